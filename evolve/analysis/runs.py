@@ -22,6 +22,7 @@ from evolve.analysis.generations import (
     write_csv,
 )
 from evolve.analysis.policy import Policy
+from evolve.analysis.selection import Member, members_of_front
 from evolve.analysis.statistics import between, duration, number
 from evolve.cluster import Coordinator
 from evolve.cluster.script import Collective
@@ -29,8 +30,8 @@ from evolve.config import Config, assignments
 from evolve.errors import InputError, check_whole, pluralize
 from evolve.numerics.streams import Purpose
 from evolve.store import Start, Stored, StoredChampion, StoredRun, disk
-from evolve.training import Experiment
-from evolve.training.resume import check_generation
+from evolve.training import Experiment, Which
+from evolve.training.resume import check_which
 from evolve.verification import Verdict
 from evolve.verification.verdict import html_table
 
@@ -95,6 +96,8 @@ class _Evolved:
         env: str | Mapping[str, Any] | None = None,
         generation: int | None = None,
         threads: int | str = "auto",
+        connections: int | None = None,
+        cell: Sequence[int] | None = None,
     ) -> Evaluation:
         """Return an evaluation of a champion on held-out episodes, which training never uses.
 
@@ -109,23 +112,25 @@ class _Evolved:
                 such as {"kwargs": {"gravity": 12.0}}. Another id drops the arguments and wrappers of the run.
             generation: The generation whose best candidate plays; by default the final champion.
             threads: The number of threads, as `compute.threads`.
+            connections: The best genome of a front with at most as many connections that can act plays instead.
+            cell: The elite of this cell of an archive plays instead.
 
         Raises:
-            InputError: There is no such generation, or no such environment with the champion's observations and
+            InputError: There is no such genome, or no such environment with the champion's observations and
                 actions.
         """
         self._check_champion()
         episodes = check_whole("episodes", episodes, 1)
         changes = _changes(env)
-        if generation is not None:
-            check_generation(self._stored, generation)
+        which = Which(generation, connections, cell)
+        check_which(self._stored, which)
         if changes or network or engine or threads != "auto":
             experiment = training.reload(self._stored, changes, network, engine, threads)
         else:
             experiment = self.experiment
 
         def work(coordinator: Coordinator) -> bytes:
-            found = training.evaluate_champion(self._stored, experiment, coordinator, episodes, generation)
+            found = training.evaluate_champion(self._stored, experiment, coordinator, episodes, which)
             return pack_evaluation(Evaluation(found.returns, found.seeds, found.metrics))
 
         return unpack_evaluation(script_ranks().call(work))
@@ -304,16 +309,31 @@ class Run(_Evolved):
         """The digest of the last generation. Raises InputError if no generation is complete."""
         return self._last().digest
 
-    def champion(self, generation: int | None = None) -> Policy:
-        """Return a policy: the final champion, or the best candidate of a generation. It needs no environment.
+    def champion(
+        self, generation: int | None = None, connections: int | None = None, cell: Sequence[int] | None = None
+    ) -> Policy:
+        """Return a policy, which needs no environment: the final champion, or one other genome of the run.
 
-        Raises InputError if the run has no such generation. A file of an earlier version needs its environment on this
-        machine.
+        Args:
+            generation: The generation of which it is the best candidate.
+            connections: The most connections that can act: it is the best such genome of the front (nsga2).
+            cell: The cell of the archive (map-elites) whose elite it is.
+
+        Raises:
+            InputError: The run has no such genome. A file of an earlier version needs its environment on this machine.
         """
         self._last()
-        experiment = training.reload_policy(self._stored)
-        which = "champion" if generation is None else f"best of generation {generation}"
-        return Policy(experiment, *training.final_champion(experiment, self._stored, generation), self._origin(which))
+        experiment, which = training.reload_policy(self._stored), Which(generation, connections, cell)
+        genome, normalizer = training.final_champion(experiment, self._stored, which)
+        return Policy(experiment, genome, normalizer, self._origin(which.title or "champion"))
+
+    def front(self, generation: int | None = None) -> list[Member]:
+        """Return the front of a run of nsga2 after a generation, by default the last: the smallest genome first.
+
+        Raises InputError if the run has no such generation, or no front.
+        """
+        self._last()
+        return members_of_front(self._stored, generation)
 
     def environment_seed(self, generation: int, episode: int = 0) -> int:
         """Return the seed of the environment in which the best candidate of a generation played one of its episodes."""

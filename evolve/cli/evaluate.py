@@ -20,16 +20,18 @@ from evolve.cli.parser import (
     Parser,
     add_changes_option,
     add_threads_option,
+    add_which_options,
     add_workers_option,
     changes_of,
     file_argument,
+    which_of,
 )
 from evolve.cluster.hosts import Work
 from evolve.errors import InputError
 from evolve.shapes import Float64
 from evolve.training import Experiment
 from evolve.training.plan import plays_in_threads
-from evolve.training.resume import check_generation
+from evolve.training.resume import check_which
 
 
 def _parser() -> Parser:
@@ -48,7 +50,7 @@ def _parser() -> Parser:
     add("-e", "--env", metavar="ID", help="in another environment")
     add("--engine", metavar="NAME", help="by another environment engine")
     add_changes_option(parser)
-    add("--generation", type=int, metavar="G", help="the best candidate of a complete generation (the final champion)")
+    add_which_options(parser)
     add("--json", action="store_true", help="print the result as JSON, returns included")
     add_threads_option(parser)
     add_workers_option(parser)
@@ -56,13 +58,13 @@ def _parser() -> Parser:
 
 
 def _evaluate(
-    app: App, run: store.Stored, options: argparse.Namespace, changes: Changes
+    app: App, run: store.Stored, options: argparse.Namespace, changes: Changes, which: training.Which
 ) -> tuple[Experiment, store.HeldOut]:
     """Evaluate the champion; keep its returns in the run file if nothing was changed. Raises InputError."""
     threads = options.threads or "auto"
-    if changes or options.generation is not None or isinstance(run, store.StoredChampion):
+    if changes or not which.is_champion or isinstance(run, store.StoredChampion):
         experiment = training.reload(run, changes.env, changes.network, threads=threads)
-        evaluated = training.evaluate_champion(run, experiment, app.coordinator(), options.episodes, options.generation)
+        evaluated = training.evaluate_champion(run, experiment, app.coordinator(), options.episodes, which)
         return experiment, evaluated
     with closing(store.reopen(run.path)) as file:
         experiment = training.reload(run, threads=threads)
@@ -94,19 +96,19 @@ def _body(app: App, argv: list[str]) -> int:
     run = store.read_any(store.one_run_file(options.file))
     if not run.num_generations:
         raise store.no_generation(run.path, "there is no champion")
-    if options.generation is not None:
-        check_generation(run, options.generation)
+    which = which_of(options)
+    check_which(run, which)
     changes = changes_of(options)
-    experiment, evaluated = _evaluate(app, run, options, changes)
+    experiment, evaluated = _evaluate(app, run, options, changes, which)
     generation = run.num_generations - 1 if options.generation is None else options.generation
     if options.json:
         print(_as_json(run, generation, experiment, evaluated.returns))
         return 0
     own = training.load_config(run.header.config, str(run.path)).env
-    unkept = isinstance(run, store.StoredRun) and (changes or options.generation is not None)
-    kind = "champion after" if options.generation is None else "best of"
+    unkept = isinstance(run, store.StoredRun) and (changes or not which.is_champion)
+    kind = which.title or f"champion after generation {generation}"
     where = changes.describe(own) + (": not kept" if unkept else "")
-    print(f"{run.path}: {kind} generation {generation}, {options.episodes} held-out episodes{where}")
+    print(f"{run.path}: {kind}, {options.episodes} held-out episodes{where}")
     print(statistics.summary(evaluated.returns))
     return 0
 

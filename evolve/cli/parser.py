@@ -19,6 +19,7 @@ from evolve.config import EnvOptions, Table, assignments, nearest, read_assignme
 from evolve.errors import EpisodeError, EvolveError, InputError, Setting, install_command, sanitize
 from evolve.numerics.streams import Purpose
 from evolve.training.experiment import PlannedRun
+from evolve.training.resume import Which
 
 FLAGS = {
     "run": {
@@ -30,10 +31,12 @@ FLAGS = {
     },
     "evaluate": {
         "env.id": "-e/--env", "env.engine": "--engine", "generation": "--generation", "compute.threads": "--threads",
+        "connections": "--connections", "cell": "--cell",
     },
     "verify": {"env.engine": "--engine", "compute.threads": "--threads"},
     "replay": {
         "generation": "--generation", "candidate": "--candidate", "episode": "--episode", "env.engine": "--engine",
+        "connections": "--connections", "cell": "--cell",
     },
     "plot": {"generation": "--generation"},
     "bench": {
@@ -53,6 +56,7 @@ HIDDEN = argparse.SUPPRESS
 """The help of an option that users do not need."""
 _MISTAKES = {
     r"argument (\S+): invalid int value: '(.*)'": "a whole number",
+    r"argument (\S+): invalid _cell value: '(.*)'": "whole numbers and commas, such as 3,5",
     r"argument (\S+): invalid float value: '(.*)'": "a number",
     r"argument (\S+): invalid number: '(.*)'": "a number, at least 1, or auto",
     r"argument (\S+): expected (?:one|at least one) argument()": "a value",
@@ -191,6 +195,30 @@ def changes_of(options: argparse.Namespace) -> Changes:
             raise InputError("--set", "a key of env or of network", key, cure)
         set_key(table, key, value)
     return Changes(table["env"], table["network"])
+
+
+def add_which_options(parser: argparse.ArgumentParser) -> None:
+    """Add the options that choose a genome of a run, other than the final champion; see `which_of`."""
+    add = parser.add_argument
+    add("--generation", type=int, metavar="G", help="the best candidate of a complete generation (the final champion)")
+    add_kept_options(parser)
+
+
+def add_kept_options(parser: argparse.ArgumentParser) -> None:
+    """Add the options that choose a genome which the strategy keeps; see `which_of`."""
+    add = parser.add_argument
+    few = "the best genome of a front (nsga2) with at most N connections that can act"
+    add("--connections", type=int, metavar="N", help=few)
+    add("--cell", type=_cell, metavar="I,J", help="the elite in a cell of an archive (map-elites)")
+
+
+def _cell(text: str) -> tuple[int, ...]:
+    return tuple(int(part) for part in text.split(","))
+
+
+def which_of(options: argparse.Namespace) -> Which:
+    """Return the genome that --generation, --connections or --cell asks for."""
+    return Which(options.generation, options.connections, options.cell)
 
 
 def file_argument(text: str) -> Path:

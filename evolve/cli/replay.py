@@ -14,11 +14,11 @@ import numpy as np
 from evolve import environments, store
 from evolve.analysis import video
 from evolve.cli.app import App, StopFlag, launch
-from evolve.cli.parser import Parser, add_changes_option, changes_of, file_argument
+from evolve.cli.parser import Parser, add_changes_option, add_kept_options, changes_of, file_argument
 from evolve.errors import InputError, RunError, Stopped, pluralize
 from evolve.numerics.streams import Purpose
 from evolve.rollouts import EpisodeResults
-from evolve.training import Experiment, load_config, reload
+from evolve.training import Experiment, Which, load_config, reload
 from evolve.verification import EachStep, Episode, champion_episodes, choose_episode, make_engine, play
 from evolve.verification.playing import environment_of, environment_seed
 
@@ -44,6 +44,7 @@ def _parser() -> Parser:
         metavar="P",
         help="the candidate (the champion); needs stored genomes, or generation 0 or the next",
     )
+    add_kept_options(parser)
     add("--episode", type=int, default=0, metavar="E", help="the number of the episode (0)")
     final = parser.add_mutually_exclusive_group()
     for purpose in (Purpose.HELD_OUT, Purpose.VALIDATION):
@@ -64,6 +65,10 @@ def _check(options: argparse.Namespace) -> environments.Mode | None:
         raise InputError("--generations", "no --candidate, --held-out or --validation with it", options.generations)
     if options.purpose is not None and (options.generation is not None or options.candidate is not None):
         raise InputError(f"--{options.purpose.title}", "no --generation and no --candidate with it", "one of them")
+    for name in ("connections", "cell"):
+        others = options.generation, options.generations, options.candidate
+        if getattr(options, name) is not None and any(other is not None for other in others):
+            raise InputError(f"--{name}", "no --generation, --generations or --candidate with it", "one of them")
     if options.seconds is not None and (options.video is None or not options.seconds > 0):
         came = options.seconds if options.video is not None else "no --video"
         raise InputError("--seconds", "a time above 0, and --video with it", came)
@@ -82,8 +87,9 @@ def _chosen(options: argparse.Namespace, run: store.Stored, experiment: Experime
         if isinstance(run, store.StoredChampion):
             raise InputError("--generations", "a run file with it", f"{run.path}, a champion file")
         return champion_episodes(run, experiment, options.generations, options.episode)
+    which = Which(connections=options.connections, cell=options.cell)
     one = options.generation, options.candidate, options.episode, options.purpose or Purpose.EPISODE
-    return [choose_episode(run, experiment, *one)]
+    return [choose_episode(run, experiment, *one, which)]
 
 
 def interruptible(stop: StopFlag) -> EachStep:

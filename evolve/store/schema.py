@@ -28,6 +28,8 @@ LETTERS = {
     "N": "held-out or validation episodes",
     "V": "validations",
     "L": "steps",
+    "D": "measures",
+    "C": "cells of the archive",
 }
 """The meanings of the letters in a shape."""
 
@@ -178,6 +180,30 @@ class Record:
         optional=True,
     )
     """[2, O], the normalizer of this generation's episodes."""
+    measures: Float64 | None = column(
+        "selection/measures",
+        "G P D",
+        np.float64,
+        "measures of each candidate, in the order of the settings that name them: numbers that count beside fitness",
+        optional=True,
+    )
+    front: Float64 | None = column(
+        "selection/front",
+        "G P",
+        np.float64,
+        "mean fitness over all evaluations of each candidate on the front after the generation; NaN for others",
+        "reward",
+        optional=True,
+    )
+    archive: Float64 | None = column(
+        "selection/archive",
+        "G C",
+        np.float64,
+        "fitness of the elite in each cell of the archive after the generation, the last axis of the grid running "
+        "fastest; NaN in an empty cell",
+        "reward",
+        optional=True,
+    )
     metrics: Mapping[str, NDArray[Any]] = field(default_factory=dict)
     """The metrics of the episodes by name, [P, E] each, in columns of their own (`metric_column`)."""
 

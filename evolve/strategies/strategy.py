@@ -7,7 +7,7 @@ genomes.
 """
 
 from abc import abstractmethod
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import astuple, dataclass, field, fields
 from typing import Any, ClassVar, Generic, Literal, Self, TypeVar
 
@@ -33,6 +33,7 @@ class Results:
     traces: [P, T] float32, the traces of each candidate's network, averaged over its episodes; [P, 0] by default.
     mean_traces: [T], the traces averaged over all candidates; None if the strategy does not need them.
     sums: [W, *sum_shape], the value of the strategy's `sums` for all columns; None lets `tell` compute them.
+    measures: [P, D], the value of the strategy's `measures`; None lets `tell` compute them from the genomes alone.
 
     Raises InputError for another fitness, and ValueError for traces of another shape or type.
     """
@@ -41,6 +42,7 @@ class Results:
     traces: Float32 = field(default_factory=lambda: np.zeros((0, 0), np.float32))
     mean_traces: Float64 | None = None
     sums: Float64 | None = None
+    measures: Float64 | None = None
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "fitness", _converted(self.fitness))
@@ -48,6 +50,8 @@ class Results:
         if not self.traces.size:
             object.__setattr__(self, "traces", np.zeros((P, 0), np.float32))
         check_shape(self.traces, "traces", "P T", np.float32, P=P)
+        if self.measures is not None:
+            check_shape(self.measures, "measures", "P D", np.float64, P=P)
 
     def average_traces(self, T: int) -> Float64:
         """Return [T]: the traces averaged over all candidates. Raises ValueError if there are no T traces."""
@@ -89,6 +93,7 @@ class Strategy(Generic[State]):
         sum_shape: Shape of the sums per weight that `sums` returns: () for one number, (k,) for k numbers, None for no
             sums.
         capacity: Largest number of genomes in a state; None if a state holds no genomes.
+        measured: The names of the D measures of a candidate that `tell` reads beside its fitness.
         warm_starts: True if a search can begin with a given genome. The layout is then a `StartLayout`, and the genome
             is the champion of the state that `start` returns. A strategy that begins with one initial genome needs no
             other change, because all initial genomes of a `StartLayout` are the given genome.
@@ -102,6 +107,7 @@ class Strategy(Generic[State]):
     compares_generations: bool = False
     sum_shape: tuple[int, ...] | None = None
     capacity: int | None = None
+    measured: tuple[str, ...] = ()
     warm_starts: bool = False
 
     @staticmethod
@@ -172,6 +178,37 @@ class Strategy(Generic[State]):
             columns: A slice of range(W).
         """
         raise NotImplementedError
+
+    def measures(self, genomes: GenomeSource, metrics: Mapping[str, Float64]) -> Float64:
+        """Return [P, D]: the measures that `measured` names. Rank 0 computes them for all ranks.
+
+        Args:
+            genomes: The P candidates.
+            metrics: The metrics of the episodes by name, [P] each, averaged over a candidate's episodes.
+
+        Raises:
+            InputError: A measure is not known.
+        """
+        raise NotImplementedError
+
+    def outcome(self, _state: State) -> dict[str, Float64]:
+        """Return the columns of the run file that describe the state after a generation, by their names in `Record`."""
+        return {}
+
+    def select(self, _state: State, connections: int | None = None, cell: Sequence[int] | None = None) -> Genomes:
+        """Return one of the genomes (P = 1) that a strategy keeps beside its champion.
+
+        Args:
+            connections: The largest number of connections that can act; the best of these genomes is returned.
+            cell: The cell of an archive.
+
+        Raises:
+            InputError: The strategy keeps no such genomes, or none of them is there.
+        """
+        given = {"connections": connections, "cell": cell}
+        kind = "nsga2, which keeps a front" if cell is None else "map-elites, which keeps an archive"
+        name = "connections" if cell is None else "cell"
+        raise InputError(name, f"none, except with {kind}", given[name])
 
     def distribution(self, state: State) -> tuple[Float64, Float64]:
         """Return the mean and the standard deviation of each weight, both [W]; undefined outside the mask.

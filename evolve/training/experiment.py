@@ -20,6 +20,7 @@ from evolve.numerics import Backend, backend, native
 from evolve.numerics.device import has_device
 from evolve.rollouts import RolloutSpec
 from evolve.strategies import STRATEGIES
+from evolve.strategies.acting import GENOME_MEASURES
 from evolve.training.fitness import fitness_function
 
 _LOG = logging.getLogger("evolve")
@@ -228,10 +229,20 @@ def validate_new_run(experiment: Experiment) -> None:
         expected = f"true or false with {config.strategy.name}, whose candidates are no antithetic pairs"
         raise InputError("common_random_numbers", expected, "pairs", "openai-es and pgpe have pairs.")
     _check_step_limits(experiment)
+    _check_measures(experiment)
     check_fitness(config)
     if config.connection_cost and strategies.shared_mask(config.strategy):
         expected = f"0 with {config.strategy.name}, whose candidates all have the same connections"
         raise InputError("connection_cost", expected, config.connection_cost)
+
+
+def _check_measures(experiment: Experiment) -> None:
+    """Raise InputError if a strategy selects by a metric that the environment does not report."""
+    metrics = experiment.config.env.metrics
+    for name in experiment.strategy(0).measured:
+        if name not in (*GENOME_MEASURES, *metrics):
+            expected = f"{name} among the metrics that the environment reports, because strategy.name selects by it"
+            raise InputError("env.metrics", expected, list(metrics))
 
 
 def check_fitness(config: Config) -> None:

@@ -72,6 +72,17 @@ def quantile_of_returns(returns: Float64, quantile: float) -> Float64:
     return result
 
 
+def mean_metrics(metrics: Metrics, returns: Float64) -> dict[str, Float64]:
+    """Return the means [P] of metrics [P, E] over each candidate's episodes; NaN if it has played none.
+
+    returns: [P, E], NaN for an episode that failed or was not played, which has no metrics.
+    """
+    played = ~np.isnan(returns)
+    counts = np.count_nonzero(played, axis=1)
+    sums = {name: ordered_sum(np.where(played, values.astype(np.float64), 0.0)) for name, values in metrics.items()}
+    return {name: np.where(counts > 0, total / np.maximum(counts, 1), np.nan) for name, total in sums.items()}
+
+
 class _UserFunction:
     """A function `module:function` of the user, which gets read-only arrays; its result is checked.
 

@@ -1,8 +1,9 @@
 """The loop: ask → evaluate → tell → record; and the evaluation of champions on held-out and validation episodes."""
 
 import time
-from collections.abc import Generator
+from collections.abc import Generator, Mapping
 from dataclasses import dataclass
+from types import MappingProxyType
 
 import numpy as np
 
@@ -17,8 +18,8 @@ from evolve.shapes import Float32, Float64, Int64
 from evolve.store import HeldOut, Record, Stored
 from evolve.strategies import ranking
 from evolve.training.experiment import Experiment, memory
-from evolve.training.fitness import Metrics, Scores, evaluate_population, with_step_limit
-from evolve.training.resume import RunLog, final_champion, restore, restore_moments
+from evolve.training.fitness import Metrics, Scores, evaluate_population, mean_metrics, with_step_limit
+from evolve.training.resume import RunLog, Which, final_champion, restore, restore_moments
 from evolve.training.shared_strategy import SharedStrategy
 
 _EPISODE = 500  # approximate bytes of memory of an episode until its return is known
@@ -77,8 +78,12 @@ class _Run:
         scores = Scores.of(config, results.returns, metrics, described.connections, genomes.num_weights)
         fitness = scores.fitness(results.played)
         # A population that grows may have enough steps before all P candidates have played.
-        self.shared.tell(generation, genomes, fitness[: results.num_candidates], results)
-        checkpoint = self.shared.strategy.to_arrays(self.shared.state)
+        strategy = self.shared.strategy
+        measures = None
+        if strategy.measured:
+            measures = strategy.measures(genomes, mean_metrics(metrics, results.returns))
+        self.shared.tell(generation, genomes, fitness[: results.num_candidates], results, measures)
+        checkpoint = strategy.to_arrays(self.shared.state)
         if normalizer is not None:
             self.moments = self.moments.merged(results.lengths, results.moments)
             checkpoint |= self.moments.to_arrays()
@@ -92,6 +97,7 @@ class _Run:
             metrics,
             normalizer,
             (time.perf_counter() - begin, *seconds),
+            {"measures": measures, **strategy.outcome(self.shared.state)},
         )
         kept = genomes if config.output.genomes == "all" else None
         # If there are workers, the log is flushed in the next generation, while they play (`meanwhile`).
@@ -157,6 +163,7 @@ def generation_record(
     metrics: Metrics,
     normalizer: Float32 | None,
     seconds: tuple[float, Float64, Float64],
+    selection: Mapping[str, Float64 | None] = MappingProxyType({}),
 ) -> Record:
     """Return the record of a generation.
 
@@ -169,6 +176,7 @@ def generation_record(
         metrics: The metrics of the episodes by name, [P, E] each.
         normalizer: [2, O], None if observations are not normalized.
         seconds: The seconds of the generation, and of each rank [R] at work and in environments.
+        selection: The columns of selection by more than fitness, by name.
 
     Raises:
         RunError: The best genome on this rank is not the genome that was played.
@@ -196,6 +204,9 @@ def generation_record(
         trace_fingerprints=results.trace_fingerprints(),
         normalizer=normalizer,
         metrics=metrics,
+        measures=selection.get("measures"),
+        front=selection.get("front"),
+        archive=selection.get("archive"),
     )
 
 
@@ -225,7 +236,11 @@ def held_out(
 
 
 def evaluate_champion(
-    run: Stored, experiment: Experiment, coordinator: Coordinator, episodes: int, generation: int | None = None
+    run: Stored,
+    experiment: Experiment,
+    coordinator: Coordinator,
+    episodes: int,
+    which: Which = Which(),  # noqa: B008 - frozen
 ) -> HeldOut:
     """Evaluate a champion of a run on N held-out episodes.
 
@@ -234,15 +249,15 @@ def evaluate_champion(
         experiment: The experiment of the run (`reload`), or the same one in another environment.
         coordinator: Distributes the episodes.
         episodes: N.
-        generation: The generation whose best candidate is evaluated; by default the final champion.
+        which: The genome; by default the final champion.
 
     Raises:
-        InputError: N episodes do not fit into this machine's memory, or there is no such generation.
+        InputError: N episodes do not fit into this machine's memory, or there is no such genome.
     """
     if _EPISODE * episodes > (there := memory()):
         came = f"{episodes:,}: about {_EPISODE * episodes / 1e9:,.0f} GB"
         raise InputError("episodes", f"as many as fit into {there / 1e9:,.1f} GB of memory", came)
-    champion, normalizer = final_champion(experiment, run, generation)
+    champion, normalizer = final_champion(experiment, run, which)
     return held_out(experiment, coordinator, champion, run.header.seed, episodes, normalizer)
 
 

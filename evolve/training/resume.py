@@ -4,7 +4,7 @@ import logging
 import shlex
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import closing
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -107,33 +107,80 @@ def restore_moments(experiment: Experiment, run: RunState) -> Moments:
         raise InputError(str(run.path), "a whole checkpoint", f"a damaged one ({error})") from None
 
 
+@dataclass(frozen=True)
+class Which:
+    """One of the genomes of a run; by default the final champion.
+
+    Attributes:
+        generation: The generation of which it is the best candidate.
+        connections: The most connections that can act: it is the best such genome that the strategy keeps.
+        cell: The cell of the archive in which it is.
+    """
+
+    generation: int | None = None
+    connections: int | None = None
+    cell: Sequence[int] | None = None
+
+    @property
+    def is_champion(self) -> bool:
+        """Whether it is the final champion."""
+        return self == Which()
+
+    @property
+    def title(self) -> str:
+        """The genome in words; empty for the final champion."""
+        if self.connections is not None:
+            return f"best with at most {pluralize(self.connections, 'acting connection')}"
+        if self.cell is not None:
+            return f"elite of cell {','.join(map(str, self.cell))}"
+        return "" if self.generation is None else f"best of generation {self.generation}"
+
+
 def final_champion(
-    experiment: Experiment, run: store.Stored, generation: int | None = None
+    experiment: Experiment,
+    run: store.Stored,
+    which: Which = Which(),
 ) -> tuple[Genomes, Float32 | None]:
     """Return a champion (P = 1) and its normalizer [2, O], None if observations are not normalized.
 
     Args:
         experiment: The experiment of the run.
         run: A run with a complete generation, or a champion file.
-        generation: The generation whose best candidate is returned; by default the final champion.
+        which: The genome; by default the final champion.
 
     Raises:
-        InputError: There is no such generation, or the file is damaged.
+        InputError: There is no such genome, or the file is damaged.
     """
+    check_which(run, which)
+    generation = which.generation
     if generation is not None:
-        check_generation(run, generation)
         assert isinstance(run, store.StoredRun)
         record = run.records[generation]
         genome = Genomes(record.champion_weights[None], record.champion_mask[None])
         return genome, normalizer_of(experiment, run, generation)
     if isinstance(run, store.StoredRun):
         strategy, state = restore(experiment, run)
-        return strategy.champion(state), normalizer_of(experiment, run, run.num_generations)
+        genome = (
+            strategy.champion(state) if which.is_champion else strategy.select(state, which.connections, which.cell)
+        )
+        return genome, normalizer_of(experiment, run, run.num_generations)
     genome = Genomes(run.held_out.weights[None], run.held_out.mask[None])
     O = experiment.network.observation_size if experiment.config.normalize_observations else None
     if (None if run.normalizer is None else run.normalizer.shape[1]) != O:
         raise InputError(str(run.path), "a normalizer that fits its configuration", "another one, or none")
     return genome, run.normalizer
+
+
+def check_which(run: store.Stored, which: Which) -> None:
+    """Raise InputError unless at most one kind of genome is asked for, which the kind of file may have."""
+    given = {name: value for name, value in vars(which).items() if value is not None}
+    if len(given) > 1:
+        raise InputError(" and ".join(given), "one of them", "several")
+    if which.generation is not None:
+        check_generation(run, which.generation)
+    elif given and not isinstance(run, store.StoredRun):
+        ((name, value),) = given.items()
+        raise InputError(name, f"none with {run.path}, which has the final champion alone", value)
 
 
 def check_generation(run: store.Stored, generation: Any) -> None:

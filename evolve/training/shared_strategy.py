@@ -66,10 +66,11 @@ class ColumnSums:
 
 @dataclass(frozen=True)
 class TellResults:
-    """To a worker: the results of a generation: fitness [P], and mean_traces [T], or [0] if not needed."""
+    """To a worker: the results of a generation: fitness [P]; mean_traces [T], or [0] if not needed; measures [P, D]."""
 
     fitness: Float64
     mean_traces: Float64
+    measures: Float64
 
 
 @dataclass(frozen=True)
@@ -134,15 +135,26 @@ class SharedStrategy:
         P, W = self._experiment.config.population, self._experiment.network.num_weights
         return AskedGenomes(self.strategy, self.state, generation, P, W)
 
-    def tell(self, generation: int, genomes: GenomeSource, fitness: Float64, results: PopulationResults) -> None:
+    def tell(
+        self,
+        generation: int,
+        genomes: GenomeSource,
+        fitness: Float64,
+        results: PopulationResults,
+        measures: Float64 | None = None,
+    ) -> None:
         """Tell the strategy the results of a generation, on every rank that computed its candidates."""
         mean_traces = results.mean_traces if self._wanted_traces == "mean" else None
-        sums = None if isinstance(genomes, Genomes) else self._sum_candidates(generation, fitness, mean_traces)
+        sums = (
+            None if isinstance(genomes, Genomes) else self._sum_candidates(generation, fitness, mean_traces, measures)
+        )
         # A strategy takes the traces of all candidates, or none.
         traces = results.traces if len(results.traces) == len(fitness) else results.traces[:0]
-        self.state = self.strategy.tell(self.state, genomes, Results(fitness, traces, mean_traces, sums))
+        self.state = self.strategy.tell(self.state, genomes, Results(fitness, traces, mean_traces, sums, measures))
 
-    def _sum_candidates(self, generation: int, fitness: Float64, mean_traces: Float64 | None) -> Float64 | None:
+    def _sum_candidates(
+        self, generation: int, fitness: Float64, mean_traces: Float64 | None, measures: Float64 | None
+    ) -> Float64 | None:
         """Return the sums [W], or [W, k], over all candidates, if the strategy needs them; send workers their part."""
         W = self._experiment.network.num_weights
         workers_have_state = self._coordinator.workers and self._coordinator.shared_version == (self._token, generation)
@@ -154,7 +166,8 @@ class SharedStrategy:
                 place = slice(0, W)
                 parts = [(0, place, _sum_columns(self.strategy, self.state, generation, fitness, place))]
         if workers_have_state:
-            message = TellResults(fitness, np.zeros(0) if mean_traces is None else mean_traces)
+            traces = np.zeros(0) if mean_traces is None else mean_traces
+            message = TellResults(fitness, traces, np.zeros((len(fitness), 0)) if measures is None else measures)
             self._coordinator.update(
                 itertools.chain(
                     ((frame_of(ColumnSums(place.start, sums), _KINDS), worker) for worker, place, sums in parts),
@@ -242,7 +255,9 @@ class StrategyReplica:
         of = self.genomes()
         mean_traces = results.mean_traces if len(results.mean_traces) else None
         sums = self._sums if len(self._sums) else None
-        state = of.strategy.tell(of.state, of, Results(results.fitness, mean_traces=mean_traces, sums=sums))
+        measures = results.measures if results.measures.shape[1] else None
+        taken = Results(results.fitness, mean_traces=mean_traces, sums=sums, measures=measures)
+        state = of.strategy.tell(of.state, of, taken)
         self._asked = AskedGenomes(of.strategy, state, of.generation + 1, of.population, of.num_weights)
 
 

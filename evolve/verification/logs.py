@@ -7,15 +7,15 @@ from typing import Any, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from evolve import store
+from evolve import store, strategies
 from evolve.config import Config
-from evolve.genome import DIGEST_START, candidate_digests, chain_digest
+from evolve.genome import DIGEST_START, Genomes, candidate_digests, chain_digest
 from evolve.numerics.hashing import MAX_HASHED_STEPS
 from evolve.rollouts import PopulationResults
 from evolve.shapes import Bool, Float64, Int32, UInt8, UInt64
 from evolve.store import Record, StoredRun
 from evolve.training import Experiment, Scores
-from evolve.training.fitness import round_limits
+from evolve.training.fitness import mean_metrics, round_limits
 from evolve.training.manifest import PORTABLE, USER_FUNCTION
 from evolve.verification.verdict import Cause
 
@@ -25,6 +25,8 @@ _OTHER_COLUMNS = ("champion_candidate", "champion_weights", "champion_mask", "ch
          "connections", "fitness", "steps")  # fmt: skip
 
 
+_SELECTION = ("measures", "front", "archive")
+"""The columns of strategies that select by more than fitness."""
 _ALGEBRA = ("packages.numpy", "packages.cmaes", "blas", "cpu", "cpu features")
 """The entries of a manifest that decide the bits of a library's linear algebra."""
 
@@ -255,6 +257,10 @@ def _other_difference(generation: int, ours: Record, theirs: Record) -> FirstDif
         if not np.array_equal(getattr(ours, name), getattr(theirs, name), equal_nan=name.endswith("fitness")):
             summary = f"{at}: {name.replace('_', ' ')}: not equal, though every episode is"
             return FirstDifference("log", summary, generation)
+    for name in _SELECTION:
+        if not _same_numbers(getattr(ours, name), getattr(theirs, name)):
+            summary = f"{at}: {name}: not equal, though every episode is"
+            return FirstDifference("log", summary, generation)
     if ours.digest != theirs.digest:
         summary = f"{at}: the digests differ, though everything else is equal: one of them was changed"
         return FirstDifference("log", summary, generation)
@@ -278,6 +284,59 @@ def fitness_difference(run: StoredRun, experiment: Experiment, generations: Sequ
             summary = f"generation {generation}: candidate {candidate}: its fitness is {values}"
             return FirstDifference("fitness", summary, generation, candidate)
     return None
+
+
+def selection_difference(run: StoredRun, experiment: Experiment) -> FirstDifference | None:
+    """Return the first measure, front or archive that contradicts the log; None if there is none.
+
+    The strategy selects again, by the logged fitness and measures. Of the measures that need genomes, those of the best
+    candidates are computed again.
+    """
+    config, seed = experiment.config, run.header.seed
+    measuring = experiment.strategy(seed)
+    # The genomes decide nothing here, so they have one weight.
+    selecting = strategies.from_table(config.strategy, strategies.VectorLayout(1), config.population, seed)
+    genomes = Genomes(np.zeros((config.population, 1), np.float32), np.ones((config.population, 1), np.bool_))
+    state = selecting.start()
+    for generation, record in enumerate(run.records if measuring.measured else ()):
+        means = mean_metrics(record.metrics, record.returns)
+        wrong = _wrong_measure(record, measuring, means)
+        if wrong is not None:
+            return FirstDifference("log", f"generation {generation}: {wrong}", generation)
+        results = strategies.Results(record.fitness, measures=record.measures)
+        state = selecting.tell(state, genomes, results)
+        for name, here in selecting.outcome(state).items():
+            if not _same_numbers(getattr(record, name), here):
+                summary = f"generation {generation}: the {name} does not follow from fitness and measures"
+                return FirstDifference("log", summary, generation)
+    return None
+
+
+def _wrong_measure(record: Record, strategy: strategies.Strategy[Any], means: Mapping[str, Float64]) -> str | None:
+    """Return the contradiction between the measures of a record and its log, in words; None if there is none.
+
+    means: the metrics of each candidate, averaged over its episodes.
+    """
+    names, measures = strategy.measured, record.measures
+    if measures is None or measures.shape[1] != len(names):
+        return "the measures of its candidates are missing"
+    known: dict[str, NDArray[Any]] = {"connections": record.connections, **means}
+    for name, stored in zip(names, measures.T, strict=True):
+        if not np.array_equal(stored, known.get(name, stored), equal_nan=True):
+            return f"the measure {name} does not follow from the episodes"
+    best = int(record.champion_candidate)
+    champion = Genomes(record.champion_weights[None], record.champion_mask[None])
+    here = strategy.measures(champion, {name: values[[best]] for name, values in means.items()})
+    if not np.array_equal(here[0], measures[best], equal_nan=True):
+        return "the champion's measures do not follow from its genome"
+    return None
+
+
+def _same_numbers(ours: Float64 | None, theirs: Float64 | None) -> bool:
+    """Return whether two optional arrays are equal; any NaN is as good as another."""
+    if ours is None or theirs is None:
+        return ours is theirs
+    return np.array_equal(ours, theirs, equal_nan=True)
 
 
 def _played(config: Config, record: Record) -> Bool:

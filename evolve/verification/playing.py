@@ -20,7 +20,7 @@ from evolve.rollouts import EpisodeBatch, EpisodeFailure, EpisodeResults, Rollou
 from evolve.shapes import UInt64
 from evolve.store import Stored, StoredChampion, StoredRun
 from evolve.strategies import runs_on_every_rank
-from evolve.training import Experiment, final_champion, limit_of, normalizer_of, restore
+from evolve.training import Experiment, Which, final_champion, limit_of, normalizer_of, restore
 from evolve.verification import logs
 from evolve.verification.logs import CandidateLog, EpisodeLog, explain
 from evolve.verification.verdict import Side, Verdict
@@ -62,6 +62,7 @@ def choose_episode(
     candidate: int | None = None,
     episode: int = 0,
     purpose: Purpose = Purpose.EPISODE,
+    which: Which = Which(),  # noqa: B008 - frozen
 ) -> Episode:
     """Return an episode of a run.
 
@@ -72,10 +73,13 @@ def choose_episode(
         candidate: The candidate that plays; by default the champion.
         episode: The number of the episode.
         purpose: EPISODE, or an episode of the final champion: HELD_OUT or VALIDATION.
+        which: A genome in place of the final champion, in an episode that is held out.
 
     Raises:
         InputError: The file does not have the episode.
     """
+    if not which.is_champion and purpose is Purpose.EPISODE:
+        purpose = Purpose.HELD_OUT
     if isinstance(run, StoredChampion):
         _check_is_final(run, generation, candidate)
         purpose = Purpose.HELD_OUT if purpose is Purpose.EPISODE else purpose
@@ -84,7 +88,7 @@ def choose_episode(
     if not 0 <= episode < most:
         raise InputError("episode", f"one of the {most:,} episodes (0 to {most - 1:,})", episode)
     if isinstance(run, StoredChampion) or purpose is not Purpose.EPISODE:
-        return _episode_of_final_champion(run, experiment, episode, purpose)
+        return _episode_of_final_champion(run, experiment, episode, purpose, which)
     generation = max(num_generations - 1, 0) if generation is None else generation
     if not 0 <= generation <= num_generations:
         raise InputError("generation", f"one of 0 to {num_generations} (the next one)", generation)
@@ -156,11 +160,15 @@ def _episode_of_next_generation(
     return Episode(genome, Purpose.EPISODE, generation, candidate, episode, None, champion=False)
 
 
-def _episode_of_final_champion(run: Stored, experiment: Experiment, episode: int, purpose: Purpose) -> Episode:
+def _episode_of_final_champion(
+    run: Stored, experiment: Experiment, episode: int, purpose: Purpose, which: Which
+) -> Episode:
     if not run.num_generations:
         came = f"{run.path}, without a complete generation"
         raise InputError(f"--{purpose.title}", "a run that has a champion", came)
-    champion, _ = final_champion(experiment, run)
+    champion, _ = final_champion(experiment, run, which)
+    if not which.is_champion:
+        return Episode(champion, purpose, 0, 0, episode, None)
     if purpose is Purpose.VALIDATION:
         return Episode(champion, purpose, run.num_generations, 0, episode, None)
     known = () if run.held_out is None else run.held_out.returns

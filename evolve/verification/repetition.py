@@ -133,6 +133,9 @@ class RunRepetition(Repetition):
         if difference is not None:
             kind = "function" if names_function(self.experiment.config.fitness) else "fitness"
             return self._unequal(difference.summary, kind, (difference.generation, difference.candidate, None))
+        difference = logs.selection_difference(run, self.experiment)
+        if difference is not None:
+            return self._unequal(difference.summary, "log", (difference.generation, None, None))
         return self._check_digests_and_held_out() or Verdict(True, summary)
 
     def rerun(self, on_generation: Callable[[Record], None]) -> Verdict:

@@ -90,7 +90,8 @@ def test_datasets_describe_themselves(path):
     kept = Genomes(np.ones((P, W), np.float32), np.ones((P, W), np.bool_))
     start = store.Start(np.zeros(W, np.float32), np.ones(W, np.bool_), np.array([7]), np.zeros((2, 3), np.float32))
     file = store.create(path, replace(header(), start=start))
-    file.append(replace(record(0), normalizer=np.zeros((2, 3), np.float32)), {}, kept)
+    selection = {"measures": np.zeros((P, 2)), "front": np.zeros(P), "archive": np.zeros(6)}
+    file.append(replace(record(0), normalizer=np.zeros((2, 3), np.float32), **selection), {}, kept)
     file.held_out = store.HeldOut(np.zeros(5), np.arange(5), np.zeros(W, np.float32), np.ones(W, np.bool_))
     file.validations[1] = np.zeros(5)
     file.flush()

@@ -20,6 +20,7 @@ FEW = {  # options that make 60 generations of 40 candidates enough for 10 numbe
     "pgpe": {"max_speed": 0.2},
     "ga": {"weight_noise": 0.1},
     "prune": {"weight_noise": 0.1, "survivors": 3, "uniform_pruning": 0.0},
+    "nsga2": {"parents": 10, "pruning": 0.0, "regrowth": 0.0},
     "umda": {"weight_noise": 0.1, "min_probability": 0.0, "mask_noise": 0.0},
 }
 

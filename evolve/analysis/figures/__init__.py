@@ -14,6 +14,7 @@ from evolve.analysis.figures.network import (
     draw_network,
     network_of,
 )
+from evolve.analysis.figures.selection import draw_front
 from evolve.analysis.figures.style import FORMATS, check_library, save, to_png, to_svg
 
 __all__ = [
@@ -27,6 +28,7 @@ __all__ = [
     "draw_champion",
     "draw_comparison",
     "draw_curves",
+    "draw_front",
     "draw_load",
     "draw_network",
     "draw_returns",

@@ -1,15 +1,14 @@
 """A network as a graph: layers from left to right, without connections that are pruned or cannot act.
 
-A connection can act if its input depends on an observation or a bias, and an action depends on its output.
-`places_of` and `curves_of` give the positions of neurons and lines, for films, too.
+`evolve.strategies.acting` says which connections can act. `places_of` and `curves_of` give the positions of neurons and
+lines, for films, too.
 """
 
 import math
 import textwrap
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from itertools import groupby
 from typing import Any
 
 import numpy as np
@@ -18,8 +17,9 @@ from evolve import environments
 from evolve.analysis.champion import Champion
 from evolve.analysis.figures import style
 from evolve.analysis.figures.style import FAINT, INK, PALE, PAPER, matplotlib
-from evolve.networks import Block, Network
+from evolve.networks import Network
 from evolve.shapes import Bool, Float32, Float64, Int64
+from evolve.strategies.acting import Paths
 from evolve.training import Experiment
 
 Places = dict[int, tuple[float, float]]
@@ -94,74 +94,24 @@ class Connections:
 def connections_of(network: Network, mask: Bool, strength: Float32) -> Connections:
     """Return the connections that a mask [W] leaves and that can act, with their strength [W].
 
-    A connection can act if its input depends on an observation or a bias, and an action depends on its output. The
-    biases of a layer come from its last neuron. If the genome consists of learning rules, a connection is left as long
-    as any coefficient of its rule is, and its strength is the first coefficient.
+    The biases of a layer come from its last neuron. If the genome consists of learning rules, the strength of a
+    connection is the first coefficient of its rule.
     """
-    sizes: dict[int, int] = {}
+    paths = Paths(network)
     parts = []
     begin = 0
-    for block, left, weights in _matrices(network, mask, strength):
-        for layer, size in zip((block.source, block.layer + 1), left.shape, strict=True):
-            sizes[layer] = max(sizes.get(layer, 0), size)
+    for (block, *_), acting in zip(paths.matrices, paths.acting(mask[None]), strict=True):
+        left = acting[0]
+        weights = strength[block.start : block.stop].reshape(block.rows, block.columns)
         rows, columns = np.nonzero(left)
         source = np.full(len(rows), block.source)
         target = np.full(len(rows), block.layer + 1)
         place = begin + rows * left.shape[1] + columns
-        parts.append((source, rows, target, columns, weights[rows, columns], place))
+        parts.append((source, rows, target, columns, np.broadcast_to(weights, left.shape)[rows, columns], place))
         begin += left.size
     arrays = (np.concatenate(column) for column in zip(*parts, strict=True))
     columns_of_all: dict[str, Any] = dict(zip(_COLUMNS, arrays, strict=True))
-    found = Connections(tuple(sizes[layer] for layer in sorted(sizes)), **columns_of_all)
-    return _acting(found, network)
-
-
-def _matrices(network: Network, mask: Bool, strength: Float32) -> Iterator[tuple[Block, Bool, Float32]]:
-    """Yield each block with its mask and its strengths; all blocks of a learning rule as one, over its connections."""
-    for _, group in groupby(network.blocks, lambda b: (b.layer, b.source) if b.span else b.start):
-        block, *others = group
-        left = mask[block.start : block.stop].copy()
-        for other in others:
-            left |= mask[other.start : other.stop]
-        shape = (block.rows, block.columns)
-        span = block.span or shape
-        weights = strength[block.start : block.stop].reshape(shape)
-        yield block, np.broadcast_to(left.reshape(shape), span), np.broadcast_to(weights, span)
-
-
-def _acting(every: Connections, network: Network) -> Connections:
-    """Return the connections that can act, see `connections_of`."""
-    first = np.cumsum([0, *every.sizes])  # the index of each layer's first neuron among all neurons
-    last = len(every.sizes) - 1
-    # A network with modulators may have outputs that are neither actions nor modulators: nothing reads them.
-    modulators: tuple[tuple[int, int], ...] = getattr(network, "modulators", ())
-    extra_outputs = 0
-    if hasattr(network, "modulators"):
-        extra_outputs = every.sizes[-1] - network.action_size  # type: ignore[attr-defined]  # exists beside modulators
-    unused = tuple(neuron for neuron in range(extra_outputs) if (last, neuron) not in modulators)
-    read = np.arange(first[-1]) >= first[last]
-    read[first[last] + np.array(unused, np.intp)] = False
-    read[[first[layer] + neuron for layer, neuron in modulators]] = True
-    # The neurons of a layer that no block computes are observations or biases.
-    computed = np.zeros(len(every.sizes), np.intp)
-    for block in network.blocks:
-        columns = (block.span or (block.rows, block.columns))[1]
-        computed[block.layer + 1] = max(computed[block.layer + 1], columns)
-    given = np.concatenate([np.arange(size) >= count for size, count in zip(every.sizes, computed, strict=True)])
-    tails, heads = first[every.source] + every.tail, first[every.target] + every.head
-    can_act = _reached(given, tails, heads)[tails] & _reached(read, heads, tails)[heads]
-    return replace(every.take(can_act), unused=unused)
-
-
-def _reached(begin: Bool, here: Int64, there: Int64) -> Bool:
-    """Return all neurons [N] that can be reached from the neurons `begin` by connections from `here` to `there`."""
-    found = begin
-    while True:
-        more = found.copy()
-        more[there[found[here]]] = True
-        if (more == found).all():
-            return found
-        found = more
+    return Connections(tuple(paths.sizes), **columns_of_all, unused=paths.unused)
 
 
 def places_of(connections: Connections) -> list[Places]:

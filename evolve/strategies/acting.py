@@ -1,0 +1,112 @@
+"""Connections that can act: connections on a path from an observation or a bias to an action, recurrent ones included.
+
+A connection can act if its input depends on an observation or a bias, and an action depends on its output. The neurons
+that act on the network itself (`modulators`) count as actions. If the genome consists of learning rules, a connection
+is left as long as any coefficient of its rule is.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import groupby
+
+import numpy as np
+
+from evolve.genome import Block, GenomeLayout
+from evolve.shapes import Bool, Int64
+
+ACTING, CONNECTIONS = GENOME_MEASURES = "acting_connections", "connections"
+"""The names of the measures of genomes; other measures are metrics of episodes."""
+
+
+@dataclass(frozen=True)
+class Paths:
+    """The matrices of a layout, and the paths through them. Layer 0 is the observation.
+
+    layout: the layout of the genomes.
+    """
+
+    layout: GenomeLayout
+
+    @cached_property
+    def matrices(self) -> list[tuple[Block, ...]]:
+        """The matrices: each is one block of weights, or all blocks of coefficients of one learning rule."""
+        groups = groupby(self.layout.blocks, lambda b: (b.layer, b.source) if b.span else b.start)
+        return [tuple(group) for _, group in groups]
+
+    @cached_property
+    def sizes(self) -> list[int]:
+        """The neurons of each layer, with the bias, which is the last one."""
+        sizes: dict[int, int] = {}
+        for (block, *_), shape in zip(self.matrices, self._shapes, strict=True):
+            for layer, size in zip((block.source, block.layer + 1), shape, strict=True):
+                sizes[layer] = max(sizes.get(layer, 0), size)
+        return [sizes.get(layer, 0) for layer in range(max(sizes) + 1)]
+
+    @cached_property
+    def unused(self) -> tuple[int, ...]:
+        """The neurons of the last layer that nothing reads: neither actions nor modulators."""
+        if not hasattr(self.layout, "modulators"):
+            return ()
+        last = len(self.sizes) - 1
+        others: int = self.sizes[-1] - self.layout.action_size  # type: ignore[attr-defined]  # exists beside modulators
+        return tuple(neuron for neuron in range(others) if (last, neuron) not in self.layout.modulators)
+
+    def left(self, mask: Bool) -> list[Bool]:
+        """Return the connections that masks [P, W] leave, [P, rows, columns] for each matrix."""
+        found = []
+        for blocks, shape in zip(self.matrices, self._shapes, strict=True):
+            rows_columns = blocks[0].rows, blocks[0].columns
+            left = mask[:, blocks[0].start : blocks[0].stop]
+            for other in blocks[1:]:
+                left = left | mask[:, other.start : other.stop]
+            found.append(np.broadcast_to(left.reshape(-1, *rows_columns), (len(mask), *shape)))
+        return found
+
+    def acting(self, mask: Bool) -> list[Bool]:
+        """Return the connections that masks [P, W] leave and that can act, [P, rows, columns] for each matrix."""
+        every = self.left(mask)
+        given = [np.zeros((len(mask), size), np.bool_) for size in self.sizes]
+        read = [neurons.copy() for neurons in given]
+        # The neurons of a layer that no matrix computes are observations or biases.
+        for layer, neurons in enumerate(given):
+            computed = [
+                shape[1] for (b, *_), shape in zip(self.matrices, self._shapes, strict=True) if b.layer + 1 == layer
+            ]
+            neurons[:, max(computed, default=0) :] = True
+        read[-1][:] = True
+        read[-1][:, list(self.unused)] = False
+        for layer, neuron in getattr(self.layout, "modulators", ()):
+            read[layer][:, neuron] = True
+        self._spread(every, given, forwards=True)
+        self._spread(every, read, forwards=False)
+        return [
+            left & given[b.source][:, : left.shape[1], None] & read[b.layer + 1][:, None, : left.shape[2]]
+            for (b, *_), left in zip(self.matrices, every, strict=True)
+        ]
+
+    def count(self, mask: Bool) -> Int64:
+        """Return [P]: the number of connections that can act."""
+        total: Int64 = np.zeros(len(mask), np.int64)
+        for acting in self.acting(mask):
+            total += np.count_nonzero(acting, axis=(1, 2))
+        return total
+
+    @cached_property
+    def _shapes(self) -> list[tuple[int, int]]:
+        return [blocks[0].span or (blocks[0].rows, blocks[0].columns) for blocks in self.matrices]
+
+    def _spread(self, every: Sequence[Bool], reached: list[Bool], forwards: bool) -> None:
+        """Add to the reached neurons [P, size] of each layer all neurons that connections lead to."""
+        steps = list(zip(self.matrices, every, strict=True))[:: 1 if forwards else -1]
+        before = -1
+        # The matrices are in the order of their layers, so only recurrent connections need several rounds.
+        while (now := sum(map(np.count_nonzero, reached))) != before:
+            before = now
+            for (block, *_), left in steps:
+                rows, columns = left.shape[1:]
+                begin, end = reached[block.source][:, :rows], reached[block.layer + 1][:, :columns]
+                if forwards:
+                    end |= (left & begin[:, :, None]).any(axis=1)
+                else:
+                    begin |= (left & end[:, None]).any(axis=2)

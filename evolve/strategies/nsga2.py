@@ -1,0 +1,304 @@
+"""nsga2: a front of genomes of which none is better than another in everything, such as in return and in connections.
+
+Deb, Pratap, Agarwal and Meyarivan, "A Fast and Elitist Multiobjective Genetic Algorithm: NSGA-II" (2002). The
+objectives are the fitness, as large as possible, and the numbers that `minimize` and `maximize` name. With N parents, a
+generation is
+
+    parents    unchanged, evaluated again: their objectives are means over all evaluations, so luck does not last (with
+               `prior_evaluations` even less, see `elitist`)
+    children   of the better of two parents that are drawn at random (binary tournament, by the order below)
+    pruning    half of the children lose each connection with probability `pruning` · u², u uniform for each child
+    regrowth   each absent connection returns with probability `regrowth`, its weight 0
+    noise      every connection left moves by `weight_noise` · u² · N(0, 1), u uniform for each child
+
+The next parents are the first N of all candidates in the order of the paper: by the number of their front; in a front
+by crowding distance, the largest first; then by their number in the population. One genome dominates another if it is
+at least as good in every objective, and better in one. Of genomes that are equal in all objectives, the first dominates
+the others, or a front would fill with copies. A genome with an objective that is NaN is behind all fronts.
+
+The champion is the genome of the best mean fitness among all parents that were evaluated `trusted` times or more.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Annotated, Any
+
+import numpy as np
+from numpy.typing import NDArray
+from pydantic import Field
+
+from evolve.config import Options
+from evolve.errors import InputError, check_whole
+from evolve.genome import GenomeLayout, Genomes, GenomeSource
+from evolve.numerics.streams import Purpose, Stream, Streams
+from evolve.shapes import Float64, Int64
+from evolve.strategies import strategy as contract
+from evolve.strategies.acting import ACTING, CONNECTIONS, GENOME_MEASURES, Paths
+from evolve.strategies.elitist import Elitist, ScoredGenomes
+
+_WEIGHTS_AT_ONCE = 2**24  # limits the memory of genomes whose connections are counted
+_PRUNED = 0.5  # the share of children that lose connections
+
+Names = Annotated[tuple[str, ...], Field(strict=False, max_length=8)]
+
+
+class Nsga2Options(Options):
+    """Settings of `[strategy]` for nsga2."""
+
+    minimize: Names = (ACTING,)
+    """What is to be small beside a large fitness: "acting_connections", "connections", or names in env.metrics."""
+    maximize: Names = ()
+    """What else is to be large: names in env.metrics."""
+    parents: int = Field(32, ge=1)
+    """N, the number of genomes that are kept, evaluated again and have children; at most half of the population."""
+    weight_noise: float = Field(0.3, ge=0, le=1e6)
+    """The largest standard deviation of the noise that is added to a weight."""
+    pruning: float = Field(0.3, ge=0, le=1)
+    """The largest probability with which a child loses each of its connections."""
+    regrowth: float = Field(0.002, ge=0, le=1)
+    """The probability that an absent connection returns."""
+    prior_evaluations: int = Field(0, ge=0, le=1000)
+    """The evaluations with the mean fitness of its first generation that a new genome is credited with."""
+    trusted: int = Field(1, ge=1)
+    """The least number of evaluations of a champion, prior ones included, if any parent has as many."""
+
+
+def fronts_of(values: Float64) -> Int64:
+    """Return [n]: the number of each row's front, from 0; n if a value is NaN.
+
+    Front 0 has the rows that no other row dominates. Front k has the rows that only rows of earlier fronts dominate. Of
+    equal rows, the first dominates the others.
+
+    values: [n, D], larger is better. Needs n² bytes and some more.
+    """
+    n = len(values)
+    known = np.flatnonzero(~np.isnan(values).any(axis=1))
+    some = values[known]
+    no_worse = np.ones((len(some),) * 2, np.bool_)
+    for column in some.T:
+        no_worse &= column[:, None] >= column
+    dominates = no_worse & ~(no_worse.T & np.tri(len(some), dtype=np.bool_))
+    dominators = np.count_nonzero(dominates, axis=0)
+    fronts: Int64 = np.full(n, n, np.int64)
+    number, left = 0, len(some)
+    while left:
+        front = np.flatnonzero(dominators == 0)
+        fronts[known[front]] = number
+        dominators -= np.count_nonzero(dominates[front], axis=0)
+        dominators[front] = -1
+        number, left = number + 1, left - len(front)
+    return fronts
+
+
+def crowding_of(values: Float64, fronts: Int64) -> Float64:
+    """Return [n]: the crowding distance of each row in its front, infinite at the ends of each objective.
+
+    The rows of a front are sorted by an objective; equal ones keep their order. An inner row gets the difference of
+    its two neighbours as a share of the whole range. A range that is 0 or not finite adds nothing. The distance is the
+    sum over the objectives, in their order.
+
+    Args:
+        values: [n, D], larger is better.
+        fronts: [n], the number of the front of each row.
+    """
+    distance = np.zeros(len(values))
+    with np.errstate(over="ignore", invalid="ignore"):  # such ranges add nothing
+        for number in np.unique(fronts):
+            rows = np.flatnonzero(fronts == number)
+            for column in values.T:
+                order = rows[np.argsort(column[rows], kind="stable")]
+                ordered = column[order]
+                span = ordered[-1] - ordered[0]
+                if 0 < span < np.inf:
+                    distance[order[1:-1]] += (ordered[2:] - ordered[:-2]) / span
+                distance[order[[0, -1]]] = np.inf
+    return distance
+
+
+def crowded_order(values: Float64) -> tuple[NDArray[np.intp], Int64]:
+    """Return the rows of values [n, D] from best to worst, and the number of each row's front; see the module."""
+    fronts = fronts_of(values)
+    return np.lexsort((-crowding_of(values, fronts), fronts)), fronts
+
+
+def hypervolume(values: Float64, reference: Float64) -> float:
+    """Return the area that points [n, 2] dominate above a reference point [2]; larger is better in both columns."""
+    order = np.lexsort((-values[:, 1], -values[:, 0]))
+    area, height = 0.0, float(reference[1])
+    # From the largest first value down, each point adds a strip above all strips so far.
+    for x, y in values[order].tolist():
+        if x > reference[0] and y > height:
+            area += (x - float(reference[0])) * (y - height)
+            height = y
+    return area
+
+
+@dataclass(frozen=True)
+class FrontState:
+    """The N parents, in the order of selection.
+
+    parents: their genomes and the sums of their fitness.
+    measured: [N, D], the sums of their measures over the same evaluations.
+    fronts: [N], the number of each parent's front.
+    candidates: [N], the number of each in the population of the last generation.
+    """
+
+    parents: ScoredGenomes
+    measured: Float64
+    fronts: Int64
+    candidates: Int64
+
+    @property
+    def measures(self) -> Float64:
+        """[N, D], the mean measures."""
+        return self.measured / np.maximum(self.parents.count, 1)[:, None]
+
+
+class Nsga2(Elitist[FrontState]):
+    """The strategy for P = `population` candidates of a layout."""
+
+    traces = "none"
+
+    def __init__(self, options: Nsga2Options, layout: GenomeLayout, population: int, seed: int) -> None:
+        size = max(1, min(options.parents, population // 2))
+        super().__init__(layout, population, seed, size, survivors=size, prior=options.prior_evaluations)
+        self._options = options
+        self.measured = *options.minimize, *options.maximize
+        self._signs = np.array([-1.0] * len(options.minimize) + [1.0] * len(options.maximize))
+        base = layout.layout if isinstance(layout, contract.ChangedLayout) else layout
+        self._paths = Paths(base)
+        self._parents_of = contract.NewestValue(self._tournament)
+
+    @staticmethod
+    def validate(options: Nsga2Options, layout: GenomeLayout) -> None:
+        """Raise InputError for a layout that has no weights to search, and objectives that are none or named twice."""
+        contract.require_evolved_weights(layout, "nsga2")
+        named = (*options.minimize, *options.maximize)
+        if not named or len(set(named)) < len(named):
+            expected = "one name or more in minimize and maximize, all different, beside the fitness"
+            raise InputError("strategy.minimize", expected, list(options.minimize))
+
+    def measures(self, genomes: GenomeSource, metrics: Mapping[str, Float64]) -> Float64:
+        """Return [P, D]: the measures in the order of `measured`."""
+        P = len(genomes)
+        found = np.zeros((P, len(self.measured)))
+        for place, name in enumerate(self.measured):
+            if name not in GENOME_MEASURES:
+                if name not in metrics:
+                    raise InputError("strategy.minimize", f"{ACTING}, {CONNECTIONS} or a metric of the episodes", name)
+                found[:, place] = metrics[name]
+        at_once = max(1, _WEIGHTS_AT_ONCE // genomes.num_weights)
+        counted = [place for place, name in enumerate(self.measured) if name in GENOME_MEASURES]
+        for first in range(0, P, at_once) if counted else ():
+            mask = genomes.take(np.arange(first, min(first + at_once, P))).mask
+            for place in counted:
+                is_acting = self.measured[place] == ACTING
+                counts = self._paths.count(mask) if is_acting else np.count_nonzero(mask, axis=1)
+                found[first : first + len(mask), place] = counts
+        return found
+
+    def start(self) -> FrontState:
+        """Return the state before generation 0: no parents, or a given genome."""
+        parents = ScoredGenomes.first_of(self._layout)
+        N = len(parents)
+        return FrontState(parents, np.zeros((N, len(self.measured))), *(np.zeros(N, np.int64) for _ in range(2)))
+
+    def tell(self, state: FrontState, genomes: GenomeSource, results: contract.Results) -> FrontState:
+        """Score the parents again, and keep the first N of all candidates."""
+        contract.check_population(genomes, results, self._P, self._layout.num_weights)
+        known, fitness = self.survivors(state), results.fitness
+        measures = self.measures(genomes, {}) if results.measures is None else results.measures
+        old = state.parents.take(np.arange(known)).with_evaluation(fitness[:known])
+        # Without its genomes, which are taken below if they are chosen.
+        none = Genomes(np.zeros((self._P - known, 0), np.float32), np.zeros((self._P - known, 0), np.bool_))
+        new = ScoredGenomes.evaluated(none, fitness[known:]).with_prior(self._prior, fitness)
+        # A measure is not shrunk towards a prior: it counts in all evaluations as in the first one.
+        firsts = measures[known:] * (1.0 + self._prior)
+        measured = np.concatenate([state.measured[:known] + measures[:known], firsts])
+        counts = np.concatenate([old.count, new.count])
+        scores = np.concatenate([old.score, new.score])
+        order, fronts = crowded_order(np.column_stack([scores, self._signs * (measured / counts[:, None])]))
+        chosen = order[: self._size]
+        added = chosen[chosen >= known]
+        parents = old.joined(replace(new.take(added - known), genomes=genomes.take(added)))
+        # The new parents follow the old ones, in the order in which they were chosen.
+        rows = chosen.copy()
+        rows[chosen >= known] = known + np.arange(len(added))
+        return FrontState(parents.take(rows), measured[chosen], fronts[chosen], chosen.astype(np.int64))
+
+    def champion(self, state: FrontState) -> Genomes:
+        """Return the genome of the best mean fitness among trusted parents."""
+        return self._best(state, np.arange(len(state.parents)))
+
+    def select(self, state: FrontState, connections: int | None = None, cell: Sequence[int] | None = None) -> Genomes:
+        """Return the best genome among trusted parents with at most so many connections that can act."""
+        if connections is None or cell is not None:
+            return super().select(state, connections, cell)
+        counts = self._paths.count(state.parents.genomes.mask)
+        small = np.flatnonzero(counts <= check_whole("connections", connections, 0))
+        if not len(small):
+            expected = f"{counts.min()} or more, the fewest connections that can act of a genome of the front"
+            raise InputError("connections", expected, connections)
+        return self._best(state, small)
+
+    def _best(self, state: FrontState, among: Int64) -> Genomes:
+        """Return the genome of the best mean fitness among some of the parents, if they are trusted."""
+        counts = state.parents.count[among]
+        trusted = among[counts >= min(self._options.trusted, int(counts.max()))]
+        return state.parents.genomes.take(trusted[contract.ranking(state.parents.score[trusted])[:1]])
+
+    def outcome(self, state: FrontState) -> dict[str, Float64]:
+        """Return "front" [P]: the mean fitness of the candidates on the first front, NaN for the others."""
+        front = np.full(self._P, np.nan)
+        first = state.fronts == 0
+        front[state.candidates[first]] = state.parents.score[first]
+        return {"front": front}
+
+    def to_arrays(self, state: FrontState) -> dict[str, NDArray[Any]]:
+        """Return the state as named arrays."""
+        ours = {"measured": state.measured, "fronts": state.fronts, "candidates": state.candidates}
+        return state.parents.to_arrays("parents") | {f"parents_{name}": array for name, array in ours.items()}
+
+    def from_arrays(self, arrays: contract.Arrays) -> FrontState:
+        """Return the state that `to_arrays` stored. Raises ValueError if an array is missing or has another shape."""
+        parents = ScoredGenomes.from_arrays(arrays, "parents", self._layout.num_weights)
+        sizes = {"N": len(parents), "D": len(self.measured)}
+        measured = contract.stored_array(arrays, "parents_measured", "N D", np.float64, **sizes)
+        names = "parents_fronts", "parents_candidates"
+        fronts, candidates = (contract.stored_array(arrays, name, "N", np.int64, **sizes) for name in names)
+        if not ((candidates >= 0) & (candidates < self._P)).all():
+            raise ValueError("parents_candidates: expected numbers of candidates")
+        return FrontState(parents, measured, fronts, candidates)
+
+    def _elite(self, state: FrontState) -> ScoredGenomes:
+        return state.parents
+
+    def _tournament(self, state: FrontState, generation: int) -> Int64:
+        """Return the parent of each child, the better of two that are drawn uniformly."""
+        children = self._P - self._kept(state)
+        drawn = Stream(self._seed, Purpose.PARENTS, generation).below(len(state.parents), 2, children)
+        # The parents are in the order of selection, so the smaller number is the better one.
+        winners: Int64 = np.minimum(drawn[0], drawn[1])
+        return winners
+
+    def _children(self, state: FrontState, generation: int, candidates: Int64) -> Genomes:
+        o, W = self._options, self._layout.num_weights
+        parents = state.parents.genomes.take(self._parents_of(state, generation)[candidates - self._kept(state)])
+        weights, mask = parents.weights, parents.mask
+
+        def streams(purpose: Purpose) -> Streams:
+            return Streams(self._seed, purpose, generation, candidates)
+
+        pruning = streams(Purpose.UNIFORM_PRUNING)
+        pruned, u = pruning.uniform(2).T
+        rate = np.where(pruned < _PRUNED, o.pruning * (u * u), 0.0)
+        mask &= pruning.at_least(rate[:, None], W)
+        if o.regrowth:
+            grown = ~mask & ~streams(Purpose.REGROWTH).at_least(o.regrowth, W)
+            weights[grown] = 0
+            mask |= grown
+        noise = streams(Purpose.WEIGHT_NOISE)
+        v = noise.uniform(1)
+        weights += (o.weight_noise * (v * v)).astype(np.float32) * noise.normal_rows(W)
+        weights[~mask] = 0
+        return Genomes(weights, mask)

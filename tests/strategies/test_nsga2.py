@@ -1,0 +1,312 @@
+"""nsga2: the order of selection, measures of genomes, the front of each generation, and genomes by their size."""
+
+import h5py
+import hypothesis.extra.numpy as arrays
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import evolve
+from evolve import networks
+from evolve.errors import InputError
+from evolve.genome import Genomes
+from evolve.strategies import Results, make
+from evolve.strategies.acting import Paths
+from evolve.strategies.nsga2 import crowded_order, crowding_of, fronts_of, hypervolume
+
+NUMBERS = st.sampled_from([-np.inf, -1.0, 0.0, 0.5, 1.0, 2.0, 1e308, np.nan])
+TABLES = arrays.arrays(np.float64, st.tuples(st.integers(1, 9), st.integers(1, 3)), elements=NUMBERS)
+MLP = networks.make({"name": "mlp", "hidden": [3]}, 2, 1)
+
+
+def dominates(a, b):
+    return (a >= b).all() and (a > b).any()
+
+
+@given(TABLES)
+def test_the_first_front_is_what_no_other_genome_dominates(values):
+    fronts = fronts_of(values)
+    known = ~np.isnan(values).any(axis=1)
+    for row, front in enumerate(fronts):
+        if not known[row]:
+            assert front == len(values)
+            continue
+        earlier = [o for o in np.flatnonzero(known) if o != row and fronts[o] < front]
+        behind = [
+            other
+            for other in np.flatnonzero(known)
+            if dominates(values[other], values[row]) or (other < row and (values[other] == values[row]).all())
+        ]
+        assert set(behind) <= set(earlier)
+        assert (front == 0) == (not behind)
+        assert front == 0 or fronts[behind].max() == front - 1
+
+
+@given(TABLES)
+def test_the_order_is_by_front_then_crowding_then_number(values):
+    order, fronts = crowded_order(values)
+    crowding = crowding_of(values, fronts)
+    keys = [(fronts[row], -crowding[row], row) for row in order]
+    assert keys == sorted(keys)
+    assert sorted(order.tolist()) == list(range(len(values)))
+
+
+def test_crowding_is_that_of_the_paper():
+    values = np.array([[0.0, 10.0], [1.0, 6.0], [4.0, 5.0], [5.0, 0.0]])
+    expected = [np.inf, 4 / 5 + 5 / 10, 4 / 5 + 6 / 10, np.inf]
+    assert crowding_of(values, np.zeros(4, np.int64)).tolist() == expected
+
+
+@given(TABLES.filter(lambda values: values.shape[1] == 2))
+def test_hypervolume_is_the_area_of_the_union(values):
+    points = np.clip(np.nan_to_num(values, nan=0.0), 0, 2) * 2  # on a grid of steps of 1
+    grid = np.stack(np.meshgrid(np.arange(4), np.arange(4), indexing="ij"), axis=-1).reshape(-1, 2)
+    covered = (points[:, None] >= grid + 1).all(axis=2).any(axis=0)
+    assert hypervolume(points, np.zeros(2)) == np.count_nonzero(covered)
+    assert hypervolume(points[::-1], np.zeros(2)) == np.count_nonzero(covered)
+
+
+def test_connections_act_on_a_path_from_an_input_to_an_output():
+    # hidden neuron 0 has no input; neuron 1 is not read; neuron 2 is on a path.
+    blocks = {(block.layer, block.source): block for block in MLP.blocks}
+    mask = np.zeros((1, MLP.num_weights), np.bool_)
+    first, last = blocks[0, 0], blocks[1, 1]
+    mask[0, first.start + 0 * first.columns + 1] = mask[0, first.start + 1 * first.columns + 2] = True
+    mask[0, last.start + 0 * last.columns] = mask[0, last.start + 2 * last.columns] = True
+    assert Paths(MLP).count(mask).tolist() == [2]
+    assert Paths(MLP).count(np.ones_like(mask)).tolist() == [MLP.num_weights]
+    assert Paths(MLP).count(np.zeros_like(mask)).tolist() == [0]
+
+
+@pytest.mark.parametrize("name", sorted(networks.NETWORKS))
+def test_pruning_never_lets_a_connection_act_and_masks_do_not_depend_on_one_another(name):
+    network = networks.make({"name": name, "hidden": [4]}, 3, 2)
+    mask = np.random.Generator(np.random.Philox(3)).uniform(size=(12, network.num_weights)) < 0.5
+    together = Paths(network).acting(mask)
+    alone = [Paths(network).acting(row[None]) for row in mask]
+    for matrix, found in enumerate(together):
+        assert np.array_equal(found, np.concatenate([each[matrix] for each in alone]))
+    whole = Paths(network).acting(np.ones_like(mask))
+    assert all((found <= every).all() for found, every in zip(together, whole, strict=True))
+
+
+def recurrent(mask_of):
+    network = networks.make({"name": "elman", "hidden": [2]}, 1, 1)
+    mask = np.zeros((1, network.num_weights), np.bool_)
+    for block in network.blocks:
+        shaped = mask[0, block.start : block.stop].reshape(block.rows, block.columns)
+        mask_of(block, shaped)
+    return Paths(network).count(mask)[0]
+
+
+def test_a_recurrent_connection_may_lead_from_an_input_to_an_output():
+    def only_through_time(block, shaped):
+        if block.source == 0:
+            shaped[0, 0] = True  # the observation reaches neuron 0,
+        elif block.layer == block.source - 1:
+            shaped[0, 1] = True  # which neuron 1 reads a step later,
+        else:
+            shaped[1, -1] = True  # and the action reads neuron 1 alone
+
+    assert recurrent(only_through_time) == 3
+
+
+def two_objectives(genomes):
+    """Return a fitness that each connection improves a little less than the one before it."""
+    return genomes.mask.astype(np.float64) @ (1.0 / np.arange(1, genomes.num_weights + 1))
+
+
+def search(strategy, generations, fitness=two_objectives):
+    state = strategy.start()
+    for generation in range(generations):
+        genomes = strategy.ask(state, generation)
+        state = strategy.tell(state, genomes, Results(fitness(genomes)))
+    return state
+
+
+def test_it_finds_the_whole_front_of_a_known_problem():
+    strategy = make("nsga2", 8, population=60, minimize=["connections"], parents=24, pruning=0.8, regrowth=0.1)
+    state = search(strategy, 40)
+    first = state.fronts == 0
+    found = dict(zip(state.measures[first, 0].tolist(), state.parents.score[first].tolist(), strict=True))
+    best = {float(n): float(np.sum(1.0 / np.arange(1, n + 1))) for n in range(9)}
+    assert found == pytest.approx(best)
+
+
+def test_the_front_of_a_generation_is_a_column_by_candidate():
+    strategy = make("nsga2", 8, population=20, parents=6)
+    state = search(strategy, 3)
+    front = strategy.outcome(state)["front"]
+    first = state.fronts == 0
+    assert np.count_nonzero(~np.isnan(front)) == np.count_nonzero(first)
+    assert front[state.candidates[first]].tolist() == state.parents.score[first].tolist()
+
+
+def test_parents_are_evaluated_again_and_count_by_their_mean():
+    strategy = make("nsga2", 4, population=8, parents=4, minimize=["connections"], pruning=0.0, regrowth=0.0)
+    state = strategy.start()
+    for generation, best in enumerate((4.0, 2.0)):
+        genomes = strategy.ask(state, generation)
+        fitness = np.full(8, -1.0)
+        fitness[0] = best
+        state = strategy.tell(state, genomes, Results(fitness))
+    assert (state.parents.score[0], state.parents.count[0]) == (3.0, 2)
+
+
+def test_a_prior_shrinks_a_first_fitness_but_no_measure():
+    strategy = make("nsga2", 4, population=4, parents=2, minimize=["connections"], prior_evaluations=3)
+    genomes = strategy.ask(strategy.start(), 0)
+    state = strategy.tell(strategy.start(), genomes, Results([8.0, 0.0, 0.0, 0.0]))
+    assert (state.parents.score[0], state.parents.count[0], state.measures[0, 0]) == (3 * 2 / 4 + 8 / 4, 4, 4)
+
+
+def test_metrics_are_objectives_too():
+    strategy = make("nsga2", 4, population=6, parents=3, minimize=["torque"], maximize=["speed"])
+    state = strategy.start()
+    genomes = strategy.ask(state, 0)
+    torque, speed = np.arange(6.0), np.array([0.0, 9, 0, 0, 0, 0])
+    measures = strategy.measures(genomes, {"torque": torque, "speed": speed})
+    assert measures.tolist() == np.column_stack([torque, speed]).tolist()
+    state = strategy.tell(state, genomes, Results(np.zeros(6), measures=measures))
+    assert state.candidates[state.fronts == 0].tolist() == [0, 1]
+    with pytest.raises(InputError, match=r"strategy\.minimize: .* a metric of the episodes, got torque"):
+        strategy.measures(genomes, {})
+
+
+def test_the_best_genome_of_a_size():
+    strategy = make("nsga2", 8, population=60, minimize=["connections"], parents=24, pruning=0.8, regrowth=0.1)
+    state = search(strategy, 40)
+    for size in (0, 3, 8, 100):
+        assert strategy.select(state, connections=size).connections()[0] == min(size, 8)
+    with pytest.raises(InputError, match=r"connections: expected a whole number, at least 0, got -1"):
+        strategy.select(state, connections=-1)
+    with pytest.raises(InputError, match=r"cell: expected none, except with map-elites"):
+        strategy.select(state, cell=(0, 0))
+    other = make("ga", 8)
+    with pytest.raises(InputError, match=r"connections: expected none, except with nsga2, which keeps a front, got 5"):
+        other.select(other.start(), connections=5)
+
+
+def test_a_champion_is_trusted():
+    strategy = make("nsga2", 4, population=8, parents=4, trusted=3, pruning=0.0, regrowth=0.0)
+    state = search(strategy, 5, lambda genomes: np.where(np.arange(8) == 0, 1.0, 0.0))
+    lucky = strategy.tell(state, strategy.ask(state, 5), Results(np.where(np.arange(8) == 7, 9.0, 0.5)))
+    assert lucky.parents.score[0] == 9.0
+    assert strategy.champion(lucky).weights.tobytes() == strategy.champion(state).weights.tobytes()
+
+
+@pytest.mark.parametrize("names", [{"minimize": []}, {"minimize": ["a", "a"]}, {"minimize": ["a"], "maximize": ["a"]}])
+def test_objectives_that_are_none_or_named_twice_are_refused(names):
+    with pytest.raises(InputError, match=r"strategy\.minimize: expected one name or more"):
+        make("nsga2", 3, **names)
+
+
+def test_objectives_may_have_one_value():
+    strategy = make("nsga2", 3, population=4)
+    state = strategy.tell(strategy.start(), strategy.ask(strategy.start(), 0), Results(np.full(4, np.nan)))
+    assert isinstance(strategy.champion(state), Genomes)
+    assert np.isnan(strategy.outcome(state)["front"]).all()
+
+
+# Runs: the front in the file, on every rank, resumed and verified.
+
+RUN = ("-e", "CartPole-v1", "--engine", "exact", "-a", "mlp", "-d", 4, "-p", 12, "-r", 2, "-s", 3,
+       "--strategy", "nsga2", "--set", "strategy.parents=5", "--set", "held_out_episodes=3")  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory):
+    """The run of the settings in RUN, trained from Python."""
+    return evolve.train(
+        env={"id": "CartPole-v1", "engine": "exact"}, network={"name": "mlp", "hidden": [4]}, population=12, episodes=2,
+        generations=5, seed=3, strategy={"name": "nsga2", "parents": 5}, held_out_episodes=3,
+        output=tmp_path_factory.mktemp("made"),
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize(("ranks", "words"), [(1, ("--set", "compute.threads=2")), (3, ())])
+def test_ranks_and_threads_do_not_matter(made, command, tmp_path, ranks, words):
+    assert command("run", *RUN, "-g", 5, *words, "-o", "out", ranks=ranks).code == 0
+    found = evolve.load(tmp_path / "out" / "seed-3.h5")
+    assert found.digest == made.digest
+    assert columns(found) == columns(made)
+
+
+def columns(run):
+    return [(g.record.measures.tobytes(), g.record.front.tobytes()) for g in run.generations]
+
+
+def test_resumed_runs_and_array_operations_give_the_same_front(made, call, tmp_path):
+    assert call("run", *RUN, "-g", 2, "--backend", "numpy", "-o", "out").code == 0
+    assert call("run", *RUN, "-g", 5, "-o", "out", "--resume").code == 0
+    found = evolve.load(tmp_path / "out" / "seed-3.h5")
+    assert found.digest == made.digest
+    assert columns(found) == columns(made)
+    for words in ([], ["--full"], [made.path]):
+        assert call("verify", found.path, *words).code == 0
+
+
+@pytest.mark.parametrize("column", ["measures", "front"])
+@pytest.mark.parametrize("way", ["one", "two", "full"])
+def test_a_changed_front_is_found(made, call, tmp_path, column, way):
+    path = tmp_path / "changed.h5"
+    path.write_bytes(made.path.read_bytes())
+    with h5py.File(path, "r+") as file:
+        values = file[f"selection/{column}"][()]
+        changed = np.nanargmax(values[2]) if column == "front" else file["champion/candidate"][2]
+        values[2][changed] += 1
+        file[f"selection/{column}"][...] = values
+    done = call("verify", path, *{"one": [], "two": [made.path], "full": ["--full"]}[way])
+    assert (done.code, "generation 2" in done.out) == (1, True), done.out
+
+
+def test_fronts_are_objects_and_their_genomes_play(made, call):
+    front = made.front()
+    assert [m.measures["acting_connections"] for m in front] == sorted(m.measures["acting_connections"] for m in front)
+    assert front[-1].fitness == max(m.fitness for m in front)
+    counts = Paths(made.experiment.network).count(np.concatenate([m.genome.mask for m in front]))
+    assert counts.tolist() == [m.measures["acting_connections"] for m in front]
+    assert made.front(1)[0].genome is None
+    assert len(made.front(1)) == np.count_nonzero(~np.isnan(made.generations[1].record.front))
+    small = int(front[0].measures["acting_connections"])
+    policy = made.champion(connections=small)
+    assert policy.genome.weights.tobytes() == front[0].genome.weights.tobytes()
+    evaluation = made.evaluate(episodes=4, connections=small)
+    assert len(evaluation.returns) == 4
+    done = call("evaluate", made.path, "--connections", small, "--episodes", 4)
+    assert f"best with at most {small} acting connection" in done.out
+    assert "not kept" in done.out
+    done = call("replay", made.path, "--connections", small, "--episode", 1)
+    assert f"return {float(evaluation.returns[1])!r}" in done.out
+    for wrong, message in (
+        (
+            ("evaluate", made.path, "--connections", small, "--generation", 1),
+            "generation and connections: expected one",
+        ),
+        (("evaluate", made.path, "--cell", "1,2"), "cell (--cell): expected none, except with map-elites"),
+        (("replay", made.path, "--connections", small, "--generation", 1), "--connections: expected no --generation"),
+        (("replay", made.path, "--cell", "1;2"), "--cell: expected whole numbers and commas, such as 3,5, got 1;2"),
+    ):
+        done = call(*wrong)
+        assert (done.code, message in done.err) == (2, True), done.err
+
+
+def test_a_front_is_drawn(made, call, tmp_path):
+    assert call("plot", made.path, "--front", "-o", "front.svg").code == 0
+    drawn = (tmp_path / "front.svg").read_text()
+    assert all(words in drawn for words in ("acting connections", "Hypervolume", "generation 4", "seed 3"))
+    assert call("plot", made.path, "--front", "--load").code == 2
+
+
+def test_a_metric_has_to_be_reported(call):
+    done = call("run", *RUN, "--set", "strategy.minimize=['torque']", "-g", 1)
+    assert (done.code, "env.metrics: expected torque among the metrics" in done.err) == (2, True)
+
+
+def test_a_run_without_a_front_is_named(call, tmp_path):
+    assert call("run", *RUN[:-4], "--strategy", "ga", "-g", 1, "-o", "plain").code == 0
+    run = evolve.load(tmp_path / "plain")
+    with pytest.raises(InputError, match=r"expected a run with a front \(strategy nsga2\)"):
+        run.front()
+    assert call("plot", "plain", "--front").code == 2
