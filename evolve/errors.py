@@ -4,6 +4,7 @@ An extra of this package installs each optional library: `pip install 'evolve-mp
 """
 
 import importlib
+import importlib.util
 import json
 import operator
 import shlex
@@ -226,6 +227,11 @@ def import_extra(module: str, extra: str, argument: str, title: str = "") -> Any
         return importlib.import_module(module)
     except (ImportError, RuntimeError) as error:  # RuntimeError: mpi4py finds no MPI library
         raise InputError(argument, f"a working {title or module}", one_line(error), how_to_install(extra)) from None
+
+
+def is_installed(*modules: str) -> bool:
+    """Return whether modules can be found. They are not imported, which would take time, so they may not work."""
+    return all(importlib.util.find_spec(module) is not None for module in modules)
 
 
 def _is_clone(folder: Path) -> bool:

@@ -4,9 +4,9 @@ import math
 import os
 import shlex
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, closing, redirect_stdout
-from functools import reduce
+from functools import cache, partial, reduce
 from itertools import groupby
 from operator import add
 from pathlib import Path
@@ -28,13 +28,15 @@ from evolve.cli.parser import (
 from evolve.cluster import Coordinator, mpirun
 from evolve.cluster.hosts import Work, count_workers
 from evolve.config import Config, annotated_toml, differences, parse, read_assignment, read_file, seconds, sweep
-from evolve.errors import EpisodeError, InputError, RunError, Stopped, pluralize, sanitize
+from evolve.errors import EpisodeError, InputError, RunError, Stopped, is_installed, pluralize, sanitize
 from evolve.store.disk import check_writable
 from evolve.training import Experiment, iterate, load_config, plan, prepare, resume, rollouts
 from evolve.training.experiment import PlannedRun
 from evolve.verification import spot_check
 
 _ACTIONS = {"begin": "new", "resume": "resumed", "replace": "replaced", "keep": "complete already"}
+_DRAWING = ("jinja2", "matplotlib", "PIL", "av", "imageio", "gymnasium", "pygame", "Box2D")
+"""The modules that draw the page about runs, and the films of exact tasks."""
 _HINT_ON_LOSSES = (
     "evolve.run: the loss of a worker ends this run; complete generations are kept, --resume continues it. "
     "(Under mpirun --with-ft ulfm it would outlive its workers.)"
@@ -224,20 +226,36 @@ def page_of(runs: Sequence[PlannedRun]) -> Path:
     return Path(os.path.commonpath([run.path.parent for run in runs]) or ".") / "report.html"
 
 
+def draws_later(runs: Sequence[PlannedRun]) -> bool:
+    """Return whether the page about runs may be checked after the first generation, as its libraries are installed.
+
+    Their imports take longer than the start of a run. Environments other than exact tasks are drawn before a run.
+    """
+    exact = all(run.experiment.config.env.engine == "exact" for run in runs)
+    return exact and is_installed(*_DRAWING)
+
+
 def check_report(runs: Sequence[PlannedRun], dry: bool = False) -> None:
-    """Raise InputError if the page about runs cannot be written, or if a library for it or its films is missing.
+    """Raise InputError if the page about runs cannot be written, or if a library for it or its films does not work.
 
     dry: whether no file may be written, not even to test whether the directory is writable.
     """
     from evolve.analysis import html, video  # noqa: PLC0415 - a run without a report does not need them
 
+    environments.without_display()
     html.check_libraries()
     video.check_library()
-    page = page_of(runs)
-    if page.parent.exists() and not dry:
-        check_writable(page, html.FORMATS)
+    if not dry:
+        check_page(runs)
     for env in {run.experiment.config.env.model_dump_json(): run.experiment.config.env for run in runs}.values():
         environments.check_drawable(env)
+
+
+def check_page(runs: Sequence[PlannedRun]) -> None:
+    """Raise InputError if the page about runs cannot be written."""
+    page = page_of(runs)
+    if page.parent.exists():
+        check_writable(page, (page.suffix,))
 
 
 def write_report(app: App, runs: Sequence[PlannedRun]) -> str:
@@ -259,7 +277,7 @@ def run_all(app: App, request: Request) -> None:
     limit = request.configs[0].compute.time_limit
     if limit is not None:
         app.stop.limit(seconds(limit))
-    if request.report:
+    if request.report and any(config.env.engine != "exact" for config in request.configs):
         environments.without_display()  # before an environment is made
     experiments = [prepare(config) for config in request.configs]
     if not request.dry_run:
@@ -271,8 +289,13 @@ def run_all(app: App, request: Request) -> None:
     previews = []
     if request.dry_run or request.overwrite:
         previews = [plan.preview(run, request.resume, request.overwrite) for run in runs]
+    later: Callable[[], None] = _do_nothing
     if request.report:
-        check_report(runs, request.dry_run)
+        if request.dry_run or not draws_later(runs):
+            check_report(runs, request.dry_run)
+        else:
+            check_page(runs)
+            later = cache(partial(check_report, runs))  # cached, so that it checks once
     _check_tensorboard(request, runs)
     if request.dry_run:
         then = f"\nReport: {page_of(runs)}" if request.report else ""
@@ -289,9 +312,13 @@ def run_all(app: App, request: Request) -> None:
         _say(_replacement_warning(each))
     if app.transport.could_tolerate and not mpirun.is_supervised():
         print(_HINT_ON_LOSSES, file=sys.stderr, flush=True)
-    _evolve(app, runs, {each.run.path for each in replaced}, request.tensorboard)
+    _evolve(app, runs, {each.run.path for each in replaced}, request.tensorboard, later)
     page = write_report(app, runs) if request.report else ""
     print(steps_after([run.path for run in runs], page), flush=True)
+
+
+def _do_nothing() -> None:
+    pass
 
 
 def _check_tensorboard(request: Request, runs: Sequence[PlannedRun]) -> None:
@@ -339,7 +366,10 @@ def _replacement_warning(replaced: plan.RunPreview) -> str:
     return f"{replaced.run.path}{other} is replaced as soon as a new generation is complete; then {lost} will be lost"
 
 
-def _evolve(app: App, runs: Sequence[PlannedRun], replaced: set[object], logs: Path | None) -> None:
+def _evolve(
+    app: App, runs: Sequence[PlannedRun], replaced: set[object], logs: Path | None, each: Callable[[], None]
+) -> None:
+    """Evolve runs. each: Called after each generation."""
     coordinator = app.coordinator()
     clock = RunsClock([_episodes_left(run, run.path in replaced) for run in runs])
     for number, run in enumerate(runs, 1):
@@ -356,7 +386,7 @@ def _evolve(app: App, runs: Sequence[PlannedRun], replaced: set[object], logs: P
                 f"evolve.run: stopped; {run.path} keeps its complete generations; continue with: {command}"
             )
             log = tensorboard.live_log(logs, run.path, "--tensorboard")
-            _run_one(coordinator, run, opened, command, clock, log)
+            _run_one(coordinator, run, opened, command, clock, log, each)
             app.stop.stop_message = ""
 
 
@@ -381,6 +411,7 @@ def _run_one(
     command: str,
     clock: RunsClock,
     live_log: AbstractContextManager[tensorboard.LogGeneration],
+    each: Callable[[], None],
 ) -> None:
     config = run.experiment.config
     steps = config.early_stop.steps
@@ -392,6 +423,7 @@ def _run_one(
             for record in iterate(run.experiment, coordinator, file):
                 reporter(record)
                 log(file.num_generations - 1, record)
+                each()
     except Stopped as why:
         then = "" if file.replaces else f"; continue with --resume: {command}"
         raise type(why)(f"stopped by {why}: {resume.generations_on_disk(file)}{then}") from None

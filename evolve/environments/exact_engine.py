@@ -114,7 +114,7 @@ class CompiledSlots:
         for call in np.flatnonzero(num_stepped).tolist():
             self._step(self.address, call)
         if saved is not None:
-            self._restore(np.setdiff1d(np.arange(len(self._steps)), slots), *saved)
+            self._restore(np.flatnonzero(~self.active), *saved)
         self._observe(slots, observations)
         return self._rewards[slots], self._ended[slots]
 

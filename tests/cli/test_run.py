@@ -42,6 +42,28 @@ def test_a_run_imports_no_report_and_only_its_own_kinds():
     )
 
 
+STARTED = """
+import sys
+from evolve.cli import run
+def stop(*_):
+    print(*sys.modules)
+    sys.stdout.flush()
+    raise run.Stopped("here")
+run.iterate = stop
+sys.exit(run.main(sys.argv[1:]))
+"""
+
+
+def test_the_first_generation_of_an_exact_task_begins_without_large_libraries(tmp_path):
+    """So README's command begins to learn in less than a second."""
+    words = ["-e", "BipedalWalker-v3", "--engine", "exact", *map(str, TINY), "--report", "--workers", "auto"]
+    code = [sys.executable, "-c", STARTED, *words, "-o", tmp_path / "out"]
+    loaded = set(subprocess.run(code, capture_output=True, text=True, env=environment(), check=False).stdout.split())
+    assert "evolve.rollouts" in loaded
+    large = {"matplotlib", "jinja2", "av", "PIL", "imageio", "pygame", "gymnasium", "Box2D", "mpi4py", "rich", "scipy"}
+    assert not large & loaded
+
+
 def test_a_run_leaves_a_whole_file_and_says_how_it_went(command, tmp_path):
     done = command("run", *TINY, "-s", 7)
     assert (done.code, done.err) == (0, "")

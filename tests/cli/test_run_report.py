@@ -4,11 +4,12 @@ from pathlib import Path
 
 import pytest
 
-from evolve import environments
+from evolve import environments, store
+from evolve.analysis import html
 from evolve.cli import report
 from evolve.cli.parser import command_line
 from evolve.config import EnvOptions
-from evolve.errors import Stopped
+from evolve.errors import InputError, Stopped
 
 TINY = (
     "-p",
@@ -80,6 +81,16 @@ def test_a_missing_library_is_named_before_any_work(call, absent, tmp_path, libr
     assert (done.code, done.out, done.err.count("\n")) == (2, "", 1)
     assert cure in done.err
     assert not (tmp_path / "out").exists()
+
+
+def test_a_broken_library_ends_an_exact_run_after_its_first_generation(call, tmp_path, monkeypatch):
+    def fail():
+        raise InputError("report", "a working Jinja2", "a broken one")
+
+    monkeypatch.setattr(html, "check_libraries", fail)
+    done = call("run", *TINY, "--engine", "exact", "--report")
+    assert (done.code, done.err) == (2, "evolve.run: report: expected a working Jinja2, got a broken one.\n")
+    assert store.read(tmp_path / "out" / "seed-0.h5").num_generations == 1
 
 
 def test_a_page_that_cannot_be_written_is_refused_before_any_work(call, tmp_path):
