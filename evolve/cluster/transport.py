@@ -40,6 +40,7 @@ SHARE_ASLEEP = 0.03
 PATIENCE, LONG_PATIENCE = 10, 60
 """Seconds until a launcher that was asked to end the job is killed."""
 _MPIRUN = ("prterun", "mpirun", "orterun")
+_NO_FABRIC = {"OMPI_MCA_btl": "^ofi", "OMPI_MCA_mtl": "^ofi"}
 _END_LAUNCHER = f"""
 for _ in $(seq "$2"); do
     sleep 1
@@ -249,10 +250,19 @@ def uninitialized_mpi() -> Any:
     return MPI
 
 
+def spare_fabric() -> None:
+    """Keep Open MPI from the search for a network fabric, which takes a second, if all ranks are on this machine."""
+    size = os.environ.get("OMPI_COMM_WORLD_SIZE")
+    chosen = any(name in os.environ for name in (*_NO_FABRIC, "OMPI_MCA_pml"))  # by the user
+    if size is not None and size == os.environ.get("OMPI_COMM_WORLD_LOCAL_SIZE") and not chosen:
+        os.environ.update(_NO_FABRIC)
+
+
 def initialize(MPI: Any) -> None:
     """Initialize MPI as mpi4py does, but let other threads of Python run meanwhile. MPI: the module."""
     if MPI.Is_initialized():
         return
+    spare_fabric()
     provided = ctypes.c_int()
     ctypes.CDLL(MPI.__file__).MPI_Init_thread(None, None, int(MPI.THREAD_MULTIPLE), ctypes.byref(provided))
     for communicator in (MPI.COMM_WORLD, MPI.COMM_SELF):

@@ -2,6 +2,7 @@
 
 import ctypes
 import json
+import os
 import re
 import signal
 import subprocess
@@ -183,6 +184,26 @@ def test_if_a_death_ends_the_job_the_launcher_is_not_asked(introduced):
     plain = Silent(0, [1, 2])
     plain.tolerant = False
     assert introduced(plain, 1).gone == set()
+
+
+@pytest.mark.parametrize(
+    ("here", "more", "spared"),
+    [
+        ("3", {}, True),
+        ("2", {}, False),
+        ("3", {"OMPI_MCA_btl": "tcp,self"}, False),
+        ("3", {"OMPI_MCA_pml": "cm"}, False),
+    ],
+)
+def test_the_ranks_of_one_machine_look_for_no_fabric(monkeypatch, here, more, spared):
+    for name in ("btl", "mtl", "pml"):
+        monkeypatch.setenv(f"OMPI_MCA_{name}", "so that it is restored")
+        monkeypatch.delenv(f"OMPI_MCA_{name}")
+    for name, value in {"OMPI_COMM_WORLD_SIZE": "3", "OMPI_COMM_WORLD_LOCAL_SIZE": here, **more}.items():
+        monkeypatch.setenv(name, value)
+    transport.spare_fabric()
+    assert (os.environ.get("OMPI_MCA_mtl") == "^ofi") == spared
+    assert more.items() <= os.environ.items()
 
 
 @pytest.mark.parametrize("victim", [0, 2])
