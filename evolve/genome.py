@@ -5,7 +5,7 @@ that are present. A strategy knows only the `GenomeLayout`: it does not know the
 """
 
 import hashlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from evolve.errors import InputError, check_whole
-from evolve.numerics.hashing import fold_present
+from evolve.numerics.hashing import count_present, fold_present, sha256
 from evolve.numerics.streams import AnyStream, Stream
 from evolve.shapes import Bool, Float32, Float64, Int32, Int64, UInt8, UInt64, check_shape
 
@@ -51,7 +51,7 @@ class Genomes:
 
     def connections(self) -> Int32:
         """Return [P] int32: the number of each candidate's connections."""
-        return np.array([np.count_nonzero(row) for row in self.mask], np.int32)  # faster than along an axis
+        return count_present(self.mask)
 
     def fingerprints(self) -> UInt64:
         """Return [P]: a 64-bit hash of each candidate's connections and weights."""
@@ -247,28 +247,20 @@ class GenomeDescriptions:
 
 def describe(genomes: Genomes) -> GenomeDescriptions:
     """Return the descriptions of genomes."""
-    digests = np.frombuffer(b"".join(candidate_digests(genomes)), np.uint8).reshape(len(genomes), 32)
-    return GenomeDescriptions(digests, genomes.connections(), genomes.fingerprints())
+    return GenomeDescriptions(candidate_digests(genomes), genomes.connections(), genomes.fingerprints())
 
 
-def candidate_digests(genomes: Genomes) -> list[bytes]:
-    """Return sha256(weights ‖ mask) of each candidate, 32 bytes each.
+def candidate_digests(genomes: Genomes) -> UInt8:
+    """Return [P, 32]: sha256(weights ‖ mask) of each candidate.
 
     weights: the candidate's row [W] as little-endian float32. mask: its row [W] as one byte (0 or 1) per entry.
     """
-    present: UInt8 = np.ascontiguousarray(genomes.mask).view(np.uint8)
-    rows = zip(np.asarray(genomes.weights, "<f4", order="C"), present, strict=True)
-    digests = []
-    for weights, mask in rows:
-        state = hashlib.sha256(weights)
-        state.update(mask)
-        digests.append(state.digest())
-    return digests
+    return sha256(genomes.weights, genomes.mask)
 
 
 def chain_digest(
     previous: bytes,
-    digests: Sequence[bytes] | UInt8,
+    digests: UInt8,
     returns: Float64,
     lengths: Int32,
     metrics: Mapping[str, NDArray[Any]] | None = None,
@@ -280,7 +272,7 @@ def chain_digest(
 
     Args:
         previous: The digest of the previous generation; `DIGEST_START` for generation 0.
-        digests: P digests of 32 bytes, as `candidate_digests` returns them; or an array [P, 32].
+        digests: [P, 32], as `candidate_digests` returns them.
         returns: [P, E], hashed as little-endian float64. Every NaN is replaced by one quiet NaN, because CPUs differ
             in its sign.
         lengths: [P, E], hashed as little-endian int32.
@@ -291,7 +283,7 @@ def chain_digest(
         32 bytes.
     """
     state = hashlib.sha256(previous)
-    state.update(digests.tobytes() if isinstance(digests, np.ndarray) else b"".join(digests))
+    state.update(digests.tobytes())
     failed = np.isnan(returns)
     state.update(_canonical(returns))
     state.update(np.asarray(lengths, "<i4").tobytes())

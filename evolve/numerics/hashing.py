@@ -9,6 +9,7 @@ episodes differ.
 """
 
 import ctypes
+import hashlib
 from collections.abc import Callable
 from functools import cache
 
@@ -27,6 +28,7 @@ QUIET_NAN = 0x7FC00000
 _ABSENT = np.uint32(0xFFFFFFFF)  # stands for an absent value; as a float32 it is a NaN that no network computes
 _BLOCK = 2**18  # numbers that are folded at a time, to limit memory
 _FIRST_CAPACITY = 256  # steps
+_FEWEST_ROWS = 8
 
 
 @cache
@@ -59,6 +61,38 @@ def fold_present(values: Float32, present: Bool) -> UInt64:
     parts = [slice(first, first + rows) for first in range(0, max(1, n), rows)]
     words = (np.where(present[part], values[part].view(np.uint32), _ABSENT) for part in parts)
     return np.concatenate([fold(part) for part in words])
+
+
+def sha256(values: Float32, present: Bool) -> UInt8:
+    """Return [n, 32]: SHA-256 of each row of values [n, k] as little-endian float32, followed by its row of `present`.
+
+    present: [n, k], one byte for each value, 1 or 0.
+    """
+    n, k = values.shape
+    rows, present = np.asarray(values, "<f4", order="C"), np.ascontiguousarray(present)
+    digests = np.empty((n, 32), np.uint8)
+    # The kernel hashes several rows at a time, and a few rows take it as long.
+    if n >= _FEWEST_ROWS and native.available():
+        kernel = native.bind("sha256", [ADDRESS, INT64, ADDRESS, INT64, ADDRESS, INT64])
+        kernel(rows.ctypes.data, 4 * k, present.ctypes.data, k, digests.ctypes.data, n)
+        return digests
+    for row, mask, digest in zip(rows, present.view(np.uint8), digests, strict=True):
+        state = hashlib.sha256(row)
+        state.update(mask)
+        digest[:] = np.frombuffer(state.digest(), np.uint8)
+    return digests
+
+
+def count_present(present: Bool) -> Int32:
+    """Return [n]: how many of each row [n, k] are present."""
+    n, k = present.shape
+    if native.available():
+        counts = np.empty(n, np.int32)
+        rows = np.ascontiguousarray(present)
+        native.bind("count_present", [ADDRESS] * 2 + [INT64] * 2)(rows.ctypes.data, counts.ctypes.data, n, k)
+        return counts
+    counted: Int32 = np.count_nonzero(present, axis=1).astype(np.int32)
+    return counted
 
 
 def update(states: UInt64, folds: UInt64) -> UInt64:

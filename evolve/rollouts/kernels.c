@@ -9,3 +9,4 @@
 #include "normalization.h"
 #include "perturbation.h"
 #include "play.h"
+#include "sha256.h"

@@ -183,7 +183,7 @@ def generation_record(
     """
     best = int(ranking(fitness)[0])
     champion = genomes.take(np.array([best]))
-    if candidate_digests(champion)[0] != described.digests[best].tobytes():
+    if (candidate_digests(champion)[0] != described.digests[best]).any():
         raise RunError(f"candidate {best} is not the same genome on all ranks. {_CURE}")
     digest = chain_digest(previous, described.digests, results.returns, results.lengths, metrics)
     return Record(

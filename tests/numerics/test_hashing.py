@@ -1,12 +1,22 @@
 """Fingerprints: every back end gives the same, any changed bit shows, and step hashes tell in which step."""
 
+import hashlib
+
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from evolve.numerics import native
-from evolve.numerics.hashing import MAX_HASHED_STEPS, StepHashes, coefficients, fold, fold_present
+from evolve.numerics.hashing import (
+    MAX_HASHED_STEPS,
+    StepHashes,
+    coefficients,
+    count_present,
+    fold,
+    fold_present,
+    sha256,
+)
 from evolve.numerics.native import available
 
 BACKENDS = ["numpy", pytest.param("native", marks=pytest.mark.skipif(not available(), reason="no compiler"))]
@@ -105,6 +115,21 @@ def test_values_that_are_not_present_count_as_the_same_word(monkeypatch, built, 
     words = np.where(present, values.view(np.uint32), 0xFFFFFFFF).tolist()
     expected = [sum(c * w for c, w in zip(coefficients(k).tolist(), row, strict=True)) % 2**64 for row in words]
     assert fold_present(values, present).tolist() == expected
+
+
+@pytest.mark.parametrize("built", [True, False])
+@pytest.mark.parametrize("n", [0, 3, 8, 33])
+def test_rows_have_the_sha256_of_their_bytes_whatever_their_length(monkeypatch, built, n):
+    if built and not available():
+        pytest.skip("the native kernels were not built")
+    monkeypatch.setattr(native, "available", lambda: built)
+    draw = np.random.Generator(np.random.Philox(0))
+    for k in (*range(40), 63, 64, 1000):  # the message ends everywhere in a block of 64 bytes
+        values, present = draw.normal(size=(n, k)).astype(np.float32), draw.random((n, k)) < 0.7
+        rows = [hashlib.sha256(v.tobytes() + p.tobytes()).digest() for v, p in zip(values, present, strict=True)]
+        assert sha256(values, present).tobytes() == b"".join(rows)
+        assert count_present(present).tolist() == [sum(row) for row in present.tolist()]
+        assert sha256(values[::-1], present[::-1]).tobytes() == b"".join(rows[::-1])  # of views, too
 
 
 def test_folds_of_rows_that_differ_in_one_word_differ():

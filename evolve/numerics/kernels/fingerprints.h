@@ -70,4 +70,15 @@ DISPATCH void evolve_fold_present(const uint32_t *values, const uint8_t *present
         }
     }
 }
+
+/* How many of each row of present [n, k] are 1. */
+DISPATCH void evolve_count_present(const uint8_t *present, int32_t *counts, int64_t n, int64_t k)
+{
+    for (int64_t row = 0; row < n; row++) {
+        int32_t count = 0;
+        for (int64_t i = 0; i < k; i++)
+            count += present[row * k + i];
+        counts[row] = count;
+    }
+}
 #endif

@@ -1,0 +1,115 @@
+/* SHA-256 (FIPS 180-4) of many messages of one length, LANES of them side by side, on a CPU; hashlib is the definition. */
+#pragma once
+#include "lanes.h"
+
+#ifndef __CUDACC__
+#define ROTATED(x, n) ((x) >> (n) | (x) << (32 - (n)))
+
+static const uint32_t sha256_constants[64] = {
+    0x428a2f98, 0x71374491, 0xb5c0fbcf, 0xe9b5dba5, 0x3956c25b, 0x59f111f1, 0x923f82a4, 0xab1c5ed5,
+    0xd807aa98, 0x12835b01, 0x243185be, 0x550c7dc3, 0x72be5d74, 0x80deb1fe, 0x9bdc06a7, 0xc19bf174,
+    0xe49b69c1, 0xefbe4786, 0x0fc19dc6, 0x240ca1cc, 0x2de92c6f, 0x4a7484aa, 0x5cb0a9dc, 0x76f988da,
+    0x983e5152, 0xa831c66d, 0xb00327c8, 0xbf597fc7, 0xc6e00bf3, 0xd5a79147, 0x06ca6351, 0x14292967,
+    0x27b70a85, 0x2e1b2138, 0x4d2c6dfc, 0x53380d13, 0x650a7354, 0x766a0abb, 0x81c2c92e, 0x92722c85,
+    0xa2bfe8a1, 0xa81a664b, 0xc24b8b70, 0xc76c51a3, 0xd192e819, 0xd6990624, 0xf40e3585, 0x106aa070,
+    0x19a4c116, 0x1e376c08, 0x2748774c, 0x34b0bcb5, 0x391c0cb3, 0x4ed8aa4a, 0x5b9cca4f, 0x682e6ff3,
+    0x748f82ee, 0x78a5636f, 0x84c87814, 0x8cc70208, 0x90befffa, 0xa4506ceb, 0xbef9a3f7, 0xc67178f2,
+};
+static const uint32_t sha256_start[8] = {
+    0x6a09e667, 0xbb67ae85, 0x3c6ef372, 0xa54ff53a, 0x510e527f, 0x9b05688c, 0x1f83d9ab, 0x5be0cd19,
+};
+
+/* One round: all rows [LANES], with the constant already added to the words. */
+INLINE void sha256_round(const uint32_t *RESTRICT a, const uint32_t *RESTRICT b, const uint32_t *RESTRICT c,
+                         uint32_t *RESTRICT d, const uint32_t *RESTRICT e, const uint32_t *RESTRICT f,
+                         const uint32_t *RESTRICT g, uint32_t *RESTRICT h, uint32_t constant, const uint32_t *RESTRICT words)
+{
+    FOR_LANES
+    {
+        const uint32_t one = h[t] + (ROTATED(e[t], 6) ^ ROTATED(e[t], 11) ^ ROTATED(e[t], 25)) +
+                             (g[t] ^ (e[t] & (f[t] ^ g[t]))) + constant + words[t];
+        d[t] = d[t] + one;
+        h[t] = one + (ROTATED(a[t], 2) ^ ROTATED(a[t], 13) ^ ROTATED(a[t], 22)) + ((a[t] & b[t]) | (c[t] & (a[t] | b[t])));
+    }
+}
+
+/* The word that follows, from the words 16, 15, 7 and 2 places before it: rows [LANES]. */
+INLINE void sha256_word(const uint32_t *RESTRICT w16, const uint32_t *RESTRICT w15, const uint32_t *RESTRICT w7,
+                        const uint32_t *RESTRICT w2, uint32_t *RESTRICT word)
+{
+    FOR_LANES word[t] = w16[t] + (ROTATED(w15[t], 7) ^ ROTATED(w15[t], 18) ^ w15[t] >> 3) + w7[t] +
+                        (ROTATED(w2[t], 17) ^ ROTATED(w2[t], 19) ^ w2[t] >> 10);
+}
+
+/* Take one block of each lane, words [64, LANES] of which 16 are given, into the states [8, LANES]. */
+INLINE void take_blocks(uint32_t words[64][LANES], uint32_t states[8][LANES])
+{
+    for (int i = 16; i < 64; i++)
+        sha256_word(words[i - 16], words[i - 15], words[i - 7], words[i - 2], words[i]);
+    uint32_t s[8][LANES];
+    memcpy(s, states, sizeof s);
+    /* Instead of moving eight variables, each round calls them by the names that they have next. */
+    for (int i = 0; i < 64; i += 8) {
+        const uint32_t *k = sha256_constants + i;
+        sha256_round(s[0], s[1], s[2], s[3], s[4], s[5], s[6], s[7], k[0], words[i]);
+        sha256_round(s[7], s[0], s[1], s[2], s[3], s[4], s[5], s[6], k[1], words[i + 1]);
+        sha256_round(s[6], s[7], s[0], s[1], s[2], s[3], s[4], s[5], k[2], words[i + 2]);
+        sha256_round(s[5], s[6], s[7], s[0], s[1], s[2], s[3], s[4], k[3], words[i + 3]);
+        sha256_round(s[4], s[5], s[6], s[7], s[0], s[1], s[2], s[3], k[4], words[i + 4]);
+        sha256_round(s[3], s[4], s[5], s[6], s[7], s[0], s[1], s[2], k[5], words[i + 5]);
+        sha256_round(s[2], s[3], s[4], s[5], s[6], s[7], s[0], s[1], k[6], words[i + 6]);
+        sha256_round(s[1], s[2], s[3], s[4], s[5], s[6], s[7], s[0], k[7], words[i + 7]);
+    }
+    for (int i = 0; i < 8; i++)
+        FOR_LANES states[i][t] = states[i][t] + s[i][t];
+}
+
+/* Write the 16 words of a block of bytes, the highest byte first, into lane t. */
+INLINE void put_words(uint32_t words[64][LANES], int t, const uint8_t *block)
+{
+    for (int i = 0; i < 16; i++)
+        words[i][t] = (uint32_t)block[4 * i] << 24 | (uint32_t)block[4 * i + 1] << 16 | (uint32_t)block[4 * i + 2] << 8 |
+                      block[4 * i + 3];
+}
+
+/* Copy what lies both in a block, the 64 bytes of a message from `first` on, and in a part of the message, `size` bytes from
+ * `begin` on. */
+INLINE void copy_part(uint8_t *block, int64_t first, const uint8_t *part, int64_t begin, int64_t size)
+{
+    const int64_t from = first > begin ? first : begin, to = first + 64 < begin + size ? first + 64 : begin + size;
+    if (from < to)
+        memcpy(block + from - first, part + from - begin, to - from);
+}
+
+/* The digests [n, 32] of n messages, each of them a row of a [n, k] followed by a row of b [n, m]. */
+DISPATCH void evolve_sha256(const uint8_t *a, int64_t k, const uint8_t *b, int64_t m, uint8_t *digests, int64_t n)
+{
+    const int64_t size = k + m, blocks = (size + 8) / 64 + 1;
+    for (int64_t row = 0; row < n; row += LANES) {
+        uint32_t states[8][LANES], words[64][LANES];
+        for (int i = 0; i < 8; i++)
+            FOR_LANES states[i][t] = sha256_start[i];
+        for (int64_t first = 0; first < 64 * blocks; first += 64) {
+            for (int t = 0; t < LANES; t++) {
+                const int64_t at = row + t < n ? row + t : n - 1;
+                if (first + 64 <= k) {
+                    put_words(words, t, a + at * k + first);
+                    continue;
+                }
+                uint8_t block[64] = {0};
+                copy_part(block, first, a + at * k, 0, k);
+                copy_part(block, first, b + at * m, k, m);
+                if (first <= size && size < first + 64)
+                    block[size - first] = 0x80;
+                for (int i = 0; i < 8 && first == 64 * (blocks - 1); i++)
+                    block[56 + i] = (uint8_t)((uint64_t)size * 8 >> (56 - 8 * i));
+                put_words(words, t, block);
+            }
+            take_blocks(words, states);
+        }
+        for (int t = 0; t < LANES && row + t < n; t++)
+            for (int i = 0; i < 32; i++)
+                digests[32 * (row + t) + i] = (uint8_t)(states[i / 4][t] >> (24 - i % 4 * 8));
+    }
+}
+#endif
