@@ -17,6 +17,7 @@ from evolve.cluster.worker import MakeRollout, error_report
 from evolve.cluster.workers import ChunkSizes, Workers, WorkQueue, check_silence, suitable_sizes
 from evolve.errors import FAILURES, Interrupted, RunError, Stopped, pluralize
 from evolve.rollouts import AnyRollout, EpisodeBatch, EpisodeResults, RolloutSpec
+from evolve.rollouts.threads import ThreadedRollout
 from evolve.shapes import Float64, Int64
 
 # Jobs and setups are numbered over all coordinators of this process, for workers may still answer an earlier one.
@@ -67,6 +68,11 @@ class Coordinator:
         """The ranks of the workers, in ascending order."""
         return self._workers.ranks
 
+    @property
+    def plays_elsewhere(self) -> bool:
+        """Whether workers or other threads play, while this thread can do other work."""
+        return bool(self._workers) or isinstance(self._own_rollout, ThreadedRollout)
+
     def set_up(self, spec: RolloutSpec) -> None:
         """Have every worker make the rollout of an experiment, unless it has that rollout. Do not wait for it."""
         if spec == self._spec:
@@ -111,7 +117,7 @@ class Coordinator:
         Args:
             spec: The experiment to which the batch belongs.
             batch: The episodes.
-            meanwhile: Called once, as soon as the workers have work.
+            meanwhile: Called once, as soon as workers or threads have work, if there are any.
 
         Raises:
             Stopped: `stop_reason` gave a reason, or a worker received a signal.
@@ -129,9 +135,10 @@ class Coordinator:
         evaluation = Evaluation(
             spec, batch, self._transport.hosts, next(_SERIALS), self._setup, chunk_sizes, self.progress
         )
+        alone = not self._workers
         left = self._run(evaluation, meanwhile)
         if len(left):
-            self._play_alone(evaluation, left)
+            self._play_alone(evaluation, left, meanwhile if alone else None)
         self._seconds += evaluation.seconds
         self._episode_seconds = float(evaluation.seconds[0].sum()) / len(batch)
         return evaluation.finish()
@@ -191,8 +198,8 @@ class Coordinator:
         elif losses and queue.unfinished:
             job.warn_alone(queue, losses[-1])
 
-    def _play_alone(self, evaluation: Evaluation, items: Int64) -> None:
-        """Play some episodes [n] of a batch in this process."""
+    def _play_alone(self, evaluation: Evaluation, items: Int64, meanwhile: Callable[[], None] | None = None) -> None:
+        """Play some episodes [n] of a batch in this process. meanwhile: called once if threads play."""
         spec = evaluation.spec
         if self._own_rollout is None:
             self._own_rollout = self._make_rollout(spec.experiment)
@@ -200,24 +207,26 @@ class Coordinator:
         rollout.clear()
         rollout.environment_seconds = 0.0
         begin = time.perf_counter()
-        submitted = 0
         done = 0
+        whole = len(items) == len(evaluation.batch)
+        batch: EpisodeBatch | None = evaluation.batch if whole else evaluation.batch.take(items)
         with Watchdog(spec.max_episode_seconds, fatal=self._exit_on_hang) as watchdog:
             rollout.make_genomes_within(watchdog.paused)
             while done < len(items):
                 self._check_stop()
                 watchdog.pat()
-                # A few episodes beyond the slots are submitted in advance, so that no slot waits for one.
                 try:
-                    if submitted < len(items) and rollout.pending <= spec.slots:
-                        rollout.submit(evaluation.batch.take(items[submitted : submitted + spec.slots]))
-                        submitted += spec.slots
+                    if batch is not None:
+                        rollout.submit(batch)
                     results = rollout.tick()
                 except FAILURES as error:
                     raise RunError(error_report(self._transport)) from error
                 except Interrupted:
                     self._check_stop()
                     raise
+                if batch is not None and meanwhile is not None and self.plays_elsewhere:
+                    meanwhile()
+                batch = None
                 for failure in rollout.take_failures():
                     evaluation.report(failure, 0)
                 if results is not None:

@@ -20,7 +20,7 @@ from evolve.numerics import native
 from evolve.numerics.hashing import MAX_HASHED_STEPS, coefficients
 from evolve.numerics.native import ADDRESS, INT64
 from evolve.rollouts.episodes import EpisodeBatch, EpisodeFailure, EpisodeResults
-from evolve.rollouts.queue import EpisodeQueue
+from evolve.rollouts.queue import EpisodeQueue, EpisodesToBegin
 from evolve.shapes import Bool, Float32, Float64, Int32, Int64, UInt8, UInt64
 
 _CALL_SECONDS = 0.004
@@ -345,11 +345,13 @@ class ExactRollout:
 
         most: The largest number of episodes; by default the feed size.
         """
-        if self.play.ready and len(self._queue):
-            self._feed(self._feed_size if most is None else min(most, self._feed_size))
+        if self.play.ready:
+            episodes = self._queue.take(self._feed_size if most is None else min(most, self._feed_size))
+            if episodes is not None:
+                self._feed(episodes)
 
     def play_on(self) -> None:
-        """Play for some milliseconds. This is the only method that another thread may call."""
+        """Play for some milliseconds."""
         begin = time.perf_counter()
         self._steps_played += self.play.run(self.steps, more=len(self._queue) > 0)
         seconds = time.perf_counter() - begin
@@ -384,9 +386,8 @@ class ExactRollout:
         """Generate genomes within a context: that time belongs to no episode."""
         self._queue.making = context
 
-    def _feed(self, most: int) -> None:
-        """Give the next episodes of the queue, at most `most`, to `play`."""
-        episodes = self._queue.take(most)
+    def _feed(self, episodes: EpisodesToBegin) -> None:
+        """Give episodes to `play`."""
         genomes = episodes.genomes
         self._traces = episodes.traces
         keys: Int64 = episodes.genome_ids * _EPISODES_PER_GENOME + episodes.episodes

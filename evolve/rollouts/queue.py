@@ -4,12 +4,13 @@ from collections import deque
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
+from threading import Lock
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from evolve.genome import GenomeDescriptions, Genomes, GenomeSource, describe
+from evolve.genome import GenomeDescriptions, Genomes, describe
 from evolve.rollouts.episodes import EpisodeBatch
 from evolve.rollouts.results import join_descriptions
 from evolve.shapes import Bool, Float32, Int32, Int64
@@ -34,41 +35,57 @@ class EpisodesToBegin:
 
 
 class EpisodeQueue:
-    """Batches with episodes that have not begun."""
+    """Batches with episodes that have not begun.
 
-    def __init__(self) -> None:
+    beside: Another queue, for another thread, with the same episodes: each of them is taken from only one queue.
+    """
+
+    def __init__(self, beside: "EpisodeQueue | None" = None) -> None:
         self.making: Callable[[], AbstractContextManager[object]] = nullcontext
         """Returns a context in which genomes are generated."""
-        self._batches: deque[_Waiting] = deque()
-        self._length = 0
+        self._waiting: _Waiting = _Waiting() if beside is None else beside._waiting
+        self._ahead = beside is None
+        if beside is not None:
+            beside._ahead = False  # the genomes that come next are most often those of another thread
+        self._window: GenomeWindow | None = None  # over the genomes of the batch from which it took last
         self._described: list[tuple[Int32, GenomeDescriptions]] = []
 
     def __len__(self) -> int:
-        return self._length
+        return self._waiting.episodes
 
     def append(self, batch: EpisodeBatch) -> None:
         """Append the episodes of a batch."""
         to_describe = np.zeros(len(batch.genomes), np.bool_)
         if batch.describe:
             to_describe[batch.rows[batch.episodes == 0]] = True
-        window = GenomeWindow(batch.genomes, to_describe, self.making)
-        self._batches.append(_Waiting(batch, window, batch.environment_seeds()))
-        self._length += len(batch)
+        waiting = WaitingBatch(batch, batch.environment_seeds(), to_describe)
+        with self._waiting.lock:
+            self._waiting.batches.append(waiting)
+            self._waiting.episodes += len(batch)
 
-    def take(self, limit: int) -> EpisodesToBegin:
-        """Return the next episodes, at most `limit`, of one batch and with genomes that are generated together."""
-        # Episodes whose genomes lie in one window begin together, so that few genomes are in memory at a time.
-        waiting = self._batches[0]
-        batch = waiting.batch
-        count = waiting.window.reach(batch.rows[waiting.begun : waiting.begun + limit])
-        part = slice(waiting.begun, waiting.begun + count)
-        waiting.begun = part.stop
-        self._length -= part.stop - part.start
+    def take(self, limit: int) -> EpisodesToBegin | None:
+        """Return the next episodes, at most `limit`, of one batch and with genomes that are generated together.
+
+        None if no episode waits.
+        """
+        with self._waiting.lock:
+            if not self._waiting.batches:
+                return None
+            waiting = self._waiting.batches[0]
+            batch = waiting.batch
+            if self._window is None or self._window.waiting is not waiting:
+                self._window = GenomeWindow(waiting, self._ahead, self._waiting.lock)
+            # Episodes whose genomes lie in one window begin together, so that few genomes are in memory at a time.
+            count = self._window.reach(batch.rows[waiting.begun : waiting.begun + limit])
+            part = slice(waiting.begun, waiting.begun + count)
+            waiting.begun = part.stop
+            self._waiting.episodes -= count
+            if part.stop == len(batch):
+                self._waiting.batches.popleft()
         rows = batch.rows[part]
-        genomes = waiting.window.take(rows.astype(np.int64))
-        self._described += [(batch.genome_ids[which], found) for which, found in waiting.window.take_descriptions()]
-        if part.stop == len(batch):
-            self._batches.popleft()
+        with self.making():
+            genomes = self._window.take(rows.astype(np.int64))
+        self._described += [(batch.genome_ids[which], found) for which, found in self._window.take_descriptions()]
         return EpisodesToBegin(
             genomes,
             waiting.seeds[part],
@@ -91,29 +108,27 @@ class EpisodeQueue:
 
     def clear(self) -> None:
         """Drop all episodes."""
-        self._batches.clear()
+        with self._waiting.lock:
+            self._waiting.batches.clear()
+            self._waiting.episodes = 0
+        self._window = None
         self._described.clear()
-        self._length = 0
 
 
 class GenomeWindow:
     """Sliding window over C genomes; one contiguous run is materialized. Most batches take genomes in order.
 
     Args:
-        source: Generates the genomes.
-        to_describe: [C], whether a genome is described when it is generated.
-        making: Returns a context in which genomes are generated.
+        waiting: The batch of the genomes.
+        ahead: Whether to generate genomes ahead of those that are taken, as many as a window has.
+        lock: Protects the batch from other threads.
     """
 
-    def __init__(
-        self,
-        source: GenomeSource,
-        to_describe: Bool,
-        making: Callable[[], AbstractContextManager[object]] = nullcontext,
-    ) -> None:
-        self._making = making
-        self._source = source
-        self._to_describe = to_describe
+    def __init__(self, waiting: "WaitingBatch", ahead: bool, lock: Lock) -> None:
+        self.waiting = waiting
+        self._source = source = waiting.batch.genomes
+        self._ahead = ahead
+        self._lock = lock
         self._at_once = max(1, WINDOW_BYTES // max(1, 5 * source.num_weights))
         self._first = 0
         self._held: Genomes | None = None
@@ -138,7 +153,8 @@ class GenomeWindow:
                 needed, places = np.unique(rows, return_inverse=True)
                 return self._make(needed).take(places)
             self._first = first
-            self._held = self._make(np.arange(first, min(max(last + 1, first + self._at_once), len(self._source))))
+            stop = max(last + 1, first + self._at_once) if self._ahead else last + 1
+            self._held = self._make(np.arange(first, min(stop, len(self._source))))
         return _taken(self._held, rows - self._first)
 
     def take_descriptions(self) -> list[tuple[Int64, GenomeDescriptions]]:
@@ -147,13 +163,13 @@ class GenomeWindow:
         return described
 
     def _make(self, rows: Int64) -> Genomes:
-        with self._making():
-            made = self._source.take(rows)
-            places = np.flatnonzero(self._to_describe[rows])
-            if len(places):
-                whole = len(places) == len(rows)
-                self._described.append((rows[places], describe(made if whole else made.take(places))))
-                self._to_describe[rows] = False
+        made = self._source.take(rows)
+        with self._lock:
+            places = np.flatnonzero(self.waiting.to_describe[rows])
+            self.waiting.to_describe[rows] = False
+        if len(places):
+            whole = len(places) == len(rows)
+            self._described.append((rows[places], describe(made if whole else made.take(places))))
         return made
 
 
@@ -166,10 +182,22 @@ def _taken(genomes: Genomes, rows: Int64) -> Genomes:
 
 
 @dataclass
-class _Waiting:
-    """A batch, the seeds of its environments [N], and the number of its episodes that have begun."""
+class WaitingBatch:
+    """A batch, the seeds of its environments [N], and the number of its episodes that have begun.
+
+    to_describe: [C], whether a genome is to be described when it is generated.
+    """
 
     batch: EpisodeBatch
-    window: GenomeWindow
     seeds: Int64
+    to_describe: Bool
     begun: int = 0
+
+
+class _Waiting:
+    """The batches of one queue, or of the queues of several threads, and the number of their waiting episodes."""
+
+    def __init__(self) -> None:
+        self.lock = Lock()
+        self.batches: deque[WaitingBatch] = deque()
+        self.episodes = 0

@@ -348,6 +348,8 @@ class Rollout:
     def _load(self, slots: Slots) -> int:
         """Put queued episodes, all of one batch, into the first of these slots; return their number."""
         episodes = self._queue.take(len(slots))
+        if episodes is None:
+            return 0
         at = slots[: len(episodes)]
         genomes = episodes.genomes
         self.inference.load(at, genomes.weights, genomes.mask, episodes.seeds, episodes.normalizers)

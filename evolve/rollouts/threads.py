@@ -1,15 +1,15 @@
-"""Rollouts of exact tasks in several threads of one process, which share one queue of episodes.
+"""Rollouts of exact tasks in several threads of one process, which share the waiting episodes.
 
-A kernel plays without Python's global lock, so threads play on several cores. Everything else, such as generating
-genomes and sending messages, is done by the thread that calls `ThreadedRollout.tick`. Each episode has its key, and no
-result depends on the thread that plays it.
+Each thread has its own slots. It takes episodes, generates and describes their genomes, plays them, and takes the next.
+Kernels do not need Python's global lock, so threads play on several cores. Each episode has its key, and no result
+depends on the thread that plays it.
 """
 
 import weakref
 from collections.abc import Callable
 from contextlib import AbstractContextManager
-from queue import SimpleQueue
-from threading import Thread
+from queue import Empty, SimpleQueue
+from threading import Event, Thread
 
 from evolve.rollouts.episodes import EpisodeBatch, EpisodeFailure, EpisodeResults, join
 from evolve.rollouts.exact_rollout import ExactRollout
@@ -17,8 +17,8 @@ from evolve.rollouts.queue import EpisodeQueue
 
 _SHARES = 2
 """Feeds into which the waiting episodes are divided for each thread, so that all threads end at about the same time."""
-
-_Played = SimpleQueue[tuple[ExactRollout, BaseException | None]]
+_TICK_SECONDS = 0.004
+"""The longest duration of a tick without results: short, because a worker probes for messages only between ticks."""
 
 
 class ThreadedRollout:
@@ -32,17 +32,16 @@ class ThreadedRollout:
 
     def __init__(self, make_part: Callable[[EpisodeQueue], ExactRollout], threads: int, least_feed: int) -> None:
         self._queue = EpisodeQueue()
-        self._parts = [make_part(self._queue) for _ in range(threads)]
-        self._least_feed = least_feed
+        queues = [self._queue, *(EpisodeQueue(beside=self._queue) for _ in range(threads - 1))]
+        self._parts = [make_part(queue) for queue in queues]
         self.max_episode_seconds = self._parts[0].max_episode_seconds
-        self._pending = 0  # counted here, because a thread changes the counts of the part that it plays
+        self._pending = 0
         self._playing: set[ExactRollout] = set()
-        self._to_play: SimpleQueue[ExactRollout | None] = SimpleQueue()
-        self._played: _Played = SimpleQueue()
+        self._shared = _Shared(self._queue, threads, least_feed)
         for _ in range(threads):
             # A daemon does not keep the process alive. No thread refers to this object, so its end stops them.
-            Thread(target=_play, args=(self._to_play, self._played), name="evolve-rollout", daemon=True).start()
-        self._stop = weakref.finalize(self, _stop, self._to_play, threads)
+            Thread(target=self._shared.play, name="evolve-rollout", daemon=True).start()
+        self._stop = weakref.finalize(self, self._shared.stop, threads)
 
     @property
     def environment_seconds(self) -> float:
@@ -65,23 +64,23 @@ class ThreadedRollout:
         return min(self.pending, 1)
 
     def submit(self, batch: EpisodeBatch) -> None:
-        """Queue episodes."""
+        """Queue episodes, and let all threads play."""
         self._queue.append(batch)
         self._pending += len(batch)
+        self._start()
 
     def tick(self) -> EpisodeResults | None:
-        """Wait until a thread has played for some milliseconds; return the results of finished episodes, if any."""
-        for part in self._parts:
-            if part not in self._playing:
-                self._start(part)
-        if not self._playing:
-            return None
-        results = [self._finish(*self._played.get())]
-        while not self._played.empty():
-            results.append(self._finish(*self._played.get()))
-        found = [result for result in results if result is not None]
-        self._pending -= sum(map(len, found))
-        return join(found) if found else None
+        """Wait for some milliseconds, or until there are results; return the results of finished episodes, if any."""
+        self._start()
+        found: list[EpisodeResults | None] = []
+        try:
+            while True:
+                found.append(self._receive(wait=not found and bool(self._playing)))
+        except Empty:
+            pass
+        results = [result for result in found if result is not None]
+        self._pending -= sum(map(len, results))
+        return join(results) if results else None
 
     def take_failures(self) -> list[EpisodeFailure]:
         """Return an empty list: episodes of exact tasks cannot fail."""
@@ -90,8 +89,12 @@ class ThreadedRollout:
     def clear(self) -> None:
         """Drop all episodes."""
         # A thread plays for some milliseconds only. Until then the arrays of its part must not change.
+        self._shared.pausing.set()
         while self._playing:
-            self._playing.discard(self._played.get()[0])
+            part, results, _ = self._shared.played.get()
+            if results is None:
+                self._playing.discard(part)
+        self._shared.pausing.clear()
         for part in self._parts:
             part.clear()
         self._pending = 0
@@ -105,39 +108,64 @@ class ThreadedRollout:
         """Do nothing: no environment fails."""
 
     def make_genomes_within(self, context: Callable[[], AbstractContextManager[object]]) -> None:
-        """Generate genomes within a context: that time belongs to no episode."""
-        self._queue.making = context
+        """Do nothing: this process goes on, and shows that it is alive, while threads generate genomes."""
 
-    def _start(self, part: ExactRollout) -> None:
-        """Feed a part, and let a thread play it, unless it has no episodes."""
-        share = len(self._queue) // (_SHARES * len(self._parts))
-        part.feed(most=max(share, self._least_feed))
-        if part.begun:
-            self._playing.add(part)
-            self._to_play.put(part)
+    def _start(self) -> None:
+        """Let the threads play all parts, if episodes wait."""
+        for part in self._parts:
+            if len(self._queue) and part not in self._playing:
+                self._playing.add(part)
+                self._shared.to_play.put(part)
 
-    def _finish(self, part: ExactRollout, error: BaseException | None) -> EpisodeResults | None:
-        """Return the results of a part that a thread has played, and let it play on. Raises the thread's error."""
-        self._playing.discard(part)
+    def _receive(self, wait: bool) -> EpisodeResults | None:
+        """Return results of a part; None if its thread found no more episodes. Raises Empty, or a thread's error."""
+        part, results, error = self._shared.played.get(wait, _TICK_SECONDS)
+        if results is None:
+            self._playing.discard(part)
+            self._start()
         if error is not None:
             raise error
-        results = part.take_results()
-        self._start(part)
         return results
 
 
-def _play(to_play: "SimpleQueue[ExactRollout | None]", played: _Played) -> None:
-    """Play parts until None comes."""
-    while (part := to_play.get()) is not None:
-        error: BaseException | None = None
-        try:
+class _Shared:
+    """What threads share with their rollout and with each other: parts to play, and what was played.
+
+    played: A part with its results; or without, if it has no episodes any more or failed, with the error.
+    """
+
+    def __init__(self, queue: EpisodeQueue, threads: int, least_feed: int) -> None:
+        self.to_play: SimpleQueue[ExactRollout | None] = SimpleQueue()
+        self.played: SimpleQueue[tuple[ExactRollout, EpisodeResults | None, BaseException | None]] = SimpleQueue()
+        self.pausing = Event()
+        self._queue = queue
+        self._shares = _SHARES * threads
+        self._least_feed = least_feed
+
+    def play(self) -> None:
+        """Play parts until None comes."""
+        while (part := self.to_play.get()) is not None:
+            error: BaseException | None = None
+            try:
+                self._play_part(part)
+            except BaseException as raised:
+                error = raised
+            self.played.put((part, None, error))
+            del part  # so that a thread that waits keeps no arrays
+
+    def stop(self, threads: int) -> None:
+        """End the threads."""
+        self.pausing.set()
+        for _ in range(threads):
+            self.to_play.put(None)
+
+    def _play_part(self, part: ExactRollout) -> None:
+        """Play until no episode is left, or the rollout pauses."""
+        while not self.pausing.is_set():
+            part.feed(most=max(len(self._queue) // self._shares, self._least_feed))
+            if not part.begun:
+                break
             part.play_on()
-        except BaseException as raised:
-            error = raised
-        played.put((part, error))
-        del part  # so that a thread that waits keeps no arrays
-
-
-def _stop(to_play: "SimpleQueue[ExactRollout | None]", threads: int) -> None:
-    for _ in range(threads):
-        to_play.put(None)
+            results = part.take_results()
+            if results is not None:
+                self.played.put((part, results, None))

@@ -100,8 +100,8 @@ class _Run:
             {"measures": measures, **strategy.outcome(self.shared.state)},
         )
         kept = genomes if config.output.genomes == "all" else None
-        # If there are workers, the log is flushed in the next generation, while they play (`meanwhile`).
-        self.log.append(record, checkpoint, kept, flush=not self.coordinator.workers)
+        # If workers or threads play, the log is flushed in the next generation, while they play (`meanwhile`).
+        self.log.append(record, checkpoint, kept, flush=not self.coordinator.plays_elsewhere)
         return record
 
     def is_finished(self) -> bool:

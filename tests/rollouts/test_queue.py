@@ -1,5 +1,7 @@
 """Episodes wait for a slot, and their genomes are made a few at a time."""
 
+import threading
+
 import numpy as np
 import pytest
 
@@ -37,7 +39,8 @@ def few(monkeypatch):
 def window(source, described=()):
     to_describe = np.zeros(C, np.bool_)
     to_describe[list(described)] = True
-    return GenomeWindow(source, to_describe)
+    waiting = queue.WaitingBatch(batch(source), np.zeros(2 * C, np.int64), to_describe)
+    return GenomeWindow(waiting, ahead=True, lock=threading.Lock())
 
 
 @pytest.mark.usefixtures("few")
@@ -124,6 +127,20 @@ def test_episodes_leave_in_order_batch_after_batch():
     episodes.append(batch(ALL))
     episodes.clear()
     assert len(episodes) == 0
+
+
+def test_queues_of_threads_share_episodes_and_each_makes_and_describes_only_its_own():
+    source, one = Made(), EpisodeQueue()
+    other = EpisodeQueue(beside=one)
+    one.append(batch(source))
+    taken = [(one, other)[n % 2].take(5) for n in range(16)]
+    assert (len(one), len(other), one.take(1), other.take(1)) == (0, 0, None, None)
+    played = [(g, e) for part in taken for g, e in zip(part.genome_ids.tolist(), part.episodes.tolist(), strict=True)]
+    assert played == [(candidate, episode) for candidate in range(C) for episode in range(2)]
+    assert all(len(rows) == 3 for rows in source.asked)
+    described = [queue.take_descriptions()["described"].tolist() for queue in (one, other)]
+    assert sorted(described[0] + described[1]) == list(range(C))
+    assert min(map(len, described)) > 0
 
 
 def test_a_selection_of_a_selection_names_those_of_the_source():
