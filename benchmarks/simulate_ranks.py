@@ -28,7 +28,7 @@ from evolve.cluster.transport import LONGEST_SLEEP, SHARE_ASLEEP, SHORTEST_SLEEP
 from evolve.cluster.workers import WorkQueue, suitable_sizes  # noqa: E402
 from evolve.genome import Genomes  # noqa: E402
 from evolve.numerics.streams import Purpose  # noqa: E402
-from evolve.rollouts import EpisodeBatch, RolloutSpec, generation_keys  # noqa: E402
+from evolve.rollouts import EpisodeBatch, ResultsCollector, RolloutSpec, generation_keys  # noqa: E402
 
 EPISODES = 8  # of each candidate
 CHUNK_SECONDS = 0.01  # see RolloutSpec
@@ -69,7 +69,8 @@ class World:
         self.now = self.free = self.work = self.begun = self.spent = self.measured = 0.0
         self.messages = self.count = 0
         spec = RolloutSpec("", 1, 0, 60.0)
-        self.job = Evaluation(spec, self.batch, ["here"] * ranks, 1, 1, self._sizes, lambda *_: None)
+        collector = ResultsCollector.of(self.batch, 0)
+        self.job = Evaluation(spec, self.batch, ["here"] * ranks, 1, 1, self._sizes, lambda *_: None, collector)
         self.queue = WorkQueue(len(self.job), self.workers, self._sizes, self._send)
 
     def _sizes(self, episodes: int, workers: int):

@@ -12,7 +12,7 @@ from evolve.errors import InputError
 from evolve.genome import Genomes
 from evolve.networks import Activity, Batch
 from evolve.numerics.streams import Purpose
-from evolve.rollouts import EpisodeBatch, by_candidate
+from evolve.rollouts import EpisodeBatch
 from evolve.rollouts.inference import ObservationNormalizer
 from evolve.shapes import Bool, Float32
 from evolve.store import Stored, StoredChampion, StoredRun, disk, write_champion
@@ -107,8 +107,7 @@ def mean_traces(run: Stored, experiment: Experiment, champion: Champion, coordin
     batch = EpisodeBatch.of(
         run.header.seed, purpose, genome, first.keys, range(episodes), first.normalizers, candidates=candidate
     )
-    results = coordinator.evaluate(experiment.rollout_spec, batch)
-    traces: Float32 = by_candidate(results, 1, episodes).traces[0]
+    traces: Float32 = coordinator.evaluate(experiment.rollout_spec, batch).traces[0]
     return traces
 
 

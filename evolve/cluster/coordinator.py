@@ -16,7 +16,7 @@ from evolve.cluster.watchdog import Watchdog
 from evolve.cluster.worker import MakeRollout, error_report
 from evolve.cluster.workers import ChunkSizes, Workers, WorkQueue, check_silence, suitable_sizes
 from evolve.errors import FAILURES, Interrupted, RunError, Stopped, pluralize
-from evolve.rollouts import AnyRollout, EpisodeBatch, EpisodeResults, RolloutSpec
+from evolve.rollouts import AnyRollout, EpisodeBatch, PopulationResults, ResultsCollector, RolloutSpec
 from evolve.rollouts.threads import ThreadedRollout
 from evolve.shapes import Float64, Int64
 
@@ -107,9 +107,13 @@ class Coordinator:
         return inquiry.answers
 
     def evaluate(
-        self, spec: RolloutSpec, batch: EpisodeBatch, meanwhile: Callable[[], None] | None = None
-    ) -> EpisodeResults:
-        """Play a batch of N episodes; return their results, by key, in any order.
+        self,
+        spec: RolloutSpec,
+        batch: EpisodeBatch,
+        meanwhile: Callable[[], None] | None = None,
+        collector: ResultsCollector | None = None,
+    ) -> PopulationResults:
+        """Play a batch of N episodes; return the results of its C genomes.
 
         The coordinator goes on without workers that no longer answer and, if MPI survives the death of a rank, without
         workers that die. If no worker is left, this process plays the rest.
@@ -118,6 +122,7 @@ class Coordinator:
             spec: The experiment to which the batch belongs.
             batch: The episodes.
             meanwhile: Called once, as soon as workers or threads have work, if there are any.
+            collector: Takes the results, if it has results of other batches with the same genomes.
 
         Raises:
             Stopped: `stop_reason` gave a reason, or a worker received a signal.
@@ -132,8 +137,10 @@ class Coordinator:
             episode_seconds=self._episode_seconds,
             fewest=spec.least_chunk,
         )
+        if collector is None:
+            collector = ResultsCollector.of(batch, spec.num_traces)
         evaluation = Evaluation(
-            spec, batch, self._transport.hosts, next(_SERIALS), self._setup, chunk_sizes, self.progress
+            spec, batch, self._transport.hosts, next(_SERIALS), self._setup, chunk_sizes, self.progress, collector
         )
         alone = not self._workers
         left = self._run(evaluation, meanwhile)

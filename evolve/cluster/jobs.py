@@ -17,7 +17,14 @@ from evolve.cluster.watchdog import patience
 from evolve.cluster.workers import ChunkSizes, Fate, Loss, WorkQueue
 from evolve.errors import EpisodeError, RunError, pluralize
 from evolve.numerics.streams import Purpose
-from evolve.rollouts import EpisodeBatch, EpisodeFailure, EpisodeResults, ResultsCollector, RolloutSpec
+from evolve.rollouts import (
+    EpisodeBatch,
+    EpisodeFailure,
+    EpisodeResults,
+    PopulationResults,
+    ResultsCollector,
+    RolloutSpec,
+)
 from evolve.shapes import Int64
 
 Progress = Callable[[Purpose, int, int, int], None]
@@ -79,6 +86,7 @@ class Evaluation(Job):
         setup: The number of the setup whose rollout plays the batch.
         chunk_sizes: Yields the sizes of chunks.
         progress: Called after results.
+        collector: Takes the results.
     """
 
     item = "episode"
@@ -93,6 +101,7 @@ class Evaluation(Job):
         setup: int,
         chunk_sizes: ChunkSizes,
         progress: Progress,
+        collector: ResultsCollector,
     ) -> None:
         # A second more, because a worker that hangs prints its traceback first.
         super().__init__(serial, patience(spec.max_episode_seconds) + 1.0)
@@ -104,7 +113,7 @@ class Evaluation(Job):
         self._hosts = hosts
         self._setup = setup
         self._progress = progress
-        self._collector = ResultsCollector(len(batch.genomes), spec.num_traces, batch.traces)
+        self._collector = collector
         self._indices = _indices_by_key(batch)
         self._done = 0
         self._failed = 0
@@ -167,10 +176,10 @@ class Evaluation(Job):
         last = f", at last those that workers died with: {named}" if named else ""
         _LOG.warning("no worker is left: rank 0 evaluates the rest by itself%s", last)
 
-    def finish(self) -> EpisodeResults:
-        """Return the results of all episodes, after a warning that counts the failed ones that were not described."""
+    def finish(self) -> PopulationResults:
+        """Return all results so far, after a warning that counts the failed episodes that were not described."""
         results = self._collector.collect()
-        failed = int(np.count_nonzero(np.isnan(results.returns)))
+        failed = int(np.count_nonzero(np.isnan(results.returns[self.batch.rows, self.batch.episodes])))
         if failed > _MAX_DESCRIBED:
             _LOG.warning("… and %d more", failed - _MAX_DESCRIBED)
         return results

@@ -18,7 +18,7 @@ from evolve.rollouts.episodes import (
 from evolve.rollouts.exact_rollout import ExactRollout
 from evolve.rollouts.inference import Moments
 from evolve.rollouts.queue import EpisodeQueue
-from evolve.rollouts.results import PopulationResults, ResultsCollector, by_candidate, sum_traces
+from evolve.rollouts.results import PopulationResults, ResultsCollector, sum_traces
 from evolve.rollouts.rollout import Rollout
 
 __all__ = [
@@ -36,7 +36,6 @@ __all__ = [
     "RolloutInHalves",
     "RolloutSpec",
     "Traces",
-    "by_candidate",
     "generation_keys",
     "join",
     "sum_traces",

@@ -11,7 +11,7 @@ from evolve.environments import decode_metrics
 from evolve.genome import GenomeDescriptions, GenomeSource, describe
 from evolve.numerics import ordered_sum
 from evolve.numerics.hashing import MAX_HASHED_STEPS, fold_present
-from evolve.rollouts.episodes import EPISODE_QUANTITIES, QUANTITIES, EpisodeResults, join, shape_of
+from evolve.rollouts.episodes import EPISODE_QUANTITIES, QUANTITIES, EpisodeBatch, EpisodeResults, shape_of
 from evolve.shapes import Bool, Float32, Float64, Int32, Int64, UInt8, UInt64
 
 TRACE_UNIT = 2.0**-20
@@ -38,10 +38,15 @@ def sum_traces(results: EpisodeResults) -> EpisodeResults:
     return replace(results, traced=genomes, traces=traces)
 
 
+def no_descriptions(n: int) -> GenomeDescriptions:
+    """Return n empty descriptions."""
+    return GenomeDescriptions(np.zeros((n, 32), np.uint8), np.zeros(n, np.int32), np.zeros(n, np.uint64))
+
+
 def join_descriptions(parts: Sequence[tuple[Int32, GenomeDescriptions]]) -> tuple[Int32, GenomeDescriptions]:
     """Return the genomes [D] and the descriptions of all parts, concatenated."""
     if not parts:
-        return np.zeros(0, np.int32), _NO_DESCRIPTIONS
+        return np.zeros(0, np.int32), no_descriptions(0)
     descriptions = [description for _, description in parts]
     return np.concatenate([genomes for genomes, _ in parts]), GenomeDescriptions(
         np.concatenate([d.digests for d in descriptions]),
@@ -50,31 +55,72 @@ def join_descriptions(parts: Sequence[tuple[Int32, GenomeDescriptions]]) -> tupl
     )
 
 
-_NO_DESCRIPTIONS = GenomeDescriptions(np.zeros((0, 32), np.uint8), np.zeros(0, np.int32), np.zeros(0, np.uint64))
+class StepHashes:
+    """The step hashes of many episodes, in the parts in which they came. shape: P, E."""
+
+    def __init__(self, shape: tuple[int, int]) -> None:
+        self._parts: list[UInt8] = []
+        self._part = np.zeros(shape, np.int32)
+        self._begin = np.zeros(shape, np.int64)
+
+    def add(self, results: EpisodeResults) -> None:
+        """Keep the step hashes of these episodes."""
+        at = results.genomes, results.episodes
+        kept = np.minimum(results.lengths, MAX_HASHED_STEPS)
+        self._part[at] = len(self._parts)
+        self._begin[at] = np.cumsum(kept, dtype=np.int64) - kept
+        # A view into a message would keep the whole message in memory.
+        self._parts.append(results.step_hashes if results.step_hashes.base is None else results.step_hashes.copy())
+
+    def of(self, candidate: int, episode: int, length: int) -> UInt8:
+        """Return the step hashes [min(length, MAX_HASHED_STEPS), 2] of an episode that was played."""
+        begin = int(self._begin[candidate, episode])
+        part = self._parts[int(self._part[candidate, episode])]
+        return part[begin : begin + min(length, MAX_HASHED_STEPS)]
 
 
 class ResultsCollector:
-    """The results so far of a batch with C genomes of T traces each. Traces are summed when they arrive.
+    """Tables of candidates × episodes, which results fill as they come, in any order.
 
     Args:
-        num_genomes: C.
+        population: P, the number of candidates.
+        episodes: E, the largest number of episodes of a candidate.
         num_traces: T.
-        traces: The traces to keep: "each" for one row per genome, "mean" for the sum over all genomes, or "none".
+        traces: The traces to keep: "each" for one row per candidate, "mean" for the sum over all, or "none".
     """
 
-    def __init__(self, num_genomes: int, num_traces: int, traces: str = "each") -> None:
-        self._parts: list[EpisodeResults] = []
-        rows = {"each": num_genomes, "mean": 1, "none": 0}[traces]
+    def __init__(self, population: int, episodes: int, num_traces: int, traces: str = "each") -> None:
+        self._quantities: dict[str, NDArray[Any]] = {}
+        self._played = np.zeros((population, episodes), np.bool_)
+        self._step_hashes = StepHashes((population, episodes))
+        rows = {"each": population, "mean": 1, "none": 0}[traces]
         self._traces: Int64 = np.zeros((rows, num_traces if rows else 0), np.int64)
+        self._described = np.zeros(population, np.bool_)
+        self._descriptions = no_descriptions(population)
+
+    @classmethod
+    def of(cls, batch: EpisodeBatch, num_traces: int) -> "ResultsCollector":
+        """Return a collector for the results of one batch, with T = `num_traces`."""
+        return cls(len(batch.genomes), int(batch.episodes.max(initial=0)) + 1, num_traces, batch.traces)
 
     def add(self, results: EpisodeResults) -> None:
         """Add results; the caller adds each episode only once."""
+        at = results.genomes, results.episodes
+        for name in EPISODE_QUANTITIES:
+            values = getattr(results, name)
+            if name not in self._quantities:
+                self._quantities[name] = np.zeros((*self._played.shape, *values.shape[1:]), QUANTITIES[name][1])
+            self._quantities[name][at] = values
+        self._played[at] = True
+        self._step_hashes.add(results)
         if self._traces.size:
             summed = sum_traces(results)
             self._traces[summed.traced] += summed.traces
-        # The parts keep no traces, which are in the sum.
-        kept = {name: _owned(getattr(results, name)) for name in QUANTITIES if name not in ("traced", "traces")}
-        self._parts.append(EpisodeResults(**kept, traced=results.traced[:0].copy(), traces=results.traces[:0].copy()))
+        if len(results.described):
+            self._described[results.described] = True
+            self._descriptions.digests[results.described] = results.digests
+            self._descriptions.connections[results.described] = results.connections
+            self._descriptions.fingerprints[results.described] = results.genome_fingerprints
 
     def add_failure(self, genome: int, episode: int, observation_size: int, num_metrics: int = 0) -> None:
         """Add an episode that failed, with a return of NaN and zeros otherwise.
@@ -86,15 +132,24 @@ class ResultsCollector:
         key = {"genomes": np.array([genome], np.int32), "episodes": np.array([episode], np.int32)}
         self.add(EpisodeResults(**zeros | key | {"returns": np.array([np.nan])}))
 
-    def collect(self) -> EpisodeResults:
-        """Return all results, with one row of traces for each genome, or with their sum as the only row."""
-        genomes = np.arange(len(self._traces), dtype=np.int32)
-        return replace(join(self._parts), traced=genomes, traces=self._traces).check()
-
-
-def _owned(array: NDArray[Any]) -> NDArray[Any]:
-    """Return the array, or a copy if it is a view: a view into a message would keep the whole message in memory."""
-    return array if array.base is None else array.copy()
+    def collect(self) -> "PopulationResults":
+        """Return all results so far. Results that are added later may change them."""
+        self._quantities["returns"][~self._played] = np.nan
+        # Each row of traces is a sum over a candidate's episodes, or over all episodes: divide by their number.
+        counts = np.count_nonzero(self._played, axis=1)
+        if len(self._traces) != len(counts):
+            counts = np.array([np.count_nonzero(self._played)])
+        scale = TRACE_UNIT / np.maximum(counts, 1)[: len(self._traces), None]
+        traces = (self._traces.astype(np.float64) * scale).astype(np.float32)
+        return PopulationResults(
+            self._quantities,
+            self._played,
+            traces,
+            self._traces,
+            self._step_hashes,
+            self._described,
+            self._descriptions,
+        )
 
 
 @dataclass(frozen=True)
@@ -103,14 +158,17 @@ class PopulationResults:
 
     quantities: an array [P, E, …] for each quantity that `EpisodeResults` declares, by its name. played: [P, E],
     whether an episode was played. traces: [P, T], the means over each candidate's episodes; or [1, T], the mean over
-    all episodes, if workers returned only the sum. episode_results: the same results with one row per episode, in any
-    order.
+    all episodes, if workers returned only the sum; trace_sums: the sums themselves, in units of `TRACE_UNIT`.
+    described: [P], whether the rank that played a candidate described its genome, in its row of `received`.
     """
 
     quantities: Mapping[str, NDArray[Any]]
     played: Bool
     traces: Float32
-    episode_results: EpisodeResults
+    trace_sums: Int64
+    hashes: StepHashes
+    described: Bool
+    received: GenomeDescriptions
 
     @property
     def returns(self) -> Float64:
@@ -159,8 +217,7 @@ class PopulationResults:
                 )
             mean_of_means: Float64 = ordered_sum(self.traces.T.astype(np.float64)) / len(counts)
             return mean_of_means
-        results = self.episode_results
-        mean: Float64 = results.traces.sum(axis=0) * (TRACE_UNIT / max(len(results), 1))
+        mean: Float64 = self.trace_sums.sum(axis=0) * (TRACE_UNIT / max(int(counts.sum()), 1))
         return mean
 
     def trace_fingerprints(self) -> UInt64:
@@ -171,51 +228,20 @@ class PopulationResults:
 
     def descriptions(self, genomes: GenomeSource) -> GenomeDescriptions:
         """Return all P descriptions, computing here any that no worker sent."""
-        results = self.episode_results
-        ids = np.arange(len(genomes), dtype=np.int32)
-        missing = np.setdiff1d(ids, results.described)
-        received = GenomeDescriptions(results.digests, results.connections, results.genome_fingerprints)
-        parts = [(results.described, received)]
-        if len(missing):
-            parts.append((missing, describe(genomes.take(missing.astype(np.int64)))))
-        described, joined = join_descriptions(parts)
-        _, first = np.unique(described, return_index=True)
-        return GenomeDescriptions(joined.digests[first], joined.connections[first], joined.fingerprints[first])
+        there = self.received
+        missing = np.flatnonzero(~self.described)
+        if not len(missing):
+            return there
+        here = describe(genomes.take(missing))
+        all_of_them = GenomeDescriptions(there.digests.copy(), there.connections.copy(), there.fingerprints.copy())
+        for name in ("digests", "connections", "fingerprints"):
+            getattr(all_of_them, name)[missing] = getattr(here, name)
+        return all_of_them
 
     def step_hashes(self, candidate: int) -> list[UInt8]:
         """Return the step hashes [length, 2] of each of a candidate's E episodes; [0, 2] for an episode not played."""
-        results = self.episode_results
-        ends = np.cumsum(np.minimum(results.lengths, MAX_HASHED_STEPS), dtype=np.int64)
-        hashes = [np.zeros((0, 2), np.uint8)] * self.played.shape[1]
-        for n in np.flatnonzero(results.genomes == candidate).tolist():
-            begin = int(ends[n - 1]) if n else 0
-            hashes[int(results.episodes[n])] = results.step_hashes[begin : int(ends[n])]
-        return hashes
-
-
-def by_candidate(results: EpisodeResults, population: int, episodes: int) -> PopulationResults:
-    """Return results as tables of candidates × episodes.
-
-    Args:
-        results: The results of P genomes, with one row of traces for each genome, or one row for all (`sum_traces`).
-        population: P.
-        episodes: E.
-    """
-    P = population
-    at = (results.genomes, results.episodes)
-    quantities = {name: _table(getattr(results, name), at, (P, episodes)) for name in EPISODE_QUANTITIES}
-    played = np.zeros((P, episodes), np.bool_)
-    played[at] = True
-    quantities["returns"][~played] = np.nan
-    # Each row of traces is a sum over a candidate's episodes, or over all episodes: divide by their number.
-    counts = np.count_nonzero(played, axis=1) if len(results.traces) == P else np.array([len(results)])
-    scale = TRACE_UNIT / np.maximum(counts, 1)[: len(results.traces), None]
-    traces = (results.traces.astype(np.float64) * scale).astype(np.float32)
-    return PopulationResults(quantities, played, traces, results)
-
-
-def _table(values: NDArray[Any], at: tuple[Int32, Int32], shape: tuple[int, int]) -> NDArray[Any]:
-    """Return a table of candidates × episodes with the values at their places, and zeros elsewhere."""
-    table: NDArray[Any] = np.zeros((*shape, *values.shape[1:]), values.dtype)
-    table[at] = values
-    return table
+        lengths, played = self.lengths[candidate].tolist(), self.played[candidate].tolist()
+        return [
+            self.hashes.of(candidate, episode, length) if played[episode] else np.zeros((0, 2), np.uint8)
+            for episode, length in enumerate(lengths)
+        ]

@@ -28,7 +28,7 @@ from evolve.errors import FAILURES, InputError, RunError, Setting, describe, one
 from evolve.genome import GenomeSource
 from evolve.numerics import ordered_sum
 from evolve.numerics.streams import Purpose
-from evolve.rollouts import EpisodeBatch, EpisodeResults, PopulationResults
+from evolve.rollouts import EpisodeBatch, PopulationResults, ResultsCollector
 from evolve.shapes import Bool, Float32, Float64, Int32
 from evolve.store import Record
 from evolve.strategies import ranking
@@ -291,14 +291,14 @@ def next_round(last: Round, options: RacingOptions, scores: Scores) -> Round | N
 
 
 def _next_portion(
-    last: Round, population: int, least: int, num_interactions: int, parts: Sequence[EpisodeResults]
+    last: Round, population: int, least: int, num_interactions: int, results: PopulationResults
 ) -> Round | None:
     """Return the round of the next `least` candidates of a growing population.
 
     None if the results so far have `num_interactions` steps, or the whole population has played.
     """
     first = int(last.candidates[-1]) + 1
-    if first == population or sum(int(part.lengths.sum(dtype=np.int64)) for part in parts) >= num_interactions:
+    if first == population or int(results.lengths.sum(dtype=np.int64)) >= num_interactions:
         return None
     return Round(np.arange(first, min(first + least, population)), last.episodes)
 
@@ -336,7 +336,7 @@ def evaluate_population(
     keys = rollouts.generation_keys(generation, P, config.common_random_numbers)
     spec = experiment.rollout_spec
     played = first_round(config.racing, P, E) if least is None else Round(np.arange(least), range(E))
-    parts: list[EpisodeResults] = []
+    collector = ResultsCollector(P, E, spec.num_traces, traces)
     while True:
         batch = EpisodeBatch.of(
             seed,
@@ -349,14 +349,14 @@ def evaluate_population(
             traces=traces,
             describe=True,
         )
-        parts.append(coordinator.evaluate(spec, batch, meanwhile if not parts else None))
+        results = coordinator.evaluate(spec, batch, meanwhile, collector)
+        meanwhile = None
         # A growing population: more candidates play until the generation has enough steps.
         if least is not None and config.num_interactions is not None:
-            portion = _next_portion(played, P, least, config.num_interactions, parts)
+            portion = _next_portion(played, P, least, config.num_interactions, results)
             if portion is not None:
                 played = portion
                 continue
-        results = rollouts.by_candidate(rollouts.sum_traces(rollouts.join(parts)), P, E)
         if played.episodes.stop == E:
             return results
         # A race: the best candidates play the next episodes.

@@ -13,7 +13,7 @@ from evolve.errors import InputError, RunError
 from evolve.genome import DIGEST_START, GenomeDescriptions, Genomes, GenomeSource, candidate_digests, chain_digest
 from evolve.numerics import ordered_sum
 from evolve.numerics.streams import Purpose, environment_seeds
-from evolve.rollouts import EpisodeBatch, Moments, PopulationResults, by_candidate, generation_keys
+from evolve.rollouts import EpisodeBatch, Moments, PopulationResults, generation_keys
 from evolve.shapes import Float32, Float64, Int64
 from evolve.store import HeldOut, Record, Stored
 from evolve.strategies import ranking
@@ -297,5 +297,4 @@ def _play_champion(
     seed, purpose, generation = key
     keys = generation_keys(generation, population=1)
     batch = EpisodeBatch.of(seed, purpose, champion, keys, range(episodes), normalizer, traces="none")
-    results = coordinator.evaluate(experiment.in_evaluation().rollout_spec, batch)
-    return by_candidate(results, 1, episodes)
+    return coordinator.evaluate(experiment.in_evaluation().rollout_spec, batch)

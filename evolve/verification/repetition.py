@@ -21,7 +21,7 @@ from evolve.config import EarlyStopOptions, names_function
 from evolve.errors import EpisodeError, EvolveError, Stopped, pluralize
 from evolve.genome import Genomes, GenomeSource
 from evolve.numerics.streams import Purpose
-from evolve.rollouts import EpisodeBatch, PopulationResults, by_candidate, generation_keys
+from evolve.rollouts import EpisodeBatch, PopulationResults, generation_keys
 from evolve.shapes import Float64
 from evolve.store import Header, HeldOut, Record, Stored, StoredChampion, StoredRun
 from evolve.training import Experiment
@@ -199,8 +199,7 @@ class RunRepetition(Repetition):
             candidates=np.array(candidates),
         )
         spec = training.in_generation(experiment, run.records, numbers[0]).rollout_spec
-        results = self.coordinator.evaluate(spec, batch)
-        return genomes, by_candidate(results, len(genomes), config.episodes)
+        return genomes, self.coordinator.evaluate(spec, batch)
 
     def _check_genomes(self, generation: int, fingerprint: int) -> str | None:
         """Return the kind of difference (see `explain`) in the genomes of a generation; None if there is no difference.

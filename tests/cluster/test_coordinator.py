@@ -16,7 +16,7 @@ from evolve.cluster.transport import Transport
 from evolve.config import Config, parse
 from evolve.errors import EpisodeError, RunError, Stopped
 from evolve.numerics.streams import Purpose
-from evolve.rollouts import EpisodeBatch, by_candidate, generation_keys
+from evolve.rollouts import EpisodeBatch, generation_keys
 from evolve.training import evaluate_population, make_rollout, prepare
 
 P, E = 6, 3
@@ -55,9 +55,7 @@ def batch_of(made, generation=0):
 
 
 def evaluate(coordinator, made):
-    batch = batch_of(made)
-    results = coordinator.evaluate(made.rollout_spec, batch)
-    return by_candidate(results, len(batch.genomes), E)
+    return coordinator.evaluate(made.rollout_spec, batch_of(made))
 
 
 def same(one, other):

@@ -12,7 +12,7 @@ from evolve.cluster.workers import Fate, Loss, WorkQueue
 from evolve.errors import EpisodeError, RunError
 from evolve.genome import Genomes
 from evolve.numerics.streams import Purpose
-from evolve.rollouts import EpisodeBatch, EpisodeFailure, RolloutSpec, generation_keys
+from evolve.rollouts import EpisodeBatch, EpisodeFailure, ResultsCollector, RolloutSpec, generation_keys
 
 P, E = 10, 2
 HOSTS = ["here", "there", "there"]
@@ -28,7 +28,8 @@ def batch_of(purpose=Purpose.EPISODE, keys=None, episodes=range(E), **more):
 def evaluation(batch, on_failure="worst"):
     spec = RolloutSpec("", 1, 0, 10.0, on_failure)
     shown = []
-    job = Evaluation(spec, batch, HOSTS, SERIAL, 3, lambda *_: iter([]), lambda *progress: shown.append(progress))
+    sizes, progress = (lambda *_: iter([])), (lambda *progress: shown.append(progress))
+    job = Evaluation(spec, batch, HOSTS, SERIAL, 3, sizes, progress, ResultsCollector.of(batch, 0))
     return job, shown
 
 
@@ -64,9 +65,7 @@ def test_results_are_collected_once_in_any_order():
     assert [done for _, done, _, _ in shown] == list(range(1, 10))
     assert job.seconds.tolist() == [[0, 9, 0], [0, 4.5, 0]]
     found = job.finish()
-    assert sorted(zip(found.genomes.tolist(), found.episodes.tolist(), strict=True)) == [
-        (genome, episode) for genome in (2, 7, 9) for episode in (1, 2, 3)
-    ]
+    assert np.argwhere(found.played).tolist() == [[genome, episode] for genome in (2, 7, 9) for episode in (1, 2, 3)]
 
 
 @pytest.mark.parametrize("fate", [Fate.DEATH, Fate.HANG])
@@ -78,7 +77,7 @@ def test_episodes_that_end_workers_count_as_failed(fate, caplog):
     assert said.startswith("generation 0, candidate 1, episode 1 failed and counts as the worst, on rank 2 (there): ")
     assert ("(env.max_episode_seconds)" in said) == (fate == Fate.HANG)
     found = job.finish()
-    assert (found.genomes.tolist(), found.episodes.tolist()) == ([1], [1])
+    assert np.argwhere(found.played).tolist() == [[1, 1]]
     assert np.isnan(found.returns).all()
 
 

@@ -12,7 +12,7 @@ from some_results import results
 from evolve.genome import Genomes, describe
 from evolve.numerics import ordered_sum
 from evolve.numerics.hashing import MAX_HASHED_STEPS
-from evolve.rollouts import EPISODE_QUANTITIES, EpisodeResults, ResultsCollector, by_candidate, sum_traces
+from evolve.rollouts import EPISODE_QUANTITIES, EpisodeResults, ResultsCollector, sum_traces
 from evolve.rollouts.results import TRACE_UNIT, quantize_traces
 
 P, E, T = 3, 4, 5
@@ -50,7 +50,7 @@ def some(places):
 
 def collected(*parcels):
     """The results of these episodes, message by message."""
-    collector = ResultsCollector(P, T)
+    collector = ResultsCollector(P, E, T)
     for parcel in parcels:
         if len(parcel):
             collector.add(some(np.array(parcel, np.intp)))
@@ -59,8 +59,8 @@ def collected(*parcels):
 
 @given(st.permutations(range(N)), st.sets(st.integers(0, N)))
 def test_order_and_parcels_do_not_matter(order, cuts):
-    expected = by_candidate(collected(range(N)), P, E)
-    ours = by_candidate(collected(*(order[a:b] for a, b in pairwise([0, *sorted(cuts), None]))), P, E)
+    expected = collected(range(N))
+    ours = collected(*(order[a:b] for a, b in pairwise([0, *sorted(cuts), None])))
     for name in EPISODE_QUANTITIES:
         if name != "step_hashes":
             assert np.array_equal(ours.quantities[name], expected.quantities[name])
@@ -72,7 +72,7 @@ def test_order_and_parcels_do_not_matter(order, cuts):
 
 
 def test_values_stand_at_their_key():
-    table = by_candidate(collected(range(N)), P, E)
+    table = collected(range(N))
     whole = everything()
     means = np.zeros((P, T))
     for n in range(N):
@@ -90,7 +90,7 @@ def test_values_stand_at_their_key():
 
 
 def test_a_candidate_that_left_a_race_has_the_mean_of_its_episodes():
-    table = by_candidate(collected([0, 1, 2, 3, 4, 8]), P, E)
+    table = collected([0, 1, 2, 3, 4, 8])
     assert table.played.tolist() == [[True] * 4, [True, *[False] * 3], [True, *[False] * 3]]
     assert np.isnan(table.returns).tolist() == (~table.played).tolist()
     assert not table.lengths[~table.played].any()
@@ -110,10 +110,11 @@ def test_collected_results_keep_nothing_of_a_message_alive():
     """The arrays of a message are views into its buffer, genomes and all."""
     played = some(np.arange(N))
     message = EpisodeResults(**{f.name: getattr(played, f.name)[:] for f in fields(played)})
-    collector = ResultsCollector(P, T)
+    collector = ResultsCollector(P, E, T)
     collector.add(message)
     found = collector.collect()
-    assert not any(np.shares_memory(getattr(found, f.name), getattr(message, f.name)) for f in fields(message))
+    kept = [*found.quantities.values(), found.trace_sums, *found.step_hashes(0)]
+    assert not any(np.shares_memory(ours, getattr(message, f.name)) for ours in kept for f in fields(message))
 
 
 def test_a_trace_that_is_no_number_counts_as_zero():
@@ -122,10 +123,10 @@ def test_a_trace_that_is_no_number_counts_as_zero():
 
 
 def test_an_episode_that_is_given_up_has_failed_and_left_nothing():
-    collector = ResultsCollector(P, T)
+    collector = ResultsCollector(P, E, T)
     collector.add(some(np.arange(N - 1)))
     collector.add_failure(P - 1, E - 1, observation_size=2)
-    table = by_candidate(collector.collect(), P, E)
+    table = collector.collect()
     assert np.isnan(table.returns[-1, -1])
     assert np.count_nonzero(np.isnan(table.returns)) == 1
     assert table.played.all()
@@ -136,10 +137,10 @@ def test_an_episode_that_is_given_up_has_failed_and_left_nothing():
 
 def test_the_sum_of_all_traces_gives_the_same_mean():
     whole = everything()
-    added_up = ResultsCollector(P, T, "mean")
+    added_up = ResultsCollector(P, E, T, "mean")
     for n in range(N):
         added_up.add(replace(some(np.array([n])), traced=np.zeros(1, np.int32)))
-    each, together = by_candidate(collected(range(N)), P, E), by_candidate(added_up.collect(), P, E)
+    each, together = collected(range(N)), added_up.collect()
     assert np.array_equal(each.mean_traces, together.mean_traces)
     assert together.mean_traces == pytest.approx(whole.traces.mean(axis=0) * TRACE_UNIT)
     assert together.traces[0] == pytest.approx(together.mean_traces)
@@ -149,16 +150,16 @@ def test_the_sum_of_all_traces_gives_the_same_mean():
 
 def test_after_a_race_every_candidate_counts_the_same_in_the_mean():
     longer = (everything().episodes == 0) | (everything().genomes == 0)  # only candidate 0 has played on
-    results = by_candidate(collected(np.flatnonzero(longer)), P, E)
+    results = collected(np.flatnonzero(longer))
     assert np.array_equal(results.mean_traces, ordered_sum(results.traces.T.astype(np.float64)) / P)
     with pytest.raises(ValueError, match="each candidate"):
         _ = replace(results, traces=results.traces[:1]).mean_traces
 
 
 def test_traces_that_are_not_wanted_are_not_returned():
-    collector = ResultsCollector(P, T, "none")
+    collector = ResultsCollector(P, E, T, "none")
     collector.add(replace(some(np.arange(N)), traced=np.zeros(0, np.int32), traces=np.zeros((0, 0), np.int64)))
-    table = by_candidate(collector.collect(), P, E)
+    table = collector.collect()
     assert table.traces.shape == (0, 0)
     assert not table.trace_fingerprints().any()
 
@@ -170,17 +171,17 @@ def test_genomes_that_no_worker_described_are_described_here():
     said = describe(genomes.take(known))
     part = replace(some(np.arange(N)), described=known.astype(np.int32), digests=said.digests,
                    connections=said.connections, genome_fingerprints=said.fingerprints)  # fmt: skip
-    collector = ResultsCollector(P, T)
+    collector = ResultsCollector(P, E, T)
     collector.add(part)
-    ours = by_candidate(collector.collect(), P, E).descriptions(genomes)
+    ours = collector.collect().descriptions(genomes)
     for name in ("digests", "connections", "fingerprints"):
         assert np.array_equal(getattr(ours, name), getattr(expected, name))
 
 
 def test_networks_without_traces_have_none():
-    collector = ResultsCollector(1, 0)
+    collector = ResultsCollector(1, 1, 0)
     collector.add(results(genomes=[0], lengths=[0], traced=[0], traces=np.zeros((1, 0), np.int64)))
-    assert by_candidate(collector.collect(), 1, 1).traces.shape == (1, 0)
+    assert collector.collect().traces.shape == (1, 0)
 
 
 def test_step_hashes_of_a_long_episode_end_early():
@@ -189,6 +190,8 @@ def test_step_hashes_of_a_long_episode_end_early():
     hashes = np.arange(2 * (MAX_HASHED_STEPS + 3)).astype(np.uint8).reshape(-1, 2)
     both = results(genomes=[0, 0], episodes=[0, 1], lengths=lengths, step_hashes=hashes, traced=[0],
                    traces=np.zeros((1, 0), np.int64))  # fmt: skip
-    first, second = by_candidate(both, 1, 2).step_hashes(0)
+    collector = ResultsCollector(1, 2, 0)
+    collector.add(both)
+    first, second = collector.collect().step_hashes(0)
     assert np.array_equal(first, hashes[:MAX_HASHED_STEPS])
     assert np.array_equal(second, hashes[MAX_HASHED_STEPS:])

@@ -13,7 +13,7 @@ from evolve.cluster import Coordinator, Transport
 from evolve.config import Config, EarlyStopOptions, EnvOptions
 from evolve.genome import Genomes
 from evolve.numerics.streams import Purpose, environment_seeds
-from evolve.rollouts import EPISODE_QUANTITIES
+from evolve.rollouts import EPISODE_QUANTITIES, ResultsCollector
 from evolve.store import Record
 from evolve.training import iterate, make_rollout, prepare
 from evolve.training.loop import is_good_enough, is_validation_due, validation_returns
@@ -70,7 +70,9 @@ def test_validation_plays_validation_episodes_of_the_generation():
     class FakeCoordinator:
         def evaluate(self, spec, batch, meanwhile=None):
             asked.append((spec, batch.purpose, batch.keys.tolist(), batch.rows.tolist(), batch.episodes.tolist()))
-            return results(genomes=[0, 0], episodes=[1, 0], returns=[3.0, 1.0], lengths=[1, 1], traced=[0])
+            collector = ResultsCollector(1, 2, 0)
+            collector.add(results(genomes=[0, 0], episodes=[1, 0], returns=[3.0, 1.0], lengths=[1, 1], traced=[0]))
+            return collector.collect()
 
     stop = EarlyStopOptions(mean_return=2.0, episodes=2, every=3)
     config = Config(early_stop=stop, evaluation_max_episode_steps=70)

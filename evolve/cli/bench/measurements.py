@@ -36,7 +36,14 @@ from evolve.genome import Genomes, concatenate
 from evolve.networks import Network
 from evolve.numerics import backend, native
 from evolve.numerics.streams import Purpose, Stream
-from evolve.rollouts import EpisodeBatch, EpisodeResults, Rollout, RolloutSpec, generation_keys
+from evolve.rollouts import (
+    EpisodeBatch,
+    PopulationResults,
+    ResultsCollector,
+    Rollout,
+    RolloutSpec,
+    generation_keys,
+)
 from evolve.shapes import Float32, Float64
 from evolve.store import Header, Record, create, read, reopen
 from evolve.training import Experiment, iterate, make_rollout, prepare, restore
@@ -75,11 +82,15 @@ class TimedCoordinator(Coordinator):
     """In seconds."""
 
     def evaluate(
-        self, spec: RolloutSpec, batch: EpisodeBatch, meanwhile: Callable[[], None] | None = None
-    ) -> EpisodeResults:
+        self,
+        spec: RolloutSpec,
+        batch: EpisodeBatch,
+        meanwhile: Callable[[], None] | None = None,
+        collector: ResultsCollector | None = None,
+    ) -> PopulationResults:
         """Play a batch of episodes; return their results."""
         begin = time.perf_counter()
-        results = super().evaluate(spec, batch, meanwhile)
+        results = super().evaluate(spec, batch, meanwhile, collector)
         self.playing += time.perf_counter() - begin
         return results
 
