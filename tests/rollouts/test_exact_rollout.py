@@ -29,7 +29,7 @@ def rollouts(env, network, normalize, slots=7):
             "env": {"id": env, "engine": "exact", "max_episode_steps": 40},
             "network": network,
             "normalize_observations": normalize,
-            "compute": {"backend": backend, "slots": slots},
+            "compute": {"backend": backend, "slots": slots, "threads": 1},
         }
         made.append(rollout_of(parse(Config, table)))
     engine = environments.make(EnvOptions(id=env, engine="exact"), 1)
