@@ -22,7 +22,7 @@ from evolve.analysis.generations import (
     write_csv,
 )
 from evolve.analysis.policy import Policy
-from evolve.analysis.selection import Member, members_of_front
+from evolve.analysis.selection import Elite, Member, elites_of, members_of_front
 from evolve.analysis.statistics import between, duration, number
 from evolve.cluster import Coordinator
 from evolve.cluster.script import Collective
@@ -334,6 +334,14 @@ class Run(_Evolved):
         """
         self._last()
         return members_of_front(self._stored, generation)
+
+    def archive(self) -> list[Elite]:
+        """Return the elites of a run of map-elites after the last generation, in the order of their cells.
+
+        Raises InputError if the run has no archive.
+        """
+        self._last()
+        return elites_of(self._stored)
 
     def environment_seed(self, generation: int, episode: int = 0) -> int:
         """Return the seed of the environment in which the best candidate of a generation played one of its episodes."""

@@ -1,4 +1,4 @@
-"""What strategies keep beside a champion, as objects: the front of nsga2."""
+"""The genomes that strategies keep beside a champion, as objects: the front of nsga2, the archive of map-elites."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -10,6 +10,7 @@ from evolve.errors import InputError
 from evolve.genome import Genomes
 from evolve.shapes import Float64, Int64
 from evolve.store import StoredRun
+from evolve.strategies.map_elites import MapElites
 from evolve.strategies.nsga2 import FrontState
 from evolve.training.resume import check_generation
 
@@ -35,6 +36,50 @@ class Member:
     def __repr__(self) -> str:
         measures = ", ".join(f"{name} {value:g}" for name, value in self.measures.items())
         return f"<Member: fitness {self.fitness:.6g}, {measures}>"
+
+
+@dataclass(frozen=True)
+class Elite:
+    """The best genome in a cell of an archive.
+
+    Attributes:
+        cell: The indices of the cell along the descriptors.
+        fitness: Its fitness.
+        measures: Its descriptors by name.
+        generation: The generation in which it took the cell.
+        candidate: Its number in the population of that generation.
+        genome: The genome, P = 1.
+    """
+
+    cell: tuple[int, ...]
+    fitness: float
+    measures: Mapping[str, float]
+    generation: int
+    candidate: int
+    genome: Genomes
+
+    def __repr__(self) -> str:
+        return f"<Elite of cell {','.join(map(str, self.cell))}: fitness {self.fitness:.6g}>"
+
+
+def elites_of(run: StoredRun) -> list[Elite]:
+    """Return the elites of the archive after the last generation, in the order of their cells; see `Run.archive`."""
+    experiment = training.reload_policy(run)
+    strategy, state = training.restore(experiment, run)
+    if not isinstance(strategy, MapElites):
+        raise InputError(str(run.path), "a run with an archive (strategy map-elites)", "another one")
+    names = strategy.measured
+    return [
+        Elite(
+            strategy.indices(int(state.cells[place])),
+            float(state.fitness[place]),
+            dict(zip(names, state.measures[place].tolist(), strict=True)),
+            int(state.origins[place, 0]),
+            int(state.origins[place, 1]),
+            state.genomes.take(np.array([place])),
+        )
+        for place in range(len(state))
+    ]
 
 
 def names_of_measures(run: StoredRun) -> tuple[str, ...]:

@@ -31,7 +31,7 @@ def _parser() -> Parser:
     )
     add = parser.add_argument
     add("files", nargs="+", type=file_argument, metavar="FILE", help="run files, complete or not, or directories")
-    names = "curves.png, final.png, front.png or network.png; or .svg, or .pdf"
+    names = "curves.png, final.png, front.png, archive.png or network.png; or .svg, or .pdf"
     add("-o", "--output", type=Path, metavar="OUT", help=names)
     add("-x", "--over", choices=tuple(figures.AXES), help="the axis of the curves (generation)")
     add("--load", action="store_true", help="draw throughput and idle workers, too")
@@ -43,6 +43,7 @@ def _parser() -> Parser:
     network = "draw the network of a champion instead"
     kinds.add_argument("--network", action="store_true", help=network)
     kinds.add_argument("--front", action="store_true", help="draw the fronts of runs of nsga2 instead")
+    kinds.add_argument("--archive", action="store_true", help="draw the archive of a run of map-elites instead")
     chosen = "with --network: the best candidate of this generation (by default the held-out champion)"
     add("--generation", type=int, metavar="G", help=chosen)
     traces = "with --network: its mean Hebbian traces over its episodes, instead of the weights"
@@ -141,21 +142,23 @@ def _arguments(argv: list[str]) -> argparse.Namespace:
     for name, given, of in (("-x/--over", found.over is not None, "over it"), ("--load", found.load, "with it")):
         if given and (other := _instead(found)):
             raise InputError(name, f"curves to be drawn {of}", f"--{other}")
-    if found.network and len(found.files) > 1:
-        raise InputError("FILE", "one run file with --network", f"{len(found.files)} of them")
+    if (found.network or found.archive) and len(found.files) > 1:
+        raise InputError("FILE", f"one run file with --{_instead(found)}", f"{len(found.files)} of them")
     if found.output is None:
         found.output = Path(f"{_instead(found) or 'curves'}.png")
     check_writable(found.output, figures.FORMATS)
     figures.check_library()
     if not found.live:
-        found.files = [store.one_run_file(found.files[0])] if found.network else store.run_files(found.files)
+        found.files = (
+            [store.one_run_file(found.files[0])] if found.network or found.archive else store.run_files(found.files)
+        )
     found.over = found.over or "generation"
     return found
 
 
 def _instead(options: argparse.Namespace) -> str:
     """Return the kind of picture that is drawn instead of curves; empty for curves."""
-    return next((kind for kind in ("network", "final", "front") if getattr(options, kind)), "")
+    return next((kind for kind in ("network", "final", "front", "archive") if getattr(options, kind)), "")
 
 
 def _body(app: App, argv: list[str]) -> int:
@@ -165,9 +168,10 @@ def _body(app: App, argv: list[str]) -> int:
         return 0
     if arguments.network:
         _draw_network(app, arguments.files[0], arguments.generation, arguments.traces, arguments.output)
-    elif arguments.front:
+    elif arguments.front or arguments.archive:
         runs = comparison.read_groups(arguments.files)[0]
-        figures.save(figures.draw_front(runs), arguments.output)
+        figure = figures.draw_front(runs) if arguments.front else figures.draw_archive(runs[0])
+        figures.save(figure, arguments.output)
     elif arguments.final:
         _draw_comparison(arguments.files, arguments.output)
     else:

@@ -15,6 +15,7 @@ from evolve.errors import EvolveError, InputError, sanitize
 
 _MAX_CHARACTERS = 1_000_000  # of a TOML document
 _MAX_DEPTH = 32  # levels of nested tables and arrays
+_OBSERVED = re.compile(r"mean_observation_(0|[1-9][0-9]{0,8})")
 _FUNCTION = re.compile(r"[^\W\d]\w*(\.[^\W\d]\w*)*:[^\W\d]\w*")
 _DURATION = re.compile(r"(?:(\d+)d)?(?:(\d+)h)?(?:(\d+)m)?(?:(\d+(?:\.\d+)?)s?)?")
 
@@ -87,6 +88,12 @@ def _metrics(names: tuple[str, ...]) -> tuple[str, ...]:
     if len(set(names)) != len(names) or not all(n.isprintable() and "/" not in n and n.strip(".") for n in names):
         raise ValueError("different names of numbers in the info of the environment, without /")
     return names
+
+
+def observed_by(metric: str) -> int | None:
+    """Return the number in the observation whose mean a metric is; None for a metric that the environment reports."""
+    found = _OBSERVED.fullmatch(metric)
+    return None if found is None else int(found[1])
 
 
 def writable(value: Any) -> Any:

@@ -20,6 +20,7 @@ from evolve.config.options import (
     Seeds,
     Table,
     flatten,
+    observed_by,
     parse,
 )
 from evolve.config.registry import Choice, registry_of
@@ -76,7 +77,8 @@ class EnvOptions(Options):
     """Gymnasium wrappers around the environment, innermost first; each has a `name`, `module:Class`, and `kwargs`."""
     metrics: Metrics = ()
     """Names of numbers in the `info` of an episode's last step, such as ["x_position"], which the run file keeps of
-    every episode."""
+    every episode. If observations are normalized, also "mean_observation_N": the mean of number N of the observation
+    over the steps of the episode, before it is normalized."""
     max_episode_steps: Annotated[int, Field(ge=1)] | None = None
     """The largest number of steps of an episode; by default the environment's own limit."""
     reuse: bool | Literal["auto"] = "auto"
@@ -96,6 +98,11 @@ class EnvOptions(Options):
     def _check_randomize(self) -> "EnvOptions":
         check_set_once(self.kwargs, self.randomize, "env.randomize")
         return self
+
+    @property
+    def reported_metrics(self) -> tuple[str, ...]:
+        """The metrics that the environment reports; the others are means of observations."""
+        return tuple(name for name in self.metrics if observed_by(name) is None)
 
     def changed(self, changes: Mapping[str, Any]) -> "EnvOptions":
         """Return this environment with other settings, which are merged into its tables of arguments.

@@ -126,9 +126,10 @@ def make(options: EnvOptions, slots: int, compiled: bool = True, threads: int = 
     if options.engine == "envpool":
         return EnvPoolEngine(options, slots, threads)
     is_exact = options.engine == "exact"
-    if is_exact and options.metrics:
+    if is_exact and options.reported_metrics:
         cure = "Use ", Setting("env.engine", "gymnasium"), ", or no env.metrics."
-        raise InputError("env.metrics", "none with exact tasks, which report no info", list(options.metrics), *cure)
+        expected = "means of observations alone with exact tasks, which report no info: mean_observation_N"
+        raise InputError("env.metrics", expected, list(options.reported_metrics), *cure)
     falls_back = is_exact and exact_task(options).has_world and not native.available() and find_spec("Box2D")
     if is_exact and not falls_back:
         return ExactEngine(options, slots, compiled)

@@ -50,7 +50,7 @@ class EnvPoolEngine:
         self._is_vector = kind_of(first.observation_space) == "Box" and first.observation_space.dtype != np.uint8
         self.action_size, self._decode = action_decoder(first.action_space, options.action_scale)
         self._action_dtype = first.spec.action_array_spec["action"].dtype
-        self.metric_names = options.metrics
+        self.metric_names = options.reported_metrics
         self._infos: list[tuple[Slots, Any]] = []  # of the latest step: the slots of each pool, and its info
         self._pools: dict[int, Any] = {}
         self._num_pools = 0  # pools made so far; the number of the newest pool

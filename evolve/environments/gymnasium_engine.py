@@ -54,7 +54,7 @@ class GymnasiumEngine:
         self._step: list[Any] = [_no_environment] * slots  # step methods below the step counters
         self._elapsed = [0] * slots
         self._infos: list[Any] = [None] * slots  # of the latest step
-        self.metric_names = options.metrics
+        self.metric_names = options.reported_metrics
         self._drawn: list[Table] = [{}] * slots
         """The randomized arguments of the environment in each slot."""
         self._spare: list[tuple[Table, _Env]] = []

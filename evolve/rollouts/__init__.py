@@ -18,7 +18,7 @@ from evolve.rollouts.episodes import (
 from evolve.rollouts.exact_rollout import ExactRollout
 from evolve.rollouts.inference import Moments
 from evolve.rollouts.queue import EpisodeQueue
-from evolve.rollouts.results import PopulationResults, ResultsCollector, sum_traces
+from evolve.rollouts.results import PopulationResults, ResultsCollector, metrics_of, sum_traces
 from evolve.rollouts.rollout import Rollout
 
 __all__ = [
@@ -38,5 +38,6 @@ __all__ = [
     "Traces",
     "generation_keys",
     "join",
+    "metrics_of",
     "sum_traces",
 ]

@@ -7,12 +7,34 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from evolve.config import observed_by
 from evolve.environments import decode_metrics
 from evolve.genome import GenomeDescriptions, GenomeSource, describe
 from evolve.numerics import ordered_sum
 from evolve.numerics.hashing import MAX_HASHED_STEPS, fold_present
 from evolve.rollouts.episodes import EPISODE_QUANTITIES, QUANTITIES, EpisodeBatch, EpisodeResults, shape_of
 from evolve.shapes import Bool, Float32, Float64, Int32, Int64, UInt8, UInt64
+
+
+def metrics_of(encoded: Int64, moments: Float64, lengths: Int32, names: Sequence[str]) -> dict[str, NDArray[Any]]:
+    """Return the metrics of episodes by name, in arrays of shape […], see `decode_metrics`.
+
+    Args:
+        encoded: […, 2, M], the metrics that the environment reported.
+        moments: […, 2, O], the moments of the observations.
+        lengths: […], the lengths of the episodes.
+        names: The names of all metrics, also of means of observations.
+    """
+    reported = decode_metrics(encoded, [name for name in names if observed_by(name) is None])
+
+    def of(name: str) -> NDArray[Any]:
+        number = observed_by(name)
+        if number is None:
+            return reported[name]
+        return np.where(lengths > 0, moments[..., 0, number] / np.maximum(lengths, 1), np.nan)
+
+    return {name: of(name) for name in names}
+
 
 TRACE_UNIT = 2.0**-20
 """Hebbian traces are summed as fixed-point numbers, in this unit: integers have the same sum in any order."""
@@ -195,7 +217,8 @@ class PopulationResults:
 
         An episode that failed or was not played has False, 0 or NaN.
         """
-        return decode_metrics(self.quantities["encoded_metrics"], names)
+        found = self.quantities
+        return metrics_of(found["encoded_metrics"], found["moments"], found["lengths"], names)
 
     @property
     def num_candidates(self) -> int:

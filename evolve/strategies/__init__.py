@@ -53,6 +53,7 @@ _RELATIVES = {
     "openes": "openai-es", "es": "openai-es", "ars": "openai-es", "nes": "openai-es", "pepg": "pgpe", "cma": "cma-es",
     "xnes": "cma-es", "snes": "sep-cma-es", "simplega": "ga", "genetic": "ga", "geneticalgorithm": "ga",
     "deepga": "ga", "randomsearch": "random", "neat": "prune", "nsgaii": "nsga2", "nsga3": "nsga2", "moea": "nsga2",
+    "mapelites": "map-elites", "cmaes-me": "map-elites", "cma-me": "map-elites", "qd": "map-elites",
 }  # fmt: skip
 """The nearest kinds for the names of other tools."""
 
@@ -64,6 +65,7 @@ STRATEGIES = Registry(
             "cma-es": ("cma", "CmaOptions", "Cma"),
             "ga": ("elitist", "GaOptions", "Ga"),
             "umda": ("elitist", "UmdaOptions", "Umda"),
+            "map-elites": ("map_elites", "MapElitesOptions", "MapElites"),
             "nsga2": ("nsga2", "Nsga2Options", "Nsga2"),
             "openai-es": ("openai_es", "OpenAiEsOptions", "OpenAiEs"),
             "pgpe": ("pgpe", "PgpeOptions", "Pgpe"),

@@ -5,15 +5,19 @@ that act on the network itself (`modulators`) count as actions. If the genome co
 is left as long as any coefficient of its rule is.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import groupby
 
 import numpy as np
 
-from evolve.genome import Block, GenomeLayout
-from evolve.shapes import Bool, Int64
+from evolve.errors import InputError
+from evolve.genome import Block, GenomeLayout, GenomeSource
+from evolve.shapes import Bool, Float64, Int64
+from evolve.strategies.strategy import ChangedLayout
+
+_WEIGHTS_AT_ONCE = 2**24  # limits the memory of genomes whose connections are counted
 
 ACTING, CONNECTIONS = GENOME_MEASURES = "acting_connections", "connections"
 """The names of the measures of genomes; other measures are metrics of episodes."""
@@ -110,3 +114,36 @@ class Paths:
                     end |= (left & begin[:, :, None]).any(axis=1)
                 else:
                     begin |= (left & end[:, None]).any(axis=2)
+
+
+class Measures:
+    """The measures of candidates that a strategy selects by: connections of their genomes, and metrics of episodes.
+
+    Args:
+        layout: The layout of the genomes.
+        names: The names of the D measures, in `GENOME_MEASURES` or of metrics.
+    """
+
+    def __init__(self, layout: GenomeLayout, names: Sequence[str]) -> None:
+        self.paths = Paths(layout.layout if isinstance(layout, ChangedLayout) else layout)
+        self._names = tuple(names)
+
+    def of(self, genomes: GenomeSource, metrics: Mapping[str, Float64], setting: str) -> Float64:
+        """Return the measures [P, D] of P candidates, see `Strategy.measures`. setting: names them, for errors."""
+        P = len(genomes)
+        found = np.zeros((P, len(self._names)))
+        for place, name in enumerate(self._names):
+            if name not in GENOME_MEASURES:
+                if name not in metrics:
+                    expected = f"{ACTING}, {CONNECTIONS} or a metric of the episodes"
+                    raise InputError(setting, expected, name)
+                found[:, place] = metrics[name]
+        at_once = max(1, _WEIGHTS_AT_ONCE // genomes.num_weights)
+        counted = [place for place, name in enumerate(self._names) if name in GENOME_MEASURES]
+        for first in range(0, P, at_once) if counted else ():
+            mask = genomes.take(np.arange(first, min(first + at_once, P))).mask
+            for place in counted:
+                is_acting = self._names[place] == ACTING
+                counts = self.paths.count(mask) if is_acting else np.count_nonzero(mask, axis=1)
+                found[first : first + len(mask), place] = counts
+        return found

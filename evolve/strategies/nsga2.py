@@ -33,10 +33,9 @@ from evolve.genome import GenomeLayout, Genomes, GenomeSource
 from evolve.numerics.streams import Purpose, Stream, Streams
 from evolve.shapes import Float64, Int64
 from evolve.strategies import strategy as contract
-from evolve.strategies.acting import ACTING, CONNECTIONS, GENOME_MEASURES, Paths
+from evolve.strategies.acting import ACTING, Measures
 from evolve.strategies.elitist import Elitist, ScoredGenomes
 
-_WEIGHTS_AT_ONCE = 2**24  # limits the memory of genomes whose connections are counted
 _PRUNED = 0.5  # the share of children that lose connections
 
 Names = Annotated[tuple[str, ...], Field(strict=False, max_length=8)]
@@ -165,8 +164,7 @@ class Nsga2(Elitist[FrontState]):
         self._options = options
         self.measured = *options.minimize, *options.maximize
         self._signs = np.array([-1.0] * len(options.minimize) + [1.0] * len(options.maximize))
-        base = layout.layout if isinstance(layout, contract.ChangedLayout) else layout
-        self._paths = Paths(base)
+        self._measures = Measures(layout, self.measured)
         self._parents_of = contract.NewestValue(self._tournament)
 
     @staticmethod
@@ -180,22 +178,7 @@ class Nsga2(Elitist[FrontState]):
 
     def measures(self, genomes: GenomeSource, metrics: Mapping[str, Float64]) -> Float64:
         """Return [P, D]: the measures in the order of `measured`."""
-        P = len(genomes)
-        found = np.zeros((P, len(self.measured)))
-        for place, name in enumerate(self.measured):
-            if name not in GENOME_MEASURES:
-                if name not in metrics:
-                    raise InputError("strategy.minimize", f"{ACTING}, {CONNECTIONS} or a metric of the episodes", name)
-                found[:, place] = metrics[name]
-        at_once = max(1, _WEIGHTS_AT_ONCE // genomes.num_weights)
-        counted = [place for place, name in enumerate(self.measured) if name in GENOME_MEASURES]
-        for first in range(0, P, at_once) if counted else ():
-            mask = genomes.take(np.arange(first, min(first + at_once, P))).mask
-            for place in counted:
-                is_acting = self.measured[place] == ACTING
-                counts = self._paths.count(mask) if is_acting else np.count_nonzero(mask, axis=1)
-                found[first : first + len(mask), place] = counts
-        return found
+        return self._measures.of(genomes, metrics, "strategy.minimize")
 
     def start(self) -> FrontState:
         """Return the state before generation 0: no parents, or a given genome."""
@@ -234,7 +217,7 @@ class Nsga2(Elitist[FrontState]):
         """Return the best genome among trusted parents with at most so many connections that can act."""
         if connections is None or cell is not None:
             return super().select(state, connections, cell)
-        counts = self._paths.count(state.parents.genomes.mask)
+        counts = self._measures.paths.count(state.parents.genomes.mask)
         small = np.flatnonzero(counts <= check_whole("connections", connections, 0))
         if not len(small):
             expected = f"{counts.min()} or more, the fewest connections that can act of a genome of the front"

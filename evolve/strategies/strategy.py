@@ -210,6 +210,14 @@ class Strategy(Generic[State]):
         name = "connections" if cell is None else "cell"
         raise InputError(name, f"none, except with {kind}", given[name])
 
+    def origin(self, state: State, cell: Sequence[int]) -> tuple[int, int]:
+        """Return the generation and the number of the candidate that is the elite of a cell of an archive.
+
+        Raises InputError if there is none.
+        """
+        self.select(state, cell=cell)
+        raise NotImplementedError
+
     def distribution(self, state: State) -> tuple[Float64, Float64]:
         """Return the mean and the standard deviation of each weight, both [W]; undefined outside the mask.
 

@@ -12,8 +12,8 @@ from typing import Any, Literal
 from evolve import environments, networks, store, strategies
 from evolve.cluster import Watchdog
 from evolve.cluster.cores import playing_cores
-from evolve.config import ComputeOptions, Config, StartFromOptions, parse, read_table
-from evolve.errors import EpisodeTimeout, InputError
+from evolve.config import ComputeOptions, Config, StartFromOptions, observed_by, parse, read_table
+from evolve.errors import EpisodeTimeout, InputError, Setting
 from evolve.networks import NETWORKS, Network
 from evolve.networks.network import SlotArrays
 from evolve.numerics import Backend, backend, native
@@ -65,7 +65,7 @@ class Experiment:
             on_failure=env.on_failure,
             chunk_seconds=environments.chunk_seconds(env),
             least_chunk=self._least_chunk,
-            num_metrics=len(env.metrics),
+            num_metrics=len(env.reported_metrics),
         )
 
     @cached_property
@@ -137,12 +137,25 @@ def _prepare(config: Config) -> Experiment:
             slots, hangs = _SLOTS_IF_HANGING, True
     complete = complete.model_copy(update={"compute": config.compute.model_copy(update={"slots": slots})})
     _check_size(complete, network)
+    _check_observed(config, engine.observation_size)
     networks.check(complete.network, network, engine.action_size)
     if config.compute.check and not hangs:
         environments.check(engine)
         environments.check_metrics(engine)
     engine.close()
     return Experiment(complete, network, engine.action_size, engine.spaces)
+
+
+def _check_observed(config: Config, observation_size: int) -> None:
+    """Raise InputError for the mean of an observation that is not there, or without the sums of observations."""
+    for name in config.env.metrics:
+        number = observed_by(name)
+        if number is not None and not config.normalize_observations:
+            cure = "Its sums are taken for the normalization: ", Setting("normalize_observations", True), "."
+            raise InputError("env.metrics", f"normalized observations with {name}", "others", *cure)
+        if number is not None and number >= observation_size:
+            last = observation_size - 1
+            raise InputError("env.metrics", f"mean_observation_0 to mean_observation_{last}", name)
 
 
 def _with_options(config: Config) -> Config:

@@ -16,11 +16,12 @@ from evolve.errors import EpisodeError, InputError, Setting
 from evolve.genome import Genomes
 from evolve.numerics import host_backend
 from evolve.numerics.streams import Purpose
-from evolve.rollouts import EpisodeBatch, EpisodeFailure, EpisodeResults, Rollout, generation_keys
+from evolve.rollouts import EpisodeBatch, EpisodeFailure, EpisodeResults, Rollout, generation_keys, metrics_of
 from evolve.shapes import UInt64
 from evolve.store import Stored, StoredChampion, StoredRun
 from evolve.strategies import runs_on_every_rank
 from evolve.training import Experiment, Which, final_champion, limit_of, normalizer_of, restore
+from evolve.training.resume import check_which
 from evolve.verification import logs
 from evolve.verification.logs import CandidateLog, EpisodeLog, explain
 from evolve.verification.verdict import Side, Verdict
@@ -73,11 +74,14 @@ def choose_episode(
         candidate: The candidate that plays; by default the champion.
         episode: The number of the episode.
         purpose: EPISODE, or an episode of the final champion: HELD_OUT or VALIDATION.
-        which: A genome in place of the final champion, in an episode that is held out.
+        which: A genome in place of the final champion. The elite of a cell plays an episode by which it took the cell,
+            and other genomes play an episode that is held out.
 
     Raises:
         InputError: The file does not have the episode.
     """
+    if which.cell is not None and purpose is Purpose.EPISODE:
+        return _episode_of_elite(run, experiment, episode, which)
     if not which.is_champion and purpose is Purpose.EPISODE:
         purpose = Purpose.HELD_OUT
     if isinstance(run, StoredChampion):
@@ -174,6 +178,22 @@ def _episode_of_final_champion(
     known = () if run.held_out is None else run.held_out.returns
     logged = float(known[episode]) if episode < len(known) else None
     return Episode(champion, purpose, 0, 0, episode, logged)
+
+
+def _episode_of_elite(run: Stored, experiment: Experiment, episode: int, which: Which) -> Episode:
+    """Return one of the episodes by which an elite took its cell."""
+    check_which(run, which)
+    assert isinstance(run, StoredRun)
+    assert which.cell is not None
+    strategy, state = restore(experiment, run)
+    genome = strategy.select(state, cell=which.cell)
+    generation, candidate = strategy.origin(state, which.cell)
+    if not 0 <= episode < experiment.config.episodes:
+        raise InputError("episode", f"one of the {experiment.config.episodes:,} episodes of a candidate", episode)
+    record = run.records[generation]
+    logged = _logged_return(record, candidate, episode)
+    is_best = candidate == record.champion_candidate
+    return Episode(genome, Purpose.EPISODE, generation, candidate, episode, logged, is_best)
 
 
 def champion_episodes(run: StoredRun, experiment: Experiment, generations: str, episode: int) -> list[Episode]:
@@ -302,7 +322,7 @@ class PlayedEpisode:
             results.fingerprints,
             0,
             [results.step_hashes],
-            environments.decode_metrics(results.encoded_metrics, self.metric_names),
+            metrics_of(results.encoded_metrics, results.moments, results.lengths, self.metric_names),
         ).episode_log(0)
 
     def agrees(self, log: EpisodeLog) -> bool:

@@ -15,13 +15,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from evolve import environments, training
+from evolve import training
 from evolve.cluster import Coordinator
 from evolve.config import EarlyStopOptions, names_function
 from evolve.errors import EpisodeError, EvolveError, Stopped, pluralize
 from evolve.genome import Genomes, GenomeSource
 from evolve.numerics.streams import Purpose
-from evolve.rollouts import EpisodeBatch, PopulationResults, generation_keys
+from evolve.rollouts import EpisodeBatch, PopulationResults, generation_keys, metrics_of
 from evolve.shapes import Float64
 from evolve.store import Header, HeldOut, Record, Stored, StoredChampion, StoredRun
 from evolve.training import Experiment
@@ -422,7 +422,8 @@ def spot_check(run: StoredRun, experiment: Experiment, stop_reason: Callable[[],
     except EpisodeError as error:
         difference = f"fails here: {str(error).splitlines()[-1]}"
     else:
-        metrics = environments.decode_metrics(played.encoded_metrics, experiment.config.env.metrics)
+        names = experiment.config.env.metrics
+        metrics = metrics_of(played.encoded_metrics, played.moments, played.lengths, names)
         local_log = CandidateLog(played.returns, played.lengths, played.fingerprints, 0, [played.step_hashes], metrics)
         failed = np.isnan(local_log.returns[0]) and np.isnan(kept.returns[0])
         if failed or not logs.different_episodes(local_log, kept)[0]:

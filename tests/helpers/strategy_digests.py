@@ -12,6 +12,7 @@ from evolve.strategies import STRATEGIES, Results
 SETS = {
     "pgpe": {"name": "pgpe", "max_speed": 0.15, "sigma_learning_rate": 0.5},
     "sep-cma-es": {"name": "sep-cma-es", "sigma": 0.3},
+    "map-elites": {"name": "map-elites", "descriptors": ["connections"], "line_noise": 0.4},
     "nsga2": {"name": "nsga2", "parents": 4, "regrowth": 0.05},
     "restarts": {"name": "openai-es", "sigma": 0.1, "learning_rate": 0.05, "restart_after": 1},
     "restarts anew": {"name": "pgpe", "max_speed": 0.15, "restart_after": 1, "restart_from": "anew"},

@@ -37,6 +37,7 @@ VARIANTS = [  # every strategy with its defaults, so that a new one needs no lin
         "regrowth": 0.1,
         "prior_evaluations": 1,
     },
+    {"name": "map-elites", "descriptors": ["connections", "acting_connections"], "cells": [4, 3], "line_noise": 0.0},
     {"name": "ga", "parents": 3, "survivors": 8, "prior_evaluations": 2},
     {"name": "openai-es", "restart_after": 2, "pruning": 0.3, "pruning_generations": 4, "pruning_by": "trace"},
     {"name": "openai-es", "restart_after": 1, "restart_from": "anew"},

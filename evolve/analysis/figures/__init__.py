@@ -14,7 +14,7 @@ from evolve.analysis.figures.network import (
     draw_network,
     network_of,
 )
-from evolve.analysis.figures.selection import draw_front
+from evolve.analysis.figures.selection import draw_archive, draw_front
 from evolve.analysis.figures.style import FORMATS, check_library, save, to_png, to_svg
 
 __all__ = [
@@ -25,6 +25,7 @@ __all__ = [
     "check_library",
     "connections_of",
     "costs_connections",
+    "draw_archive",
     "draw_champion",
     "draw_comparison",
     "draw_curves",

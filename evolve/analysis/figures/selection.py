@@ -1,4 +1,4 @@
-"""Figures of what strategies keep beside a champion: the front of nsga2."""
+"""Figures of the genomes that strategies keep beside a champion: the front of nsga2, the archive of map-elites."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -6,11 +6,13 @@ from typing import Any
 import numpy as np
 
 from evolve.analysis.figures import style
-from evolve.analysis.figures.style import COLOURS, FAINT, INK, PAPER, drawable
+from evolve.analysis.figures.style import COLOURS, FAINT, GRID, INK, PAPER, drawable
 from evolve.analysis.selection import names_of_measures, numbers_of_front
 from evolve.errors import InputError
 from evolve.shapes import Float64
 from evolve.store import StoredRun
+from evolve.strategies import VectorLayout, from_table
+from evolve.strategies.map_elites import MapElites
 from evolve.strategies.nsga2 import hypervolume
 from evolve.training import load_config
 
@@ -102,3 +104,59 @@ def _draw_volumes(panel: Any, fronts: Sequence[Sequence[Float64]], every: Float6
     panel.set_xlabel("generation")
     panel.set_title("Hypervolume")
     panel.xaxis.get_major_locator().set_params(integer=True)
+
+
+@style.styled
+def draw_archive(run: StoredRun) -> Any:
+    """Return the figure of the archive of a run of map-elites: a heat map, and its growth by generation.
+
+    The map has the first two descriptors. The best elite over all other descriptors gives the colour.
+
+    Raises InputError if the run has no archive.
+    """
+    if run.records[-1].archive is None:
+        raise InputError(str(run.path), "a run with an archive (strategy map-elites)", "another one")
+    config = load_config(run.header.config, str(run.path))
+    strategy = from_table(config.strategy, VectorLayout(run.records[0].champion_weights.size), 2, 0)
+    assert isinstance(strategy, MapElites)
+    archives = np.stack([drawable(record.archive) for record in run.records if record.archive is not None])
+    figure = style.new_figure(7.4)
+    top, bottom = figure.subplots(2, 1, height_ratios=(3.2, 1))
+    _draw_cells(figure, top, archives[-1], strategy)
+    filled = np.count_nonzero(~np.isnan(archives), axis=1)
+    bottom.plot(filled, color=COLOURS[0])
+    bottom.set_ylim(0, None)
+    bottom.set_ylabel("filled cells")
+    bottom.set_xlabel("generation")
+    bottom.set_title(f"{filled[-1]:,} of {archives.shape[1]:,} cells filled")
+    bottom.xaxis.get_major_locator().set_params(integer=True)
+    title = f"{config.env.id}, {config.network.name}, {config.strategy.name}, seed {run.header.seed}"
+    style.set_title(figure, title)
+    return figure
+
+
+def _draw_cells(figure: Any, panel: Any, archive: Float64, strategy: MapElites) -> None:
+    """Draw the cells of an archive [C] by their fitness, with a diamond at the best one."""
+    sizes, names = strategy.cells.tolist(), strategy.measured
+    grid = archive.reshape(sizes)
+    # The best over all other descriptors; fmax ignores NaN.
+    grid = np.fmax.reduce(grid, axis=tuple(range(2, len(sizes)))) if len(sizes) > 2 else grid
+    grid = grid[:, None] if len(sizes) == 1 else grid
+    ranges = zip(strategy.bounds.tolist(), sizes, strict=True)
+    edges = [np.linspace(low, high, size + 1) for (low, high), size in ranges][:2]
+    x, y = edges if len(edges) == 2 else (edges[0], np.array([0.0, 1.0]))
+    known = np.ma.masked_invalid(grid)
+    mesh = panel.pcolormesh(x, y, known.T, cmap="viridis", edgecolors=PAPER, linewidth=0.6)
+    if known.count():
+        best = np.unravel_index(int(np.nanargmax(grid)), grid.shape)
+        middle = ((x[best[0]] + x[best[0] + 1]) / 2, (y[best[1]] + y[best[1] + 1]) / 2)
+        panel.plot(*middle, "D", ms=7, color=COLOURS[1], mec=PAPER, mew=1.0)
+    figure.colorbar(mesh, ax=panel, label="fitness")
+    panel.grid(visible=False)
+    panel.set_facecolor(GRID)
+    panel.set_xlabel(names[0].replace("_", " "))
+    if len(sizes) > 1:
+        panel.set_ylabel(names[1].replace("_", " "))
+    else:
+        panel.set_yticks([])
+    panel.set_title("Archive; ◆ best fitness, grey: empty")

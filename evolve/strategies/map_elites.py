@@ -1,0 +1,281 @@
+"""map-elites: an archive with the best genome of each kind of behaviour, such as the gaits of a walker.
+
+Mouret and Clune, "Illuminating Search Spaces by Mapping Elites" (2015). `descriptors` name D numbers that describe a
+candidate: metrics of its episodes, averaged, or numbers of connections. They divide the archive into a grid of cells,
+and a candidate takes its cell if the cell is empty, or if its fitness is larger than the fitness of the elite there.
+
+    cell       in each dimension the share of the range low … high, times the number of cells, rounded down; a number
+               outside the range is in the first or the last cell. A candidate with a NaN has no cell
+    parents    two elites for each child, drawn uniformly from the filled cells
+    child      x + `weight_noise` · N(0, 1) for each weight + `line_noise` · N(0, 1) · (y - x), x and y the parents
+               (Vassiliades and Mouret, "Discovering the Elite Hypervolume by Leveraging Interspecies Correlation",
+               2018); its connections are those of x
+
+Of candidates of equal fitness the one with the smallest number takes the cell, and an elite stays before an equal
+candidate. An elite is not evaluated again, so the fitness of a cell never falls. A lucky episode may fill a cell, so
+several episodes for each candidate help. The champion is the elite of the largest fitness, in the first such cell.
+"""
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Annotated, Any
+
+import numpy as np
+from numpy.typing import NDArray
+from pydantic import Field
+
+from evolve.config import Options
+from evolve.errors import InputError
+from evolve.genome import GenomeLayout, Genomes, GenomeSource, concatenate
+from evolve.numerics.streams import Purpose, Stream, Streams
+from evolve.shapes import Float64, Int64
+from evolve.strategies import strategy as contract
+from evolve.strategies.acting import ACTING, GENOME_MEASURES, Measures
+
+_CELLS = 16  # in each dimension, by default
+_MOST_CELLS = 2**17
+
+Limits = Annotated[tuple[float, float], Field(strict=False)]
+
+
+class MapElitesOptions(Options):
+    """Settings of `[strategy]` for map-elites."""
+
+    descriptors: Annotated[tuple[str, ...], Field(strict=False, min_length=1, max_length=8)] = (ACTING,)
+    """The numbers that describe a candidate: names in env.metrics, "acting_connections" or "connections"."""
+    cells: Annotated[tuple[Annotated[int, Field(ge=1)], ...], Field(strict=False)] = ()
+    """The number of cells along each descriptor; by default 16."""
+    bounds: Annotated[tuple[Limits, ...], Field(strict=False)] = ()
+    """The range [low, high] of each descriptor; by default [0, 1], or [0, W] for a number of connections."""
+    weight_noise: float = Field(0.1, ge=0, le=1e6)
+    """The standard deviation of the noise that is added to a weight."""
+    line_noise: float = Field(0.2, ge=0, le=1e6)
+    """The standard deviation of the step along the line to another elite, as a share of its length."""
+
+
+def cells_of(measures: Float64, bounds: Float64, cells: Int64) -> Int64:
+    """Return [P]: the number of the cell of each candidate, the last axis running fastest; -1 for a NaN.
+
+    Args:
+        measures: [P, D].
+        bounds: [D, 2], the range of each descriptor.
+        cells: [D], the number of cells along each.
+    """
+    low, high = bounds.T
+    with np.errstate(over="ignore", invalid="ignore"):  # infinite ones are in the last cells
+        shares = (measures - low) / (high - low) * cells
+    known = ~np.isnan(shares).any(axis=1)
+    shares = np.where(np.isnan(shares), 0.0, shares)
+    inside = np.floor(np.minimum(np.maximum(shares, 0.0), cells - 1.0)).astype(np.int64)
+    number: Int64 = np.zeros(len(measures), np.int64)
+    for column, size in zip(inside.T, cells.tolist(), strict=True):
+        number = number * size + column
+    return np.where(known, number, -1)
+
+
+def best_of_cells(cells: Int64, fitness: Float64) -> Int64:
+    """Return the row of the best fitness in each filled cell, in ascending order of the cells; of equals the first.
+
+    Rows with a NaN, or without a cell (-1), are in none.
+
+    Args:
+        cells: [n], the cell of each row.
+        fitness: [n].
+    """
+    rows = np.flatnonzero((cells >= 0) & ~np.isnan(fitness))
+    order = rows[np.lexsort((-fitness[rows], cells[rows]))]  # stable: of equals the first
+    ordered = cells[order]
+    first = np.ones(len(order), np.bool_)
+    first[1:] = ordered[1:] != ordered[:-1]
+    best: Int64 = order[first].astype(np.int64)
+    return best
+
+
+@dataclass(frozen=True)
+class Archive:
+    """The elites of the n filled cells, in ascending order of the cells.
+
+    genomes: [n].
+    cells: [n], the number of each elite's cell.
+    fitness: [n].
+    measures: [n, D], the descriptors.
+    origins: [n, 2], the generation and the number of each elite when it was a candidate.
+    generations: the number of generations so far.
+    """
+
+    genomes: Genomes
+    cells: Int64
+    fitness: Float64
+    measures: Float64
+    origins: Int64
+    generations: int
+
+    def __len__(self) -> int:
+        return len(self.cells)
+
+
+class MapElites(contract.Strategy[Archive]):
+    """The strategy for P = `population` candidates of a layout."""
+
+    portable = True
+    traces = "none"
+    compares_generations = True
+    warm_starts = True
+
+    def __init__(self, options: MapElitesOptions, layout: GenomeLayout, population: int, seed: int) -> None:
+        self._options, self._layout, self._P, self._seed = options, layout, population, seed
+        self.measured = options.descriptors
+        W = float(layout.num_weights)
+        usual = [(0.0, W if name in GENOME_MEASURES else 1.0) for name in self.measured]
+        self.cells: Int64 = np.array(options.cells or [_CELLS] * len(usual), np.int64)
+        self.bounds: Float64 = np.array(options.bounds or usual, np.float64)
+        self.capacity = self._num_cells = math.prod(self.cells.tolist())
+        self._measures = Measures(layout, self.measured)
+        self._parents_of = contract.NewestValue(self._draw_parents)
+
+    @staticmethod
+    def validate(options: MapElitesOptions, layout: GenomeLayout) -> None:
+        """Raise InputError for a layout without weights to search, and for a grid that does not fit its descriptors."""
+        contract.require_evolved_weights(layout, "map-elites")
+        D = len(options.descriptors)
+        if len(set(options.descriptors)) < D:
+            raise InputError("strategy.descriptors", "different names", list(options.descriptors))
+        for name in ("cells", "bounds"):
+            given = getattr(options, name)
+            if given and len(given) != D:
+                raise InputError(f"strategy.{name}", f"one for each of {D} descriptors", list(given))
+        if any(not -np.inf < low < high < np.inf for low, high in options.bounds):
+            raise InputError("strategy.bounds", "two finite numbers each, the smaller first", list(options.bounds))
+        cells = options.cells or (_CELLS,) * D
+        if math.prod(cells) > _MOST_CELLS:
+            raise InputError("strategy.cells", f"at most {_MOST_CELLS:,} cells in all", list(cells))
+
+    def measures(self, genomes: GenomeSource, metrics: Mapping[str, Float64]) -> Float64:
+        """Return [P, D]: the descriptors."""
+        return self._measures.of(genomes, metrics, "strategy.descriptors")
+
+    def start(self) -> Archive:
+        """Return the state before generation 0: no cell is filled."""
+        W, D = self._layout.num_weights, len(self.measured)
+        genomes = Genomes(np.zeros((0, W), np.float32), np.zeros((0, W), np.bool_))
+        none: Int64 = np.zeros(0, np.int64)
+        return Archive(genomes, none, np.zeros(0), np.zeros((0, D)), np.zeros((0, 2), np.int64), 0)
+
+    def ask(self, state: Archive, generation: int, candidates: Int64 | None = None) -> Genomes:
+        """Return candidates: initial genomes as long as no cell is filled, then children of elites."""
+        candidates = contract.requested_candidates(self._P, candidates)
+        given = isinstance(self._layout, contract.StartLayout)
+        if len(state):
+            first, second = (state.genomes.take(row[candidates]) for row in self._parents_of(state, generation))
+        else:
+            first = second = contract.initial_genomes(self._layout, self._seed, generation, candidates)
+            if not given:
+                return first
+        noise = Streams(self._seed, Purpose.WEIGHT_NOISE, generation, candidates)
+        steps = np.float32(self._options.line_noise) * noise.normal_rows(1)
+        weights = first.weights + np.float32(self._options.weight_noise) * noise.normal_rows(self._layout.num_weights)
+        weights += steps * (second.weights - first.weights)
+        weights[~first.mask] = 0
+        if given and not len(state):  # the given genome itself is candidate 0
+            weights[candidates == 0] = first.weights[candidates == 0]
+        return Genomes(weights, first.mask)
+
+    def tell(self, state: Archive, genomes: GenomeSource, results: contract.Results) -> Archive:
+        """Let each candidate take its cell, if it is better than the elite there."""
+        contract.check_population(genomes, results, self._P, self._layout.num_weights)
+        measures = self.measures(genomes, {}) if results.measures is None else results.measures
+        n = len(state)
+        cells = np.concatenate([state.cells, cells_of(measures, self.bounds, self.cells)])
+        fitness = np.concatenate([state.fitness, results.fitness])
+        best = best_of_cells(cells, fitness)
+        is_new = best >= n
+        both = concatenate(state.genomes.take(best[~is_new]), genomes.take(best[is_new] - n))
+        places = np.argsort(np.argsort(is_new, kind="stable"), kind="stable")
+        new = np.column_stack([np.full(self._P, state.generations), np.arange(self._P)])
+        return Archive(
+            both.take(places),
+            cells[best],
+            fitness[best],
+            np.concatenate([state.measures, measures])[best],
+            np.concatenate([state.origins, new])[best],
+            state.generations + 1,
+        )
+
+    def champion(self, state: Archive) -> Genomes:
+        """Return the elite of the largest fitness; without elites the given genome, or the first initial one."""
+        if not len(state):
+            return contract.initial_genomes(self._layout, self._seed, 0, range(1))
+        return state.genomes.take(contract.ranking(state.fitness)[:1])
+
+    def select(self, state: Archive, connections: int | None = None, cell: Sequence[int] | None = None) -> Genomes:
+        """Return the elite of a cell."""
+        if cell is None or connections is not None:
+            return super().select(state, connections, cell)
+        return state.genomes.take(np.array([self._place(state, cell)]))
+
+    def origin(self, state: Archive, cell: Sequence[int]) -> tuple[int, int]:
+        """Return the generation of the elite of a cell, and its number among the candidates."""
+        generation, candidate = state.origins[self._place(state, cell)].tolist()
+        return generation, candidate
+
+    def outcome(self, state: Archive) -> dict[str, Float64]:
+        """Return "archive" [C]: the fitness of the elite in each cell, NaN in an empty one."""
+        archive = np.full(self._num_cells, np.nan)
+        archive[state.cells] = state.fitness
+        return {"archive": archive}
+
+    def to_arrays(self, state: Archive) -> dict[str, NDArray[Any]]:
+        """Return the state as named arrays."""
+        arrays = {"weights": state.genomes.weights, "mask": state.genomes.mask, "cells": state.cells}
+        arrays |= {"fitness": state.fitness, "measures": state.measures, "origins": state.origins}
+        named = {f"elites_{name}": array for name, array in arrays.items()}
+        return named | {"elites_generations": np.array([state.generations], np.int64)}
+
+    def from_arrays(self, arrays: contract.Arrays) -> Archive:
+        """Return the state that `to_arrays` stored. Raises ValueError if an array is missing or has another shape."""
+        sizes = {"W": self._layout.num_weights, "D": len(self.measured)}
+        sizes["n"] = len(contract.stored_array(arrays, "elites_cells", "n", np.int64))
+        shapes = {"weights": ("n W", np.float32), "mask": ("n W", np.bool_), "cells": ("n", np.int64),
+                  "fitness": ("n", np.float64), "measures": ("n D", np.float64), "origins": ("n 2", np.int64),
+                  "generations": ("1", np.int64)}  # fmt: skip
+        found = {
+            name: contract.stored_array(arrays, f"elites_{name}", symbols, dtype, **sizes)
+            for name, (symbols, dtype) in shapes.items()
+        }
+        cells = found["cells"]
+        if len(cells) and not (cells[0] >= 0 and cells[-1] < self._num_cells and (cells[1:] > cells[:-1]).all()):
+            raise ValueError("elites_cells: expected ascending numbers of cells")
+        genomes = Genomes(found["weights"], found["mask"])
+        parts = cells, found["fitness"], found["measures"], found["origins"]
+        return Archive(genomes, *parts, int(found["generations"][0]))
+
+    def _draw_parents(self, state: Archive, generation: int) -> Int64:
+        """Return [2, P]: the places of both parents of each candidate in the archive."""
+        return Stream(self._seed, Purpose.PARENTS, generation).below(len(state), 2, self._P)
+
+    def _place(self, state: Archive, cell: Sequence[int]) -> int:
+        """Return the place of a cell's elite in the archive. Raises InputError if there is no such elite."""
+        sizes = self.cells.tolist()
+        if len(cell) != len(sizes) or not all(0 <= part < size for part, size in zip(cell, sizes, strict=True)):
+            last = ",".join(str(size - 1) for size in sizes)
+            raise InputError("cell", f"a cell from {','.join('0' * len(sizes))} to {last}", _text(cell))
+        number = 0
+        for part, size in zip(cell, sizes, strict=True):
+            number = number * size + int(part)
+        place = int(np.searchsorted(state.cells, number))
+        if place == len(state) or state.cells[place] != number:
+            filled = "a filled one"
+            if len(state):
+                nearest = state.cells[int(np.argmin(np.abs(state.cells - number)))]
+                filled = f"one of the {len(state)} filled ones, such as {_text(self.indices(nearest))}"
+            raise InputError("cell", filled, _text(cell))
+        return place
+
+    def indices(self, number: int) -> tuple[int, ...]:
+        """Return the indices of a cell along the descriptors."""
+        return tuple(int(part) for part in np.unravel_index(number, tuple(self.cells.tolist())))
+
+
+def _text(cell: Sequence[int]) -> str:
+    return ",".join(map(str, cell))

@@ -1,0 +1,261 @@
+"""map-elites: cells, elites that only improve, means of observations as descriptors, and elites that play again."""
+
+import h5py
+import hypothesis.extra.numpy as arrays
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import evolve
+from evolve import store
+from evolve.errors import InputError
+from evolve.strategies import Results, make
+from evolve.strategies.map_elites import best_of_cells, cells_of
+from evolve.verification import choose_episode, playing
+
+NUMBERS = st.sampled_from([-np.inf, -1.0, 0.0, 0.25, 0.5, 1.0, 7.0, np.inf, np.nan])
+
+
+@given(arrays.arrays(np.float64, st.tuples(st.integers(0, 9), st.just(2)), elements=NUMBERS))
+def test_a_number_is_in_one_cell_and_outside_ones_at_the_ends(measures):
+    cells = cells_of(measures, np.array([[0.0, 1.0], [-1.0, 1.0]]), np.array([4, 3]))
+    for (x, y), cell in zip(measures, cells, strict=True):
+        if np.isnan(x) or np.isnan(y):
+            assert cell == -1
+            continue
+        column, row = divmod(int(cell), 3)
+        assert column == min(max(np.floor(np.clip(x, -9, 9) * 4), 0), 3)
+        assert row == min(max(np.floor((np.clip(y, -9, 9) + 1) / 2 * 3), 0), 2)
+
+
+@given(st.lists(st.tuples(st.integers(-1, 3), NUMBERS), max_size=12))
+def test_the_best_of_each_cell_is_the_first_of_the_largest(rows):
+    cells, fitness = np.array([r[0] for r in rows], np.int64), np.array([r[1] for r in rows], np.float64)
+    expected = []
+    for cell in range(4):
+        among = [n for n, (c, f) in enumerate(rows) if c == cell and not np.isnan(f)]
+        expected += [max(among, key=lambda n: (fitness[n], -n))] if among else []
+    assert best_of_cells(cells, fitness).tolist() == expected
+
+
+def describe(weights):
+    return weights[:, :2].astype(np.float64)
+
+
+def strategy(**options):
+    shape = {"descriptors": ["a", "b"], "cells": [5, 4], "bounds": [[-2.0, 2.0], [-2.0, 2.0]]}
+    return make("map-elites", 6, population=16, seed=4, **shape | options)
+
+
+def step(made, state, generation, fitness=lambda w: -(w.astype(np.float64) ** 2).sum(axis=1)):
+    genomes = made.ask(state, generation)
+    return made.tell(state, genomes, Results(fitness(genomes.weights), measures=describe(genomes.weights)))
+
+
+def test_the_archive_is_monotone_and_its_elites_are_in_their_cells():
+    made = strategy()
+    state, before = made.start(), np.full(20, np.nan)
+    for generation in range(30):
+        state = step(made, state, generation)
+        archive = made.outcome(state)["archive"]
+        assert not (np.isnan(archive) & ~np.isnan(before)).any()
+        assert not (archive < before).any()
+        assert cells_of(describe(state.genomes.weights), made.bounds, made.cells).tolist() == state.cells.tolist()
+        assert state.fitness.tolist() == archive[state.cells].tolist()
+        before = archive
+    assert len(state) > 15
+    for place in (0, 7, 14):
+        cell = made.indices(int(state.cells[place]))
+        assert made.select(state, cell=cell).weights.tobytes() == state.genomes.weights[[place]].tobytes()
+        generation, candidate = made.origin(state, cell)
+        assert 0 <= generation < 30
+        assert 0 <= candidate < 16
+    assert made.champion(state).weights.tobytes() == state.genomes.weights[[int(np.argmax(state.fitness))]].tobytes()
+
+
+def test_the_origin_is_the_candidate_that_took_the_cell():
+    made = strategy()
+    states = [made.start()]
+    for generation in range(6):
+        states.append(step(made, states[-1], generation))
+    for place in range(len(states[-1])):
+        cell = made.indices(int(states[-1].cells[place]))
+        generation, candidate = made.origin(states[-1], cell)
+        again = made.ask(states[generation], generation, np.array([candidate]))
+        assert again.weights.tobytes() == made.select(states[-1], cell=cell).weights.tobytes()
+
+
+def test_an_elite_stays_before_an_equal_candidate():
+    made = strategy(weight_noise=0.5)
+    one = step(made, made.start(), 0, lambda w: np.zeros(len(w)))
+    two = step(made, one, 1, lambda w: np.zeros(len(w)))
+    kept = np.isin(two.cells, one.cells)
+    assert two.genomes.weights[kept].tobytes() == one.genomes.weights.tobytes()
+
+
+def test_candidates_without_a_descriptor_have_no_cell():
+    made = strategy()
+    genomes = made.ask(made.start(), 0)
+    measures = np.full((16, 2), np.nan)
+    state = made.tell(made.start(), genomes, Results(np.ones(16), measures=measures))
+    assert len(state) == 0
+    assert made.ask(state, 1).weights.tobytes() != genomes.weights.tobytes()  # drawn anew
+    assert np.isnan(made.outcome(state)["archive"]).all()
+    assert len(made.champion(state)) == 1
+
+
+@pytest.mark.parametrize(
+    ("cell", "message"),
+    [
+        ((5, 0), r"cell: expected a cell from 0,0 to 4,3, got 5,0"),
+        ((1,), r"cell: expected a cell from 0,0 to 4,3, got 1"),
+        ((4, 3), r"cell: expected one of the 1 filled ones, such as 2,2, got 4,3"),
+    ],
+)
+def test_a_cell_without_an_elite_is_named(cell, message):
+    made = strategy()
+    genomes = made.ask(made.start(), 0)
+    state = made.tell(made.start(), genomes, Results(np.ones(16), measures=np.full((16, 2), 0.1)))
+    with pytest.raises(InputError, match=message):
+        made.select(state, cell=cell)
+    with pytest.raises(InputError, match=message):
+        made.origin(state, cell)
+    with pytest.raises(InputError, match=r"connections: expected none, except with nsga2"):
+        made.select(state, connections=4)
+    with pytest.raises(InputError, match=r"cell: expected a filled one, got 0,0"):
+        made.select(made.start(), cell=(0, 0))
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"descriptors": ["a", "a"]}, r"strategy\.descriptors: expected different names"),
+        ({"cells": [3]}, r"strategy\.cells: expected one for each of 2 descriptors"),
+        ({"bounds": [[0.0, 1.0]]}, r"strategy\.bounds: expected one for each of 2 descriptors"),
+        (
+            {"bounds": [[0.0, 1.0], [1.0, 1.0]]},
+            r"strategy\.bounds: expected two finite numbers each, the smaller first",
+        ),
+        ({"cells": [2**10, 2**10]}, r"strategy\.cells: expected at most 131,072 cells in all"),
+    ],
+)
+def test_a_grid_that_does_not_fit_is_refused(options, message):
+    with pytest.raises(InputError, match=message):
+        strategy(**options)
+
+
+# Runs: mean observations as metrics, the archive on every rank, resumed, verified, drawn and played again.
+
+NAMES = ["mean_observation_0", "mean_observation_2"]
+RUN = ("-e", "CartPole-v1", "--engine", "exact", "-a", "mlp", "-d", 4, "-p", 12, "-r", 2, "-s", 3,
+       "--strategy", "map-elites", "--set", "held_out_episodes=3", "--set", "normalize_observations=true",
+       "--set", f"env.metrics={NAMES}", "--set", f"strategy.descriptors={NAMES}",
+       "--set", "strategy.cells=[6, 5]", "--set", "strategy.bounds=[[-0.3, 0.3], [-0.1, 0.1]]")  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory):
+    """The run of the settings in RUN, trained from Python."""
+    return evolve.train(
+        env={"id": "CartPole-v1", "engine": "exact", "metrics": NAMES}, network={"name": "mlp", "hidden": [4]},
+        population=12, episodes=2, generations=5, seed=3, held_out_episodes=3, normalize_observations=True,
+        strategy={"name": "map-elites", "descriptors": NAMES, "cells": [6, 5], "bounds": [[-0.3, 0.3], [-0.1, 0.1]]},
+        output=tmp_path_factory.mktemp("made"),
+    )  # fmt: skip
+
+
+def columns(run):
+    return [(g.record.measures.tobytes(), g.record.archive.tobytes()) for g in run.generations]
+
+
+@pytest.mark.parametrize(("ranks", "words"), [(1, ("--set", "compute.threads=2")), (3, ())])
+def test_ranks_and_threads_do_not_matter(made, command, tmp_path, ranks, words):
+    assert command("run", *RUN, "-g", 5, *words, "-o", "out", ranks=ranks).code == 0
+    found = evolve.load(tmp_path / "out" / "seed-3.h5")
+    assert found.digest == made.digest
+    assert columns(found) == columns(made)
+
+
+def test_resumed_runs_and_array_operations_give_the_same_archive(made, call, tmp_path):
+    assert call("run", *RUN, "-g", 2, "--backend", "numpy", "-o", "out").code == 0
+    assert call("run", *RUN, "-g", 5, "-o", "out", "--resume").code == 0
+    found = evolve.load(tmp_path / "out" / "seed-3.h5")
+    assert found.digest == made.digest
+    assert columns(found) == columns(made)
+    for words in ([], ["--full"], [made.path]):
+        assert call("verify", found.path, *words).code == 0
+
+
+@pytest.mark.parametrize("way", ["one", "two", "full"])
+def test_a_changed_archive_is_found(made, call, tmp_path, way):
+    path = tmp_path / "changed.h5"
+    path.write_bytes(made.path.read_bytes())
+    with h5py.File(path, "r+") as file:
+        archive = file["selection/archive"][()]
+        archive[2, np.nanargmax(archive[2])] += 1
+        file["selection/archive"][...] = archive
+    done = call("verify", path, *{"one": [], "two": [made.path], "full": ["--full"]}[way])
+    assert (done.code, "generation 2" in done.out) == (1, True), done.out
+
+
+def test_a_mean_observation_is_what_a_replay_sees(made):
+    stored, record = store.read(made.path), made.generations[3].record
+    best = int(record.champion_candidate)
+    chosen = choose_episode(stored, made.experiment, 3, episode=1)
+    played = playing.play_recorded(stored, made.experiment, (3, best, 1), chosen.genome)
+    seen = np.array(played.recording.observations[: played.length], np.float64)
+    assert record.metrics["mean_observation_0"][best, 1] == pytest.approx(seen[:, 0].mean(), rel=1e-12)
+    assert played.log.metrics["mean_observation_2"] == record.metrics["mean_observation_2"][best, 1]
+
+
+def test_elites_are_objects_and_play_the_episodes_that_filled_their_cells(made, call):
+    elites = made.archive()
+    last = made.generations[-1].record.archive
+    assert len(elites) == np.count_nonzero(~np.isnan(last))
+    for elite in elites:
+        assert elite.fitness == last[elite.cell[0] * 5 + elite.cell[1]]
+        record = made.generations[elite.generation].record
+        assert elite.fitness == record.fitness[elite.candidate]
+        assert elite.genome.fingerprints()[0] == record.genome_fingerprints[elite.candidate]
+    cell = ",".join(map(str, elites[0].cell))
+    done = call("replay", made.path, "--cell", cell, "--episode", 1)
+    assert (done.code, "equal to the log, to the bit" in done.out) == (0, True), done.err
+    assert made.champion(cell=elites[0].cell).genome.weights.tobytes() == elites[0].genome.weights.tobytes()
+    held_out = made.evaluate(episodes=4, cell=elites[0].cell)
+    done = call("evaluate", made.path, "--cell", cell, "--episodes", 4)
+    assert f"elite of cell {cell}" in done.out
+    done = call("replay", made.path, "--cell", cell, "--held-out", "--episode", 2)
+    assert f"return {float(held_out.returns[2])!r}" in done.out
+    assert call("replay", made.path, "--cell", "0,9").code == 2
+
+
+def test_an_archive_is_drawn(made, call, tmp_path):
+    assert call("plot", made.path, "--archive", "-o", "archive.svg").code == 0
+    drawn = (tmp_path / "archive.svg").read_text()
+    assert all(words in drawn for words in ("mean observation 2", "of 30 cells filled", "seed 3"))
+    assert call("plot", made.path, "--front").code == 2
+    with pytest.raises(InputError, match=r"expected a run with a front"):
+        made.front()
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        (("normalize_observations=false",), "env.metrics: expected normalized observations with mean_observation_0"),
+        (("env.metrics=['mean_observation_4']",), "env.metrics: expected mean_observation_0 to mean_observation_3"),
+        (("env.metrics=['x']",), "env.metrics: expected means of observations alone with exact tasks"),
+        (("env.metrics=[]",), "env.metrics: expected mean_observation_0 among the metrics"),
+    ],
+)
+def test_metrics_that_cannot_be_had_are_refused(call, changes, message):
+    done = call("run", *RUN, *(word for change in changes for word in ("--set", change)), "-g", 1)
+    assert (done.code, message in done.err) == (2, True), done.err
+
+
+def test_other_engines_have_mean_observations_too(call, tmp_path):
+    words = [word if word != "exact" else "gymnasium" for word in RUN]
+    assert call("run", *words, "-g", 2, "-o", "out").code == 0
+    found = evolve.load(tmp_path / "out" / "seed-3.h5")
+    assert all((np.abs(found.generations[1].metrics[name]) < 2.4).all() for name in NAMES)
+    assert call("verify", found.path, "--full").code == 0
