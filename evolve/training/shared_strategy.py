@@ -9,7 +9,9 @@ candidate. For other strategies rank 0 computes the candidates and sends them.
 """
 
 import itertools
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -22,10 +24,12 @@ from evolve.genome import Genomes, GenomeSource
 from evolve.rollouts import PopulationResults, Traces
 from evolve.shapes import Float64, UInt8
 from evolve.strategies import AskedGenomes, Results, Strategy, runs_on_every_rank, wanted_traces
-from evolve.training.experiment import Experiment, load_config
+from evolve.training.experiment import Experiment, load_config, num_threads
 
 FEW = 2**20
 """Numbers of P genomes, or of their traces, below which sharing the work costs more than it saves."""
+_FEW_FOR_THREADS = 2**18
+"""Numbers of P genomes, below which one thread sums them sooner than several begin."""
 COLUMNS = 2**14
 """Columns that are summed together, so that they stay in a cache."""
 LEAST = 2**11
@@ -104,6 +108,7 @@ class SharedStrategy:
         self._experiment = experiment
         self._coordinator = coordinator
         self._seed = seed
+        self._threads = num_threads(experiment.config)
         self._token = next(_TOKENS)
         P, network = experiment.config.population, experiment.network
         self._wanted_traces = wanted_traces(strategy, network.num_traces)
@@ -164,7 +169,7 @@ class SharedStrategy:
                 parts = self._sum_on_workers(generation, fitness, W)
             else:
                 place = slice(0, W)
-                parts = [(0, place, _sum_columns(self.strategy, self.state, generation, fitness, place))]
+                parts = [(0, place, self._sum_here(generation, fitness, place))]
         if workers_have_state:
             traces = np.zeros(0) if mean_traces is None else mean_traces
             message = TellResults(fitness, traces, np.zeros((len(fitness), 0)) if measures is None else measures)
@@ -177,6 +182,9 @@ class SharedStrategy:
             )
         return np.concatenate([sums for _, _, sums in parts]) if parts else None
 
+    def _sum_here(self, generation: int, fitness: Float64, place: slice) -> Float64:
+        return _sum_columns(self.strategy, self.state, generation, fitness, place, self._threads)
+
     def _sum_on_workers(self, generation: int, fitness: Float64, W: int) -> list[tuple[int, slice, Float64]]:
         """Let workers sum; return (worker, columns, sums) in ascending order of columns."""
         size = max(LEAST, -(-W // (_PARTS * len(self._coordinator.workers))))
@@ -185,7 +193,7 @@ class SharedStrategy:
         parts = []
         for place, answer in zip(places, self._coordinator.ask(asked), strict=True):
             if answer is None:  # no worker is left
-                parts.append((0, place, _sum_columns(self.strategy, self.state, generation, fitness, place)))
+                parts.append((0, place, self._sum_here(generation, fitness, place)))
             else:
                 worker, content = answer
                 sums = content.view(np.float64).reshape(-1, *(self.strategy.sum_shape or ()))
@@ -202,6 +210,7 @@ class StrategyReplica:
     def reset(self) -> None:
         """Drop the state, because updates were missed."""
         self._held: HoldState | None = None
+        self._threads = 1
         self._arrays: dict[str, NDArray[Any]] = {}
         self._sums: Float64 = np.zeros(0)
         self._asked: AskedGenomes[Any] | None = None
@@ -226,7 +235,7 @@ class StrategyReplica:
         asked = record_of(content, _KINDS)
         place = slice(asked.start, asked.stop)
         of = self.genomes()
-        self._sums[place] = _sum_columns(of.strategy, of.state, of.generation, asked.fitness, place)
+        self._sums[place] = _sum_columns(of.strategy, of.state, of.generation, asked.fitness, place, self._threads)
         return self._sums[place].reshape(-1).view(np.uint8)
 
     def genomes(self) -> AskedGenomes[Any]:
@@ -241,6 +250,7 @@ class StrategyReplica:
         if held is None or len(self._arrays) < held.arrays:
             return
         config = load_config(held.experiment)
+        self._threads = num_threads(config)
         network = networks.make(config.network, held.observation_size, held.action_size)
         given = [self._arrays.pop(name) for name in _START if name in self._arrays]
         start = Genomes(*given) if given else None
@@ -261,8 +271,20 @@ class StrategyReplica:
         self._asked = AskedGenomes(of.strategy, state, of.generation + 1, of.population, of.num_weights)
 
 
-def _sum_columns(strategy: Strategy[Any], state: Any, generation: int, fitness: Float64, place: slice) -> Float64:
-    """Return the sums [n] or [n, k] of the columns of a place, computed block by block."""
-    starts = range(place.start, place.stop, COLUMNS)
-    parts = [slice(start, min(start + COLUMNS, place.stop)) for start in starts]
-    return np.concatenate([strategy.sums(state, generation, fitness, part) for part in parts])
+def _sum_columns(
+    strategy: Strategy[Any], state: Any, generation: int, fitness: Float64, place: slice, threads: int
+) -> Float64:
+    """Return the sums [n] or [n, k] of the columns of a place, computed block by block.
+
+    threads: The number of threads that compute blocks. The sum of a column does not depend on its block.
+    """
+    columns = place.stop - place.start
+    if columns * len(fitness) < _FEW_FOR_THREADS:
+        threads = 1
+    size = min(COLUMNS, -(-columns // threads))
+    parts = [slice(start, min(start + size, place.stop)) for start in range(place.start, place.stop, size)]
+    sums = partial(strategy.sums, state, generation, fitness)
+    if threads == 1:
+        return np.concatenate([sums(part) for part in parts])
+    with ThreadPoolExecutor(threads) as pool:
+        return np.concatenate(list(pool.map(sums, parts)))

@@ -104,6 +104,16 @@ def test_ranks_do_not_matter(transport, name, forgetful):
     assert evolved(made, coordinator, forgetful=forgetful) == evolved(made, Coordinator(Transport(), make_rollout))
 
 
+@pytest.mark.parametrize("name", STRATEGIES)
+@pytest.mark.parametrize("threads", [2, 5])
+def test_threads_that_sum_do_not_matter(monkeypatch, name, threads):
+    made = experiment(STRATEGIES[name])
+    alone = evolved(made, Coordinator(Transport(), make_rollout))
+    monkeypatch.setattr(shared_strategy, "_FEW_FOR_THREADS", 0)
+    monkeypatch.setattr(shared_strategy, "num_threads", lambda _config: threads)
+    assert evolved(made, Coordinator(Transport(), make_rollout)) == alone
+
+
 def test_how_much_there_is_does_not_matter(monkeypatch):
     made = experiment(STRATEGIES["traces"])
     alone = Coordinator(Transport(), make_rollout)
