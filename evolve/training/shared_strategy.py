@@ -27,13 +27,13 @@ from evolve.strategies import AskedGenomes, Results, Strategy, runs_on_every_ran
 from evolve.training.experiment import Experiment, load_config, num_threads
 
 FEW = 2**20
-"""Numbers of P genomes, or of their traces, below which sharing the work costs more than it saves."""
-_FEW_FOR_THREADS = 2**18
-"""Numbers of P genomes, below which one thread sums them sooner than several begin."""
+"""Numbers of P candidates' traces, below which workers send all of them."""
+FEW_SUMMED = 2**18
+"""Numbers of P genomes, which rank 0 sums in about 3 ms, before workers or several threads would begin."""
 COLUMNS = 2**14
 """Columns that are summed together, so that they stay in a cache."""
-LEAST = 2**11
-"""Columns of the smallest part that is worth a message."""
+LEAST = 2**19
+"""Numbers, columns times candidates, of the smallest part that is worth a message."""
 _PARTS = 4  # for each worker, so that no worker waits long for another
 _TOKENS = itertools.count()
 _START = "start/weights", "start/mask"
@@ -165,7 +165,7 @@ class SharedStrategy:
         workers_have_state = self._coordinator.workers and self._coordinator.shared_version == (self._token, generation)
         parts: list[tuple[int, slice, Float64]] = []
         if self.strategy.sum_shape is not None:
-            if workers_have_state and len(fitness) * W > FEW:
+            if workers_have_state and len(fitness) * W > FEW_SUMMED:
                 parts = self._sum_on_workers(generation, fitness, W)
             else:
                 place = slice(0, W)
@@ -187,7 +187,7 @@ class SharedStrategy:
 
     def _sum_on_workers(self, generation: int, fitness: Float64, W: int) -> list[tuple[int, slice, Float64]]:
         """Let workers sum; return (worker, columns, sums) in ascending order of columns."""
-        size = max(LEAST, -(-W // (_PARTS * len(self._coordinator.workers))))
+        size = max(-(-LEAST // len(fitness)), -(-W // (_PARTS * len(self._coordinator.workers))))
         places = [slice(start, min(start + size, W)) for start in range(0, W, size)]
         asked = [frame_of(SumRequest(fitness, place.start, place.stop), _KINDS) for place in places]
         parts = []
@@ -279,7 +279,7 @@ def _sum_columns(
     threads: The number of threads that compute blocks. The sum of a column does not depend on its block.
     """
     columns = place.stop - place.start
-    if columns * len(fitness) < _FEW_FOR_THREADS:
+    if columns * len(fitness) < FEW_SUMMED:
         threads = 1
     size = min(COLUMNS, -(-columns // threads))
     parts = [slice(start, min(start + size, place.stop)) for start in range(place.start, place.stop, size)]

@@ -69,6 +69,7 @@ def transport():
 def much(monkeypatch):
     """As if every genome were large."""
     monkeypatch.setattr(shared_strategy, "FEW", 0)
+    monkeypatch.setattr(shared_strategy, "FEW_SUMMED", 0)
     monkeypatch.setattr(shared_strategy, "COLUMNS", 8)
     monkeypatch.setattr(shared_strategy, "LEAST", 8)
 
@@ -109,7 +110,7 @@ def test_ranks_do_not_matter(transport, name, forgetful):
 def test_threads_that_sum_do_not_matter(monkeypatch, name, threads):
     made = experiment(STRATEGIES[name])
     alone = evolved(made, Coordinator(Transport(), make_rollout))
-    monkeypatch.setattr(shared_strategy, "_FEW_FOR_THREADS", 0)
+    monkeypatch.setattr(shared_strategy, "FEW_SUMMED", 0)
     monkeypatch.setattr(shared_strategy, "num_threads", lambda _config: threads)
     assert evolved(made, Coordinator(Transport(), make_rollout)) == alone
 
@@ -119,6 +120,7 @@ def test_how_much_there_is_does_not_matter(monkeypatch):
     alone = Coordinator(Transport(), make_rollout)
     few = evolved(made, alone)
     monkeypatch.setattr(shared_strategy, "FEW", 0)
+    monkeypatch.setattr(shared_strategy, "FEW_SUMMED", 0)
     monkeypatch.setattr(shared_strategy, "COLUMNS", 7)
     assert evolved(made, alone) == few
 
