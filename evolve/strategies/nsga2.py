@@ -7,7 +7,8 @@ generation is
     parents    unchanged, evaluated again: their objectives are means over all evaluations, so luck does not last (with
                `prior_evaluations` even less, see `elitist`)
     children   of the better of two parents that are drawn at random (binary tournament, by the order below)
-    pruning    half of the children lose each connection with probability `pruning` · u², u uniform for each child
+    pruning    half of the children lose connections: a weight w with probability `pruning` · u² · (2m/(m + |w|))²,
+               m the mean |w|, u uniform for each child. So small weights go first, but not they alone
     regrowth   each absent connection returns with probability `regrowth`, its weight 0
     noise      every connection left moves by `weight_noise` · u² · N(0, 1), u uniform for each child
 
@@ -30,8 +31,9 @@ from pydantic import Field
 from evolve.config import Options
 from evolve.errors import InputError, check_whole
 from evolve.genome import GenomeLayout, Genomes, GenomeSource
+from evolve.numerics import ordered_sum
 from evolve.numerics.streams import Purpose, Stream, Streams
-from evolve.shapes import Float64, Int64
+from evolve.shapes import Bool, Float32, Float64, Int64
 from evolve.strategies import strategy as contract
 from evolve.strategies.acting import ACTING, Measures
 from evolve.strategies.elitist import Elitist, ScoredGenomes
@@ -53,7 +55,7 @@ class Nsga2Options(Options):
     weight_noise: float = Field(0.3, ge=0, le=1e6)
     """The largest standard deviation of the noise that is added to a weight."""
     pruning: float = Field(0.3, ge=0, le=1)
-    """The largest probability with which a child loses each of its connections."""
+    """The largest probability with which a child loses a connection of mean size; smaller ones are lost more often."""
     regrowth: float = Field(0.002, ge=0, le=1)
     """The probability that an absent connection returns."""
     prior_evaluations: int = Field(0, ge=0, le=1000)
@@ -275,7 +277,7 @@ class Nsga2(Elitist[FrontState]):
         pruning = streams(Purpose.UNIFORM_PRUNING)
         pruned, u = pruning.uniform(2).T
         rate = np.where(pruned < _PRUNED, o.pruning * (u * u), 0.0)
-        mask &= pruning.at_least(rate[:, None], W)
+        mask &= pruning.at_least(rate[:, None] * _smallness(weights, mask), W)
         if o.regrowth:
             grown = ~mask & ~streams(Purpose.REGROWTH).at_least(o.regrowth, W)
             weights[grown] = 0
@@ -285,3 +287,12 @@ class Nsga2(Elitist[FrontState]):
         weights += (o.weight_noise * (v * v)).astype(np.float32) * noise.normal_rows(W)
         weights[~mask] = 0
         return Genomes(weights, mask)
+
+
+def _smallness(weights: Float32, mask: Bool) -> Float64:
+    """Return [n, W]: (2m/(m + |w|))² for weights [n, W], m the mean |w| of the connections of each row; 4 for w = 0."""
+    size = np.abs(weights).astype(np.float64)
+    mean = ordered_sum(size) / np.maximum(np.count_nonzero(mask, axis=1), 1)
+    total = mean[:, None] + size
+    ratio: Float64 = 2.0 * mean[:, None] / np.where(total > 0, total, 1.0)
+    return ratio * ratio

@@ -161,6 +161,16 @@ def test_a_prior_shrinks_a_first_fitness_but_no_measure():
     assert (state.parents.score[0], state.parents.count[0], state.measures[0, 0]) == (3 * 2 / 4 + 8 / 4, 4, 4)
 
 
+def test_small_weights_are_lost_more_often():
+    weights = np.repeat([[0.01, 0.1, 1.0, 10.0]], 500, axis=1).reshape(-1)
+    strategy = make("nsga2", x0=weights, population=400, pruning=0.1, weight_noise=0.0, regrowth=0.0)
+    state = strategy.tell(strategy.start(), strategy.ask(strategy.start(), 0), Results(-np.arange(400.0)))
+    children = strategy.ask(state, 1, np.arange(200, 400))
+    lost = [np.count_nonzero(~children.mask[:, weights == size]) for size in (0.01, 0.1, 1.0, 10.0)]
+    assert lost == sorted(lost, reverse=True)
+    assert lost[0] > 3 * lost[2] > 9 * lost[3] > 0
+
+
 def test_metrics_are_objectives_too():
     strategy = make("nsga2", 4, population=6, parents=3, minimize=["torque"], maximize=["speed"])
     state = strategy.start()
