@@ -1,0 +1,99 @@
+"""Gaits of a walker's archive, and what a damaged leg leaves of them: the table of docs/fronts.md (Cully et al., 2015).
+
+    python benchmarks/gaits.py runs/gaits/seed-1.h5
+
+A damaged joint has no motor: the connections to its output are removed, so its torque is 0. Every elite of the archive
+plays five held-out episodes, by which gaits are chosen, and twenty others for the table. An episode counts as a fall if
+it ends before its limit of steps with a return below 230: a walker that reaches the end of the ground has more.
+"""
+
+import argparse
+from pathlib import Path
+
+import numpy as np
+
+from evolve import environments, store, training
+from evolve.analysis.runs import script_ranks
+from evolve.analysis.selection import Elite, elites_of
+from evolve.cluster import Coordinator
+from evolve.genome import Genomes, concatenate, pruned
+from evolve.numerics.streams import Purpose
+from evolve.rollouts import EpisodeBatch, PopulationResults, generation_keys
+from evolve.training import Experiment
+
+JOINTS = ("hip 1", "knee 1", "hip 2", "knee 2")
+TRIALS, EPISODES = 5, 20
+LEAST_OF_A_WHOLE_WALK = 230.0
+
+
+def damaged(genomes: Genomes, experiment: Experiment, joint: int) -> Genomes:
+    """Return genomes without the connections to the output of a joint."""
+    blocks, mask = experiment.network.blocks, genomes.mask.copy()
+    last = max(block.layer for block in blocks)
+    for block in blocks:
+        if block.layer == last:
+            shaped = mask[:, block.start : block.stop].reshape(-1, block.rows, block.columns)
+            shaped[:, :, block.columns - experiment.action_size + joint] = False
+    return pruned(genomes.weights, mask)
+
+
+def play(run: store.StoredRun, experiment: Experiment, genomes: Genomes, coordinator: Coordinator) -> PopulationResults:
+    """Play the trials and the episodes of all genomes, with the newest normalizer."""
+    normalizer = training.normalizer_of(experiment, run, run.num_generations)
+    keys = generation_keys(0, len(genomes), common=True)
+    episodes = range(TRIALS + EPISODES)
+    batch = EpisodeBatch.of(run.header.seed, Purpose.HELD_OUT, genomes, keys, episodes, normalizer, traces="none")
+    return coordinator.evaluate(experiment.in_evaluation().rollout_spec, batch)
+
+
+def stands(results: PopulationResults, limit: int) -> np.ndarray:
+    """Return [P]: whether each genome falls in no episode."""
+    falls = (results.lengths < limit) & (results.returns < LEAST_OF_A_WHOLE_WALK)
+    return ~falls.any(axis=1)
+
+
+def report(run: store.StoredRun, coordinator: Coordinator) -> str:
+    """Return the numbers of an archive, and the table of its damaged gaits."""
+    experiment = training.reload(run)
+    elites = elites_of(run)
+    genomes = concatenate(*(elite.genome for elite in elites))
+    limit = environments.max_episode_steps(experiment.config.env) or 0
+    whole = play(run, experiment, genomes, coordinator)
+    means = whole.returns[:, TRIALS:].mean(axis=1)
+    best = int(np.argmax(whole.returns[:, :TRIALS].mean(axis=1)))
+    standing = stands(whole, limit)
+    lines = [
+        f"{len(elites)} gaits, {run.steps / 1e6:.1f} M steps, digest {run.digest[:8]}. "
+        f"{np.count_nonzero(standing)} never fall in {TRIALS + EPISODES} held-out episodes, "
+        f"{np.count_nonzero(standing & (means > 200))} of these have a mean above 200. "
+        f"The best gait is {_cell(elites[best])}, mean {means[best]:.0f}.",
+        "",
+        "| damaged motor | best gait | best other gait | its cell | unharmed | gaits with half of the best, or more |",
+        "|---|---|---|---|---|---|",
+    ]
+    for joint, name in enumerate(JOINTS):
+        results = play(run, experiment, damaged(genomes, experiment, joint), coordinator)
+        trials, after = results.returns[:, :TRIALS].mean(axis=1), results.returns[:, TRIALS:].mean(axis=1)
+        trials[best] = -np.inf
+        other = int(np.argmax(trials))
+        many = np.count_nonzero(after >= means[best] / 2)
+        cells = f"{after[best]:.0f} | **{after[other]:.0f}** | {_cell(elites[other])} | {means[other]:.0f} | {many}"
+        lines.append(f"| {name} | {cells} |")
+    return "\n".join(lines)
+
+
+def _cell(elite: Elite) -> str:
+    return f"`{','.join(map(str, elite.cell))}`"
+
+
+def main(argv: list[str] | None = None) -> int:
+    """Print the report of a run; return the exit code."""
+    parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n", maxsplit=1)[0])
+    parser.add_argument("file", type=Path, help="the run file of a walker with an archive")
+    run = store.read(parser.parse_args(argv).file)
+    print(script_ranks().call(lambda coordinator: report(run, coordinator).encode()).decode())
+    return 0
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())
