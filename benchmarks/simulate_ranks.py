@@ -1,17 +1,20 @@
 """How well thousands of ranks would be kept busy: a simulation of time, with the real work queue and the real messages.
 
     python benchmarks/simulate_ranks.py --ranks 64 256 1024 4096
+    python benchmarks/simulate_ranks.py --ranks 65 257 1025 4097 --threads 64 --seconds 0.005 --episodes 70656
 
-Workers sleep during their episodes, like the workers of `evolve.environments.function_task`. Rank 0 runs its real code
-for each message: it decodes the message, books and collects the results, and encodes the next chunk. The simulated time
-per message is a constant that includes MPI (`--microseconds`; `--measure` prints the time on this machine without MPI).
-The latency of a message is a constant, too (`--latency`). The printed numbers are simulated, not measured.
+Workers sleep during their episodes, like the workers of `evolve.environments.function_task`, or each thread of a worker
+does. Rank 0 runs its real code for each message: it decodes the message, books and collects the results, and encodes
+the next chunk. The simulated time per message is a constant that includes MPI (`--microseconds`; `--measure` prints the
+time on this machine without MPI). The latency of a message is a constant, too (`--latency`). The printed numbers are
+simulated, not measured.
 """
 
 import argparse
 import heapq
 import sys
 import time
+from collections import deque
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -35,12 +38,12 @@ CHUNK_SECONDS = 0.01  # see RolloutSpec
 
 
 class Worker:
-    """A worker rank: plays one episode after another, and sends results in parcels."""
+    """A worker rank: each of its threads plays one episode after another, and it sends results in parcels."""
 
     def __init__(self) -> None:
-        self.hand: list[tuple[int, int]] = []  # (genome, episode)
+        self.waiting: deque[tuple[int, int]] = deque()  # (genome, episode)
         self.finished: list[tuple[int, int]] = []
-        self.busy = False
+        self.running = 0
         self.idle_since = 0.0
 
 
@@ -49,32 +52,34 @@ class World:
 
     Args:
         ranks: R.
+        threads: The threads of each worker.
         seconds: The mean duration of an episode.
-        ideal: Seconds that the batch would take if no rank ever waited.
+        episodes: The number of episodes.
         each: Seconds of rank 0 for each message that it sends or receives.
         latency: Seconds from sending a message to its arrival.
         seed: The seed of the durations of episodes.
     """
 
-    def __init__(self, ranks: int, seconds: float, ideal: float, each: float, latency: float, seed: int) -> None:
-        workers = ranks - 1
-        genomes = max(1, round(workers * ideal / seconds / EPISODES))
+    def __init__(
+        self, ranks: int, threads: int, seconds: float, episodes: int, each: float, latency: float, seed: int
+    ) -> None:
+        genomes = max(1, round(episodes / EPISODES))
         made = Genomes(np.zeros((genomes, 1), np.float32), np.ones((genomes, 1), np.bool_))
         self.batch = EpisodeBatch.of(1, Purpose.EPISODE, made, generation_keys(0, genomes), range(EPISODES))
         self.draw = np.random.default_rng(seed)
         self.times = seconds * self.draw.uniform(0.5, 1.5, (genomes, EPISODES))
-        self.each, self.latency, self.seconds = each, latency, seconds
+        self.each, self.latency, self.seconds, self.threads = each, latency, seconds, threads
         self.workers = {rank: Worker() for rank in range(1, ranks)}
         self.events: list[tuple[float, int, str, int, object]] = []
         self.now = self.free = self.work = self.begun = self.spent = self.measured = 0.0
         self.messages = self.count = 0
-        spec = RolloutSpec("", 1, 0, 60.0)
+        spec = RolloutSpec("", threads, 0, 60.0)
         collector = ResultsCollector.of(self.batch, 0)
         self.job = Evaluation(spec, self.batch, ["here"] * ranks, 1, 1, self._sizes, lambda *_: None, collector)
         self.queue = WorkQueue(len(self.job), self.workers, self._sizes, self._send)
 
     def _sizes(self, episodes: int, workers: int):
-        return suitable_sizes(episodes, workers, 1, CHUNK_SECONDS, self.seconds)
+        return suitable_sizes(episodes, workers, self.threads, CHUNK_SECONDS, self.seconds / self.threads)
 
     def _send(self, worker: int, items: np.ndarray) -> None:
         """Send a chunk; it arrives one latency after rank 0 has sent it."""
@@ -95,7 +100,7 @@ class World:
             if kind == "chunk":
                 self._take(worker, what)
             elif kind == "episode":
-                self._finish(worker)
+                self._finish(worker, what)
             else:
                 self._receive(worker, what)
 
@@ -113,22 +118,28 @@ class World:
     def _take(self, worker: int, frame: object) -> None:
         batch = messages.decode(frame).batch  # type: ignore[arg-type, union-attr]
         state = self.workers[worker]
-        state.hand += zip(batch.genome_ids[batch.rows].tolist(), batch.episodes.tolist(), strict=True)
-        if not state.busy:
-            state.busy = True
-            late = _sleep(self.now - state.idle_since) * self.draw.random()
-            self._event(self.now + late + self.times[state.hand[0]], "episode", worker)
+        state.waiting += zip(batch.genome_ids[batch.rows].tolist(), batch.episodes.tolist(), strict=True)
+        late = 0.0 if state.running else _sleep(self.now - state.idle_since) * self.draw.random()
+        while state.waiting and state.running < self.threads:
+            self._begin(worker, late)
 
-    def _finish(self, worker: int) -> None:
+    def _begin(self, worker: int, late: float = 0.0) -> None:
+        """Let a thread begin the next episode of its worker."""
         state = self.workers[worker]
-        state.finished.append(state.hand.pop(0))
-        if len(state.finished) >= len(state.hand):
+        key = state.waiting.popleft()
+        state.running += 1
+        self._event(self.now + late + self.times[key], "episode", worker, key)
+
+    def _finish(self, worker: int, key: tuple[int, int]) -> None:
+        state = self.workers[worker]
+        state.running -= 1
+        state.finished.append(key)
+        if len(state.finished) >= len(state.waiting) + state.running:
             self._event(self.now + self.latency, "results", worker, self._frame(state.finished))
             state.finished = []
-        state.busy = bool(state.hand)
         state.idle_since = self.now
-        if state.hand:
-            self._event(self.now + self.times[state.hand[0]], "episode", worker)
+        if state.waiting:
+            self._begin(worker)
 
     def _frame(self, finished: list[tuple[int, int]]) -> np.ndarray:
         genomes, episodes = np.array(finished, np.int32).T
@@ -145,7 +156,7 @@ class World:
 
     def report(self) -> SimpleNamespace:
         """Return the results: efficiency, the share of a core that rank 0 uses, and the number of messages."""
-        ideal = float(self.times.sum()) / len(self.workers)
+        ideal = float(self.times.sum()) / len(self.workers) / self.threads
         return SimpleNamespace(
             efficiency=ideal / self.now,
             share=self.work / self.now,
@@ -163,19 +174,25 @@ def main() -> int:
     """Simulate; print a table."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--ranks", type=int, nargs="+", default=[65, 257, 1024, 4096])
+    parser.add_argument("--threads", type=int, default=1, help="of each worker")
     parser.add_argument("--seconds", type=float, default=0.05, help="mean of an episode")
     parser.add_argument("--ideal", type=float, default=3.0, help="seconds that a batch takes if no rank ever waits")
+    parser.add_argument("--episodes", type=int, help="of a batch; by default as many as --ideal says")
     parser.add_argument("--microseconds", type=float, default=100.0, help="of rank 0, for each message")
     parser.add_argument("--latency", type=float, default=2e-4, help="seconds")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--measure", action="store_true", help="print the CPU time of a message here, too")
     args = parser.parse_args()
-    print("| ranks | efficiency, simulated | rank 0, of a core | messages |\n|---|---|---|---|")
+    print("| ranks | threads of a worker | episodes | efficiency, simulated | rank 0, of a core | messages |")
+    print("|---|---|---|---|---|---|")
     for ranks in args.ranks:
-        world = World(ranks, args.seconds, args.ideal, 1e-6 * args.microseconds, args.latency, args.seed)
+        episodes = args.episodes or round((ranks - 1) * args.threads * args.ideal / args.seconds)
+        each = 1e-6 * args.microseconds
+        world = World(ranks, args.threads, args.seconds, episodes, each, args.latency, args.seed)
         world.run()
         found = world.report()
-        print(f"| {ranks:,} | {found.efficiency:.3f} | {100 * found.share:.1f} % | {found.messages:,} |", flush=True)
+        shown = f"{found.efficiency:.3f} | {100 * found.share:.1f} % | {found.messages:,}"
+        print(f"| {ranks:,} | {args.threads} | {episodes:,} | {shown} |", flush=True)
         if args.measure:
             print(f"measured here: {1e6 * found.each:.0f} microseconds of CPU time for each message", file=sys.stderr)
     return 0
