@@ -5,6 +5,7 @@ Kernels do not need Python's global lock, so threads play on several cores. Each
 depends on the thread that plays it.
 """
 
+import math
 import weakref
 from collections.abc import Callable
 from contextlib import AbstractContextManager
@@ -17,6 +18,8 @@ from evolve.rollouts.queue import EpisodeQueue
 
 _SHARES = 2
 """Feeds into which the waiting episodes are divided for each thread, so that all threads end at about the same time."""
+_SHORT, _LONG = 0.0005, 0.004
+"""Seconds. A shorter feed costs more than it saves, as threads feed one at a time; a long one repays its cost well."""
 _TICK_SECONDS = 0.004
 """The longest duration of a tick without results: short, because a worker probes for messages only between ticks."""
 
@@ -67,6 +70,7 @@ class ThreadedRollout:
         """Queue episodes, and let all threads play."""
         self._queue.append(batch)
         self._pending += len(batch)
+        self._shared.fair_share = -(-self._pending // len(self._parts))
         self._start()
 
     def tick(self) -> EpisodeResults | None:
@@ -111,11 +115,13 @@ class ThreadedRollout:
         """Do nothing: this process goes on, and shows that it is alive, while threads generate genomes."""
 
     def _start(self) -> None:
-        """Let the threads play all parts, if episodes wait."""
-        for part in self._parts:
-            if len(self._queue) and part not in self._playing:
-                self._playing.add(part)
-                self._shared.to_play.put(part)
+        """Let threads play: as many parts as have work among the waiting episodes."""
+        if not len(self._queue):
+            return
+        idle = [part for part in self._parts if part not in self._playing]
+        for part in idle[: -(-len(self._queue) // self._shared.feed_size())]:
+            self._playing.add(part)
+            self._shared.to_play.put(part)
 
     def _receive(self, wait: bool) -> EpisodeResults | None:
         """Return results of a part; None if its thread found no more episodes. Raises Empty, or a thread's error."""
@@ -131,13 +137,16 @@ class ThreadedRollout:
 class _Shared:
     """What threads share with their rollout and with each other: parts to play, and what was played.
 
-    played: A part with its results; or without, if it has no episodes any more or failed, with the error.
+    played: A part with its results; or without, if it has no episodes any more or failed, with the error. fair_share:
+    the episodes of each thread, had all of them equally many.
     """
 
     def __init__(self, queue: EpisodeQueue, threads: int, least_feed: int) -> None:
         self.to_play: SimpleQueue[ExactRollout | None] = SimpleQueue()
         self.played: SimpleQueue[tuple[ExactRollout, EpisodeResults | None, BaseException | None]] = SimpleQueue()
         self.pausing = Event()
+        self.fair_share = 1
+        self._episode_seconds = math.inf  # as the last results say
         self._queue = queue
         self._shares = _SHARES * threads
         self._least_feed = least_feed
@@ -162,10 +171,16 @@ class _Shared:
     def _play_part(self, part: ExactRollout) -> None:
         """Play until no episode is left, or the rollout pauses."""
         while not self.pausing.is_set():
-            part.feed(most=max(len(self._queue) // self._shares, self._least_feed))
+            part.feed(self.feed_size())
             if not part.begun:
                 break
             part.play_on()
             results = part.take_results()
             if results is not None:
+                self._episode_seconds = float(results.episode_seconds.mean())
                 self.played.put((part, results, None))
+
+    def feed_size(self) -> int:
+        """Return the largest number of episodes of the next feed."""
+        short, long = (int(seconds / max(self._episode_seconds, 1e-9)) for seconds in (_SHORT, _LONG))
+        return max(len(self._queue) // self._shares, self._least_feed, short, min(self.fair_share, long))

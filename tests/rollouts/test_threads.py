@@ -71,6 +71,22 @@ def test_the_bits_are_those_of_one_thread(threads, traces, env):
     assert found[0] == found[1]
 
 
+def test_few_short_episodes_are_one_feed(monkeypatch):
+    """They take less time than a second thread would cost."""
+    fed = []
+    usual = ExactRollout.feed
+    monkeypatch.setattr(ExactRollout, "feed", lambda part, most: fed.append((part, most)) or usual(part, most))
+    rollout, network = made(3)
+    batch = batch_of(network, False)
+    rollout.submit(batch)
+    finish(rollout)  # now the duration of an episode is known
+    fed.clear()
+    rollout.submit(batch)
+    finish(rollout)
+    assert len({part for part, _ in fed}) == 1
+    assert min(most for _, most in fed) > len(batch)
+
+
 def test_episodes_that_come_later_join_those_that_run():
     alone, network = made(1)
     several, _ = made(3)
