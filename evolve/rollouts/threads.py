@@ -40,7 +40,7 @@ class ThreadedRollout:
         self.max_episode_seconds = self._parts[0].max_episode_seconds
         self._pending = 0
         self._playing: set[ExactRollout] = set()
-        self._shared = _Shared(self._queue, threads, least_feed)
+        self._shared = Shared(self._queue, threads, least_feed)
         for _ in range(threads):
             # A daemon does not keep the process alive. No thread refers to this object, so its end stops them.
             Thread(target=self._shared.play, name="evolve-rollout", daemon=True).start()
@@ -134,11 +134,11 @@ class ThreadedRollout:
         return results
 
 
-class _Shared:
+class Shared:
     """What threads share with their rollout and with each other: parts to play, and what was played.
 
     played: A part with its results; or without, if it has no episodes any more or failed, with the error. fair_share:
-    the episodes of each thread, had all of them equally many.
+    the episodes of each thread, had all of them equally many. episode_seconds: the mean duration of the last episodes.
     """
 
     def __init__(self, queue: EpisodeQueue, threads: int, least_feed: int) -> None:
@@ -146,7 +146,7 @@ class _Shared:
         self.played: SimpleQueue[tuple[ExactRollout, EpisodeResults | None, BaseException | None]] = SimpleQueue()
         self.pausing = Event()
         self.fair_share = 1
-        self._episode_seconds = math.inf  # as the last results say
+        self.episode_seconds = math.inf
         self._queue = queue
         self._shares = _SHARES * threads
         self._least_feed = least_feed
@@ -177,10 +177,10 @@ class _Shared:
             part.play_on()
             results = part.take_results()
             if results is not None:
-                self._episode_seconds = float(results.episode_seconds.mean())
+                self.episode_seconds = float(results.episode_seconds.mean())
                 self.played.put((part, results, None))
 
     def feed_size(self) -> int:
         """Return the largest number of episodes of the next feed."""
-        short, long = (int(seconds / max(self._episode_seconds, 1e-9)) for seconds in (_SHORT, _LONG))
+        short, long = (int(seconds / max(self.episode_seconds, 1e-9)) for seconds in (_SHORT, _LONG))
         return max(len(self._queue) // self._shares, self._least_feed, short, min(self.fair_share, long))

@@ -1,6 +1,7 @@
 """Threads play the episodes of exact tasks with the bits of one thread, and end with their rollout."""
 
 import gc
+import math
 import tempfile
 import threading
 import time
@@ -20,7 +21,7 @@ from evolve.config import Config, EnvOptions, parse
 from evolve.networks.hebbian_dag import HebbianDag
 from evolve.numerics import native
 from evolve.rollouts.exact_rollout import ExactRollout
-from evolve.rollouts.threads import ThreadedRollout
+from evolve.rollouts.threads import Shared, ThreadedRollout
 from evolve.store import Header
 from evolve.training import StrategyReplica, experiment, iterate, make_rollout, prepare
 from evolve.training.rollouts import rollout_of
@@ -71,20 +72,22 @@ def test_the_bits_are_those_of_one_thread(threads, traces, env):
     assert found[0] == found[1]
 
 
-def test_few_short_episodes_are_one_feed(monkeypatch):
-    """They take less time than a second thread would cost."""
-    fed = []
-    usual = ExactRollout.feed
-    monkeypatch.setattr(ExactRollout, "feed", lambda part, most: fed.append((part, most)) or usual(part, most))
-    rollout, network = made(3)
-    batch = batch_of(network, False)
-    rollout.submit(batch)
-    finish(rollout)  # now the duration of an episode is known
-    fed.clear()
-    rollout.submit(batch)
-    finish(rollout)
-    assert len({part for part, _ in fed}) == 1
-    assert min(most for _, most in fed) > len(batch)
+@pytest.mark.parametrize(
+    ("seconds", "sizes"),
+    [
+        (1e-6, [500, 500]),  # all 64 episodes take less time than a second thread would cost
+        (1e-4, [32, 32]),  # each of two threads takes half
+        (1.0, [16, 8]),  # long episodes: as many as a kernel steps together, so that both threads end together
+        (math.inf, [16, 8]),
+    ],
+)
+def test_a_feed_is_worth_its_time(seconds, sizes):
+    found = []
+    for waiting in (64, 32):
+        shared = Shared(range(waiting), threads=2, least_feed=8)
+        shared.fair_share, shared.episode_seconds = 32, seconds
+        found.append(shared.feed_size())
+    assert found == sizes
 
 
 def test_episodes_that_come_later_join_those_that_run():
