@@ -1,4 +1,5 @@
-"""Write the tables of docs/results.md from the run files below a folder: python experiments/results.py [DIR]
+"""Write the tables of docs/results.md, and the table of defaults in docs/strategies.md, from the run files below a
+folder: python experiments/results.py [DIR]
 
 A run belongs to an experiment if it is complete and has its configuration, one of its seeds, and as many generations.
 The result of each seed is kept in `evolve/verification/published.json`, so that seeds can be run one at a time. An
@@ -33,6 +34,7 @@ from evolve.training import load_config, prepare
 
 HERE = Path(__file__).parent
 PAGE = HERE.parent / "docs" / "results.md"
+STRATEGIES_PAGE = PAGE.with_name("strategies.md")
 WALKERS = {"as in training": "Unchanged", "one leg at 75 %": "WeakLeg", "one leg at 50 %": "LameLeg",
            "gravity × 0.75": "Lighter", "gravity × 1.25": "Heavier"}  # fmt: skip
 SINGLE = ("cartpole", "pendulum", "acrobot", "car", "lander", "cheetah", "walker-quick", "walker-es",
@@ -177,6 +179,29 @@ def cell(means: list[float]) -> str:
     return f"{np.mean(means):.0f} ({min(means):.0f} to {max(means):.0f})" if means else ""
 
 
+def against_random(path: Path, runs: Runs) -> str:
+    """Return the table of a sweep over strategies and environments, with the seeds in which a strategy is not behind
+    random search: its held-out mean is at least the held-out mean of random search with the same seed."""
+    means: dict[str, dict[str, dict[int, float]]] = {}
+    for config in (prepare(config).config for config in load([str(path)])[0]):
+        results = map(result_of, of(config, runs))
+        means.setdefault(config.strategy.name, {})[config.env.id] = {seed.seed: seed.mean for seed in results}
+    control = means["random"]
+    seeds = {frozenset(found) for tasks in means.values() for found in tasks.values()}
+    if len(seeds) > 1 or not all(seeds):  # some run is missing
+        return ""
+    rows = []
+    for strategy, tasks in means.items():
+        cells = []
+        for task, found in tasks.items():
+            low, middle, high = (figure(float(value)) for value in np.quantile(list(found.values()), (0, 0.5, 1)))
+            ahead = sum(mean >= control[task][seed] for seed, mean in found.items())
+            count = "" if strategy == "random" else f"; {ahead} of {len(found)}"
+            cells.append(f"**{middle}** ({low} to {high}){count}")
+        rows.append([f"`{strategy}`", *cells])
+    return table(["strategy", *control], rows)
+
+
 def elsewhere(champion: Path, env: str) -> Float64:
     """Return the returns of a champion file in another environment."""
     words = ["-e", f"experiments.walkers:{env}-v0", "--engine", "gymnasium", "--set", "env.max_episode_steps=1600"]
@@ -239,15 +264,19 @@ def merged(text: str, names: Sequence[str], before: str) -> str:
     return "\n".join([*head, *(row for name in names for row in rows(name, text) or rows(name, before))])
 
 
-def write(section: str, text: str, names: Sequence[str] = ()) -> None:
+def write(section: str, text: str, names: Sequence[str] = (), page: Path | None = None) -> None:
     """Put a table between its two markers on the page; an empty table leaves the page as it is.
 
-    names: The experiments whose earlier rows stay if the table has none for them.
+    Args:
+        section: The name of the markers.
+        text: The table.
+        names: The experiments whose earlier rows stay if the table has none for them.
+        page: The page, by default the page of results.
     """
     if not text:
         print(f"{section}: no whole run was found, so its table stays as it is", file=sys.stderr)
         return
-    fill(PAGE, section, lambda earlier: merged(text, names, earlier) if names else text)
+    fill(page or PAGE, section, lambda earlier: merged(text, names, earlier) if names else text)
 
 
 def main() -> None:
@@ -265,6 +294,7 @@ def main() -> None:
     found = {path.stem: update(path, of(load([str(path)])[0][0], runs)) for path in every}
     write("results", results(every, found), [*SINGLE, *LIFETIME])
     write("strategies", swept(HERE / "strategies.toml", runs))
+    write("defaults", against_random(HERE / "defaults.toml", runs), page=STRATEGIES_PAGE)
     write("pruning", swept(HERE / "pruning.toml", runs))
     write("racing", compared([HERE / "walker-all.toml", HERE / "walker-racing.toml"], runs))
     if options.robustness:

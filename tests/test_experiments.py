@@ -13,6 +13,7 @@ from conftest import ROOT, make_runs
 from evolve import store
 from evolve.cli.run import load
 from evolve.config import differences
+from evolve.strategies import STRATEGIES
 from evolve.training import load_config, prepare
 
 sys.path.insert(0, str(ROOT / "benchmarks"))
@@ -122,6 +123,39 @@ def test_a_sweep_is_a_table_of_means_over_seeds(results, place):
     assert results.describe(known[0], known) == "ga (parents 2)"
     assert results.describe(known[1], known) == "ga (parents 3, survivors 1)"
     assert results.describe(known[2], known) == "umda"
+
+
+def test_strategies_are_compared_with_random_search_seed_by_seed(results, place, tmp_path):
+    found = {"random": [3.0, 500.0], "ga": [2.0, 500.0], "umda": [12.0, 499.5]}
+    path = tmp_path / "defaults.toml"
+    path.write_text(
+        SMALL.format(name="all", more="") + f"[sweep]\nstrategy.name = {list(found)}\nenv.id = ['CartPole-v1']"
+    )
+
+    def of(config, _):
+        return [(config.strategy.name, seed) for seed in (0, 1)][: len(found[config.strategy.name])]
+
+    def result_of(run):
+        name, seed = run
+        return results.SeedResult(seed, found[name][seed], 1, 1, 3, 1, 1.0, "")
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(results, "of", of)
+        patch.setattr(results, "result_of", result_of)
+        rows = results.against_random(path, []).splitlines()[2:]
+        assert rows == [
+            "| `random` | **251.5** (3.000 to 500.0) |",
+            "| `ga` | **251.0** (2.000 to 500.0); 1 of 2 |",
+            "| `umda` | **255.8** (12.0 to 499.5); 1 of 2 |",
+        ]
+        found["ga"].pop()
+        assert results.against_random(path, []) == ""  # a run is missing
+
+
+def test_every_strategy_is_compared_by_its_defaults():
+    configs = load([str(ROOT / "experiments" / "defaults.toml")])[0]
+    assert {config.strategy.name for config in configs} == set(STRATEGIES)
+    assert all(config.strategy == STRATEGIES.parse({"name": config.strategy.name}) for config in configs)
 
 
 def test_experiments_are_compared_with_the_first(results, place):
