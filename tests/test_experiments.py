@@ -154,7 +154,8 @@ def test_strategies_are_compared_with_random_search_seed_by_seed(results, place,
 
 def test_every_strategy_is_compared_by_its_defaults():
     configs = load([str(ROOT / "experiments" / "defaults.toml")])[0]
-    assert {config.strategy.name for config in configs} == set(STRATEGIES)
+    others = {"map-elites", "nsga2"}  # the best champion is not their only aim
+    assert {config.strategy.name for config in configs} == set(STRATEGIES) - others
     assert all(config.strategy == STRATEGIES.parse({"name": config.strategy.name}) for config in configs)
 
 

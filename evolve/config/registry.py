@@ -164,7 +164,8 @@ class Registry:
 
         Args:
             section: A table; or a choice, which is returned unchanged unless its kind was unknown.
-            lenient: Whether to keep an unknown kind or invalid options unchanged, as `UnknownOptions`.
+            lenient: Whether the section is stored in a file or a message. An unknown kind or invalid options are then
+                kept unchanged, as `UnknownOptions`, and the options may fill in the defaults of earlier versions.
 
         Raises:
             InputError: The name or an option is invalid.
@@ -179,7 +180,7 @@ class Registry:
         given = {key: value for key, value in section.items() if key != "name"}
         try:
             options_class, _ = self._entry(name)
-            return Choice(self._section, name, parse(options_class, given, self._section))
+            return Choice(self._section, name, parse(options_class, given, self._section, lenient))
         except InputError:
             if not lenient:
                 raise

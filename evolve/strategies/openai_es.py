@@ -55,7 +55,7 @@ from evolve.strategies.wrapper import RestartOptions
 class OpenAiEsOptions(RestartOptions):
     """Settings of `[strategy]` for openai-es."""
 
-    sigma: float = Field(0.1, ge=1e-6, le=1e6)
+    sigma: float = Field(0.5, ge=1e-6, le=1e6)
     """σ, the standard deviation of candidates around the centre."""
     sigma_decay: float = Field(1.0, gt=0, le=1)
     """The factor of σ after each generation."""
@@ -63,7 +63,7 @@ class OpenAiEsOptions(RestartOptions):
     """The smallest σ, at which the decay ends."""
     optimizer: Literal["adam", "clipup"] = "adam"
     """The optimizer: "adam", or "clipup", which uses only the direction of a gradient."""
-    learning_rate: float = Field(0.05, gt=0, le=1e6)
+    learning_rate: float = Field(0.3, gt=0, le=1e6)
     """α, Adam's step size for each weight; or the length of a gradient's step of ClipUp, over all weights."""
     max_speed: Annotated[float, Field(gt=0, le=1e6)] | None = None
     """The largest distance that ClipUp moves the centre in a generation; by default twice the learning rate."""

@@ -20,10 +20,10 @@ the lucky fitness of one candidate does not decide the champion.
 
 import math
 from dataclasses import dataclass
-from typing import Annotated
+from typing import Annotated, Any
 
 import numpy as np
-from pydantic import Field
+from pydantic import Field, ValidationInfo, model_validator
 
 from evolve.errors import InputError
 from evolve.genome import GenomeLayout, Genomes, GenomeSource, pruned
@@ -39,20 +39,28 @@ _MAX_SIGMA = 1e6
 class PgpeOptions(PruningOptions):
     """Settings of `[strategy]` for pgpe."""
 
-    max_speed: float = Field(0.15, gt=0, le=1e6)
+    max_speed: float = Field(1.0, gt=0, le=1e6)
     """v_max, the largest distance that the centre moves in a generation."""
     learning_rate: Annotated[float, Field(gt=0, le=1e6)] | None = None
     """α, the length of a gradient's step; by default half of max_speed."""
     momentum: float = Field(0.9, ge=0, lt=1)
     """μ, the share of the velocity that stays from one generation to the next."""
-    initial_radius: Annotated[float, Field(gt=0, le=1e6)] | None = None
-    """r, the approximate distance of candidates from the first centre; by default 15 times max_speed."""
+    initial_radius: float = Field(4.5, gt=0, le=1e6)
+    """r, the approximate distance of candidates from the first centre."""
     sigma_learning_rate: float = Field(0.1, ge=0, le=1e6)
     """α_σ, the learning rate of the standard deviations; with 0 they do not change."""
     max_sigma_change: float = Field(0.2, gt=0, lt=1)
     """The largest relative change of a standard deviation in a generation."""
     smallest_sigma: float = Field(1e-5, ge=1e-6, le=1e6)
     """The smallest standard deviation."""
+
+    @model_validator(mode="before")
+    @classmethod
+    def _as_in_earlier_versions(cls, given: Any, info: ValidationInfo) -> Any:
+        # Files of earlier versions have no radius unless it was set: by default it was 15 times the largest speed.
+        if (info.context or {}).get("lenient") and "initial_radius" not in given and "max_speed" in given:
+            return {**given, "initial_radius": 15 * given["max_speed"]}
+        return given
 
 
 @dataclass(frozen=True)
@@ -67,8 +75,7 @@ class PgpeState:
 
 def _initial_sigma(options: PgpeOptions, connections: int) -> float:
     """Return the initial σ of every weight, for C = `connections` connections."""
-    radius = options.initial_radius or 15 * options.max_speed
-    return min(radius / math.sqrt(max(connections, 1)), _MAX_SIGMA)
+    return min(options.initial_radius / math.sqrt(max(connections, 1)), _MAX_SIGMA)
 
 
 class Pgpe(EvolutionStrategy[PgpeState]):

@@ -40,7 +40,7 @@ VARIANTS = [  # every strategy with its defaults, so that a new one needs no lin
     {"name": "map-elites", "descriptors": ["connections", "acting_connections"], "cells": [4, 3], "line_noise": 0.0},
     {"name": "ga", "parents": 3, "survivors": 8, "prior_evaluations": 2},
     {"name": "openai-es", "restart_after": 2, "pruning": 0.3, "pruning_generations": 4, "pruning_by": "trace"},
-    {"name": "openai-es", "restart_after": 1, "restart_from": "anew"},
+    {"name": "openai-es", "sigma": 0.1, "learning_rate": 0.05, "restart_after": 1, "restart_from": "anew"},
     {"name": "openai-es", "starts": 2, "start_generations": 2, "restart_after": 1, "restart_from": "anew"},
     {"name": "pgpe", "restart_after": 1},
     {"name": "pgpe", "starts": 3, "start_generations": 1, "pruning_every": 4},

@@ -18,7 +18,7 @@ def made(P=6, **options):
 
 @pytest.mark.parametrize("P", [6, 7])
 def test_candidates_are_symmetric_pairs_and_the_centre(P):
-    pgpe = made(P, max_speed=0.1)
+    pgpe = made(P, initial_radius=1.5)
     first = first_genome()
     state = pgpe.start()
     assert state.sigma == pytest.approx(1.5 / math.sqrt(np.count_nonzero(first.mask)))
@@ -114,7 +114,7 @@ def test_every_weight_learns_how_far_to_look():
 
 
 def test_it_climbs_a_sphere():
-    pgpe = made(40)
+    pgpe = made(40, max_speed=0.15, initial_radius=2.25)
     state = pgpe.start()
     first = ((state.centre - 0.5) ** 2)[state.mask].sum()
     for generation in range(80):

@@ -1,8 +1,11 @@
-"""Every strategy of the registry in the real commands: run, resume, verify."""
+"""Every strategy of the registry in the real commands: run, resume, verify; and against random search."""
+
+from functools import cache
 
 import pytest
 from conftest import run_on
 
+import evolve
 from evolve import store
 from evolve.strategies import STRATEGIES
 
@@ -16,6 +19,24 @@ def farmed(tmp_path_factory):
     where = tmp_path_factory.mktemp("farmed")
     run_on(2, *SMALL, "-g", 3, "--set", f"sweep.strategy.name={[*STRATEGIES]}", "-o", "whole", where=where)
     return where / "whole"
+
+
+@pytest.fixture(scope="module")
+def by_default(tmp_path_factory):
+    """A function that returns the held-out mean of a strategy with its defaults, on CartPole with an MLP."""
+    few = {"env": {"id": "CartPole-v1", "engine": "exact"}, "network": "mlp", "generations": 50, "seeds": [1]}
+
+    @cache
+    def mean(name):
+        return evolve.train(few, strategy=name, output=tmp_path_factory.mktemp(name)).held_out.mean
+
+    return mean
+
+
+@pytest.mark.parametrize("name", ["ga", "openai-es", "pgpe", "prune", "sep-cma-es", "umda"])
+def test_defaults_are_not_behind_random_search(name, by_default):
+    """`experiments/defaults.toml` compares more, on three tasks. These have the same bits on every machine."""
+    assert by_default(name) >= by_default("random")
 
 
 @pytest.mark.parametrize("name", list(STRATEGIES))

@@ -20,6 +20,18 @@ def test_a_cost_that_all_candidates_share_is_refused(name):
     validate_new_run(prepare(config.model_copy(update={"connection_cost": 0.0})))
 
 
+def test_files_of_earlier_versions_keep_the_radius_of_pgpe():
+    """It was 15 times the largest speed unless it was set, and such a file does not name it."""
+    config = Config(strategy={"name": "pgpe", "max_speed": 0.15})
+    assert (new := config.strategy.table())["initial_radius"] == 4.5
+    text = config.to_toml()
+    assert load_config(text).strategy.table() == new
+    (line,) = (line for line in text.splitlines() if line.startswith("initial_radius"))
+    earlier = load_config(text.replace(line + "\n", ""))
+    assert earlier.strategy.table() == new | {"initial_radius": 15 * 0.15}
+    assert load_config(earlier.to_toml()) == earlier
+
+
 @pytest.mark.parametrize("rounds", [(4,), (1, 4), (2, 9)])
 def test_a_race_that_no_candidate_leaves_is_refused(rounds):
     with pytest.raises(InputError, match=r"^racing\.rounds: .*\b4\b"):
