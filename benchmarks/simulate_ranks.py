@@ -28,6 +28,7 @@ from evolve.cluster import messages  # noqa: E402
 from evolve.cluster.jobs import Evaluation  # noqa: E402
 from evolve.cluster.messages import ChunkResults  # noqa: E402
 from evolve.cluster.transport import LONGEST_SLEEP, SHARE_ASLEEP, SHORTEST_SLEEP  # noqa: E402
+from evolve.cluster.worker import SHORTEST_HELD  # noqa: E402
 from evolve.cluster.workers import WorkQueue, suitable_sizes  # noqa: E402
 from evolve.genome import Genomes  # noqa: E402
 from evolve.numerics.streams import Purpose  # noqa: E402
@@ -44,7 +45,7 @@ class Worker:
         self.waiting: deque[tuple[int, int]] = deque()  # (genome, episode)
         self.finished: list[tuple[int, int]] = []
         self.running = 0
-        self.idle_since = 0.0
+        self.idle_since = self.sent = 0.0
 
 
 class World:
@@ -134,7 +135,9 @@ class World:
         state = self.workers[worker]
         state.running -= 1
         state.finished.append(key)
-        if len(state.finished) >= len(state.waiting) + state.running:
+        left = len(state.waiting) + state.running
+        if not left or (len(state.finished) >= left and self.now - state.sent > SHORTEST_HELD):
+            state.sent = self.now
             self._event(self.now + self.latency, "results", worker, self._frame(state.finished))
             state.finished = []
         state.idle_since = self.now

@@ -16,7 +16,7 @@ from evolve.cluster.watchdog import Watchdog
 from evolve.cluster.worker import MakeRollout, error_report
 from evolve.cluster.workers import ChunkSizes, Workers, WorkQueue, check_silence, suitable_sizes
 from evolve.errors import FAILURES, Interrupted, RunError, Stopped, pluralize
-from evolve.rollouts import AnyRollout, EpisodeBatch, PopulationResults, ResultsCollector, RolloutSpec
+from evolve.rollouts import AnyRollout, EpisodeBatch, ExactRollout, PopulationResults, ResultsCollector, RolloutSpec
 from evolve.rollouts.threads import ThreadedRollout
 from evolve.shapes import Float64, Int64
 
@@ -214,26 +214,28 @@ class Coordinator:
         rollout.clear()
         rollout.environment_seconds = 0.0
         begin = time.perf_counter()
+        # Episodes of other environments may fail: then no more are begun than the slots and a few in advance.
+        at_once = len(items) if isinstance(rollout, ExactRollout | ThreadedRollout) else spec.slots
+        submitted = 0
         done = 0
-        whole = len(items) == len(evaluation.batch)
-        batch: EpisodeBatch | None = evaluation.batch if whole else evaluation.batch.take(items)
         with Watchdog(spec.max_episode_seconds, fatal=self._exit_on_hang) as watchdog:
             rollout.make_genomes_within(watchdog.paused)
             while done < len(items):
                 self._check_stop()
                 watchdog.pat()
                 try:
-                    if batch is not None:
-                        rollout.submit(batch)
+                    if submitted < len(items) and rollout.pending <= at_once:
+                        rollout.submit(evaluation.batch.take(items[submitted : submitted + at_once]))
+                        submitted += at_once
                     results = rollout.tick()
                 except FAILURES as error:
                     raise RunError(error_report(self._transport)) from error
                 except Interrupted:
                     self._check_stop()
                     raise
-                if batch is not None and meanwhile is not None and self.plays_elsewhere:
+                if meanwhile is not None and self.plays_elsewhere:
                     meanwhile()
-                batch = None
+                meanwhile = None
                 for failure in rollout.take_failures():
                     evaluation.report(failure, 0)
                 if results is not None:

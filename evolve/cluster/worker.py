@@ -21,6 +21,8 @@ from evolve.rollouts import AnyRollout, EpisodeBatch, EpisodeResults, join, sum_
 COORDINATOR = 0
 _MOST_KEPT = 2  # rollouts
 _PROBE_EVERY = 0.01  # seconds between probes while there is work; a probe costs as much as several steps
+SHORTEST_HELD = 0.005
+"""Seconds between two messages of a worker that still has work, or half of a chunk would follow a half of a half."""
 LONGEST_HELD = 2.0
 """The longest time, in seconds, for which results wait for later results to be sent in the same message."""
 MOST_FAILURES = 100
@@ -157,9 +159,10 @@ class Worker:
         if results is not None:
             self._finished.append(results)
             # Send half of the work in hand at a time. Larger messages would be too late for the next chunk; smaller
-            # ones only cost the coordinator time. Messages shrink towards the end, so the last results come at once.
-            finished = sum(map(len, self._finished))
-            if finished >= self._rollout.pending or time.perf_counter() - self._sent > LONGEST_HELD:
+            # ones only cost the coordinator time.
+            half = sum(map(len, self._finished)) >= self._rollout.pending
+            since = time.perf_counter() - self._sent
+            if self.idle or (half and since > SHORTEST_HELD) or since > LONGEST_HELD:
                 self._send_results()
 
     def keep_alive(self) -> None:

@@ -104,9 +104,17 @@ def test_it_plays_its_episodes_and_leaves_when_it_is_dismissed():
 def test_parcels_shrink_with_the_work_in_hand(longest, sizes, monkeypatch):
     """Half of the work at a time, so that the coordinator can send more in time; at once if episodes take long."""
     monkeypatch.setattr(worker, "LONGEST_HELD", longest)
+    monkeypatch.setattr(worker, "SHORTEST_HELD", 0.0)
     made = experiment(CART, slots=1)
     script = Script((now, Setup(1, made.config.to_toml())), (now, chunk(made, 5, range(4))), (done(16), LEAVE))
     assert [len(parcel.results) for parcel in work(script).of(ChunkResults)] == sizes
+
+
+def test_parcels_that_would_follow_soon_wait_for_the_last(monkeypatch):
+    monkeypatch.setattr(worker, "SHORTEST_HELD", math.inf)
+    made = experiment(CART, slots=1)
+    script = Script((now, Setup(1, made.config.to_toml())), (now, chunk(made, 5, range(4))), (done(16), LEAVE))
+    assert [len(parcel.results) for parcel in work(script).of(ChunkResults)] == [16]
 
 
 def test_the_rest_of_an_abandoned_evaluation_is_dropped():
