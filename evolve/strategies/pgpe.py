@@ -2,9 +2,9 @@
 
 Sehnke et al., "Parameter-Exploring Policy Gradients" (2010), with symmetric sampling; Toklu, Liskowski & Srivastava,
 "ClipUp: A Simple and Powerful Optimizer for Distribution-Based Policy Evolution" (2020), for the optimizer (`ClipUp`),
-the centred ranks, the limit on the change of σ, and the usual settings. Every weight has a σ of its own. θ begins as an
-initial genome, and all candidates share its mask. σ begins as r/sqrt(C), for C connections and the radius r. With
-n = floor(P/2) pairs and ε_i ~ N(0, σ²):
+the centred ranks, and the limit on the change of σ. The paper's radius is 15 times the largest speed. Every weight has
+a σ of its own. θ begins as an initial genome, and all candidates share its mask. σ begins as r/sqrt(C), for C
+connections and the radius r. With n = floor(P/2) pairs and ε_i ~ N(0, σ²):
 
     candidates   2i is θ + ε_i, 2i + 1 is θ - ε_i; if P is odd, the last is θ itself, so that the log has its fitness
     u            centred ranks of the fitness of the 2n paired candidates, so that an outlier counts only by its rank
