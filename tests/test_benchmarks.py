@@ -72,6 +72,14 @@ def test_many_ranks_are_simulated():
     assert re.search(r"^\| 3 \| 4 \| 80 \| 0\.\d+ \| \d+\.\d % \| \d+ \|$", out, re.M)
 
 
+def test_threads():
+    code, out, err = bench_process("threads", "--tasks", "few", "--threads", 1, 3, "--repeats", 1, "--generations", 3)
+    assert code == 0, out + err
+    digests = re.findall(r"^\| few \| 64 × 4 \| [13] \| \d\.\d+ \| \d+\.\d+ \| (\w+) \|$", out, re.M)
+    assert len(digests) == 2
+    assert digests[0] == digests[1] != "differ"
+
+
 def test_fuzz():
     code, out, err = bench_process("fuzz", "--files", 40, "--texts", 200, "--flips", 20)
     assert code == 0, out + err

@@ -1,0 +1,72 @@
+"""What threads of one process gain, in whole generations from `ask` to the record.
+
+    python benchmarks/threads.py --threads 1 2
+    python benchmarks/threads.py --tasks walker --threads 1 8 16 --repeats 5
+
+Each repeat trains by every number of threads in turn, so that all of them meet the same noise. All runs of a task must
+have one digest. The first generation is left out. The seconds are the medians of all other generations of all repeats.
+"""
+
+import argparse
+import statistics
+import sys
+import tempfile
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).parent))
+
+from pages import markdown
+
+import evolve
+
+TASKS = {
+    "cartpole": {"env": "CartPole-v1", "population": 4096, "episodes": 4, "generations": 16},
+    "few": {"env": "CartPole-v1", "population": 64, "episodes": 4, "generations": 200},
+    "walker": {"env": "BipedalWalker-v3", "population": 138, "episodes": 8, "generations": 4},
+}
+HEADER = ["task", "candidates × episodes", "threads", "seconds of a generation", "× one thread's rate", "digest"]
+
+
+def train(task: dict, threads: int) -> tuple[str, list[float]]:
+    """Return the digest of a run, and the seconds of its generations but the first."""
+    env = {"id": task["env"], "engine": "exact"}
+    more = {"network": "mlp", "strategy": {"name": "openai-es", "sigma": 0.1, "learning_rate": 0.05}, "seed": 1}
+    sizes = {name: task[name] for name in ("population", "episodes", "generations")}
+    with tempfile.TemporaryDirectory() as folder:
+        compute = {"threads": threads}
+        run = evolve.train(
+            env=env, **sizes, **more, compute=compute, held_out_episodes=0, output=folder, progress=False
+        )
+        return run.digest, run.table()["seconds"][1:]
+
+
+def main() -> int:
+    """Train; print a table. The exit code is 1 if digests differ."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--threads", type=int, nargs="+", default=[1, 2])
+    parser.add_argument("--tasks", nargs="+", choices=TASKS, default=list(TASKS))
+    parser.add_argument("--repeats", type=int, default=3)
+    parser.add_argument("--generations", type=int, help="of each run")
+    args = parser.parse_args()
+    rows, same = [], True
+    for name in args.tasks:
+        task = TASKS[name] | ({"generations": args.generations} if args.generations else {})
+        digests, seconds = set(), {threads: [] for threads in args.threads}
+        for _ in range(args.repeats):
+            for threads in args.threads:
+                digest, took = train(task, threads)
+                digests.add(digest)
+                seconds[threads] += took
+        same = same and len(digests) == 1
+        first = statistics.median(seconds[args.threads[0]])
+        for threads in args.threads:
+            median = statistics.median(seconds[threads])
+            size = f"{task['population']:,} × {task['episodes']}"
+            said = digests.copy().pop()[:12] if len(digests) == 1 else "differ"
+            rows.append([name, size, str(threads), f"{median:.4f}", f"{first / median:.2f}", said])
+    print(markdown(HEADER, rows))
+    return 0 if same else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())
