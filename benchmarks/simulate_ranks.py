@@ -25,6 +25,7 @@ sys.path[:0] = [str(ROOT), str(ROOT / "tests" / "helpers")]
 from some_results import results  # noqa: E402
 
 from evolve.cluster import messages  # noqa: E402
+from evolve.cluster.coordinator import unhurried_sleep  # noqa: E402
 from evolve.cluster.jobs import Evaluation  # noqa: E402
 from evolve.cluster.messages import ChunkResults  # noqa: E402
 from evolve.cluster.transport import LONGEST_SLEEP, SHARE_ASLEEP, SHORTEST_SLEEP  # noqa: E402
@@ -108,7 +109,8 @@ class World:
     def _coordinate(self, arrived: float, work) -> None:
         """Let rank 0 work once it is free and has noticed the message; its CPU time here is its simulated time."""
         if arrived > self.free:  # it was asleep
-            arrived += _sleep(arrived - self.free) * self.draw.random()
+            least = unhurried_sleep(self.queue.ahead * self.seconds)
+            arrived += max(_sleep(arrived - self.free), least) * self.draw.random()
         self.begun, self.spent = max(arrived, self.free), 0.0
         begin = time.thread_time()
         work()

@@ -23,6 +23,7 @@ from evolve.shapes import Float64, Int64
 # Jobs and setups are numbered over all coordinators of this process, for workers may still answer an earlier one.
 _SERIALS = itertools.count(1)
 _SETUPS = itertools.count(1)
+_SHARE_OF_WORK, _LONGEST_UNHURRIED = 0.05, 0.01
 _LOG = logging.getLogger("evolve")
 
 
@@ -177,7 +178,7 @@ class Coordinator:
             received = workers.receive()
             if received is None:
                 self._check_losses(job, queue)
-                self._transport.backoff()
+                self._transport.backoff(unhurried_sleep(queue.ahead * self._episode_seconds))
                 continue
             worker, message = received
             match message:
@@ -248,6 +249,11 @@ class Coordinator:
         if reason is not None:
             raise Stopped(reason)
         check_silence(self._transport)
+
+
+def unhurried_sleep(seconds: float) -> float:
+    """Return how long rank 0 may sleep while each worker has work in advance. seconds: The duration of this work."""
+    return min(_SHARE_OF_WORK * seconds, _LONGEST_UNHURRIED)
 
 
 def _ignore(*_progress: object) -> None:

@@ -185,13 +185,17 @@ class Transport:
         self._undeliverable += [sent for sent in self._unsent if sent[0] in self.gone]
         self._unsent = deque(sent for sent in self._unsent if sent[0] not in self.gone)
 
-    def backoff(self) -> None:
-        """Sleep for a moment, which grows with the time since the last message or other work between sleeps."""
+    def backoff(self, least: float = 0.0) -> None:
+        """Sleep for a moment, which grows with the time since the last message or other work between sleeps.
+
+        least: The shortest sleep in seconds, for a rank whose answers are not urgent.
+        """
         # If this rank did other work since the last sleep, messages may come soon, so it sleeps for short times again.
         now = time.monotonic()
         if now - self._woke > LONGEST_SLEEP:
             self._quiet_since = now
-        time.sleep(min(max(SHARE_ASLEEP * (now - self._quiet_since), self._shortest_sleep), LONGEST_SLEEP))
+        share = SHARE_ASLEEP * (now - self._quiet_since)
+        time.sleep(min(max(share, self._shortest_sleep, least), LONGEST_SLEEP))
         self._woke = time.monotonic()
 
     def flush(self, patience: float) -> bool:

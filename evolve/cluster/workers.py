@@ -20,6 +20,7 @@ from evolve.errors import HostLost
 from evolve.shapes import Int64
 
 _LONGEST_SETUP = 600.0  # seconds until a worker has made its environments
+_SILENCE_EVERY = 0.1  # seconds between two counts of the silence of all workers
 _LONGEST_PASSED = 0.5  # seconds counted as silence between two checks; rank 0 itself may have been suspended
 
 # A chunk has more episodes than a worker has slots only if it takes no longer than `_LONG_SECONDS`, has no more than
@@ -165,6 +166,12 @@ class WorkQueue:
     def idle(self) -> int:
         """The number of workers without items."""
         return len(self._in_hand) - len(self.busy)
+
+    @property
+    def ahead(self) -> int:
+        """The number of episodes in the chunk that each worker has in advance; 0 for the last ones, or after a loss."""
+        last_few = self.pending.suspects > 0 or len(self.pending) <= len(self._in_hand)
+        return self._next_size if self._uneven and not last_few else 0
 
     def hand_out(self) -> None:
         """Send every worker a chunk, and a second one ahead; the sizes of chunks begin anew."""
@@ -314,18 +321,24 @@ class Workers:
         Raises:
             HostLost: Hosts are silent, and this MPI or this host cannot go on.
         """
-        now = time.monotonic()
-        passed = min(now - self._checked, _LONGEST_PASSED)
-        self._checked = now
         dead = self._transport.lost()
         check_silence(self._transport)
         dead = [worker for worker in dead if worker in self._ranks]
         self._remove(dead)
-        for worker in self._ranks:
-            self._silence[worker] = self._silence[worker] + passed if worker in busy else 0.0
-        silent = [worker for worker in self._ranks if self._silence[worker] > self._longest_silence(worker, patience)]
+        silent = self._silent(busy, patience)
         self._remove(silent)
         return [self._loss_of_dead(worker) for worker in dead] + [self._abandon(worker) for worker in silent]
+
+    def _silent(self, busy: Collection[int], patience: float) -> list[int]:
+        """Return the busy workers that are silent for too long."""
+        passed = time.monotonic() - self._checked
+        if passed < _SILENCE_EVERY:  # with many workers, to count each time would take longer than to receive
+            return []
+        self._checked += passed
+        for worker in self._ranks:
+            silence = self._silence[worker] + min(passed, _LONGEST_PASSED)
+            self._silence[worker] = silence if worker in busy else 0.0
+        return [worker for worker in self._ranks if self._silence[worker] > self._longest_silence(worker, patience)]
 
     def _longest_silence(self, worker: int, patience: float) -> float:
         return patience if worker in self._ready else max(patience, _LONGEST_SETUP)

@@ -12,6 +12,7 @@ from conftest import LONG
 from wire import Wire
 
 from evolve.cluster import Coordinator, dismiss, jobs, serve
+from evolve.cluster.coordinator import unhurried_sleep
 from evolve.cluster.transport import Transport
 from evolve.config import Config, parse
 from evolve.errors import EpisodeError, RunError, Stopped
@@ -216,6 +217,10 @@ def test_without_workers_no_answer_is_waited_for(caplog):
 def test_rank_0_plays_alone_if_all_workers_die():
     made = experiment()
     same(evaluate(Coordinator(Dying(), make_rollout), made), evaluate(Coordinator(Transport(), make_rollout), made))
+
+
+def test_rank_0_sleeps_for_less_than_its_workers_have_to_do():
+    assert [unhurried_sleep(seconds) for seconds in (0.0, 0.1, 100.0)] == pytest.approx([0.0, 0.005, 0.01])
 
 
 def test_racing_asks_for_one_batch_after_another(ranks):

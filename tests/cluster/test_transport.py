@@ -12,7 +12,7 @@ from evolve.cluster.transport import Transport
 def slept(monkeypatch):
     """A function that lets rank 0 of `size` ranks wait for `seconds`; it returns the duration of each sleep."""
 
-    def wait(size, seconds):
+    def wait(size, seconds, least=0.0):
         now, sleeps = [100.0], []
 
         def sleep(duration):
@@ -22,7 +22,7 @@ def slept(monkeypatch):
         monkeypatch.setattr(transport, "time", SimpleNamespace(monotonic=lambda: now[0], sleep=sleep))
         waiting = Transport(SimpleNamespace(Get_rank=lambda: 0, Get_size=lambda: size))
         while now[0] < 100.0 + seconds:
-            waiting.backoff()
+            waiting.backoff(least)
         return sleeps
 
     return wait
@@ -32,6 +32,11 @@ def test_few_ranks_notice_messages_sooner_than_many(slept):
     first = [slept(size, 1.0)[0] for size in (2, 3, 9, 64, 1024)]
     assert first == sorted(first)
     assert 0 < first[0] < first[1] < first[2] == first[-1]
+
+
+def test_a_rank_whose_answers_are_not_urgent_sleeps_for_longer(slept):
+    assert min(slept(3, 1.0, least=0.01)) == 0.01
+    assert max(slept(3, 1.0, least=1.0)) == transport.LONGEST_SLEEP
 
 
 @pytest.mark.parametrize("size", [2, 64])

@@ -42,6 +42,29 @@ def test_chunks_are_large_if_that_is_no_risk():
         assert sum(suitable_sizes(episodes, 4, 1, 0.01, 0.05)) == episodes
 
 
+def test_workers_have_episodes_in_advance_until_the_last_few():
+    sent = []
+    queue = WorkQueue(40, [1, 2], lambda *_: itertools.repeat(8), lambda worker, items: sent.append((worker, items)))
+    queue.hand_out()
+    assert (len(sent), queue.ahead) == (4, 8)
+    queue.finish(*sent[0])
+    assert (len(queue.pending), queue.ahead) == (0, 0)
+    few = WorkQueue(6, [1, 2], lambda *_: itertools.repeat(1), lambda *_: None)
+    few.hand_out()
+    assert (len(few.pending), few.ahead) == (2, 0)
+    questions = WorkQueue(40, [1, 2], lambda *_: itertools.repeat(8), lambda *_: None, uneven=False)
+    questions.hand_out()
+    assert questions.ahead == 0
+
+
+def test_no_worker_has_suspects_in_advance():
+    queue = WorkQueue(40, [1, 2, 3], lambda *_: itertools.repeat(4), lambda *_: None)
+    queue.hand_out()
+    assert queue.ahead == 4
+    queue.remove(1, Fate.HANG)
+    assert queue.ahead == 0
+
+
 @given(st.lists(st.integers(1, 6), min_size=15, max_size=15), st.sets(st.integers(0, 14)))
 def test_every_item_is_pending_once_and_again_if_it_was_lost(sizes, lost):
     pending = PendingItems(15)

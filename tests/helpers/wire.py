@@ -25,5 +25,5 @@ class Wire(Transport):
         self.bytes_moved += buffer.nbytes
         return source, buffer
 
-    def backoff(self):
+    def backoff(self, least=0.0):
         time.sleep(1e-3)
