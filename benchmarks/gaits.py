@@ -1,6 +1,7 @@
 """Gaits of a walker's archive, and what a damaged leg leaves of them: the table of docs/fronts.md (Cully et al., 2015).
 
     python benchmarks/gaits.py runs/gaits/seed-1.h5
+    python benchmarks/gaits.py runs/gaits/seed-1.h5 --film gaits.mp4 --cells 9,9 5,12 12,5 3,9 9,3 7,7
 
 A damaged joint has no motor: the connections to its output are removed, so its torque is 0. Every elite of the archive
 plays five held-out episodes, by which gaits are chosen, and twenty others for the table. An episode counts as a fall if
@@ -8,22 +9,27 @@ it ends before its limit of steps with a return below 230: a walker that reaches
 """
 
 import argparse
+from contextlib import closing, suppress
 from pathlib import Path
 
 import numpy as np
 
-from evolve import environments, store, training
+from evolve import environments, store, training, verification
+from evolve.analysis import video
 from evolve.analysis.runs import script_ranks
 from evolve.analysis.selection import Elite, elites_of
+from evolve.analysis.video.encoders import FORMATS, library
 from evolve.cluster import Coordinator
 from evolve.genome import Genomes, concatenate, pruned
 from evolve.numerics.streams import Purpose
 from evolve.rollouts import EpisodeBatch, PopulationResults, generation_keys
 from evolve.training import Experiment
+from evolve.verification import choose_episode, make_engine
 
 JOINTS = ("hip 1", "knee 1", "hip 2", "knee 2")
 TRIALS, EPISODES = 5, 20
 LEAST_OF_A_WHOLE_WALK = 230.0
+FILM_STEPS = 400
 
 
 def damaged(genomes: Genomes, experiment: Experiment, joint: int) -> Genomes:
@@ -82,6 +88,38 @@ def report(run: store.StoredRun, coordinator: Coordinator) -> str:
     return "\n".join(lines)
 
 
+class _EnoughError(Exception):
+    """A film is long enough."""
+
+
+def film(run: store.StoredRun, cells: list[tuple[int, ...]], path: Path) -> None:
+    """Film the first held-out episode of some elites, side by side in rows of three."""
+    environments.without_display()
+    experiment, _ = video.drawable(training.reload(run))
+    films = []
+    for cell in cells:
+        chosen = choose_episode(run, experiment, purpose=Purpose.HELD_OUT, which=training.Which(cell=cell))
+        frames: list[np.ndarray] = []
+        with closing(make_engine(experiment, chosen, "rgb_array")) as engine:
+
+            def shoot(step: int, _: float, engine: environments.Engine = engine, frames: list = frames) -> None:
+                if step > FILM_STEPS:
+                    raise _EnoughError
+                if step % 2 == 0:
+                    frames.append(engine.frame(0)[::2, ::2])
+
+            with suppress(_EnoughError):
+                verification.play(run, experiment, chosen, engine, shoot)
+            fps = engine.fps / 2
+        films.append(frames + frames[-1:] * (FILM_STEPS // 2 + 1 - len(frames)))  # a fallen walker lies still
+    film = FORMATS[path.suffix](path, fps)
+    for number, pictures in enumerate(zip(*films, strict=True)):
+        if number % film.every == 0:
+            rows = [np.concatenate(pictures[n : n + 3], axis=1) for n in range(0, len(pictures), 3)]
+            film.write(library("PIL.Image").fromarray(np.concatenate(rows)), 1)
+    film.close()
+
+
 def _cell(elite: Elite) -> str:
     return f"`{','.join(map(str, elite.cell))}`"
 
@@ -90,7 +128,14 @@ def main(argv: list[str] | None = None) -> int:
     """Print the report of a run; return the exit code."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n", maxsplit=1)[0])
     parser.add_argument("file", type=Path, help="the run file of a walker with an archive")
-    run = store.read(parser.parse_args(argv).file)
+    parser.add_argument("--film", type=Path, metavar="OUT", help="film gaits instead: a file .mp4 or .gif")
+    cells = "the cells of these gaits, a multiple of three"
+    parser.add_argument("--cells", nargs="+", default=[], metavar="I,J", help=cells)
+    options = parser.parse_args(argv)
+    run = store.read(options.file)
+    if options.film is not None:
+        film(run, [tuple(map(int, cell.split(","))) for cell in options.cells], options.film)
+        return 0
     print(script_ranks().call(lambda coordinator: report(run, coordinator).encode()).decode())
     return 0
 
