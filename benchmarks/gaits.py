@@ -106,7 +106,7 @@ def film(run: store.StoredRun, cells: list[tuple[int, ...]], path: Path) -> None
                 if step > FILM_STEPS:
                     raise _EnoughError
                 if step % 2 == 0:
-                    frames.append(engine.frame(0)[::2, ::2])
+                    frames.append(engine.frame(0)[140:320, :360])
 
             with suppress(_EnoughError):
                 verification.play(run, experiment, chosen, engine, shoot)

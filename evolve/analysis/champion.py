@@ -32,16 +32,19 @@ class Champion:
         weights: [W].
         mask: [W].
         generation: The generation of which it is the best; None for the held-out champion of a complete run.
+        name: The kind of champion in words, if it is another genome that the strategy keeps.
     """
 
     weights: Float32
     mask: Bool
     generation: int | None
+    name: str = ""
 
     @property
     def title(self) -> str:
         """The kind of champion, in words."""
-        return "held-out champion" if self.generation is None else f"best of generation {self.generation}"
+        usual = "held-out champion" if self.generation is None else f"best of generation {self.generation}"
+        return self.name or usual
 
 
 def champion_of(run: Stored, generation: int | None = None) -> Champion:

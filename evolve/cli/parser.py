@@ -38,7 +38,7 @@ FLAGS = {
         "generation": "--generation", "candidate": "--candidate", "episode": "--episode", "env.engine": "--engine",
         "connections": "--connections", "cell": "--cell",
     },
-    "plot": {"generation": "--generation"},
+    "plot": {"generation": "--generation", "connections": "--connections", "cell": "--cell"},
     "bench": {
         "env.id": "-e/--env", "env.engine": "--engine", "population": "-p/--population", "episodes": "-r/--episodes",
         "network.hidden": "-d/--hidden",

@@ -9,12 +9,12 @@ from pathlib import Path
 
 from evolve import store, training
 from evolve.analysis import comparison, figures
-from evolve.analysis.champion import champion_of, mean_traces
+from evolve.analysis.champion import Champion, champion_of, mean_traces
 from evolve.analysis.display import table
 from evolve.analysis.progress import width
 from evolve.analysis.statistics import between, number
 from evolve.cli.app import App, StopFlag, launch
-from evolve.cli.parser import Parser, file_argument
+from evolve.cli.parser import Parser, add_kept_options, file_argument, which_of
 from evolve.errors import InputError
 from evolve.store.disk import check_writable
 
@@ -46,6 +46,7 @@ def _parser() -> Parser:
     kinds.add_argument("--archive", action="store_true", help="draw the archive of a run of map-elites instead")
     chosen = "with --network: the best candidate of this generation (by default the held-out champion)"
     add("--generation", type=int, metavar="G", help=chosen)
+    add_kept_options(parser)
     traces = "with --network: its mean Hebbian traces over its episodes, instead of the weights"
     add("--traces", action="store_true", help=traces)
     return parser
@@ -94,9 +95,9 @@ def _deduplicated(groups: list[comparison.RunGroup], say: bool = True) -> list[c
     return kept
 
 
-def _draw_network(app: App, file: Path, generation: int | None, traces: bool, output: Path) -> None:
-    """Draw a champion's network (`champion_of`), its connections as strong as its weights, or as its traces."""
-    run = store.read_any(file)
+def _draw_network(app: App, file: Path, which: training.Which, traces: bool, output: Path) -> None:
+    """Draw a genome's network, its connections as strong as its weights, or as its traces."""
+    run, generation = store.read_any(file), which.generation
     if generation is not None and isinstance(run, store.StoredChampion):
         raise InputError("--generation", "a run file with it", f"{file}, a champion file")
     if not run.num_generations:
@@ -105,7 +106,11 @@ def _draw_network(app: App, file: Path, generation: int | None, traces: bool, ou
         raise InputError("--generation", f"one of 0 to {run.num_generations - 1}", generation)
     # Traces need episodes, and thus the environment. Weights need neither.
     experiment = training.reload(run) if traces else training.reload_policy(run)
-    champion = champion_of(run, generation)
+    if which.connections is None and which.cell is None:
+        champion = champion_of(run, generation)
+    else:
+        genome, _ = training.final_champion(experiment, run, which)
+        champion = Champion(genome.weights[0], genome.mask[0], None, which.title)
     if traces and not experiment.network.num_traces:
         raise InputError("--traces", "a network that leaves Hebbian traces", experiment.config.network.name)
     shown = mean_traces(run, experiment, champion, app.coordinator()) if traces else None
@@ -136,9 +141,12 @@ def _follow(paths: list[Path], output: Path, over: str, load: bool, stop: StopFl
 def _arguments(argv: list[str]) -> argparse.Namespace:
     """Return the completed arguments. Raises InputError for a forbidden combination, or a bad output."""
     found = _parser().parse_args(argv)
-    for name, given in (("--generation", found.generation is not None), ("--traces", found.traces)):
+    chosen = {name: getattr(found, name) is not None for name in ("generation", "connections", "cell")}
+    for name, given in {**chosen, "traces": found.traces}.items():
         if given and not found.network:
-            raise InputError(name, "--network with it, to draw a network", "no --network", "Add --network.")
+            raise InputError(f"--{name}", "--network with it, to draw a network", "no --network", "Add --network.")
+    if found.traces and (found.connections is not None or found.cell is not None):
+        raise InputError("--traces", "a champion, whose episodes are known", "--connections or --cell")
     for name, given, of in (("-x/--over", found.over is not None, "over it"), ("--load", found.load, "with it")):
         if given and (other := _instead(found)):
             raise InputError(name, f"curves to be drawn {of}", f"--{other}")
@@ -167,7 +175,7 @@ def _body(app: App, argv: list[str]) -> int:
         _follow(arguments.files, arguments.output, arguments.over, arguments.load, app.stop)
         return 0
     if arguments.network:
-        _draw_network(app, arguments.files[0], arguments.generation, arguments.traces, arguments.output)
+        _draw_network(app, arguments.files[0], which_of(arguments), arguments.traces, arguments.output)
     elif arguments.front or arguments.archive:
         runs = comparison.read_groups(arguments.files)[0]
         figure = figures.draw_front(runs) if arguments.front else figures.draw_archive(runs[0])

@@ -307,6 +307,12 @@ def test_a_front_is_drawn(made, call, tmp_path):
     drawn = (tmp_path / "front.svg").read_text()
     assert all(words in drawn for words in ("acting connections", "Hypervolume", "generation 4", "seed 3"))
     assert call("plot", made.path, "--front", "--load").code == 2
+    small = int(made.front()[0].measures["acting_connections"])
+    words = ("plot", made.path, "--network", "--connections", small, "-o", "network.svg")
+    assert call(*words).code == 0
+    assert f"best with at most {small} acting connection" in (tmp_path / "network.svg").read_text()
+    assert call(*words, "--traces").code == 2
+    assert call("plot", made.path, "--connections", small).code == 2
 
 
 def test_a_metric_has_to_be_reported(call):
