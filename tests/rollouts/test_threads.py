@@ -2,6 +2,9 @@
 
 import gc
 import math
+import signal
+import subprocess
+import sys
 import tempfile
 import threading
 import time
@@ -10,7 +13,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from conftest import LONG
+from conftest import LONG, environment, wait_for
 from episode_tables import E, P, batch_of, finish, table_of
 from wire import Wire
 
@@ -277,3 +280,35 @@ def test_threads_of_ranks_under_mpirun(command, tmp_path, alone):
     refused = command("run", *words, "--threads", "many", "-o", "refused")
     assert refused.code == 2
     assert "--threads" in refused.err
+
+
+def test_an_interrupt_stops_threads_between_generations(start, tmp_path):
+    words = ["-e", "Acrobot-v1", "--engine", "exact", "-p", 12, "-r", 3, "-s", 1, "-g", 99999, "-o", "out"]
+    process = start("run", *words, "--threads", 3)
+    path = tmp_path / "out" / "seed-1.h5"
+    wait_for(lambda: path.exists() and store.read_progress(path)[0] > 1, process.output)
+    process.popen.send_signal(signal.SIGINT)
+    done = process.wait()
+    assert done.code == 75
+    assert "stopped by SIGINT: " in done.err
+    assert "Traceback" not in done.err
+    assert evolve.load(path).verify(threads=2).equal
+
+
+HANGING = """
+import sys, threading
+from evolve.cli.run import main
+from evolve.cluster import watchdog
+from evolve.rollouts.exact_rollout import ExactRollout
+watchdog.patience = lambda limit: 0.5
+ExactRollout.play_on = lambda _: threading.Event().wait()
+main(["-e", "CartPole-v1", "--engine", "exact", "--threads", "2", "-p", "64", "-g", "1", "-o", sys.argv[1],
+      "--set", "env.max_episode_seconds=1"])
+"""
+
+
+def test_the_watchdog_ends_a_process_whose_threads_hang(tmp_path):
+    words = [sys.executable, "-c", HANGING, str(tmp_path / "out")]
+    done = subprocess.run(words, capture_output=True, text=True, timeout=LONG, check=False, env=environment())
+    assert done.returncode == 1
+    assert "_play" in done.stderr  # the thread that hangs, in the traceback of all threads

@@ -47,8 +47,10 @@ typedef unsigned long long uint64_t;
 #define INLINE static inline __attribute__((always_inline))
 #define RESTRICT restrict
 #define HIGH_WORD(a, b) ((uint64_t)((unsigned __int128)(a) * (b) >> 64))
-#if defined(__GNUC__) && defined(__x86_64__) && defined(__GLIBC__) && !(defined(__clang__) && __clang_major__ < 18)
-/* One copy per instruction set, chosen when the library is loaded. Older clangs give the choice another name. */
+#if defined(__GNUC__) && defined(__x86_64__) && defined(__GLIBC__) && !defined(__SANITIZE_THREAD__) && \
+    !(defined(__clang__) && __clang_major__ < 18)
+/* One copy per instruction set, chosen when the library is loaded. Older clangs give the choice another name. The
+   thread sanitizer is not ready yet when the choice is made. */
 #define CLONES
 #define DISPATCH __attribute__((target_clones("avx512f", "avx2", "default")))
 #else
