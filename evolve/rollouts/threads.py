@@ -6,6 +6,7 @@ depends on the thread that plays it.
 """
 
 import math
+import time
 import weakref
 from collections.abc import Callable
 from contextlib import AbstractContextManager
@@ -81,7 +82,8 @@ class ThreadedRollout:
             while True:
                 found.append(self._receive(wait=not found and bool(self._playing)))
         except Empty:
-            pass
+            if not found and self._shared.hangs(self.max_episode_seconds):
+                found.append(self._receive(wait=True, seconds=None))  # the watchdog notices that this thread waits
         results = [result for result in found if result is not None]
         self._pending -= sum(map(len, results))
         return join(results) if results else None
@@ -123,9 +125,9 @@ class ThreadedRollout:
             self._playing.add(part)
             self._shared.to_play.put(part)
 
-    def _receive(self, wait: bool) -> EpisodeResults | None:
+    def _receive(self, wait: bool, seconds: float | None = _TICK_SECONDS) -> EpisodeResults | None:
         """Return results of a part; None if its thread found no more episodes. Raises Empty, or a thread's error."""
-        part, results, error = self._shared.played.get(wait, _TICK_SECONDS)
+        part, results, error = self._shared.played.get(wait, seconds)
         if results is None:
             self._playing.discard(part)
             self._start()
@@ -147,6 +149,7 @@ class Shared:
         self.pausing = Event()
         self.fair_share = 1
         self.episode_seconds = math.inf
+        self._began: dict[ExactRollout, float] = {}  # the time at which a part began to play, inf for one that rests
         self._queue = queue
         self._shares = _SHARES * threads
         self._least_feed = least_feed
@@ -159,6 +162,7 @@ class Shared:
                 self._play_part(part)
             except BaseException as raised:
                 error = raised
+            self._began[part] = math.inf  # also after an error
             self.played.put((part, None, error))
             del part  # so that a thread that waits keeps no arrays
 
@@ -174,11 +178,17 @@ class Shared:
             part.feed(self.feed_size())
             if not part.begun:
                 break
+            self._began[part] = time.monotonic()
             part.play_on()
+            self._began[part] = math.inf
             results = part.take_results()
             if results is not None:
                 self.episode_seconds = float(results.episode_seconds.mean())
                 self.played.put((part, results, None))
+
+    def hangs(self, limit: float) -> bool:
+        """Return whether a call of a kernel, which should take milliseconds, takes more than `limit` seconds."""
+        return time.monotonic() - min(tuple(self._began.values()), default=math.inf) > limit
 
     def feed_size(self) -> int:
         """Return the largest number of episodes of the next feed."""
