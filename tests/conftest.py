@@ -1,9 +1,11 @@
 """Fixtures that start the real commands with the real MPI launchers, with a time limit, and end all their processes."""
 
+import functools
 import importlib
 import json
 import logging
 import os
+import re
 import runpy
 import shutil
 import signal
@@ -13,7 +15,7 @@ import tempfile
 import time
 import tomllib
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -129,6 +131,71 @@ def outside(tmp_path_factory) -> str:
     return os.pathsep.join([str(info.parent), str(OUTSIDE)])
 
 
+WARM = hasattr(os, "pidfd_open") and "EVOLVE_COLD" not in os.environ
+"""Whether short processes are forked from a server that has imported their modules (`helpers/warm_server.py`)."""
+
+_AT_START = re.compile("PYTHON(?!PATH$|UNBUFFERED$)|LD_|OPENBLAS|OMP_|NPY_|GLIBC|PYDANTIC|EVOLVE_WITHOUT")
+"""The names of variables that a process reads while it starts, or imports."""
+
+_cold = False  # whether the present test starts processes of its own
+
+
+@pytest.fixture(autouse=True)
+def cold(request) -> Iterator[None]:
+    """Start real processes in tests that are marked `cold`."""
+    global _cold  # noqa: PLW0603 - functions that are no fixtures start processes, too
+    _cold = request.node.get_closest_marker("cold") is not None
+    yield
+    _cold = False
+
+
+@functools.cache
+def warm_server() -> tuple[subprocess.Popen[str], Path]:
+    """Start the server that forks processes; return it and its socket. It ends with this process."""
+    path = Path(tempfile.mkdtemp(prefix="evolve-warm-")) / "socket"
+    words = [sys.executable, HELPERS / "warm_server.py", path]
+    # The launcher would tell its processes where the libraries of MPI are.
+    library = {"LD_LIBRARY_PATH": str(OPENMPI.resolve().parent.parent / "lib")}
+    server = subprocess.Popen(
+        words, env=environment(**library), cwd="/", stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    )
+    assert server.stdout is not None
+    assert server.stdout.readline() == "ready\n"
+    return server, path
+
+
+@pytest.fixture(scope="session", autouse=True)
+def no_server_is_left() -> Iterator[None]:
+    """End the server, and its processes, after all tests."""
+    yield
+    if warm_server.cache_info().currsize:
+        server, path = warm_server()
+        server.communicate()
+        shutil.rmtree(path.parent)
+
+
+def started_warm(words: Sequence[object], env: dict[str, str]) -> list[str]:
+    """Return the words of a command, with a forked process in place of a new Python where both do the same."""
+    words = list(map(str, words))
+    usual = environment()
+    special = (name for name in {*env, *usual} if env.get(name) != usual.get(name))
+    launchers = {sys.executable, str(OPENMPI), str(MPICH / "bin" / "mpirun")}
+    if not WARM or _cold or words[0] not in launchers or any(map(_AT_START.match, special)):
+        return words
+    at = words.index(sys.executable)
+    return [*words[: at + 1], "-I", "-S", str(HELPERS / "warm_client.py"), str(warm_server()[1]), *words[at + 1 :]]
+
+
+def forked_in(folder: Path) -> list[psutil.Process]:
+    """Return the live forked processes that run in a folder."""
+    found = []
+    for process in psutil.Process(warm_server()[0].pid).children() if warm_server.cache_info().currsize else ():
+        with suppress(psutil.Error):
+            if process.cwd() == str(folder):
+                found.append(process)
+    return found
+
+
 def launcher(ranks: int | None, mpi: str = "openmpi") -> list[str]:
     """Return the words that start `ranks` processes; no words for a single process without a launcher."""
     if ranks is None:
@@ -159,6 +226,8 @@ class Process:
     def __init__(self, words: list[str], env: dict[str, str], cwd: Path) -> None:
         self.begin = time.monotonic()
         self._files = [open(cwd / f".{name}-{time.monotonic_ns()}", "w+") for name in ("out", "err")]  # noqa: SIM115
+        self._cwd = cwd.resolve()
+        words = started_warm(words, env)
         self.popen = subprocess.Popen(words, env=env, cwd=cwd, stdout=self._files[0], stderr=self._files[1])
 
     def family(self) -> list[psutil.Process]:
@@ -191,7 +260,7 @@ class Process:
             self.kill()
             pytest.fail(f"still running after {limit} s; output:\n{self.output()}")
         seconds = time.monotonic() - self.begin
-        _, alive = psutil.wait_procs(family, timeout=60)
+        _, alive = psutil.wait_procs([*family, *forked_in(self._cwd)], timeout=60)
         assert not alive, f"processes left over: {alive}"
         out, err = self.output()
         return Done(code, out, err, seconds)
@@ -212,7 +281,8 @@ class Process:
                 process.kill()
             except psutil.NoSuchProcess:
                 continue
-        psutil.wait_procs([process for process in family if process.pid != self.popen.pid], timeout=60)
+        left = [process for process in family if process.pid != self.popen.pid]
+        psutil.wait_procs([*left, *forked_in(self._cwd)], timeout=60)  # the server kills processes without a client
 
     def close(self) -> None:
         """Kill the remaining processes and close the captured output."""
@@ -341,10 +411,11 @@ def absent(monkeypatch) -> Callable[..., None]:
 def finished(words: Sequence[object], folder: Path | None = None, stdin: str | None = None, **env: str | None) -> Done:
     """Run a program to its end in a folder, in the environment of a command under test."""
     begin = time.monotonic()
+    given = environment(**env)
     done = subprocess.run(
-        list(map(str, words)),
+        started_warm(words, given),
         cwd=folder,
-        env=environment(**env),
+        env=given,
         input=stdin,
         capture_output=True,
         text=True,

@@ -1,0 +1,44 @@
+"""Stand for a Python process that a warm server forks: `python -I -S warm_client.py SOCKET [WORDS OF PYTHON …]`.
+
+The client hands its arguments, environment, folder, cores and open files to the server (`warm_server.py`), which forks
+the process. The client forwards signals to that process and ends as it ends. If the client is killed, the server kills
+the process. It imports no more than it needs, because its start is all the time that a warm process takes.
+"""
+
+import _signal
+import _socket
+import marshal
+import os
+import sys
+from array import array
+
+_FORWARDED = ("SIGINT", "SIGTERM", "SIGHUP", "SIGQUIT", "SIGUSR1", "SIGUSR2", "SIGCONT")
+
+
+def open_files(socket):
+    """Return the numbers of the open files, without the socket."""
+    listed = map(int, os.listdir("/proc/self/fd"))
+    return [number for number in listed if number != socket.fileno() and os.path.exists(f"/proc/self/fd/{number}")]
+
+
+def main():
+    """Have a process forked, and end as it ends."""
+    socket = _socket.socket(_socket.AF_UNIX, _socket.SOCK_STREAM)
+    socket.connect(sys.argv[1])
+    files = open_files(socket)
+    told = sys.argv[2:], dict(os.environb), os.getcwd(), sorted(os.sched_getaffinity(0)), files
+    request = marshal.dumps(told)
+    rights = [(_socket.SOL_SOCKET, _socket.SCM_RIGHTS, array("i", files))]
+    socket.sendmsg([len(request).to_bytes(8, "little")], rights)
+    socket.sendall(request)
+    pid = int.from_bytes(socket.recv(8), "little")
+    for name in _FORWARDED:
+        _signal.signal(getattr(_signal, name), lambda number, _: os.kill(pid, number))
+    code = os.waitstatus_to_exitcode(int.from_bytes(socket.recv(8), "little"))
+    if code < 0:  # a signal ended the process
+        _signal.signal(-code, _signal.SIG_DFL) if -code != _signal.SIGKILL else None
+        os.kill(os.getpid(), -code)
+    os._exit(code)
+
+
+main()
