@@ -1,11 +1,9 @@
 """Fixtures that start the real commands with the real MPI launchers, with a time limit, and end all their processes."""
 
-import functools
 import importlib
 import json
 import logging
 import os
-import re
 import runpy
 import shutil
 import signal
@@ -15,7 +13,7 @@ import tempfile
 import time
 import tomllib
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -37,7 +35,8 @@ HERE = Path(__file__).parent
 ROOT = HERE.parent
 HELPERS = HERE / "helpers"
 sys.path[:0] = [str(HERE), str(HELPERS)]  # toys: the tests' own environments, by module:Id
-from emulation import EmulatedDevice, emulation_available  # noqa: E402 - in helpers/
+import warm  # noqa: E402 - in helpers/
+from emulation import EmulatedDevice, emulation_available  # noqa: E402
 
 hypothesis.settings.register_profile(  # the machine may be busy with other work
     "evolve", deadline=None, suppress_health_check=[hypothesis.HealthCheck.too_slow]
@@ -63,6 +62,9 @@ def environment(mpi: str = "openmpi", **more: str | None) -> dict[str, str]:
     if mpi == "mpich":
         env["MPI4PY_LIBMPI"] = str(MPICH / "lib" / "libmpi.so.12")
     return {name: value for name, value in (env | more).items() if value is not None}
+
+
+warm.environment = environment
 
 
 def without(*modules: str) -> dict[str, str]:
@@ -131,69 +133,18 @@ def outside(tmp_path_factory) -> str:
     return os.pathsep.join([str(info.parent), str(OUTSIDE)])
 
 
-WARM = hasattr(os, "pidfd_open") and "EVOLVE_COLD" not in os.environ
-"""Whether short processes are forked from a server that has imported their modules (`helpers/warm_server.py`)."""
-
-_AT_START = re.compile("PYTHON(?!PATH$|UNBUFFERED$)|LD_|OPENBLAS|OMP_|NPY_|GLIBC|PYDANTIC|EVOLVE_WITHOUT")
-"""The names of variables that a process reads while it starts, or imports."""
-
-_cold = False  # whether the present test starts processes of its own
-
-
 @pytest.fixture(autouse=True)
-def cold(request) -> Iterator[None]:
-    """Start real processes in tests that are marked `cold`."""
-    global _cold  # noqa: PLW0603 - functions that are no fixtures start processes, too
-    _cold = request.node.get_closest_marker("cold") is not None
-    yield
-    _cold = False
-
-
-@functools.cache
-def warm_server() -> tuple[subprocess.Popen[str], Path]:
-    """Start the server that forks processes; return it and its socket. It ends with this process."""
-    path = Path(tempfile.mkdtemp(prefix="evolve-warm-")) / "socket"
-    words = [sys.executable, HELPERS / "warm_server.py", path]
-    # The launcher would tell its processes where the libraries of MPI are.
-    library = {"LD_LIBRARY_PATH": str(OPENMPI.resolve().parent.parent / "lib")}
-    server = subprocess.Popen(
-        words, env=environment(**library), cwd="/", stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
-    )
-    assert server.stdout is not None
-    assert server.stdout.readline() == "ready\n"
-    return server, path
+def cold(request, monkeypatch) -> None:
+    """Start new processes, instead of forked ones, in tests that are marked `cold`."""
+    if request.node.get_closest_marker("cold"):
+        monkeypatch.setenv(warm.COLD, "1")
 
 
 @pytest.fixture(scope="session", autouse=True)
 def no_server_is_left() -> Iterator[None]:
-    """End the server, and its processes, after all tests."""
+    """End the server of forked processes, and these processes, after all tests."""
     yield
-    if warm_server.cache_info().currsize:
-        server, path = warm_server()
-        server.communicate()
-        shutil.rmtree(path.parent)
-
-
-def started_warm(words: Sequence[object], env: dict[str, str]) -> list[str]:
-    """Return the words of a command, with a forked process in place of a new Python where both do the same."""
-    words = list(map(str, words))
-    usual = environment()
-    special = (name for name in {*env, *usual} if env.get(name) != usual.get(name))
-    launchers = {sys.executable, str(OPENMPI), str(MPICH / "bin" / "mpirun")}
-    if not WARM or _cold or words[0] not in launchers or any(map(_AT_START.match, special)):
-        return words
-    at = words.index(sys.executable)
-    return [*words[: at + 1], "-I", "-S", str(HELPERS / "warm_client.py"), str(warm_server()[1]), *words[at + 1 :]]
-
-
-def forked_in(folder: Path) -> list[psutil.Process]:
-    """Return the live forked processes that run in a folder."""
-    found = []
-    for process in psutil.Process(warm_server()[0].pid).children() if warm_server.cache_info().currsize else ():
-        with suppress(psutil.Error):
-            if process.cwd() == str(folder):
-                found.append(process)
-    return found
+    warm.end()
 
 
 def launcher(ranks: int | None, mpi: str = "openmpi") -> list[str]:
@@ -227,7 +178,7 @@ class Process:
         self.begin = time.monotonic()
         self._files = [open(cwd / f".{name}-{time.monotonic_ns()}", "w+") for name in ("out", "err")]  # noqa: SIM115
         self._cwd = cwd.resolve()
-        words = started_warm(words, env)
+        words = warm.words(words, env)
         self.popen = subprocess.Popen(words, env=env, cwd=cwd, stdout=self._files[0], stderr=self._files[1])
 
     def family(self) -> list[psutil.Process]:
@@ -260,7 +211,7 @@ class Process:
             self.kill()
             pytest.fail(f"still running after {limit} s; output:\n{self.output()}")
         seconds = time.monotonic() - self.begin
-        _, alive = psutil.wait_procs([*family, *forked_in(self._cwd)], timeout=60)
+        _, alive = psutil.wait_procs([*family, *warm.processes_in(self._cwd)], timeout=60)
         assert not alive, f"processes left over: {alive}"
         out, err = self.output()
         return Done(code, out, err, seconds)
@@ -282,7 +233,9 @@ class Process:
             except psutil.NoSuchProcess:
                 continue
         left = [process for process in family if process.pid != self.popen.pid]
-        psutil.wait_procs([*left, *forked_in(self._cwd)], timeout=60)  # the server kills processes without a client
+        psutil.wait_procs(
+            [*left, *warm.processes_in(self._cwd)], timeout=60
+        )  # the server kills processes without a client
 
     def close(self) -> None:
         """Kill the remaining processes and close the captured output."""
@@ -413,7 +366,7 @@ def finished(words: Sequence[object], folder: Path | None = None, stdin: str | N
     begin = time.monotonic()
     given = environment(**env)
     done = subprocess.run(
-        started_warm(words, given),
+        warm.words(words, given),
         cwd=folder,
         env=given,
         input=stdin,
@@ -465,15 +418,18 @@ def as_a_process(**env: str | None) -> Iterator[None]:
     env: environment variables; None removes a variable.
     """
     handlers = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM, signal.SIGUSR1)}
-    before = dict(os.environ)
+    before, executable = dict(os.environ), sys.executable
     log = logging.getLogger("evolve")
     log.addHandler(logging.lastResort)  # pytest's own handler would take its place
     for name, value in env.items():
         os.environ.pop(name, None)
         os.environ |= {} if value is None else {name: value}
+    if warm.fits(environment(**env)):
+        sys.executable = warm.python()  # of the ranks that the command starts
     try:
         yield
     finally:
+        sys.executable = executable
         log.removeHandler(logging.lastResort)
         os.environ.clear()
         os.environ |= before

@@ -434,6 +434,7 @@ def python(code, tmp_path, ranks=None):
     return finished([*launcher(ranks), sys.executable, "script.py"], tmp_path)
 
 
+@pytest.mark.cold
 def test_importing_changes_nothing(tmp_path):
     code = """
 import os, signal, sys, warnings

@@ -1,4 +1,4 @@
-"""Stand for a Python process that a warm server forks: `python -I -S warm_client.py SOCKET [WORDS OF PYTHON …]`.
+"""Stand for a Python process that a warm server forks: `FOLDER/python WORDS`.
 
 The client hands its arguments, environment, folder, cores and open files to the server (`warm_server.py`), which forks
 the process. The client forwards signals to that process and ends as it ends. If the client is killed, the server kills
@@ -24,9 +24,9 @@ def open_files(socket):
 def main():
     """Have a process forked, and end as it ends."""
     socket = _socket.socket(_socket.AF_UNIX, _socket.SOCK_STREAM)
-    socket.connect(sys.argv[1])
+    socket.connect(os.path.join(os.path.dirname(os.path.abspath(__file__)), "socket"))
     files = open_files(socket)
-    told = sys.argv[2:], dict(os.environb), os.getcwd(), sorted(os.sched_getaffinity(0)), files
+    told = sys.argv[1:], dict(os.environb), os.getcwd(), sorted(os.sched_getaffinity(0)), files
     request = marshal.dumps(told)
     rights = [(_socket.SOL_SOCKET, _socket.SCM_RIGHTS, array("i", files))]
     socket.sendmsg([len(request).to_bytes(8, "little")], rights)

@@ -1,4 +1,4 @@
-"""Fork Python processes that have imported what most commands import: `python warm_server.py SOCKET`.
+"""Fork Python processes that have imported what most commands import: `python warm_server.py FOLDER`.
 
 Half a second of a short command is the import of its modules. `warm_client.py` stands for the process: it hands over
 its arguments, environment, folder, cores and open files, and the server forks a process that goes on with them as
@@ -78,7 +78,7 @@ class Server:
         self._clients[pid] = client
         self._ends[pid] = os.pidfd_open(pid)
         self._events.register(self._ends[pid], selectors.EVENT_READ, lambda _: self._end(pid))
-        self._events.register(client, selectors.EVENT_READ, lambda _: os.kill(pid, signal.SIGKILL))
+        self._events.register(client, selectors.EVENT_READ, lambda _: self._kill(pid))
         self._tell(client, pid)
         return None
 
@@ -86,11 +86,18 @@ class Server:
         with suppress(OSError):  # it was killed; then its connection is readable, and its process is killed, too
             client.sendall(number.to_bytes(8, "little"))
 
+    def _kill(self, pid):
+        """Kill a process whose client was killed; the event may come with the end of the process."""
+        if pid in self._clients:
+            self._events.unregister(self._clients[pid])
+            os.kill(pid, signal.SIGKILL)
+
     def _end(self, pid):
         status = os.waitpid(pid, 0)[1]
         end, client = self._ends.pop(pid), self._clients.pop(pid)
         self._events.unregister(end)
-        self._events.unregister(client)
+        with suppress(KeyError):  # it was killed
+            self._events.unregister(client)
         os.close(end)
         self._tell(client, status)
         client.close()
@@ -171,14 +178,18 @@ def run(words):
 
 def main():
     """Import, and serve; a forked process leaves the server and runs its own program."""
+    if os.fork():
+        os._exit(0)
     for name in IMPORTED:
         importlib.import_module(name)
-    server = Server(sys.argv[1])
+    folder = sys.argv[1]
+    server = Server(os.path.join(folder, "socket"))
     del sys.path[0]  # the folder of this file
-    print("ready", flush=True)
+    print(os.getpid(), flush=True)
     gc.collect()
     gc.freeze()
     request = server.next_process()
+    sys.executable = os.path.join(folder, "python")  # what this process starts is warm, too
     run(become(request))
 
 
