@@ -1,8 +1,6 @@
 """A generation that a script has seen is in its run file, however the script ends, and the exit adds no message."""
 
-import json
 import signal
-import subprocess
 import sys
 from contextlib import suppress
 from pathlib import Path
@@ -10,7 +8,7 @@ from pathlib import Path
 import h5py
 import psutil
 import pytest
-from conftest import environment, finished, launcher, wait_for
+from conftest import finished, launcher, wait_for
 
 import evolve
 
@@ -125,37 +123,10 @@ def in_file(path):
         return file["generation/digest"].asstr()[()].tolist()
 
 
-NURSERY = """
-import json, os, sys
-import evolve.api  # what takes most of the time of a short script
-
-for line in iter(sys.stdin.readline, ""):
-    folder, script = json.loads(line)
-    child = os.fork()
-    if not child:
-        break
-    print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]), flush=True)
-else:
-    os._exit(0)
-os.chdir(folder)
-for number, name in enumerate((os.devnull, ".out", ".err")):
-    os.dup2(os.open(name, os.O_RDWR | os.O_CREAT), number)
-exec(compile(script, "script", "exec"))
-"""
-
-
-@pytest.fixture(scope="module")
-def nursery():
-    """Return a function that runs a script in a process of its own, forked from one that has imported evolve."""
-    words = [sys.executable, "-c", NURSERY]
-    with subprocess.Popen(words, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=environment()) as parent:
-
-        def run(script, folder):
-            print(json.dumps([str(folder), script]), file=parent.stdin, flush=True)
-            return int(parent.stdout.readline()), (folder / ".err").read_text()
-
-        yield run
-        parent.stdin.close()
+def run(script, folder):
+    """Run a script in a process of its own; return its exit code and its stderr."""
+    done = finished([sys.executable, "-c", BEGIN + script], folder)
+    return done.code, done.err
 
 
 def seen(folder):
@@ -180,9 +151,9 @@ def check_end(code, error, end):
 
 
 @pytest.mark.parametrize("way", SCRIPTS)
-def test_a_generation_that_was_seen_is_kept(way, nursery, tmp_path):
+def test_a_generation_that_was_seen_is_kept(way, tmp_path):
     script, end = SCRIPTS[way]
-    code, error = nursery(BEGIN + script, tmp_path)
+    code, error = run(script, tmp_path)
     assert in_file(tmp_path / NAME) == seen(tmp_path)
     assert len(seen(tmp_path)) == (1 if way == "one generation" else 4)
     check_end(code, error, end)
@@ -201,9 +172,9 @@ def processes_in(folder):
 @pytest.mark.parametrize(
     "way", ["end of the script", *(pytest.param(way, marks=pytest.mark.slow) for way in [*WORKERS][1:])]
 )
-def test_a_generation_of_workers_that_was_seen_is_kept_and_no_rank_stays(way, nursery, tmp_path):
+def test_a_generation_of_workers_that_was_seen_is_kept_and_no_rank_stays(way, tmp_path):
     script, end = WORKERS[way]
-    code, error = nursery(BEGIN + script, tmp_path)
+    code, error = run(script, tmp_path)
     wait_for(lambda: not processes_in(tmp_path))  # a killed script cannot wait for its ranks
     assert in_file(tmp_path / NAME) == seen(tmp_path)
     assert len(seen(tmp_path)) == 4

@@ -2,13 +2,12 @@
 
 import copy
 import pickle
-import subprocess
 import sys
 
 import h5py
 import numpy as np
 import pytest
-from conftest import ROOT, environment, without
+from conftest import ROOT, finished, without
 from gymnasium import spaces
 
 import evolve
@@ -261,11 +260,8 @@ def test_a_policy_works_without_its_environment_and_without_gymnasium(tmp_path):
     (tmp_path / "gone_task.py").write_text(TASK)
 
     def ran(code, *arguments, **env):
-        words = [sys.executable, "-c", code, *arguments]
-        done = subprocess.run(
-            words, cwd=tmp_path, env=environment(**env), capture_output=True, text=True, timeout=120, check=False
-        )
-        return done.returncode, done.stdout, done.stderr
+        done = finished([sys.executable, "-c", code, *arguments], tmp_path, **env)
+        return done.code, done.out, done.err
 
     assert ran(MAKE)[0] == 0
     code, there, errors = ran(USE.replace("assert", "# assert"))

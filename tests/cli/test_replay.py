@@ -117,7 +117,7 @@ def test_several_champions_can_be_played_unseen(call, record):
 
 
 def test_a_champion_plays_in_a_changed_environment(call, record, tmp_path):
-    path = record("CartPole-v1", "--engine", "exact")
+    path = record("CartPole-v1", "--engine", "exact", *SHORT)
     long = ("--set", "env.kwargs.length=5.0")
     done = call("replay", path, "--held-out", *long, "--video", "long.mp4", **HEADLESS)
     assert (done.code, done.err) == (0, "")
