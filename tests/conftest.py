@@ -1,5 +1,6 @@
 """Fixtures that start the real commands with the real MPI launchers, with a time limit, and end all their processes."""
 
+import gc
 import importlib
 import json
 import logging
@@ -105,6 +106,12 @@ def any_device(request, no_device):
     return use_device(request.param)
 
 
+def pytest_collection_finish() -> None:
+    """Leave the modules and the tests, which stay, out of all later searches for garbage."""
+    gc.collect()
+    gc.freeze()
+
+
 @pytest.fixture(scope="session", autouse=True)
 def scratch() -> Iterator[None]:
     """Give the commands under test a new temporary folder.
@@ -138,6 +145,13 @@ def cold(request, monkeypatch) -> None:
     """Start new processes, instead of forked ones, in tests that are marked `cold`."""
     if request.node.get_closest_marker("cold"):
         monkeypatch.setenv(warm.COLD, "1")
+
+
+@pytest.fixture
+def warm_ranks(cold, monkeypatch) -> None:
+    """Fork the ranks that this process starts."""
+    if warm.fits(environment()):
+        monkeypatch.setattr(sys, "executable", warm.python())
 
 
 @pytest.fixture(scope="session", autouse=True)

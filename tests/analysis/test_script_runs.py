@@ -17,6 +17,8 @@ from evolve.analysis import script_runs
 from evolve.cluster.script import StartedRanks
 from evolve.errors import Stopped
 
+pytestmark = pytest.mark.usefixtures("warm_ranks")
+
 SMALL = {
     "env": {"id": "CartPole-v1", "engine": "exact", "max_episode_steps": 20},
     "network": "mlp",
@@ -152,6 +154,7 @@ evolve.train(env={"id": "toys:Slow-v0", "kwargs": kwargs}, population=6, episode
 """
 
 
+@pytest.mark.cold
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGKILL])
 def test_no_rank_outlives_a_script_that_ends_while_workers_hang(tmp_path, number):
     words = [sys.executable, "-c", HANGING]

@@ -24,7 +24,10 @@ def open_files(socket):
 def main():
     """Have a process forked, and end as it ends."""
     socket = _socket.socket(_socket.AF_UNIX, _socket.SOCK_STREAM)
-    socket.connect(os.path.join(os.path.dirname(os.path.abspath(__file__)), "socket"))
+    try:
+        socket.connect(os.path.join(os.path.dirname(os.path.abspath(__file__)), "socket"))
+    except OSError:  # the server is gone, before what it has started
+        os.execv(sys.executable, [sys.executable, *sys.argv[1:]])
     files = open_files(socket)
     told = sys.argv[1:], dict(os.environb), os.getcwd(), sorted(os.sched_getaffinity(0)), files
     request = marshal.dumps(told)

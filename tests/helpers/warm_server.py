@@ -21,6 +21,7 @@ import signal
 import socket
 import sys
 import tempfile
+import traceback
 import warnings
 from array import array
 from contextlib import suppress
@@ -48,7 +49,11 @@ class Server:
         """Serve until a process is forked; return its request in this process. The server itself never returns."""
         while True:
             for key, _ in self._events.select():
-                request = key.data(key.fileobj)
+                try:
+                    request = key.data(key.fileobj)
+                except Exception:  # one process must not take the server with it
+                    traceback.print_exc()
+                    continue
                 if request is not None:
                     return request
 
