@@ -238,6 +238,7 @@ def test_the_command_that_it_repeats_is_not_named_again(call):
     assert (done.code, f"{said} {cure}" in done.err) == (2, True)
 
 
+@pytest.mark.cold
 def test_a_run_outlives_its_ranks_and_ends_with_its_own_code(start, call, tmp_path, brake):
     process = start("launch", "launch", *SLOW, "-o", "run", "-n", 3, module="evolve")
     path = store.path_of(tmp_path / "run", 0)

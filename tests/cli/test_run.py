@@ -64,6 +64,7 @@ def test_the_first_generation_of_an_exact_task_begins_without_large_libraries(tm
     assert not large & loaded
 
 
+@pytest.mark.cold
 def test_a_run_leaves_a_whole_file_and_says_how_it_went(command, tmp_path):
     done = command("run", *TINY, "-s", 7)
     assert (done.code, done.err) == (0, "")
@@ -344,6 +345,7 @@ def test_no_way_of_failing_hangs_a_rank(call, command, env, ranks):
     assert (done.out + done.err).count("evolve.run: generation 0, candidate ") == 1
 
 
+@pytest.mark.cold
 def test_an_interrupt_while_mpi_starts_hangs_no_rank(start):
     process = start("run", *TINY, "-g", 500, ranks=3, OMPI_MCA_btl=None, OMPI_MCA_mtl=None)
 

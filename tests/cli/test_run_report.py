@@ -101,6 +101,7 @@ def test_a_page_that_cannot_be_written_is_refused_before_any_work(call, tmp_path
     assert not (tmp_path / "out" / "seed-0.h5").exists()
 
 
+@pytest.mark.cold
 def test_a_report_that_is_stopped_can_be_made_later(call, monkeypatch):
     def stop(*_):
         raise Stopped("SIGTERM")

@@ -107,6 +107,7 @@ def test_a_read_only_disk(call, tmp_path):
         subprocess.run(["umount", "--lazy", str(tmp_path / "disk")], check=True)
 
 
+@pytest.mark.cold
 @pytest.mark.usefixtures("brake")
 def test_two_runs_do_not_write_one_file(start, command, tmp_path):
     path = store.path_of(tmp_path / "out", 0)

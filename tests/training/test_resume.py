@@ -104,6 +104,7 @@ def test_signals_end_with_75_and_a_whole_file(
     same(tmp_path, uninterrupted)
 
 
+@pytest.mark.cold
 def test_open_mpis_own_mpirun_signalled_leaves_a_whole_file(start, call, tmp_path, brake, uninterrupted):
     process = start("run", *RUN, ranks=3)
     wait_for_generations(process, tmp_path, 1)
@@ -299,6 +300,7 @@ def test_what_cannot_reach_a_fitness_may_change(call):
     )
 
 
+@pytest.mark.cold
 def test_the_second_signal_kills(start, tmp_path):
     endless = ("-e", "toys:Slow-v0", "--set", "env.kwargs.seconds=300", "--set", f"env.kwargs.mark='{tmp_path}/now'")
     process = start("run", *endless, "-p", 4, "-r", 1, "--set", "compute.check=false", "--set", "compute.slots=4")
