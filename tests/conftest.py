@@ -14,7 +14,7 @@ import tempfile
 import time
 import tomllib
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -366,6 +366,8 @@ def script(bench, monkeypatch, tmp_path) -> Callable[..., Done]:
 @pytest.fixture
 def absent(monkeypatch) -> Callable[..., None]:
     """Make modules look as if they were not installed, to all later imports in this process."""
+    with suppress(ImportError):  # first imported without another library, it would stay broken
+        importlib.import_module("matplotlib.figure")
 
     def hide(*names: str) -> None:
         for name in names:
