@@ -22,7 +22,7 @@ from exact_parts.players import BOX2D_TASKS, champion_of, play
 
 ROWS = (("walker", "champion", 1), ("walker", "random", 1), ("lander", "champion", 4), ("lander", "random", 4))
 """Tasks, players, and the factor of their numbers of episodes."""
-_ROUNDS = 3  # of all engines in turns; medians count
+ROUNDS = 3  # of all engines in turns; medians count
 _AGAIN = 4  # times that the exact engine plays the recorded steps in a round
 _POOL = 16  # environments of EnvPool, which is slower with one and with 64
 _TICKS = 32  # of EnvPool, at least, for each recorded episode
@@ -50,7 +50,7 @@ def rows(episodes: int) -> Iterator[Row]:
         ticks = max(_TICKS * episodes, steps // _POOL)
         pool = record_pool(task, player, list(range(_POOL)), ticks) if find_spec("envpool") else None
         found: dict[str, list[float]] = {"gymnasium": [], "envpool": [], "exact": []}
-        for _ in range(_ROUNDS):
+        for _ in range(ROUNDS):
             found["gymnasium"].append(_microseconds(play_gymnasium(task, recorded)))
             if pool is not None:
                 found["envpool"].append(_microseconds(play_envpool(task, pool)))
