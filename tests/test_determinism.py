@@ -14,7 +14,7 @@ from processors import MASKED, NEHALEM, nehalem, x86
 from evolve import store
 from evolve.numerics import native
 
-# New processes, because forked ones share one seed of hashes: an order of sets that differs between ranks would not show.
+# New processes: forked ones share one seed of hashes, so an order of sets that differs between ranks would not show.
 pytestmark = pytest.mark.cold
 
 QUICK = ("-e", "CartPole-v1", "-p", 10, "-r", 2, "-g", 3, "-d", 4, "-s", 13, "--set", "held_out_episodes=3")
