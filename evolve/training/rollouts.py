@@ -17,6 +17,7 @@ from evolve.networks.network import SlotArrays
 from evolve.numerics import Backend, backend, host_backend
 from evolve.numerics.device import MOST_STAGING, device, has_device
 from evolve.numerics.device_protocol import WIDTH, DeviceMemoryError
+from evolve.numerics.hashing import MAX_HASHED_STEPS
 from evolve.numerics.streams import Purpose
 from evolve.rollouts import AnyRollout, EpisodeBatch, ExactRollout, Rollout
 from evolve.rollouts.device_play import DevicePlay
@@ -28,6 +29,8 @@ from evolve.training.experiment import Experiment, load_config, num_threads
 
 _FEED = 4
 """Episodes of each slot in one call of a device; with several, few slots wait for the longest episode."""
+_FEED_BYTES = 2**26
+"""The memory of the largest feed on the host."""
 LEAST_GAIN = 1.3
 """The speed of a GPU, in units of the host's, above which it is used."""
 TRIAL_SECONDS = 0.5
@@ -119,12 +122,15 @@ def _exact_rollout(config: Config, slots: int, chosen: Backend) -> ExactRollout 
         play = DevicePlay(task, batch, network.num_weights, feed_size, normalize)
         return ExactRollout(task, play, batch, feed_size, config.env.max_episode_seconds)
     lanes = environments.slots_per_call(task)
+    # A feed has the numbers, the mask and the traces of each genome. Each thread has one, so large ones are limited.
+    numbers = 5 * network.num_weights + 8 * network.num_traces + 2 * min(task.step_limit, MAX_HASHED_STEPS)
+    feed_size = max(lanes, min(slots, _FEED_BYTES // numbers))
 
     def part(queue: rollouts.EpisodeQueue | None = None) -> ExactRollout:
         slot_arrays = network.batch(lanes, chosen)
         assert isinstance(slot_arrays, SlotArrays)
-        play = NativePlay(task, slot_arrays, slots, normalize)
-        return ExactRollout(task, play, slot_arrays, slots, config.env.max_episode_seconds, queue)
+        play = NativePlay(task, slot_arrays, feed_size, normalize)
+        return ExactRollout(task, play, slot_arrays, feed_size, config.env.max_episode_seconds, queue)
 
     threads = num_threads(config)
     return part() if threads == 1 else ThreadedRollout(part, threads, lanes)

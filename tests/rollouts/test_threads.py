@@ -27,6 +27,7 @@ from evolve.rollouts.exact_rollout import ExactRollout
 from evolve.rollouts.threads import Shared, ThreadedRollout
 from evolve.store import Header
 from evolve.training import StrategyReplica, experiment, iterate, make_rollout, prepare
+from evolve.training import rollouts as training_rollouts
 from evolve.training.rollouts import rollout_of
 
 pytestmark = pytest.mark.skipif(not native.available(), reason="the native kernels were not built")
@@ -91,6 +92,21 @@ def test_a_feed_is_worth_its_time(seconds, sizes):
         shared.fair_share, shared.episode_seconds = 32, seconds
         found.append(shared.feed_size())
     assert found == sizes
+
+
+def test_the_memory_of_a_feed_is_limited(monkeypatch):
+    """Or sixty-four threads would hold sixty-four thousand large genomes."""
+    config = parse(Config, {"env": {"id": "CartPole-v1", "engine": "exact"}, "compute": {"slots": 512, "threads": 1}})
+    fed = []
+    for limit in (2**26, 2**12):
+        monkeypatch.setattr(training_rollouts, "_FEED_BYTES", limit)
+        rollout = rollout_of(config)
+        monkeypatch.setattr(rollout.play, "feed", lambda feed: fed.append(len(feed.seeds)))
+        network = networks.make(config.network, 4, 1)
+        for _ in range(20):
+            rollout.submit(batch_of(network, False))
+        rollout.feed()
+    assert fed[0] > fed[1] == native.lanes()
 
 
 def test_episodes_that_come_later_join_those_that_run():
