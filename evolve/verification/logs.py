@@ -294,11 +294,16 @@ def selection_difference(run: StoredRun, experiment: Experiment) -> FirstDiffere
     """
     config, seed = experiment.config, run.header.seed
     measuring = experiment.strategy(seed)
-    # The genomes decide nothing here, so they have one weight.
-    selecting = strategies.from_table(config.strategy, strategies.VectorLayout(1), config.population, seed)
-    genomes = Genomes(np.zeros((config.population, 1), np.float32), np.ones((config.population, 1), np.bool_))
+    if not measuring.measured:
+        return None
+    # The genomes themselves decide nothing here, but their size does: it bounds the number of connections.
+    W = experiment.network.num_weights
+    shape = config.population, W
+    genomes = Genomes(np.broadcast_to(np.float32(0), shape), np.broadcast_to(np.True_, shape))
+    start = None if experiment.start is None else genomes.take(np.array([0]))
+    selecting = strategies.from_table(config.strategy, strategies.VectorLayout(W), config.population, seed, start)
     state = selecting.start()
-    for generation, record in enumerate(run.records if measuring.measured else ()):
+    for generation, record in enumerate(run.records):
         means = mean_metrics(record.metrics, record.returns)
         wrong = _wrong_measure(record, measuring, means)
         if wrong is not None:
