@@ -29,7 +29,7 @@ from evolve.training.experiment import Experiment, load_config, num_threads
 
 _FEED = 4
 """Episodes of each slot in one call of a device; with several, few slots wait for the longest episode."""
-_FEED_BYTES = 2**26
+FEED_BYTES = 2**26
 """The memory of the largest feed on the host."""
 LEAST_GAIN = 1.3
 """The speed of a GPU, in units of the host's, above which it is used."""
@@ -124,7 +124,7 @@ def _exact_rollout(config: Config, slots: int, chosen: Backend) -> ExactRollout 
     lanes = environments.slots_per_call(task)
     # A feed has the numbers, the mask and the traces of each genome. Each thread has one, so large ones are limited.
     numbers = 5 * network.num_weights + 8 * network.num_traces + 2 * min(task.step_limit, MAX_HASHED_STEPS)
-    feed_size = max(lanes, min(slots, _FEED_BYTES // numbers))
+    feed_size = max(lanes, min(slots, FEED_BYTES // numbers))
 
     def part(queue: rollouts.EpisodeQueue | None = None) -> ExactRollout:
         slot_arrays = network.batch(lanes, chosen)

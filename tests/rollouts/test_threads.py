@@ -99,7 +99,7 @@ def test_the_memory_of_a_feed_is_limited(monkeypatch):
     config = parse(Config, {"env": {"id": "CartPole-v1", "engine": "exact"}, "compute": {"slots": 512, "threads": 1}})
     fed = []
     for limit in (2**26, 2**12):
-        monkeypatch.setattr(training_rollouts, "_FEED_BYTES", limit)
+        monkeypatch.setattr(training_rollouts, "FEED_BYTES", limit)
         rollout = rollout_of(config)
         monkeypatch.setattr(rollout.play, "feed", lambda feed: fed.append(len(feed.seeds)))
         network = networks.make(config.network, 4, 1)
