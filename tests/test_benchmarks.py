@@ -110,7 +110,9 @@ def test_exact(bench):
 
 @pytest.mark.skipif(not native.available(), reason="the native kernels were not built")
 def test_walkers_beside_other_engines(bench, monkeypatch):
-    monkeypatch.setattr(importlib.import_module("exact_parts.walker"), "ROUNDS", 1)
+    walker = importlib.import_module("exact_parts.walker")
+    monkeypatch.setattr(walker, "ROUNDS", 1)
+    monkeypatch.setattr(walker, "pin", lambda: None)  # or all later tests of this process would have one core
     words = ("--walker", "--recorded", 1, "-p", 8, "-r", 1)
     code, out, err = bench("exact", *words, "--json")
     assert code == 0, out + err
