@@ -12,9 +12,9 @@ from pathlib import Path
 
 SOURCE = Path(__file__).parent.parent / "evolve"
 FILES = sorted(SOURCE.rglob("*.py"))
-ENTRY_POINTS = ("run", "verify", "replay", "plot", "evaluate", "report", "bench")
+ENTRY_POINTS = ("__main__", "run", "verify", "replay", "plot", "evaluate", "report", "bench")
 LADDER = [  # from the top down: each may import what is below it, and itself
-    {*ENTRY_POINTS, "__main__"},
+    set(ENTRY_POINTS),
     {"cli"},
     {"api"},
     {"analysis"},
@@ -26,7 +26,7 @@ LADDER = [  # from the top down: each may import what is below it, and itself
     {"genome"},
     {"numerics"},
     {"config"},
-    {"shapes", "errors"},
+    {"shapes", "errors", "display"},
 ]
 LEVEL = {name: level for level, names in enumerate(LADDER) for name in names}
 

@@ -28,7 +28,7 @@ DOORS = {
     "cmaes": {"strategies/cma.py"},
     "threadpoolctl": {"strategies/cma.py"},
     "jinja2": {"analysis/html/__init__.py"},
-    "rich": {"analysis/display.py"},
+    "rich": {"display.py"},
     "shtab": {"cli/completion.py"},
     "onnx": {"analysis/exports.py"},
     "torch": {"analysis/exports.py"},

@@ -16,7 +16,7 @@ from evolve.numerics.streams import Purpose
 from evolve.store import Record
 
 if TYPE_CHECKING:
-    from evolve.analysis.display import Display
+    from evolve.display import Display
 
 
 MIN_REFRESH = 0.2
@@ -242,7 +242,7 @@ def _make_display(unit: str = "generations", stream: TextIO | None = None) -> "D
     # The import of its library takes a tenth of a second, which other ranks and logs need not spend.
     if not on_terminal(stream) and "IPython" not in sys.modules:
         return None
-    from evolve.analysis.display import make_display  # noqa: PLC0415
+    from evolve.display import make_display  # noqa: PLC0415
 
     return make_display(unit, stream, on_terminal(stream))
 

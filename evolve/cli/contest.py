@@ -12,7 +12,8 @@ from collections.abc import Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 
-from evolve.analysis import contest, display, figures
+from evolve import display
+from evolve.analysis import contest, figures
 from evolve.analysis.contest import ContestSize, machine, ranking, results, session
 from evolve.analysis.contest.ranking import ContestRanking, RankedRow, money
 from evolve.analysis.contest.results import ContestFile, ContestRow

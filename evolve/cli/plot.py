@@ -10,11 +10,11 @@ from pathlib import Path
 from evolve import store, training
 from evolve.analysis import comparison, figures
 from evolve.analysis.champion import Champion, champion_of, mean_traces
-from evolve.analysis.display import table
 from evolve.analysis.progress import width
 from evolve.analysis.statistics import between, number
 from evolve.cli.app import App, StopFlag, launch
 from evolve.cli.parser import Parser, add_kept_options, file_argument, which_of
+from evolve.display import table
 from evolve.errors import InputError
 from evolve.store.disk import check_writable
 

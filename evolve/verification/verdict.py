@@ -18,25 +18,17 @@ ENGINE = "env.engine"
 
 
 def side_by_side(names: list[str], manifests: tuple[dict[str, str], ...], width: int | None) -> list[str]:
-    """Return two manifests side by side, with marks at different rows; only those rows if the table is too wide."""
+    """Return two manifests side by side, with marks at different rows, as lines that are at most `width` long."""
     if len(manifests) != 2 or not any(manifests):
         return []
+    # The import takes a tenth of a second, which most verdicts need not spend.
+    from evolve.display import table  # noqa: PLC0415
+
     one, other = manifests
     keys = [key for key in (one | other) if key != "command"]
-    rows = [(_short(k), _short(one.get(k, "")), _short(other.get(k, "")), one.get(k) != other.get(k)) for k in keys]
-    broad = max(len(row[0]) for row in rows)
-    wide = max(len(_short(names[0])), *(len(row[1]) for row in rows))
-    lines = [f"  {'':{broad}}  {_short(names[0]):{wide}}    {_short(names[1])}"]
-    lines += [f"  {key:{broad}}  {a:{wide}}  {'≠' if apart else ' '} {b}" for key, a, b, apart in rows]
-    return lines if width is None or max(map(len, lines)) <= width else _stacked(names, rows)
-
-
-def _stacked(names: list[str], rows: list[tuple[str, str, str, bool]]) -> list[str]:
-    """Return the different rows, with the two values below one another."""
-    one, other = (_short(name) for name in names)
-    apart = [(key, a, b) for key, a, b, differs in rows if differs]
-    lines = [line for key, a, b in apart for line in (f"  {key}", f"    {one}: {a}", f"    {other}: {b}")]
-    return lines or ["manifests are the same"]
+    rows = [(key, one.get(key, ""), "≠" * (one.get(key) != other.get(key)), other.get(key, "")) for key in keys]
+    cells = [[_short(text) for text in row] for row in [("", names[0], "", names[1]), *rows]]
+    return table(cells, width and max(width, _NARROWEST), left=range(4), indent="  ").splitlines()
 
 
 def fitted(lines: list[str], width: int | None) -> list[str]:

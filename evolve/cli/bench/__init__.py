@@ -10,13 +10,13 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from evolve.analysis.display import table
 from evolve.analysis.progress import width
 from evolve.cli.app import App, StopFlag, launch
 from evolve.cli.bench import measurements
 from evolve.cli.parser import HIDDEN, Parser
 from evolve.cluster import Transport
 from evolve.config import Config, parse, read_assignment, set_key
+from evolve.display import table
 from evolve.environments.function_task import ID as SLEEP
 from evolve.errors import InputError
 from evolve.numerics import backend

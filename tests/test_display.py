@@ -1,6 +1,6 @@
 """Tables are aligned, wrapped into a width, and free of colours."""
 
-from evolve.analysis.display import table
+from evolve.display import table
 
 ROWS = [("name", "steps"), ("a long name", "1,000"), ("b [red]", "7")]
 
