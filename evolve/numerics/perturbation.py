@@ -5,7 +5,14 @@ native kernel, which passes over memory once. Array operations define the result
 
 Sums over all candidates are divided among ranks by columns of the genome. A rank that computes the sums of some columns
 skips the deviates of the columns before them: `first` is the number of its first column.
+
+A perturbation of low rank is a product of two small matrices (Sarkar et al., "Evolution Strategies at the Hyperscale",
+2025): r(m + n) deviates move the m n weights of a matrix. See `PerturbedMatrix`.
 """
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -108,6 +115,133 @@ def antithetic_sums(centre: Float64, step: float, key: StreamsKey, coefficients:
     return sums
 
 
+@dataclass(frozen=True)
+class PerturbedMatrix:
+    """A matrix [m, n] = [rows, columns] of the genome, and the deviates that perturb it with a step σ.
+
+    Its perturbation of rank r is the product of two matrices of deviates, left [r, m] and right [r, n], which follow
+    each other in the stream: σ/√r · Σ_k left_kj right_kl for the weight in row j and column l. The deviates of its m n
+    numbers have variance 1, as independent ones. With rank 0 every number has its own deviate.
+
+    All arithmetic is float32, except that σ/√r · left is computed in float64 and then rounded. The weight is the
+    centre, rounded to float32, plus the perturbation. Sums run over k in ascending order.
+
+    start: The place of the first number in the genome.
+    first: The number of its first deviate in a stream.
+    """
+
+    start: int
+    rows: int
+    columns: int
+    rank: int
+    first: int
+
+    @property
+    def stop(self) -> int:
+        """The end of the matrix in the genome."""
+        return self.start + self.rows * self.columns
+
+    @property
+    def num_deviates(self) -> int:
+        """The number of its deviates."""
+        return self.rank * (self.rows + self.columns) if self.rank else self.rows * self.columns
+
+    def factors(self, key: StreamsKey, streams: Int64, steps: Float64, rows: slice) -> tuple[Float32, Float32]:
+        """Return σ/√r · left, [N, r, k], of k rows of the matrix, and right, [N, r, n], for N streams.
+
+        With rank 0 the k rows are one row of a matrix of rank 1, whose left factor is 1: [N, 1, 1] and [N, 1, k n].
+
+        Args:
+            key: The key of the streams.
+            streams: [N], their numbers.
+            steps: [N], σ of each stream.
+            rows: A slice of range(m).
+        """
+        n, r, scales = self.columns, max(self.rank, 1), steps / math.sqrt(max(self.rank, 1))
+        if not self.rank:
+            places = self.first + rows.start * n, self.first + rows.stop * n
+            left, right = np.ones((len(streams), 1, 1), np.float32), _deviates(key, streams, *places)[:, None]
+        else:
+            begins = range(self.first, self.first + r * self.rows, self.rows)
+            left = np.stack([_deviates(key, streams, at + rows.start, at + rows.stop) for at in begins], axis=1)
+            begin = self.first + r * self.rows
+            right = _deviates(key, streams, begin, begin + r * n).reshape(len(streams), r, n)
+        return (scales[:, None, None] * left).astype(np.float32), right
+
+
+def perturbed_matrices(
+    centre: Float64, mask: Bool, steps: Float64, key: StreamsKey, streams: Int64, matrices: Sequence[PerturbedMatrix]
+) -> Float32:
+    """Return [n, W]: row i is the centre, whose matrices are perturbed with steps[i]; 0 where the mask is False.
+
+    Args:
+        centre: [W].
+        mask: [W].
+        steps: [n].
+        key: The key of the streams.
+        streams: [n], the number of the stream of each row.
+        matrices: The matrices of the genome, which tile it.
+    """
+    rows = np.empty((len(streams), len(centre)), np.float32)
+    rounded = centre.astype(np.float32)
+    for matrix in matrices:
+        place = slice(matrix.start, matrix.stop)
+        left, right = matrix.factors(key, streams, steps, slice(0, matrix.rows))
+        r, m, n = *left.shape[1:], right.shape[2]
+        if native.available():
+            arrays = [*map(np.ascontiguousarray, (rounded[place], mask[place], left, right)), rows[:, place]]
+            add = native.bind("add_products", [ADDRESS] * 5 + [INT64] * 5)
+            add(*(array.ctypes.data for array in arrays), *rows.shape, m, n, r)
+            continue
+        for row, a, b in zip(rows[:, place], left, right, strict=True):
+            row[:] = np.where(mask[place], rounded[place] + _product(a, b).reshape(-1), np.float32(0))
+    return rows
+
+
+def antithetic_matrix_sums(
+    centre: Float64,
+    step: float,
+    key: StreamsKey,
+    coefficients: Float64,
+    matrices: Sequence[PerturbedMatrix],
+    columns: slice,
+) -> Float64:
+    """Return [n]: the sums of `antithetic_sums` in n columns of the genome, for candidates of `perturbed_matrices`.
+
+    Args:
+        centre: [W], the whole centre.
+        step: At least 0.
+        key: The key of the streams.
+        coefficients: One for each pair.
+        matrices: The matrices of the genome, which tile it.
+        columns: A slice of range(W).
+    """
+    sums = np.zeros(columns.stop - columns.start)
+    streams: Int64 = np.arange(len(coefficients))
+    steps = np.full(len(coefficients), step)
+    for matrix in matrices:
+        # These columns are a range of the numbers of the matrix, which may begin and end within a row.
+        begin, end = max(columns.start, matrix.start), min(columns.stop, matrix.stop)
+        if begin >= end:
+            continue
+        rows = slice((begin - matrix.start) // matrix.columns, -((matrix.start - end) // matrix.columns))
+        left, right = matrix.factors(key, streams, steps, rows)
+        r, m, n = *left.shape[1:], right.shape[2]
+        first = begin - matrix.start - rows.start * matrix.columns
+        rounded = centre[begin:end].astype(np.float32)
+        total = sums[begin - columns.start : end - columns.start]
+        if native.available():
+            last = first + end - begin - (m - 1) * n
+            arrays = [rounded, *map(np.ascontiguousarray, (left, right, coefficients)), total]
+            add_up = native.bind("product_sums", [ADDRESS] * 5 + [INT64] * 6)
+            add_up(*(array.ctypes.data for array in arrays), first, last, m, n, r, len(coefficients))
+            continue
+        for coefficient, a, b in zip(coefficients, left, right, strict=True):
+            moves = _product(a, b).reshape(-1)[first : first + end - begin]
+            total += coefficient * np.subtract(rounded + moves, rounded - moves, dtype=np.float64)
+    return sums
+
+
 def add_noise(weights: Float32, mask: Bool, scale: float, key: StreamsKey, streams: Int64) -> None:
     """Add scale · the deviates of stream streams[i] to row i of weights [n, W]; write 0 where the mask [n, W] is False.
 
@@ -127,3 +261,16 @@ def _scaled_deviates(key: StreamsKey, stream: np.int64, scale: Float64 | None, f
     deviates = normal_rows(*key, np.array([stream]), first + n, first)[0].astype(np.float64)
     scaled: Float64 = deviates if scale is None else scale * deviates
     return scaled
+
+
+def _deviates(key: StreamsKey, streams: Int64, first: int, stop: int) -> Float32:
+    """Return [n, stop - first]: deviates number `first` to stop - 1 of streams."""
+    return normal_rows(*key, streams, stop, first)
+
+
+def _product(left: Float32, right: Float32) -> Float32:
+    """Return [m, n]: the sum over k of the outer products of left[k], [m], and right[k], [n], in ascending order."""
+    moves: Float32 = left[0, :, None] * right[0]
+    for a, b in zip(left[1:], right[1:], strict=True):
+        moves = moves + a[:, None] * b
+    return moves

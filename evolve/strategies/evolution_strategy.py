@@ -22,7 +22,7 @@ from numpy.typing import DTypeLike, NDArray
 
 from evolve.errors import InputError, pluralize
 from evolve.genome import GenomeLayout, Genomes, pruned
-from evolve.numerics.perturbation import StreamsKey
+from evolve.numerics.perturbation import PerturbedMatrix, StreamsKey
 from evolve.numerics.portable import length
 from evolve.numerics.streams import Purpose
 from evolve.shapes import Float32, Float64, Int64
@@ -113,6 +113,27 @@ def parts(size: int) -> Iterator[slice]:
     """Yield slices that cover range(size), each so short that several arrays of its length fit in a cache."""
     for start in range(0, size, _AT_ONCE):
         yield slice(start, min(start + _AT_ONCE, size))
+
+
+def low_rank_matrices(layout: GenomeLayout, rank: int) -> tuple[PerturbedMatrix, ...]:
+    """Return the matrices of a layout, which tile the genome, with perturbations of rank r = `rank`.
+
+    A matrix has low rank if that needs fewer deviates: r(m + n) < m n. Biases and other matrices have rank 0, a deviate
+    for each number. Deviates follow each other in genome order.
+    """
+    sizes = {block.layer + 1: block.columns for block in layout.blocks}
+    sizes[0] = getattr(layout, "observation_size", 0)
+    found: list[PerturbedMatrix] = []
+    for block in layout.blocks:
+        biases = int(block.rows - 1 == sizes[block.source])
+        m, n = block.rows - biases, block.columns
+        low = rank * (m + n) < m * n
+        for rows, its_rank in ((m, rank), (biases, 0)) if low else ((block.rows, 0),):
+            if rows:
+                start = found[-1].stop if found else 0
+                first = found[-1].first + found[-1].num_deviates if found else 0
+                found.append(PerturbedMatrix(start, rows, n, its_rank, first))
+    return tuple(found)
 
 
 @dataclass(frozen=True)

@@ -17,6 +17,10 @@ centre θ is an initial genome at first, and all candidates share its mask. With
     σ, α         times their decays, down to their smallest values, after the first `constant_generations`
     mask         pruned gradually by |θ|, by traces, or at random
 
+With `perturbation_rank` = r the ε_i of a matrix [m, n] is a product of rank r, 1/√r A_i B_iᵀ with A_i [m, r] and
+B_i [n, r] ~ N(0, 1), where that takes fewer random numbers, r(m + n) < m n; biases keep full rank (Sarkar et al.,
+"Evolution Strategies at the Hyperscale", 2025, EGGROLL). Its elements have variance 1, too, and g is the same formula.
+
 ε_i is computed as (w_2i - w_{2i+1})/2σ, from the weights as they were evaluated. θ, m, v are float64, and sums go from
 pair to pair. The champion is θ̄, an exponential average of θ with weight `averaging` on the past (Polyak & Juditsky,
 1992, on why averages are better), or θ itself if that is 0. So no candidate's lucky fitness can make the champion.
@@ -30,7 +34,12 @@ from pydantic import Field
 
 from evolve.errors import InputError
 from evolve.genome import GenomeLayout, Genomes, GenomeSource, pruned
-from evolve.numerics.perturbation import antithetic_sums, perturbed
+from evolve.numerics.perturbation import (
+    antithetic_matrix_sums,
+    antithetic_sums,
+    perturbed,
+    perturbed_matrices,
+)
 from evolve.shapes import Bool, Float64, Int64
 from evolve.strategies.evolution_strategy import (
     Adam,
@@ -38,6 +47,7 @@ from evolve.strategies.evolution_strategy import (
     EvolutionStrategy,
     OptimizerMemory,
     centred_ranks,
+    low_rank_matrices,
     parts,
     stored,
 )
@@ -61,6 +71,8 @@ class OpenAiEsOptions(RestartOptions):
     """The factor of σ after each generation."""
     smallest_sigma: float = Field(0.01, ge=1e-6, le=1e6)
     """The smallest σ, at which the decay ends."""
+    perturbation_rank: Annotated[int, Field(ge=1, le=65536)] | None = None
+    """r, the rank of the perturbation of a wide matrix; by default perturbations have full rank."""
     optimizer: Literal["adam", "clipup"] = "adam"
     """The optimizer: "adam", or "clipup", which uses only the direction of a gradient."""
     learning_rate: float = Field(0.3, gt=0, le=1e6)
@@ -149,6 +161,8 @@ class OpenAiEs(EvolutionStrategy[OpenAiEsState]):
         self._pairs = population // 2
         adam, clip_up = Adam(options.beta1, options.beta2), ClipUp(options.beta1, options.max_speed)
         self._optimizer: Adam | ClipUp = adam if options.optimizer == "adam" else clip_up
+        rank = options.perturbation_rank
+        self._matrices = None if rank is None else low_rank_matrices(layout, rank)
         self._pruning: GradualPruning | None = None
         if options.pruning:
             how = options.pruning, options.pruning_generations, options.pruning_by
@@ -167,6 +181,10 @@ class OpenAiEs(EvolutionStrategy[OpenAiEsState]):
             raise InputError("strategy.max_speed", f"none with the optimizer {options.optimizer}", options.max_speed)
         if options.optimizer == "clipup" and options.learning_rate_decay < 1 and not options.smallest_learning_rate:
             raise InputError("strategy.smallest_learning_rate", "above 0 with clipup: its steps are that long", 0.0)
+        rank = options.perturbation_rank
+        if rank is not None and not any(matrix.rank for matrix in low_rank_matrices(layout, rank)):
+            expected = "a network with a matrix [m, n] for which r(m + n) is below m n"
+            raise InputError("strategy.perturbation_rank", expected, rank, "Use a wider network or a lower rank.")
         for name in ("sigma", "learning_rate"):
             start = getattr(options, name)
             least = getattr(options, f"smallest_{name}")
@@ -183,14 +201,21 @@ class OpenAiEs(EvolutionStrategy[OpenAiEsState]):
         """Return candidates: pairs on both sides of the centre, and the centre if P is odd."""
         candidates = requested_candidates(self._P, candidates)
         steps = np.where(candidates % 2, -1.0, 1.0) * state.schedule.sigma
-        weights = perturbed(state.centre, state.mask, steps, self._key(generation), candidates // 2)
+        centre, mask, key, streams = state.centre, state.mask, self._key(generation), candidates // 2
+        if self._matrices is None:
+            weights = perturbed(centre, mask, steps, key, streams)
+        else:
+            weights = perturbed_matrices(centre, mask, steps, key, streams, self._matrices)
         weights[candidates == 2 * self._pairs] = np.where(state.mask, state.centre, 0.0)
         return Genomes(weights, np.repeat(state.mask[None], len(candidates), axis=0))
 
     def sums(self, state: OpenAiEsState, generation: int, fitness: Float64, columns: slice) -> Float64:
         """Return [n]: Σ (u_2i - u_{2i+1}) (w_2i - w_{2i+1}) in n columns; fitness is [P]."""
-        centre, sigma, shares = state.centre[columns], state.schedule.sigma, self._shares(fitness)
-        total = antithetic_sums(centre, sigma, self._key(generation), shares, first=columns.start)
+        sigma, key, shares = state.schedule.sigma, self._key(generation), self._shares(fitness)
+        if self._matrices is None:
+            total = antithetic_sums(state.centre[columns], sigma, key, shares, first=columns.start)
+        else:
+            total = antithetic_matrix_sums(state.centre, sigma, key, shares, self._matrices, columns)
         return np.where(state.mask[columns], total, 0.0)
 
     def tell(self, state: OpenAiEsState, genomes: GenomeSource, results: Results) -> OpenAiEsState:

@@ -362,6 +362,11 @@ class ChangedLayout:
         """Whether the weights have an effect."""
         return getattr(self.layout, "evolves_weights", True)
 
+    @property
+    def observation_size(self) -> int:
+        """O; 0 if the layout is not the layout of a network."""
+        return getattr(self.layout, "observation_size", 0)
+
     def init(self, stream: Stream) -> Genomes:
         """Return one initial genome, P = 1."""
         raise NotImplementedError

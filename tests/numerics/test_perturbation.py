@@ -1,11 +1,21 @@
 """Weights perturbed by keyed deviates follow the formulas, with the same bits with and without kernels."""
 
+from itertools import pairwise
+
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from evolve.numerics.perturbation import add_noise, antithetic_sums, moments_about_centre, perturbed
+from evolve.numerics.perturbation import (
+    PerturbedMatrix,
+    add_noise,
+    antithetic_matrix_sums,
+    antithetic_sums,
+    moments_about_centre,
+    perturbed,
+    perturbed_matrices,
+)
 from evolve.numerics.streams import Purpose, Stream
 
 KEY = (7, Purpose.WEIGHT_NOISE, 3)
@@ -67,6 +77,62 @@ def test_sums_of_the_differences_of_both_sides(n, first, count):
         one, other = (side.astype(np.float32).astype(np.float64) for side in (centre + step, centre - step))
         expected += share * (one - other)
     assert antithetic_sums(centre, 0.1, KEY, shares, first).tobytes() == expected.tobytes()
+
+
+@st.composite
+def tilings(draw):
+    """Matrices of any rank that tile a genome, whose deviates follow each other; some are wider than AT_ONCE."""
+    tiling, start, first = [], 0, 0
+    for _ in range(draw(st.integers(1, 3))):
+        rows, columns, rank = (
+            draw(st.integers(1, 6)),
+            draw(st.sampled_from([1, 3, 17, 256, 300])),
+            draw(st.integers(0, 3)),
+        )
+        tiling.append(PerturbedMatrix(start, rows, columns, rank, first))
+        start, first = tiling[-1].stop, first + tiling[-1].num_deviates
+    return tiling
+
+
+def moves_by_hand(tiling, stream, step):
+    """Return the perturbation [W] of a stream in float32, weight by weight."""
+    found = []
+    for matrix in tiling:
+        m, n, r = matrix.rows, matrix.columns, matrix.rank
+        d = Stream(*KEY, stream).skip(matrix.first).normal(r * (m + n) if r else m * n)
+        scaled = (step / np.sqrt(max(r, 1)) * d.astype(np.float64)).astype(np.float32)
+        if not r:
+            found += [np.float32(step) * x for x in d]
+        for j in range(m if r else 0):
+            for column in range(n):
+                total = scaled[j] * d[r * m + column]
+                for k in range(1, r):
+                    total = total + scaled[k * m + j] * d[r * m + k * n + column]
+                found.append(total)
+    return np.array(found, np.float32)
+
+
+@given(tilings(), streams)
+def test_matrices_are_moved_by_products_of_low_rank(tiling, numbered):
+    W = tiling[-1].stop
+    centre, mask, steps = numbers(W), masks(W), numbers(len(numbered))
+    rows = perturbed_matrices(centre, mask, steps, KEY, np.array(numbered), tiling)
+    moves = [moves_by_hand(tiling, stream, step) for step, stream in zip(steps, numbered, strict=True)]
+    assert rows.tobytes() == np.where(mask, centre.astype(np.float32) + moves, np.float32(0)).tobytes()
+
+
+@given(tilings(), st.integers(1, 5), st.data())
+def test_sums_of_products_of_low_rank_are_the_same_in_any_columns(tiling, count, data):
+    W = tiling[-1].stop
+    centre, shares, expected = numbers(W), numbers(count), np.zeros(W)
+    for stream, share in enumerate(shares):
+        step = np.array([0.1, -0.1])
+        pair = perturbed_matrices(centre, np.ones(W, np.bool_), step, KEY, np.array([stream, stream]), tiling)
+        expected += share * np.subtract(*pair, dtype=np.float64)
+    edges = [0, *sorted(data.draw(st.lists(st.integers(0, W), max_size=3))), W]
+    parts = [slice(*edge) for edge in pairwise(edges)]
+    found = [antithetic_matrix_sums(centre, 0.1, KEY, shares, tiling, part) for part in parts]
+    assert np.concatenate(found).tobytes() == expected.tobytes()
 
 
 @given(sizes, streams)

@@ -26,6 +26,36 @@ def test_candidates_are_antithetic_pairs_and_the_centre(P):
     check_pairs(asked, 3, 0.25)
 
 
+def test_perturbations_of_low_rank_have_full_variance():
+    """Wide matrices get a product of rank r, biases a deviate each; the elements have mean 0 and variance 1."""
+    wide = networks.make({"name": "mlp", "hidden": [40, 30]}, 20, 2)
+    for rank in (1, 3):
+        es = OpenAiEs(OpenAiEsOptions(perturbation_rank=rank, sigma=0.5), wide, 60, SEED)
+        state = es.start()
+        weights = es.ask(state, 4).weights
+        noise = (weights[::2].astype(float) - weights[1::2]) / (2 * 0.5)
+        ranks = []
+        for block in wide.blocks:
+            matrix = noise[:, block.start : block.stop].reshape(30, block.rows, block.columns)
+            ranks.append(np.linalg.matrix_rank(matrix[0, :-1], tol=1e-3))
+            assert abs(matrix.mean()) < 0.2
+            assert 0.7 < matrix.std() < 1.3
+            assert np.linalg.matrix_rank(matrix[:, -1]) > min(
+                rank, block.columns - 1
+            )  # biases differ from pair to pair
+        assert ranks == [rank, rank, min(rank, 2)]
+
+
+def test_perturbations_of_low_rank_leave_pruned_connections_alone():
+    es = made(6, perturbation_rank=1, pruning=0.5, pruning_generations=2)
+    state = es.start()
+    for t in range(3):
+        state = tell(es, state, t, np.arange(6.0))
+    asked = es.ask(state, 3)
+    assert 0 < np.count_nonzero(~state.mask) == np.count_nonzero((asked.weights == 0).all(axis=0))
+    assert not es.sums(state, 3, np.arange(6.0), slice(0, W))[~state.mask].any()
+
+
 def by_hand(theta, weights, fitness, options, m, v, t):
     """One tell in plain Python, weight by weight, for fitness without ties."""
     n, sigma = len(fitness) // 2, options["sigma"]
@@ -42,9 +72,10 @@ def by_hand(theta, weights, fitness, options, m, v, t):
 
 
 @pytest.mark.parametrize("P", [6, 7])
-def test_tell_is_adam_on_the_estimated_gradient(P):
+@pytest.mark.parametrize("rank", [None, 1, 2])
+def test_tell_is_adam_on_the_estimated_gradient(P, rank):
     options = {"sigma": 0.2, "learning_rate": 0.03, "beta1": 0.8, "beta2": 0.95, "weight_decay": 0.1}
-    es = made(P, **options)
+    es = made(P, perturbation_rank=rank, **options)
     state = es.start()
     theta, m, v = state.centre.tolist(), [0.0] * W, [0.0] * W
     draw = np.random.Generator(np.random.Philox(2))
@@ -235,6 +266,7 @@ def test_it_climbs_a_sphere():
     ("options", "message"),
     [
         ({"learning_rate": 1000.0, "weight_decay": 0.001}, r"weight_decay: expected below 1/learning_rate, 0\.001, "),
+        ({"perturbation_rank": 4}, r"perturbation_rank: expected a network with a matrix .* m n, got 4\. Use a wider"),
         ({"max_speed": 0.3}, r"strategy.max_speed: expected none with the optimizer adam, got 0\.3"),
         ({"sigma": 0.005, "sigma_decay": 0.9}, r"smallest_sigma: expected below sigma, 0\.005, .* got 0\.01"),
         ({"learning_rate": 0.001, "learning_rate_decay": 0.9}, r"smallest_learning_rate: expected below learning_rate"),

@@ -98,3 +98,57 @@ DISPATCH void evolve_add_noise(float *weights, const uint8_t *mask, const uint64
             }
         }
 }
+
+/* Moves [n] of weights in row j of a matrix, from column `first` on: the product of the factors left [r, m] and right
+ * [r, columns], added up over r in its order. */
+INLINE void factored(const float *left, const float *right, float *moves, int64_t j, int64_t first, int64_t n, int64_t m,
+                     int64_t columns, int64_t r)
+{
+    for (int64_t k = 0; k < n; k++)
+        moves[k] = left[j] * right[first + k];
+    for (int64_t q = 1; q < r; q++)
+        for (int64_t k = 0; k < n; k++)
+            moves[k] = moves[k] + left[q * m + j] * right[q * columns + first + k];
+}
+
+/* Matrices [n] of m rows, each W numbers after the one before: the centre [m, columns] plus the products of left [n, r, m] and
+ * right [n, r, columns]; 0 where the mask is 0. */
+DISPATCH void evolve_add_products(const float *centre, const uint8_t *mask, const float *left, const float *right,
+                                  float *matrices, int64_t n, int64_t W, int64_t m, int64_t columns, int64_t r)
+{
+    float moves[AT_ONCE];
+    for (int64_t row = 0; row < n; row++, left += r * m, right += r * columns, matrices += W)
+        for (int64_t j = 0; j < m; j++)
+            FOR_PARTS(0, columns)
+            {
+                const int64_t at = j * columns + i;
+                factored(left, right, moves, j, i, part, m, columns, r);
+                for (int64_t k = 0; k < part; k++) {
+                    float moved = centre[at + k] + moves[k];
+                    matrices[at + k] = mask[at + k] ? moved : 0.0f;
+                }
+            }
+}
+
+/* Sums [m, columns] over pairs of their share times the difference of centre + move and centre - move, as floats; the
+ * moves are products as above. The last row has `last` columns, the first one begins at column `first`. */
+DISPATCH void evolve_product_sums(const float *centre, const float *left, const float *right, const double *shares,
+                                  double *sums, int64_t first, int64_t last, int64_t m, int64_t columns, int64_t r,
+                                  int64_t pairs)
+{
+    float moves[AT_ONCE];
+    for (int64_t j = 0; j < m; j++)
+        FOR_PARTS(j ? 0 : first, j == m - 1 ? last : columns)
+        {
+            const float *c = centre + j * columns + i - first;
+            double total[AT_ONCE] = {0};
+            for (int64_t pair = 0; pair < pairs; pair++) {
+                factored(left + pair * r * m, right + pair * r * columns, moves, j, i, part, m, columns, r);
+                for (int64_t k = 0; k < part; k++) {
+                    float one = c[k] + moves[k], other = c[k] - moves[k];
+                    total[k] = total[k] + shares[pair] * ((double)one - (double)other);
+                }
+            }
+            memcpy(sums + j * columns + i - first, total, part * sizeof *total);
+        }
+}
