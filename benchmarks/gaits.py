@@ -16,8 +16,8 @@ import numpy as np
 
 from evolve import environments, store, training, verification
 from evolve.analysis import video
+from evolve.analysis.champion import Elite, elites_of
 from evolve.analysis.runs import script_ranks
-from evolve.analysis.selection import Elite, elites_of
 from evolve.analysis.video.encoders import FORMATS, library
 from evolve.cluster import Coordinator
 from evolve.genome import Genomes, concatenate, pruned

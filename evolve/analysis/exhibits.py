@@ -17,7 +17,6 @@ from evolve import environments, training, verification
 from evolve.analysis import figures, html, video
 from evolve.analysis.champion import Champion, champion_of, mean_traces, typical_episode
 from evolve.analysis.comparison import begun_groups, deduplicate_seeds
-from evolve.analysis.html.summary import summarize_run
 from evolve.analysis.statistics import number
 from evolve.cluster import Coordinator
 from evolve.cluster.script import Collective, all_ranks
@@ -275,7 +274,7 @@ def report(runs: Sequence[StoredRun], ranks: Collective, quick: bool) -> Page:
         environments.without_display()
 
         def summarize(run: StoredRun, filmed: bool) -> Any:
-            return summarize_run(run, coordinator, ranks.transport, filmed)
+            return html.summarize_run(run, coordinator, ranks.transport, filmed)
 
         text, _ = html.make_page(runs, groups, None if quick else summarize)
         return text.encode("utf-8", "backslashreplace")

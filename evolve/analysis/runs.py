@@ -10,6 +10,7 @@ from typing import Any
 from evolve import environments, training, verification
 from evolve.analysis import champion as champion_files
 from evolve.analysis import exhibits, statistics
+from evolve.analysis.champion import Elite, Member, elites_of, members_of_front
 from evolve.analysis.exports import FORMATS
 from evolve.analysis.generations import (
     Evaluation,
@@ -22,7 +23,6 @@ from evolve.analysis.generations import (
     write_csv,
 )
 from evolve.analysis.policy import Policy
-from evolve.analysis.selection import Elite, Member, elites_of, members_of_front
 from evolve.analysis.statistics import between, duration, number
 from evolve.cluster import Coordinator
 from evolve.cluster.script import Collective

@@ -11,7 +11,7 @@ from pathlib import Path
 from evolve import environments
 from evolve.analysis import html
 from evolve.analysis.comparison import deduplicate_seeds, read_groups, uneven_lengths
-from evolve.analysis.html.summary import RunSummary, summarize_run
+from evolve.analysis.html.tables import RunSummary
 from evolve.analysis.progress import ReportProgress
 from evolve.cli.app import App, launch
 from evolve.cli.parser import Parser, add_workers_option, file_argument
@@ -69,7 +69,7 @@ def _summarize(app: App, progress: ReportProgress, run: StoredRun, filmed: bool)
     progress.start(run.path)
     coordinator = app.coordinator()
     coordinator.progress = progress.update
-    return summarize_run(run, coordinator, app.transport, filmed)
+    return html.summarize_run(run, coordinator, app.transport, filmed)
 
 
 def _body(app: App, argv: list[str]) -> int:

@@ -26,12 +26,12 @@ NETWORKS = Registry(
     ImportedOnDemand[Kind](
         __name__,
         {
-            "hebbian-dag": ("hebbian_dag", "HebbianDagOptions", "HebbianDag"),
+            "hebbian-dag": ("hebbian", "HebbianDagOptions", "HebbianDag"),
             "dag": ("layered", "DagOptions", "Dag"),
             "mlp": ("layered", "MlpOptions", "Mlp"),
             "binary-mask-mlp": ("layered", "BinaryMaskMlpOptions", "BinaryMaskMlp"),
             "elman": ("layered", "ElmanOptions", "Elman"),
-            "hebbian-lstm": ("hebbian_lstm", "HebbianLstmOptions", "HebbianLstm"),
+            "hebbian-lstm": ("hebbian", "HebbianLstmOptions", "HebbianLstm"),
             "plastic-mlp": ("plastic_mlp", "PlasticMlpOptions", "PlasticMlp"),
         },
     ),

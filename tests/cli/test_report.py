@@ -18,8 +18,7 @@ from evolve.analysis import html
 from evolve.analysis.comparison import held_out_interval, read_groups
 from evolve.analysis.figures import connections_of
 from evolve.analysis.html import reported_champion
-from evolve.analysis.html.summary import Clip, RunSummary, VerificationSummary
-from evolve.analysis.html.tables import champion_table, training_table
+from evolve.analysis.html.tables import Clip, RunSummary, VerificationSummary, champion_table, training_table
 from evolve.training import reload
 
 QUICK = ("-p", 6, "-r", 2, "-d", 2, "--set", "held_out_episodes=6", "--set", "env.max_episode_steps=30")
@@ -316,7 +315,7 @@ def test_without_libraries(call, command, runs, tmp_path, absent):
 def test_an_output_that_cannot_be_written_is_found_before_an_episode_is_played(runs, monkeypatch, capfd):
     from evolve.cli import report
 
-    monkeypatch.setattr(report, "summarize_run", lambda *_: pytest.fail("an episode was played"))
+    monkeypatch.setattr(report.html, "summarize_run", lambda *_: pytest.fail("an episode was played"))
     assert report.main([str(runs / "a" / "seed-1.h5"), "-o", "/proc/x.html"]) == 2
     assert "/proc/x.html cannot be written" in capfd.readouterr().err
 

@@ -5,7 +5,7 @@ import pytest
 from episodes import initial, noise, of_any_size, ordered, play
 
 from evolve import networks
-from evolve.networks.hebbian_dag import HebbianDag, HebbianDagOptions
+from evolve.networks.hebbian import HebbianDag, HebbianDagOptions
 from evolve.networks.layered import Dag, DagOptions
 from evolve.numerics import tanh
 from evolve.numerics.streams import Purpose, Stream

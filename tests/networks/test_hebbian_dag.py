@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from evolve.errors import InputError
 from evolve.networks import NETWORKS
-from evolve.networks.hebbian_dag import HebbianDag, HebbianDagOptions
+from evolve.networks.hebbian import HebbianDag, HebbianDagOptions
 from evolve.numerics import tanh
 from evolve.numerics.streams import Purpose, Stream
 

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from evolve.errors import InputError
 from evolve.networks import NETWORKS
-from evolve.networks.hebbian_lstm import HebbianLstm, HebbianLstmOptions
+from evolve.networks.hebbian import HebbianLstm, HebbianLstmOptions
 from evolve.numerics import sigmoid, tanh
 
 f32 = np.float32

@@ -21,7 +21,7 @@ import evolve
 from evolve import environments, networks, store
 from evolve.cluster import Coordinator, dismiss, serve
 from evolve.config import Config, EnvOptions, parse
-from evolve.networks.hebbian_dag import HebbianDag
+from evolve.networks.hebbian import HebbianDag
 from evolve.numerics import native
 from evolve.rollouts.exact_rollout import ExactRollout
 from evolve.rollouts.threads import Shared, ThreadedRollout

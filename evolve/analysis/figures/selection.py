@@ -5,9 +5,9 @@ from typing import Any
 
 import numpy as np
 
+from evolve.analysis.champion import names_of_measures, numbers_of_front
 from evolve.analysis.figures import style
 from evolve.analysis.figures.style import COLOURS, FAINT, GRID, INK, PAPER, drawable
-from evolve.analysis.selection import names_of_measures, numbers_of_front
 from evolve.errors import InputError
 from evolve.shapes import Float64
 from evolve.store import StoredRun

@@ -1,12 +1,13 @@
 """The report: tables, figures and films of runs on one HTML page that needs no other file.
 
-`render` makes the page and `save` writes it: this module draws the figures and fills the template, `report.html` with
-`report.css`. `summary` plays episodes of a run again, for the verification and for a film. `tables` has the tables and
-sentences. Only this module imports Jinja2, which comes with the extra `report`.
+`summarize_run` plays episodes of a run again, for the verification and for a film. `render` draws the figures and fills
+the template, `report.html` with `report.css`; `save` writes the page. `tables` has the tables and sentences. Only this
+module imports Jinja2, which comes with the extra `report`.
 """
 
 import base64
 import importlib.resources
+import tempfile
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,21 +15,25 @@ from typing import Any
 
 import numpy as np
 
-from evolve.analysis import figures
-from evolve.analysis.champion import champion_of
+from evolve import verification
+from evolve.analysis import figures, video
+from evolve.analysis.champion import champion_of, typical_episode
 from evolve.analysis.comparison import RunGroup, best_run, compare_groups, deduplicate_seeds, uneven_lengths
 from evolve.analysis.html import tables
-from evolve.analysis.html.summary import RunSummary
-from evolve.analysis.html.tables import HeldOutSample, ReportTable
+from evolve.analysis.html.tables import Clip, HeldOutSample, ReportTable, RunSummary, VerificationSummary
 from evolve.analysis.statistics import number as number_of
 from evolve.analysis.statistics import short_names
-from evolve.errors import EvolveError, import_extra
+from evolve.cluster import Coordinator, Transport
+from evolve.errors import EvolveError, Stopped, import_extra
 from evolve.store import StoredRun, disk
-from evolve.training import reload
+from evolve.training import Experiment, manifest, reload
 
 FORMATS = (".html", ".htm")
 """The allowed endings of a page's file name."""
 _QUICK = "No film was made, as no episode was played."
+_MAX_CHECKED = 10  # generations of which the champions are evaluated again
+_FILM_WIDTH = 800  # pixels
+_FILM_SECONDS = 12.0
 
 
 @dataclass(frozen=True)
@@ -58,6 +63,69 @@ def check_libraries() -> None:
     """Raise InputError unless Jinja2 and matplotlib are installed."""
     _template()
     figures.check_library()
+
+
+def summarize_run(run: StoredRun, coordinator: Coordinator, transport: Transport, filmed: bool = True) -> RunSummary:
+    """Evaluate champions of a run again, and film the last one.
+
+    Failures are not raised: the summary says why something is missing.
+
+    Args:
+        run: The run file.
+        coordinator: Plays the episodes.
+        transport: The ranks, for the description of this machine.
+        filmed: Whether to make a film.
+
+    Raises:
+        Stopped: A stop was requested.
+    """
+    try:
+        experiment = reload(run)
+        verified = _verify(run, verification.with_failures_allowed(experiment), coordinator, transport)
+    except Stopped:
+        raise
+    except EvolveError as error:
+        why = _last_line(error)
+        unchecked = VerificationSummary(None, f"It cannot be checked: {why}")
+        return RunSummary(run, why_no_film=f"No film: {why}", verification=unchecked)
+    if not filmed:
+        return RunSummary(run, verification=verified)
+    try:
+        return RunSummary(run, _film(run, experiment), verification=verified)
+    except EvolveError as error:
+        return RunSummary(run, why_no_film=f"No film: {_last_line(error)}", verification=verified)
+
+
+def _last_line(error: EvolveError) -> str:
+    return str(error).splitlines()[-1]
+
+
+def _verify(
+    run: StoredRun, experiment: Experiment, coordinator: Coordinator, transport: Transport
+) -> VerificationSummary:
+    """Evaluate the champions of some generations again, evenly spaced from the first to the last."""
+    generations = np.unique(np.linspace(0, run.num_generations - 1, _MAX_CHECKED).round().astype(int)).tolist()
+    local_manifest = manifest(experiment, transport)
+    verdict = verification.RunRepetition(run, experiment, coordinator, local_manifest).reevaluate(generations)
+    if verdict.equal:
+        return VerificationSummary(True, f"{verdict.summary}, on {local_manifest['cpu']}, {local_manifest['libc']}")
+    cause = f" {verdict.cause.capitalize()}: {verdict.why}." if verdict.cause else ""
+    return VerificationSummary(False, f"{verdict.summary}.{cause}")
+
+
+def _film(run: StoredRun, experiment: Experiment) -> Clip:
+    """Return a short film of the champion in a typical episode."""
+    champion = champion_of(run)
+    episode, description = typical_episode(run, experiment, champion)
+    # If the environment cannot be drawn, another one plays instead, and the remark says so.
+    shown, remark = video.drawable(experiment)
+    with tempfile.TemporaryDirectory() as directory:
+        path = Path(directory) / "film.mp4"
+        title = f"{champion.title}, in Gymnasium" if remark else champion.title
+        subject = video.Subject(run, shown, episode, title)
+        (results,) = video.film_episodes([subject], path, _FILM_WIDTH, at_most=_FILM_SECONDS)
+        shows = f"{champion.title}: {remark or description}, return {number_of(float(results.returns[0]))}"
+        return Clip(path.read_bytes(), video.still(path), shows)
 
 
 def render(groups: Sequence[RunGroup], summaries: Sequence[RunSummary], empty: Sequence[Path] = ()) -> str:

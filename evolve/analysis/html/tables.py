@@ -1,4 +1,4 @@
-"""The tables and sentences of a report."""
+"""The tables and sentences of a report, and the results of playing a run again that they tell."""
 
 import shlex
 from collections.abc import Mapping, Sequence
@@ -9,7 +9,6 @@ import numpy as np
 from evolve.analysis import comparison, statistics
 from evolve.analysis.champion import champion_of
 from evolve.analysis.comparison import Comparison, Ranking, RunGroup
-from evolve.analysis.html.summary import RunSummary
 from evolve.analysis.statistics import between, duration, number, words
 from evolve.config import differences, flatten
 from evolve.errors import pluralize, sanitize
@@ -18,6 +17,51 @@ from evolve.store import StoredRun
 from evolve.training import load_config
 
 _LONGEST = 1000  # characters of a line
+
+
+@dataclass(frozen=True)
+class VerificationSummary:
+    """Whether a run can be repeated on this machine.
+
+    Attributes:
+        equal: Whether the compared parts are equal; None if nothing can be compared.
+        message: The parts that were compared, the first difference, or the reason why it cannot be checked.
+    """
+
+    equal: bool | None
+    message: str
+
+
+@dataclass(frozen=True)
+class Clip:
+    """A short film.
+
+    Attributes:
+        mp4: The film.
+        jpeg: A still of it, shown before it is played.
+        shows: The caption: the champion, the episode and its return.
+    """
+
+    mp4: bytes
+    jpeg: bytes
+    shows: str
+
+
+@dataclass(frozen=True)
+class RunSummary:
+    """A run with at least one complete generation, and the results of playing its episodes again.
+
+    Attributes:
+        run: The run file.
+        film: A film of its champion, or None.
+        why_no_film: The reason why a film could not be made; empty if there is a film, or if no film was requested.
+        verification: The result of the verification; None if it was not requested.
+    """
+
+    run: StoredRun
+    film: Clip | None = None
+    why_no_film: str = ""
+    verification: VerificationSummary | None = None
 
 
 def conclude(groups: Sequence[RunGroup], summaries: Sequence[RunSummary], left: Sequence[str]) -> list[str]:

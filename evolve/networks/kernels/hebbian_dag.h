@@ -1,4 +1,4 @@
-/* A hebbian-dag batch; see networks/hebbian_dag.py for the formula. Rows per tile: weights, traces and gains W; and for
+/* A hebbian-dag batch; see networks/hebbian.py for the formula. Rows per tile: weights, traces and gains W; and for
  * each of the `history` last steps nodes sum(sizes) and sums, one per (layer, source, output). gains is NULL when
  * plasticity is zero.
  *

@@ -1,4 +1,4 @@
-/* A batch of hebbian-lstm; see networks/hebbian_lstm.py for the formula. Rows per tile: weights, traces and left (1 for a
+/* A batch of hebbian-lstm; see networks/hebbian.py for the formula. Rows per tile: weights, traces and left (1 for a
  * connection that is left, else 0), the matrices of the four gates and of the action end to end; cells; and the nodes of
  * two steps. The next step makes the update of a step while it reads the traces, or evolve_hebbian_lstm_settle makes it.
  * `age` of each tile is the number of steps since the last settle. */
