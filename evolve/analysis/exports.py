@@ -104,6 +104,12 @@ def _numbers(values: Any) -> list[float]:
     return [float(str(value)) for value in np.asarray(values, np.float32).ravel()]
 
 
+def _array_of_actions(policy: "Policy") -> Any:
+    """Return the space of actions if an action is one array or number; None for a Dict, a Tuple, or no space."""
+    space = policy.experiment.spaces.action
+    return None if space is None or kind_of(space) in ("Dict", "Tuple") else space
+
+
 def _decoding(policy: "Policy") -> dict[str, list[float]] | None:
     """Return centre, half, floor and ceiling of a Box of actions; None for other actions."""
     space = policy.experiment.spaces.action
@@ -203,7 +209,8 @@ def onnx_model(policy: "Policy") -> bytes:
             total = graph.add("Add", total, one) if total else one
         sources[layer + 1] = graph.tanh(total)
     outputs = _last_columns(graph, sources[len(layers.links)], layers.sizes[-1], policy.experiment.action_size)
-    results = [("action", *_onnx_action(graph, policy, outputs))] if policy.experiment.spaces.action is not None else []
+    space = _array_of_actions(policy)
+    results = [] if space is None else [("action", *_onnx_action(graph, policy, space, outputs))]
     results.append(("outputs", outputs, kinds.FLOAT, [policy.experiment.action_size]))
     given = [("observation", kinds.FLOAT, [layers.sizes[0]])]
     if layers.remembered:
@@ -286,9 +293,8 @@ def _last_columns(graph: _OnnxGraph, value: str, size: int, wanted: int) -> str:
     return value if size == wanted else graph.columns(value, size - wanted, size)
 
 
-def _onnx_action(graph: _OnnxGraph, policy: "Policy", outputs: str) -> tuple[str, int, list[int]]:
-    """Add the decoding of actions; return the name, the type and the shape of the action."""
-    space: Any = policy.experiment.spaces.action
+def _onnx_action(graph: _OnnxGraph, policy: "Policy", space: Any, outputs: str) -> tuple[str, int, list[int]]:
+    """Add the decoding of actions of a space; return the name, the type and the shape of the action."""
     types = graph._onnx.helper.np_dtype_to_tensor_dtype
     kind, shape = kind_of(space), list(space.shape)
     dtype = np.dtype(np.int64 if kind == "Discrete" else space.dtype)
@@ -339,7 +345,7 @@ def _torch_module(torch: Any, policy: "Policy", layers: Layers) -> Any:
     """Return a policy as a module of PyTorch."""
     experiment = policy.experiment
     sizes = [layers.sizes[source] for source in layers.remembered]
-    space = experiment.spaces.action
+    space = _array_of_actions(policy)
     scale = experiment.config.env.action_scale
     tensor = torch.from_numpy
 

@@ -175,10 +175,8 @@ class Codec:
             dtype = np.int64 if task.discrete else np.float32
             self.action_size = task.action_size
             self._decode: Decode = lambda outputs: task.actions(outputs).astype(dtype)
-            self._discrete = task.discrete
         else:
             self.action_size, self._decode = action_decoder(spaces.action, options.action_scale)
-            self._discrete = kind_of(spaces.action) == "Discrete"
 
     def encode(self, observation: Any, row: Float32) -> None:
         """Write an observation, flattened, into a row [O]. Raises ValueError if it has another shape."""
@@ -220,13 +218,13 @@ class Codec:
             self.encode(_item(space, arrays, index), row)
 
     def decode(self, outputs: Float32) -> Any:
-        """Return the actions of network outputs [n, A] as one array [n, …]."""
+        """Return the actions of network outputs [n, A] as one array [n, …]; of a Dict or Tuple, an array per member."""
         return self._decode(outputs)
 
     def decode_one(self, outputs: Float32) -> Any:
         """Return the action of network outputs [A]; a discrete action is a plain integer."""
-        action = self._decode(outputs[None])[0]
-        return int(action) if self._discrete else action
+        actions = self._decode(outputs[None])
+        return actions[0] if self._spaces.action is None else separate(self._spaces.action, actions)[0]
 
 
 def _shapes(space: Space) -> Any:
@@ -351,7 +349,8 @@ def action_decoder(space: Space, action_scale: float) -> tuple[int, Decode]:
     Box: [-1, 1] is stretched onto [low, high]; if `action_scale` is below 1, onto that share of it, in the middle. A
     side without a bound reaches `action_scale` from zero, or 2 · `action_scale` from the other bound. Discrete and
     MultiDiscrete: the index of the largest output, the first of equals. MultiBinary: whether the output is positive.
-    Raises InputError for other spaces.
+    Dict and Tuple: each member reads its own outputs, in the order of the space; actions are a dictionary or a tuple
+    with n actions in each member, as in Gymnasium's vector environments. Raises InputError for other spaces.
     """
     match kind_of(space):
         case "Box":
@@ -365,12 +364,22 @@ def action_decoder(space: Space, action_scale: float) -> tuple[int, Decode]:
             shape = space.shape
             dtype = space.dtype
             return _size(space), lambda outputs: (outputs > 0).astype(dtype).reshape(-1, *shape)
-    raise InputError("env.id", "a Box, Discrete, MultiDiscrete or MultiBinary action space", repr(space))
+        case "Dict" | "Tuple" if members_of(space):
+            return _decode_members(space, action_scale)
+    expected = "an action space of Box, Discrete, MultiDiscrete and MultiBinary, alone or in a Dict or Tuple"
+    cure = "A gymnasium.ActionWrapper in the module of the environment can translate another one."
+    raise InputError("env.id", expected, repr(space), cure)
 
 
 def separate(space: Space, actions: Any) -> list[Any]:
     """Return n decoded actions as a list; Discrete actions as plain integers, with which Gymnasium is fastest."""
-    return list(actions.tolist() if kind_of(space) == "Discrete" else actions)
+    kind = kind_of(space)
+    if kind in ("Dict", "Tuple"):
+        keys, members = zip(*members_of(space), strict=True)
+        parts = [separate(member, actions[key]) for key, member in zip(keys, members, strict=True)]
+        rows = zip(*parts, strict=True)
+        return list(rows) if kind == "Tuple" else [dict(zip(keys, row, strict=True)) for row in rows]
+    return list(actions.tolist() if kind == "Discrete" else actions)
 
 
 def _size(space: Space) -> int:
@@ -481,3 +490,20 @@ def _decode_multi_discrete(space: Space) -> Decode:
         return (choices + start).astype(dtype).reshape(-1, *shape)
 
     return decode
+
+
+def _decode_members(space: Space, scale: float) -> tuple[int, Decode]:
+    """Return the size and the decoder of a Dict or Tuple."""
+    parts = []
+    begin = 0
+    for key, member in members_of(space):
+        size, decode = action_decoder(member, scale)
+        parts.append((key, slice(begin, begin + size), decode))
+        begin += size
+    is_tuple = kind_of(space) == "Tuple"
+
+    def decode_all(outputs: Float32) -> Any:
+        actions = {key: decode(outputs[:, place]) for key, place, decode in parts}
+        return tuple(actions.values()) if is_tuple else actions
+
+    return begin, decode_all

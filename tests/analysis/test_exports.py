@@ -28,6 +28,7 @@ ACTIONS = {
     "whole": spaces.Box(np.array([0, -3]), np.array([10, 3]), dtype=np.int64),
     "multi-discrete": spaces.MultiDiscrete([2, 3], start=[1, 0]),
     "multi-binary": spaces.MultiBinary((2, 2)),
+    "dict": spaces.Dict(jump=spaces.Discrete(2), move=spaces.Box(-2, 2, (3,))),
 }
 N, STEPS = 3, 12
 PAGE = (ROOT / "docs" / "champions.md").read_text()
@@ -60,7 +61,9 @@ def check(policy, play):
         assert action == pytest.approx(actions, abs=1e-5)
 
 
-CASES = [(name, "discrete") for name in STATIC] + [("mlp", action) for action in ACTIONS if action != "discrete"]
+CASES = [(name, "discrete") for name in STATIC] + [
+    ("mlp", action) for action in ACTIONS if action not in ("discrete", "dict")
+]
 
 
 @pytest.mark.parametrize("normalized", [True, False])
@@ -98,6 +101,16 @@ def test_pytorch(name, action, tmp_path):
         return action.numpy(), outputs.numpy(), memory[0] if memory else None
 
     check(policy, play)
+
+
+def test_a_graph_has_only_outputs_if_actions_are_a_dict(tmp_path):
+    pytest.importorskip("onnx")
+    runtime = pytest.importorskip("onnxruntime")
+    policy = policy_of({"name": "mlp"}, "dict")
+    session = runtime.InferenceSession(policy.export(tmp_path / "a.onnx").read_bytes())
+    assert [output.name for output in session.get_outputs()] == ["outputs"]
+    for seen, outputs, _ in zip(*episode(policy), strict=True):
+        assert np.abs(session.run(None, {"observation": seen})[0] - outputs).max() < 1e-6
 
 
 @pytest.mark.parametrize("suffix", [".onnx", ".pt2"])

@@ -111,6 +111,16 @@ def test_discrete_actions_of_a_batch_are_an_array():
     assert set(actions.tolist()) <= {3, 4}
 
 
+def test_actions_of_a_dict_are_a_dictionary_and_in_a_batch_a_dictionary_of_arrays():
+    space = spaces.Dict(jump=spaces.Discrete(2), move=spaces.Tuple((spaces.Box(-1, 1, (2,), np.float32),)))
+    policy = policy_of("mlp", action=space)
+    seen = observed(N, 4)
+    batch, single = policy(seen), [policy(row) for row in seen]
+    assert all(isinstance(one["jump"], int) and one["move"][0].shape == (2,) for one in single)
+    assert batch["jump"].tolist() == [one["jump"] for one in single]
+    assert batch["move"][0].tobytes() == b"".join(one["move"][0].tobytes() for one in single)
+
+
 def test_a_batch_of_nested_observations_has_a_batch_in_each_member():
     policy = policy_of("dag", observation=DICT)
     single = [

@@ -10,6 +10,7 @@ from evolve.errors import InputError
 ENVIRONMENTS = [
     "CartPole-v1", "Pendulum-v1", "Acrobot-v1", "MountainCarContinuous-v0", "Taxi-v4", "FrozenLake-v1",
     "BipedalWalker-v3", "LunarLander-v3", "InvertedPendulum-v5", "HalfCheetah-v5", "toys:Switches-v0", "toys:Memory-v0",
+    "toys:Chords-v0",
 ]  # fmt: skip
 STEPS = 60
 
@@ -36,7 +37,7 @@ def play(engine, slots, seeds):
     return [np.concatenate(one) for one in seen]
 
 
-NOT_IN_ENVPOOL = {"Taxi-v4", "toys:Switches-v0", "toys:Memory-v0"}
+NOT_IN_ENVPOOL = {"Taxi-v4", "toys:Switches-v0", "toys:Memory-v0", "toys:Chords-v0"}
 
 
 @pytest.fixture(params=[(name, e) for name in environments.ENGINES for e in ENVIRONMENTS], ids=str)

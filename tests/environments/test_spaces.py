@@ -132,9 +132,34 @@ def test_other_observation_spaces_are_refused(space):
         observation_encoder(space)
 
 
-def test_other_action_spaces_are_refused():
-    with pytest.raises(InputError, match="Box, Discrete, MultiDiscrete or MultiBinary"):
-        action_decoder(spaces.Tuple((spaces.Discrete(2),)), 1.0)
+MEMBERS = spaces.Dict(
+    jump=spaces.Discrete(2, start=3),
+    move=spaces.Tuple((spaces.Box(-2, 2, (2,), np.float32), spaces.MultiBinary(1))),
+)
+
+
+def test_each_member_of_a_dict_or_tuple_reads_its_own_outputs():
+    outputs = [[0, 1, 0.5, -1, 0.1], [1, 0, 0, 0, -0.1]]
+    batch = decode(MEMBERS, outputs, scale=1.0)
+    assert batch["jump"].tolist() == [4, 3]
+    moves, bits = batch["move"]
+    assert moves.tolist() == [[1, -2], [0, 0]]
+    assert bits.tolist() == [[1], [0]]
+    actions = separate(MEMBERS, batch)
+    assert [action["jump"] for action in actions] == [4, 3]
+    assert type(actions[0]["jump"]) is int
+    assert all(MEMBERS.contains({**action, "jump": np.int64(action["jump"])}) for action in actions)
+    stored = from_json(json.loads(json.dumps(to_json(MEMBERS))))
+    again = separate(stored, decode(stored, outputs))
+    assert repr(again) == repr(actions)
+
+
+@pytest.mark.parametrize(
+    "space", [spaces.Text(3), spaces.Sequence(spaces.Discrete(2)), spaces.Dict(a=spaces.Text(3)), spaces.Tuple(())]
+)
+def test_other_action_spaces_are_refused_with_the_cure(space):
+    with pytest.raises(InputError, match=r"expected an action space of Box, Discrete.*ActionWrapper"):
+        action_decoder(space, 1.0)
 
 
 THREE = spaces.Box(-1, 1, (3,), np.float32)

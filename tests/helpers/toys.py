@@ -45,6 +45,25 @@ class Switches(gymnasium.Env):
         return self._observe(), reward, bool(self.steps > 4 and self.lamps.all()), self.steps >= self.length, {}
 
 
+class Chords(Switches):
+    """The switches with a Dict of actions, one of them a Tuple."""
+
+    def __init__(self, length: int = 12):
+        super().__init__(length)
+        self.keys = self.action_space
+        pedals = spaces.Tuple((spaces.Discrete(2), spaces.Box(-1, 1, (1,), np.float32)))
+        self.action_space = spaces.Dict(pedals=pedals, keys=self.keys)
+
+    def step(self, action):
+        pedal, force = action["pedals"]
+        assert pedal in (0, 1), pedal
+        assert force.shape == (1,), force
+        whole, self.action_space = self.action_space, self.keys
+        observation, reward, *rest = super().step(action["keys"])
+        self.action_space = whole
+        return observation, reward + 0.1 * pedal * float(force[0]), *rest
+
+
 class Memory(gymnasium.Env):
     """Remembers, against the rules, its number of episodes, so that each episode needs a new object."""
 
@@ -337,7 +356,7 @@ class Values(gymnasium.Env):
 
 
 _FAILING = (Elsewhere, Faulty, Leaves, Unrepeatable, Exits, Surrogate, Broken, NotANumber, OldInterface)
-for _class in (*_FAILING, Switches, Memory, Slow, Values):
+for _class in (*_FAILING, Switches, Chords, Memory, Slow, Values):
     gymnasium.register(id=f"{_class.__name__}-v0", entry_point=_class)
 
 
