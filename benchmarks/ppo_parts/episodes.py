@@ -54,12 +54,17 @@ class Episodes:
         slots: B.
         seed: The seed of all seeds of episodes.
         ends_by_itself: Whether the limit of steps is the end of the task, not a truncation.
+        first: The number of the first slot, if other processes have slots as well. A slot has the same episodes in
+            every process.
     """
 
-    def __init__(self, options: EnvOptions, slots: int, seed: int, ends_by_itself: bool = False) -> None:
+    def __init__(
+        self, options: EnvOptions, slots: int, seed: int, ends_by_itself: bool = False, first: int = 0
+    ) -> None:
         self.engine = environments.make(options, slots)
         self._limit = None if ends_by_itself else environments.max_episode_steps(options)
         self._seed = seed
+        self._first = first
         self._begun = np.zeros(slots, np.int64)
         self._lengths = np.zeros(slots, np.int64)
         self._observations = np.zeros((slots, self.engine.observation_size), np.float32)
@@ -84,7 +89,7 @@ class Episodes:
         if not len(slots):
             return
         numbers = self._begun[slots]
-        seeds = environment_seeds(self._seed, _PURPOSE, np.zeros_like(slots), slots, numbers)
+        seeds = environment_seeds(self._seed, _PURPOSE, np.zeros_like(slots), self._first + slots, numbers)
         self._begun[slots] += 1
         self._lengths[slots] = 0
         self.engine.reset(slots, seeds, self._observations)
