@@ -173,6 +173,11 @@ class DevicePlay:
         return {name: arrays.allocate(size * slots).address for name, size in sizes.items()}
 
     @property
+    def slots(self) -> int:
+        """The number of episodes that can run at a time."""
+        return len(self._free)
+
+    @property
     def ready(self) -> bool:
         """Whether `feed` may be called: all results of the last feed were taken."""
         return self._fed is None

@@ -27,8 +27,8 @@ _CALL_SECONDS = 0.004
 """The intended duration of a call of `Play.run`: short, because a worker probes for messages only between calls."""
 _RESULTS_SECONDS = 0.1
 """The time for which results may be held back: returning a few results costs as much as playing their episodes."""
-_MOST_STEPS = 2**20
-"""The largest number of steps of a call, for episodes so short that the clock sets no limit."""
+_LEAST_STEPS = 16
+"""The smallest limit of the steps of a call, since a call has a cost of its own."""
 _EPISODES_PER_GENOME = np.int64(2**32)
 """A feed has one key for each episode: genome · 2³² + episode."""
 
@@ -76,6 +76,10 @@ class Played(NamedTuple):
 
 class Play(Protocol):
     """Slots that play the episodes of feeds: `NativePlay` or `DevicePlay`."""
+
+    @property
+    def slots(self) -> int:
+        """The number of episodes that can run at a time."""
 
     @property
     def ready(self) -> bool:
@@ -173,6 +177,11 @@ class NativePlay:
         self._make_slots(room, 2 * O if normalize else 0)
         self._make_results(episodes + self._lanes, room, O if normalize else 0)
         self._play = native.bind("play", [ADDRESS, INT64, INT64], INT64)
+
+    @property
+    def slots(self) -> int:
+        """The number of episodes that can run at a time."""
+        return self._lanes
 
     @property
     def ready(self) -> bool:
@@ -308,6 +317,8 @@ class ExactRollout:
         self._traces = "none"
         self.steps = 64
         """The limit of steps of the next call of `Play.run`; each tick adapts it to `_CALL_SECONDS`."""
+        self.longest_call = 0.0
+        """The seconds of the longest call of `Play.run`. On a device the first call may include compilation."""
         # Since results were last returned: environment steps, summed over all episodes, and the time that they took.
         self._steps_played = 0
         self._seconds_played = 0.0
@@ -352,14 +363,20 @@ class ExactRollout:
 
     def play_on(self) -> None:
         """Play for some milliseconds."""
+        busy = min(self.play.slots, self.play.waiting + self.play.running)
         begin = time.perf_counter()
-        self._steps_played += self.play.run(self.steps, more=len(self._queue) > 0)
-        seconds = time.perf_counter() - begin
+        made = self.play.run(self.steps, more=len(self._queue) > 0)
+        seconds = max(time.perf_counter() - begin, 1e-6)
+        self.longest_call = max(self.longest_call, seconds)
+        self._steps_played += made
         self._seconds_played += seconds
         self.environment_seconds += seconds
+        if not made:
+            return
         # The next call gets as many steps as would have taken `_CALL_SECONDS` in this one, at most twice as many.
-        fitting = int(self.steps * _CALL_SECONDS / max(seconds, 1e-6))
-        self.steps = max(16, min(2 * self.steps, fitting, _MOST_STEPS))
+        # The episodes of this call may have ended long before its limit, so the steps that were made predict the time.
+        fitting = int(made / busy * _CALL_SECONDS / seconds)
+        self.steps = max(_LEAST_STEPS, min(2 * self.steps, fitting))
 
     def take_results(self) -> EpisodeResults | None:
         """Return the results of finished episodes; None if there are none, or if they may be held back."""

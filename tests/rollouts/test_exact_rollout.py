@@ -1,5 +1,7 @@
 """Whole episodes by the native call have the bits of episodes that are stepped by array operations."""
 
+from types import SimpleNamespace
+
 import numpy as np
 import pytest
 from episode_tables import E, P, batch_of, finish, table_of
@@ -7,7 +9,7 @@ from episode_tables import E, P, batch_of, finish, table_of
 from evolve import environments, networks
 from evolve.config import Config, EnvOptions, parse
 from evolve.numerics import native
-from evolve.rollouts import ExactRollout, Rollout
+from evolve.rollouts import ExactRollout, Rollout, exact_rollout
 from evolve.training.rollouts import rollout_of
 
 pytestmark = pytest.mark.skipif(not native.available(), reason="the native kernels were not built")
@@ -113,3 +115,37 @@ def test_a_network_without_a_kernel_is_stepped_like_anywhere(monkeypatch):
     assert isinstance(stepped, Rollout)
     stepped.submit(batch)
     assert table_of(finish(stepped)) == table_of(finish(ours))
+
+
+def test_short_episodes_do_not_make_later_calls_long(monkeypatch):
+    """A simulated device of 4,096 slots, on which a step of all slots takes 20 µs: the clock is simulated, too."""
+    ours, _, description = rollouts("CartPole-v1", NETWORKS[0], False)
+    batch = batch_of(description, False)
+    clock = [0.0]
+    monkeypatch.setattr(exact_rollout, "time", SimpleNamespace(perf_counter=lambda: clock[0]))
+    slots, episodes = 4096, 4 * 4096
+
+    class Simulated:
+        ready, running, finished = True, 0, 0
+
+        def __init__(self):
+            self.slots, self.waiting, self.length, self.left = slots, episodes, 22, 0
+
+        def run(self, steps, more):
+            self.left = self.left or episodes // slots * self.length
+            rounds = min(steps, self.left)
+            self.left -= rounds
+            clock[0] += 20e-6 * rounds
+            return rounds * slots
+
+    ours.play = device = Simulated()
+    ours.submit(batch)
+    for _ in range(40):
+        ours.play_on()
+    short = ours.steps
+    device.length, device.left, ours.longest_call = 2000, 0, 0.0  # episodes have become long
+    for _ in range(100):
+        ours.play_on()
+    assert ours.longest_call == pytest.approx(0.004)
+    assert short <= 200  # 4 ms of these steps
+    assert ours.steps == pytest.approx(200, abs=1)
