@@ -12,11 +12,13 @@ from device_parts.timing import Effort, some_genomes
 
 from evolve import __version__, networks
 from evolve.numerics import native
+from evolve.numerics.cupy_device import CupyDevice
 from evolve.numerics.device_protocol import Device
 from evolve.rollouts.inference import device_step
 from gpu_parts.context import ROOT, Context, NotMeasuredError, Outcome
 
 _BETWEEN = 3  # cudaMemcpyDeviceToDevice
+_DEFAULT_STREAM = 0
 _PACKAGES = ("numpy", "cupy-cuda13x", "cupy-cuda12x", "nvidia-cuda-nvrtc", "nvidia-cuda-nvrtc-cu12", "gymnasium",
              "envpool", "mpi4py")  # fmt: skip
 
@@ -29,9 +31,10 @@ def measure(context: Context) -> Outcome:
     figures |= about(device)
     print(", ".join(f"{name}: {value}" for name, value in figures.items() if name != "versions"))
     size = 2**20 if context.emulated else 2**32
-    memory = memory_bandwidth(device, size)
+    effort = Effort(0, 0.0) if context.emulated else Effort(5, 0.1)
+    memory = memory_bandwidth(device, size, effort)
     figures["memory_TB_per_s"] = None if memory is None else memory / 1e12
-    figures |= {f"bus_{way}_GB_per_s": rate / 1e9 for way, rate in bus_bandwidth(device, size // 16).items()}
+    figures |= {f"bus_{way}_GB_per_s": rate / 1e9 for way, rate in bus_bandwidth(device, size // 16, effort).items()}
     figures |= empty_ticks(50 if context.emulated else 3000)
     said = "not measured" if memory is None else f"{memory / 1e12:.2f} TB/s"
     print(f"memory, read and written: {said}")
@@ -70,31 +73,25 @@ def _processor() -> str:
 
 def about(device: Device) -> dict[str, object]:
     """Return the properties of a device."""
-    found: dict[str, object] = {"device": device.name, "architecture": getattr(device, "architecture", "")}
-    found |= {"multiprocessors": getattr(device, "multiprocessors", 0), "free_bytes": device.free_memory()}
-    runtime = getattr(device, "_runtime", None)
-    if runtime is not None:
-        found |= {"driver": runtime.driverGetVersion(), "runtime": runtime.runtimeGetVersion()}
-    return found
+    return {"device": device.name} | (device.facts() if isinstance(device, CupyDevice) else {})
 
 
-def memory_bandwidth(device: Device, nbytes: int) -> float | None:
-    """Return the bytes per second that a large copy reads and writes; None if the device cannot copy."""
-    nbytes = min(nbytes, device.free_memory() // 4)
-    source, target, queue = device.allocate(nbytes), device.allocate(nbytes), device.queue()
-    copy = getattr(queue, "_copy", None)
-    if copy is None:  # the emulated device has no such copy
+def memory_bandwidth(device: Device, nbytes: int, effort: Effort) -> float | None:
+    """Return the bytes per second that a large copy reads and writes; None if the device is emulated."""
+    if not isinstance(device, CupyDevice):
         return None
+    nbytes = min(nbytes, device.free_memory() // 4)
+    source, target = device.allocate(nbytes), device.allocate(nbytes)
 
     def repeat(times: int) -> None:
         for _ in range(times):
-            copy(target.address, source.address, nbytes, _BETWEEN)
-        queue.wait()
+            device.runtime.memcpyAsync(target.address, source.address, nbytes, _BETWEEN, _DEFAULT_STREAM)
+        device.runtime.streamSynchronize(_DEFAULT_STREAM)
 
-    return 2 * nbytes / Effort(5, 0.1).least(repeat)
+    return 2 * nbytes / effort.least(repeat)
 
 
-def bus_bandwidth(device: Device, nbytes: int) -> dict[str, float]:
+def bus_bandwidth(device: Device, nbytes: int, effort: Effort) -> dict[str, float]:
     """Return bytes per second to the device, from it, and in both directions at once."""
     ways = [(device.queue(), device.allocate(nbytes), device.host_array((nbytes,), np.uint8)) for _ in range(2)]
     (up, up_memory, up_array), (down, down_memory, down_array) = ways
@@ -115,7 +112,7 @@ def bus_bandwidth(device: Device, nbytes: int) -> dict[str, float]:
             up.wait()
             down.wait()
 
-        rates[name] = len(doings) * nbytes / Effort(3, 0.1).least(repeat)
+        rates[name] = len(doings) * nbytes / effort.least(repeat)
     return rates
 
 

@@ -33,6 +33,7 @@ Kind = Literal["PTX", "CUBIN"]
 
 _UP, _DOWN = 1, 2  # cudaMemcpyHostToDevice and back
 _NON_BLOCKING = 1  # cudaStreamNonBlocking
+_MULTIPROCESSORS = 16  # cudaDevAttrMultiProcessorCount
 _MAJOR, _MINOR = 75, 76  # cudaDevAttrComputeCapabilityMajor and Minor
 _OTHERWISE = "Or use ", Setting("compute.backend", "native"), ": the bits are the same."
 _SPARE = 0.9  # of the free memory
@@ -144,9 +145,14 @@ def load_nvrtc() -> Any:
     """Return the library NVRTC, None if none can be loaded."""
     for path in nvrtc_candidates():
         try:
-            return ctypes.CDLL(path)
+            library = ctypes.CDLL(path)
+            # NVRTC opens its builtins by name when it compiles. In some wheels, such as 13.0.88, it has no path to
+            # them, and finds only a library that is loaded already.
+            for builtins in Path(path).parent.glob("libnvrtc-builtins.so.*") if "/" in path else ():
+                ctypes.CDLL(str(builtins))
         except OSError:
             continue
+        return library
     return None
 
 
@@ -216,10 +222,16 @@ def open_device() -> "CupyDevice":
 
 
 class CupyDevice:
-    """GPU `number`, which `sharing` processes share; each may use an equal part of the memory. See `device.Device`."""
+    """GPU `number`, which `sharing` processes share; each may use an equal part of the memory. See `device.Device`.
+
+    Attributes:
+        runtime: `cupy.cuda.runtime`.
+        architecture: The name of the architecture, such as "sm_90".
+        multiprocessors: The number of multiprocessors.
+    """
 
     def __init__(self, cuda: Any, number: int, sharing: int) -> None:
-        self._runtime = runtime = cuda.runtime
+        self.runtime = runtime = cuda.runtime
         self._driver = cuda.driver
         self._pinned = cuda.alloc_pinned_memory
         self._number = number
@@ -229,8 +241,9 @@ class CupyDevice:
         self.allocated = 0
         runtime.free(0)  # makes the context
         self._budget = int(runtime.memGetInfo()[1] * _SPARE) // sharing
-        major, minor = (int(runtime.deviceGetAttribute(which, number)) for which in (_MAJOR, _MINOR))
-        self._architecture = f"sm_{major}{minor}"
+        wanted = _MAJOR, _MINOR, _MULTIPROCESSORS
+        major, minor, self.multiprocessors = (int(runtime.deviceGetAttribute(which, number)) for which in wanted)
+        self.architecture = f"sm_{major}{minor}"
         self.modules: dict[str, Any] = {}
         """The loaded modules by compilation unit, in the order of loading."""
         self._load("")
@@ -242,9 +255,9 @@ class CupyDevice:
         if nbytes > free:
             raise DeviceMemoryError(nbytes, free)
         with _failures("allocating memory", nbytes, free):
-            address = int(self._runtime.malloc(nbytes))
-            self._runtime.memset(address, 0, nbytes)
-            self._runtime.streamSynchronize(0)  # other streams do not wait for this one
+            address = int(self.runtime.malloc(nbytes))
+            self.runtime.memset(address, 0, nbytes)
+            self.runtime.streamSynchronize(0)  # other streams do not wait for this one
         self.allocated += nbytes
         return CupyMemory(self, address, nbytes)
 
@@ -252,7 +265,7 @@ class CupyDevice:
         """Free memory."""
         self.allocated -= memory.nbytes
         self.enter()
-        self._runtime.free(memory.address)
+        self.runtime.free(memory.address)
 
     def host_array(self, shape: tuple[int, ...], dtype: Any) -> NDArray[Any]:
         """Return zeros on the host, page-locked."""
@@ -266,13 +279,13 @@ class CupyDevice:
 
     def queue(self) -> "CupyQueue":
         """Return an empty queue: a CUDA stream."""
-        return CupyQueue(self, self._runtime, self._driver)
+        return CupyQueue(self, self.runtime, self._driver)
 
     def free_memory(self) -> int:
         """Return the number of bytes that this process may still allocate."""
         self.enter()
         with _failures("asking for its memory"):
-            return max(0, min(self._budget - self.allocated, int(self._runtime.memGetInfo()[0] * _SPARE)))
+            return max(0, min(self._budget - self.allocated, int(self.runtime.memGetInfo()[0] * _SPARE)))
 
     def function(self, kernel: str) -> int:
         """Return the handle of `evolve_<kernel>`."""
@@ -284,13 +297,24 @@ class CupyDevice:
     def _load(self, unit: str) -> Any:
         """Return the module of a compilation unit, compiled on first use."""
         if unit not in self.modules:
-            self.modules[unit] = self._driver.moduleLoadData(machine_code(self._architecture, unit=unit))
+            self.modules[unit] = self._driver.moduleLoadData(machine_code(self.architecture, unit=unit))
         return self.modules[unit]
+
+    def facts(self) -> dict[str, str | int]:
+        """Return the architecture, the size, and the versions of the driver, the runtime and NVRTC."""
+        return {
+            "architecture": self.architecture,
+            "multiprocessors": self.multiprocessors,
+            "free_bytes": self.free_memory(),
+            "driver": int(self.runtime.driverGetVersion()),
+            "runtime": int(self.runtime.runtimeGetVersion()),
+            "NVRTC": ".".join(map(str, nvrtc_version())),
+        }
 
     def enter(self) -> None:
         """Select this GPU for the calling thread: CUDA keeps one current GPU per thread."""
         if threading.get_ident() != self._thread:
-            self._runtime.setDevice(self._number)
+            self.runtime.setDevice(self._number)
             self._thread = threading.get_ident()
 
 

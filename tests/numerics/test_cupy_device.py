@@ -2,15 +2,18 @@
 
 import gc
 import importlib.util
+import inspect
+import re
 import sys
 import threading
 import types
+from contextlib import suppress
 
 import numpy as np
 import pytest
 from conftest import ROOT
 from emulation import EmulatedDevice, emulation_available
-from emulation.cuda import Cuda, CudaError
+from emulation.cuda import Cuda, CudaError, Driver, Runtime
 
 from evolve.errors import InputError, RunError
 from evolve.numerics import cupy_device, device, device_protocol
@@ -40,6 +43,44 @@ def rollout_tests(name="inference"):
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
     return module
+
+
+def parameters(function):
+    """The names of the parameters of a function of CuPy, whose docstring begins with its signature in Cython."""
+    given = re.match(r"\w+\((.*?)\)", function.__doc__)[1]
+    return [parameter.split()[-1] for parameter in given.split(", ")] if given else []
+
+
+@pytest.mark.parametrize("part", [Runtime, Driver, Cuda])
+def test_the_functions_in_use_are_those_of_cupy(part):
+    cuda = pytest.importorskip("cupy").cuda
+    theirs = {Runtime: cuda.runtime, Driver: cuda.driver, Cuda: cuda}[part]
+    ours = {name: function for name, function in vars(part).items() if not name.startswith("_")}
+    for name, function in ours.items():
+        names = list(inspect.signature(getattr(function, "__func__", function)).parameters)
+        assert parameters(getattr(theirs, name)) == [each for each in names if each != "self"], name
+
+
+def test_cupy_without_a_driver_is_refused_in_a_sentence(no_device):
+    cuda = pytest.importorskip("cupy").cuda
+    assert issubclass(cuda.runtime.CUDARuntimeError, RuntimeError)
+    assert issubclass(cuda.driver.CUDADriverError, RuntimeError)
+    with suppress(RuntimeError):
+        pytest.skip(f"there are {cuda.runtime.getDeviceCount()} GPUs")
+    with pytest.raises(InputError, match="expected a driver that finds a GPU, got cudaError"):
+        open_device()
+
+
+def test_the_first_part_of_the_gpu_benchmark_runs_through_cupy(cuda, monkeypatch):
+    monkeypatch.syspath_prepend(str(ROOT / "benchmarks"))
+    machine = importlib.import_module("gpu_parts.machine")
+    opened = device.device()
+    about = machine.about(opened)
+    assert (about["architecture"], about["multiprocessors"], about["driver"]) == ("sm_90", 132, 13000)
+    effort = machine.Effort(0, 0.0)
+    assert machine.memory_bandwidth(opened, 2**16, effort) > 0
+    assert all(rate > 0 for rate in machine.bus_bandwidth(opened, 2**16, effort).values())
+    assert opened.allocated == 0
 
 
 @pytest.mark.parametrize("halves", [False, True])

@@ -1,5 +1,10 @@
 """The machine code of the kernels: made for every architecture, of exact instructions only, and kept on disk."""
 
+import os
+import shutil
+import subprocess
+from pathlib import Path
+
 import numpy as np
 import pytest
 from conftest import ROOT
@@ -17,6 +22,8 @@ from evolve.numerics.cupy_device import EXACT, compile_source, machine_code, sou
 
 ARCHITECTURES = ("sm_75", "sm_90", "sm_120")
 NETWORKS = sorted({path.stem for path in (ROOT / "evolve" / "networks" / "kernels").glob("*.h")} - {"steps"})
+OLDEST = Path(os.environ.get("EVOLVE_NVRTC", ROOT / ".nvrtc")) / "nvidia" / "cu13" / "lib" / "libnvrtc.so.13"
+"""The first NVRTC of CUDA 13, which machines with a GPU have for years: `.ci/run` installs it beside the newest."""
 needs_nvrtc = pytest.mark.skipif(not cupy_device.available(), reason="no NVRTC: pip install nvidia-cuda-nvrtc")
 needs_emulation = pytest.mark.skipif(not emulation_available(), reason="no gcc or no NVRTC")
 
@@ -160,15 +167,54 @@ def test_a_damaged_file_is_made_again(tmp_path, compilations):
     assert machine_code("sm_90", tmp_path) == b"code for sm_90"
 
 
-def test_without_nvrtc(monkeypatch, tmp_path):
-    monkeypatch.setattr(cupy_device, "nvrtc_candidates", lambda: ["/nowhere/libnvrtc.so.13"])
+@pytest.fixture
+def nvrtc_at(monkeypatch):
+    """Look for NVRTC only at some paths."""
+
+    def look(*paths):
+        monkeypatch.setattr(cupy_device, "nvrtc_candidates", lambda: list(map(str, paths)))
+        cupy_device.load_nvrtc.cache_clear()
+        cupy_device.nvrtc_version.cache_clear()
+
+    yield look
     cupy_device.load_nvrtc.cache_clear()
     cupy_device.nvrtc_version.cache_clear()
-    try:
-        assert not cupy_device.available()
-        with pytest.raises(InputError, match=r"NVRTC.*no library that can be loaded.*pip install .*\[gpu\]'") as error:
-            machine_code("sm_90", tmp_path)
-        assert error.value.argument == "compute.backend"
-        assert "\n" not in str(error.value)
-    finally:
-        cupy_device.load_nvrtc.cache_clear()
+
+
+@pytest.mark.skipif(not OLDEST.exists(), reason="no old NVRTC: pip install --target .nvrtc nvidia-cuda-nvrtc==13.0.88")
+def test_the_oldest_compiler_makes_exact_kernels_too(nvrtc_at):
+    nvrtc_at(OLDEST)
+    assert cupy_device.nvrtc_version() == (13, 0)
+    play = source("layered, cart_pole")
+    assert list(translate(ptx("sm_90", play))) == ["evolve_play_layered_on_cart_pole"]
+    assert len(translate(ptx("sm_90"))) > len(NETWORKS)
+    assert compile_source(play, "sm_90", "CUBIN").startswith(b"\x7fELF")
+
+
+@pytest.mark.skipif(shutil.which("gcc") is None, reason="no gcc")
+def test_a_compiler_that_does_not_find_its_builtins_gets_them(nvrtc_at, tmp_path):
+    """In the wheel of 13.0.88, NVRTC opens its builtins by name, and has no path to them."""
+    library, builtins = tmp_path / "libnvrtc.so.99", tmp_path / "libnvrtc-builtins.so.99.0"
+    program = """
+        #include <dlfcn.h>
+        int nvrtcVersion(int *major, int *minor)
+        {
+            *major = 99;
+            *minor = 0;
+            return dlopen("libnvrtc-builtins.so.99.0", RTLD_LAZY) == 0;
+        }"""
+    for text, path in ((program, library), ("int builtins;", builtins)):
+        words = ["gcc", "-shared", "-fPIC", f"-Wl,-soname,{path.name}", "-x", "c", "-", "-o", path, "-ldl"]
+        subprocess.run(words, input=text.encode(), check=True)
+    (tmp_path / "libnvrtc-builtins.alt.so.99.0").write_text("for debugging, and never loaded")
+    nvrtc_at(library)
+    assert cupy_device.nvrtc_version() == (99, 0)
+
+
+def test_without_nvrtc(nvrtc_at, tmp_path):
+    nvrtc_at("/nowhere/libnvrtc.so.13")
+    assert not cupy_device.available()
+    with pytest.raises(InputError, match=r"NVRTC.*no library that can be loaded.*pip install .*\[gpu\]'") as error:
+        machine_code("sm_90", tmp_path)
+    assert error.value.argument == "compute.backend"
+    assert "\n" not in str(error.value)

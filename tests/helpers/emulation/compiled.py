@@ -71,4 +71,4 @@ def ptx(architecture: str, files: dict[str, str] | None = None, options: tuple[s
     def build(path: Path) -> None:
         path.write_bytes(cupy_device.compile_source(files, virtual, "PTX", options))
 
-    return kept(repr((files, virtual, options)), ".ptx", build).read_text("latin1")
+    return kept(repr((files, virtual, options, cupy_device.nvrtc_version())), ".ptx", build).read_text("latin1")

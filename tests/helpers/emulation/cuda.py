@@ -45,7 +45,13 @@ class Runtime:
         return {"name": b"an emulated GPU"}
 
     def deviceGetAttribute(self, attrib: int, device: int) -> int:  # noqa: N802
-        return {75: 9, 76: 0}[attrib]  # the compute capability
+        return {16: 132, 75: 9, 76: 0}[attrib]  # multiprocessors, and the compute capability
+
+    def driverGetVersion(self) -> int:  # noqa: N802
+        return 13000
+
+    def runtimeGetVersion(self) -> int:  # noqa: N802
+        return 13000
 
     def memGetInfo(self) -> tuple[int, int]:  # noqa: N802
         return self._total - sum(memory.nbytes for memory in self.memory.values()), self._total
@@ -67,6 +73,10 @@ class Runtime:
 
     def memcpyAsync(self, dst: int, src: int, size: int, kind: int, stream: int) -> None:  # noqa: N802
         self._may_fail("memcpyAsync")
+        if kind == 3:
+            assert self.memory[src].nbytes >= size <= self.memory[dst].nbytes
+            ctypes.memmove(dst, src, size)
+            return
         host = np.ctypeslib.as_array((ctypes.c_uint8 * size).from_address(src if kind == 1 else dst))
         if kind == 1:
             self.streams[stream].upload(dst, host)
