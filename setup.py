@@ -39,7 +39,7 @@ if __name__ == "__main__":
         """Builds the kernels, or says in one sentence what their absence means. `pip install -v` shows the sentence."""
 
         def warn(self, _message: str) -> None:
-            """Explain the failure of the compiler, whose own messages came before; the build goes on."""
+            """Explain the failure of the compiler, after the compiler's own messages; the build goes on."""
             consequence = "array operations will do the work, with the same bits, but more slowly"
             print(f"evolve: the C compiler failed, so there are no native kernels: {consequence}.", file=sys.stderr)
 

@@ -38,7 +38,7 @@ class Without:
 
 
 def generation(experiment: Experiment, episodes: int) -> EpisodeBatch:
-    """The episodes of generation 0 of seed 0, so many of each candidate."""
+    """The episodes of generation 0 of seed 0, `episodes` of each candidate."""
     strategy = experiment.strategy(0)
     genomes = strategy.ask(strategy.start(), 0)
     keys = generation_keys(0, experiment.config.population)

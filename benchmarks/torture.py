@@ -341,7 +341,7 @@ def main() -> int:
     parser.add_argument(
         "--experiments", nargs="+", choices=[*EXPERIMENTS], default=[*EXPERIMENTS], help="on which runs"
     )
-    parser.add_argument("--faults", type=int, default=None, help="stop after so many")
+    parser.add_argument("--faults", type=int, default=None, help="stop after this number")
     parser.add_argument("--for", dest="duration", default="10m", help="stop after so long: 20m, 1h")
     parser.add_argument("--seed", type=int, default=None, help="of the draws; the timing still varies")
     parser.add_argument("--json", action="store_true", help="print the tally as JSON")

@@ -47,7 +47,7 @@ class EvolveError(Exception):
     """Base of all errors that are shown as one plain message instead of a traceback.
 
     Args:
-        parts: The parts of the message: text, settings, and other errors whose messages are included.
+        parts: The parts of the message: text, settings, and other errors, of which the message is included.
     """
 
     exit_code = 1
@@ -96,7 +96,7 @@ class InputError(EvolveError):
 
     @classmethod
     def plainly(cls, argument: str, *message: str | Setting) -> "InputError":
-        """Return an InputError whose message is exactly `message`: one or more whole sentences."""
+        """Return an InputError with exactly this message: one or more whole sentences."""
         error = cls.__new__(cls)
         EvolveError.__init__(error, *_clean(message))
         error.argument, error.expected, error.got, error.cure = argument, "", "", ()

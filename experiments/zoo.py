@@ -1,6 +1,6 @@
 """python experiments/zoo.py [NAME …]: write docs/zoo.md, the cards of zoo/*.champion; film those that are named.
 
-A film shows the held-out episode whose return is nearest to the champion's mean, so it is a typical one.
+A film shows a typical held-out episode: its return is nearest to the champion's mean.
 """
 
 import re

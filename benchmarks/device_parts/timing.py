@@ -49,7 +49,7 @@ class Effort:
 
 
 def some_genomes(network: Network, most: int) -> Genomes:
-    """Return initial genomes for at most so many slots."""
+    """Return initial genomes for at most this number of slots."""
     return initial_genomes(network, 0, 0, range(max(1, min(most, _MOST_GENOMES, _MOST_NUMBERS // network.num_weights))))
 
 

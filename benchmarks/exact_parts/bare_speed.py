@@ -23,7 +23,7 @@ Timed = tuple[int, float]
 
 
 class TimedSlots(CompiledSlots):
-    """Slots whose native calls are timed."""
+    """Slots that count the time of native calls."""
 
     def __init__(self, task: environments.AnyTask, slots: int) -> None:
         super().__init__(task, slots)

@@ -17,7 +17,7 @@ from lifetime_parts.presets import OFF
 from lifetime_parts.runs import Job
 
 LIVES = 1000
-"""The number of held-out lives; the first hundred are those of the run file."""
+"""The number of held-out lives; the run file has the first hundred."""
 _VALIDATION = 200  # lives, which decide whether the aim was reached
 _EVERY = 5  # generations
 _NEAR = 0.95  # of the aim: if the champion is below it, no generation is checked

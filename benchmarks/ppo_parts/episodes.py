@@ -23,7 +23,7 @@ class Actions:
     size: int
 
     def outputs(self, actions: np.ndarray) -> np.ndarray:
-        """Return [N, A]: the network outputs of N actions: those of a box, or the largest output for a choice."""
+        """Return [N, A]: the network outputs of N actions: the numbers of a box, or the largest output for a choice."""
         if self.choices is None:
             return np.asarray(actions, np.float32)
         if self.size == 1:  # only its sign counts

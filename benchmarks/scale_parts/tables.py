@@ -42,7 +42,7 @@ def columns(ranks: int) -> str:
 
 
 def line(row: Row, alone: Row | None) -> str:
-    """Return the line of one cell; `alone` is that of the same weights and candidates in one process."""
+    """Return the line of one cell; `alone` is the cell of the same weights and candidates in one process."""
     there = row["ranks"] > 1
     values = (
         f"{row['weights']:,}",
@@ -86,7 +86,7 @@ def centres(row: Row, column: str) -> float:
 
 
 def efficiency(row: Row, alone: Row) -> float:
-    """Return the rate of each worker as a share of that of one process."""
+    """Return the rate of each worker as a share of the rate of one process."""
     return float(alone["seconds"] / (row["seconds"] * max(1, row["ranks"] - 1)))
 
 

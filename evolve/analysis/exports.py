@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from evolve.analysis.policy import Policy
 
 JSON_VERSION = 1
-_MOST_ROWS = 1024  # of a matrix whose sums a program of PyTorch spells out
+_MOST_ROWS = 1024  # of a matrix, if a program of PyTorch spells out its sums
 _OPSET, _IR = 17, 8  # of ONNX; old versions, which every runtime reads
 
 
@@ -155,7 +155,7 @@ def layers_of(policy: "Policy", name: str) -> Layers:
     network = policy.experiment.network
     if not getattr(network, "is_static", False):
         kind = policy.experiment.config.network.name
-        expected = f"a network whose weights do not change within an episode, for {name}"
+        expected = f"a network with weights that do not change within an episode, for {name}"
         raise InputError("network", expected, kind, "Export it as C, which has all its bits: the ending .c.")
     weights = policy.weights
     columns = {block.layer: block.columns for block in network.blocks}

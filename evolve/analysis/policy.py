@@ -184,7 +184,7 @@ class Policy:
         """
         network = self.experiment.network
         if not hasattr(self._networks, "weights"):
-            expected = "a network whose batches report their weights (`Batch.weights`)"
+            expected = "a network with batches that report their weights (`Batch.weights`)"
             raise InputError("network.name", expected, self.experiment.config.network.name)
         return self._named(self._networks.weights(np.arange(self._slots)), list(_matrices(network)))
 
@@ -203,7 +203,7 @@ class Policy:
         """Write the policy for use without this package; return the path.
 
         The ending of the name decides: `.c`, one C file; `.json`, all numbers; `.onnx`; `.pt2`, a program of
-        `torch.export`. The last two take networks whose weights do not change within an episode.
+        `torch.export`. The last two take networks with weights that do not change within an episode.
 
         Raises:
             InputError: The name has another ending, the network does not fit the format, the library of the format is

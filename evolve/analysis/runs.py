@@ -110,7 +110,7 @@ class _Evolved:
             engine: Another environment engine: "gymnasium", "envpool" or "exact".
             env: Another environment: its id, or a table of settings that are merged into the environment of the run,
                 such as {"kwargs": {"gravity": 12.0}}. Another id drops the arguments and wrappers of the run.
-            generation: The generation whose best candidate plays; by default the final champion.
+            generation: The best candidate of this generation plays; by default the final champion.
             threads: The number of threads, as `compute.threads`.
             connections: The best genome of a front with at most as many connections that can act plays instead.
             cell: The elite of this cell of an archive plays instead.
@@ -166,7 +166,7 @@ class _Evolved:
         """Return a picture of the final champion's network, which a notebook shows; `save` writes a file.
 
         Args:
-            generation: A generation, whose best candidate is drawn instead.
+            generation: A generation; its best candidate is drawn instead.
             traces: Whether to draw its mean Hebbian traces instead of its weights.
         """
         return exhibits.plot_network(self._stored, script_ranks(), generation, traces)
@@ -181,7 +181,7 @@ class _Evolved:
         """Return a film of the final champion, which a notebook shows; `save` writes it as MP4 or GIF.
 
         Args:
-            generation: A generation, whose best candidate is filmed instead; or several, one after another.
+            generation: A generation; its best candidate is filmed instead. Or several, one after another.
             episode: The number of the episode; by default the held-out episode of median return, or episode 0 of a
                 generation.
             seconds: The seconds that an episode lasts at most; a longer one is shown at a higher speed.
@@ -317,7 +317,7 @@ class Run(_Evolved):
         Args:
             generation: The generation of which it is the best candidate.
             connections: The most connections that can act: it is the best such genome of the front (nsga2).
-            cell: The cell of the archive (map-elites) whose elite it is.
+            cell: The cell of the archive (map-elites) that has it as elite.
 
         Raises:
             InputError: The run has no such genome. A file of an earlier version needs its environment on this machine.

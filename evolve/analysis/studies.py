@@ -54,7 +54,7 @@ class RunComparison(exhibits.Picture):
         }
 
     def curves(self, over: str = "generation", load: bool = False) -> exhibits.Picture:
-        """Return the curves of the experiments in one picture; the arguments are those of `Run.plot`."""
+        """Return the curves of the experiments in one picture, with the arguments of `Run.plot`."""
         return exhibits.plot(self._runs, over, load)
 
     def report(self, quick: bool = False) -> exhibits.Page:

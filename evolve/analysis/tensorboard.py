@@ -78,7 +78,7 @@ def write(run: StoredRun, directory: Path) -> None:
 class LiveLog:
     """An event file that grows by each generation of a run. As a context manager, it is complete when it is left.
 
-    A new run replaces the files of an earlier run. A resumed run adds a file, whose numbers replace earlier numbers of
+    A new run replaces the files of an earlier run. A resumed run adds a file; its numbers replace earlier numbers of
     the same generations.
 
     Args:

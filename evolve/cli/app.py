@@ -116,7 +116,7 @@ class StopFlag:
     def _remember(self, number: int, _frame: FrameType | None) -> None:
         """Remember the first signal, and restore its usual effect, which also ends native code that hangs."""
         # The handlers of the other signals stay until the first signal is read. Python reports an error if a signal is
-        # pending whose handler has just been removed.
+        # pending although its handler has just been removed.
         if self._first is not None:
             self._stop_catching()
             signal.raise_signal(number)
@@ -210,7 +210,7 @@ def _launch_here(name: str, body: Body, argv: list[str]) -> int:
         transport = cluster.connect()
     except InputError as error:
         return _refuse(name, error)
-    faulthandler.enable()  # after MPI, whose own handler prints no Python stack
+    faulthandler.enable()  # after MPI: its own handler prints no Python stack
     try:
         if transport.rank != 0:
             cluster.serve(transport, _ROLLOUTS, lambda: stop.signal, training.StrategyReplica())

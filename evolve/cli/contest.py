@@ -64,7 +64,7 @@ def _parser() -> Parser:
     add("--price", metavar="P/h", help='the cost of an hour of this machine, as in "1.28/h" or "$1.28/h"')
     add("--name", metavar="NAME", help="the name of this machine (its processor)")
     add("-o", "--output", type=Path, metavar="OUT", help="the file (contest-SIZE.json); with --compare a figure")
-    add("--validate", action="store_true", help="only play the short run whose digest is known, without timing")
+    add("--validate", action="store_true", help="only play the short run with the known digest, without timing")
     add("--unverified", action="store_true", help="leave that run out; the result is called unverified")
     compare = "compare files of several machines, all against the first one"
     add("--compare", type=Path, nargs="+", metavar="FILE", help=compare)
@@ -84,7 +84,7 @@ def read_options(argv: list[str], transport: Transport) -> argparse.Namespace:
         _check_comparison(found, transport)
         return found
     if found.markdown:
-        raise InputError("--markdown", "--compare, whose table it writes", "none")
+        raise InputError("--markdown", "--compare, because it writes the table of a comparison", "none")
     if found.workers and transport.size > 1:
         came = f"a job of {transport.size} ranks"
         raise InputError("--workers", "a contest that no launcher has started", came, "Leave out one of them.")

@@ -99,7 +99,7 @@ def _parser() -> Parser:
     parser = Parser(
         "evolve.launch",
         "Run an experiment with mpirun: here, on the hosts of a hostfile, or on an allocation. After a death "
-        "or the loss of a host it is resumed, until it has ended. All other arguments are those of evolve run.",
+        "or the loss of a host it is resumed, until it has ended. All other arguments are passed to evolve run.",
         "evolve launch --hostfile hostfiles/two-nodes experiments/walker.toml -s 1 -o runs/walker",
     )
     add = parser.add_argument

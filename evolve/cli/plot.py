@@ -146,7 +146,7 @@ def _arguments(argv: list[str]) -> argparse.Namespace:
         if given and not found.network:
             raise InputError(f"--{name}", "--network with it, to draw a network", "no --network", "Add --network.")
     if found.traces and (found.connections is not None or found.cell is not None):
-        raise InputError("--traces", "a champion, whose episodes are known", "--connections or --cell")
+        raise InputError("--traces", "a champion, because its episodes are known", "--connections or --cell")
     for name, given, of in (("-x/--over", found.over is not None, "over it"), ("--load", found.load, "with it")):
         if given and (other := _instead(found)):
             raise InputError(name, f"curves to be drawn {of}", f"--{other}")

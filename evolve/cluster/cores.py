@@ -16,7 +16,7 @@ class Cores(NamedTuple):
 
     Attributes:
         bound: The numbers of the cores, by the affinity of the process; empty if the system does not tell.
-        most: The number of cores whose time the process may use, which a control group may limit further.
+        most: The number of cores' worth of time that the process may use, which a control group may limit further.
     """
 
     bound: Sequence[int]

@@ -152,7 +152,7 @@ def decode(frame: NDArray[np.uint8]) -> Message:
 
 
 def frame_of(record: Any, kinds: Sequence[type[Any]]) -> NDArray[np.uint8]:
-    """Return the frame of a record, whose type is one of `kinds`."""
+    """Return the frame of a record. Its type must be one of `kinds`."""
     words, parts = [kinds.index(type(record)), 0], list[Any]()
     for leaf in _layout(cast(Hashable, type(record))).leaves(_travelling(record)):
         code, shape, size, part = _as_bytes(leaf)

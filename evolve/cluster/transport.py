@@ -67,7 +67,7 @@ class Transport:
         self.gone: set[int] = set()
         """The ranks that died or were abandoned."""
         self.abandoned: set[int] = set()
-        """The ranks that do not answer, but whose processes may still exist."""
+        """The ranks that do not answer, although their processes may still exist."""
         self._asked = 0.0
         self.silent: set[str] = set()
         """The hosts that no longer answer; known at rank 0."""
@@ -188,7 +188,7 @@ class Transport:
     def backoff(self, least: float = 0.0) -> None:
         """Sleep for a moment, which grows with the time since the last message or other work between sleeps.
 
-        least: The shortest sleep in seconds, for a rank whose answers are not urgent.
+        least: The shortest sleep in seconds, for a rank with answers that are not urgent.
         """
         # If this rank did other work since the last sleep, messages may come soon, so it sleeps for short times again.
         now = time.monotonic()

@@ -44,7 +44,7 @@ _TOKEN_BYTES = 16
 _GREETING_BYTES = _TOKEN_BYTES + 4  # the token, and a rank
 _PROBES = 4
 _CONNECT_SECONDS = 5.0
-# The errors of a connection whose process has ended on a host that answers. The launcher or MPI notices that loss.
+# The errors of a connection after its process has ended on a host that answers. The launcher or MPI notices that loss.
 _ENDED = (errno.ECONNRESET, errno.EPIPE)
 
 
@@ -241,7 +241,7 @@ class HostWatch:
         )
 
     def silent(self) -> list[int]:
-        """Return the ranks whose hosts fell silent since the last call."""
+        """Return the ranks on hosts that fell silent since the last call."""
         self._accept()
         for connection in list(self._unnamed):
             self._read_greeting(connection)
@@ -372,7 +372,7 @@ def _connect(endpoint: Endpoint) -> socket.socket | None:
 
 
 def readable(connections: dict[int, socket.socket]) -> list[int]:
-    """Return the ranks whose connections are readable: these ended or failed, since no data is sent on them."""
+    """Return the ranks with readable connections: these ended or failed, since no data is sent on them."""
     poll = select.poll()
     ranks = {}
     for rank, connection in connections.items():

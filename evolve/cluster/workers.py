@@ -315,7 +315,7 @@ class Workers:
         A busy worker that is silent for too long hangs. It is abandoned and, if MPI survives its death, killed.
 
         Args:
-            busy: The workers that have work, and whose silence counts.
+            busy: The workers that have work, so that their silence counts.
             patience: Seconds that a busy worker may be silent; more while it makes its environments.
 
         Raises:

@@ -91,7 +91,7 @@ def _metrics(names: tuple[str, ...]) -> tuple[str, ...]:
 
 
 def observed_by(metric: str) -> int | None:
-    """Return the number in the observation whose mean a metric is; None for a metric that the environment reports."""
+    """Return the place, in the observation, of the number that a metric averages; None for other metrics."""
     found = _OBSERVED.fullmatch(metric)
     return None if found is None else int(found[1])
 

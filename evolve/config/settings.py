@@ -179,7 +179,7 @@ class StartFromOptions(Options):
     file: Annotated[str, Field(min_length=1)] | None = None
     """A run file, a champion file, or a directory of run files, in which each seed takes its own, `seed-S.h5`."""
     generation: Annotated[int, Field(ge=0)] | None = None
-    """The generation of the run file whose best candidate is the start; by default the start is the final champion."""
+    """The start is the best candidate of this generation of the run file; by default it is the final champion."""
     digest: Annotated[str, Field(pattern="^[0-9a-f]{64}$")] | None = None
     """The digest of the start, which evolve records. If you set it, the file must hold a start with this digest."""
 
@@ -226,7 +226,7 @@ def _named(section: str, given: Any) -> Any:
 
 
 def _default(section: str) -> Any:
-    """Return a field whose default is the default kind of a section."""
+    """Return a field with the default kind of a section as its default."""
     return Field(default_factory=lambda: registry_of(section).parse(_named(section, {})))
 
 

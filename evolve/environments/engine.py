@@ -65,7 +65,7 @@ class Engine(Protocol):
     """The spaces of the environment, with which a `Codec` encodes and decodes without the engine."""
 
     faults: dict[int, str]
-    """The error message of each slot whose episode has failed; the rollout that handles a fault removes it. `step`
+    """The error message of each slot with a failed episode; the rollout that handles a fault removes it. `step`
     ends such an episode with a reward of NaN."""
 
     on_fault: Callable[[], None]
@@ -186,7 +186,7 @@ def check(engine: Engine) -> None:
             return
         if found is not None:
             which = "a used and a new environment differ" if used else "two episodes differ"
-            expected = "an environment whose reset(seed=…) repeats an episode to the bit"
+            expected = "an environment that repeats an episode to the bit after reset(seed=…)"
             cure = (
                 "Draw from self.np_random only, and set everything up again in reset. (To run it all the same, with "
                 "digests that prove nothing: "
@@ -245,7 +245,7 @@ def _first_difference(one: Iterator[Transition], other: Iterator[Transition]) ->
 
 
 def _difference(name: str, a: Any, b: Any) -> str | None:
-    """Return the name of the first part of two nested structures of arrays whose bits differ, with both values."""
+    """Return the name of the first part with different bits in two nested structures of arrays, with both values."""
     if isinstance(a, Mapping) and isinstance(b, Mapping):
         parts = ((f"{name}[{key!r}]" if name else str(key), a.get(key), b.get(key)) for key in {**a, **b})
     elif isinstance(a, tuple | list) and isinstance(b, tuple | list):
@@ -256,7 +256,7 @@ def _difference(name: str, a: Any, b: Any) -> str | None:
 
 
 def _unequal(name: str, a: Any, b: Any) -> str | None:
-    """Return the name of the first element of two arrays whose bits differ, with both values."""
+    """Return the name of the first element with different bits in two arrays, with both values."""
     if a.shape != b.shape or a.dtype != b.dtype:
         return f"{name} ({a.dtype}{list(a.shape)} against {b.dtype}{list(b.shape)})"
     if a.dtype == object or a.tobytes() == b.tobytes():

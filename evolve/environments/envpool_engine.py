@@ -1,7 +1,7 @@
 """The EnvPool engine: environments in C++, many in one pool.
 
 EnvPool fixes the seeds when a pool is made, so each batch of episodes gets a new pool. The engine steps the
-environments of a pool whose episodes still run, selected by `env_id`. It drops the pool when its last episode has
+environments of a pool with running episodes, selected by `env_id`. It drops the pool when its last episode has
 ended. EnvPool's environments are not Gymnasium's, even if they have the same name, so the engine is part of an
 experiment's configuration.
 """
@@ -63,7 +63,7 @@ class EnvPoolEngine:
         self._groups: list[tuple[Any, Slots, Int32]] = []
 
     def suggested_slots(self) -> int:
-        """Return 2048. The cost of a call does not depend on the number of environments, so many slots are fast."""
+        """Return 2048. The cost of a call does not depend on the number of environments, so more slots are faster."""
         return 2048
 
     def reset(self, slots: Slots, seeds: Int64, observations: Float32) -> None:
@@ -100,7 +100,7 @@ class EnvPoolEngine:
         return rewards, ended
 
     def metrics(self, slots: Slots) -> Int64:
-        """Return the metrics of slots [k] whose episodes have ended, [k, 2, M]; see `Engine.metrics`."""
+        """Return the metrics of slots [k] after the end of their episodes, [k, 2, M]; see `Engine.metrics`."""
         encoded = np.zeros((len(slots), 2, len(self.metric_names)), np.int64)
         place = {slot: row for row, slot in enumerate(slots.tolist())}
         for stepped, info in self._infos:

@@ -47,7 +47,7 @@ receives actions [A] in [-1, 1], and returns the return, or the return and metri
 
 
 class FunctionEnv(gymnasium.Env[Float32, Float32]):
-    """A Gymnasium environment whose episodes are calls of a function; the only reward comes at the end.
+    """A Gymnasium environment that calls a function for each episode; the only reward comes at the end.
 
     `reset` and `step` raise InputError if the function breaks the contract of `register_task`.
 

@@ -133,7 +133,7 @@ class GymnasiumEngine:
         return np.array(rewards, np.float64), np.array(ended, np.bool_)
 
     def metrics(self, slots: Slots) -> Int64:
-        """Return the metrics of slots [k] whose episodes have ended, [k, 2, M]; see `Engine.metrics`."""
+        """Return the metrics of slots [k] after the end of their episodes, [k, 2, M]; see `Engine.metrics`."""
         encoded = np.zeros((len(slots), 2, len(self.metric_names)), np.int64)
         for row, slot in enumerate(slots.tolist()):
             if slot not in self.faults:

@@ -122,7 +122,7 @@ class Spaces:
 
     Attributes:
         observation: The space of its observations.
-        action: The space of its actions; None for an exact task whose actions are steps of the outputs.
+        action: The space of its actions; None for an exact task in which only the signs of outputs count.
     """
 
     observation: Space
@@ -257,7 +257,7 @@ def _batch_sizes(space: Space, observations: Any) -> list[int | None]:
 
 
 def _batch_arrays(space: Space, observations: Any) -> Any:
-    """Return a batch whose members are arrays; a Dict or Tuple becomes a dictionary."""
+    """Return a batch with arrays as members; a Dict or Tuple becomes a dictionary."""
     if kind_of(space) in ("Dict", "Tuple"):
         return {key: _batch_arrays(member, _part(space, observations, key)) for key, member in members_of(space)}
     return np.asarray(observations)

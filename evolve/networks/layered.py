@@ -229,7 +229,7 @@ class BinaryMaskMlp(LayeredNetwork[BinaryMaskMlpOptions]):
 
 
 class _MaskBatch(LayeredBatch):
-    """A batch whose weights are the masks of its genomes."""
+    """A batch that uses the masks of its genomes as weights."""
 
     def initial(self, weights: Float32, mask: Bool, seeds: Int64) -> tuple[Float32 | None, ...]:
         return super().initial(mask.astype(np.float32), mask, seeds)

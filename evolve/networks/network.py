@@ -242,7 +242,7 @@ class Arrays(Protocol):
 
 
 def structure(**parts: tuple[Any, Any]) -> ctypes.Structure:
-    """Return the C structure of a kernel, whose fields have these types and values, in this order."""
+    """Return the C structure of a kernel, with fields of these types and values, in this order."""
     kind = type("Structure", (ctypes.Structure,), {"_fields_": [(name, part) for name, (part, _) in parts.items()]})
     made: ctypes.Structure = kind(**{name: value for name, (_, value) in parts.items()})
     return made

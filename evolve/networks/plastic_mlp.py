@@ -9,9 +9,9 @@ With D = [O, h1, …, hL, A], x_0 the observation and w_i the [D_i, D_{i+1}] wei
 The last layer is the action. Each update is (((A (x y) + B x) + C y) + D) η in this order; all of it is float32. A
 genome is rules, no weights: of each layer A, B, C, D and η, which are [D_i, D_{i+1}] with `rules` "synapse" (a rule for
 each connection), [1, D_{i+1}] with "neuron" (one for all connections into a neuron), or [1, 1] with "layer". Weights
-are drawn when an episode starts, uniformly from ±`initial_scale`, by a stream whose key is the seed of its environment.
-A connection whose rule has lost all five coefficients is pruned, and weighs zero. There are no biases and no traces.
-Initial coefficients are init_scale · N(0, 1), a share of `init_sparsity` of them pruned.
+are drawn when an episode starts, uniformly from ±`initial_scale`, by a stream with the seed of its environment as key.
+A connection is pruned, and weighs zero, once its rule has lost all five coefficients. There are no biases and no
+traces. Initial coefficients are init_scale · N(0, 1), a share of `init_sparsity` of them pruned.
 """
 
 import ctypes

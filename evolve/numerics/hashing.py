@@ -173,7 +173,7 @@ class StepHashes:
         self._steps[:n] += 1
 
     def of(self, slots: Slots, lengths: Int32) -> tuple[UInt64, UInt8]:
-        """Return the fingerprints [k, 2] and the step hashes of slots [k], whose episodes have `lengths` [k] steps.
+        """Return the fingerprints [k, 2] and the step hashes of slots [k], after episodes of `lengths` [k] steps.
 
         The step hashes [Σ min(length, MAX_HASHED_STEPS), 2] of all episodes are concatenated.
         """

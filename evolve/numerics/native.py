@@ -68,7 +68,7 @@ def bind(name: str, arguments: Sequence[Any] = (), returns: Any = None) -> Any:
 @cache
 def _bound(library: ctypes.CDLL, name: str, arguments: tuple[Any, ...], returns: Any) -> Any:
     try:
-        function = library[f"evolve_{name}"]  # a new object, whose types no other caller changes
+        function = library[f"evolve_{name}"]  # a new object: no other caller changes its types
     except AttributeError:
         missing = f"native kernels: expected a library with evolve_{name}, got one that was built without it"
         raise RunError(f"{missing}. Build it again: pip install -e .") from None

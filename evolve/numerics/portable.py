@@ -125,7 +125,7 @@ def _ratio(x: Float64, numerator: tuple[float, ...], denominator: tuple[float, .
 
 
 def normal_quantile(u: Float64) -> Float32:
-    """Return the standard normal deviate whose distribution function is u, for u in (0, 1).
+    """Return the standard normal deviate z with distribution function Φ(z) = u, for u in (0, 1).
 
     Each deviate uses exactly one uniform number, so its position in a random stream is known in advance. Wichura,
     Algorithm AS 241 (1988).

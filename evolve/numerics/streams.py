@@ -312,7 +312,7 @@ def draws(seeds: Int64, numbers: Int64) -> Float64:
         seeds: [k], the seeds of the episodes' environments.
         numbers: [k], the position of the random number in the stream of its episode.
     """
-    # Word number n of `np.random.Philox(key=[seed, DRAWS_KEY])`, whose counter begins at 1.
+    # Word number n of `np.random.Philox(key=[seed, DRAWS_KEY])`; its counter begins at 1.
     words = _philox((numbers // 4 + 1).astype(np.uint64), seeds.astype(np.uint64))
     return to_open_interval(np.choose(numbers % 4, words))
 

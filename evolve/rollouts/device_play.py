@@ -167,7 +167,7 @@ class DevicePlay:
         self._step.arrays.wait()
 
     def _slots(self, numbers: int) -> dict[str, int]:
-        """Return the addresses of the slots' arrays beside those of the network and the task."""
+        """Return the addresses of the slots' arrays that belong neither to the network nor to the task."""
         arrays, slots = self._step.arrays, len(self._free)
         sizes = {"episodes": 8, "returns": 8, "prints": 16, "slot_normalizers": 4 * numbers, "moments": 8 * numbers}
         return {name: arrays.allocate(size * slots).address for name, size in sizes.items()}
@@ -226,7 +226,7 @@ class DevicePlay:
         return int(self._counted[2]) - before
 
     def take(self) -> Played:
-        """Return the results of the feed, whose episodes have all ended."""
+        """Return the results of the feed, after all its episodes have ended."""
         fed = self._fed
         assert fed is not None
         played = self._results.of(fed, traces=bool(self._structure.num_traces))

@@ -153,7 +153,7 @@ def _broadcast(normalizer: Float32 | None, genomes: int) -> Float32:
 
 
 def generation_keys(generation: int, population: int, common: bool | Literal["pairs"] = False) -> Int64:
-    """Return the keys [P, 2] of one generation: its number, and the candidate whose episodes each candidate plays.
+    """Return the keys [P, 2] of one generation: its number, and the candidate that gives each candidate its episodes.
 
     The key of a candidate does not depend on P.
 

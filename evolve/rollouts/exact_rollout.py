@@ -39,7 +39,7 @@ class Feed:
 
     columns: the initial contents of the network's slot, [n, rows] for each column in `SlotArrays.held`, None for zeros.
     seeds: [n], the seeds of the environments. keys: [n], which identify the episodes in the results. normalizers:
-    [n, 2, O], O = 0 if observations are not normalized. mask: [n, T], the connections whose traces are returned; T = 0
+    [n, 2, O], O = 0 if observations are not normalized. mask: [n, T], the connections with traces to be returned; T = 0
     for no traces. parameters: [n, D], the parameters of the task in each episode.
     """
 

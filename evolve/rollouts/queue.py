@@ -46,7 +46,7 @@ class EpisodeQueue:
         self._waiting: _Waiting = _Waiting() if beside is None else beside._waiting
         self._ahead = beside is None
         if beside is not None:
-            beside._ahead = False  # the genomes that come next are most often those of another thread
+            beside._ahead = False  # the next genomes most often belong to another thread
         self._window: GenomeWindow | None = None  # over the genomes of the batch from which it took last
         self._described: list[tuple[Int32, GenomeDescriptions]] = []
 
@@ -75,7 +75,7 @@ class EpisodeQueue:
             batch = waiting.batch
             if self._window is None or self._window.waiting is not waiting:
                 self._window = GenomeWindow(waiting, self._ahead, self._waiting.lock)
-            # Episodes whose genomes lie in one window begin together, so that few genomes are in memory at a time.
+            # Episodes with genomes in one window begin together, so that few genomes are in memory at a time.
             count = self._window.reach(batch.rows[waiting.begun : waiting.begun + limit])
             part = slice(waiting.begun, waiting.begun + count)
             waiting.begun = part.stop

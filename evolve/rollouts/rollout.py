@@ -17,11 +17,11 @@ from evolve.rollouts.results import quantize_traces
 from evolve.shapes import Bool, Float32, Float64, Int64, Slots
 
 _FIRST = np.zeros(1, np.intp)
-_SHORT = 64  # up to so many numbers, Python adds them up faster than NumPy checks them
+_SHORT = 64  # up to this length, Python adds numbers faster than NumPy checks them
 
 
 class FailureDetector:
-    """Adds slots whose episodes failed to `engine.faults`, beside the faults that the engine found itself.
+    """Adds slots with failed episodes to `engine.faults`, beside the faults that the engine found itself.
 
     observations: [B, O], the observations of the slots. max_episode_seconds: the wall time that an episode may take.
     """
@@ -342,7 +342,7 @@ class Rollout:
         self.environment_seconds += seconds
         self._seconds[slots] = seconds / len(slots)
         self.detector.after_reset(slots)
-        # The next tick ends episodes whose reset failed. It adds one step, so their length becomes 0.
+        # The next tick ends episodes after a failed reset. It adds one step, so their length becomes 0.
         self._lengths[list(self.engine.faults)] = -1
 
     def _load(self, slots: Slots) -> int:

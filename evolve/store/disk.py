@@ -149,7 +149,7 @@ def _lock_of(path: Path) -> Path:
 
 
 def _held(path: Path, descriptor: int) -> InputError:
-    """Return the error of a run file whose lock, open as `descriptor`, another process holds."""
+    """Return the error of a run file if another process holds its lock, which is open as `descriptor`."""
     holder = os.pread(descriptor, 400, 0).decode(errors="replace") or "another process"
     cure = "Wait for it to end, or choose another "
     if f"process {os.getpid()} on {socket.gethostname()}" in holder:

@@ -154,7 +154,7 @@ class Record:
         "hash",
         chunk=2**14,
     )
-    """[Σ min(length, MAX_HASHED_STEPS), 2]; in the file those of all champions."""
+    """[Σ min(length, MAX_HASHED_STEPS), 2]; in the file, of all champions."""
     fingerprints: UInt64 = column(
         "fingerprint/episodes",
         "G P E 2",

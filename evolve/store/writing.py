@@ -275,7 +275,7 @@ def check_free(path: Path, alone: bool = True) -> None:
 
 
 def already_exists(path: Path) -> InputError:
-    """Return the error of a new run whose path holds a run file, or of a file that is not a run file."""
+    """Return the error of a new run if its path holds a run file, or a file that is not a run file."""
     try:
         read(path)
     except InputError as error:

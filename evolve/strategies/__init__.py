@@ -170,11 +170,11 @@ def make(
     x0: Any = None,
     **options: Any,
 ) -> Strategy[Any]:
-    """Return a strategy whose ask and tell are called by hand, for any function of the genomes.
+    """Return a strategy for a caller that calls ask and tell by hand, for any function of the genomes.
 
     Args:
         name: A strategy in `STRATEGIES`, or one that another package adds.
-        genome_size: W, for genomes that are vectors whose initial weights are N(0, 1).
+        genome_size: W, for genomes that are vectors with initial weights N(0, 1).
         layout: The layout of other genomes, in place of `genome_size`: a `VectorLayout`, a network or your own.
         population: P, the candidates of a generation.
         seed: The seed of all random numbers of the search.

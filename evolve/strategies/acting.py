@@ -17,7 +17,7 @@ from evolve.genome import Block, GenomeLayout, GenomeSource
 from evolve.shapes import Bool, Float64, Int64
 from evolve.strategies.strategy import ChangedLayout
 
-_WEIGHTS_AT_ONCE = 2**24  # limits the memory of genomes whose connections are counted
+_WEIGHTS_AT_ONCE = 2**24  # limits the genomes in memory while connections are counted
 
 ACTING, CONNECTIONS = GENOME_MEASURES = "acting_connections", "connections"
 """The names of the measures of genomes; other measures are metrics of episodes."""

@@ -118,7 +118,7 @@ class Cma(EvolutionStrategy[CmaState]):
         most = min(_MOST_CONNECTIONS, math.isqrt(_MOST_PRODUCTS // population))
         if self._n > most:
             expected = f"genomes of at most {most:,} connections with cma-es and a population of {population:,}"
-            cure = "Use ", Setting("strategy.name", "sep-cma-es"), ", whose covariance is a diagonal."
+            cure = "Use ", Setting("strategy.name", "sep-cma-es"), ", which has a diagonal covariance."
             raise InputError("strategy.name", expected, pluralize(self._n, "connection"), *cure)
         self._options = options
 

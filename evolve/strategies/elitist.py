@@ -152,7 +152,7 @@ class ElitistOptions(Options):
 
 
 class Elitist(contract.Strategy[contract.State]):
-    """A strategy whose generations begin with survivors, the first members of an elite, followed by children.
+    """A strategy with generations of survivors, the first members of an elite, followed by children.
 
     A subclass implements `_elite` and `_children`.
 
@@ -216,7 +216,7 @@ class Elitist(contract.Strategy[contract.State]):
 
 
 class EliteOnly(Elitist[ScoredGenomes]):
-    """An elitist strategy whose state is the elite."""
+    """An elitist strategy that has the elite as its state."""
 
     traces = "none"
 

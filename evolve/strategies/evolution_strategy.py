@@ -34,14 +34,14 @@ _EPSILON = 1e-8
 
 
 def stored(kind: str | type[NamedNumbers], dtype: DTypeLike = np.float64) -> Any:
-    """Return a field of a state: an array, whose shape is spelled as in `check_shape`, or named numbers."""
+    """Return a field of a state: an array, with its shape spelled as in `check_shape`, or named numbers."""
     return field(metadata={"kind": kind, "dtype": dtype})
 
 
 class EvolutionStrategy(Strategy[State]):
     """A strategy for P = `population` candidates of a layout that all have the connections of an initial genome.
 
-    A subclass names its `state_type`, a dataclass whose fields are declared by `stored`, and implements
+    A subclass names its `state_type`, a dataclass with fields declared by `stored`, and implements
     `_initial_state`. The shapes of the fields may use the letters in `_sizes`.
     """
 
@@ -63,7 +63,7 @@ class EvolutionStrategy(Strategy[State]):
         return self._initial_state(self._initial)
 
     def start_anew(self, generation: int) -> State:
-        """Return an initial state whose weights are drawn with a generation's key, above 0.
+        """Return an initial state with weights that are drawn with a generation's key, above 0.
 
         The connections stay: a connection that the newly drawn genome lacks has weight 0. A search that began with a
         given genome begins with it again.
@@ -259,7 +259,7 @@ class SearchedConnections:
         return self.places[first:last] - columns.start, slice(int(first), int(last))
 
     def genomes(self, x: Float32) -> Genomes:
-        """Return N genomes whose connections weigh x [N, n]."""
+        """Return N genomes with the connection weights x [N, n]."""
         W = self.initial.num_weights
         # With all connections there is nothing to fill with zeros, so that large genomes need not be copied.
         if len(self) == W:

@@ -216,7 +216,7 @@ class Nsga2(Elitist[FrontState]):
         return self._best(state, np.arange(len(state.parents)))
 
     def select(self, state: FrontState, connections: int | None = None, cell: Sequence[int] | None = None) -> Genomes:
-        """Return the best genome among trusted parents with at most so many connections that can act."""
+        """Return the best genome among trusted parents with at most that number of acting connections."""
         if connections is None or cell is not None:
             return super().select(state, connections, cell)
         counts = self._measures.paths.count(state.parents.genomes.mask)

@@ -123,7 +123,7 @@ def swap_blocks(sources: Int64, blocks: Sequence[Block], draws: Float64) -> Int6
 
 
 def assemble(state: PruneState, sources: Int64, blocks: Sequence[Block]) -> tuple[Float32, Bool, Float32]:
-    """Return weights, mask and traces [n, W] of children whose blocks come from the sources [n, blocks].
+    """Return weights, mask and traces [n, W] of children that take their blocks from the sources [n, blocks].
 
     A source is the number of a member of the pool: the leader, the leaderboard and the recent genomes, in this order.
     """

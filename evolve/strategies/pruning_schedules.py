@@ -142,7 +142,7 @@ class PruningOptions(RestartOptions):
 
 @dataclass(frozen=True)
 class MaskedLayout(ChangedLayout):
-    """A layout whose initial genomes have the connections of a mask [W] at most."""
+    """A layout with initial genomes that have at most the connections of a mask [W]."""
 
     mask: Bool
 

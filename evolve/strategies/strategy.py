@@ -158,7 +158,7 @@ class Strategy(Generic[State]):
         raise NotImplementedError
 
     def start_anew(self, _generation: int) -> State:
-        """Return an initial state whose genomes come from the random streams of a generation other than 0."""
+        """Return an initial state with genomes from the random streams of a generation other than 0."""
         return self.start()
 
     def survivors(self, _state: State) -> int:
@@ -374,7 +374,7 @@ class ChangedLayout:
 
 @dataclass(frozen=True)
 class StartLayout(ChangedLayout):
-    """A layout whose only initial genome is given (P = 1): a search begins with it."""
+    """A layout with one given initial genome (P = 1): a search begins with it."""
 
     genome: Genomes
 
@@ -387,7 +387,7 @@ class StartLayout(ChangedLayout):
 class NamedNumbers:
     """Base class of named scalars in a state. A checkpoint stores them as one array, in the order of the fields.
 
-    A subclass is a frozen dataclass whose fields are float or int.
+    A subclass is a frozen dataclass with fields of type float or int.
     """
 
     dtype: ClassVar[DTypeLike] = np.float64

@@ -56,7 +56,7 @@ class WrapperState:
     """The state of a wrapper.
 
     now: The newest state of the strategy.
-    best: The state of the strategy whose champion is the wrapper's.
+    best: The state of the strategy that has the wrapper's champion.
     means: [k] float64, the mean fitness of the last generations.
     record: The scores and counts of the wrapper.
     begun: The generation of the run with which this search began. A search that begins anew later in the run, or as a
@@ -100,7 +100,7 @@ class Wrapper(Strategy[WrapperState]):
         return self._started(self._strategy.start(), 0)
 
     def start_anew(self, generation: int) -> WrapperState:
-        """Return an initial state whose weights are drawn with a generation's key."""
+        """Return an initial state with weights that are drawn with a generation's key."""
         return self._started(self._strategy.start_anew(generation), generation)
 
     def ask(self, state: WrapperState, generation: int, candidates: Int64 | None = None) -> Genomes:
@@ -263,7 +263,7 @@ class RestartRecord(NamedNumbers):
 class Restarting(Wrapper):
     """An evolution strategy that restarts, see `RestartOptions`.
 
-    The best state is the state before the generation whose score was best. `means` are NaN for generations before the
+    The best state is the state before the generation with the best score. `means` are NaN for generations before the
     last restart.
     """
 

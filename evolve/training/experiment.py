@@ -165,7 +165,7 @@ def _with_options(config: Config) -> Config:
 
 
 def prepare_policy(config: Config, spaces: environments.Spaces) -> Experiment:
-    """Return an experiment whose environment is not made and need not exist here, for the policies of its genomes.
+    """Return an experiment without making its environment, which need not exist here, for the policies of its genomes.
 
     Args:
         config: A complete configuration.
@@ -308,7 +308,7 @@ def _check_scores_in_early_episodes(experiment: Experiment) -> None:
     config = experiment.config
     options = config.strategy.table()
     if experiment.strategy(0).compares_generations:
-        expected = f"none with {config.strategy.name}, which compares returns with those of earlier generations"
+        expected = f"none with {config.strategy.name}, which compares returns with the returns of earlier generations"
         raise InputError("early_max_episode_steps", expected, config.early_max_episode_steps)
     if options.get("restart_after", 0):
         expected = "0 if early episodes are shorter, because their returns are compared with returns of longer ones"
@@ -387,7 +387,7 @@ def reload(
     experiment = replace(prepare(config.model_copy(update={"compute": compute})), start=start)
     if not fits(run, experiment):
         if engine is not None:
-            expected = f"an engine whose {config.env.id} has the observations and actions of {run.path}"
+            expected = f"an engine in which {config.env.id} has the observations and actions of {run.path}"
             raise InputError("env.engine", expected, engine)
         raise InputError(str(run.path), "generations that fit its configuration", "other shapes")
     if network:

@@ -28,9 +28,9 @@ _FEATURES = ("sse4_2", "avx", "avx2", "fma", "f16c", "avx512f", "avx512dq", "avx
 _LIBM = ("sin", "cos", "tan", "tanh", "exp", "expm1", "log", "log1p", "atan", "sqrt")
 
 PORTABLE = "portable"
-"""The entry of a strategy whose bits are the same on every machine."""
+"""The entry of a strategy that computes the same bits on every machine."""
 USER_FUNCTION = "the fitness is a function of the user"
-"""The reason in the entry of an experiment whose fitness may have other bits on another machine."""
+"""The reason in the entry of an experiment that may have other fitness bits on another machine."""
 
 
 def portability(config: Config) -> str:

@@ -87,7 +87,7 @@ def preview(run: PlannedRun, resume: bool = False, overwrite: bool = False) -> R
 
     Args:
         run: The planned run.
-        resume: Whether a run whose file exists is resumed.
+        resume: Whether to resume a run if its file exists.
         overwrite: Whether it is replaced.
 
     Raises:

@@ -232,7 +232,7 @@ def generations_on_disk(file: RunFile) -> str:
 
 
 def check_same_run(config: Config, stored: Config, path: Path) -> None:
-    """Raise InputError unless seed, directory, network and strategy are those of the resumed run file."""
+    """Raise InputError if seed, directory, network or strategy differ from the resumed run file."""
     _require_equal("seeds", config.seeds, stored.seeds, path)
     _require_equal("output.directory", _directory(config), _directory(stored), path)
     check_same_names({"network": config.network.table(), "strategy": config.strategy.table()}, stored, path)
@@ -265,11 +265,11 @@ def check_and_create_runs(
 
     Args:
         runs: The planned runs.
-        resume: Whether runs whose files exist are resumed.
+        resume: Whether to resume runs if their files exist.
         transport: The ranks that a new file's manifest describes.
         stop_reason: Called often; returns a reason to stop, or None.
         spot_check: Plays a logged episode of a resumed run.
-        overwrite: Whether runs whose files exist are replaced, each by `replace_run` when it begins.
+        overwrite: Whether to replace runs if their files exist, each by `replace_run` when it begins.
 
     Returns:
         The new runs.
@@ -335,7 +335,7 @@ def open_run(run: PlannedRun) -> RunFile:
     """Reopen the checked file of a run, with the present configuration.
 
     If generations or held-out episodes are left, the run is no longer complete and its held-out evaluation is dropped.
-    Raises InputError if the file is meanwhile that of another experiment, since it was not locked after the check.
+    Raises InputError if the file belongs to another experiment by now, since it was not locked after the check.
     """
     file = store.reopen(run.path)
     config = run.experiment.config

@@ -1,10 +1,10 @@
-"""A strategy whose state every rank has, so that each rank computes the genomes that it plays.
+"""A strategy with its state on every rank, so that each rank computes the genomes that it plays.
 
 Rank 0 sends the state once. From then on each rank tells its copy the same results, a few numbers for each candidate.
 Sums over all candidates are computed in parts: each rank sums some columns, and receives the other columns. So the
 messages grow with P + W, and no rank ever holds P × W numbers.
 
-This needs a portable strategy, whose arithmetic is the same on every rank, and which does not need the traces of each
+This needs a portable strategy: its arithmetic is the same on every rank, and it does not need the traces of each
 candidate. For other strategies rank 0 computes the candidates and sends them.
 """
 
@@ -79,7 +79,7 @@ class TellResults:
 
 @dataclass(frozen=True)
 class SumRequest:
-    """To a worker: sum the columns start … stop - 1 over all candidates, whose fitness is [P]."""
+    """To a worker: sum the columns start … stop - 1 over all candidates, by their fitness [P]."""
 
     fitness: Float64
     start: int

@@ -135,7 +135,7 @@ def _start_of(stored: Stored, generation: int | None, experiment: Experiment) ->
 
 
 def _experiment_of(stored: Stored, experiment: Experiment) -> Experiment:
-    """Return the experiment of a file whose champions fit the network of an experiment.
+    """Return the experiment of a file with champions that fit the network of an experiment.
 
     The environment of the file is not made: it may be missing here.
     """

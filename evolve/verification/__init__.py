@@ -36,7 +36,7 @@ __all__ = [
 
 
 def with_failures_allowed(experiment: Experiment) -> Experiment:
-    """Return an experiment whose episodes may fail, so that a failure on this machine is reported as a difference."""
+    """Return the experiment with failures allowed, so that a failure here is reported as a difference."""
     env = experiment.config.env.model_copy(update={"on_failure": "worst"})
     return replace(experiment, config=experiment.config.model_copy(update={"env": env}))
 

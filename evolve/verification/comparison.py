@@ -119,7 +119,7 @@ def _look_closer(
     key, runs = (place.generation, place.candidate, place.episode), (a, b)
     logged = [logs.log_of_record(run.records[key[0]], key[1]).episode_log(key[2]) for run in runs]
     played = [_play(run, key) if play else None for run in runs]
-    # If the log has no step hashes, take those of the episode that was played here, if it is the same episode.
+    # If the log has no step hashes, take the hashes of the episode that was played here, if it is the same episode.
     known = [
         found.log if log.step_hashes is None and found is not None and found.agrees(log) else log
         for log, found in zip(logged, played, strict=True)
@@ -254,7 +254,9 @@ def _explain(run: Stored, config: Config, published: PublishedSeed) -> tuple[Cau
     if ours != theirs:
         why = f"the engines {ours} and {theirs} need not play the same episodes"
     elif ours != "exact":
-        why = f"the environments come from a library ({ours}), whose results may differ between versions and processors"
+        why = (
+            f"the environments come from a library ({ours}), and its results may differ between versions and processors"
+        )
     elif not is_portable(config):
         cause, why = explain("algebra", None)
     else:
@@ -275,7 +277,7 @@ def _made_with(run: Stored) -> str:
 def _not_published(
     run: Stored, config: Config, published: Sequence[PublishedSeed], same: Sequence[PublishedSeed]
 ) -> InputError:
-    """Return the refusal of a file whose seed is not among those of the `same` experiment, or of another experiment."""
+    """Return the error for a file of another experiment, or of a seed without a result in the `same` one."""
     cure = "To compare it with another run, name two files: python -m evolve.verify A.h5 B.h5."
     if same:
         seeds = ", ".join(str(each.seed) for each in same)

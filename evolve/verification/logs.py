@@ -289,8 +289,8 @@ def fitness_difference(run: StoredRun, experiment: Experiment, generations: Sequ
 def selection_difference(run: StoredRun, experiment: Experiment) -> FirstDifference | None:
     """Return the first measure, front or archive that contradicts the log; None if there is none.
 
-    The strategy selects again, by the logged fitness and measures. Of the measures that need genomes, those of the best
-    candidates are computed again.
+    The strategy selects again, by the logged fitness and measures. Of the measures that need genomes, only the
+    measures of the best candidates are computed again.
     """
     config, seed = experiment.config, run.header.seed
     measuring = experiment.strategy(seed)

@@ -27,7 +27,7 @@ from evolve.verification.logs import CandidateLog, EpisodeLog, explain
 from evolve.verification.verdict import Side, Verdict
 
 _LOG = logging.getLogger("evolve")
-_WEIGHTS_AT_ONCE = 2**22  # limits the memory of candidates whose fingerprints are computed
+_WEIGHTS_AT_ONCE = 2**22  # limits the candidates in memory while fingerprints are computed
 HERE = "this machine"
 """The name of this process's side in a verdict."""
 
@@ -68,7 +68,7 @@ def choose_episode(
     """Return an episode of a run.
 
     Args:
-        run: The run file, or a champion file, whose episodes are held out unless they are for validation.
+        run: The run file, or a champion file; the episodes of a champion file are held-out or validation episodes.
         experiment: The experiment of the run.
         generation: A complete generation, or the next one; by default the last complete one.
         candidate: The candidate that plays; by default the champion.
@@ -157,7 +157,7 @@ def _check_candidate(candidate: int, population: int) -> None:
 def _episode_of_next_generation(
     run: StoredRun, experiment: Experiment, generation: int, candidate: int, episode: int
 ) -> Episode:
-    """Return an episode of the next generation, whose candidates the strategy computes from the checkpoint."""
+    """Return an episode of the next generation; the strategy computes the candidates from the checkpoint."""
     _check_candidate(candidate, experiment.config.population)
     strategy, state = restore(experiment, run)
     genome = strategy.ask(state, generation, np.array([candidate]))
@@ -326,7 +326,7 @@ class PlayedEpisode:
         ).episode_log(0)
 
     def agrees(self, log: EpisodeLog) -> bool:
-        """Return whether observations and actions are those of a log."""
+        """Return whether observations and actions equal the log."""
         return bool((self.results.fingerprints[0] == log.fingerprint).all())
 
     @property

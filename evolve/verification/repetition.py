@@ -39,7 +39,7 @@ class Repetition:
 
     Attributes:
         run: The file.
-        experiment: Its experiment, whose episodes may fail (`with_failures_allowed`).
+        experiment: Its experiment, with episodes that may fail (`with_failures_allowed`).
         coordinator: Distributes the episodes.
         local_manifest: The manifest of this process.
     """
@@ -113,7 +113,7 @@ class RunRepetition(Repetition):
         returns, unless it is a function that cannot be imported here. If the file keeps all genomes, their digests are
         computed again.
 
-        generations: The generations whose champions play; by default all.
+        generations: Champions of these generations play; by default of all.
         """
         run = self.run
         numbers = range(run.num_generations) if generations is None else generations
@@ -335,7 +335,7 @@ class _NewestGeneration:
     """Takes the place of a run file in `training.iterate`, and keeps only the newest generation.
 
     Args:
-        run: The file whose run is repeated.
+        run: The file of the run to repeat.
         expected: The records of that file, for a comparison with each generation. If it is empty, nothing is compared.
     """
 

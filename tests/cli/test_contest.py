@@ -163,7 +163,7 @@ def test_without_mpi_one_worker_can_play(monkeypatch):
     [
         (["--workers", 0], "at least one worker"),
         (["--price", "cheap"], "a price of an hour"),
-        (["--markdown"], "--compare, whose table"),
+        (["--markdown"], "--compare, because"),
         (["--validate", "--unverified"], "not both --validate and --unverified"),
         (["--compare", "a.json", "--size", "small"], "not both --compare and --size"),
         (["--compare", "a.json"], "a file that can be read"),

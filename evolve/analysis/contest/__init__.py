@@ -29,9 +29,9 @@ LEGS: Mapping[str, Mapping[str, Any]] = tomllib.loads(Path(__file__).with_name("
 
 WALKER = "walker"
 LEGS_OF_VERSION = {1: tuple(leg for leg in LEGS if leg != WALKER), VERSION: tuple(LEGS)}
-"""The legs of each version whose files can be read. Version 2 plays the legs of version 1, too."""
+"""The legs of each version with readable files. Version 2 plays the legs of version 1, too."""
 
-# The settings of the short runs whose digests are known. All other settings are those of the runs for the score.
+# The settings of the short runs with known digests. All other settings come from the runs for the score.
 _KNOWN = {"population": 24, "episodes": 2, "generations": 3}
 _KNOWN_SLOTS = 48
 _KNOWN_STEPS = 100  # at most, of an episode

@@ -100,7 +100,7 @@ class ContestRow(StoredPart):
     mpi: the MPI library between the ranks.
     backend: the kernels.
     device: the GPU, or "".
-    known: the digests of the short runs whose digests are known; empty if those runs were left out.
+    known: the digests of the short runs that have known digests; empty if these runs were left out.
     legs: the results of the legs of the score.
     repeats: all repeats.
     """

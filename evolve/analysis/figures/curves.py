@@ -183,7 +183,7 @@ def _draw_panel(figure: Any, panel: Any, kind: str, facet: Facet, inches: float,
         kind: "fitness", "connections", "throughput" or "idle".
         facet: The groups of the environment.
         inches: The height of the panel, roughly.
-        small: Whether it is beside the panel of fitness, whose line labels then apply to both.
+        small: Whether it is beside the panel of fitness; the line labels there then apply to both.
     """
     title, unit = _title_and_unit(kind, facet.groups)
     alone = len(facet.groups) == 1

@@ -17,7 +17,7 @@ from evolve.strategies.nsga2 import hypervolume
 from evolve.training import load_config
 
 _EARLIER = (0.02, 0.1, 0.3)  # shares of the run at which a single run shows its earlier fronts, too
-_MOST_VOLUMES = 400  # generations whose hypervolume is computed
+_MOST_VOLUMES = 400  # generations, evenly spaced, of which the hypervolume is computed
 _WIDE = 30.0  # a measure with a larger ratio of its ends is drawn on a logarithmic axis
 
 

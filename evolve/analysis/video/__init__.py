@@ -132,7 +132,7 @@ class Film:
 
 
 def drawable(experiment: Experiment, mode: Mode = "rgb_array") -> tuple[Experiment, str]:
-    """Return an experiment whose environment can be drawn, and a remark if it is another one.
+    """Return an experiment with an environment that can be drawn, and a remark if it is another one.
 
     If EnvPool cannot draw an environment, Gymnasium's environment of the same name is shown. It plays other episodes
     from the same seeds.

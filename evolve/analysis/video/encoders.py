@@ -25,7 +25,7 @@ class Encoder(Protocol):
     """A film file that is written picture by picture."""
 
     every: int
-    """The film has one picture for so many frames."""
+    """The film has one picture for this number of frames."""
 
     def write(self, picture: Any, times: int) -> None:
         """Show a picture for the duration of `times` pictures."""
@@ -163,7 +163,7 @@ def size(path: Path) -> tuple[int, int]:
 
 
 def still(path: Path, seconds: float = 3.0) -> bytes:
-    """Return a picture of an MP4 film as JPEG: after so many seconds, or the last picture of a shorter film."""
+    """Return a picture of an MP4 film as JPEG: at this number of seconds, or the last picture of a shorter film."""
     library("av")
     imageio = library("imageio.v3")
     picture = None

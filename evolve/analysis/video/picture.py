@@ -85,7 +85,7 @@ class NetworkPanel:
         self._base = self._draw_base()
 
     def _place(self, drawn: DrawnNetwork, places: list[Places]) -> None:
-        """Set the positions of the layers, and choose the layers whose names have room."""
+        """Set the positions of the layers, and choose the layers that have room for their names."""
         wide, high = self._size
         self._top, self._bottom = 0.02 * high, high - 2.1 * self._text
         self._pitch = (self._bottom - self._top) / (max(map(len, places)) + 1)

@@ -198,7 +198,7 @@ class MountainCar(ExactTask[Any]):
 
 @dataclass(frozen=True)
 class MountainCarContinuous(MountainCar):
-    """MountainCar whose action is a force."""
+    """MountainCar with a force as its action."""
 
     kernel = "mountain_car_continuous"
     settings = MountainCarContinuousOptions

@@ -278,6 +278,6 @@ class LunarLander(ExactTask[LunarLanderOptions]):
 
 @dataclass(frozen=True)
 class LunarLanderContinuous(LunarLander):
-    """The lander whose engines are continuous."""
+    """The lander with continuous engines."""
 
     settings = LunarLanderContinuousOptions

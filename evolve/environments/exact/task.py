@@ -87,7 +87,7 @@ class ExactTask(Generic[OptionsT]):
     discrete: ClassVar[bool] = True
     """Whether an action is a whole number, the index of the largest output."""
     action_bound: ClassVar[float | None] = 1.0
-    """The largest action, if actions are bounded numbers; None if they are steps of the outputs."""
+    """The largest action, if actions are bounded numbers; None if only the sign of an output counts."""
     fps: ClassVar[float] = 50.0
     randomizable: ClassVar[tuple[str, ...]] = ()
     """The settings that may differ between episodes, because `parameters` has all that follows from them."""
@@ -197,7 +197,7 @@ class Pcg64:
         state: 128 bits.
         increment: 128 bits, odd; it selects the stream.
         has_half: Whether `half` is the next half of a word.
-        half: The upper half of the last word whose lower half was used.
+        half: The upper half of the last word, after its lower half was used.
     """
 
     state: int

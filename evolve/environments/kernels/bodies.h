@@ -1,6 +1,6 @@
 /* Rigid bodies in float32: vectors, frames, and the records of worlds and models; environments/physics/ is the definition.
  *
- * The algorithms, and the order of their operations, are those of Box2D 2.3 (Erin Catto, zlib licence): sequential
+ * The algorithms, and the order of their operations, come from Box2D 2.3 (Erin Catto, zlib licence): sequential
  * impulses with warm starting (Catto, 2006) and continuous collision by conservative advancement (Catto, 2013), so that
  * worlds move as Gymnasium's do, to the bit. Bodies collide with the ground only, which lies still in its own frame.
  *

@@ -41,7 +41,7 @@ typedef struct {
     joint_rows joints[MAX_JOINTS];
     contact_rows contacts[MAX_BODIES][MAX_TOUCHING];
     int32_t num_rows[MAX_BODIES];
-    int_row open; /* all bits set in lanes whose positions are not solved */
+    int_row open; /* all bits set in lanes with unsolved positions */
 } island;
 
 #define ROUND_OF(j) (m->joint_order[j])
@@ -143,7 +143,7 @@ INLINE void rotations(const float *RESTRICT a, float *RESTRICT s, float *RESTRIC
     }
 }
 
-/* Begin with the impulses of the step before: first those of contacts, then those of joints. */
+/* Begin with the impulses of the step before: first of contacts, then of joints. */
 INLINE void warm_start_contact(const contact_rows *RESTRICT c, body_rows *RESTRICT B, const hull *h, const int width)
 {
     const float mass = h->inverse_mass, inertia = h->inverse_inertia;

@@ -6,7 +6,7 @@
 typedef struct {
     uint64_t high, low;                     /* the state, 128 bits */
     uint64_t increment_high, increment_low; /* of the stream, odd */
-    uint32_t has_half, half;                /* the upper half of a word whose lower half was used */
+    uint32_t has_half, half;                /* the upper half of a word after its lower half was used */
 } pcg64;
 
 INLINE void pcg64_step(pcg64 *r)

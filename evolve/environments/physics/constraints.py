@@ -326,7 +326,7 @@ class Row:
         return [vx + mass * (px + qx), vy + mass * (py + qy), w + inertia * turn]
 
     def _two_points(self, v1: Number, v2: Number) -> tuple[Number, Number]:
-        """Return the normal impulses of two points whose normal velocities are v1 and v2.
+        """Return the normal impulses of two points with the normal velocities v1 and v2.
 
         They solve a linear complementarity problem: no impulse and no velocity is negative, and a point has only one
         of the two. The first of the four cases that is a solution is taken. If no case is, impulses stay as they were.

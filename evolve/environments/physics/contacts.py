@@ -169,7 +169,7 @@ def _clip(ends: list[_End], normal: Float32, offset: Number, corner: Int64) -> t
 def _manifolds(
     ends: list[_End], kept: list[Bool], by_body: Bool, normal: Float32, local: Float32, frame: Frame
 ) -> Manifolds:
-    """Return manifolds whose points are the ends that are kept."""
+    """Return manifolds with the kept ends as points."""
     points = np.zeros((2, len(by_body)), frames.POINT)
     for point, end in zip(points, ends, strict=True):
         point["local"] = np.where(by_body, end.v, placed_back(frame, end.v)).T
@@ -219,7 +219,7 @@ def contact_list(states: Any) -> tuple[Int64, Int64]:
 
 
 def update_contacts(states: Any, model: Any) -> None:
-    """Compute the manifolds of all contacts of awake bodies; end the contacts whose boxes no longer overlap."""
+    """Compute the manifolds of all contacts of awake bodies; end contacts if the boxes no longer overlap."""
     worlds, places = contact_list(states)
     awake = states["body"]["awake"][worlds, states["contact"]["body"][worlds, places]] != 0
     worlds, places = worlds[awake], places[awake]
@@ -245,7 +245,7 @@ def update_contacts(states: Any, model: Any) -> None:
 def compute_manifolds(states: Any, model: Any, worlds: Int64, contacts: Any) -> Any:
     """Return contacts [N] of worlds [N] with new manifolds; points of the same features keep their impulses.
 
-    Box2D wakes a body whose contact begins or ends. All bodies that come here are awake already.
+    Box2D wakes a body when a contact of it begins or ends. Here all bodies are awake already.
     """
     bodies = states["body"][worlds, contacts["body"]]
     frame = Frame(vectors(bodies["p"]), Rotation(bodies["sine"], bodies["cosine"]))

@@ -68,7 +68,7 @@ def hull(corners: Float32, density: float, friction: Sequence[float]) -> Any:
     """Return a body as a record of HULL.
 
     Args:
-        corners: [n, 2], counterclockwise; in the order of `convex`, or those of a box.
+        corners: [n, 2], counterclockwise: the corners of a box, or in the order of `convex`.
         density: Its mass per area.
         friction: Coefficients with the ground, and with its first pieces.
     """

@@ -415,7 +415,7 @@ def step_worlds(states: Any, model: Any) -> None:
     """Advance worlds, records of `frames.WORLD` [k], by one step of time."""
     B = int(model["num_bodies"])
     hulls, bodies = model["hull"][:B], states["body"][:, :B]
-    # Array operations also compute values that are not used, such as those of padding. They may divide by zero.
+    # Array operations also compute values that are not used, such as values of padding. They may divide by zero.
     with np.errstate(divide="ignore", over="ignore", invalid="ignore"):
         wake(states, np.s_[:, :B])
         # In later steps the contacts were found at the end of the previous step.

@@ -22,7 +22,7 @@ typedef struct {
 
 #define LONGEST_HISTORY 8
 
-/* The number of the last `age` steps whose updates the traces still lack. */
+/* The number of steps, of the last `age` ones, that have not updated the traces yet. */
 INLINE int64_t steps_due(const hebbian_dag *dag, int64_t age) { return dag->gains && age > 1 ? 1 : age; }
 
 INLINE float *nodes_of(const hebbian_dag *dag, int64_t tile, int64_t step)
@@ -35,7 +35,7 @@ INLINE float *sums_of(const hebbian_dag *dag, int64_t tile, int64_t step)
     return dag->sums + TILE(tile * dag->history + (step & (dag->history - 1)), dag->sum_rows);
 }
 
-/* The rate of a step whose nodes are these. */
+/* The rate of a step with these nodes. */
 INLINE void read_rate(const hebbian_dag *dag, const float *nodes, float *rate)
 {
     const float *modulator = nodes + (dag->node_rows - dag->sizes[dag->layers]) * WIDTH;

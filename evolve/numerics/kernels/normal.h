@@ -64,7 +64,7 @@ INLINE void log_lanes(const double *x, double *y)
     }
 }
 
-/* Those of u in the middle: q = u - 1/2 lies in [-0.425, 0.425]. */
+/* The deviates of u in the middle: q = u - 1/2 lies in [-0.425, 0.425]. */
 INLINE void centre_lanes(const uint64_t *words, double *q, float *deviates)
 {
     uint64_t bits[LANES];
@@ -81,7 +81,7 @@ INLINE void centre_lanes(const uint64_t *words, double *q, float *deviates)
         deviates[t] = (float)(q[t] * centre[t]);
 }
 
-/* Those of u near 0 or 1. q is exact, so that u is q + 1/2 again. */
+/* The deviates of u near 0 or 1. q is exact, so that u is q + 1/2 again. */
 INLINE void tail_lanes(const double *q, float *deviates)
 {
     double x[LANES], r[LANES], tail[LANES], far_tail[LANES];
