@@ -23,6 +23,7 @@ COMMANDS = {
     "plot": "curves of runs, or the network of a champion, as PNG, SVG or PDF",
     "report": "everything about runs on one HTML page",
     "export": "a run's champion as a small file or as C; or its numbers as CSV, or for TensorBoard",
+    "doctor": "what works in this installation, and what is missing, with the commands that install it",
     "bench": "the speed, as a ratio to bare environments",
     "contest": "machine against machine, on work that digests prove to be equal",
     "completion": "a script that completes commands and options at Tab, for bash, zsh, fish or tcsh",

@@ -3,6 +3,7 @@
 import ctypes
 import math
 import os
+import re
 import shlex
 import shutil
 import signal
@@ -18,7 +19,7 @@ from types import FrameType
 
 from evolve.cluster.hosts import SSH_OPTIONS, Host, write_hostfile
 from evolve.cluster.start import CONNECT
-from evolve.errors import InputError, how_to_install
+from evolve.errors import InputError, how_to_install, one_line
 
 _ROOT = ("OMPI_ALLOW_RUN_AS_ROOT", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM")
 _PASSED = ("PATH", "PYTHONPATH", "LD_LIBRARY_PATH", "VIRTUAL_ENV", "MPI4PY_LIBMPI", "PYTHONUNBUFFERED")
@@ -50,23 +51,33 @@ class Launcher:
         path: The path of the executable.
         is_open_mpi: Whether it belongs to Open MPI; else to MPICH, or to a library with the same options.
         tolerant: Whether it can continue a job that has lost ranks.
+        version: The name and the version of its library, such as "Open MPI 5.0.11"; "" if unknown.
     """
 
     path: str
     is_open_mpi: bool
     tolerant: bool
+    version: str = ""
 
     @classmethod
     def find(cls, ranks: int | str = "R") -> "Launcher":
-        """Return the first launcher of `find_launchers`. Raises InputError if there is no launcher."""
+        """Return the first launcher of `find_launchers`. Raises InputError if there is none, or it does not answer."""
         found = next(find_launchers(), None)
         if found is None:
             cure = how_to_install("mpi")
             if "SLURM_JOB_ID" in os.environ:
                 cure += f" Or start the ranks by SLURM: srun --overcommit -n {ranks} python -m evolve.run …"
             raise InputError("mpirun", "an MPI launcher", "none", cure)
-        said = subprocess.run([found, "--version"], capture_output=True, text=True, check=False).stdout
-        return cls(found, "Open MPI" in said, "(Open MPI) 5" in said)
+        try:
+            done = subprocess.run(
+                [found, "--version"], stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False, timeout=60
+            )
+        except (OSError, subprocess.SubprocessError) as error:
+            raise InputError("mpirun", f"a version from {found} --version", one_line(error)) from None
+        said = done.stdout
+        open_mpi, hydra = re.search(r"\(Open MPI\) (\S+)", said), re.search(r"^ *Version: *(\S+)", said, re.M)
+        name = f"Open MPI {open_mpi[1]}" if open_mpi else f"MPICH {hydra[1]}" if hydra else said.partition("\n")[0]
+        return cls(found, "Open MPI" in said, "(Open MPI) 5" in said, name)
 
     def words(self, ranks: int, hosts: Sequence[Host] = (), folder: Path | None = None) -> list[str]:
         """Return the words that start ranks, even more than cores, in a job that continues without ranks that die.

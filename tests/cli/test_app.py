@@ -68,7 +68,7 @@ def test_every_help_ends_with_an_example(call, name):
     done = call(name, "--help")
     assert (done.code, done.err) == (0, "")
     examples = done.out.rpartition("\nexample")[2]
-    assert f"python -m evolve.{name} " in examples or f"evolve {name} " in examples
+    assert re.search(rf"evolve[. ]{name}( |$)", examples, re.M)
 
 
 def test_output_that_cannot_be_written_is_reported_plainly():

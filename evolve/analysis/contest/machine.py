@@ -107,15 +107,16 @@ def _kernels() -> dict[str, Fact]:
     return {
         "kernel_compiler": compiler or None,
         "kernel_flags": ", ".join(said[:-1]) or None,
-        "kernel_variant": _variant(said[-1] if said else ""),
+        "kernel_variant": kernel_variant(),
         "kernel_lanes": native.lanes() if native.available() else None,
         "kernel_digest": hashlib.sha256(path.read_bytes()).hexdigest()[:16] if path.exists() else None,
         "python_flags": sysconfig.get_config_var("CFLAGS"),
     }
 
 
-def _variant(clones: str) -> str | None:
-    """Return the instruction set that the loader selects, see `kernels/lanes.h`."""
+def kernel_variant() -> str | None:
+    """Return the instruction set that the loader selects, see `kernels/lanes.h`; None if it is unknown."""
+    clones = native.build().split("; ")[-1]
     if clones != "clones":
         return "as compiled" if clones else None
     cpus = _cpus()

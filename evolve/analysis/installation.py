@@ -1,0 +1,256 @@
+"""What works in this installation, and what is missing: MPI, kernels, cores, engines, a GPU, and optional extras.
+
+What may crash or hang, such as a launcher or a driver, is tried in a process of its own with a time limit.
+"""
+
+import json
+import os
+import platform
+import re
+import signal
+import subprocess
+import sys
+import tempfile
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+
+from evolve.analysis.contest.machine import kernel_variant
+from evolve.cluster import Transport
+from evolve.cluster.cores import own_cores
+from evolve.cluster.mpirun import SESSION_FOLDER, Launcher, mpirun_environment
+from evolve.errors import SOURCE, InputError, install_command, is_installed
+from evolve.numerics import native, portable
+from evolve.training.manifest import machine_manifest
+
+EXTRAS: Mapping[str, tuple[str, tuple[str, ...]]] = {
+    "mpi": ("many processes, by Open MPI", ("mpi4py",)),
+    "mpich": ("many processes, by MPICH", ("mpi4py",)),
+    "box2d": ("Gymnasium's walkers, landers and cars", ("Box2D",)),
+    "mujoco": ("HalfCheetah and similar tasks", ("mujoco",)),
+    "envpool": ("EnvPool's environments", ("envpool",)),
+    "plot": ("figures", ("matplotlib",)),
+    "report": ("HTML pages", ("jinja2", "matplotlib")),
+    "cma": ("the strategy cma-es", ("cmaes", "threadpoolctl")),
+    "stats": ("rank tests", ("scipy",)),
+    "gpu": ("a GPU, by CUDA 13", ("cupy",)),
+    "gpu-cuda12": ("a GPU, by CUDA 12", ("cupy",)),
+    "tensorboard": ("event files for TensorBoard", ("tensorboardX",)),
+    "onnx": ("champions as ONNX", ("onnx",)),
+    "torch": ("champions as PyTorch", ("torch",)),
+    "completion": ("Tab completion", ("shtab",)),
+    "video": ("films", ("imageio", "av", "PIL")),
+}
+"""What each extra for users is for, and the modules that it installs."""
+_OWN_LINES = ("mpi", "mpich", "gpu", "gpu-cuda12")
+"""Extras with a line of their own."""
+SECONDS = 120.0
+"""The time limit of a process; it includes the compilation of kernels for a GPU."""
+_MARK = "evolve.installation: "
+_RANKS = f"""
+import json
+import mpi4py
+from mpi4py import MPI
+found = [MPI.COMM_WORLD.size, MPI.Get_library_version(), mpi4py.__version__]
+if MPI.COMM_WORLD.rank == 0:
+    print({_MARK!r} + json.dumps(found), flush=True)
+"""
+"""The program of a rank: rank 0 prints the number of ranks, and the versions of the MPI library and of mpi4py."""
+_GPU = f"""
+import json
+from evolve.errors import InputError
+from evolve.numerics import cupy_device
+found = {{"NVRTC": cupy_device.available() and ".".join(map(str, cupy_device.nvrtc_version()))}}
+try:
+    device = cupy_device.open_device()
+    found |= {{"name": device.name}} | device.facts()
+except InputError as error:
+    found["error"] = [error.expected, error.got]
+print({_MARK!r} + json.dumps(found), flush=True)
+"""
+DRIVER = Path("/proc/driver/nvidia/version")
+"""The file of NVIDIA's driver."""
+_CUDA13 = 580
+"""The first driver for CUDA 13."""
+
+_ABSENT = "a GPU", "a driver that finds a GPU"
+"""What errors of the device expect if nothing is broken."""
+
+State = Literal["works", "missing", "broken"]
+Ask = Callable[[Sequence[str], Mapping[str, str]], tuple[Any, str]]
+"""Runs a process in an environment, see `answer`."""
+
+
+@dataclass(frozen=True)
+class Finding:
+    """The state of a part of the installation.
+
+    Attributes:
+        part: The name of the part.
+        state: "broken" if it is installed and does not work.
+        text: Its versions; or what it is for, and how to get it.
+    """
+
+    part: str
+    state: State
+    text: str
+
+
+def answer(words: Sequence[str], environment: Mapping[str, str], seconds: float = SECONDS) -> tuple[Any, str]:
+    """Run a process to its end; return the JSON value that it has printed after `_MARK`; or None, and the reason."""
+    with tempfile.TemporaryDirectory(prefix="evolve-", ignore_cleanup_errors=True) as folder:
+        path = os.pathsep.join(filter(None, [str(SOURCE), environment.get("PYTHONPATH", "")]))
+        try:
+            process = subprocess.Popen(
+                words,
+                env={**environment, "PYTHONPATH": path, SESSION_FOLDER: folder},
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.PIPE,
+                text=True,
+                errors="replace",
+                start_new_session=True,
+            )
+        except OSError as error:
+            return None, f"{error}"
+        with process:
+            try:
+                out, err = process.communicate(timeout=seconds)
+            except subprocess.TimeoutExpired:
+                return None, f"no answer within {seconds:g} s"
+            finally:
+                if process.poll() is None:
+                    os.killpg(process.pid, signal.SIGKILL)  # and its children
+    answers = [line.partition(_MARK)[2] for line in out.splitlines() if _MARK in line]
+    if answers:
+        return json.loads(answers[0]), ""
+    said = [line for line in (err or out).splitlines() if line.strip()]
+    return None, f"exit code {process.returncode}: {said[-1].strip() if said else 'it printed nothing'}"
+
+
+def examine(transport: Transport, ask: Ask = answer) -> list[Finding]:
+    """Return the state of every part.
+
+    By `ask` it starts two ranks, unless this process is a rank already, and a process that opens a GPU.
+    """
+    software = machine_manifest(transport)
+    revision = f" ({software['revision'][:12]})" if software["revision"] else ""
+    python = f"Python {platform.python_version()}, {platform.system()} {platform.machine()}, {software['libc']}"
+    with ThreadPoolExecutor() as pool:
+        mpi, gpu = pool.submit(_mpi, transport, ask), pool.submit(_gpu, ask)
+        quick = [
+            Finding("evolve", "works", f"{software['evolve']}{revision}, {python}"),
+            _kernels(),
+            _cores(software["cpu"]),
+            _engines(software["packages"]),
+        ]
+        return [*quick, mpi.result(), *gpu.result(), *_extras()]
+
+
+def _kernels() -> Finding:
+    """Return the state of the native kernels, which have to compute the bits of the array operations."""
+    if not native.available():
+        cure = "Install a C compiler (gcc or clang), then repeat pip install"
+        return Finding("kernels", "missing", f"NumPy computes the same bits, and is slower. {cure}")
+    x = np.linspace(-9, 9, 1000, dtype=np.float32)
+    try:
+        equal = all(np.array_equal(native.exact(name, x), getattr(portable, name)(x)) for name in ("tanh", "exp"))
+    except Exception as error:  # built from other sources
+        return Finding("kernels", "broken", f"{error}")
+    if not equal:
+        return Finding("kernels", "broken", "their bits differ from NumPy's. Build them again: pip install")
+    variant = kernel_variant() or "an unknown instruction set"
+    compiler = native.build().partition(";")[0] or "an unknown compiler"
+    return Finding("kernels", "works", f"native, {variant}, {native.lanes()} slots at a time, by {compiler}")
+
+
+def _cores(cpu: str) -> Finding:
+    cores, all_cores = own_cores().most, os.cpu_count() or 1
+    usable = f"{cores}" if cores == all_cores else f"{cores} of {all_cores}"
+    return Finding("cores", "works", f"{usable} ({cpu}): exact tasks play in as many threads")
+
+
+def _engines(versions: Mapping[str, str]) -> Finding:
+    families = ["classic control"]
+    families += [name for name, module in (("Box2D", "Box2D"), ("MuJoCo", "mujoco")) if is_installed(module)]
+    found = ["exact", f"gymnasium {versions.get('gymnasium', '')} ({', '.join(families)})"]
+    found += [f"envpool {versions['envpool']}"] if "envpool" in versions else []
+    return Finding("engines", "works", ", ".join(found))
+
+
+def _mpi(transport: Transport, ask: Ask) -> Finding:
+    """Return whether the ranks of the launcher find each other by mpi4py."""
+    if transport.size > 1:
+        return Finding("MPI", "works", f"this is rank 0 of {transport.size}, by {transport.library}")
+    if not is_installed("mpi4py"):
+        return Finding("MPI", "missing", f"one process needs none; for many: {install_command('mpi')}")
+    try:
+        launcher = Launcher.find()
+    except InputError as error:
+        state: State = "missing" if error.got == "none" else "broken"
+        return Finding("MPI", state, f"mpi4py, but {error.expected}: {error.got}. {install_command('mpi')}")
+    words = [launcher.path, *launcher.more_ranks_than_cores(), "-n", "2", sys.executable, "-c", _RANKS]
+    found, why = ask(words, mpirun_environment())
+    started = f"mpirun of {launcher.version} ({launcher.path})"
+    if found is None:
+        return Finding("MPI", "broken", f"{started} starts no ranks with mpi4py: {why}")
+    ranks, library, mpi4py = found
+    library = re.split(r"[,\n]", library)[0].strip()
+    if ranks != 2:
+        cure = "Use its own mpirun, or set MPI4PY_LIBMPI to the library of this mpirun"
+        return Finding("MPI", "broken", f"{started} is not the one of {library}, which mpi4py loads. {cure}")
+    return Finding("MPI", "works", f"{started}; two ranks met by mpi4py {mpi4py} with {library}")
+
+
+def _gpu(ask: Ask) -> list[Finding]:
+    """Return the states of the GPU and of its compiler, NVRTC."""
+    driver = driver_version()
+    extra = "gpu" if driver is None or driver >= _CUDA13 else "gpu-cuda12"
+    found, why = ask([sys.executable, "-c", _GPU], os.environ)
+    if found is None:
+        return [Finding("GPU", "broken", why)]
+    compiler = Finding("NVRTC", "missing", f"compiles the kernels of a GPU: {install_command(extra)}")
+    if found["NVRTC"]:
+        compiler = Finding("NVRTC", "works", f"{found['NVRTC']}, compiles the kernels of a GPU")
+    if "error" not in found:
+        about = f"{found['name']}, {found['architecture']}, {found['free_bytes'] / 1e9:.0f} GB"
+        versions = f"driver for CUDA {_cuda(found['driver'])}, CuPy for CUDA {_cuda(found['runtime'])}"
+        return [Finding("GPU", "works", f"{about}; {versions}"), compiler]
+    expected, got = found["error"]
+    if is_installed("cupy"):
+        state: State = "missing" if expected in _ABSENT or not found["NVRTC"] else "broken"
+        return [Finding("GPU", state, f"expected {expected}, got {got}"), compiler]
+    text = f"driver {driver}, but no CuPy: {install_command(extra)}"
+    if driver is None:
+        text = f"neither a driver of NVIDIA's nor CuPy. With a driver: {install_command(extra)} (CUDA 12: gpu-cuda12)"
+    return [Finding("GPU", "missing", text), compiler]
+
+
+def driver_version() -> int | None:
+    """Return the major version of NVIDIA's driver, 580 or more for CUDA 13; None if the system has no driver."""
+    with suppress(OSError):
+        if found := re.search(r" (\d{3,})\.\d", DRIVER.read_text(errors="replace")):
+            return int(found[1])
+    return None
+
+
+def _cuda(version: int) -> str:
+    return f"{version // 1000}.{version % 1000 // 10}"
+
+
+def _extras() -> list[Finding]:
+    """Return which extras are installed, and which are missing, with the command that installs all of these."""
+    others = {name: parts for name, parts in EXTRAS.items() if name not in _OWN_LINES}
+    missing = {name: purpose for name, (purpose, modules) in others.items() if not is_installed(*modules)}
+    found = []
+    if len(missing) < len(others):
+        found.append(Finding("extras", "works", ", ".join(name for name in others if name not in missing)))
+    if missing:
+        named = ", ".join(f"{name} ({purpose})" for name, purpose in missing.items())
+        found.append(Finding("extras", "missing", f"{named}: {install_command(','.join(missing))}"))
+    return found

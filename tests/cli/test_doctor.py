@@ -1,0 +1,157 @@
+"""evolve doctor: what works and what is missing, whatever is broken."""
+
+import os
+import sys
+import time
+import tomllib
+from types import SimpleNamespace
+
+import pytest
+from conftest import OPENMPI, ROOT
+
+from evolve.analysis import installation
+from evolve.analysis.installation import EXTRAS, answer, examine
+from evolve.cluster import Transport, mpirun
+from evolve.numerics import native
+
+GPU = {"NVRTC": "13.5", "name": "a GPU", "architecture": "sm_90", "free_bytes": 8e10, "driver": 13020, "runtime": 13000}
+NO_CUPY = {"NVRTC": "13.5", "error": ["a working CuPy", "ModuleNotFoundError"]}
+
+
+@pytest.fixture
+def examined(monkeypatch, tmp_path):
+    """Examine with the given answers of processes; return (state, text) by part."""
+    monkeypatch.setattr(installation, "DRIVER", tmp_path / "driver")
+
+    def findings(ranks=(2, "Open MPI v5.0.11, and more", "4.1.2"), gpu=NO_CUPY, transport=None):
+        def ask(words, _):
+            found = ranks if "-n" in words else gpu
+            return (None, found) if isinstance(found, str) else (found, "")
+
+        found = examine(Transport() if transport is None else transport, ask)
+        parts = {each.part: (each.state, each.text) for each in found if each.part != "extras"}
+        return parts | {f"extras that are {each.state}": each.text for each in found if each.part == "extras"}
+
+    return findings
+
+
+@pytest.mark.cold
+@pytest.mark.skipif(not OPENMPI.exists(), reason="no Open MPI")
+def test_this_installation_works(call):
+    done = call("doctor")
+    assert (done.code, done.err) == (0, "")
+    assert len(done.out.splitlines()) <= 12
+    states = {line.split()[0]: line.split()[1] for line in done.out.splitlines() if not line.startswith("extras")}
+    assert states["MPI"] == "works", done.out
+    assert "two ranks met by mpi4py" in done.out
+    assert states["evolve"] == states["cores"] == states["engines"] == "works"
+    assert states["kernels"] == ("works" if native.available() else "missing")
+
+
+@pytest.mark.cold
+@pytest.mark.parametrize(
+    ("module", "said"),
+    [("raise OSError('no libcuda')", "OSError: no libcuda"), ("import os; os.abort()", "exit code -6")],
+)
+def test_a_cupy_that_cannot_be_imported_is_broken(call, tmp_path, monkeypatch, module, said):
+    (tmp_path / "cupy.py").write_text(module)
+    monkeypatch.setattr(mpirun, "find_launchers", lambda: iter(()))
+    done = call("doctor", PYTHONPATH=f"{tmp_path}{os.pathsep}{ROOT}")
+    assert (done.code, done.err) == (1, "")
+    (line,) = (line for line in done.out.splitlines() if line.startswith("GPU"))
+    assert line.split()[1] == "broken"
+    assert said in line
+    assert "MPI      missing" in done.out
+
+
+@pytest.mark.cold
+def test_a_process_that_hangs_is_ended():
+    begin = time.monotonic()
+    assert answer([sys.executable, "-c", "import time; time.sleep(600)"], os.environ, 0.5) == (
+        None,
+        "no answer within 0.5 s",
+    )
+    assert time.monotonic() - begin < 300
+    found, why = answer(["/nowhere/mpirun"], os.environ)
+    assert found is None
+    assert "/nowhere/mpirun" in why
+
+
+@pytest.mark.skipif(not OPENMPI.exists(), reason="no Open MPI")
+def test_ranks_that_do_not_meet_are_broken(examined):
+    state, text = examined(ranks=(1, "MPICH Version: 4.3.0\n...", "4.1.2"))["MPI"]
+    assert state == "broken"
+    assert "mpirun of Open MPI 5" in text
+    assert "is not the one of MPICH Version: 4.3.0, which mpi4py loads. Use its own mpirun" in text
+    state, text = examined(ranks="no answer within 120 s")["MPI"]
+    assert (state, text.rpartition(": ")[2]) == ("broken", "no answer within 120 s")
+
+
+def test_without_mpi_the_command_installs_it(examined, absent, monkeypatch):
+    monkeypatch.chdir(ROOT)
+    absent("mpi4py")
+    assert examined()["MPI"] == ("missing", "one process needs none; for many: pip install -e '.[mpi]'")
+
+
+def test_under_mpirun_no_other_ranks_are_started(examined):
+    rank = SimpleNamespace(size=3, host="here", hosts=["here"] * 3, library="Open MPI v5.0.11")
+    assert examined(transport=rank, ranks="must not be asked")["MPI"] == (
+        "works",
+        "this is rank 0 of 3, by Open MPI v5.0.11",
+    )
+
+
+@pytest.mark.parametrize(
+    ("driver", "extra"),
+    [
+        ("NVRM version: NVIDIA UNIX x86_64 Kernel Module  535.183.01  Sun May 12", "gpu-cuda12"),
+        ("NVRM version: NVIDIA UNIX Open Kernel Module for x86_64  580.65.06  Release", "gpu"),
+    ],
+)
+def test_the_driver_decides_which_cupy_is_missing(examined, absent, monkeypatch, driver, extra):
+    monkeypatch.chdir(ROOT)
+    absent("cupy")
+    assert "neither a driver of NVIDIA's nor CuPy" in examined()["GPU"][1]
+    installation.DRIVER.write_text(driver)
+    state, text = examined()["GPU"]
+    assert state == "missing"
+    assert text.endswith(f", but no CuPy: pip install -e '.[{extra}]'")
+
+
+def test_a_gpu_is_described(examined):
+    found = examined(gpu=GPU)
+    assert found["GPU"] == ("works", "a GPU, sm_90, 80 GB; driver for CUDA 13.2, CuPy for CUDA 13.0")
+    assert found["NVRTC"][0] == "works"
+    assert examined(gpu=NO_CUPY | {"NVRTC": False})["NVRTC"][0] == "missing"
+
+
+@pytest.mark.parametrize(
+    ("expected", "state"),
+    [("a GPU", "missing"), ("a driver that finds a GPU", "missing"), ("a working CuPy", "broken")],
+)
+def test_a_gpu_that_is_not_there_is_not_broken(examined, monkeypatch, expected, state):
+    monkeypatch.setattr(installation, "is_installed", lambda *_: True)
+    found = examined(gpu=NO_CUPY | {"error": [expected, "an error"]})
+    assert found["GPU"] == (state, f"expected {expected}, got an error")
+
+
+def test_kernels_are_missing_or_compute_the_wrong_bits(examined, monkeypatch):
+    with monkeypatch.context() as patch:
+        patch.setattr(native, "available", lambda: False)
+        assert examined()["kernels"][0] == "missing"
+    if native.available():
+        assert examined()["kernels"][0] == "works"
+        monkeypatch.setattr(native, "exact", lambda _, x: x)
+        assert examined()["kernels"][0] == "broken"
+
+
+def test_every_extra_is_known(examined, absent, monkeypatch):
+    monkeypatch.chdir(ROOT)
+    with open(ROOT / "pyproject.toml", "rb") as file:
+        extras = tomllib.load(file)["project"]["optional-dependencies"]
+    assert set(EXTRAS) == set(extras) - {"docs", "test"}
+    absent("shtab", "onnx", "torch", "jinja2")
+    found = examined()
+    assert "completion (Tab completion)" in found["extras that are missing"]
+    assert found["extras that are missing"].endswith("pip install -e '.[report,onnx,torch,completion]'")
+    assert "stats" in found["extras that are works"]
