@@ -61,7 +61,11 @@ class GymnasiumEngine:
         """Environments that no slot needs at present, if environments may be reused; the oldest first."""
         first = make_or_explain(options, self._make)
         self._place(0, first, example(self._randomize))
-        self.spaces = Spaces(first.observation_space, first.action_space)
+        try:
+            self.spaces = Spaces(first.observation_space, first.action_space)
+        except AttributeError as error:  # a class that has no spaces, or whose constructor does not set them
+            expected = "an environment with an observation_space and an action_space"
+            raise InputError("env.id", expected, f"{options.id} ({error})") from error
         self.observation_size, self._encode = observation_encoder(first.observation_space)
         self._actions = first.action_space
         self.action_size, self._decode = action_decoder(first.action_space, options.action_scale)
@@ -150,7 +154,12 @@ class GymnasiumEngine:
             if used and self.reuses:
                 env.reset(seed=seed + 1)
                 env.step(actions[0])
-            begun = env.reset(seed=seed)
+            try:
+                begun = env.reset(seed=seed)
+            except TypeError as error:
+                if "unexpected keyword argument" not in str(error):
+                    raise
+                self._refuse(f"reset must take seed and options, as reset(self, *, seed=None, options=None) ({error})")
             self._refuse(reset_fault(self.spaces.observation, begun))
             yield {"observation": begun[0]}
             for action in actions:

@@ -178,7 +178,11 @@ def make_or_explain(options: EnvOptions, make: Callable[[], _Env]) -> _Env:
             key = "env.kwargs" if randomized is None else f"env.randomize.{randomized}"
             given = options.kwargs if randomized is None else options.randomize[randomized]
             raise InputError(key, expected, f"{given} ({said})") from error
-        raise InputError(argument, "an environment that can be made", f"{options.id} ({one_line(error)})") from error
+        said = one_line(error).partition(" was raised from the environment creator")[0]
+        advice = "Its arguments are env.kwargs." if "missing" in said and "argument" in said else ""
+        if hasattr(_class_or_function(options.id), "possible_agents"):
+            advice = _ONE_AGENT
+        raise InputError(argument, "an environment that can be made", f"{options.id} ({said})", advice) from error
 
 
 def check_bounds(options: EnvOptions) -> None:
@@ -248,7 +252,9 @@ def _unknown_cure(env_id: str) -> tuple[str | Setting, ...]:
         makers = {attribute for attribute, value in held.items() if _makes_env(value, module)}
         similar = nearest(name, makers.union(gymnasium.registry))
         if not name.isidentifier():
-            return (similar,)
+            return (
+                f"The module {module} registers no {name}. {nearest(name, gymnasium.registry, cutoff=0.8)}".strip(),
+            )
         lacks = "has no" if name not in held else "holds another object instead of a"
         return (f"The module {module} {lacks} class or function {name}. {similar}".strip(),)
     similar = nearest(env_id, gymnasium.registry)

@@ -222,7 +222,7 @@ class Nsga2(Elitist[FrontState]):
         counts = self._measures.paths.count(state.parents.genomes.mask)
         small = np.flatnonzero(counts <= check_whole("connections", connections, 0))
         if not len(small):
-            expected = f"{counts.min()} or more, the fewest connections that can act of a genome of the front"
+            expected = f"at least {counts.min()}, the smallest number of acting connections on the front"
             raise InputError("connections", expected, connections)
         return self._best(state, small)
 

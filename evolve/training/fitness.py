@@ -150,6 +150,7 @@ def import_function(setting: str) -> Callable[..., Any]:
     return found  # type: ignore[no-any-return]
 
 
+_NAMED = (min, np.min, np.mean, np.median)
 _EXAMPLES = {"env": ("tasks.py", "tasks:Task"), "fitness": ("scores.py", "scores:function")}
 
 
@@ -161,8 +162,11 @@ def setting_of(found: Callable[..., Any], key: str = "fitness") -> str:
         key: The setting, for the error: "env" or "fitness".
 
     Raises:
-        InputError: No other process could import it.
+        InputError: No other process could import it, or it is a function of one array, such as `min`.
     """
+    if key == "fitness" and found in _NAMED:
+        expected = "a function of returns, metrics and connections, or the name of a statistic"
+        raise InputError(key, expected, repr(found), "Name it: ", Setting(key, found.__name__), ".")
     module, name = getattr(found, "__module__", None) or "__main__", getattr(found, "__qualname__", "")
     if module != "__main__" and getattr(sys.modules.get(module), name, None) is found:
         return f"{module}:{name}"

@@ -203,9 +203,11 @@ def plan_from_arguments(
     file = Path(experiment) if isinstance(experiment, str | Path) and Path(experiment).suffix == ".h5" else None
     table = _table(experiment) if file is None else experiment_table(file)
     stored = None if file is None else parse(Config, table)
-    seeds = _plain(settings.get("seeds"))
-    if isinstance(seeds, Collection) and not isinstance(seeds, str) and len(seeds) > 1:
-        raise InputError("seeds", "one, as seed=1: several seeds are several calls", settings["seeds"])
+    for name, given in (("seeds", settings.get("seeds")), ("seed", seed)):
+        seeds = _plain(given)
+        if isinstance(seeds, Collection) and not isinstance(seeds, str) and len(seeds) > 1:
+            cure = f"evolve.sweep({{}}, seeds={seeds}, …) evolves a run for each seed."
+            raise InputError(name, "one number, as seed=1", seeds, cure)
     _override_all(table, output, settings, complete=isinstance(experiment, Config))
     source = _take_source(table, start_from)
     found = experiments(table, "sweep")
@@ -305,8 +307,9 @@ def _table(experiment: Any) -> dict[str, Any]:
             hint = "An environment is named with its setting: ", Setting("env", str(experiment)), "."
             raise InputError("experiment", _EXPERIMENT, f"{path}, which does not exist", *hint)
         return read_file(path)
-    if callable(experiment):
-        cure = f"An environment is named with its setting: env={getattr(experiment, '__name__', '…')}."
+    if callable(experiment) or hasattr(experiment, "reset"):
+        name = getattr(experiment, "__name__", '"module:Name-v0"')
+        cure = f"An environment is named with its setting: env={name}."
         raise InputError("experiment", _EXPERIMENT, repr(experiment), cure)
     if not isinstance(experiment, Mapping):
         raise InputError("experiment", _EXPERIMENT, repr(experiment))
@@ -317,7 +320,10 @@ def _table(experiment: Any) -> dict[str, Any]:
 
 
 def _seed(seed: Any) -> int:
-    return parse(Config, {"seeds": [_plain(seed)]}).seeds[0]
+    try:
+        return parse(Config, {"seeds": [_plain(seed)]}).seeds[0]
+    except InputError as error:
+        raise InputError("seed", error.expected, error.got, *error.cure) from None
 
 
 def _override(table: dict[str, Any], key: str, value: Any) -> None:

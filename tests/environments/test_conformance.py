@@ -203,6 +203,20 @@ def test_an_old_interface_is_refused_at_the_door(since, method):
     assert refused.value.argument == "env.id"
 
 
+@pytest.mark.parametrize(
+    ("name", "said"),
+    [
+        ("Seedless", r"toys:Seedless: reset must take seed and options, as reset\(self, \*, seed=None"),
+        ("Spaceless", r"expected an environment with an observation_space and an action_space, got toys:Spaceless \("),
+        ("Sized", r"missing 1 required positional argument: 'size'\)\. Its arguments are env\.kwargs\.$"),
+        ("Parallel", r"PettingZoo's environments are not supported\.$"),
+    ],
+)
+def test_a_class_that_forgets_a_part_of_the_interface_is_refused_at_the_door(name, said):
+    with pytest.raises(InputError, match=said):
+        environments.check(environments.make(EnvOptions(id=f"toys:{name}"), 1))
+
+
 def test_an_interface_that_breaks_in_an_episode_is_named_without_a_traceback():
     engine = old_interface(2)
     observations = np.zeros((1, 2), np.float32)

@@ -332,6 +332,30 @@ class OldInterface(Broken):
         return observation, reward, terminated, truncated, info
 
 
+class Seedless(Memory):
+    """Its reset takes no seed."""
+
+    def reset(self):
+        return super().reset(seed=0)
+
+
+class Spaceless(gymnasium.Env):
+    """It has no spaces."""
+
+
+class Sized(Memory):
+    """Its constructor needs an argument."""
+
+    def __init__(self, size):
+        self.size = size
+
+
+class Parallel:
+    """An environment of several agents, as PettingZoo has them."""
+
+    possible_agents = ("a", "b")
+
+
 class Values(gymnasium.Env):
     """One step, which is rewarded with the argument."""
 

@@ -123,6 +123,9 @@ def test_a_function_object_is_a_setting_if_it_can_be_imported():
     for wrong in (lambda r, m, c: r[:, 0], scores.__call__, np.min.__get__(1), RUN.count):
         with pytest.raises(InputError, match=r"at the top level of a module.*Put it into a module, such as scores.py"):
             setting_of(wrong)
+    for statistic, name in ((min, "min"), (np.median, "median"), (np.mean, "mean")):
+        with pytest.raises(InputError, match=f'Name it: fitness="{name}"'):
+            setting_of(statistic)
 
 
 def test_only_functions_of_the_user_are_not_portable():

@@ -69,6 +69,11 @@ def test_an_environment_in_place_of_a_file_is_named_with_its_setting(env):
     ("experiment", "settings", "said"),
     [
         (toys.Memory, {}, r"^experiment: expected a TOML file, .* setting: env=Memory\.$"),
+        (
+            gymnasium.make("CartPole-v1"),
+            {},
+            r"^experiment: .* setting: env=\"module:Name-v0\"\.$",
+        ),
         (".", {}, r"^experiment: .* got \., a directory\.$"),
         ("no.toml", {}, "expected a readable TOML file, got no.toml"),
         (None, {"env": lambda: 0}, '^env: expected a class or a function at the top.* env="tasks:Task"'),
@@ -77,7 +82,12 @@ def test_an_environment_in_place_of_a_file_is_named_with_its_setting(env):
         (None, {"env": toys.coin}, r"register_task\('Name-v0', coin, …\).* env\.id=\"toys:Name-v0\""),
         (None, {"env": "toys:nothing"}, "got toys:nothing. The module toys has no class or function nothing.$"),
         (None, {"env": "toys:Memmory"}, "^env.id: .* has no class or function Memmory. Did you mean Memory"),
-        (None, {"env": "toys:Memmory-v0"}, "^env.id: .* got toys:Memmory-v0. Did you mean Memory-v0"),
+        (
+            None,
+            {"env": "toys:Memmory-v0"},
+            "The module toys registers no Memmory-v0. Did you mean Memory-v0",
+        ),
+        (None, {"env": "toys:Nope-v0"}, r"The module toys registers no Nope-v0\.$"),
         (None, {"env": "toys:__name__"}, "The module toys holds another object instead of a class or function __n"),
     ],
 )
