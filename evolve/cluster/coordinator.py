@@ -11,7 +11,7 @@ import numpy as np
 from evolve.cluster import messages
 from evolve.cluster.jobs import Evaluation, Inquiry, Job, Progress
 from evolve.cluster.messages import JobMessage, StopRequest, WorkerError
-from evolve.cluster.transport import Buffer, Transport
+from evolve.cluster.transport import LONGEST_SLEEP, Buffer, Transport
 from evolve.cluster.watchdog import Watchdog
 from evolve.cluster.worker import MakeRollout, error_report
 from evolve.cluster.workers import ChunkSizes, Workers, WorkQueue, check_silence, suitable_sizes
@@ -23,7 +23,7 @@ from evolve.shapes import Float64, Int64
 # Jobs and setups are numbered over all coordinators of this process, for workers may still answer an earlier one.
 _SERIALS = itertools.count(1)
 _SETUPS = itertools.count(1)
-_SHARE_OF_WORK, _LONGEST_UNHURRIED = 0.05, 0.01
+_SHARE_OF_WORK = 0.05
 _LOG = logging.getLogger("evolve")
 
 
@@ -253,7 +253,7 @@ class Coordinator:
 
 def unhurried_sleep(seconds: float) -> float:
     """Return how long rank 0 may sleep while each worker has work in advance. seconds: The duration of this work."""
-    return min(_SHARE_OF_WORK * seconds, _LONGEST_UNHURRIED)
+    return min(_SHARE_OF_WORK * seconds, LONGEST_SLEEP)
 
 
 def _ignore(*_progress: object) -> None:

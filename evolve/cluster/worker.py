@@ -21,6 +21,9 @@ from evolve.rollouts import AnyRollout, EpisodeBatch, EpisodeResults, join, sum_
 COORDINATOR = 0
 _MOST_KEPT = 2  # rollouts
 _PROBE_EVERY = 0.01  # seconds between probes while there is work; a probe costs as much as several steps
+_PROBE_RARELY = 0.1
+"""Seconds between probes of a worker that expects no message. If ranks share cores, a probe that finds none also yields
+the core."""
 SHORTEST_HELD = 0.005
 """Seconds between two messages of a worker that still has work, or half of a chunk would follow a half of a half."""
 LONGEST_HELD = 2.0
@@ -97,6 +100,8 @@ class Worker:
         self._finished: list[EpisodeResults] = []
         self._sent = 0.0  # the time of the last message
         self._longest_silence = math.inf  # seconds after which a heartbeat is due
+        self.expects_message = True
+        """Whether rank 0 owes a message: it answers results by the next chunk."""
 
     @property
     def idle(self) -> bool:
@@ -105,6 +110,7 @@ class Worker:
 
     def receive(self, message: Message) -> None:
         """Do the work that a message asks for."""
+        self.expects_message = False
         match message:
             case messages.Setup(_, experiment):
                 self.set_up(experiment)
@@ -214,6 +220,7 @@ class Worker:
         self._finished = []
         self._busy = 0.0
         self._rollout.environment_seconds = 0.0
+        self.expects_message = True
 
 
 def serve(
@@ -235,14 +242,17 @@ def serve(
     worker = Worker(transport, make_rollout, shared)
     failed = False
     passed_on = False
-    probed = 0.0
+    kept = probed = -math.inf  # the times of the last call of `keep_alive`, and of the last probe without a message
     while True:
         message = None
         # Between steps of running episodes the worker probes rarely; with nothing to do it always does.
-        if failed or worker.idle or time.perf_counter() - probed > _PROBE_EVERY:
+        now = time.perf_counter()
+        if failed or worker.idle or now - kept > _PROBE_EVERY:
             worker.keep_alive()
-            probed = time.perf_counter()
-            message = _receive(transport)
+            kept = now
+            if failed or worker.idle or worker.expects_message or now - probed > _PROBE_RARELY:
+                message = _receive(transport)
+                probed = now if message is None else -math.inf  # a job begins with two chunks
         if isinstance(message, messages.Dismiss):
             worker.disarm()
             break

@@ -27,7 +27,7 @@ def draw(randomize: Mapping[str, Any], seeds: Int64) -> dict[str, list[Any]]:
 
 def draw_tables(randomize: Mapping[str, Any], seeds: Int64) -> list[Table]:
     """Return the randomized arguments of each of k episodes, by the seeds [k] of their environments."""
-    drawn = draw(randomize, seeds)
+    drawn = draw(randomize, seeds) if randomize else {}  # most environments randomize nothing
     return [{name: values[row] for name, values in drawn.items()} for row in range(len(seeds))]
 
 

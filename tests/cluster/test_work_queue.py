@@ -32,7 +32,7 @@ def test_small_chunks_are_not_worth_it():
 
 def test_chunks_are_large_if_that_is_no_risk():
     assert list(suitable_sizes(20, 2, 4, 0.01, 0.0))[:2] == [4, 4]  # the duration of an episode is not known yet
-    assert max(suitable_sizes(6400, 4, 1, 0.01, 0.05)) == 10  # half a second
+    assert max(suitable_sizes(6400, 4, 1, 0.01, 0.05)) == 20  # a second
     assert max(suitable_sizes(320, 4, 1, 0.01, 0.05)) == 10
     assert max(suitable_sizes(160, 4, 1, 0.01, 0.05)) == 5  # an eighth of a fair share
     assert max(suitable_sizes(6400, 4, 16, 0.01, 10.0)) == 16  # the slots of a worker

@@ -117,6 +117,26 @@ def test_parcels_that_would_follow_soon_wait_for_the_last(monkeypatch):
     assert [len(parcel.results) for parcel in work(script).of(ChunkResults)] == [16]
 
 
+def test_a_worker_looks_for_messages_when_one_is_due(monkeypatch):
+    """After a message and after results; in between it plays, since a look may yield the core to other ranks."""
+    monkeypatch.setattr(worker, "_PROBE_EVERY", 0.0)
+    monkeypatch.setattr(worker, "_PROBE_RARELY", 1e6)
+    made = experiment({"id": "toys:Slow-v0", "kwargs": {"seconds": 0.001}}, slots=1)
+    vain = []  # the parcels sent before each look without a message
+
+    class Watched(Script):
+        def probe(self):
+            found = super().probe()
+            if found is None:
+                vain.append(len(self.of(ChunkResults)))
+            return found
+
+    script = work(Watched((now, Setup(1, made.config.to_toml())), (now, chunk(made, 5, range(4))), (done(16), LEAVE)))
+    assert len(script.of(ChunkResults)[0].results) == 8
+    assert vain.count(0) == 1  # in the first half, 80 steps
+    assert vain.count(1) > 1
+
+
 def test_the_rest_of_an_abandoned_evaluation_is_dropped():
     made = experiment({"id": "toys:Slow-v0", "kwargs": {"seconds": 0.005}})
     script = work(
