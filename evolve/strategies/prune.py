@@ -122,38 +122,55 @@ def swap_blocks(sources: Int64, blocks: Sequence[Block], draws: Float64) -> Int6
     return np.array(columns, np.int64).T
 
 
-def assemble(state: PruneState, sources: Int64, blocks: Sequence[Block]) -> tuple[Float32, Bool, Float32]:
-    """Return weights, mask and traces [n, W] of children that take their blocks from the sources [n, blocks].
+def assemble(
+    state: PruneState, sources: Int64, blocks: Sequence[Block], q: float | None
+) -> tuple[Float32, Bool, Float64]:
+    """Return weights, mask and pruning probability [n, W] of children that take their blocks from sources [n, blocks].
 
     A source is the number of a member of the pool: the leader, the leaderboard and the recent genomes, in this order.
+    The probability is the `trace_pruning_probability` of the rate q; 0 if q is None.
     """
-    n, W, leaders = len(sources), blocks[-1].stop, 1 + len(state.leaderboard)
-    made = np.empty((n, W), np.float32), np.empty((n, W), np.bool_), np.empty((n, W), np.float32)
-    # The pool is not put together, because a copy of its genomes would double the memory of the strategy.
+    n, W, pool_size = len(sources), blocks[-1].stop, 1 + len(state.leaderboard) + len(state.recent)
+    weights, mask, probability = np.empty((n, W), np.float32), np.empty((n, W), np.bool_), np.zeros((n, W))
+    # The members of the pool are put together block by block: a copy of all would double the memory of the strategy.
     for column, block in enumerate(blocks):
-        place, source = slice(block.start, block.stop), sources[:, column]
-        old = source < leaders
-        for rows, of, members in (
-            (np.flatnonzero(old), state.leaderboard, np.maximum(source[old] - 1, 0)),
-            (np.flatnonzero(~old), state.recent, source[~old] - leaders),
-        ):
-            for into, array in zip(made, (of.genomes.weights, of.genomes.mask, of.traces), strict=True):
-                into[rows, place] = array[members, place]
-    return made
-
-
-def trace_pruning_probability(q: float, mask: Bool, traces: Float32, blocks: Sequence[Block]) -> Float64:
-    """Return [n, W] float64: min(1, q·c·softmax(-|H̄|)) within each block, over the connections left.
-
-    mask, traces: [n, W].
-    """
-    probability = np.zeros(mask.shape)
-    for block in blocks:
         place = slice(block.start, block.stop)
-        left = mask[:, place]
-        count = np.count_nonzero(left, axis=1)[:, None]
-        share = _softmax_of_negative(np.abs(traces[:, place]), left)
-        probability[:, place] = np.minimum(1.0, q * count * share)
+        # Most members have several children, so the block of each member is taken once.
+        members, which = np.arange(pool_size), sources[:, column]
+        if n < pool_size:
+            members, which = np.unique(which, return_inverse=True)
+        of_weights, of_mask, of_traces = _blocks_of(state, members, place)
+        weights[:, place] = of_weights[which]
+        mask[:, place] = of_mask[which]
+        if q is not None:
+            probability[:, place] = trace_pruning_probability(q, of_mask, of_traces)[which]
+    return weights, mask, probability
+
+
+def _blocks_of(state: PruneState, members: Int64, place: slice) -> tuple[Float32, Bool, Float32]:
+    """Return weights, mask and traces, [n, k] each, of one block of members [n] of the pool, in ascending order."""
+    leaders = 1 + len(state.leaderboard)
+    old = np.maximum(members[members < leaders] - 1, 0)  # the leader is the first on the leaderboard
+    recent = members[len(old) :] - leaders
+
+    def both(first: NDArray[Any], second: NDArray[Any]) -> NDArray[Any]:
+        return np.concatenate([first[old, place], second[recent, place]])
+
+    one, other = state.leaderboard, state.recent
+    return (
+        both(one.genomes.weights, other.genomes.weights),
+        both(one.genomes.mask, other.genomes.mask),
+        both(one.traces, other.traces),
+    )
+
+
+def trace_pruning_probability(q: float, left: Bool, traces: Float32) -> Float64:
+    """Return [n, k] float64: min(1, q·c·softmax(-|H̄|)) within one block, over the c connections left.
+
+    left, traces: [n, k].
+    """
+    count = np.count_nonzero(left, axis=1)[:, None]
+    probability: Float64 = np.minimum(1.0, q * count * _softmax_of_negative(np.abs(traces), left))
     return probability
 
 
@@ -238,13 +255,13 @@ class Prune(Elitist[PruneState]):
     def _children(self, state: PruneState, generation: int, candidates: Int64) -> Genomes:
         o, W, blocks = self._options, self._layout.num_weights, self._layout.blocks
         sources, rate = self._plan_of(state, generation)
-        weights, mask, traces = assemble(state, sources[candidates - self._kept(state)], blocks)
+        q = o.trace_pruning if self._layout.num_traces else None
+        weights, mask, probability = assemble(state, sources[candidates - self._kept(state)], blocks, q)
 
         def streams(purpose: Purpose) -> Streams:
             return Streams(self._seed, purpose, generation, candidates)
 
-        if self._layout.num_traces:
-            probability = trace_pruning_probability(o.trace_pruning, mask, traces, blocks)
+        if q is not None:
             mask &= streams(Purpose.TRACE_PRUNING).at_least(probability, W)
         uniform = streams(Purpose.UNIFORM_PRUNING)
         hit = uniform.uniform(1)[:, 0] < o.uniform_pruning_chance

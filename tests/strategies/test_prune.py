@@ -102,22 +102,33 @@ def varied(made, mask):
 
 
 def swapped(net, generation):
-    """Return weights and traces of the children of two parents, one of zeros and one of ones, after a swap."""
+    """Return weights and pruning probability of the children of two parents after a swap, and that of the parents.
+
+    The parents have weights of zero and of one, and different traces.
+    """
     weights = np.repeat(np.arange(2, dtype=np.float32)[:, None], net.num_weights, axis=1)
-    pool = ScoredGenomes.evaluated(Genomes(weights, np.ones(weights.shape, np.bool_)), np.zeros(2), weights)
+    mask = np.ones(weights.shape, np.bool_)
+    traces = np.random.Generator(np.random.Philox(generation)).normal(size=mask.shape).astype(np.float32)
+    pool = ScoredGenomes.evaluated(Genomes(weights, mask), np.zeros(2), traces)
     state = PruneState(leaderboard=pool.take(np.arange(1)), recent=pool.take(np.arange(1, 2)))
     sources = np.repeat(np.array([[1], [2]]), len(net.blocks), axis=1)
     draws = Streams(0, Purpose.SWAPS, generation, np.arange(1)).uniform(5)
-    weights, _, traces = assemble(state, swap_blocks(sources, net.blocks, draws), net.blocks)
-    return weights, traces
+    weights, _, ours = assemble(state, swap_blocks(sources, net.blocks, draws), net.blocks, 0.01)
+    return weights, ours, by_blocks(net, 0.01, mask, traces)
+
+
+def by_blocks(net, q, mask, traces):
+    """Return [n, W], the pruning probability of genomes."""
+    places = [slice(b.start, b.stop) for b in net.blocks]
+    return np.concatenate([trace_pruning_probability(q, mask[:, p], traces[:, p]) for p in places], axis=1)
 
 
 def test_swaps_exchange_whole_matrices_and_carry_the_traces():
     net = network(hidden=(3, 2))
     kinds = set()
     for generation in range(1, 60):
-        weights, traces = swapped(net, generation)
-        assert np.array_equal(weights, traces)
+        weights, ours, parents = swapped(net, generation)
+        assert np.array_equal(ours, np.where(weights == 0, parents[0], parents[1]))
         assert (weights.sum(axis=0) == 1).all()  # exchanged, nothing lost
         moved = tuple(i for i, b in enumerate(net.blocks) if weights[0, b.start] != 0)
         for b in net.blocks:
@@ -133,7 +144,7 @@ def test_trace_pruning_probability_is_the_softmax_of_the_formula():
     draw = np.random.Generator(np.random.Philox(0))
     traces = draw.normal(size=(2, net.num_weights)).astype(np.float32) * 2
     mask = draw.random((2, net.num_weights)) < 0.8
-    ours = trace_pruning_probability(0.01, mask, traces, net.blocks)
+    ours = by_blocks(net, 0.01, mask, traces)
     for child in range(2):
         for b in net.blocks:
             left, h = mask[child, b.start : b.stop], np.abs(traces[child, b.start : b.stop].astype(np.float64))
@@ -148,7 +159,7 @@ def test_trace_pruning_survives_extremes():
     huge = np.full((2, net.num_weights), 3e38, np.float32)
     mask = np.ones((2, net.num_weights), np.bool_)
     mask[1] = False
-    ours = trace_pruning_probability(1.0, mask, huge, net.blocks)
+    ours = by_blocks(net, 1.0, mask, huge)
     assert ours[0] == pytest.approx(1.0)
     assert not ours[1].any()
 
