@@ -141,7 +141,7 @@ class Page(Exhibit):
         """The page."""
 
     def _repr_html_(self) -> str:
-        """Return the page in a frame, so that its style and the style of the notebook keep apart."""
+        """Return the page in a frame, so that the styles of the page and of the notebook do not mix."""
         style = f"width:100%;height:{_PAGE_HEIGHT}px;border:1px solid rgba(128,128,128,.4)"
         title, text = escaping.escape(self.title), escaping.escape(self.text)
         return f'<iframe title="{title}" srcdoc="{text}" style="{style}"></iframe>'
@@ -242,11 +242,12 @@ def film(
             purpose = Purpose.HELD_OUT if champion.generation is None else Purpose.EPISODE
             chosen = verification.choose_episode(run, experiment, champion.generation, None, episode, purpose)
             description = f"episode {episode}"
-        where = ", in Gymnasium" * bool(remark) + f", {changes}" * bool(changes)
+        changed = f", {changes}" if changes else ""
+        where = f", in Gymnasium{changed}" if remark else changed
         subjects.append(video.Subject(run, shown, chosen, champion.title, where))
         # Of several champions the titles are short, as all of them stand in one line.
         about = "" if len(generations) > 1 and episode is None and not remark else f", {remark or description}"
-        titles.append(f"{champion.title}{about}{f', {changes}' * bool(changes)}")
+        titles.append(f"{champion.title}{about}{changed}")
     return _film(subjects, titles, seconds)
 
 

@@ -48,7 +48,7 @@ _LINE_EVERY = 5.0  # seconds between two lines of progress without a terminal
 
 @dataclass(frozen=True)
 class Task:
-    """What a script asks for, besides the planned run.
+    """The arguments of a script that are no part of the planned run.
 
     sees_each: whether the script sees each generation. The run file is then flushed before the script sees it.
 
@@ -210,7 +210,7 @@ def work_for_script() -> None:
             link.send(_ERROR + error_to_json(RunError(one_line(error))))
         raise
     # A worker in a long episode would keep MPI, and thus this process, from ending.
-    if ranks is not None and not ranks.all_left:
+    if ranks is not None and not ranks.all_have_left:
         ranks.transport.abort(1)
 
 

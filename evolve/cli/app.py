@@ -244,8 +244,8 @@ def _coordinate(name: str, body: Body, app: App, argv: list[str]) -> int:
     app.stop.interrupts = True
     code = _guarded(name, lambda: body(app, argv), app.stop)
     code = mpirun.hand_over(code, again=code == Stopped.exit_code and bool(transport.silent))
-    all_left = cluster.dismiss(transport)
-    if not all_left or transport.abandoned:
+    all_have_left = cluster.dismiss(transport)
+    if not all_have_left or transport.abandoned:
         sys.stdout.flush()
         transport.abort(code)  # the result is settled, so remaining ranks need not end by themselves
     transport.leave(code)

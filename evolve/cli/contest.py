@@ -65,7 +65,7 @@ def _parser() -> Parser:
     add("--name", metavar="NAME", help="the name of this machine (its processor)")
     add("-o", "--output", type=Path, metavar="OUT", help="the file (contest-SIZE.json); with --compare a figure")
     add("--validate", action="store_true", help="only play the short run with the known digest, without timing")
-    add("--unverified", action="store_true", help="leave that run out; the result is called unverified")
+    add("--unverified", action="store_true", help="leave the short run out; the result is called unverified")
     compare = "compare files of several machines, all against the first one"
     add("--compare", type=Path, nargs="+", metavar="FILE", help=compare)
     add("--markdown", action="store_true", help="with --compare: print the table as Markdown")

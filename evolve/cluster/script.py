@@ -94,7 +94,7 @@ class Collective:
         self._rollouts = KeptRollouts(make_rollout)
         self.stop_reason: Callable[[], str | None] = lambda: None
         """Called often by rank 0; returns a reason to stop early, or None."""
-        self.all_left = True
+        self.all_have_left = True
         """Whether all other ranks have left `follow` after an error of rank 0."""
 
     @property
@@ -145,7 +145,7 @@ class Collective:
 
     def release_error(self, error: BaseException) -> None:
         """Have the other ranks leave `follow` with an error that is raised on this rank, too."""
-        self.all_left = dismiss(self.transport, _ERROR + error_to_json(error))
+        self.all_have_left = dismiss(self.transport, _ERROR + error_to_json(error))
         with suppress(Exception):  # an exception of another library may refuse attributes
             setattr(error, _ON_ALL_RANKS, True)
 

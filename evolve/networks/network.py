@@ -129,7 +129,7 @@ class Network(GenomeLayout, Protocol):
 
     @property
     def slot_size(self) -> int:
-        """The float32 numbers of one slot of a batch, about."""
+        """The approximate number of float32 in one slot of a batch."""
 
     def batch(self, slots: int, backend: Backend) -> Batch:
         """Return an empty batch of B = `slots` slots; every back end gives the same bits."""
@@ -168,7 +168,7 @@ class BaseNetwork(Generic[OptionsT]):
 
     @property
     def num_weights(self) -> int:
-        """W, the numbers of one genome."""
+        """W, the length of a genome."""
         return self.blocks[-1].stop
 
     @property

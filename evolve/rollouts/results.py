@@ -78,7 +78,7 @@ def join_descriptions(parts: Sequence[tuple[Int32, GenomeDescriptions]]) -> tupl
 
 
 class StepHashes:
-    """The step hashes of many episodes, in the parts in which they came. shape: P, E."""
+    """The step hashes of many episodes, kept in the parts in which workers sent them. shape: P, E."""
 
     def __init__(self, shape: tuple[int, int]) -> None:
         self._parts: list[UInt8] = []
@@ -251,15 +251,16 @@ class PopulationResults:
 
     def descriptions(self, genomes: GenomeSource) -> GenomeDescriptions:
         """Return all P descriptions, computing here any that no worker sent."""
-        there = self.received
+        received = self.received
         missing = np.flatnonzero(~self.described)
         if not len(missing):
-            return there
-        here = describe(genomes.take(missing))
-        all_of_them = GenomeDescriptions(there.digests.copy(), there.connections.copy(), there.fingerprints.copy())
-        for name in ("digests", "connections", "fingerprints"):
-            getattr(all_of_them, name)[missing] = getattr(here, name)
-        return all_of_them
+            return received
+        computed = describe(genomes.take(missing))
+        names = ("digests", "connections", "fingerprints")
+        joined = GenomeDescriptions(*(getattr(received, name).copy() for name in names))
+        for name in names:
+            getattr(joined, name)[missing] = getattr(computed, name)
+        return joined
 
     def step_hashes(self, candidate: int) -> list[UInt8]:
         """Return the step hashes [length, 2] of each of a candidate's E episodes; [0, 2] for an episode not played."""

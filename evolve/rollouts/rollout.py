@@ -111,7 +111,7 @@ class Rollout:
         max_steps: The number of steps after which an episode ends; by default only its environment ends it.
 
     Raises:
-        DeviceMemoryError: A device has too little memory for so many slots.
+        DeviceMemoryError: A device has too little memory for B slots.
     """
 
     def __init__(
@@ -199,7 +199,7 @@ class Rollout:
         return int(self._lengths[slot]), float(self._returns[slot])
 
     def tick(self) -> EpisodeResults | None:
-        """Advance every live slot by one step; return the results of the episodes that ended, None without any."""
+        """Advance every live slot by one step; return the results of the episodes that ended, if any did."""
         self.begin()
         return self.finish()
 
@@ -209,7 +209,7 @@ class Rollout:
         self.begun = True
 
     def finish(self) -> EpisodeResults | None:
-        """Finish a tick: environments take a step. Return the results of the episodes that ended, None without any."""
+        """Finish a tick: environments take a step. Return the results of the episodes that ended, if any did."""
         outputs = self.inference.finish()
         self.begun = False
         ended = self._advance_one(outputs) if self._span == 1 else self._advance(outputs)
@@ -220,7 +220,7 @@ class Rollout:
         return results
 
     def _advance(self, outputs: Float32) -> Bool | None:
-        """Step the environments; return which of the live episodes ended [k], None without any."""
+        """Step the environments; return [k]: which of the live episodes ended; None if none did."""
         rows = self._rows
         rewards, ended, seconds = self._step_environments(outputs[rows])
         self._seconds[rows] += seconds / len(self._live)

@@ -7,7 +7,7 @@ unchanged, and children:
     parent     drawn from the pool with probability proportional to (pool size - rank)
     K swaps    two children exchange all matrices into one layer, or one matrix, each half the time
     trace      P(prune w) = min(1, q·c·softmax(-|H̄|)(w)) in each matrix, over its c connections left; H̄ is the parent's
-               trace averaged over its episodes, which the swaps exchange, too; without traces this step prunes nothing
+               mean trace over its episodes; swaps exchange traces, too; without traces this step prunes nothing
     uniform    half the time, each connection is pruned with probability `uniform_pruning`; "adaptive" takes the rate of
                the binary-mask perceptron of 2020: sqrt(mean over the pool of (C̄ - C)²)/C̄ of the connections C of its
                members, in [0.001, 0.0125]
@@ -52,7 +52,7 @@ class PruneOptions(Options):
     """Settings of `[strategy]` for prune; the defaults are the settings of the 2020 script."""
 
     trace_pruning: float = Field(0.01, ge=0, le=1)
-    """q, the share of a matrix's connections that is pruned by weak traces, about."""
+    """q, the approximate share of a matrix's connections that is pruned by weak traces."""
     uniform_pruning: Annotated[float | str, AfterValidator(_rate)] = 0.01
     """The probability that a connection is pruned by chance; "adaptive" follows the spread of the pool."""
     uniform_pruning_chance: float = Field(0.5, ge=0, le=1)
@@ -102,9 +102,9 @@ def swap_blocks(sources: Int64, blocks: Sequence[Block], draws: Float64) -> Int6
     children = len(sources)
     if children < 2:
         return sources
-    of = [block.layer for block in blocks]
-    alone = [slice(number, number + 1) for number in range(len(blocks))]
-    layers = [slice(of.index(layer), of.index(layer) + of.count(layer)) for layer in range(of[-1] + 1)]
+    layer_of = [block.layer for block in blocks]
+    single = [slice(number, number + 1) for number in range(len(blocks))]
+    layers = [slice(layer_of.index(n), layer_of.index(n) + layer_of.count(n)) for n in range(layer_of[-1] + 1)]
     bounds = children, children - 1, len(blocks), len(layers)
     # A uniform number times a bound, rounded down, as in `Stream.below`.
     one, other, block, layer = (
@@ -112,7 +112,7 @@ def swap_blocks(sources: Int64, blocks: Sequence[Block], draws: Float64) -> Int6
     )
     other += other >= one  # another child than the first one
     places = [
-        layers[to] if whole else alone[number]
+        layers[to] if whole else single[number]
         for whole, number, to in zip((draws[:, 3] < 0.5).tolist(), block.tolist(), layer.tolist(), strict=True)
     ]
     columns = sources.T.tolist()  # swapping entries is faster in lists than in arrays

@@ -82,7 +82,7 @@ class Film:
 
     @property
     def every(self) -> int:
-        """The number of frames for one picture: more pictures would be too fast for the format."""
+        """The film has one picture for this number of frames: the format cannot show more pictures per second."""
         return self._encoder.every
 
     def show_network(self, drawn: DrawnNetwork | None) -> None:
@@ -152,7 +152,7 @@ def drawable(experiment: Experiment, mode: Mode = "rgb_array") -> tuple[Experime
         network = experiment.network
         if (engine.observation_size, engine.action_size) != (network.observation_size, experiment.action_size):
             raise InputError("env.engine", "an environment of Gymnasium that is EnvPool's twin", env.id)
-    why = "has no window" if mode == "human" else "draws none of its own"
+    why = "has no window" if mode == "human" else "draws no frames of it"
     said = f"an episode of {engine.id} of Gymnasium, since EnvPool, where it evolved and was evaluated, {why}"
     return replace(experiment, config=config), said
 
@@ -204,9 +204,9 @@ class Camera:
         recorder: The engine, which draws frames and keeps observations.
         subject: The episode.
         network: Its network, if it is shown.
-        every: Only every k-th picture is filmed.
+        every: k, if only every k-th step is filmed.
         seconds: The seconds of film after which the episode is cut.
-        check: Called at each step; may raise to give the film up.
+        check: Called at each step; may raise an error to give up the film.
         title: The text of the title card: the title, and a line about the result.
     """
 
@@ -278,7 +278,7 @@ def film_episodes(
         width: Its largest width, in pixels.
         at_most: The seconds that an episode may last, roughly; a longer one shows only every k-th step.
         seconds: The seconds of film after which an episode is cut.
-        check: Called at each step; may raise to give the film up.
+        check: Called at each step; may raise an error to give up the film.
 
     Raises:
         InputError: The environment cannot be drawn, or the film cannot be written.

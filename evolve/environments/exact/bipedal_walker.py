@@ -26,8 +26,9 @@ START = 400 / SCALE / 4
 START_PAD = 20
 """Vertices of flat ground at the beginning."""
 GRASS = 10
-"""Vertices of rough ground between obstacles, at most. The episode ends as many before the end of the ground."""
+"""The most vertices of rough ground between obstacles. The episode ends this number of vertices before the last one."""
 CLOUDS, NUMBERS_OF_A_CLOUD = 10, 11
+"""The clouds of an episode, and the random numbers that Gymnasium draws for each of them."""
 
 Corners = list[tuple[float, float]]
 
