@@ -211,8 +211,9 @@ def test_the_figure_tells_devices_apart_and_mixes_no_currencies(tmp_path):
     assert [row.row.title for row in compared.of("a")] == ["1 worker", "2 workers", "GPU", "GPU, 2 workers"]
     top, bottom = ranking.draw(compared).subfigs
     stars = [line for line in top.axes[0].lines if line.get_marker() == "*"]
-    assert [line.get_xdata()[0] for line in stars] == [1, 2, 1, 2]
-    assert [line.get_label() for line in stars] == ["a: GPU", "a: GPU, 2 workers", "b: GPU", "b: GPU, 2 workers"]
+    assert [line.get_xdata().tolist() for line in stars] == [[1, 2], [1, 2]]
+    assert [line.get_label() for line in stars] == ["a:\nGPU", "b:\nGPU"]
+    assert len({line.get_color() for line in stars}) == 2
     assert len(bottom.axes) == 1
     assert len(ranking.draw(ranking.rank(paths[:1])).subfigs[1].axes) == 2
 

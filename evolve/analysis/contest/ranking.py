@@ -23,6 +23,7 @@ _PUBLISHED = "3,491 s (24 cores), 6,666 s (64 vCPUs)"
 _MARKERS = "os^Dv<"
 _LINES_HEIGHT, _ROW_HEIGHT = 3.1, 0.42  # inches
 _NAME_CHARACTERS = 26
+_LABEL_CHARACTERS = 44  # of a line of the legend, so that three columns fit
 _BEHIND = {"facecolor": PAPER, "edgecolor": "none", "pad": 1.5}
 _ROOM = 1.25  # the width of a panel of bars, in lengths of the longest bar, so that numbers fit behind the bars
 
@@ -208,16 +209,22 @@ def _draw_lines(figure: Any, ranking: ContestRanking) -> None:
             time.errorbar(workers, seconds, _ranges(rows), **look, capsize=3, label=_named(machine))
             if rows[0].speedup is not None:
                 speed.plot(workers, [row.speedup for row in rows], **look)
-        for row in (r for r in ranking.of(machine) if r.row.device):
-            label = _named(f"{machine}: {row.row.title}")
-            time.plot(row.row.workers, row.row.seconds, **look | {"marker": "*", "ms": 11, "ls": ""}, label=label)
+        on_devices = [row for row in ranking.of(machine) if row.row.device]
+        for device in dict.fromkeys(row.row.device for row in on_devices):
+            rows = sorted((r for r in on_devices if r.row.device == device), key=lambda r: r.row.workers)
+            points = [row.row.workers for row in rows], [row.row.seconds for row in rows]
+            time.plot(
+                *points, **look | {"marker": "*", "ms": 11, "ls": ":"}, label=f"{_named(machine)}:\n{_named(device)}"
+            )
     ideal = [1, max(most, 2)]
     speed.plot(ideal, ideal, color=FAINT, ls=":", lw=1.2, zorder=1, label="ideal: as many times as fast as workers")
     _label(time, "Time of one pass", "seconds", ranking)
     _label(speed, "Speed-up against one worker", "times as fast", ranking)
     handles = [panel.get_legend_handles_labels() for panel in (time, speed)]
     lines, labels = ([each for found in handles for each in found[part]] for part in (0, 1))
-    figure.legend(lines, labels, loc="outside lower left", ncols=min(3, len(labels)), fontsize=8.5)
+    longest = max(len(line) for label in labels for line in label.split("\n"))
+    columns = 2 if longest > _LABEL_CHARACTERS else 3
+    figure.legend(lines, labels, loc="outside lower left", ncols=min(columns, len(labels)), fontsize=8.5)
 
 
 def _named(machine: str) -> str:
