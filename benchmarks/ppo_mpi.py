@@ -100,30 +100,44 @@ def refuse(why: str) -> None:
     raise SystemExit(2)
 
 
-def learn(asked: argparse.Namespace, ranks: Any) -> dict[str, Any] | None:
-    """Learn; return the record on rank 0. Raises DifferentRanksError on all ranks."""
+def learn(asked: argparse.Namespace, ranks: Any) -> dict[str, Any]:
+    """Learn; return the record. Rank 0 writes it after each evaluation and at the end, so a stopped run has one, too.
+
+    Raises DifferentRanksError on all ranks.
+    """
     from ppo_mpi_parts.learner import Learner  # noqa: PLC0415 - imports PyTorch
 
     names = ("env", "engine", "seed", "environments", "steps", "gamma")
     settings = Settings(**{name: getattr(asked, name) for name in names}, hidden=tuple(asked.hidden))
     before = machine(min(ranks.size, os.cpu_count() or 1))
     learner = Learner(settings, ranks)
-    epochs, held_out, seconds = [], [], 0.0
+    epochs: list[dict[str, Any]] = []
+    held_out: list[dict[str, Any]] = []
+    record: dict[str, Any] = {}
     for number in range(1, asked.epochs + 1):
         epoch = learner.epoch()
-        epochs.append(epoch)
-        seconds += epoch.seconds
-        if asked.evaluate and (number % asked.evaluate == 0 or number == asked.epochs):
+        epochs.append(asdict(epoch))
+        learnt = "no episode ended" if epoch.mean is None else f"mean return {epoch.mean:.1f}"
+        due = bool(asked.evaluate) and number % asked.evaluate == 0
+        if due:
+            seconds = sum(past["seconds"] for past in epochs)
             mean = learner.evaluate(asked.episodes)
             held_out.append({"epoch": number, "steps": number * asked.steps, "seconds": seconds, "mean": mean})
+            learnt += f", held out {mean:.1f}"
         if ranks.rank == 0:
-            learnt = "no episode ended" if epoch.mean is None else f"mean return {epoch.mean:.1f}"
-            judged = f", held out {held_out[-1]['mean']:.1f}" if held_out and held_out[-1]["epoch"] == number else ""
-            print(f"epoch {number}: {learnt}{judged}, {epoch.seconds:.2f} s", flush=True)
-    parts = ranks.gather(ranks.seconds)
+            print(f"epoch {number}: {learnt}, {epoch.seconds:.2f} s", flush=True)
+        if due or number == asked.epochs:
+            record = record_of(settings, ranks, epochs, held_out, before)
+            if ranks.rank == 0 and asked.output is not None:
+                write(asked.output, record)
     learner.close()
-    if ranks.rank:
-        return None
+    return record
+
+
+def record_of(
+    settings: Settings, ranks: Any, epochs: list[dict[str, Any]], held_out: list[dict[str, Any]], before: dict[str, Any]
+) -> dict[str, Any]:
+    """Return the record of the epochs so far. All ranks must call it. before: the machine when the run began."""
     return {
         "schema": SCHEMA,
         "contestant": "ppo",
@@ -133,11 +147,11 @@ def learn(asked: argparse.Namespace, ranks: Any) -> dict[str, Any] | None:
         "versions": versions(_PACKAGES),
         "settings": asdict(settings),
         "ranks": ranks.size,
-        "epochs": [asdict(epoch) for epoch in epochs],
-        "seconds": seconds,
-        "parts": parts,
+        "epochs": epochs,
+        "seconds": sum(epoch["seconds"] for epoch in epochs),
+        "parts": ranks.gather(ranks.seconds),
         "held out": held_out,
-        "digest": epochs[-1].digest,
+        "digest": epochs[-1]["digest"],
     }
 
 
@@ -176,9 +190,7 @@ def main(words: Sequence[str] | None = None) -> int:
     try:
         ranks = Ranks(MPI.COMM_WORLD)
         record = learn(asked, ranks)
-        if record is not None:
-            if asked.output is not None:
-                write(asked.output, record)
+        if rank == 0:
             print(summary(record), flush=True)
     except DifferentRanksError as error:  # on all ranks
         if rank == 0:
