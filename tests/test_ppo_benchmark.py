@@ -90,7 +90,7 @@ def test_the_table_counts_the_seeds_that_reached_the_aim(parts):
     text = page.table({("cartpole", "evolution"): ours, ("cartpole", "ppo"): theirs})
     cells = [line.strip("| ").split(" | ") for line in text.splitlines() if line.startswith("| cartpole")]
     assert cells[0][2:9] == ["1, 2, 3", "**490** (480 to 495)", "100 k", "3.3 min", "3 s", "475", "2 of 3"]
-    assert cells[1][2:] == ["1", "**40**", "100 k", "3.3 min", "3 s", "475", "0 of 1", "–", "–"]
+    assert cells[1][2:] == ["1 (few: a run takes 3 s)", "**40**", "100 k", "3.3 min", "3 s", "475", "0 of 1", "–", "–"]
     assert re.search("cartpole, evolution: seed 1 `ab…`, seed 2 `cd…`, seed 3 `ef…`", text)
     assert re.search(r"2026-01-02, on one, 2 cores.* 0\.5 to 1\.5", text)
 

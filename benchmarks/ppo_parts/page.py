@@ -22,6 +22,7 @@ _LOOK = {"evolution": (COLOURS[0], "-", "o"), "ppo": (COLOURS[1], "--", "s")}
 _AXES = {"steps": "environment steps", "seconds": "seconds of training"}
 _NEVER = {"steps": np.inf, "seconds": np.inf}
 _GRID = 60  # places on an axis
+_FEW = 3  # a row with fewer seeds says why
 _HEAD = (
     "task", "method", "seeds", "held-out mean", "steps", "time", "processor time", "aim", "aim reached by",
     "steps to the aim", "time to the aim",
@@ -77,8 +78,11 @@ def row(task: str, method: str, records: Records) -> list[str]:
     reached = sum(point is not None for point in firsts)
     some = reached > len(records) / 2  # otherwise the median seed does not reach it
     steps, seconds = (median([point or _NEVER for point in firsts], name) for name in ("steps", "seconds"))
+    seeds = ", ".join(str(record["seed"]) for record in records)
+    if len(records) < _FEW:
+        seeds += f" (few: a run takes {clock(median(last, 'cpu_seconds'))})"
     return [
-        task, _NAMES[method], ", ".join(str(record["seed"]) for record in records),
+        task, _NAMES[method], seeds,
         spread([point["mean"] for point in last]), count(median(last, "steps")), clock(median(last, "seconds")),
         clock(median(last, "cpu_seconds")), f"{aim:g}", f"{reached} of {len(records)}",
         count(steps) if some else "–", clock(seconds) if some else "–",
