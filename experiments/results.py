@@ -35,8 +35,8 @@ from evolve.training import load_config, prepare
 HERE = Path(__file__).parent
 PAGE = HERE.parent / "docs" / "results.md"
 STRATEGIES_PAGE = PAGE.with_name("strategies.md")
-WALKERS = {"as in training": "Unchanged", "one leg at 75 %": "WeakLeg", "one leg at 50 %": "LameLeg",
-           "gravity × 0.75": "Lighter", "gravity × 1.25": "Heavier"}  # fmt: skip
+WALKERS = {"as in training": "leg_2=1.0", "one leg at 75 %": "leg_2=0.75", "one leg at 50 %": "leg_2=0.5",
+           "gravity × 0.75": "gravity=-7.5", "gravity × 1.25": "gravity=-12.5"}  # fmt: skip
 SINGLE = ("cartpole", "pendulum", "acrobot", "car", "lander", "cheetah", "walker-quick", "walker-es",
           "walker-pruned", "walker-plastic")  # fmt: skip
 LIFETIME = ("cues", "reversal", "reversal-long", "tmaze", "bandit")
@@ -202,9 +202,9 @@ def against_random(path: Path, runs: Runs) -> str:
     return table(["strategy", *control], rows)
 
 
-def elsewhere(champion: Path, env: str) -> Float64:
-    """Return the returns of a champion file in another environment."""
-    words = ["-e", f"experiments.walkers:{env}-v0", "--engine", "gymnasium", "--set", "env.max_episode_steps=1600"]
+def elsewhere(champion: Path, change: str) -> Float64:
+    """Return the returns of a champion file in its environment with a changed argument."""
+    words = ["--set", f"env.kwargs.{change}"]
     done = subprocess.run(
         [sys.executable, "-m", "evolve.evaluate", str(champion), *words, "--json"],
         cwd=HERE.parent, capture_output=True, text=True, check=False,

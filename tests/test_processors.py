@@ -68,7 +68,7 @@ def test_a_device_agrees_on_all_tasks(golden, emulated_device):
         assert [exact_runs.all_digests("cupy")] == all_of(golden, "cupy")
 
 
-@pytest.mark.parametrize("name", exact_runs.WITH_BODIES)
+@pytest.mark.parametrize("name", [name for name in exact_runs.WITH_BODIES if name != "changed-bodies"])
 def test_gymnasium_has_the_same_digests(golden, name):
     """Rigid bodies move as Gymnasium's do: not only generations are equal, but all that networks saw and did."""
     with as_a_process():

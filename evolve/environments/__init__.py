@@ -130,7 +130,10 @@ def make(options: EnvOptions, slots: int, compiled: bool = True, threads: int = 
         cure = "Use ", Setting("env.engine", "gymnasium"), ", or no env.metrics."
         expected = "means of observations alone with exact tasks, which report no info: mean_observation_N"
         raise InputError("env.metrics", expected, list(options.reported_metrics), *cure)
-    falls_back = is_exact and exact_task(options).has_world and not native.available() and find_spec("Box2D")
+    falls_back = False
+    if is_exact and not native.available() and find_spec("Box2D"):
+        task = exact_task(options)
+        falls_back = task.has_world and task.is_gymnasiums
     if is_exact and not falls_back:
         return ExactEngine(options, slots, compiled)
     from evolve.environments.gymnasium_engine import GymnasiumEngine, GymnasiumFallback  # noqa: PLC0415 - see above

@@ -239,7 +239,8 @@ def picture(env_id: str, task: AnyTask, state: Any, seed: int, step: int) -> UIn
         for name, value in task.options:
             setattr(env, name, value)
     else:
-        env = _environment(env_id, tuple(task.options.model_dump().items()), seed)
+        settings = task.options.model_dump(exclude=set(task.own_settings))
+        env = _environment(env_id, tuple(settings.items()), seed)
         _WORLDS[env_id](env, task, state, step)
     return as_frame(env_id, env.render)
 

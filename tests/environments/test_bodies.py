@@ -9,6 +9,7 @@ import gymnasium
 import numpy as np
 import pytest
 from conftest import ROOT
+from gymnasium.envs.box2d.bipedal_walker import BipedalWalker
 from gymnasium.envs.box2d.lunar_lander import heuristic
 
 import evolve
@@ -22,15 +23,22 @@ WALKER, HARDCORE = "BipedalWalker-v3", "BipedalWalkerHardcore-v3"
 LANDER, CONTINUOUS = "LunarLander-v3", "LunarLanderContinuous-v3"
 WIND = {"enable_wind": True}
 STORM = {"enable_wind": True, "wind_power": 20.0, "turbulence_power": 2.0, "gravity": -7.0}
+WEAK = {"leg_1": 0.5, "leg_2": -0.25}
+MOON = {"gravity": -3.0, "friction": 0.4, "leg_2": 0.0}
+CHANGED = {"gravity": -12.5, "friction": 7.0, "leg_1": 0.9, "changes_at": 25, "leg_1_later": -1.0, "leg_2_later": 0.3}
 CASES = [
     (WALKER, {}, "random"),
     (WALKER, {"hardcore": True}, "random"),
     (HARDCORE, {}, "random"),
+    (WALKER, WEAK, "random"),
+    (WALKER, MOON, "random"),
+    (HARDCORE, CHANGED, "random"),
     (LANDER, {}, "random"),
     (LANDER, STORM, "random"),
     (CONTINUOUS, {}, "random"),
     (CONTINUOUS, WIND, "random"),
     (WALKER, {}, "walker-es"),
+    (WALKER, {"friction": 1.5, "changes_at": 150, "leg_2_later": 0.6}, "walker-es"),
     (HARDCORE, {}, "walker-plastic"),
     (LANDER, {}, "lander"),
     (LANDER, WIND, "pilot"),
@@ -39,6 +47,36 @@ CASES = [
 ]
 SLOTS = 40  # the kernels step 32 side by side
 WATCHED = [0, 16, 38]
+
+
+class ChangedWalker(BipedalWalker):
+    """Gymnasium's walker with the settings of ours, made from outside."""
+
+    def __init__(self, hardcore=False, gravity=-10.0, friction=2.5, leg_1=1.0, leg_2=1.0, changes_at=0,
+                 leg_1_later=1.0, leg_2_later=1.0):  # fmt: skip
+        super().__init__(hardcore=hardcore)
+        self.world.gravity = (0.0, gravity)
+        self.fd_polygon.friction = self.fd_edge.friction = friction
+        self._legs = [leg_1, leg_1, leg_2, leg_2]
+        self._later = changes_at, [leg_1_later, leg_1_later, leg_2_later, leg_2_later]
+
+    def reset(self, **options):
+        self._taken = -1  # a reset makes a step that does not count
+        return super().reset(**options)
+
+    def step(self, action):
+        at, later = self._later
+        legs = later if 0 < at <= self._taken else self._legs
+        self._taken += 1
+        return super().step(np.clip(action, -1, 1) * np.array(legs, np.float32))
+
+
+def in_gymnasium(name, kwargs):
+    """Gymnasium's environment, or the changed walker in its wrappers."""
+    if not {"gravity", "friction", "leg_1", "leg_2_later"} & set(kwargs) or name in (LANDER, CONTINUOUS):
+        return gymnasium.make(name, disable_env_checker=True, **kwargs)
+    env = ChangedWalker(**gymnasium.spec(name).kwargs | kwargs)
+    return gymnasium.wrappers.TimeLimit(env, gymnasium.spec(name).max_episode_steps)
 
 
 def random_policy(seed, size):
@@ -85,7 +123,7 @@ def test_episodes_equal_those_of_gymnasium(name, kwargs, policy):
     slots, seeds = np.arange(SLOTS), 1000 + 7919 * np.arange(SLOTS)
     observations = np.zeros((SLOTS, engine.observation_size), np.float32)
     engine.reset(slots, seeds, observations)
-    theirs = {slot: gymnasium.make(name, disable_env_checker=True, **kwargs) for slot in WATCHED}
+    theirs = {slot: in_gymnasium(name, kwargs) for slot in WATCHED}
     acts = [policy_of(policy, env, int(seeds[slot]), engine.action_size) for slot, env in theirs.items()]
     for slot, env in theirs.items():
         seen, _ = env.reset(seed=int(seeds[slot]))

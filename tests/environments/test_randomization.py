@@ -108,6 +108,33 @@ def test_each_slot_of_an_exact_task_has_its_own_values(name):
     assert compiled != play(EnvOptions(id=name, engine="exact", max_episode_steps=500), seeds, 21)
 
 
+@pytest.mark.skipif(not native.available(), reason="the native kernels were not built")
+@pytest.mark.parametrize(
+    ("name", "randomize"),
+    [
+        ("LunarLander-v3", {"gravity": {"uniform": [-11, -2]}, "wind_power": {"uniform": [0, 30]}}),
+        ("LunarLanderContinuous-v3", {"turbulence_power": {"log_uniform": [0.5, 5]}}),
+        ("BipedalWalker-v3", {"gravity": {"uniform": [-15, -5]}, "friction": {"uniform": [0, 4]}}),
+        ("BipedalWalker-v3", {"leg_1": {"choice": [-1, 1.0]}, "leg_2": {"uniform": [0, 1]}}),
+        ("BipedalWalkerHardcore-v3", {"changes_at": {"integers": [1, 12]}, "leg_2_later": {"uniform": [-1, 1]}}),
+    ],
+    ids=str,
+)
+def test_each_world_has_its_own_values(name, randomize):
+    """The kernels step many worlds side by side, or few."""
+    kwargs = {"enable_wind": True} if name.startswith("LunarLander") else {}
+    options = EnvOptions(id=name, engine="exact", kwargs=kwargs, randomize=randomize)
+    seeds = list(range(40))
+    found = play(options, seeds, 40)
+    assert found == play(options, seeds, 7)
+    assert {seed: found[seed] for seed in (0, 1)} == play(options, [0, 1], 2, compiled=False)
+    for seed in seeds[:3]:
+        assert play(environments.fixed(options, seed), [seed], 1)[seed] == found[seed]
+    for without in randomize:  # each of them makes a difference
+        others = {other: values for other, values in randomize.items() if other != without}
+        assert found != play(options.model_copy(update={"randomize": others}), seeds, 40)
+
+
 @pytest.mark.parametrize("name", RANDOMIZED)
 def test_an_exact_task_follows_gymnasium_at_other_values(name):
     options = EnvOptions(id=name, engine="exact", randomize=RANDOMIZED[name])

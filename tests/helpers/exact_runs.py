@@ -24,6 +24,8 @@ GROWING = ("-g", 4, "--set", "least_population=4", "--set", "num_interactions=15
 # The digests are older than the present defaults of these strategies.
 OPENAI_ES = ("--strategy", "openai-es", "--set", "strategy.sigma=0.1", "--set", "strategy.learning_rate=0.05")
 PGPE = ("--strategy", "pgpe", "--set", "strategy.max_speed=0.15", "--set", "strategy.initial_radius=2.25")
+CHANGED = ("--set", "env.randomize={leg_1={choice=[-1,1]},leg_2={uniform=[0,1]},gravity={uniform=[-15,-5]}}",
+           "--set", "env.kwargs={friction=1.0,changes_at=6,leg_1_later=0.5}")  # fmt: skip
 SETS = {
     "dag": (CLASSICAL[::2], ("-a", "dag")),
     "plastic": ([*CLASSICAL, *LIFELONG], (*PLASTIC, *NORMALIZED)),
@@ -38,6 +40,7 @@ SETS = {
     "plastic-bodies": ([*WALKERS, *LANDERS], (*PLASTIC, *NORMALIZED, *BODIES)),
     "mlp-bodies": ([WALKERS[0], LANDERS[1]], ("-a", "mlp", *OPENAI_ES, *NORMALIZED, *BODIES)),
     "lstm-bodies": ([WALKERS[1], LANDERS[0]], ("-a", "hebbian-lstm", *NORMALIZED, *BODIES)),
+    "changed-bodies": (WALKERS, ("-a", "dag", *BODIES, *CHANGED)),
     "wind-bodies": (LANDERS[:1], ("-a", "elman", *BODIES, *WIND)),
 }
 WITH_BODIES = tuple(name for name in SETS if name.endswith("-bodies"))

@@ -1,6 +1,12 @@
-"""The ground of BipedalWalker: slightly rough, and with stumps, stairs and pits if it is hardcore.
+"""BipedalWalker: two legs with hips and knees walk over rough ground; if it is hardcore, over stumps, stairs and pits.
 
-It is drawn as Gymnasium draws it (Oleg Klimov, MIT licence), number by number, so a seed gives the same ground.
+Gymnasium's BipedalWalker-v3 (Oleg Klimov, MIT licence), whose physics is Box2D's (Erin Catto, zlib licence): the same
+seed gives the same ground, number by number, and an episode has Gymnasium's observations, rewards and end, to the bit.
+`environments/physics/` has the physics.
+
+Gymnasium's walker has one body. Here gravity, friction and the strengths of the legs are settings, which may differ
+between episodes, and the strengths may change within an episode. No observation shows them. A leg of strength s turns
+its action a into the action s·a, also in the reward; a negative leg turns the other way.
 """
 
 from dataclasses import dataclass, field
@@ -8,6 +14,7 @@ from functools import cached_property
 from typing import Any
 
 import numpy as np
+from pydantic import Field
 
 from evolve.config import Options
 from evolve.environments.exact.task import Draws, ExactTask, Moved, Pcg64, bounded
@@ -15,7 +22,7 @@ from evolve.environments.physics import frames, polygons
 from evolve.environments.physics.polygons import ray_to_blocks, ray_to_edges, vectors
 from evolve.environments.physics.world import reset_bodies, step_worlds
 from evolve.numerics.portable import sincos
-from evolve.shapes import Float32, Float64, UInt8
+from evolve.shapes import Float32, Float64, Int64, UInt8
 
 SCALE = 30.0
 STEP = 14 / SCALE
@@ -33,11 +40,11 @@ CLOUDS, NUMBERS_OF_A_CLOUD = 10, 11
 Corners = list[tuple[float, float]]
 
 
+HULL_FRICTION, LEG_FRICTION = 0.1, 0.2
 HULL_POLY = [(34, -8), (34, 1), (6, 9), (-30, 9), (-30, -8)]
 LEG_DOWN = -8 / SCALE
 LEG_W, LEG_H = 8 / SCALE, 34 / SCALE
 INITIAL_RANDOM = 5
-FRICTION = 2.5
 LIDAR_RANGE = 160 / SCALE
 LIDAR = 10
 MOTORS_TORQUE = 80
@@ -119,27 +126,42 @@ def skip_clouds(generator: Pcg64) -> None:
 
 
 class BipedalWalkerOptions(Options):
-    """The settings of the walker, with Gymnasium's name and default."""
+    """The settings of the walker; `hardcore` is Gymnasium's, and the defaults of the others are Gymnasium's walker."""
 
     hardcore: bool = False
     """Whether there are stumps, stairs and pits on the ground."""
+    gravity: float = Field(-10.0, ge=-30.0, le=0.0)
+    """The vertical acceleration of a free fall, in m/s²; negative values point down."""
+    friction: float = Field(2.5, ge=0.0, le=100.0)
+    """The friction of the ground; the coefficient of a contact is the root of its product with that of the body."""
+    leg_1: float = Field(1.0, ge=-1.0, le=1.0)
+    """The strength of the first leg, a share of the torque of its motors; a negative leg turns the other way."""
+    leg_2: float = Field(1.0, ge=-1.0, le=1.0)
+    """The strength of the second leg."""
+    changes_at: int = Field(0, ge=0, le=1_000_000)
+    """The number of steps after which the later strengths hold; 0: never."""
+    leg_1_later: float = Field(1.0, ge=-1.0, le=1.0)
+    """The later strength of the first leg."""
+    leg_2_later: float = Field(1.0, ge=-1.0, le=1.0)
+    """The later strength of the second leg."""
 
 
 def _model(hardcore: bool, scale: float) -> Any:
+    # The parameters of an episode set its gravity and its frictions.
     model = np.zeros((), frames.MODEL)
     model["num_bodies"], model["num_joints"], model["num_edges"] = 5, 4, VERTICES - 1
     model["body_order"], model["joint_order"] = (4, 3, 0, 1, 2), (3, 2, 0, 1)
-    model["gravity"], model["spacing"] = -10.0, STEP
+    model["spacing"] = STEP
     model["flag"], model["option"][0] = hardcore, scale
     model["x"] = [i * STEP for i in range(VERTICES)]
     x, y = STEP * START_PAD / 2, START + 2 * LEG_H
     corners = np.array([(a / SCALE, b / SCALE) for a, b in HULL_POLY], np.float32)
-    hull = polygons.hull(corners, 5.0, [polygons.mixed(FRICTION, 0.1)] * 2)
+    hull = polygons.hull(corners, 5.0, [0.0] * 2)
     hull["p"] = x, y
     model["hull"][0] = hull
     for leg, side in enumerate((-1, 1)):
         for part, (width, down) in enumerate(((LEG_W / 2, LEG_H / 2), (0.8 * LEG_W / 2, LEG_H * 3 / 2))):
-            limb = polygons.box(width, LEG_H / 2, 1.0, [polygons.mixed(FRICTION, 0.2)] * 2)
+            limb = polygons.box(width, LEG_H / 2, 1.0, [0.0] * 2)
             limb["p"], limb["a"] = (x, y - down - LEG_DOWN), side * 0.05
             model["hull"][1 + 2 * leg + part] = limb
         hinges = model["hinge"][2 * leg : 2 * leg + 2]
@@ -170,6 +192,9 @@ def _shaping(states: Any) -> Float64:
     return shaping
 
 
+_PARAMETERS = ("gravity", "friction", "leg_1", "leg_2", "leg_1_later", "leg_2_later", "changes_at")
+
+
 @dataclass(frozen=True)
 class BipedalWalker(ExactTask[BipedalWalkerOptions]):
     """States: records of `frames.WORLD`."""
@@ -179,7 +204,8 @@ class BipedalWalker(ExactTask[BipedalWalkerOptions]):
     has_world = True
     observation_size = 24
     action_size = 4
-    state_size = 0
+    state_size = len(_PARAMETERS)
+    randomizable = own_settings = _PARAMETERS
     limit = 1600  # Gymnasium's limit for this id, with or without obstacles
     discrete = False
 
@@ -194,18 +220,26 @@ class BipedalWalker(ExactTask[BipedalWalkerOptions]):
         sine, cosine = sincos(np.array([1.5 * i / 10.0 for i in range(LIDAR)]))
         return np.stack([sine * LIDAR_RANGE, cosine * LIDAR_RANGE], axis=1)
 
+    def parameters(self, options: Any) -> tuple[Any, ...]:
+        """Return gravity, friction, the strengths of the legs, their later strengths, and when these begin to hold."""
+        return tuple(getattr(options, name) for name in _PARAMETERS)
+
     def kernel_constants(self) -> UInt8:
         """Return the bytes of the model and the rays, in the layout of the kernel."""
         return np.frombuffer(self.model.tobytes() + self.rays.tobytes(), np.uint8)
 
     def begin(self, draws: Draws) -> Any:
         """Return the states, records of `frames.WORLD` [k], after a first step, which Gymnasium does not count."""
-        states = self.blank(len(draws.seeds))
+        states = self.blank_worlds(draws.seeds)
         pushes = [
             _draw_episode(state, seed, self.options.hardcore)
             for state, seed in zip(states, draws.seeds.tolist(), strict=True)
         ]
         reset_bodies(states, self.model)
+        gravity, ground = states["parameter"][:, :2].astype(np.float32).T
+        states["gravity"] = gravity
+        own = np.array([HULL_FRICTION, *[LEG_FRICTION] * 4], np.float32)
+        states["body"]["friction"] = np.sqrt(ground[:, None] * own)[..., None]
         states["body"]["force"][:, 0, 0] = pushes
         states["joint"]["speed"] = states["joint"]["torque"] = 0
         step_worlds(states, self.model)
@@ -245,7 +279,7 @@ class BipedalWalker(ExactTask[BipedalWalkerOptions]):
     def step(self, states: Any, outputs: Float32, draws: Draws) -> Moved:
         """Turn hips and knees."""
         states = states.copy()
-        actions = self.actions(outputs)
+        actions = self.actions(outputs) * self._strengths(states, draws.steps)
         speeds = np.array([SPEED_HIP, SPEED_KNEE] * 2, np.float32)
         states["joint"]["speed"] = np.where(actions > 0, speeds, np.where(actions < 0, -speeds, np.float32(0.0)))
         states["joint"]["torque"] = np.float32(MOTORS_TORQUE) * np.abs(actions)
@@ -258,6 +292,13 @@ class BipedalWalker(ExactTask[BipedalWalkerOptions]):
         fallen = (states["crashed"] != 0) | (x < 0.0)
         over = fallen | (x > (VERTICES - GRASS) * STEP)
         return Moved(states, np.where(fallen, -100.0, rewards.astype(np.float64)), over)
+
+    def _strengths(self, states: Any, steps: Int64) -> Float32:
+        """Return the present strengths of hips and knees, [k, 4], after `steps` [k] steps."""
+        parameters = states["parameter"]
+        later = (parameters[:, 6] > 0) & (steps >= parameters[:, 6])
+        legs = np.where(later[:, None], parameters[:, 4:6], parameters[:, 2:4]).astype(np.float32)
+        return np.repeat(legs, 2, axis=1)
 
     def actions(self, outputs: Float32) -> Any:
         """Return the torques [k, 4] as shares of the largest; 0 for NaN."""

@@ -120,6 +120,9 @@ def _tanh(x: Float64) -> Float64:
     return np.where(x < 0, -y, y)
 
 
+_PARAMETERS = ("gravity", "wind_power", "turbulence_power")
+
+
 @dataclass(frozen=True)
 class LunarLander(ExactTask[LunarLanderOptions]):
     """States: records of `frames.WORLD`."""
@@ -128,7 +131,8 @@ class LunarLander(ExactTask[LunarLanderOptions]):
     settings = LunarLanderOptions
     has_world = True
     observation_size = 8
-    state_size = 0
+    state_size = len(_PARAMETERS)
+    randomizable = _PARAMETERS
     limit = 1000
 
     @property
@@ -144,13 +148,12 @@ class LunarLander(ExactTask[LunarLanderOptions]):
     @cached_property
     def model(self) -> Any:
         """The bodies and joints, a record of `frames.MODEL`."""
-        options = self.options
         model = np.zeros((), frames.MODEL)
         model["num_bodies"], model["num_joints"], model["num_edges"], model["base"] = 3, 2, CHUNKS, 1
         model["body_order"][:3], model["joint_order"][:2] = (2, 0, 1), (1, 0)
-        model["gravity"] = options.gravity
-        model["flag"] = options.continuous + 2 * options.enable_wind
-        model["option"][:3] = min(self.action_scale, 1.0), options.wind_power, options.turbulence_power
+        # The parameters of an episode set its gravity.
+        model["flag"] = self.options.continuous + 2 * self.options.enable_wind
+        model["option"][0] = min(self.action_scale, 1.0)
         model["x"][: CHUNKS + 2] = 0, WIDTH, *(WIDTH / (CHUNKS - 1) * i for i in range(CHUNKS))
         corners = np.array([(a / SCALE, b / SCALE) for a, b in LANDER_POLY], np.float32)
         lander = polygons.hull(
@@ -171,14 +174,19 @@ class LunarLander(ExactTask[LunarLanderOptions]):
         polygons.finish_hinges(model)
         return model
 
+    def parameters(self, options: Any) -> tuple[Any, ...]:
+        """Return gravity and the strengths of the wind."""
+        return tuple(getattr(options, name) for name in _PARAMETERS)
+
     def kernel_constants(self) -> UInt8:
         """Return the model, as the kernel takes it."""
         return np.frombuffer(self.model.tobytes(), np.uint8)
 
     def begin(self, draws: Draws) -> Any:
         """Return the states, records of `frames.WORLD` [k], after a first step, which Gymnasium does not count."""
-        states = self.blank(len(draws.seeds))
+        states = self.blank_worlds(draws.seeds)
         reset_bodies(states, self.model)
+        states["gravity"] = states["parameter"][:, 0]
         for state, seed in zip(states, draws.seeds.tolist(), strict=True):
             self._draw_episode(state, seed)
         nothing = np.zeros(len(states))
@@ -232,8 +240,9 @@ class LunarLander(ExactTask[LunarLanderOptions]):
         lander = states["body"][:, 0]
         if self.options.enable_wind:
             blows = (states["body"]["grounded"][:, 1:3] == 0).all(axis=1)
-            force = (_gust(states["wind"]) * self.options.wind_power).astype(np.float32)
-            torque = (_gust(states["turbulence"]) * self.options.turbulence_power).astype(np.float32)
+            _, wind, turbulence = states["parameter"][:, :3].T
+            force = (_gust(states["wind"]) * wind).astype(np.float32)
+            torque = (_gust(states["turbulence"]) * turbulence).astype(np.float32)
             lander["force"][:, 0] = np.where(blows, lander["force"][:, 0] + force, lander["force"][:, 0])
             lander["torque"] = np.where(blows, lander["torque"] + torque, lander["torque"])
             states["wind"] += blows

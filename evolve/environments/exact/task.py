@@ -91,6 +91,8 @@ class ExactTask(Generic[OptionsT]):
     fps: ClassVar[float] = 50.0
     randomizable: ClassVar[tuple[str, ...]] = ()
     """The settings that may differ between episodes, because `parameters` has all that follows from them."""
+    own_settings: ClassVar[tuple[str, ...]] = ()
+    """The settings that Gymnasium's environment of this name does not take."""
     has_world: ClassVar[bool] = False
     """Whether states are worlds of rigid bodies, records of `frames.WORLD` [k], instead of numbers [S, k]."""
 
@@ -106,7 +108,7 @@ class ExactTask(Generic[OptionsT]):
 
     @property
     def state_size(self) -> int:
-        """S, the numbers of a state."""
+        """S, the numbers of a state; for a task with rigid bodies, of the parameters, which its world holds."""
         raise NotImplementedError
 
     @property
@@ -115,12 +117,17 @@ class ExactTask(Generic[OptionsT]):
         raise NotImplementedError
 
     @property
+    def is_gymnasiums(self) -> bool:
+        """Whether Gymnasium's environment of this name takes the arguments of the experiment."""
+        return not {*self.options.model_fields_set, *self.randomize}.intersection(self.own_settings)
+
+    @property
     def step_limit(self) -> int:
         """The limit of steps of an episode in this experiment."""
         return self.max_episode_steps or self.limit
 
     def parameters(self, options: Any) -> tuple[Any, ...]:
-        """Return the numbers that follow from the randomizable settings: the last rows of a state.
+        """Return the numbers that follow from the randomizable settings: the last rows of a state, all rows of a world.
 
         options: The settings, as numbers or as arrays [k] for k episodes.
         """
@@ -147,6 +154,12 @@ class ExactTask(Generic[OptionsT]):
     def blank(self, slots: int) -> Any:
         """Return the states of slots in which no episode has begun."""
         return np.zeros(slots, WORLD) if self.has_world else np.zeros((self.state_size, slots))
+
+    def blank_worlds(self, seeds: Int64) -> Any:
+        """Return worlds [k] with the parameters of their episodes, whose environments have the seeds [k]."""
+        worlds = self.blank(len(seeds))
+        worlds["parameter"][:, : self.state_size] = self.parameters_of(seeds).T
+        return worlds
 
     def begin(self, draws: Draws) -> Any:
         """Return the states [S, k] in which episodes begin."""

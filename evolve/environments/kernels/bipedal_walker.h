@@ -1,5 +1,6 @@
 /* BipedalWalker, and its hardcore terrain; environments/exact/bipedal_walker.py is the definition. Bodies: the hull, then
- * thigh and shin of either leg. Joints: hip and knee of either leg. */
+ * thigh and shin of either leg. Joints: hip and knee of either leg. Parameters: gravity, the friction of the ground, the
+ * strengths of both legs, their later strengths, and the step from which these hold (0: never). */
 #pragma once
 #include "worlds.h"
 
@@ -92,6 +93,9 @@ ONE_WORLD void bipedal_walker_begin(const task *at, int64_t slot)
         for (int number = 0; number < 11; number++)
             pcg64_word(&w->generator);
     reset_bodies(w, m);
+    w->gravity = (float)w->parameter[0];
+    for (int32_t i = 0; i < MAX_BODIES; i++)
+        w->bodies[i].friction[0] = w->bodies[i].friction[1] = sqrtf((float)w->parameter[1] * (i ? 0.2f : 0.1f));
     w->bodies[0].force = vector((float)pcg64_uniform(&w->generator, -5.0, 5.0), 0.0f);
     for (int32_t j = 0; j < MAX_JOINTS; j++)
         w->joints[j].speed = w->joints[j].torque = 0.0f;
@@ -108,19 +112,20 @@ INLINE void bipedal_walker_begun(const task *at, int64_t slot)
     w->shaping = walker_shaping(w);
 }
 
-/* An output as an action: 0 for NaN. */
-INLINE float walker_action(const model *m, float output)
+/* What the motor of joint j makes of its output: the action, 0 for NaN, times the present strength of its leg. */
+INLINE float walker_action(const task *at, int64_t slot, int32_t j, const float *outputs)
 {
-    const double x = clipped(m->option[0] * (double)output, -1.0, 1.0);
-    return x == x ? (float)x : 0.0f;
+    const double *parameter = WORLD(at, slot)->parameter;
+    const double x = clipped(MODEL(at)->option[0] * (double)outputs[j * WIDTH], -1.0, 1.0);
+    const int later = parameter[6] > 0.0 && (double)at->steps[slot] >= parameter[6];
+    return (x == x ? (float)x : 0.0f) * (float)parameter[(later ? 4 : 2) + j / 2];
 }
 
 ONE_WORLD void bipedal_walker_act(const task *at, int64_t slot, const float *outputs)
 {
     world *w = WORLD(at, slot);
-    const model *m = MODEL(at);
     for (int32_t j = 0; j < MAX_JOINTS; j++) {
-        const float action = walker_action(m, outputs[j * WIDTH]);
+        const float action = walker_action(at, slot, j, outputs);
         const float speed = j & 1 ? 6.0f : 4.0f;
         w->joints[j].speed = action > 0.0f ? speed : action < 0.0f ? -speed : 0.0f;
         w->joints[j].torque = 80.0f * fabsf(action);
@@ -131,12 +136,11 @@ ONE_WORLD void bipedal_walker_act(const task *at, int64_t slot, const float *out
 ONE_WORLD void bipedal_walker_reward(const task *at, int64_t slot, const float *outputs)
 {
     world *w = WORLD(at, slot);
-    const model *m = MODEL(at);
     const double shaping = walker_shaping(w), x = w->bodies[0].p.x;
     const int fallen = w->crashed || x < 0.0;
     float reward = (float)(shaping - w->shaping);
     for (int32_t j = 0; j < MAX_JOINTS; j++)
-        reward -= (float)(0.00035 * 80) * fabsf(walker_action(m, outputs[j * WIDTH]));
+        reward -= (float)(0.00035 * 80) * fabsf(walker_action(at, slot, j, outputs));
     w->shaping = shaping;
     at->rewards[slot] = fallen ? -100.0 : (double)reward;
     at->ended[slot] = fallen || x > (200 - 10) * WALKER_STEP;

@@ -39,6 +39,7 @@
 #define MAX_TOUCHING 8
 #define MAX_BLOCKS 40
 #define MAX_HEIGHTS 200
+#define MAX_PARAMETERS 8
 
 /* Box2D's settings; lengths in meters. */
 #define SLOP 0.005f                                   /* how far bodies may sink in */
@@ -114,7 +115,7 @@ INLINE rotation rotation_of(float a)
 typedef struct {
     vec c, c0, v, force, low, high, p;
     rotation q;
-    float a, a0, alpha0, w, torque, rested;
+    float a, a0, alpha0, w, torque, rested, friction[2];
     int32_t awake, moved, grounded;
 } body;
 
@@ -139,7 +140,9 @@ typedef struct { vec corner[4], normal[4], centroid; } block;
 typedef struct {
     pcg64 generator;
     double shaping;
-    int32_t running, fresh, crashed, num_contacts, num_blocks, wind, turbulence, unused;
+    double parameter[MAX_PARAMETERS];
+    int32_t fresh, crashed, num_contacts, num_blocks, wind, turbulence;
+    float gravity;
     body bodies[MAX_BODIES];
     joint joints[MAX_JOINTS];
     float height[MAX_HEIGHTS];

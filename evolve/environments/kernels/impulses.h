@@ -12,7 +12,7 @@ typedef struct {
 
 INLINE float friction_of(const world *w, const model *m, const contact *c)
 {
-    return m->hulls[c->body].friction[c->piece - w->num_blocks >= 0 && c->piece - w->num_blocks < m->base];
+    return w->bodies[c->body].friction[c->piece - w->num_blocks >= 0 && c->piece - w->num_blocks < m->base];
 }
 
 /* Set up a contact of a body whose center of mass is at c; `warm`: with the impulses of the step before. */

@@ -72,9 +72,9 @@ INLINE void lander_forces(world *w, const model *m, engines e)
     body *b = &w->bodies[0];
     double sine, cosine;
     if (m->flag & LANDER_WIND && !(w->bodies[1].grounded || w->bodies[2].grounded)) {
-        b->force.x = b->force.x + (float)(lander_gust(w->wind++) * m->option[1]);
+        b->force.x = b->force.x + (float)(lander_gust(w->wind++) * w->parameter[1]);
         b->force.y = b->force.y + 0.0f;
-        b->torque = b->torque + (float)(lander_gust(w->turbulence++) * m->option[2]);
+        b->torque = b->torque + (float)(lander_gust(w->turbulence++) * w->parameter[2]);
     }
     sincos_of((double)b->a, &sine, &cosine);
     const double one = pcg64_uniform(&w->generator, -1.0, 1.0) / 30.0, two = pcg64_uniform(&w->generator, -1.0, 1.0) / 30.0;
@@ -107,6 +107,7 @@ ONE_WORLD void lunar_lander_begin(const task *at, int64_t slot)
     for (int i = 0; i < LANDER_CHUNKS; i++)
         w->height[2 + i] = (float)(0.33 * (height[i > 0 ? i - 1 : LANDER_CHUNKS] + height[i] + height[i + 1]));
     reset_bodies(w, m);
+    w->gravity = (float)w->parameter[0];
     const float x = (float)pcg64_uniform(r, -1000.0, 1000.0), y = (float)pcg64_uniform(r, -1000.0, 1000.0);
     w->bodies[0].force = vector(x, y);
     w->wind = w->turbulence = 0;

@@ -18,6 +18,8 @@ INLINE void reset_bodies(world *w, const model *m)
         b->awake = b->moved = 1;
         b->a = b->a0 = h->a;
         b->p = h->p;
+        b->friction[0] = h->friction[0];
+        b->friction[1] = h->friction[1];
         b->q = rotation_of(h->a);
         b->c = b->c0 = placed(frame_of(b), h->center);
         box around = box_of(h->corner, h->count, frame_of(b));
@@ -30,6 +32,7 @@ INLINE void reset_bodies(world *w, const model *m)
         w->joints[j].speed = m->hinges[j].speed;
         w->joints[j].torque = m->hinges[j].torque;
     }
+    w->gravity = m->gravity;
     w->fresh = 1;
     w->crashed = w->num_contacts = 0;
 }
@@ -49,7 +52,7 @@ ONE_WORLD void open_world(world *w, const model *m, island *s, int t)
         b->c0 = b->c;
         b->a0 = b->a;
         b->v.x = b->v.x + TIME_STEP * (h->inverse_mass * b->force.x);
-        b->v.y = b->v.y + TIME_STEP * (m->gravity + h->inverse_mass * b->force.y);
+        b->v.y = b->v.y + TIME_STEP * (w->gravity + h->inverse_mass * b->force.y);
         b->w = b->w + TIME_STEP * h->inverse_inertia * b->torque;
     }
     gather_world(s, w, m, t);
@@ -113,7 +116,15 @@ ONCE_ON_DEVICE void step_worlds(const task *at, int64_t first, const uint8_t *ac
         close_world(WORLD(at, first + rows[row]), m, &s, row);
 }
 
-/* begin_slot begins the episode of a slot whose seed is set. Like Gymnasium, it makes a first step without actions, which
+/* Copy the parameters of a slot, which the caller has set as the rows of its state, into its world. */
+INLINE void take_parameters(const task *at, int64_t slot)
+{
+    const double *rows = SLOT_ROWS(at->states, at->state_rows, slot);
+    for (int64_t i = 0; i < at->state_rows; i++)
+        WORLD(at, slot)->parameter[i] = rows[i * WIDTH];
+}
+
+/* begin_slot begins the episode of a slot whose seed and parameters are set. Like Gymnasium, it makes a first step without actions, which
  * does not count. step_tile advances the active slots of a group of WORLDS by one step. Both write the observations. */
 #define WORLD_TILE(name)                                                                                               \
     INLINE void name##_begin_slot(const task *at, int64_t slot)                                                        \
@@ -123,6 +134,7 @@ ONCE_ON_DEVICE void step_worlds(const task *at, int64_t first, const uint8_t *ac
         at->steps[slot] = 0;                                                                                           \
         for (int t = 0; t < WORLDS; t++)                                                                               \
             active[t] = first + t == slot;                                                                             \
+        take_parameters(at, slot);                                                                                     \
         name##_begin(at, slot);                                                                                        \
         step_worlds(at, first, active);                                                                                \
         name##_begun(at, slot);                                                                                        \

@@ -50,6 +50,8 @@ MAX_TOUCHING = 8
 MAX_BLOCKS = 40
 """Rectangles on the ground: the obstacles of BipedalWalkerHardcore."""
 MAX_HEIGHTS = 200
+MAX_PARAMETERS = 8
+"""Numbers of a task that may differ between its episodes."""
 
 _I = np.int32
 
@@ -67,6 +69,7 @@ BODY = np.dtype([
     ("a", _F), ("a0", _F), ("alpha0", _F),       # angle: now, at `alpha0`; alpha0 is a share of the time step
     ("w", _F), ("torque", _F),
     ("rested", _F),                      # seconds at rest
+    ("friction", _F, 2),                 # coefficients: with most edges and all blocks; with the first `base` edges
     ("awake", _I), ("moved", _I), ("grounded", _I),
 ])  # fmt: skip
 """`moved`: the body has a new box, so the broad phase has to look for new contacts.
@@ -95,8 +98,9 @@ WORLD = np.dtype(
     [
         ("generator", GENERATOR),
         ("shaping", np.float64),
-        ("running", _I), ("fresh", _I), ("crashed", _I), ("num_contacts", _I), ("num_blocks", _I),
-        ("wind", _I), ("turbulence", _I), ("unused", _I),
+        ("parameter", np.float64, MAX_PARAMETERS),
+        ("fresh", _I), ("crashed", _I), ("num_contacts", _I), ("num_blocks", _I), ("wind", _I), ("turbulence", _I),
+        ("gravity", _F),
         ("body", BODY, MAX_BODIES),
         ("joint", JOINT, MAX_JOINTS),
         ("height", _F, MAX_HEIGHTS),
@@ -105,8 +109,7 @@ WORLD = np.dtype(
     ],
     align=True,
 )  # fmt: skip
-"""The state of one episode. `generator`, `shaping`, `wind` and `turbulence` belong to the task; `running` and `unused`
-have no use any more.
+"""The state of one episode. `generator`, `shaping`, `parameter`, `wind` and `turbulence` belong to the task.
 
 `fresh`: 1 before the first step. `crashed`: 1 once body 0 has touched the ground. `contact`: oldest first, whereas
 Box2D's lists begin with the newest. Pieces of ground are numbered in the order in which Gymnasium creates them: blocks,
@@ -115,7 +118,7 @@ then edges from left to right.
 
 HULL = np.dtype([
     ("count", _I), ("inverse_mass", _F), ("inverse_inertia", _F),
-    ("friction", _F, 2),                 # coefficients: with most edges and all blocks; with the first `base` edges
+    ("friction", _F, 2),                 # as in BODY, at the beginning of an episode
     ("reach", _F),                       # an upper bound of the corners' distances from the center of mass
     ("center", _F, 2), ("centroid", _F, 2), ("corner", _F, (MAX_CORNERS, 2)), ("normal", _F, (MAX_CORNERS, 2)),
     ("p", _F, 2), ("a", _F),             # position and angle at the beginning of an episode
@@ -140,7 +143,8 @@ MODEL = np.dtype(
         ("base", _I),
         ("body_order", _I, MAX_BODIES), ("joint_order", _I, MAX_JOINTS),  # in which Box2D's island solver visits them
         ("spacing", _F),                 # of the vertices of the ground; 0 if it is not constant
-        ("gravity", _F), ("flag", _I),
+        ("gravity", _F),                 # at the beginning of an episode
+        ("flag", _I),
         ("hull", HULL, MAX_BODIES),
         ("hinge", HINGE, MAX_JOINTS),
         ("x", _F, MAX_HEIGHTS),          # the vertices of the ground; WORLD has their heights

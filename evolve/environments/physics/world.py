@@ -101,7 +101,7 @@ def frictions(states: Any, model: Any, worlds: Int64, contacts: Any) -> Float32:
     """Return the coefficients of friction [N] of contacts [N]; the `base` edges have their own."""
     edge = contacts["piece"] - states["num_blocks"][worlds]
     of_base = (edge >= 0) & (edge < model["base"])
-    friction: Float32 = model["hull"]["friction"][contacts["body"], of_base * 1]
+    friction: Float32 = states["body"]["friction"][worlds, contacts["body"], of_base * 1]
     return friction
 
 
@@ -403,6 +403,7 @@ def reset_bodies(states: Any, model: Any) -> None:
     around = widened(boxes(placed(frame.per_corner(), hull_polygons(hulls).corner)))
     bodies["awake"] = bodies["moved"] = 1
     bodies["a"] = bodies["a0"] = hulls["a"]
+    bodies["friction"], states["gravity"] = hulls["friction"], model["gravity"]
     bodies["p"], bodies["sine"], bodies["cosine"] = hulls["p"], frame.q.s, frame.q.c
     bodies["c"] = bodies["c0"] = placed(frame, vectors(hulls["center"])).T
     bodies["low"], bodies["high"] = around.low.T, around.high.T
@@ -429,7 +430,7 @@ def step_worlds(states: Any, model: Any) -> None:
         bodies["c0"], bodies["a0"] = bodies["c"], bodies["a"]
         mass = hulls["inverse_mass"]
         bodies["v"][..., 0] += frames.TIME_STEP * (mass * bodies["force"][..., 0])
-        bodies["v"][..., 1] += frames.TIME_STEP * (model["gravity"] + mass * bodies["force"][..., 1])
+        bodies["v"][..., 1] += frames.TIME_STEP * (states["gravity"][:, None] + mass * bodies["force"][..., 1])
         bodies["w"] += frames.TIME_STEP * hulls["inverse_inertia"] * bodies["torque"]
         solved = solve_island(states, model)
         set_frames(states, model)

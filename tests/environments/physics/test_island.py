@@ -6,7 +6,7 @@ from rigid_bodies import Worlds, differences, model_of, used_parts
 
 from evolve.environments.physics.constraints import Motion
 from evolve.environments.physics.frames import CONTACT, MAX_TURN, SLOP, TIME_STEP, WORLD
-from evolve.environments.physics.world import frictions, move, solve_island
+from evolve.environments.physics.world import frictions, move, reset_bodies, solve_island
 
 
 def test_worlds_are_solved_side_by_side_as_alone():
@@ -50,6 +50,7 @@ def test_motion_is_limited(shape):
 
 def test_a_base_has_a_friction_of_its_own():
     model, states = model_of("LunarLander-v3"), np.zeros(2, WORLD)
+    reset_bodies(states, model)
     contacts = np.zeros(3, CONTACT)
     contacts["piece"] = 0, 1, 2
     found = frictions(states, model, np.zeros(3, np.int64), contacts)
