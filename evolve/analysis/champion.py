@@ -65,6 +65,14 @@ def champion_of(run: Stored, generation: int | None = None) -> Champion:
     return Champion(record.champion_weights, record.champion_mask, generation)
 
 
+def chosen_champion(run: Stored, experiment: Experiment, which: training.Which) -> Champion:
+    """Return the genome that `which` names; a run without a held-out champion has the best of its last generation."""
+    if which.connections is None and which.cell is None:
+        return champion_of(run, which.generation)
+    genome, _ = training.final_champion(experiment, run, which)
+    return Champion(genome.weights[0], genome.mask[0], None, which.title)
+
+
 def export_champion(run: Stored, path: Path) -> StoredChampion:
     """Write the final champion of a run or file with its held-out returns to a file; return the contents of the file.
 

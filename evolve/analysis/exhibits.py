@@ -15,7 +15,7 @@ import numpy as np
 
 from evolve import environments, training, verification
 from evolve.analysis import figures, html, video
-from evolve.analysis.champion import Champion, champion_of, mean_traces, typical_episode
+from evolve.analysis.champion import Champion, chosen_champion, mean_traces, typical_episode
 from evolve.analysis.comparison import begun_groups, deduplicate_seeds
 from evolve.analysis.statistics import number
 from evolve.cluster import Coordinator
@@ -25,7 +25,8 @@ from evolve.numerics.streams import Purpose
 from evolve.shapes import Float32
 from evolve.store import Stored, StoredChampion, StoredRun, no_generation
 from evolve.store.disk import atomic_write, check_writable, naming_output
-from evolve.training import Experiment
+from evolve.training import Experiment, Which
+from evolve.training.resume import check_which
 
 _PIXELS_PER_INCH = 96  # of a screen, by the definition of CSS
 _FILM_WIDTH = 800  # pixels
@@ -165,35 +166,55 @@ def plot(runs: Sequence[StoredRun], over: str, load: bool) -> Picture:
     return Picture(figures.draw_curves(groups, over, load=load), f"fitness over {figures.AXES[over]}")
 
 
-def plot_network(run: Stored, ranks: Collective, generation: int | None, traces: bool) -> Picture:
+def plot_front(run: StoredRun) -> Picture:
+    """Return the front of a run of nsga2. Raises InputError without a front, and RunError without a generation."""
+    _check_begun(run)
+    return Picture(figures.draw_front([run]), "front")
+
+
+def plot_archive(run: StoredRun) -> Picture:
+    """Return the archive of a run of map-elites. Raises InputError without one, and RunError without a generation."""
+    _check_begun(run)
+    return Picture(figures.draw_archive(run), "archive")
+
+
+def plot_network(run: Stored, ranks: Collective, which: Which, traces: bool) -> Picture:
     """Return the network of a champion. Raises InputError, and RunError without a complete generation.
 
     Args:
         run: The run.
         ranks: Play the champion's episodes, if traces are drawn.
-        generation: The generation of which the champion is the best candidate; None for the final champion.
+        which: The genome; by default the final champion.
         traces: Whether to draw its mean traces instead of its weights.
     """
-    champion = _champion(run, generation)
+    _check_begun(run)
     # Traces need episodes, and thus the environment. Weights need neither.
     experiment = training.reload(run) if traces else training.reload_policy(run)
+    champion = _champion(run, experiment, which)
     shown = None
     if traces:
+        if champion.name:
+            raise InputError("traces", "no connections and no cell with it", "one of them")
         if not experiment.network.num_traces:
             raise InputError("traces", "a network that leaves Hebbian traces", experiment.config.network.name)
         shown = _traces(run, experiment, champion, ranks)
     return Picture(figures.draw_champion(champion, experiment, shown), f"network of the {champion.title}")
 
 
-def _champion(run: Stored, generation: int | None) -> Champion:
+def _check_begun(run: Stored) -> None:
     if not run.num_generations:
         raise no_generation(run.path, "there is no champion")
+
+
+def _champion(run: Stored, experiment: Experiment, which: Which) -> Champion:
+    generation = which.generation
     if generation is not None:
         if isinstance(run, StoredChampion):
             raise InputError("generation", "a run file with it", f"{run.path}, a champion file")
         if check_whole("generation", generation, 0) >= run.num_generations:
             raise InputError("generation", f"0 … {run.num_generations - 1}, or None", generation)
-    return champion_of(run, generation)
+    check_which(run, which)
+    return chosen_champion(run, experiment, which)
 
 
 def _traces(run: Stored, experiment: Experiment, champion: Champion, ranks: Collective) -> Float32:
@@ -206,7 +227,7 @@ def _traces(run: Stored, experiment: Experiment, champion: Champion, ranks: Coll
 def film(
     run: Stored,
     experiment: Experiment,
-    generations: Sequence[int | None],
+    genomes: Sequence[Which],
     episode: int | None,
     seconds: float,
     changes: str = "",
@@ -216,7 +237,7 @@ def film(
     Args:
         run: The run.
         experiment: Its experiment, or the same with changes.
-        generations: The generations of which the champions are the best candidates; None for the final champion.
+        genomes: The genomes, such as the best candidates of several generations.
         episode: The number of the episode, by default 0; of the final champion the episode of median return.
         seconds: The seconds that an episode lasts at most; a longer one is shown at a higher speed.
         changes: The changed settings of the environment, in words.
@@ -226,17 +247,23 @@ def film(
         RunError: The run has no complete generation.
         EpisodeError: An episode fails.
     """
-    if not generations:
+    if not genomes:
         raise InputError("generation", "one or several generations", "an empty list")
     if not seconds > 0:
         raise InputError("seconds", "a time above 0", seconds)
     environments.without_display()
     video.check_library()
     shown, remark = video.drawable(experiment)
+    _check_begun(run)
     subjects, titles = [], []
-    for generation in generations:
-        champion = _champion(run, generation)
-        if episode is None:
+    for which in genomes:
+        champion = _champion(run, experiment, which)
+        if champion.name:
+            number_of_episode = 0 if episode is None else episode
+            chosen = verification.choose_episode(run, experiment, episode=number_of_episode, which=which)
+            held_out = "held-out " if chosen.purpose is Purpose.HELD_OUT else ""
+            description = f"{held_out}episode {number_of_episode}"
+        elif episode is None:
             chosen, description = typical_episode(run, experiment, champion)
         else:
             purpose = Purpose.HELD_OUT if champion.generation is None else Purpose.EPISODE
@@ -246,7 +273,7 @@ def film(
         where = f", in Gymnasium{changed}" if remark else changed
         subjects.append(video.Subject(run, shown, chosen, champion.title, where))
         # Of several champions the titles are short, as all of them stand in one line.
-        about = "" if len(generations) > 1 and episode is None and not remark else f", {remark or description}"
+        about = "" if len(genomes) > 1 and episode is None and not remark else f", {remark or description}"
         titles.append(f"{champion.title}{about}{changed}")
     return _film(subjects, titles, seconds)
 

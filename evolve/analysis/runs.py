@@ -162,14 +162,23 @@ class _Evolved:
 
         return Verdict.from_json(json.loads(ranks.call(work)))
 
-    def plot_network(self, generation: int | None = None, traces: bool = False) -> exhibits.Picture:
+    def plot_network(
+        self,
+        generation: int | None = None,
+        traces: bool = False,
+        connections: int | None = None,
+        cell: Sequence[int] | None = None,
+    ) -> exhibits.Picture:
         """Return a picture of the final champion's network, which a notebook shows; `save` writes a file.
 
         Args:
             generation: A generation; its best candidate is drawn instead.
             traces: Whether to draw its mean Hebbian traces instead of its weights.
+            connections: Draw the best genome of a front with at most as many connections that can act instead.
+            cell: Draw the elite of this cell of an archive instead.
         """
-        return exhibits.plot_network(self._stored, script_ranks(), generation, traces)
+        which = Which(generation, connections, cell)
+        return exhibits.plot_network(self._stored, script_ranks(), which, traces)
 
     def film(
         self,
@@ -177,15 +186,20 @@ class _Evolved:
         episode: int | None = None,
         seconds: float = 12.0,
         env: str | Mapping[str, Any] | None = None,
+        connections: int | None = None,
+        cell: Sequence[int] | None = None,
     ) -> exhibits.Film:
         """Return a film of the final champion, which a notebook shows; `save` writes it as MP4 or GIF.
 
         Args:
             generation: A generation; its best candidate is filmed instead. Or several, one after another.
-            episode: The number of the episode; by default the held-out episode of median return, or episode 0 of a
-                generation.
+            episode: The number of the episode; by default the held-out episode of median return, or episode 0 of
+                another genome.
             seconds: The seconds that an episode lasts at most; a longer one is shown at a higher speed.
             env: Another environment, as in `evaluate`. By default the episode is the one of median return at home.
+            connections: Film the best genome of a front with at most as many connections that can act instead, in a
+                held-out episode.
+            cell: Film the elite of this cell of an archive instead, in an episode by which it took the cell.
 
         Raises:
             InputError: The environment cannot be drawn here, or a library is missing.
@@ -193,11 +207,12 @@ class _Evolved:
         changes = _changes(env)
         experiment = training.reload(self._stored, changes) if changes else self.experiment
         generations = generation if isinstance(generation, Sequence) else [generation]
+        genomes = [Which(number, connections, cell) for number in generations]
         made: list[exhibits.Film] = []
 
         def work(_: Coordinator) -> bytes:
             words = assignments({"env": changes})
-            made.append(exhibits.film(self._stored, experiment, generations, episode, seconds, words))
+            made.append(exhibits.film(self._stored, experiment, genomes, episode, seconds, words))
             return pack(**made[0].to_arrays())
 
         answer = script_ranks().call(work)
@@ -379,6 +394,14 @@ class Run(_Evolved):
             InputError: matplotlib is not installed.
         """
         return exhibits.plot([self._stored], over, load)
+
+    def plot_front(self) -> exhibits.Picture:
+        """Return the front of a run of nsga2 as a picture, with its growth; raises InputError for other runs."""
+        return exhibits.plot_front(self._stored)
+
+    def plot_archive(self) -> exhibits.Picture:
+        """Return the archive of a run of map-elites as a picture, with its growth; raises InputError for other runs."""
+        return exhibits.plot_archive(self._stored)
 
     def report(self, quick: bool = False) -> exhibits.Page:
         """Return a page about the run, with a film and a verification, which a notebook shows; `save` writes it.

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from evolve import store, training
 from evolve.analysis import comparison, figures
-from evolve.analysis.champion import Champion, champion_of, mean_traces
+from evolve.analysis.champion import chosen_champion, mean_traces
 from evolve.analysis.progress import width
 from evolve.analysis.statistics import between, number
 from evolve.cli.app import App, StopFlag, launch
@@ -106,11 +106,7 @@ def _draw_network(app: App, file: Path, which: training.Which, traces: bool, out
         raise InputError("--generation", f"one of 0 to {run.num_generations - 1}", generation)
     # Traces need episodes, and thus the environment. Weights need neither.
     experiment = training.reload(run) if traces else training.reload_policy(run)
-    if which.connections is None and which.cell is None:
-        champion = champion_of(run, generation)
-    else:
-        genome, _ = training.final_champion(experiment, run, which)
-        champion = Champion(genome.weights[0], genome.mask[0], None, which.title)
+    champion = chosen_champion(run, experiment, which)
     if traces and not experiment.network.num_traces:
         raise InputError("--traces", "a network that leaves Hebbian traces", experiment.config.network.name)
     shown = mean_traces(run, experiment, champion, app.coordinator()) if traces else None

@@ -230,6 +230,21 @@ def test_elites_are_objects_and_play_the_episodes_that_filled_their_cells(made, 
     assert call("replay", made.path, "--cell", "0,9").code == 2
 
 
+def test_an_archive_and_its_elites_are_shown_from_python(made):
+    figure = made.plot_archive().figure
+    assert "of 30 cells filled" in figure.axes[1].get_title(loc="left") + figure.axes[1].get_title()
+    elite = made.archive()[0]
+    title = f"elite of cell {','.join(map(str, elite.cell))}"
+    assert title in made.plot_network(cell=elite.cell).title
+    film = made.film(cell=elite.cell, episode=1, seconds=0.1)
+    returned = made.generations[elite.generation].record.returns[elite.candidate, 1]
+    assert film.title == f"{title}, episode 1: return {returned:.2f}"
+    with pytest.raises(InputError, match="cell: expected a cell from 0,0 to 5,4"):
+        made.film(cell=(0, 9))
+    with pytest.raises(InputError, match="a run with a front"):
+        made.plot_front()
+
+
 def test_an_archive_is_drawn(made, call, tmp_path):
     assert call("plot", made.path, "--archive", "-o", "archive.svg").code == 0
     drawn = (tmp_path / "archive.svg").read_text()

@@ -304,6 +304,23 @@ def test_fronts_are_objects_and_their_genomes_play(made, call):
         assert (done.code, message in done.err) == (2, True), done.err
 
 
+def test_a_front_and_its_genomes_are_shown_from_python(made, tmp_path):
+    picture = made.plot_front()
+    assert "acting connections" in picture.figure.axes[0].get_xlabel()
+    assert picture.save(tmp_path / "a.png").is_file()
+    small = int(made.front()[0].measures["acting_connections"])
+    title = f"best with at most {small} acting connection"
+    assert title in made.plot_network(connections=small).title
+    evaluation = made.evaluate(episodes=2, connections=small)
+    film = made.film(connections=small, episode=1, seconds=0.1)
+    assert film.title.startswith(title)
+    assert film.title.endswith(f"held-out episode 1: return {evaluation.returns[1]:.2f}")
+    with pytest.raises(InputError, match="traces: expected no connections and no cell with it"):
+        made.plot_network(connections=small, traces=True)
+    with pytest.raises(InputError, match="a run with an archive"):
+        made.plot_archive()
+
+
 def test_a_front_is_drawn(made, call, tmp_path):
     assert call("plot", made.path, "--front", "-o", "front.svg").code == 0
     drawn = (tmp_path / "front.svg").read_text()

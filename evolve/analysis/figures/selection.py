@@ -129,7 +129,8 @@ def draw_archive(run: StoredRun) -> Any:
     bottom.set_ylabel("filled cells")
     bottom.set_xlabel("generation")
     bottom.set_title(f"{filled[-1]:,} of {archives.shape[1]:,} cells filled")
-    bottom.xaxis.get_major_locator().set_params(integer=True)
+    for axis in (bottom.xaxis, bottom.yaxis):
+        axis.get_major_locator().set_params(integer=True)
     title = f"{config.env.id}, {config.network.name}, {config.strategy.name}, seed {run.header.seed}"
     style.set_title(figure, title)
     return figure
