@@ -85,12 +85,11 @@ class StepHashes:
         self._part = np.zeros(shape, np.int32)
         self._begin = np.zeros(shape, np.int64)
 
-    def add(self, results: EpisodeResults) -> None:
-        """Keep the step hashes of these episodes."""
-        at = results.genomes, results.episodes
+    def add(self, results: EpisodeResults, at: Int64) -> None:
+        """Keep the step hashes of these episodes, whose places in flat tables are `at` [N]."""
         kept = np.minimum(results.lengths, MAX_HASHED_STEPS)
-        self._part[at] = len(self._parts)
-        self._begin[at] = np.cumsum(kept, dtype=np.int64) - kept
+        self._part.reshape(-1)[at] = len(self._parts)
+        self._begin.reshape(-1)[at] = np.cumsum(kept, dtype=np.int64) - kept
         # A view into a message would keep the whole message in memory.
         self._parts.append(results.step_hashes if results.step_hashes.base is None else results.step_hashes.copy())
 
@@ -127,14 +126,15 @@ class ResultsCollector:
 
     def add(self, results: EpisodeResults) -> None:
         """Add results; the caller adds each episode only once."""
-        at = results.genomes, results.episodes
+        at = results.genomes.astype(np.int64) * self._played.shape[1] + results.episodes
         for name in EPISODE_QUANTITIES:
             values = getattr(results, name)
             if name not in self._quantities:
                 self._quantities[name] = np.zeros((*self._played.shape, *values.shape[1:]), QUANTITIES[name][1])
-            self._quantities[name][at] = values
-        self._played[at] = True
-        self._step_hashes.add(results)
+            if values.size:  # one index is faster than two
+                self._quantities[name].reshape(-1, *values.shape[1:])[at] = values
+        self._played.reshape(-1)[at] = True
+        self._step_hashes.add(results, at)
         if self._traces.size:
             summed = sum_traces(results)
             self._traces[summed.traced] += summed.traces
