@@ -16,7 +16,7 @@ from evolve.cluster.watchdog import Watchdog
 from evolve.cluster.worker import MakeRollout, error_report
 from evolve.cluster.workers import ChunkSizes, Workers, WorkQueue, check_silence, suitable_sizes
 from evolve.errors import FAILURES, Interrupted, RunError, Stopped, pluralize
-from evolve.rollouts import AnyRollout, EpisodeBatch, ExactRollout, PopulationResults, ResultsCollector, RolloutSpec
+from evolve.rollouts import AnyRollout, EpisodeBatch, PopulationResults, ResultsCollector, RolloutSpec
 from evolve.rollouts.threads import ThreadedRollout
 from evolve.shapes import Float64, Int64
 
@@ -216,7 +216,7 @@ class Coordinator:
         rollout.environment_seconds = 0.0
         begin = time.perf_counter()
         # Episodes of other environments may fail: then no more are begun than the slots and a few in advance.
-        at_once = len(items) if isinstance(rollout, ExactRollout | ThreadedRollout) else spec.slots
+        at_once = len(items) if rollout.whole_episodes else spec.slots
         submitted = 0
         done = 0
         with Watchdog(spec.max_episode_seconds, fatal=self._exit_on_hang) as watchdog:

@@ -37,8 +37,8 @@ class TaskStructure(ctypes.Structure):
     )  # fmt: skip
 
 
-def task_on_device(task: AnyTask, arrays: DeviceArrays) -> int:
-    """Return the address of a task's structure on a device, with new arrays for the slots of `arrays`."""
+def task_on_device(task: AnyTask, arrays: DeviceArrays) -> TaskStructure:
+    """Return the structure of a task, with new arrays on a device for the slots of `arrays`."""
     O, A, S = task.observation_size, task.action_size, task.state_size
     slots = WIDTH * arrays.tiles
     # Bytes per slot, in the order of the fields of `TaskStructure`.
@@ -48,7 +48,7 @@ def task_on_device(task: AnyTask, arrays: DeviceArrays) -> int:
     worlds = arrays.allocate(WORLD.itemsize * slots if task.has_world else 0).address
     # A thread of a device steps its own world, and only while an episode runs there, so all slots may be active.
     active = arrays.constant(np.ones(slots, np.uint8))
-    return arrays.structure(TaskStructure(O, A, S, task.step_limit, *addresses, options, worlds, active))
+    return TaskStructure(O, A, S, task.step_limit, *addresses, options, worlds, active)
 
 
 class CompiledSlots:

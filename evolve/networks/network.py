@@ -323,9 +323,12 @@ class SlotArrays:
     Attributes:
         held: The columns that move with their slots.
         kept_traces: The column of traces that an episode leaves for the strategy; None if it leaves no traces.
+        seeded: Whether `initial` depends on the seeds of the episodes.
         kernel: The compiled step. None with the back end numpy: there array operations are the step. They are the
             reference, and the definition.
     """
+
+    seeded = False
 
     def __init__(self, slots: int, backend: Backend) -> None:
         self._compiled = backend != "numpy"

@@ -104,6 +104,8 @@ class PlasticMlp(BaseNetwork[PlasticMlpOptions]):
 class PlasticMlpBatch(SlotArrays):
     """The rules of B slots, their weights, and the steps since these were updated."""
 
+    seeded = True
+
     def __init__(self, network: PlasticMlp, slots: int, backend: Backend) -> None:
         super().__init__(slots, backend)
         self._network = network

@@ -363,11 +363,10 @@ class CupyQueue:
         with _failures("copying"):
             self._runtime.memcpyAsync(target, source, array.nbytes, way, self._stream)
 
-    def launch(self, kernel: str, blocks: int, parts: int, *arguments: int) -> None:
+    def launch(self, kernel: str, blocks: int, parts: int, *arguments: int | ctypes.Structure) -> None:
         """Run a kernel on blocks of WIDTH × parts threads."""
-        values = (ctypes.c_int64 * len(arguments))(*arguments)
-        first = ctypes.addressof(values)
-        pointers = (ctypes.c_void_p * len(arguments))(*range(first, first + 8 * len(arguments), 8))
+        values = [ctypes.c_int64(value) if isinstance(value, int) else value for value in arguments]
+        pointers = (ctypes.c_void_p * len(values))(*map(ctypes.addressof, values))
         grid, block = (blocks, 1, 1), (WIDTH, parts, 1)
         self._device.enter()
         with _failures(f"starting {kernel}"):

@@ -13,7 +13,8 @@ from evolve.shapes import Float32, Slots
 
 _OPEN: list[Device] = []
 _ABREAST = 4  # columns that a thread adds up side by side, as in kernels/sums.h
-_COPYING_PARTS = 4  # parts of a block that copies columns
+COPYING_PARTS = 4
+"""The parts of a block that copies."""
 STAGING = 2**18
 """The initial size of the staging memory, which holds copies under way, in bytes."""
 _ALIGNMENT = 256  # bytes
@@ -122,7 +123,7 @@ class DeviceColumns:
     def _launch(self, kernel: str, k: int, *arguments: int) -> None:
         if k:
             name = f"{kernel}_{self._bits}"
-            self._arrays.queue.launch(name, k, _COPYING_PARTS, self.address, self.rows, *arguments)
+            self._arrays.queue.launch(name, k, COPYING_PARTS, self.address, self.rows, *arguments)
 
 
 class DeviceArrays:
@@ -145,7 +146,7 @@ class DeviceArrays:
     def columns(self, n: int, dtype: Any = np.float32) -> DeviceColumns:
         """Return columns of n zeros."""
         made = DeviceColumns(self, n, dtype)
-        self._reserve(made.max_staged_bytes)
+        self.reserve(made.max_staged_bytes)
         return made
 
     def zeros(self, n: int) -> int:
@@ -183,11 +184,11 @@ class DeviceArrays:
         nbytes, room = _rounded(nbytes), _rounded(nbytes) + _rounded(more)
         if self._used + room > self._staging.nbytes:
             self.wait()
-            self._reserve(room)
+            self.reserve(room)
         self._used += nbytes
         return self._staging.address + self._used - nbytes
 
-    def _reserve(self, nbytes: int) -> None:
+    def reserve(self, nbytes: int) -> None:
         """Make sure that the staging memory has at least `nbytes` bytes."""
         if nbytes > self._staging.nbytes:
             self.wait()
@@ -225,7 +226,7 @@ class DeviceStep:
         sizes: O, A, and the neurons of the widest layer, which the threads of a slot share.
 
     Attributes:
-        address: The address of the structure's copy on the device.
+        structure: The first argument.
         parts: The threads per slot in a block that steps a tile.
     """
 
@@ -239,7 +240,7 @@ class DeviceStep:
         self.input = arrays.allocate(self.observations.nbytes).address
         self._output = arrays.allocate(self.actions.nbytes).address
         self.name = name
-        self.address = arrays.structure(structure)
+        self.structure = structure
         self.parts = max(1, min(MOST_PARTS, -(-widest // _ABREAST)))
 
     def begin(self, n: int, normalization: int = 0, fingerprints: int = 0) -> None:
@@ -254,7 +255,7 @@ class DeviceStep:
 
     def launch(self, n: int, normalization: int = 0, fingerprints: int = 0) -> None:
         """Run only the kernel, on the observations that the device already has."""
-        arguments = self.address, normalization, fingerprints, self.input, self._output, n
+        arguments = self.structure, normalization, fingerprints, self.input, self._output, n
         self.arrays.queue.launch(self.name, -(-n // WIDTH), self.parts, *arguments)
 
     def finish(self, n: int) -> Float32:
@@ -274,7 +275,7 @@ class DeviceStep:
         tiles = np.unique(slots // WIDTH)
         if len(tiles):
             at = self.arrays.upload(_numbers(tiles))
-            self.arrays.queue.launch(f"{self.name}_settle", len(tiles), self.parts, self.address, at)
+            self.arrays.queue.launch(f"{self.name}_settle", len(tiles), self.parts, self.structure, at)
 
 
 def _rounded(nbytes: int) -> int:

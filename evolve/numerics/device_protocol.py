@@ -4,6 +4,7 @@ A device has its own memory and works beside the host. Nothing is copied without
 counted, and the host goes on while the device works.
 """
 
+import ctypes
 import os
 import re
 from collections.abc import Iterator
@@ -47,11 +48,11 @@ class Queue(Protocol):
     def download(self, source: int, target: NDArray[Any]) -> None:
         """Copy from an address of the device into an array of the host."""
 
-    def launch(self, kernel: str, blocks: int, parts: int, *arguments: int) -> None:
+    def launch(self, kernel: str, blocks: int, parts: int, *arguments: int | ctypes.Structure) -> None:
         """Run a kernel, `evolve_<kernel>`, on blocks of WIDTH × parts threads.
 
         kernel: of `rollouts/kernels.cu`, or `play_<network>_on_<task>`.
-        arguments: addresses and whole numbers, all of 64 bits.
+        arguments: addresses and whole numbers, all of 64 bits; and structures, which the call copies.
         """
 
     def wait(self) -> None:

@@ -1,10 +1,13 @@
 """Playing on a device: a rollout in two halves, and a launch that plays whole episodes of exact tasks.
 
-In a `RolloutInHalves` the device computes for one half of the slots while the environments of the other half work.
-`DevicePlay` is the counterpart of rollouts/play.cu.
+In a `RolloutInHalves` the device computes for one half of the slots while the host works for the other half: it steps
+environments or, if a `DeviceRollout` plays whole episodes, returns results and prepares the next episodes. `DevicePlay`
+is the counterpart of rollouts/play.cu.
 """
 
 import ctypes
+import math
+import time
 from collections.abc import Callable
 from contextlib import AbstractContextManager
 from typing import Any
@@ -14,9 +17,9 @@ from numpy.typing import NDArray
 
 from evolve.environments import AnyTask, task_on_device
 from evolve.networks.network import SlotArrays
-from evolve.numerics.device import DeviceArrays, DeviceStep
+from evolve.numerics.device import AT_ONCE, COPYING_PARTS, DeviceArrays, DeviceStep
 from evolve.numerics.device_protocol import WIDTH, Memory
-from evolve.numerics.hashing import MAX_HASHED_STEPS, coefficients, end_to_end
+from evolve.numerics.hashing import MAX_HASHED_STEPS, coefficients
 from evolve.numerics.native import ADDRESS, INT64
 from evolve.rollouts.episodes import EpisodeBatch, EpisodeFailure, EpisodeResults
 from evolve.rollouts.exact_rollout import ExactRollout, Feed, InitialColumns, Played
@@ -24,7 +27,7 @@ from evolve.rollouts.queue import EpisodeQueue
 from evolve.rollouts.results import quantize_traces
 from evolve.rollouts.rollout import Rollout
 from evolve.rollouts.threads import ThreadedRollout
-from evolve.shapes import Int64
+from evolve.shapes import Int32, Int64, UInt8
 
 
 class RolloutInHalves:
@@ -33,9 +36,10 @@ class RolloutInHalves:
     make_half: Makes a rollout that takes its episodes from a queue.
     """
 
-    def __init__(self, make_half: Callable[[EpisodeQueue], Rollout]) -> None:
+    def __init__(self, make_half: "Callable[[EpisodeQueue], Rollout | DeviceRollout]") -> None:
         self._queue = EpisodeQueue()
         self.halves = make_half(self._queue), make_half(self._queue)
+        self.whole_episodes = self.halves[0].whole_episodes
         self.max_episode_seconds = self.halves[0].max_episode_seconds
 
     @property
@@ -105,18 +109,19 @@ class RolloutInHalves:
         self._queue.making = context
 
 
-AnyRollout = Rollout | RolloutInHalves | ExactRollout | ThreadedRollout
+MOST_COLUMNS = 4
+"""The largest number of columns of a network's slot, as in play.cu."""
 
 
 class _Structure(ctypes.Structure):
     """`device_play` of play.cu."""
 
     _fields_ = (
-        ("at", ADDRESS), ("coefficients", ADDRESS), ("room", INT64), ("normalize", INT64),
-        ("fed", INT64), ("num_columns", INT64),
-        *((name, ADDRESS) for name in ("columns", "seeds", "normalizers", "begun", "over", "made")),
-        *((name, ADDRESS) for name in ("episodes", "returns", "prints", "slot_normalizers", "moments")),
-        ("num_traces", INT64), ("traces", ADDRESS),
+        ("coefficients", ADDRESS), ("room", INT64), ("normalize", INT64), ("fed", INT64), ("num_columns", INT64),
+        ("columns", InitialColumns * MOST_COLUMNS),
+        *((name, ADDRESS) for name in ("genomes", "seeds", "normalizers", "begun", "over", "made")),
+        *((name, ADDRESS) for name in ("episodes", "ending", "beginning", "returns", "prints")),
+        ("slot_normalizers", ADDRESS), ("moments", ADDRESS), ("num_traces", INT64), ("traces", ADDRESS),
         *((f"result_{name}", ADDRESS) for name in ("returns", "lengths", "prints", "hashes", "moments", "traces")),
         ("num_parameters", INT64), ("parameters", ADDRESS),
     )  # fmt: skip
@@ -136,6 +141,8 @@ class DevicePlay:
         DeviceMemoryError: There is too little memory.
     """
 
+    shares_genomes = True
+
     def __init__(self, task: AnyTask, batch: SlotArrays, num_weights: int, episodes: int, normalize: bool) -> None:
         assert isinstance(batch.kernel, DeviceStep)
         self._step = batch.kernel
@@ -144,19 +151,21 @@ class DevicePlay:
         self._num_traces = 0 if batch.kept_traces is None else batch.kept_traces.rows
         self._fed: Feed | None = None
         self._counts = self.arrays.allocate(24)  # episodes begun, episodes over, and steps made
-        self._counted: Int64 = self.arrays.device.host_array((3,), np.int64)
+        self._arriving: Int64 = self.arrays.device.host_array((3,), np.int64)
+        self._counted = self._arriving.copy()
+        self._made = 0  # steps, when the last call began
         O = task.observation_size if normalize else 0
         parameters = len(task.parameters(task.options))
         self._memory = _FeedMemory(self.arrays, batch, num_weights, O, parameters)
         self._results = _Results(self.arrays, min(task.step_limit, MAX_HASHED_STEPS), O, self._num_traces)
         self._free = np.full(WIDTH * self._step.arrays.tiles, -1, np.int64)
-        self._place = self.arrays.allocate(ctypes.sizeof(_Structure))
+        self._task = task_on_device(task, self._step.arrays)
         self._structure = _Structure(
-            at=task_on_device(task, self._step.arrays),
             coefficients=self.arrays.constant(coefficients(max(task.observation_size, task.action_size))),
             room=self._results.room,
             normalize=normalize,
             num_columns=len(batch.held),
+            columns=self._memory.columns,
             num_parameters=parameters,
             traces=0 if batch.kept_traces is None else batch.kept_traces.address,
             **{name: self._counts.address + 8 * i for i, name in enumerate(("begun", "over", "made"))},
@@ -169,7 +178,8 @@ class DevicePlay:
     def _slots(self, numbers: int) -> dict[str, int]:
         """Return the addresses of the slots' arrays that belong neither to the network nor to the task."""
         arrays, slots = self._step.arrays, len(self._free)
-        sizes = {"episodes": 8, "returns": 8, "prints": 16, "slot_normalizers": 4 * numbers, "moments": 8 * numbers}
+        sizes = {"episodes": 8, "ending": 8, "beginning": 8, "returns": 8, "prints": 16}
+        sizes |= {"slot_normalizers": 4 * numbers, "moments": 8 * numbers}
         return {name: arrays.allocate(size * slots).address for name, size in sizes.items()}
 
     @property
@@ -211,19 +221,27 @@ class DevicePlay:
         queue = self.arrays.queue
         queue.upload(self._counts.address, np.zeros(3, np.int64))
         queue.upload(self._structure.episodes, self._free)
-        queue.upload(self._place.address, np.frombuffer(bytes(self._structure), np.uint8))
         self._memory.upload(fed)
 
     def run(self, steps: int, more: bool) -> int:
         """Play at most `steps` steps in each slot; return the number of steps made, summed over all episodes."""
-        before = int(self._counted[2])
+        self.begin(steps)
+        return self.finish()
+
+    def begin(self, steps: int) -> None:
+        """Begin to play at most `steps` steps in each slot. Only `finish` or `clear` may follow."""
+        self._made = int(self._counted[2])
         if self._fed is not None:
             blocks = min(self._step.arrays.tiles, -(-self._size // WIDTH))
-            arguments = self._step.address, self._place.address, steps
+            arguments = self._step.structure, self._task, self._structure, steps
             self.arrays.queue.launch(self._kernel, blocks, self._step.parts, *arguments)
-            self.arrays.queue.download(self._counts.address, self._counted)
-            self.arrays.wait()
-        return int(self._counted[2]) - before
+            self.arrays.queue.download(self._counts.address, self._arriving)
+
+    def finish(self) -> int:
+        """Wait for the call that was begun; return the number of steps made, summed over all episodes."""
+        self.arrays.wait()
+        self._counted[:] = self._arriving
+        return int(self._counted[2]) - self._made
 
     def take(self) -> Played:
         """Return the results of the feed, after all its episodes have ended."""
@@ -235,34 +253,71 @@ class DevicePlay:
 
     def clear(self) -> None:
         """Drop all episodes."""
+        self.arrays.wait()
         self._fed = None
-        self._counted[:] = 0
+        self._counted[:] = self._arriving[:] = 0
+
+
+class DeviceRollout(ExactRollout):
+    """Plays whole episodes on a device, alone or as a half of a `RolloutInHalves`."""
+
+    play: DevicePlay
+    begun = False
+    """Whether a call was begun and not finished."""
+
+    @property
+    def running(self) -> int:
+        """The number of episodes that were taken from the queue, and whose results were not returned."""
+        return self.play.waiting + self.play.running + self.play.finished
+
+    def fill(self, most: int | None = None) -> None:
+        """Do the same as `feed`."""
+        self.feed(most)
+
+    def begin(self) -> None:
+        """Begin to play for some milliseconds. Only `finish` or `clear` may follow."""
+        self._slots_busy, self._began = self._busy, time.perf_counter()
+        self.play.begin(self.steps)
+        self.begun = True
+
+    def finish(self) -> EpisodeResults | None:
+        """Wait for the call that was begun; return the results of finished episodes, None if there are none yet."""
+        begin = time.perf_counter()
+        made = self.play.finish()
+        self.begun = False
+        now = time.perf_counter()
+        # How long the device has played is known only if it still plays now; else this is an upper bound.
+        self._count(made, self._slots_busy, now - self._began, now - begin)
+        return self.take_results()
+
+    def clear(self) -> None:
+        """Drop all episodes."""
+        super().clear()
+        self.begun = False
 
 
 class _FeedMemory:
     """The memory of a feed on a device, for as many episodes as `arrays` have slots.
 
     numbers: O if observations are normalized, else 0. parameters: D, of the task.
+
+    Attributes:
+        addresses: Of the arrays, by the names of `_Structure`.
+        columns: The columns of the network's slots, with the places of their initial values.
     """
 
     def __init__(
         self, arrays: DeviceArrays, batch: SlotArrays, num_weights: int, numbers: int, parameters: int
     ) -> None:
         self.arrays = arrays
-        self._held = [(columns.address, columns.rows) for columns in batch.held]
         genome = np.zeros((1, num_weights), np.float32)
         initial = batch.initial(genome, genome == 0, np.zeros(1, np.int64))
         self._values = [None if values is None else self._room_for(values.shape[1], 4) for values in initial]
-        self._seeds = self._room_for(1, 8)
-        self._normalizers = self._room_for(2 * numbers, 4)
-        self._parameters = self._room_for(parameters, 8)
-        self._columns = arrays.allocate(ctypes.sizeof(InitialColumns) * len(self._held))
-        self.addresses = {
-            "columns": self._columns.address,
-            "seeds": self._seeds.address,
-            "normalizers": self._normalizers.address,
-            "parameters": self._parameters.address,
-        }
+        places = [None if memory is None else memory.address for memory in self._values]
+        columns = (InitialColumns(c.address, c.rows, place) for c, place in zip(batch.held, places, strict=True))
+        self.columns = (InitialColumns * MOST_COLUMNS)(*columns)
+        sizes = {"genomes": (1, 4), "seeds": (1, 8), "normalizers": (2 * numbers, 4), "parameters": (parameters, 8)}
+        self.addresses = {name: self._room_for(*size).address for name, size in sizes.items()}
 
     def _room_for(self, n: int, size: int) -> Memory:
         return self.arrays.allocate(self.arrays.slots * n * size)
@@ -270,17 +325,11 @@ class _FeedMemory:
     def upload(self, feed: Feed) -> None:
         """Copy a feed to the device."""
         queue = self.arrays.queue
-        places = [0 if memory is None else memory.address for memory in self._values]
-        pairs = zip(self._held, places, strict=True)
-        columns = (InitialColumns * len(places))(*(InitialColumns(*held, place) for held, place in pairs))
-        queue.upload(self._columns.address, np.frombuffer(bytes(columns), np.uint8))
-        queue.upload(self._seeds.address, feed.seeds)
-        queue.upload(self._normalizers.address, feed.normalizers)
-        queue.upload(self._parameters.address, feed.parameters)
-        for place, values in zip(places, feed.columns, strict=True):
-            if values is not None:
-                queue.upload(place, values)
-        self.arrays.wait()
+        for name, address in self.addresses.items():
+            queue.upload(address, getattr(feed, name))
+        for memory, values in zip(self._values, feed.columns, strict=True):
+            if memory is not None and values is not None:
+                queue.upload(memory.address, values)
 
 
 class _Results:
@@ -291,33 +340,63 @@ class _Results:
 
     def __init__(self, arrays: DeviceArrays, room: int, numbers: int, num_traces: int) -> None:
         self.room = room
-        self._columns = {
-            "returns": arrays.columns(1, np.float64),
-            "lengths": arrays.columns(1, np.int32),
-            "prints": arrays.columns(2, np.uint64),
-            "hashes": arrays.columns(room, np.uint16),
-            "moments": arrays.columns(2 * numbers, np.float64),
-            "traces": arrays.columns(num_traces),
+        self._arrays = arrays
+        self._shapes: dict[str, tuple[tuple[int, ...], Any]] = {
+            "returns": ((), np.float64),
+            "lengths": ((), np.int32),
+            "prints": ((2,), np.uint64),
+            "moments": ((2, numbers), np.float64),
+            "traces": ((num_traces,), np.float32),
+            "hashes": ((room,), np.uint16),
         }
-        self.addresses = {f"result_{name}": columns.address for name, columns in self._columns.items()}
+        sizes = {name: math.prod(shape) * np.dtype(kind).itemsize for name, (shape, kind) in self._shapes.items()}
+        self.addresses = {f"result_{name}": arrays.allocate(arrays.slots * n).address for name, n in sizes.items()}
+        arrays.reserve(AT_ONCE + 8 * arrays.slots)
 
     def of(self, feed: Feed, traces: bool) -> Played:
         """Return the results of a feed."""
         n = len(feed.seeds)
-        lengths = self._taken("lengths", n)[:, 0]
-        kept = np.minimum(lengths, self.room)
+        names = "returns", "lengths", "prints", "moments"
+        returns, lengths, prints, moments = (self._begin(name, n) for name in names)
+        traced = self._begin("traces", n if traces else 0)
+        self._arrays.wait()
+        hashes = self._hashes(np.minimum(lengths, self.room))
+        kept = quantize_traces(np.where(feed.mask[feed.genomes], traced, np.float32(0))) if traces else None
         return Played(
             feed.keys,
-            self._taken("returns", n)[:, 0],
+            returns,
             lengths,
-            self._taken("prints", n),
-            end_to_end(self._taken("hashes", n, int(kept.max())), kept),
-            self._taken("moments", n).reshape(n, 2, -1) if feed.normalizers.size else np.zeros((n, 2, 0)),
-            self._traces(feed) if traces else np.zeros((n, 0), np.int64),
+            prints,
+            hashes,
+            moments,
+            np.zeros((n, 0), np.int64) if kept is None else kept,
         )
 
-    def _traces(self, feed: Feed) -> Int64:
-        return quantize_traces(np.where(feed.mask, self._taken("traces", len(feed.seeds)), np.float32(0)))
+    def _begin(self, name: str, n: int) -> NDArray[Any]:
+        """Return n results, which the next `wait` completes."""
+        shape, kind = self._shapes[name]
+        values = np.empty((n, *shape), kind)
+        self._arrays.queue.download(self.addresses[f"result_{name}"], values)
+        return values
 
-    def _taken(self, name: str, n: int, count: int | None = None) -> NDArray[Any]:
-        return self._columns[name].take(np.arange(n), count)
+    def _hashes(self, kept: Int32) -> UInt8:
+        """Wait for and return [Σ kept, 2]: the step hashes of all episodes, end to end."""
+        ends = np.concatenate([[0], np.cumsum(kept, dtype=np.int64)])
+        values = np.empty(int(ends[-1]), np.uint16)
+        first = 0
+        while first < len(kept):
+            # As many episodes as fit into one copy, but at least one.
+            last = int(np.searchsorted(ends, ends[first] + AT_ONCE // 2, "right")) - 1
+            last = max(first + 1, last)
+            piece = values[ends[first] : ends[last]]
+            place = self._arrays.scratch(piece.nbytes, 8 * (last + 1 - first))
+            at = self._arrays.upload(ends[first : last + 1])
+            rows = self.addresses["result_hashes"] + 2 * self.room * first
+            self._arrays.queue.launch("end_to_end", last - first, COPYING_PARTS, rows, self.room, at, place)
+            self._arrays.queue.download(place, piece)
+            first = last
+        self._arrays.wait()
+        return values.view(np.uint8).reshape(-1, 2)
+
+
+AnyRollout = Rollout | RolloutInHalves | ExactRollout | ThreadedRollout

@@ -29,21 +29,23 @@ _RESULTS_SECONDS = 0.1
 """The time for which results may be held back: returning a few results costs as much as playing their episodes."""
 _LEAST_STEPS = 16
 """The smallest limit of the steps of a call, since a call has a cost of its own."""
-_EPISODES_PER_GENOME = np.int64(2**32)
+_BITS_OF_EPISODES = 32
 """A feed has one key for each episode: genome · 2³² + episode."""
 
 
 @dataclass(frozen=True)
 class Feed:
-    """n episodes for the slots of a `Play`, which begin when slots are free.
+    """n episodes for the slots of a `Play`, which begin when slots are free, with C genomes.
 
-    columns: the initial contents of the network's slot, [n, rows] for each column in `SlotArrays.held`, None for zeros.
-    seeds: [n], the seeds of the environments. keys: [n], which identify the episodes in the results. normalizers:
-    [n, 2, O], O = 0 if observations are not normalized. mask: [n, T], the connections with traces to be returned; T = 0
-    for no traces. parameters: [n, D], the parameters of the task in each episode.
+    columns: the initial contents of the network's slot, [C, rows] for each column in `SlotArrays.held`, None for zeros.
+    genomes: [n], the number of each episode's genome. seeds: [n], the seeds of the environments. keys: [n], which
+    identify the episodes in the results. normalizers: [n, 2, O], O = 0 if observations are not normalized. mask:
+    [C, T], the connections with traces to be returned; T = 0 for no traces. parameters: [n, D], the parameters of the
+    task in each episode.
     """
 
     columns: tuple[Float32 | None, ...]
+    genomes: Int32
     seeds: Int64
     keys: Int64
     normalizers: Float32
@@ -54,6 +56,7 @@ class Feed:
         """Return the same feed in contiguous arrays, as kernels need them."""
         return Feed(
             tuple(None if values is None else np.ascontiguousarray(values, np.float32) for values in self.columns),
+            np.ascontiguousarray(self.genomes, np.int32),
             np.ascontiguousarray(self.seeds),
             np.ascontiguousarray(self.keys),
             np.ascontiguousarray(self.normalizers),
@@ -76,6 +79,9 @@ class Played(NamedTuple):
 
 class Play(Protocol):
     """Slots that play the episodes of feeds: `NativePlay` or `DevicePlay`."""
+
+    shares_genomes: bool
+    """Whether episodes of a feed may share a genome; if not, C = n, and episode i has genome i."""
 
     @property
     def slots(self) -> int:
@@ -149,6 +155,8 @@ class NativePlay:
         episodes: The largest number of episodes in a feed.
         normalize: Whether networks see normalized observations.
     """
+
+    shares_genomes = False
 
     def __init__(self, task: AnyTask, batch: SlotArrays, episodes: int, normalize: bool) -> None:
         assert isinstance(batch.kernel, native.NativeStep)
@@ -297,6 +305,9 @@ class ExactRollout:
         queue: The queue from which it takes episodes, which other rollouts may share; by default its own.
     """
 
+    whole_episodes = True
+    """Whether a tick plays many steps, and an episode cannot fail."""
+
     def __init__(
         self,
         task: AnyTask,
@@ -329,7 +340,7 @@ class ExactRollout:
         return len(self._queue) + self.play.waiting + self.play.running
 
     @property
-    def begun(self) -> bool:
+    def occupied(self) -> bool:
         """Whether it took episodes from the queue whose results it has not returned."""
         return self.play.waiting + self.play.running + self.play.finished > 0
 
@@ -363,14 +374,27 @@ class ExactRollout:
 
     def play_on(self) -> None:
         """Play for some milliseconds."""
-        busy = min(self.play.slots, self.play.waiting + self.play.running)
+        busy = self._busy
         begin = time.perf_counter()
         made = self.play.run(self.steps, more=len(self._queue) > 0)
-        seconds = max(time.perf_counter() - begin, 1e-6)
+        seconds = time.perf_counter() - begin
+        self._count(made, busy, seconds, seconds)
+
+    @property
+    def _busy(self) -> int:
+        """The number of slots in which the next call plays."""
+        return min(self.play.slots, self.play.waiting + self.play.running)
+
+    def _count(self, made: int, busy: int, seconds: float, waited: float) -> None:
+        """Count the steps that a call has made in `busy` slots; limit the steps of the next one.
+
+        seconds: The duration of the call. waited: The part of it in which this process did nothing else.
+        """
+        seconds = max(seconds, 1e-6)
         self.longest_call = max(self.longest_call, seconds)
         self._steps_played += made
-        self._seconds_played += seconds
-        self.environment_seconds += seconds
+        self._seconds_played += waited
+        self.environment_seconds += waited
         if not made:
             return
         # The next call gets as many steps as would have taken `_CALL_SECONDS` in this one, at most twice as many.
@@ -405,26 +429,30 @@ class ExactRollout:
 
     def _feed(self, episodes: EpisodesToBegin) -> None:
         """Give episodes to `play`."""
-        genomes = episodes.genomes
+        seeds = episodes.seeds
+        if self.play.shares_genomes and not self._batch.seeded:
+            genomes, numbers = episodes.genomes, episodes.numbers.astype(np.int32)
+        else:
+            genomes, numbers = episodes.genome_of_each(), np.arange(len(seeds), dtype=np.int32)
         self._traces = episodes.traces
-        keys: Int64 = episodes.genome_ids * _EPISODES_PER_GENOME + episodes.episodes
-        columns = self._batch.initial(genomes.weights, genomes.mask, episodes.seeds)
+        keys: Int64 = (episodes.genome_ids.astype(np.int64) << _BITS_OF_EPISODES) + episodes.episodes
+        columns = self._batch.initial(genomes.weights, genomes.mask, seeds)
         # A mask without columns requests no traces.
         mask = genomes.mask if self._traces != "none" else genomes.mask[:, :0]
-        parameters = self._task.parameters_of(episodes.seeds).T
-        self.play.feed(Feed(columns, episodes.seeds, keys, episodes.normalizers, mask, parameters))
+        parameters = self._task.parameters_of(seeds).T
+        self.play.feed(Feed(columns, numbers, seeds, keys, episodes.normalizers, mask, parameters))
 
     def _results(self) -> EpisodeResults:
         # A call plays all episodes together, so each gets a share of the time in proportion to its steps.
         seconds_per_step = self._seconds_played / max(self._steps_played, 1)
         self._steps_played, self._seconds_played = 0, 0.0
         played = self.play.take()
-        genomes = (played.keys // _EPISODES_PER_GENOME).astype(np.int32)
+        genomes = (played.keys >> _BITS_OF_EPISODES).astype(np.int32)
         # For the "mean" all traces count for genome 0, so that the collector sums them in one row.
         traced = {"each": genomes, "mean": np.zeros_like(genomes), "none": genomes[:0]}[self._traces]
         return EpisodeResults(
             genomes=genomes,
-            episodes=(played.keys % _EPISODES_PER_GENOME).astype(np.int32),
+            episodes=played.keys.astype(np.int32),  # the lower half
             returns=played.returns,
             lengths=played.lengths,
             fingerprints=played.fingerprints,

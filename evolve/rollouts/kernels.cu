@@ -2,7 +2,8 @@
  * The headers of all networks follow this text (numerics/cupy_device.py); each makes a STEP, and a SETTLE if updates wait.
  *
  * A step is one block of WIDTH lanes x PARTS column groups per tile: it normalizes observations, steps the network and
- * takes fingerprints, so that a tick of a rollout is one launch. Every argument has 64 bits.
+ * takes fingerprints, so that a tick of a rollout is one launch. A network's structure is passed by value: the compiler then
+ * reads its fields from constant memory. Every other argument has 64 bits.
  */
 #include "exact.h"
 #include "fingerprints.h"
@@ -13,10 +14,10 @@
 /* Advance the first `slots` slots by one step: observations [slots, O] -> actions [slots, A]. `norm` and `prints` may be
  * NULL. O and A are numbers of the network `net`. */
 #define STEP(name, O, A)                                                                                               \
-    ENTRY evolve_##name(const name *network, const normalization *norm, const fingerprints *prints,                    \
+    ENTRY evolve_##name(const __grid_constant__ name network, const normalization *norm, const fingerprints *prints,   \
                         const float *observations, float *actions, int64_t slots)                                      \
     {                                                                                                                  \
-        const name own = *network, *net = &own;                                                                        \
+        const name *net = &network;                                                                                    \
         const int64_t tile = blockIdx.x, slot = tile * WIDTH + LANE, live = slot < slots;                              \
         const int64_t step = prints && live ? prints->steps[slot] : 0;                                                 \
         const float *seen = norm ? norm->seen : observations;                                                          \
@@ -31,14 +32,13 @@
 
 /* Bring the traces of tiles [blocks] up to date. */
 #define SETTLE(name)                                                                                                   \
-    ENTRY evolve_##name##_settle(const name *network, const int64_t *tiles)                                            \
+    ENTRY evolve_##name##_settle(const __grid_constant__ name network, const int64_t *tiles)                           \
     {                                                                                                                  \
-        const name net = *network;                                                                                     \
-        name##_settle(&net, tiles[blockIdx.x]);                                                                        \
+        name##_settle(&network, tiles[blockIdx.x]);                                                                    \
     }
 
 /* Columns of slots: `rows` numbers of a type each, [tiles, rows, WIDTH]. Each block serves one of the slots named. */
-#define EACH_NUMBER for (int64_t i = LANE + WIDTH * PART; i < rows; i += WIDTH * PARTS)
+#define EACH_NUMBER for (int64_t i = THREAD; i < rows; i += THREADS)
 #define COLUMNS(bits)                                                                                                  \
     ENTRY evolve_put_##bits(uint##bits##_t *columns, int64_t rows, const int64_t *slots, const uint##bits##_t *values) \
     {                                                                                                                  \
@@ -48,7 +48,7 @@
     ENTRY evolve_take_##bits(const uint##bits##_t *columns, int64_t rows, const int64_t *slots,                        \
                              uint##bits##_t *values, int64_t count)                                                    \
     {                                                                                                                  \
-        for (int64_t i = LANE + WIDTH * PART; i < count; i += WIDTH * PARTS)                                           \
+        for (int64_t i = THREAD; i < count; i += THREADS)                                                              \
             values[blockIdx.x * count + i] = columns[NUMBER(slots[blockIdx.x], i, rows)];                              \
     }                                                                                                                  \
     ENTRY evolve_clear_##bits(uint##bits##_t *columns, int64_t rows, const int64_t *slots)                             \
@@ -65,6 +65,15 @@
 COLUMNS(16)
 COLUMNS(32)
 COLUMNS(64)
+
+/* Copy the first numbers of rows of `room` numbers, end to end: the numbers of row i to [ends[i], ends[i + 1]), counted from
+ * ends[0]. Each block serves a row. */
+ENTRY evolve_end_to_end(const uint16_t *rows, int64_t room, const int64_t *ends, uint16_t *values)
+{
+    const int64_t first = ends[blockIdx.x], count = ends[blockIdx.x + 1] - first;
+    for (int64_t i = THREAD; i < count; i += THREADS)
+        values[first - ends[0] + i] = rows[blockIdx.x * room + i];
+}
 
 /* y[i] = f(x[i]). The checks compare it with the array reference. */
 #define OVER_NUMBERS(name)                                                                                             \

@@ -4,62 +4,54 @@
  * A block plays a tile of slots, WIDTH lanes x PARTS column groups. All blocks share a feed. When the episode of a lane has
  * ended, the lane takes the next episode, so the assignment of episodes to slots varies; results are stored by episode
  * number. The parts share the work of the network, and the first part does all other work. rollouts/device_play.py
- * describes the arrays. Every argument has 64 bits. */
+ * describes the arrays. Structures are passed by value, so that the compiler reads their fields from constant memory, and
+ * knows that the addresses are global. */
 #include "rows.h"
+#include "sums.h"
+
+#define MOST_COLUMNS 4 /* of a network's slot */
+#define TOGETHER 4     /* numbers that a thread copies side by side, to wait for memory once */
+#define EACH_TOGETHER(i, rows) for (int64_t i = THREAD; i < (rows); i += TOGETHER * THREADS)
+#define ONE_OF_THEM(i, rows) \
+    UNROLL                   \
+    for (int j = 0; j < TOGETHER; j++) \
+        if (i + j * THREADS < (rows))
 
 typedef struct {
-    const task *at;
     const uint64_t *coefficients; /* of fingerprints */
     int64_t room, normalize;
 
     /* The feed. */
     int64_t fed, num_columns;
-    const initial_columns *columns;
+    initial_columns columns[MOST_COLUMNS]; /* values [genomes, rows] */
+    const int32_t *genomes;                /* [fed]: of each episode */
     const int64_t *seeds;
-    const float *normalizers; /* [fed, 2 O] */
+    const float *normalizers;      /* [fed, 2 O] */
     uint64_t *begun, *over, *made; /* episodes, and steps of them */
 
     /* The slots. */
     int64_t *episodes; /* the number in the feed, -1 for no episode */
+    int64_t *ending;   /* the episode that has just ended in the slot, or -1 */
+    int64_t *beginning; /* the episode that takes its place, or -1 */
     double *returns;
     uint64_t *prints;        /* [tiles, 2, WIDTH] */
     float *slot_normalizers; /* [tiles, 2 O, WIDTH] */
     double *moments;         /* [tiles, 2 O, WIDTH] */
 
-    /* The results; those with several numbers as NUMBERs. */
+    /* The results. */
     int64_t num_traces;
     const float *traces; /* [tiles, T, WIDTH] */
     double *result_returns;
     int32_t *result_lengths;
-    uint64_t *result_prints; /* 2 */
-    uint8_t *result_hashes;  /* `room` of two bytes */
-    double *result_moments;  /* 2 O */
-    float *result_traces;    /* T */
+    uint64_t *result_prints;  /* [fed, 2] */
+    uint16_t *result_hashes;  /* [fed, room], two bytes each */
+    double *result_moments;   /* [fed, 2 O] */
+    float *result_traces;     /* [fed, T] */
 
     /* Of the feed, too. */
     int64_t num_parameters;   /* D */
     const double *parameters; /* [fed, D] */
 } device_play;
-
-/* Write the result of the episode in the caller's slot. */
-INLINE void end_episode(const device_play *p, const task *at, int64_t tile, int64_t episode)
-{
-    const int64_t slot = tile * WIDTH + LANE, T = p->num_traces, numbers = p->normalize ? 2 * at->num_observations : 0;
-    const double *moments = p->moments + TILE(tile, numbers);
-    const float *traces = p->traces + TILE(tile, T);
-    for (int64_t i = PART; i < numbers; i += PARTS)
-        p->result_moments[NUMBER(episode, i, numbers)] = moments[i * WIDTH];
-    for (int64_t i = PART; i < T; i += PARTS)
-        p->result_traces[NUMBER(episode, i, T)] = traces[i * WIDTH];
-    if (PART == 0) {
-        const uint64_t *prints = p->prints + TILE(tile, 2);
-        p->result_returns[episode] = p->returns[slot];
-        p->result_lengths[episode] = (int32_t)at->steps[slot];
-        p->result_prints[NUMBER(episode, 0, 2)] = prints[0];
-        p->result_prints[NUMBER(episode, 1, 2)] = prints[WIDTH];
-        atomicAdd(p->over, 1ull);
-    }
-}
 
 /* Return the next episode of the feed, -1 if there is no more. */
 INLINE int64_t next_episode(const device_play *p)
@@ -68,24 +60,93 @@ INLINE int64_t next_episode(const device_play *p)
     return next < p->fed ? next : -1;
 }
 
-/* Begin an episode in the caller's slot, except for the task. */
-INLINE void begin_episode(const device_play *p, const task *at, int64_t tile, int64_t episode)
+/* Copy `rows` numbers, or zeros, to a column of a tile; all threads of the block share the work. */
+INLINE void fill_column(float *RESTRICT column, const float *RESTRICT values, int64_t rows)
 {
-    const int64_t slot = tile * WIDTH + LANE, numbers = p->normalize ? 2 * at->num_observations : 0;
-    float *normalizers = p->slot_normalizers + TILE(tile, numbers);
-    double *moments = p->moments + TILE(tile, numbers);
-    begin_columns(p->columns, p->num_columns, slot, episode);
-    for (int64_t i = PART; i < numbers; i += PARTS) {
+    EACH_TOGETHER(row, rows)
+    {
+        float value[TOGETHER];
+        ONE_OF_THEM(row, rows)
+            value[j] = values ? values[row + j * THREADS] : 0.0f;
+        ONE_OF_THEM(row, rows)
+            column[(row + j * THREADS) * WIDTH] = value[j];
+    }
+}
+
+/* Write the results of the episode that has ended in a slot, as far as all threads of the block share the work. */
+INLINE void end_together(const device_play *p, int64_t numbers, int64_t slot, int64_t episode)
+{
+    const int64_t T = p->num_traces;
+    const double *moments = SLOT_ROWS(p->moments, numbers, slot);
+    const float *traces = SLOT_ROWS(p->traces, T, slot);
+    for (int64_t i = THREAD; i < numbers; i += THREADS)
+        p->result_moments[episode * numbers + i] = moments[i * WIDTH];
+    EACH_TOGETHER(i, T)
+    {
+        float value[TOGETHER];
+        ONE_OF_THEM(i, T)
+            value[j] = traces[(i + j * THREADS) * WIDTH];
+        ONE_OF_THEM(i, T)
+            p->result_traces[episode * T + i + j * THREADS] = value[j];
+    }
+}
+
+/* Begin an episode in a slot, as far as all threads of the block share the work: the genome and the moments. */
+INLINE void begin_together(const device_play *p, int64_t numbers, int64_t slot, int64_t episode)
+{
+    float *normalizers = SLOT_ROWS(p->slot_normalizers, numbers, slot);
+    double *moments = SLOT_ROWS(p->moments, numbers, slot);
+    const int64_t genome = p->genomes[episode];
+    for (int64_t c = 0; c < p->num_columns; c++) {
+        const int64_t rows = p->columns[c].rows;
+        const float *values = p->columns[c].values;
+        fill_column(SLOT_ROWS(p->columns[c].columns, rows, slot), values ? values + genome * rows : NULL, rows);
+    }
+    for (int64_t i = THREAD; i < numbers; i += THREADS) {
         normalizers[i * WIDTH] = p->normalizers[episode * numbers + i];
         moments[i * WIDTH] = 0.0;
     }
+}
+
+/* End the episodes of the lanes that are `over`, and begin others; return the new episode of the caller's lane. The whole
+ * block copies the genome of a lane, because most often only one lane is over. A thread begins the rows that it has ended,
+ * so no barrier is needed between. */
+INLINE int64_t turn_over(const device_play *p, const task *at, int64_t tile, int64_t episode, int64_t over)
+{
+    const int64_t slot = tile * WIDTH + LANE, numbers = p->normalize ? 2 * at->num_observations : 0;
     if (PART == 0) {
-        uint64_t *prints = p->prints + TILE(tile, 2);
+        p->ending[slot] = over ? episode : -1;
+        p->beginning[slot] = over ? next_episode(p) : -1;
+    }
+    BARRIER();
+    for (int64_t lane = 0; lane < WIDTH; lane++) {
+        const int64_t ending = p->ending[tile * WIDTH + lane], beginning = p->beginning[tile * WIDTH + lane];
+        if (ending >= 0)
+            end_together(p, numbers, tile * WIDTH + lane, ending);
+        if (beginning >= 0)
+            begin_together(p, numbers, tile * WIDTH + lane, beginning);
+    }
+    if (!over)
+        return episode;
+    const int64_t next = p->beginning[slot];
+    if (PART > 0)
+        return next;
+    uint64_t *prints = p->prints + TILE(tile, 2);
+    if (episode >= 0) {
+        p->result_returns[episode] = p->returns[slot];
+        p->result_lengths[episode] = (int32_t)at->steps[slot];
+        p->result_prints[2 * episode] = prints[0];
+        p->result_prints[2 * episode + 1] = prints[WIDTH];
+        atomicAdd(p->over, 1ull);
+    }
+    p->episodes[slot] = next;
+    if (next >= 0) {
         prints[0] = prints[WIDTH] = 0;
         p->returns[slot] = 0.0;
-        at->seeds[slot] = p->seeds[episode];
-        keep_parameters(at, p->parameters + episode * p->num_parameters, p->num_parameters, slot);
+        at->seeds[slot] = p->seeds[next];
+        keep_parameters(at, p->parameters + next * p->num_parameters, p->num_parameters, slot);
     }
+    return next;
 }
 
 /* Pass the observation of the slot to the network. */
@@ -112,34 +173,23 @@ INLINE void act(const device_play *p, const task *at, int64_t tile, int64_t epis
         rows[a * WIDTH] = output[a * WIDTH];
     fingerprint_rows(p->coefficients, rows, prints + WIDTH, A);
     if (step < p->room)
-        for (int which = 0; which < 2; which++)
-            p->result_hashes[2 * NUMBER(episode, step, p->room) + which] = prints[which * WIDTH] >> 56;
+        p->result_hashes[episode * p->room + step] = prints[0] >> 56 | prints[WIDTH] >> 56 << 8;
 }
 
 /* Play on for at most `steps` steps of each slot. */
 #define PLAY(network, world)                                                                                           \
     extern "C" __global__ void __launch_bounds__(256)                                                                  \
-        evolve_play_##network##_on_##world(const network *networks, const device_play *plays, int64_t steps)           \
+        evolve_play_##network##_on_##world(const __grid_constant__ network net, const __grid_constant__ task at,       \
+                                           const __grid_constant__ device_play p, int64_t steps)                       \
     {                                                                                                                  \
-        const network net = *networks;                                                                                 \
-        const device_play p = *plays;                                                                                  \
-        const task at = *p.at;                                                                                         \
         const int64_t tile = blockIdx.x, slot = tile * WIDTH + LANE;                                                   \
         int64_t episode = p.episodes[slot], over = episode < 0, live = 1, made = 0;                                    \
         for (int64_t step = 0;; step++) {                                                                              \
             if (ANY_LANE(over)) {                                                                                      \
                 network##_settle(&net, tile);                                                                          \
-                if (over && episode >= 0)                                                                              \
-                    end_episode(&p, &at, tile, episode);                                                               \
-                if (over && PART == 0)                                                                                 \
-                    p.episodes[slot] = next_episode(&p);                                                               \
-                BARRIER();                                                                                             \
-                episode = p.episodes[slot];                                                                            \
-                if (over && episode >= 0) {                                                                            \
-                    begin_episode(&p, &at, tile, episode);                                                             \
-                    if (PART == 0)                                                                                     \
-                        world##_begin_slot(&at, slot);                                                                 \
-                }                                                                                                      \
+                episode = turn_over(&p, &at, tile, episode, over);                                                     \
+                if (over && PART == 0 && episode >= 0)                                                                 \
+                    world##_begin_slot(&at, slot);                                                                     \
                 live = ANY_LANE(episode >= 0);                                                                         \
             }                                                                                                          \
             if (!live || step == steps)                                                                                \

@@ -114,6 +114,8 @@ class Rollout:
         DeviceMemoryError: A device has too little memory for B slots.
     """
 
+    whole_episodes = False
+
     def __init__(
         self,
         engine: Engine,
@@ -351,7 +353,7 @@ class Rollout:
         if episodes is None:
             return 0
         at = slots[: len(episodes)]
-        genomes = episodes.genomes
+        genomes = episodes.genome_of_each()
         self.inference.load(at, genomes.weights, genomes.mask, episodes.seeds, episodes.normalizers)
         self._genomes[at] = episodes.genome_ids
         self._episodes[at] = episodes.episodes

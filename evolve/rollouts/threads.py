@@ -34,6 +34,8 @@ class ThreadedRollout:
         least_feed: The smallest number of episodes in a feed while more wait: the slots that a kernel steps together.
     """
 
+    whole_episodes = True
+
     def __init__(self, make_part: Callable[[EpisodeQueue], ExactRollout], threads: int, least_feed: int) -> None:
         self._queue = EpisodeQueue()
         queues = [self._queue, *(EpisodeQueue(beside=self._queue) for _ in range(threads - 1))]
@@ -176,7 +178,7 @@ class Shared:
         """Play until no episode is left, or the rollout pauses."""
         while not self.pausing.is_set():
             part.feed(self.feed_size())
-            if not part.begun:
+            if not part.occupied:
                 break
             self._began[part] = time.monotonic()
             part.play_on()

@@ -20,7 +20,7 @@ from evolve.numerics.device_protocol import WIDTH, DeviceMemoryError
 from evolve.numerics.hashing import MAX_HASHED_STEPS
 from evolve.numerics.streams import Purpose
 from evolve.rollouts import AnyRollout, EpisodeBatch, ExactRollout, Rollout
-from evolve.rollouts.device_play import DevicePlay
+from evolve.rollouts.device_play import DevicePlay, DeviceRollout
 from evolve.rollouts.exact_rollout import NativePlay
 from evolve.rollouts.inference import device_step, make_inference
 from evolve.rollouts.threads import ThreadedRollout
@@ -50,12 +50,9 @@ def rollout_of(config: Config) -> AnyRollout:
     slots = config.compute.slots or 1
     chosen = backend(config.compute.backend)
     try:
-        whole = _exact_rollout(config, slots, chosen)
-        if whole is not None:
-            return whole
-        if chosen != "cupy" or slots == 1:
-            return _rollout(config, slots)
-        return rollouts.RolloutInHalves(partial(_rollout, config, -(-slots // 2)))
+        if chosen == "cupy" and slots > 1:
+            return rollouts.RolloutInHalves(partial(_half, config, -(-slots // 2)))
+        return _exact_rollout(config, slots, chosen) or _rollout(config, slots)
     except DeviceMemoryError:
         came = device().free_memory()
     raise InputError("compute.slots", f"slots that fit into {came:,} bytes of {device().name}", f"{slots:,}")
@@ -80,25 +77,24 @@ def _plays_alike(experiment: Experiment) -> bool:
 
 
 def _slots_that_fit(experiment: Experiment, free: int) -> float:
-    """Return the number of slots, in two halves unless they play whole episodes, that fit into `free` bytes."""
+    """Return the number of slots, in two halves, that fit into `free` bytes."""
     try:
         one, two = (_needed(experiment, WIDTH * tiles) for tiles in (1, 2))
     except DeviceMemoryError:
         return 0
     if one == two:  # the network runs on the host
         return math.inf
-    parts = 2
     if experiment.config.env.engine == "exact":
-        parts, free = 1, free - 2 * MOST_STAGING  # many slots take this in addition
-    tiles = (free // parts - (2 * one - two)) // (two - one)  # of each part
-    return max(0, parts * WIDTH * tiles)
+        free -= 2 * MOST_STAGING  # many slots take this in addition
+    tiles = (free // 2 - (2 * one - two)) // (two - one)  # of each half
+    return max(0, 2 * WIDTH * tiles)
 
 
 def _needed(experiment: Experiment, slots: int) -> int:
     """Return the bytes that a number of slots takes on the device."""
     before = device().allocated
     config = experiment.config
-    made = _exact_rollout(config, slots, "cupy") or make_inference(
+    made = _device_rollout(config, slots) or make_inference(
         experiment.network, slots, experiment.action_size, "cupy", config.normalize_observations, check=False
     )
     needed = device().allocated - before
@@ -106,22 +102,37 @@ def _needed(experiment: Experiment, slots: int) -> int:
     return needed
 
 
+def _half(config: Config, slots: int, queue: rollouts.EpisodeQueue) -> Rollout | DeviceRollout:
+    return _device_rollout(config, slots, queue) or _rollout(config, slots, queue)
+
+
+def _device_rollout(config: Config, slots: int, queue: rollouts.EpisodeQueue | None = None) -> DeviceRollout | None:
+    """Return the rollout that plays whole episodes of an exact task on the device; None if there is none."""
+    if config.env.engine != "exact":
+        return None
+    task = environments.exact_task(config.env)
+    network = networks.make(config.network, task.observation_size, task.action_size)
+    batch = network.batch(slots, "cupy")
+    # The kernels of whole episodes call networks that keep their state in arrays of slots.
+    if not isinstance(batch, SlotArrays):
+        return None
+    feed_size = _FEED * slots
+    play = DevicePlay(task, batch, network.num_weights, feed_size, config.normalize_observations)
+    return DeviceRollout(task, play, batch, feed_size, config.env.max_episode_seconds, queue)
+
+
 def _exact_rollout(config: Config, slots: int, chosen: Backend) -> ExactRollout | ThreadedRollout | None:
     """Return the rollout that plays whole episodes of an exact task; None if a step-by-step rollout plays instead."""
+    if chosen == "cupy":
+        return _device_rollout(config, slots)
     if config.env.engine != "exact" or chosen == "numpy":
         return None
     task = environments.exact_task(config.env)
     network = networks.make(config.network, task.observation_size, task.action_size)
-    batch = network.batch(environments.slots_per_call(task) if chosen == "native" else slots, chosen)
-    # The kernels of whole episodes call networks that keep their state in arrays of slots.
-    if not isinstance(batch, SlotArrays):
+    lanes = environments.slots_per_call(task)
+    if not isinstance(network.batch(lanes, chosen), SlotArrays):
         return None
     normalize = config.normalize_observations
-    if chosen != "native":
-        feed_size = _FEED * slots
-        play = DevicePlay(task, batch, network.num_weights, feed_size, normalize)
-        return ExactRollout(task, play, batch, feed_size, config.env.max_episode_seconds)
-    lanes = environments.slots_per_call(task)
     # A feed has the numbers, the mask and the traces of each genome. Each thread has one, so large ones are limited.
     numbers = 5 * network.num_weights + 8 * network.num_traces + 2 * min(task.step_limit, MAX_HASHED_STEPS)
     feed_size = max(lanes, min(slots, FEED_BYTES // numbers))
@@ -265,7 +276,7 @@ def _measure(rollout: AnyRollout, batch: EpisodeBatch, seconds: float, pat: Call
             rollout.submit(batch)
         at_least = rollout.ticking
         results = rollout.tick()
-        if not isinstance(rollout, ExactRollout | ThreadedRollout):
+        if not rollout.whole_episodes:
             steps += at_least
         elif results is not None:  # whole episodes, of many steps
             steps += int(results.lengths.sum())

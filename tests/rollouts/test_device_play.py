@@ -14,12 +14,11 @@ from evolve.numerics.streams import Purpose, Stream
 from evolve.rollouts import (
     EPISODE_QUANTITIES,
     EpisodeBatch,
-    ExactRollout,
     RolloutInHalves,
     generation_keys,
     join,
 )
-from evolve.rollouts.device_play import DevicePlay
+from evolve.rollouts.device_play import DeviceRollout
 from evolve.training.rollouts import rollout_of
 
 pytestmark = pytest.mark.usefixtures("any_device")
@@ -82,8 +81,9 @@ def agree(case, slots, **how):
     if case[0] not in WORLDS:  # arrays take too long there
         assert play(rollout(64, "numpy"), batch) == expected
     ours = rollout(slots, "cupy")
-    assert isinstance(ours, ExactRollout)
-    assert isinstance(ours.play, DevicePlay)
+    parts = ours.halves if isinstance(ours, RolloutInHalves) else [ours]
+    assert len(parts) == min(slots, 2)
+    assert all(isinstance(part, DeviceRollout) for part in parts)
     assert play(ours, batch) == expected
 
 
@@ -141,23 +141,30 @@ def test_every_barrier_is_needed():
                 play(rollout(64, "cupy"), batch)
             except KernelError:
                 needed |= {places[name] for name in device.lost_barriers}
-    assert needed >= {f"PLAY {number}" for number in range(1, 6)}
-    assert "PLAY 6" not in places.values()
+    assert needed >= {f"PLAY {number}" for number in range(1, 5)} | {"turn_over 1"}
+    assert not {"PLAY 5", "turn_over 2"} & {*places.values()}
+
+
+def limit_steps(ours, steps):
+    for half in ours.halves:
+        half.steps = steps
 
 
 def test_running_episodes_go_on_or_are_dropped():
     rollout, batch = setting("CartPole-v1", LSTM, traces="each")
     ours = rollout(40, "cupy")
     ours.submit(batch)
-    ours.steps = 3
+    limit_steps(ours, 3)
     assert ours.tick() is None
-    assert (ours.pending, ours.play.running, ours.play.waiting) == (len(batch), 64, 4 * 40 - 64)
+    one, other = (half.play for half in ours.halves[::-1])
+    assert (ours.pending, one.running, one.waiting) == (len(batch), 32, 4 * 20 - 32)
+    assert (other.running, other.waiting) == (0, 4 * 20)  # its call has begun only
     ours.clear()
     assert (ours.pending, ours.tick()) == (0, None)
     other, rest = setting("CartPole-v1", LSTM, genomes=5, traces="each")
     ours.submit(rest)
     for _ in range(3):
-        ours.steps = 2
+        limit_steps(ours, 2)
         ours.tick()
     assert 0 < ours.pending == len(rest)
     assert play(ours, batch) == play(rollout(7, "native"), batch) | play(other(7, "native"), rest)
@@ -167,13 +174,32 @@ def test_between_a_feed_and_its_results_nothing_is_copied_but_counts():
     rollout, batch = setting("CartPole-v1", LSTM, genomes=1)
     ours = rollout(40, "cupy")
     ours.submit(batch)
-    ours.steps = 1
+    limit_steps(ours, 1)
     ours.tick()
-    transfers = ours.play.arrays.queue.transfers
+    transfers = ours.halves[0].play.arrays.queue.transfers
     before = transfers.up, transfers.down
-    ours.steps = 1
+    limit_steps(ours, 1)
     assert ours.tick() is None
     assert (transfers.up - before[0], transfers.down - before[1]) == (0, 3 * 8)
+
+
+def test_the_host_prepares_episodes_while_the_device_plays():
+    rollout, batch = setting("CartPole-v1", MLP, genomes=40)
+    ours = rollout(40, "cupy")
+    at_work = []
+    for half in ours.halves:
+        other = next(other for other in ours.halves if other is not half)
+
+        def feed(episodes, feed=half.play.feed, other=other):
+            at_work.append(other.begun)
+            feed(episodes)
+
+        half.play.feed = feed
+    play(ours, batch)
+    # Nothing plays yet at the first two feeds, and at the last ones the other half may have no episodes left.
+    assert not any(at_work[:2])
+    assert len(at_work) > 6
+    assert all(at_work[2:-2])
 
 
 def test_a_network_without_a_step_for_a_device_runs_on_the_host():

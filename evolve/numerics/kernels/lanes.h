@@ -25,6 +25,8 @@ typedef unsigned long long uint64_t;
 #define LANE ((int64_t)threadIdx.x)
 #define PART ((int64_t)threadIdx.y)
 #define PARTS ((int64_t)blockDim.y)
+#define THREAD (LANE + WIDTH * PART) /* of a block, of THREADS */
+#define THREADS (WIDTH * PARTS)
 #define BARRIER() __syncthreads()
 #define ANY_LANE(x) __syncthreads_or(x)
 #define INLINE __device__ static __forceinline__

@@ -56,22 +56,74 @@ INLINE void seed_pool(const uint32_t *entropy, uint32_t *pool, hash_constant *co
 
 /* Many streams at once: streams.py is their definition. */
 
+/* Seed sequences are computed side by side, because each word of one depends on the word before. */
+#define SEQUENCES 16
+#define FOR_SEQUENCES AS_VECTORS for (int i = 0; i < SEQUENCES; i++)
+
+/* Hash words, all by the same constants. */
+INLINE void hash_rows(const uint32_t *words, uint32_t *hashed, hash_constant *constant)
+{
+    const uint32_t before = constant->value, after = before * constant->factor;
+    FOR_SEQUENCES
+    {
+        const uint32_t word = (words[i] ^ before) * after;
+        hashed[i] = word ^ word >> 16;
+    }
+    constant->value = after;
+}
+
+/* Mix the hash of words into a word of each pool. */
+INLINE void mix_rows(uint32_t *pool, const uint32_t *words, hash_constant *constant)
+{
+    uint32_t hashed[SEQUENCES];
+    hash_rows(words, hashed, constant);
+    FOR_SEQUENCES
+        pool[i] = seed_mix(pool[i], hashed[i]);
+}
+
+/* Word w of the input of the `live` first sequences: entropy, then the key. */
+INLINE void input_rows(const uint32_t *entropy, int64_t m, int64_t of_each, const int64_t *keys, int64_t live, int64_t w,
+                       uint32_t *words)
+{
+    for (int64_t i = 0; i < live; i++)
+        words[i] = w < m ? entropy[i * of_each + w] : (uint32_t)keys[4 * i + w - m];
+}
+
+/* The first words of at most SEQUENCES seed sequences: words [count, SEQUENCES]. */
+DISPATCH void evolve_seed_rows(const uint32_t *entropy, int64_t m, int64_t of_each, const int64_t *keys, int64_t live,
+                               uint32_t *words, int64_t count)
+{
+    hash_constant constant = {0x43B0D7E5u, 0x931E8875u}, last = {0x8B51F9DDu, 0x58F38DEDu};
+    uint32_t pool[4][SEQUENCES], input[SEQUENCES] = {0};
+    for (int k = 0; k < 4; k++) {
+        input_rows(entropy, m, of_each, keys, live, k, input);
+        hash_rows(input, pool[k], &constant);
+    }
+    for (int from = 0; from < 4; from++)
+        for (int to = 0; to < 4; to++)
+            if (from != to)
+                mix_rows(pool[to], pool[from], &constant);
+    for (int64_t w = 4; w < m + 4; w++) {
+        input_rows(entropy, m, of_each, keys, live, w, input);
+        for (int k = 0; k < 4; k++)
+            mix_rows(pool[k], input, &constant);
+    }
+    for (int k = 0; k < count; k++)
+        hash_rows(pool[k], words + k * SEQUENCES, &last);
+}
+
 /* The first `count` words (at most 4) of n seed sequences, each from m words of entropy and the four words of a key, keys
  * [n, 4]. The entropy of the next sequence lies `of_each` words on; 0 if all sequences share it. */
 void evolve_seed_words(const uint32_t *entropy, int64_t m, int64_t of_each, const int64_t *keys, uint32_t *words,
                        int64_t count, int64_t n)
 {
-    for (int64_t i = 0; i < n; i++, entropy += of_each) {
-        hash_constant constant = {0x43B0D7E5u, 0x931E8875u}, last = {0x8B51F9DDu, 0x58F38DEDu};
-        uint32_t pool[4];
-        seed_pool(entropy, pool, &constant);
-        for (int64_t w = 4; w < m + 4; w++) {
-            uint32_t word = w < m ? entropy[w] : (uint32_t)keys[4 * i + w - m];
-            for (int k = 0; k < 4; k++)
-                pool[k] = seed_mix(pool[k], seed_hash(word, &constant));
-        }
-        for (int k = 0; k < count; k++)
-            words[count * i + k] = seed_hash(pool[k], &last);
+    uint32_t rows[4 * SEQUENCES];
+    for (int64_t first = 0; first < n; first += SEQUENCES) {
+        const int64_t live = n - first < SEQUENCES ? n - first : SEQUENCES;
+        evolve_seed_rows(entropy + first * of_each, m, of_each, keys + 4 * first, live, rows, count);
+        for (int64_t i = 0; i < live; i++)
+            for (int k = 0; k < count; k++)
+                words[count * (first + i) + k] = rows[k * SEQUENCES + i];
     }
 }
 

@@ -102,6 +102,11 @@ class Runtime:
         del self.streams[stream]
 
 
+def _words(size: int) -> type[ctypes.Structure]:
+    """Return a structure of that many words."""
+    return type("Words", (ctypes.Structure,), {"_fields_": [("words", ctypes.c_int64 * size)]})
+
+
 class Driver:
     """`cupy.cuda.driver`."""
 
@@ -124,9 +129,9 @@ class Driver:
     ) -> None:  # fmt: skip
         name = self._functions[f - 1]
         assert (grid_dim_y, grid_dim_z, block_dim_x, block_dim_z, shared_mem_bytes, extra) == (1, 1, 32, 1, 0, 0)
-        count = self._runtime.emulated.parameters(name)
-        pointers = (ctypes.c_void_p * count).from_address(kernel_params)
-        arguments = [ctypes.c_int64.from_address(pointer).value for pointer in pointers]
+        sizes = self._runtime.emulated.parameters(name)
+        pointers = (ctypes.c_void_p * len(sizes)).from_address(kernel_params)
+        arguments = [_words(size).from_address(pointer) for size, pointer in zip(sizes, pointers, strict=True)]
         self._runtime.streams[stream].launch(name, grid_dim_x, block_dim_y, *arguments)
 
 

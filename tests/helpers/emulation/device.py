@@ -157,20 +157,25 @@ class EmulatedDevice:
         if nbytes and not any(begin <= address and address + nbytes <= end for begin, end in self._alive):
             raise KernelError(f"{what} of {nbytes:,} bytes at {address:#x}, which is not memory of the device")
 
-    def parameters(self, kernel: str) -> int:
-        """Return how many arguments a kernel has."""
-        return ctypes.c_int.in_dll(self._library(kernel), f"evolve_{kernel}_parameters").value
+    def parameters(self, kernel: str) -> list[int]:
+        """Return the sizes of a kernel's parameters, in words of 64 bits."""
+        library, name = self._library(kernel), f"evolve_{kernel}_parameters"
+        return list(itertools.takewhile(bool, (ctypes.c_int * 32).in_dll(library, name)))
 
-    def run(self, kernel: str, blocks: int, parts: int, arguments: tuple[int, ...]) -> None:
-        """Run a kernel. Raises KernelError if it does something forbidden."""
+    def run(self, kernel: str, blocks: int, parts: int, arguments: bytes) -> None:
+        """Run a kernel. Raises KernelError if it does something forbidden.
+
+        arguments: All parameters, end to end.
+        """
         self.executed.add(kernel)
         library = self._library(kernel)
         ctypes.c_uint64.in_dll(library, "lost_barriers").value = sum(1 << name for name in self.lost_barriers)
         entry = ctypes.cast(getattr(library, f"evolve_{kernel}"), ctypes.c_void_p)
-        values = (ctypes.c_uint64 * len(arguments))(*(argument % 2**64 for argument in arguments))
+        values = (ctypes.c_uint64 * (len(arguments) // 8)).from_buffer_copy(arguments)
         ranges = (ctypes.c_uint64 * (2 * len(self._alive)))(*itertools.chain.from_iterable(self._alive))
         counts = ctypes.c_uint64(len(self._alive)), ctypes.c_uint64(next(self._seeds))
-        failure = library.launch(entry, blocks, parts, values, ranges, *counts, self.check_races)
+        size = ctypes.c_uint64(len(arguments))
+        failure = library.launch(entry, blocks, parts, values, size, ranges, *counts, self.check_races)
         if failure:
             raise KernelError(f"evolve_{kernel}: {failure.decode()}")
 
@@ -224,14 +229,15 @@ class EmulatedQueue:
 
         self._work.append(copy)
 
-    def launch(self, kernel: str, blocks: int, parts: int, *arguments: int) -> None:
+    def launch(self, kernel: str, blocks: int, parts: int, *arguments: int | ctypes.Structure) -> None:
         """Run a kernel, `evolve_<kernel>`, on blocks of 32 × parts threads."""
         self._device.check_thread()
-        if len(arguments) != (wanted := self._device.parameters(kernel)):
-            raise TypeError(f"evolve_{kernel} has {wanted} parameters, got {len(arguments)}")
+        given = [bytes(a) if isinstance(a, ctypes.Structure) else (a % 2**64).to_bytes(8, "little") for a in arguments]
+        if (sizes := [len(a) // 8 for a in given]) != (wanted := self._device.parameters(kernel)):
+            raise TypeError(f"evolve_{kernel} has parameters of {wanted} words, got {sizes}")
         if blocks < 1 or not 1 <= parts <= MOST_PARTS:
             raise ValueError(f"expected blocks from 1 on and parts from 1 to {MOST_PARTS}, got {blocks} and {parts}")
-        self._work.append(lambda: self._device.run(kernel, blocks, parts, arguments))
+        self._work.append(lambda: self._device.run(kernel, blocks, parts, b"".join(given)))
 
     def wait(self) -> None:
         """Do the work. Raises KernelError at the first mistake, and then drops the rest of the work."""

@@ -99,7 +99,7 @@ def _choices() -> Iterator[tuple[str, Form]]:
     for name, operator in {"and": "&", "or": "|", "xor": "^"}.items():
         yield f"{name}.pred", Form("pred", ("pred", "pred"), f"a {operator} b")
     yield "not.pred", Form("pred", ("pred",), "!a")
-    for space in ("global", "local"):
+    for space in ("global", "local", "param"):
         for direction in ("", ".to"):
             yield f"cvta{direction}.{space}.u64", Form("u64", ("u64",), "a")
 

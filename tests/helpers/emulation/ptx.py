@@ -4,6 +4,7 @@ Only instructions that give the same bits everywhere are known. So translating i
 with a wrong option, or from an inexact function, is refused. See https://docs.nvidia.com/cuda/parallel-thread-execution.
 """
 
+import itertools
 import re
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field
@@ -13,7 +14,7 @@ from emulation.instructions import BOUNDS, C_TYPES, EXACT, Form
 _ENTRY = re.compile(r"\.entry\s+(\w+)\(([^)]*)\)[^{]*\{\n(.*?)\n\}", re.DOTALL)
 _CALLED = re.compile(r"\.func\s+(?:\(([^)]*)\)\s*)?(\w+)\s*\(([^)]*)\)\s*\{\n(.*?)\n\}", re.DOTALL)
 _NAME = re.compile(r"(\w+)(?:\[\d+\])?\s*(?:,|$)")
-_PARAMETER = re.compile(r"\.param\s+\.[ub]64\b.*?(\w+)\s*(?:,|$)", re.MULTILINE)
+_PARAMETER = re.compile(r"\.param\s+(?:\.align\s+8\s+\.b8|\.[ub]64)\b.*?(\w+)(?:\[(\d+)\])?\s*(?:,|$)", re.MULTILINE)
 _REGISTERS = re.compile(r"\.reg\s+\.(\w+)\s+(.*)")
 _LOCAL = re.compile(r"\.(?:local|param)\s+(?:\.align\s+(\d+)\s+)?\.b(\d+)\s+(\w+)(?:\[(\d+)\])?")
 _CALL = re.compile(r"call(?:\.uni)?\s+(?:\(\s*(\w+)\s*\),\s*)?(\w+)(?:,\s*\(([^)]*)\))?")
@@ -48,9 +49,12 @@ def translate(ptx: str, allow: Mapping[str, Form] | None = None) -> dict[str, st
         functions += _Function(name, heads[name], forms, heads).definition(body)
     kernels = {}
     for name, head, body in entries:
-        parameters = _PARAMETER.findall(head)
-        kernel = _Function(name, f"void {name}(void)", forms, heads, parameters).definition(body)
-        kernels[name] = f"{functions}const int {name}_parameters = {len(parameters)};\n{kernel}"
+        # Parameters are words of 64 bits, or structures of several words, and lie end to end.
+        words = {parameter: -(-int(size or 8) // 8) for parameter, size in _PARAMETER.findall(head)}
+        places = dict(zip(words, itertools.accumulate(words.values(), initial=0), strict=False))
+        kernel = _Function(name, f"void {name}(void)", forms, heads, places).definition(body)
+        sizes = ", ".join(map(str, [*words.values(), 0]))
+        kernels[name] = f"{functions}const int {name}_parameters[] = {{{sizes}}};\n{kernel}"
     return kernels
 
 
@@ -63,7 +67,8 @@ def _head(name: str, parameters: list[str]) -> str:
 class _Function:
     """A function of PTX that is being translated. Its registers become variables that hold bits.
 
-    head: Its head in C. called: The functions that it may call. parameters: Of a kernel; None for another function.
+    head: Its head in C. called: The functions that it may call. parameters: The places of a kernel's parameters,
+    in words; None for another function.
     registers: [name without %] -> type.
     """
 
@@ -71,7 +76,7 @@ class _Function:
     head: str
     forms: Mapping[str, Form]
     called: Collection[str]
-    parameters: list[str] | None = None
+    parameters: Mapping[str, int] | None = None
     registers: dict[str, str] = field(default_factory=dict)
     barriers: int = 0
 
@@ -162,8 +167,6 @@ class _Function:
 
     def _address(self, operand: str) -> str:
         base, offset = _ADDRESS.fullmatch(operand).groups()
-        if base in (self.parameters or ()):
-            return f"&arguments[{self.parameters.index(base)}]"
         return f"{self._value(base, 'u64')} + {offset or 0}ll"
 
     def _variable(self, register: str) -> str:
@@ -181,7 +184,8 @@ class _Function:
         if operand[0] == "!":
             return f"!{self._variable(operand[1:])}"
         if operand[0] != "%":
-            return f"(uint64_t)(uintptr_t){operand}"
+            place = (self.parameters or {}).get(operand)
+            return f"(uint64_t)(uintptr_t){operand if place is None else f'&arguments[{place}]'}"
         return f"as_{t}({self._variable(operand)})" if t[0] == "f" else f"({C_TYPES[t]}){self._variable(operand)}"
 
     def _set(self, register: str, t: str, expression: str) -> str:

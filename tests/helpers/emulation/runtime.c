@@ -33,6 +33,7 @@ static int votes, verdict;
 static jmp_buf home;
 static void (*kernel)(void);
 static const uint64_t *arguments;
+static uint64_t argument_bytes;
 static const range *memory;
 static uint64_t ranges, launches, phase, order;
 static char failure[400];
@@ -192,7 +193,7 @@ static __attribute__((noinline, cold)) void look_up(memo *m, uint64_t address, u
 {
     if (address % size)
         fail("an access that is not aligned", instruction);
-    if (address - (uint64_t)(uintptr_t)self->stack < STACK) {
+    if (address - (uint64_t)(uintptr_t)self->stack < STACK || address - (uint64_t)(uintptr_t)arguments < argument_bytes) {
         m->launch = 0;
         return;
     }
@@ -229,13 +230,13 @@ static void run_block(void)
 }
 
 /* Run a kernel on `blocks` blocks of WIDTH x `columns` threads; return NULL, or what went wrong.
- * available: [count], memory of the device in ascending order. */
-const char *launch(void (*entry)(void), uint32_t blocks, uint32_t columns, const uint64_t *values, const range *available,
-                   uint64_t count, uint64_t seed, int check_races)
+ * values: `bytes` of arguments. available: [count], memory of the device in ascending order. */
+const char *launch(void (*entry)(void), uint32_t blocks, uint32_t columns, const uint64_t *values, uint64_t bytes,
+                   const range *available, uint64_t count, uint64_t seed, int check_races)
 {
     threads = WIDTH * columns, parts = columns;
     make_fibers();
-    kernel = entry, arguments = values, memory = available, ranges = count, order = seed;
+    kernel = entry, arguments = values, argument_bytes = bytes, memory = available, ranges = count, order = seed;
     launches++, *failure = 0, phase = 0;
     trails = check_races ? calloc(count + 1, sizeof *trails) : NULL;
     for (block = 0; block < blocks && !*failure; block++)
