@@ -20,13 +20,12 @@ from typing import Any, Literal
 
 import numpy as np
 
-from evolve.analysis.contest.machine import kernel_variant
 from evolve.cluster import Transport
 from evolve.cluster.cores import own_cores
 from evolve.cluster.mpirun import SESSION_FOLDER, Launcher, mpirun_environment
 from evolve.errors import SOURCE, InputError, install_command, is_installed
 from evolve.numerics import native, portable
-from evolve.training.manifest import machine_manifest
+from evolve.training.manifest import kernel_variant, machine_manifest
 
 EXTRAS: Mapping[str, tuple[str, tuple[str, ...]]] = {
     "mpi": ("many processes, by Open MPI", ("mpi4py",)),

@@ -14,7 +14,7 @@ from pathlib import Path
 
 from evolve import display
 from evolve.analysis import contest, figures
-from evolve.analysis.contest import ContestSize, machine, ranking, results, session
+from evolve.analysis.contest import ContestSize, ranking, results, session
 from evolve.analysis.contest.ranking import ContestRanking, RankedRow, money
 from evolve.analysis.contest.results import ContestFile, ContestRow
 from evolve.analysis.progress import width
@@ -28,6 +28,7 @@ from evolve.errors import InputError, Stopped, sanitize
 from evolve.numerics import backend
 from evolve.numerics.device import has_device
 from evolve.store.disk import check_writable
+from evolve.training.manifest import load_averages, machine_facts
 
 JOB = "--job"
 """The hidden option with which the contest starts itself; its value is the file for the measured row."""
@@ -265,7 +266,7 @@ def _contest_file(
     app: App, options: argparse.Namespace, rows: list[ContestRow], load: tuple[float, ...]
 ) -> ContestFile:
     backends = tuple(dict.fromkeys(row.backend for row in rows))
-    facts = machine.machine_facts(app.transport, available_cores(), backends)
+    facts = machine_facts(app.transport, available_cores(), backends)
     found = ContestFile(
         contest=contest.VERSION,
         size=options.size.name,
@@ -300,7 +301,7 @@ def _body(app: App, argv: list[str]) -> int:
     if options.job is not None:
         options.job.write_text(_measure_here(app, options).model_dump_json(), encoding="utf-8")
         return 0
-    load = machine.load_averages()
+    load = load_averages()
     rows = _rows(app, options)
     if isinstance(rows, int):
         return rows

@@ -5,9 +5,8 @@ outside this package does arithmetic in them, so equal digests prove equal work.
 stress different parts of a machine; `golden.json` has the digests of short runs. A change there or here changes the
 work: raise `VERSION`, and make `golden.json` anew.
 
-`session` plays and times the work on the ranks of this job; only `evolve.cli.contest` starts processes. `machine`
-describes the machine, `results` has the records of a contest and their file, and `ranking` compares files of several
-machines.
+`session` plays and times the work on the ranks of this job; only `evolve.cli.contest` starts processes. `results` has
+the records of a contest and their file, and `ranking` compares files of several machines.
 """
 
 import hashlib

@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from evolve.analysis import contest
-from evolve.analysis.contest import ContestSize, machine, results
+from evolve.analysis.contest import ContestSize, results
 from evolve.analysis.contest.results import ContestRow, LegDigest, Repeat
 from evolve.cluster import Coordinator, Transport
 from evolve.errors import RunError
@@ -23,6 +23,7 @@ from evolve.numerics.device import device
 from evolve.shapes import Float64
 from evolve.store import Header, HeldOut, Record
 from evolve.training import Experiment, iterate, make_rollout
+from evolve.training.manifest import LoadMeter, load_averages
 
 TAG = 8
 """Hexadecimal digits that identify a candidate in a generation: half of them its genome, half its episodes."""
@@ -240,7 +241,7 @@ def _repeat(
     coordinator: Coordinator, size: ContestSize, backend: str, expected: Mapping[str, LegDigest]
 ) -> tuple[Repeat, dict[str, LegDigest]]:
     """Play passes until they have lasted long enough; return the repeat and the digests of the legs."""
-    meter = machine.LoadMeter()
+    meter = LoadMeter()
     seconds = dict.fromkeys(contest.LEGS, 0.0)
     busy, passes = 0.0, 0
     digests: dict[str, LegDigest] = dict(expected)
@@ -258,7 +259,7 @@ def _repeat(
             raise DifferentWorkError(f"different work: {found} is not the same in each repeat.")
     total = sum(seconds.values())
     machine_busy, stolen = meter.cores()
-    load = machine.load_averages()
+    load = load_averages()
     repeat = Repeat(
         seconds=total / passes,
         passes=passes,

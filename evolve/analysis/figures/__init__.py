@@ -4,7 +4,7 @@ Each `draw_…` function returns a matplotlib figure; `save` writes it, `to_svg`
 with the extra `plot`, and only `style` imports it.
 """
 
-from evolve.analysis.figures.comparison import draw_comparison, draw_load, draw_returns
+from evolve.analysis.figures.comparison import draw_archive, draw_comparison, draw_front, draw_load, draw_returns
 from evolve.analysis.figures.curves import AXES, costs_connections, draw_curves, fitness_in_words
 from evolve.analysis.figures.network import (
     Connections,
@@ -14,7 +14,6 @@ from evolve.analysis.figures.network import (
     draw_network,
     network_of,
 )
-from evolve.analysis.figures.selection import draw_archive, draw_front
 from evolve.analysis.figures.style import FORMATS, check_library, save, to_png, to_svg
 
 __all__ = [
