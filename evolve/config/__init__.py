@@ -9,6 +9,7 @@ from evolve.config.descriptions import annotated_toml, descriptions
 from evolve.config.options import (
     Options,
     Table,
+    UnknownKeyError,
     assignments,
     flatten,
     names_function,
@@ -52,6 +53,7 @@ __all__ = [
     "Section",
     "StartFromOptions",
     "Table",
+    "UnknownKeyError",
     "WrapperOptions",
     "annotated_toml",
     "assignments",

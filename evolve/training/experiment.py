@@ -9,10 +9,18 @@ from functools import cache, cached_property
 from pathlib import Path
 from typing import Any, Literal
 
-from evolve import environments, networks, store, strategies
+from evolve import __version__, environments, networks, store, strategies
 from evolve.cluster import Watchdog
 from evolve.cluster.cores import playing_cores
-from evolve.config import ComputeOptions, Config, StartFromOptions, observed_by, parse, read_table
+from evolve.config import (
+    ComputeOptions,
+    Config,
+    StartFromOptions,
+    UnknownKeyError,
+    observed_by,
+    parse,
+    read_table,
+)
 from evolve.errors import EpisodeTimeout, InputError, Setting
 from evolve.networks import NETWORKS, Network
 from evolve.networks.network import SlotArrays
@@ -104,9 +112,20 @@ def load_config(text: str, source: str = "the experiment") -> Config:
     is not installed can be read, but `prepare` refuses it.
     """
     try:
-        return parse(Config, read_table(text, source), lenient=True)
+        table = read_table(text, source)
     except InputError as error:
         raise InputError(source, "a whole configuration", f"a damaged one ({error})") from None
+    try:
+        return parse(Config, table, lenient=True)
+    except InputError as error:
+        raise _with_other_settings(source, error) from None
+
+
+def _with_other_settings(source: str, error: InputError) -> InputError:
+    """Return the error of a file with settings that this version does not know or allow."""
+    expected = f"settings that version {__version__} of evolve knows"
+    cure = "If a newer version wrote the file, use that version."
+    return InputError(source, expected, f"others ({str(error).removesuffix('.')})", cure)
 
 
 def prepare(config: Config) -> Experiment:
@@ -384,7 +403,10 @@ def reload(
         config = config.elsewhere({"engine": engine})
     compute = parse(ComputeOptions, {"check": config.compute.check, "threads": threads}, "compute")
     start = recorded_start(run.header, config.start_from, run.path)
-    experiment = replace(prepare(config.model_copy(update={"compute": compute})), start=start)
+    try:
+        experiment = replace(prepare(config.model_copy(update={"compute": compute})), start=start)
+    except UnknownKeyError as error:
+        raise _with_other_settings(str(run.path), error) from None
     if not fits(run, experiment):
         if engine is not None:
             expected = f"an engine in which {config.env.id} has the observations and actions of {run.path}"

@@ -1,7 +1,9 @@
 """Experiments that are refused before an episode is played or a file is written."""
 
+import h5py
 import pytest
 
+import evolve
 from evolve import networks, strategies
 from evolve.config import ComputeOptions, Config, RacingOptions
 from evolve.environments.gymnasium_engine import GymnasiumEngine
@@ -30,6 +32,24 @@ def test_files_of_earlier_versions_keep_the_radius_of_pgpe():
     earlier = load_config(text.replace(line + "\n", ""))
     assert earlier.strategy.table() == new | {"initial_radius": 15 * 0.15}
     assert load_config(earlier.to_toml()) == earlier
+
+
+@pytest.mark.parametrize("line", ["speed_of_light = 3", "[early_stop]\nspeed_of_light = 3", 'population = "many"'])
+def test_settings_of_a_newer_version_are_not_called_damaged(line):
+    with pytest.raises(
+        InputError, match=rf"^run\.h5: .*{evolve.__version__}.*(speed_of_light|population).*newer version"
+    ):
+        load_config(line, "run.h5")
+    with pytest.raises(InputError, match=r"^run\.h5: .*damaged"):
+        load_config(line + "\n[", "run.h5")
+
+
+def test_options_of_a_newer_strategy_are_not_called_damaged(tmp_path):
+    run = evolve.train(generations=1, population=2, episodes=1, held_out_episodes=1, output=tmp_path)
+    with h5py.File(run.path, "a") as file:
+        file.attrs["config"] = file.attrs["config"].replace("[strategy]\n", "[strategy]\nspeed_of_light = 3\n")
+    with pytest.raises(InputError, match=r"seed-0\.h5: .*speed_of_light.*newer version"):
+        evolve.load(run.path).evaluate(1)
 
 
 @pytest.mark.parametrize("rounds", [(4,), (1, 4), (2, 9)])
