@@ -287,7 +287,7 @@ def _film(subjects: Sequence[video.Subject], titles: Sequence[str], seconds: flo
         path = Path(directory) / "film.mp4"
         returns = make(path)
         title = "; ".join(f"{title}: return {number(found)}" for title, found in zip(titles, returns, strict=True))
-        return Film(title, path.read_bytes(), video.still(path), video.size(path), make)
+        return Film(title, path.read_bytes(), *video.still(path), make)
 
 
 def report(runs: Sequence[StoredRun], ranks: Collective, quick: bool) -> Page:

@@ -20,8 +20,8 @@ from evolve.rollouts import AnyRollout, EpisodeBatch, EpisodeResults, join, sum_
 
 COORDINATOR = 0
 _MOST_KEPT = 2  # rollouts
-_PROBE_EVERY = 0.01  # seconds between probes while there is work; a probe costs as much as several steps
-_PROBE_RARELY = 0.1
+PROBE_EVERY = 0.01  # seconds between probes while there is work; a probe costs as much as several steps
+PROBE_RARELY = 0.1
 """Seconds between probes of a worker that expects no message. If ranks share cores, a probe that finds none also yields
 the core."""
 SHORTEST_HELD = 0.005
@@ -247,10 +247,10 @@ def serve(
         message = None
         # Between steps of running episodes the worker probes rarely; with nothing to do it always does.
         now = time.perf_counter()
-        if failed or worker.idle or now - kept > _PROBE_EVERY:
+        if failed or worker.idle or now - kept > PROBE_EVERY:
             worker.keep_alive()
             kept = now
-            if failed or worker.idle or worker.expects_message or now - probed > _PROBE_RARELY:
+            if failed or worker.idle or worker.expects_message or now - probed > PROBE_RARELY:
                 message = _receive(transport)
                 probed = now if message is None else -math.inf  # a job begins with two chunks
         if isinstance(message, messages.Dismiss):

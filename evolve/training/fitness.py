@@ -150,7 +150,7 @@ def import_function(setting: str) -> Callable[..., Any]:
     return found  # type: ignore[no-any-return]
 
 
-_NAMED = (min, np.min, np.mean, np.median)
+_NAMED = (min, *(getattr(np, name) for name in ("min", "mean", "median")))
 _EXAMPLES = {"env": ("tasks.py", "tasks:Task"), "fitness": ("scores.py", "scores:function")}
 
 

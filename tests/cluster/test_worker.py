@@ -119,8 +119,8 @@ def test_parcels_that_would_follow_soon_wait_for_the_last(monkeypatch):
 
 def test_a_worker_looks_for_messages_when_one_is_due(monkeypatch):
     """After a message and after results; in between it plays, since a look may yield the core to other ranks."""
-    monkeypatch.setattr(worker, "_PROBE_EVERY", 0.0)
-    monkeypatch.setattr(worker, "_PROBE_RARELY", 1e6)
+    monkeypatch.setattr(worker, "PROBE_EVERY", 0.0)
+    monkeypatch.setattr(worker, "PROBE_RARELY", 1e6)
     made = experiment({"id": "toys:Slow-v0", "kwargs": {"seconds": 0.001}}, slots=1)
     vain = []  # the parcels sent before each look without a message
 

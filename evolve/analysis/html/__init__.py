@@ -125,7 +125,7 @@ def _film(run: StoredRun, experiment: Experiment) -> Clip:
         subject = video.Subject(run, shown, episode, title)
         (results,) = video.film_episodes([subject], path, _FILM_WIDTH, at_most=_FILM_SECONDS)
         shows = f"{champion.title}: {remark or description}, return {number_of(float(results.returns[0]))}"
-        return Clip(path.read_bytes(), video.still(path), shows)
+        return Clip(path.read_bytes(), video.still(path)[0], shows)
 
 
 def render(groups: Sequence[RunGroup], summaries: Sequence[RunSummary], empty: Sequence[Path] = ()) -> str:

@@ -19,7 +19,7 @@ from evolve import environments, verification
 from evolve.analysis.champion import Champion, NetworkObserver
 from evolve.analysis.figures import DrawnNetwork, network_of
 from evolve.analysis.statistics import number
-from evolve.analysis.video.encoders import FORMATS, check_film, check_library, size, still
+from evolve.analysis.video.encoders import FORMATS, check_film, check_library, still
 from evolve.analysis.video.picture import Label, Painter, fits
 from evolve.environments import Engine, Mode, Recorder
 from evolve.environments.envpool_engine import can_draw
@@ -40,7 +40,6 @@ __all__ = [
     "check_library",
     "drawable",
     "film_episodes",
-    "size",
     "still",
 ]
 

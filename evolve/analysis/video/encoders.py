@@ -52,12 +52,14 @@ class Mp4:
 
     def close(self) -> None:
         """Write the pictures that the encoder still holds, and finish the file."""
-        try:
-            self._file.close()
-        except Exception:
-            # imageio closes the file once more when it is garbage-collected, and would print a second error.
-            self._file.close = lambda: None
-            raise
+        _close(self._file)
+
+
+def _close(file: Any) -> None:
+    """Close a film of imageio for good."""
+    # A deleted film would be closed once more, with a second error, or with another search of all memory for garbage.
+    close, file.close = file.close, lambda: None
+    close()
 
 
 class Gif:
@@ -156,22 +158,21 @@ def check_library() -> None:
         library(name)
 
 
-def size(path: Path) -> tuple[int, int]:
-    """Return width and height of an MP4 film, in pixels."""
-    _, height, width, _ = library("imageio.v3").improps(path, plugin="pyav").shape
-    return width, height
+def still(path: Path, seconds: float = 3.0) -> tuple[bytes, tuple[int, int]]:
+    """Return a picture of an MP4 film as JPEG, with its width and height in pixels.
 
-
-def still(path: Path, seconds: float = 3.0) -> bytes:
-    """Return a picture of an MP4 film as JPEG: at this number of seconds, or the last picture of a shorter film."""
+    seconds: The time of the picture in the film; the last picture of a shorter film is taken.
+    """
     library("av")
-    imageio = library("imageio.v3")
-    picture = None
-    fps = float(imageio.immeta(path, plugin="pyav")["fps"])
-    for number, frame in enumerate(imageio.imiter(path, plugin="pyav")):
-        picture = frame
-        if number >= seconds * fps:
-            break
+    film = library("imageio.v3").imopen(path, "r", plugin="pyav")
+    try:
+        fps = float(film.metadata()["fps"])
+        for number, frame in enumerate(film.iter()):
+            picture = library("PIL.Image").fromarray(frame)
+            if number >= seconds * fps:
+                break
+    finally:
+        _close(film)
     written = io.BytesIO()
-    library("PIL.Image").fromarray(picture).save(written, "JPEG", quality=85)
-    return written.getvalue()
+    picture.save(written, "JPEG", quality=85)
+    return written.getvalue(), picture.size
