@@ -241,15 +241,18 @@ class Process:
     def kill(self) -> None:
         """Kill the command and its descendants; wait until the descendants, with their locks, are gone."""
         family = self.family()
+        forked = warm.processes_in(self._cwd)
+        # The server kills the processes of killed clients. Those of other commands in this folder go on.
+        others = len(forked) - sum(map(warm.is_client, family))
         for process in family:
             try:
                 process.kill()
             except psutil.NoSuchProcess:
                 continue
-        left = [process for process in family if process.pid != self.popen.pid]
-        psutil.wait_procs(
-            [*left, *warm.processes_in(self._cwd)], timeout=60
-        )  # the server kills processes without a client
+        psutil.wait_procs([process for process in family if process.pid != self.popen.pid], timeout=60)
+        deadline = time.monotonic() + 60
+        while sum(process.is_running() for process in forked) > max(others, 0) and time.monotonic() < deadline:
+            time.sleep(0.02)
 
     def close(self) -> None:
         """Kill the remaining processes and close the captured output."""

@@ -96,6 +96,13 @@ def words(command: Sequence[object], env: Mapping[str, str]) -> list[str]:
     return [python() if text == sys.executable else text for text in texts]
 
 
+def is_client(process: psutil.Process) -> bool:
+    """Return whether a process stands for a forked one."""
+    with suppress(psutil.Error):
+        return bool(server.cache_info().currsize) and python() in process.cmdline()
+    return False
+
+
 def processes_in(folder: Path) -> list[psutil.Process]:
     """Return the live forked processes that work in a folder."""
     found = []
