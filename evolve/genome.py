@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 from evolve.errors import InputError, check_whole
 from evolve.numerics.hashing import count_present, fold_present, sha256
+from evolve.numerics.perturbation import Factors
 from evolve.numerics.streams import AnyStream, Stream
 from evolve.shapes import Bool, Float32, Float64, Int32, Int64, UInt8, UInt64, check_shape
 
@@ -53,8 +54,8 @@ class Genomes:
         """W."""
         return int(self.weights.shape[1])
 
-    def take(self, candidates: Int64) -> "Genomes":
-        """Return copies of the given candidates, in the given order."""
+    def take(self, candidates: Int64 | slice) -> "Genomes":
+        """Return copies of the given candidates, in the given order; views if they are a slice."""
         return Genomes(self.weights[candidates], self.mask[candidates])
 
     def connections(self) -> Int32:
@@ -64,6 +65,20 @@ class Genomes:
     def fingerprints(self) -> UInt64:
         """Return [P]: a 64-bit hash of each candidate's connections and weights."""
         return fold_present(self.weights, self.mask)
+
+
+@dataclass(frozen=True)
+class FactoredGenomes(Genomes):
+    """Genomes whose weights were computed from factors. Kernels may use the factors instead, with the same bits.
+
+    factors: the factors of all P candidates, whose connections are all present.
+    """
+
+    factors: Factors
+
+    def take(self, candidates: Int64 | slice) -> "FactoredGenomes":
+        """Return copies of the given candidates, in the given order; views if they are a slice."""
+        return FactoredGenomes(self.weights[candidates], self.mask[candidates], self.factors.take(candidates))
 
 
 class GenomeSource(Protocol):

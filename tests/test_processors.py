@@ -41,7 +41,11 @@ def said(done):
 def test_golden_digests_of_exact_tasks(golden, backend):
     if backend == "native" and not native.available():
         pytest.skip("the native kernels were not built")
-    names = exact_runs.sets("native") if backend == "native" else ("dag", "hebbian-lstm", "elman", "plastic-mlp")
+    names = (
+        exact_runs.sets("native")
+        if backend == "native"
+        else ("dag", "hebbian-lstm", "low-rank", "elman", "plastic-mlp")
+    )
     with as_a_process():
         assert exact_runs.all_digests(backend, names) == only(golden, *names)
 

@@ -19,12 +19,14 @@ from functools import cached_property
 from itertools import pairwise
 
 import numpy as np
+from numpy.typing import NDArray
 
-from evolve.genome import Block, Genomes, pruned
+from evolve.genome import Block, FactoredGenomes, Genomes, pruned
 from evolve.networks import network
 from evolve.networks.network import SlotArrays, structure
-from evolve.numerics import Backend, sequential_sum, tanh
+from evolve.numerics import Backend, native, sequential_sum, tanh
 from evolve.numerics.native import ADDRESS, INT64
+from evolve.numerics.perturbation import Factors, PerturbedMatrix
 from evolve.numerics.streams import AnyStream
 from evolve.shapes import Bool, Float32, Int64, Slots
 
@@ -115,6 +117,9 @@ class LayeredBatch(SlotArrays):
         self._wiring = wiring
         self._weights = self._hold(wiring.num_weights)
         self._nodes = self._hold(wiring.nodes)
+        self._matrices: NDArray[np.int64] = np.zeros(0, np.int64)
+        self._centre: Float32 | None = None
+        """The centre of the genomes in the slots if the slots have factors; None if they have weights."""
         if self._compiled:
             widest = max(layer.fan_out for layer in wiring.layers)
             sizes = observation_size, wiring.layers[-1].fan_out, widest
@@ -125,6 +130,46 @@ class LayeredBatch(SlotArrays):
         nodes = np.zeros((len(weights), self._wiring.nodes), np.float32)
         nodes[:, self._wiring.ones] = 1
         return weights, nodes
+
+    def fits(self, genomes: Genomes) -> bool:
+        """Return whether slots have the centre of the genomes' factors, or weights as the genomes."""
+        factors = self._usable_factors(genomes)
+        return self._centre is (None if factors is None else factors.centre)
+
+    def columns_of(self, genomes: Genomes, seeds: Int64) -> tuple[Float32 | None, ...]:
+        """Return the initial contents of slots, with factors in the place of weights if the kernel can use them."""
+        weights, *others = self.initial(genomes.weights, genomes.mask, seeds)
+        factors = self._usable_factors(genomes)
+        if factors is not None:
+            self._place_weights(factors.values.shape[1], factors.centre, factors.matrices)
+            return factors.values, *others
+        self._place_weights(self._wiring.num_weights, None, ())
+        return weights, *others
+
+    def _usable_factors(self, genomes: Genomes) -> Factors | None:
+        """Return the factors of genomes if the kernel computes weights from them: on the host, of rank 1.
+
+        With more ranks it would take more time than reading the weights.
+        """
+        if not isinstance(genomes, FactoredGenomes) or not isinstance(self.kernel, native.NativeStep):
+            return None
+        return genomes.factors if all(matrix.rank <= 1 for matrix in genomes.factors.matrices) else None
+
+    def _place_weights(self, rows: int, centre: Float32 | None, matrices: tuple[PerturbedMatrix, ...]) -> None:
+        """Let the kernel read weights, or factors of matrices around a centre [W], from the first rows of a column."""
+        if self._centre is centre:
+            return
+        assert isinstance(self.kernel, native.NativeStep)
+        sizes = [matrix.num_factors for matrix in matrices]
+        firsts = np.cumsum([0, *sizes])[:-1]
+        described = [(matrix.rows, matrix.rank, first) for matrix, first in zip(matrices, firsts, strict=True)]
+        # The structure has only addresses; these attributes keep the arrays alive.
+        self._centre, self._matrices = centre, np.array(described, np.int64)
+        self.kernel.set(
+            weight_rows=rows,
+            centre=None if centre is None else centre.ctypes.data,
+            matrices=self._matrices.ctypes.data,
+        )
 
     def weights(self, slots: Slots) -> Float32:
         """Return the weights [k, W] of slots."""
@@ -151,6 +196,8 @@ class LayeredBatch(SlotArrays):
             feedback=(INT64 * 3, (INT64 * 3)(*wiring.feedback)),
             weights=(ADDRESS, self._weights.address),
             nodes=(ADDRESS, self._nodes.address),
+            centre=(ADDRESS, None),
+            matrices=(ADDRESS, None),
         )
 
     def _reference(self, observations: Float32) -> Float32:

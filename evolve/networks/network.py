@@ -352,6 +352,14 @@ class SlotArrays:
         """
         raise NotImplementedError
 
+    def fits(self, _genomes: Genomes) -> bool:
+        """Return whether `columns_of` may be called for genomes while slots have others."""
+        return True
+
+    def columns_of(self, genomes: Genomes, seeds: Int64) -> tuple[Float32 | None, ...]:
+        """Return `initial` of k genomes, for a kernel that plays whole episodes. seeds: [k]."""
+        return self.initial(genomes.weights, genomes.mask, seeds)
+
     def load(self, slots: Slots, weights: Float32, mask: Bool, seeds: Int64) -> None:
         """Put genomes [k, W] into slots, and clear all other state of these slots."""
         self._settle(slots)

@@ -164,6 +164,11 @@ class NativeStep:
         functions = {what: bind(f"{self._name}_{what}") for what in ("places", "advance")} | {"settle": self._settle}
         return {what: function_address(each) for what, each in functions.items()} | {"network": self._address}
 
+    def set(self, **values: int | None) -> None:
+        """Set fields of the structure. The caller keeps arrays that it points to alive."""
+        for name, value in values.items():
+            setattr(self._structure, name, value)
+
     def __call__(self, observations: Float32) -> Float32:
         """Advance the first n slots by one step: observations [n, O] -> actions [n, A]."""
         rows = np.ascontiguousarray(observations, np.float32)

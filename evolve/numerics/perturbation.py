@@ -146,6 +146,17 @@ class PerturbedMatrix:
         """The number of its deviates."""
         return self.rank * (self.rows + self.columns) if self.rank else self.rows * self.columns
 
+    @property
+    def product_shape(self) -> tuple[int, int, int]:
+        """The sizes of its factors, m, n and r: with rank 0 it is a row of m n numbers, whose left factor is σ."""
+        return (self.rows, self.columns, self.rank) if self.rank else (1, self.rows * self.columns, 1)
+
+    @property
+    def num_factors(self) -> int:
+        """The number of its factors, r(m + n)."""
+        m, n, r = self.product_shape
+        return r * (m + n)
+
     def factors(self, key: StreamsKey, streams: Int64, steps: Float64, rows: slice) -> tuple[Float32, Float32]:
         """Return σ/√r · left, [N, r, k], of k rows of the matrix, and right, [N, r, n], for N streams.
 
@@ -169,33 +180,47 @@ class PerturbedMatrix:
         return (scales[:, None, None] * left).astype(np.float32), right
 
 
-def perturbed_matrices(
-    centre: Float64, mask: Bool, steps: Float64, key: StreamsKey, streams: Int64, matrices: Sequence[PerturbedMatrix]
-) -> Float32:
-    """Return [n, W]: row i is the centre, whose matrices are perturbed with steps[i]; 0 where the mask is False.
+@dataclass(frozen=True)
+class Factors:
+    """The factors of candidates around one centre.
 
-    Args:
-        centre: [W].
-        mask: [W].
-        steps: [n].
-        key: The key of the streams.
-        streams: [n], the number of the stream of each row.
-        matrices: The matrices of the genome, which tile it.
+    centre: [W], rounded to float32. matrices: The matrices of the genome, which tile it. values: [P, F], for each
+    matrix σ/√r · left, and then right, as `PerturbedMatrix.factors` returns them for all rows.
     """
-    rows = np.empty((len(streams), len(centre)), np.float32)
-    rounded = centre.astype(np.float32)
-    for matrix in matrices:
-        place = slice(matrix.start, matrix.stop)
-        left, right = matrix.factors(key, streams, steps, slice(0, matrix.rows))
-        r, m, n = *left.shape[1:], right.shape[2]
-        if native.available():
-            arrays = [*map(np.ascontiguousarray, (rounded[place], mask[place], left, right)), rows[:, place]]
-            add = native.bind("add_products", [ADDRESS] * 5 + [INT64] * 5)
-            add(*(array.ctypes.data for array in arrays), *rows.shape, m, n, r)
-            continue
-        for row, a, b in zip(rows[:, place], left, right, strict=True):
-            row[:] = np.where(mask[place], rounded[place] + _product(a, b).reshape(-1), np.float32(0))
-    return rows
+
+    centre: Float32
+    matrices: tuple[PerturbedMatrix, ...]
+    values: Float32
+
+    @classmethod
+    def of(
+        cls, centre: Float32, matrices: tuple[PerturbedMatrix, ...], steps: Float64, key: StreamsKey, streams: Int64
+    ) -> "Factors":
+        """Return the factors of n candidates, whose streams have numbers streams[i], and whose σ is steps[i]."""
+        found = (each for matrix in matrices for each in matrix.factors(key, streams, steps, slice(0, matrix.rows)))
+        return cls(centre, matrices, np.concatenate([each.reshape(len(streams), -1) for each in found], axis=1))
+
+    def take(self, candidates: Int64 | slice) -> "Factors":
+        """Return copies of the factors of the given candidates, in the given order; views if they are a slice."""
+        return Factors(self.centre, self.matrices, self.values[candidates])
+
+    def weights(self, mask: Bool) -> Float32:
+        """Return the weights [P, W] of the candidates; 0 where the mask [W] is False."""
+        rows = np.empty((len(self.values), len(self.centre)), np.float32)
+        at = 0
+        for matrix in self.matrices:
+            place, size = slice(matrix.start, matrix.stop), matrix.num_factors
+            factors, at = self.values[:, at : at + size], at + size
+            m, n, r = matrix.product_shape
+            if native.available():
+                arrays = [*map(np.ascontiguousarray, (self.centre[place], mask[place])), factors, rows[:, place]]
+                add = native.bind("add_products", [ADDRESS] * 4 + [INT64] * 6)
+                add(*(array.ctypes.data for array in arrays), *rows.shape, self.values.shape[1], m, n, r)
+                continue
+            for row, numbers in zip(rows[:, place], factors, strict=True):
+                moves = _product(numbers[: r * m].reshape(r, m), numbers[r * m :].reshape(r, n)).reshape(-1)
+                row[:] = np.where(mask[place], self.centre[place] + moves, np.float32(0))
+        return rows
 
 
 def antithetic_matrix_sums(
@@ -206,7 +231,7 @@ def antithetic_matrix_sums(
     matrices: Sequence[PerturbedMatrix],
     columns: slice,
 ) -> Float64:
-    """Return [n]: the sums of `antithetic_sums` in n columns of the genome, for candidates of `perturbed_matrices`.
+    """Return [n]: the sums of `antithetic_sums` in n columns of the genome, for candidates of `Factors`.
 
     Args:
         centre: [W], the whole centre.

@@ -216,6 +216,8 @@ class NativePlay:
         self._fed = fed = feed.contiguous()
         for column, values in zip(self._columns, fed.columns, strict=True):
             column.values = None if values is None else values.ctypes.data
+            # Factors take fewer rows than the weights in whose place they are.
+            column.rows = column.rows if values is None else values.shape[1]
         self._set(
             next=0,
             fed=len(fed.seeds),
@@ -325,6 +327,7 @@ class ExactRollout:
         self._feed_size = feed_size
         self.play = play
         self._queue = EpisodeQueue() if queue is None else queue
+        self._held: EpisodesToBegin | None = None  # until the slots are free
         self._traces = "none"
         self.steps = 64
         """The limit of steps of the next call of `Play.run`; each tick adapts it to `_CALL_SECONDS`."""
@@ -337,12 +340,16 @@ class ExactRollout:
     @property
     def pending(self) -> int:
         """The number of episodes that are queued or running."""
-        return len(self._queue) + self.play.waiting + self.play.running
+        return len(self._queue) + self._num_held + self.play.waiting + self.play.running
+
+    @property
+    def _num_held(self) -> int:
+        return 0 if self._held is None else len(self._held)
 
     @property
     def occupied(self) -> bool:
         """Whether it took episodes from the queue whose results it has not returned."""
-        return self.play.waiting + self.play.running + self.play.finished > 0
+        return self._num_held + self.play.waiting + self.play.running + self.play.finished > 0
 
     @property
     def ticking(self) -> int:
@@ -368,15 +375,21 @@ class ExactRollout:
         most: The largest number of episodes; by default the feed size.
         """
         if self.play.ready:
-            episodes = self._queue.take(self._feed_size if most is None else min(most, self._feed_size))
+            episodes = self._held
+            if episodes is None:
+                episodes = self._queue.take(self._feed_size if most is None else min(most, self._feed_size))
             if episodes is not None:
-                self._feed(episodes)
+                # Genomes of two generations may not share slots. They meet only if results came late.
+                waits = self.play.running > 0 and not self._batch.fits(episodes.genomes)
+                self._held = episodes if waits else None
+                if not waits:
+                    self._feed(episodes)
 
     def play_on(self) -> None:
         """Play for some milliseconds."""
         busy = self._busy
         begin = time.perf_counter()
-        made = self.play.run(self.steps, more=len(self._queue) > 0)
+        made = self.play.run(self.steps, more=len(self._queue) > 0 and self._held is None)
         seconds = time.perf_counter() - begin
         self._count(made, busy, seconds, seconds)
 
@@ -414,6 +427,7 @@ class ExactRollout:
     def clear(self) -> None:
         """Drop all episodes."""
         self._queue.clear()
+        self._held = None
         self.play.clear()
         self._steps_played, self._seconds_played = 0, 0.0
 
@@ -436,7 +450,7 @@ class ExactRollout:
             genomes, numbers = episodes.genome_of_each(), np.arange(len(seeds), dtype=np.int32)
         self._traces = episodes.traces
         keys: Int64 = (episodes.genome_ids.astype(np.int64) << _BITS_OF_EPISODES) + episodes.episodes
-        columns = self._batch.initial(genomes.weights, genomes.mask, seeds)
+        columns = self._batch.columns_of(genomes, seeds)
         # A mask without columns requests no traces.
         mask = genomes.mask if self._traces != "none" else genomes.mask[:, :0]
         parameters = self._task.parameters_of(seeds).T

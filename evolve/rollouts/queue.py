@@ -199,7 +199,7 @@ class GenomeWindow:
 
 def _run(genomes: Genomes, first: int, stop: int) -> Genomes:
     """Return genomes first … stop - 1, as views."""
-    return Genomes(genomes.weights[first:stop], genomes.mask[first:stop])
+    return genomes.take(slice(first, stop))
 
 
 @dataclass

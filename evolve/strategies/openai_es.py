@@ -33,14 +33,14 @@ import numpy as np
 from pydantic import Field
 
 from evolve.errors import InputError
-from evolve.genome import GenomeLayout, Genomes, GenomeSource, pruned
+from evolve.genome import FactoredGenomes, GenomeLayout, Genomes, GenomeSource, pruned
 from evolve.numerics.perturbation import (
+    Factors,
     antithetic_matrix_sums,
     antithetic_sums,
     perturbed,
-    perturbed_matrices,
 )
-from evolve.shapes import Bool, Float64, Int64
+from evolve.shapes import Bool, Float32, Float64, Int64
 from evolve.strategies.evolution_strategy import (
     Adam,
     ClipUp,
@@ -54,6 +54,7 @@ from evolve.strategies.evolution_strategy import (
 from evolve.strategies.pruning_schedules import GradualPruning
 from evolve.strategies.strategy import (
     NamedNumbers,
+    NewestValue,
     Results,
     check_population,
     requested_candidates,
@@ -146,6 +147,10 @@ def _check(o: OpenAiEsOptions, layout: GenomeLayout) -> None:
         raise InputError("strategy.smallest_learning_rate", "above 0 if weight decay is constant", 0.0)
 
 
+def _rounded(state: OpenAiEsState, _generation: int) -> Float32:
+    return state.centre.astype(np.float32)
+
+
 class OpenAiEs(EvolutionStrategy[OpenAiEsState]):
     """The evolution strategy for P = `population` candidates of a layout."""
 
@@ -163,6 +168,8 @@ class OpenAiEs(EvolutionStrategy[OpenAiEsState]):
         self._optimizer: Adam | ClipUp = adam if options.optimizer == "adam" else clip_up
         rank = options.perturbation_rank
         self._matrices = None if rank is None else low_rank_matrices(layout, rank)
+        # All candidates of a generation share one array, from which kernels see that they have the same centre.
+        self._rounded_centre: NewestValue[OpenAiEsState, Float32] = NewestValue(_rounded)
         self._pruning: GradualPruning | None = None
         if options.pruning:
             how = options.pruning, options.pruning_generations, options.pruning_by
@@ -201,13 +208,16 @@ class OpenAiEs(EvolutionStrategy[OpenAiEsState]):
         """Return candidates: pairs on both sides of the centre, and the centre if P is odd."""
         candidates = requested_candidates(self._P, candidates)
         steps = np.where(candidates % 2, -1.0, 1.0) * state.schedule.sigma
-        centre, mask, key, streams = state.centre, state.mask, self._key(generation), candidates // 2
-        if self._matrices is None:
-            weights = perturbed(centre, mask, steps, key, streams)
-        else:
-            weights = perturbed_matrices(centre, mask, steps, key, streams, self._matrices)
+        key, streams = self._key(generation), candidates // 2
+        masks = np.repeat(state.mask[None], len(candidates), axis=0)
+        if self._matrices is not None:
+            steps[candidates == 2 * self._pairs] = 0.0
+            factors = Factors.of(self._rounded_centre(state, generation), self._matrices, steps, key, streams)
+            weights = factors.weights(state.mask)
+            return FactoredGenomes(weights, masks, factors) if state.mask.all() else Genomes(weights, masks)
+        weights = perturbed(state.centre, state.mask, steps, key, streams)
         weights[candidates == 2 * self._pairs] = np.where(state.mask, state.centre, 0.0)
-        return Genomes(weights, np.repeat(state.mask[None], len(candidates), axis=0))
+        return Genomes(weights, masks)
 
     def sums(self, state: OpenAiEsState, generation: int, fitness: Float64, columns: slice) -> Float64:
         """Return [n]: Σ (u_2i - u_{2i+1}) (w_2i - w_{2i+1}) in n columns; fitness is [P]."""

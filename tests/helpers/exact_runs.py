@@ -31,6 +31,7 @@ SETS = {
     "plastic": ([*CLASSICAL, *LIFELONG], (*PLASTIC, *NORMALIZED)),
     "hebbian-lstm": (["CartPole-v1", "Cues-v0", "TMaze-v0"], ("-a", "hebbian-lstm", *NORMALIZED)),
     "mlp": (["Pendulum-v1"], ("-a", "mlp", *OPENAI_ES)),
+    "low-rank": (CLASSICAL[1:2], ("-a", "mlp", *OPENAI_ES, "--set", "strategy.perturbation_rank=1")),
     "elman": (["Reversal-v0"], ("-a", "elman", "--strategy", "ga", "--set", "strategy.parents=3")),
     "plastic-mlp": (["Cues-v0"], ("-a", "plastic-mlp", "--strategy", "random")),
     "pgpe": (["Pendulum-v1"], ("-a", "mlp", *PGPE)),

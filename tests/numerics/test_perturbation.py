@@ -8,13 +8,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from evolve.numerics.perturbation import (
+    Factors,
     PerturbedMatrix,
     add_noise,
     antithetic_matrix_sums,
     antithetic_sums,
     moments_about_centre,
     perturbed,
-    perturbed_matrices,
 )
 from evolve.numerics.streams import Purpose, Stream
 
@@ -116,9 +116,10 @@ def moves_by_hand(tiling, stream, step):
 def test_matrices_are_moved_by_products_of_low_rank(tiling, numbered):
     W = tiling[-1].stop
     centre, mask, steps = numbers(W), masks(W), numbers(len(numbered))
-    rows = perturbed_matrices(centre, mask, steps, KEY, np.array(numbered), tiling)
+    centre = centre.astype(np.float32)
+    rows = Factors.of(centre, tuple(tiling), steps, KEY, np.array(numbered)).weights(mask)
     moves = [moves_by_hand(tiling, stream, step) for step, stream in zip(steps, numbered, strict=True)]
-    assert rows.tobytes() == np.where(mask, centre.astype(np.float32) + moves, np.float32(0)).tobytes()
+    assert rows.tobytes() == np.where(mask, centre + moves, np.float32(0)).tobytes()
 
 
 @given(tilings(), st.integers(1, 5), st.data())
@@ -127,7 +128,8 @@ def test_sums_of_products_of_low_rank_are_the_same_in_any_columns(tiling, count,
     centre, shares, expected = numbers(W), numbers(count), np.zeros(W)
     for stream, share in enumerate(shares):
         step = np.array([0.1, -0.1])
-        pair = perturbed_matrices(centre, np.ones(W, np.bool_), step, KEY, np.array([stream, stream]), tiling)
+        factors = Factors.of(centre.astype(np.float32), tuple(tiling), step, KEY, np.array([stream, stream]))
+        pair = factors.weights(np.ones(W, np.bool_))
         expected += share * np.subtract(*pair, dtype=np.float64)
     edges = [0, *sorted(data.draw(st.lists(st.integers(0, W), max_size=3))), W]
     parts = [slice(*edge) for edge in pairwise(edges)]

@@ -6,10 +6,12 @@ import numpy as np
 import pytest
 from episode_tables import E, P, batch_of, finish, table_of
 
-from evolve import environments, networks
+from evolve import environments, networks, strategies
 from evolve.config import Config, EnvOptions, parse
+from evolve.genome import FactoredGenomes, Genomes
 from evolve.numerics import native
-from evolve.rollouts import ExactRollout, Rollout, exact_rollout
+from evolve.numerics.streams import Purpose
+from evolve.rollouts import EpisodeBatch, ExactRollout, Rollout, exact_rollout, generation_keys
 from evolve.training.rollouts import rollout_of
 
 pytestmark = pytest.mark.skipif(not native.available(), reason="the native kernels were not built")
@@ -90,6 +92,43 @@ def test_cleared_episodes_leave_no_results():
     for rollout in (ours, theirs):
         rollout.submit(batch_of(network, True, rows=np.array([4, 2])))
     assert table_of(finish(ours)) == table_of(finish(theirs))
+
+
+@pytest.mark.parametrize(("env", "hidden"), [("CartPole-v1", [7, 5]), ("LunarLander-v3", [9])])
+@pytest.mark.parametrize("name", ["mlp", "dag", "elman"])
+def test_networks_of_low_rank_have_the_bits_of_their_weights(env, name, hidden):
+    """Genomes with factors of two centres, and genomes with weights between them, share a queue."""
+    table = {"name": name, "hidden": hidden[:1] if name == "elman" else hidden, "init_sparsity": 0.0}
+    ours, theirs, network = rollouts(env, table, False, slots=40)
+    es = strategies.from_table({"name": "openai-es", "sigma": 0.1, "perturbation_rank": 1}, network, P, 3)
+    state, kinds, batches = es.start(), [], []
+    for generation in range(3):
+        genomes = es.ask(state, generation)
+        state = es.tell(state, genomes, strategies.Results(np.arange(float(P))))
+        genomes = genomes if generation != 1 else Genomes(genomes.weights, genomes.mask)
+        kinds.append(type(genomes))
+        episodes = range(2 * generation, 2 * generation + 2)
+        batches.append(EpisodeBatch.of(9, Purpose.EPISODE, genomes, generation_keys(generation, P), episodes))
+    assert kinds == [FactoredGenomes, Genomes, FactoredGenomes]
+    for rollout in (ours, theirs):
+        for batch in batches:
+            rollout.submit(batch)
+    ours.steps = 5
+    ours.tick()
+    assert not ours._batch.fits(batches[1].genomes)  # the kernel computes weights from factors
+    ours.submit(batches[0])
+    ours.clear()
+    for batch in batches:
+        ours.submit(batch)
+    assert table_of(finish(ours)) == table_of(finish(theirs))
+
+
+def test_factors_of_more_ranks_are_left_to_weights():
+    ours, _, network = rollouts("CartPole-v1", {"name": "mlp", "hidden": [9, 9]}, False)
+    es = strategies.from_table({"name": "openai-es", "perturbation_rank": 2}, network, P, 3)
+    genomes = es.ask(es.start(), 0)
+    assert isinstance(genomes, FactoredGenomes)
+    assert ours._batch.columns_of(genomes, np.arange(P))[0] is genomes.weights
 
 
 class Outside:

@@ -10,6 +10,9 @@ typedef struct {
     int64_t feedback[3]; /* rows that are copied after a step: the first source, the first target, and their number */
     const float *weights;
     float *nodes;
+    /* On a CPU slots may share a centre, NULL if not: `weights` then has factors, from which each step computes the weights. */
+    const float *centre; /* the matrices of all layers end to end */
+    const int64_t *matrices; /* [., 3]: rows and rank, 0 or 1, of each matrix, and the first row of its factors */
 } layered;
 
 INLINE void layered_places(const layered *net, int64_t tile, float **input, float **output)
@@ -18,14 +21,70 @@ INLINE void layered_places(const layered *net, int64_t tile, float **input, floa
     *output = *input + net->wiring[4 * (net->layers - 1) + 2] * WIDTH;
 }
 
+#ifndef __CUDACC__
+/* As `column_sums`, for weights that are a centre [rows, columns] plus left [rows] times right [columns] of each slot; or, if
+ * the rank is 0, plus left [1] times right [rows, columns]. */
+INLINE void factored_sums(const float *x, const float *centre, const float *left, const float *right, float *z, int64_t begun,
+                          int64_t rows, int64_t columns, int64_t rank, int width)
+{
+    float total[ABREAST][LANES];
+    for (int k = 0; k < width; k++)
+        for (int t = 0; t < LANES; t++)
+            total[k][t] = begun ? z[k * WIDTH + t] : -0.0f; /* -0 plus a number is that number, also if it is 0 */
+    for (int64_t r = 0; r < rows; r++)
+        for (int k = 0; k < width; k++) {
+            const float *one = rank ? left + r * WIDTH : left, *other = right + (rank ? k : r * columns + k) * WIDTH;
+            for (int t = 0; t < LANES; t++)
+                total[k][t] = total[k][t] + x[r * WIDTH + t] * (centre[r * columns + k] + one[t] * other[t]);
+        }
+    for (int k = 0; k < width; k++)
+        for (int t = 0; t < LANES; t++)
+            z[k * WIDTH + t] = total[k][t];
+}
+
+/* z = x W for a layer of weights around a centre; its matrices lie below each other. Return the first one of the next layer. */
+INLINE const int64_t *sums_around_centre(const int64_t *at, const float *factors, const float *centre, const float *x,
+                                         float *z, int64_t rows, int64_t columns)
+{
+    for (int64_t row = 0; row < rows; row += at[0], at += 3) {
+        const float *left = factors + at[2] * WIDTH, *right = left + (at[1] ? at[0] : 1) * WIDTH;
+        const float *c = centre + row * columns, *inputs = x + row * WIDTH;
+#define SUM(k, width) \
+    factored_sums(inputs, c + (k), left, right + (k) * WIDTH, z + (k) * WIDTH, row, at[0], columns, RANK, width)
+#define RANK 1 /* a constant, so that the loop has no branches */
+        if (at[1])
+            FOR_COLUMNS(columns, SUM);
+#undef RANK
+#define RANK 0
+        else
+            FOR_COLUMNS(columns, SUM);
+#undef RANK
+#undef SUM
+    }
+    return at;
+}
+#endif
+
 INLINE void layered_advance(const layered *net, int64_t tile)
 {
     const float *weights = net->weights + TILE(tile, net->weight_rows);
     float *nodes = net->nodes + TILE(tile, net->node_rows);
+#ifndef __CUDACC__
+    const float *centre = net->centre;
+    const int64_t *matrix = net->matrices;
+#endif
     BARRIER();
     for (int64_t layer = 0; layer < net->layers; layer++) {
         const int64_t *at = net->wiring + 4 * layer, rows = at[1], columns = at[3];
         float *y = nodes + at[2] * WIDTH;
+#ifndef __CUDACC__
+        if (centre) {
+            matrix = sums_around_centre(matrix, weights, centre, nodes + at[0] * WIDTH, y, rows, columns);
+            activate(y, columns);
+            centre += rows * columns;
+            continue;
+        }
+#endif
         weighted_sums(nodes + at[0] * WIDTH, weights, y, rows, columns);
         activate(y, columns);
         weights += rows * columns * WIDTH;

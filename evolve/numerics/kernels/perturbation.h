@@ -111,18 +111,18 @@ INLINE void factored(const float *left, const float *right, float *moves, int64_
             moves[k] = moves[k] + left[q * m + j] * right[q * columns + first + k];
 }
 
-/* Matrices [n] of m rows, each W numbers after the one before: the centre [m, columns] plus the products of left [n, r, m] and
- * right [n, r, columns]; 0 where the mask is 0. */
-DISPATCH void evolve_add_products(const float *centre, const uint8_t *mask, const float *left, const float *right,
-                                  float *matrices, int64_t n, int64_t W, int64_t m, int64_t columns, int64_t r)
+/* Matrices [n] of m rows, each W numbers after the one before: the centre [m, columns] plus the product of the factors left
+ * [r, m] and right [r, columns], which follow each other, F numbers after the factors before; 0 where the mask is 0. */
+DISPATCH void evolve_add_products(const float *centre, const uint8_t *mask, const float *factors, float *matrices, int64_t n,
+                                  int64_t W, int64_t F, int64_t m, int64_t columns, int64_t r)
 {
     float moves[AT_ONCE];
-    for (int64_t row = 0; row < n; row++, left += r * m, right += r * columns, matrices += W)
+    for (int64_t row = 0; row < n; row++, factors += F, matrices += W)
         for (int64_t j = 0; j < m; j++)
             FOR_PARTS(0, columns)
             {
                 const int64_t at = j * columns + i;
-                factored(left, right, moves, j, i, part, m, columns, r);
+                factored(factors, factors + r * m, moves, j, i, part, m, columns, r);
                 for (int64_t k = 0; k < part; k++) {
                     float moved = centre[at + k] + moves[k];
                     matrices[at + k] = mask[at + k] ? moved : 0.0f;
