@@ -16,7 +16,7 @@ is float32.
 import ctypes
 from dataclasses import dataclass
 from functools import cached_property
-from itertools import pairwise
+from itertools import accumulate, pairwise
 
 import numpy as np
 from numpy.typing import NDArray
@@ -160,9 +160,8 @@ class LayeredBatch(SlotArrays):
         if self._centre is centre:
             return
         assert isinstance(self.kernel, native.NativeStep)
-        sizes = [matrix.num_factors for matrix in matrices]
-        firsts = np.cumsum([0, *sizes])[:-1]
-        described = [(matrix.rows, matrix.rank, first) for matrix, first in zip(matrices, firsts, strict=True)]
+        firsts = accumulate((matrix.num_factors for matrix in matrices), initial=0)
+        described = [(matrix.rows, matrix.rank, first) for matrix, first in zip(matrices, firsts, strict=False)]
         # The structure has only addresses; these attributes keep the arrays alive.
         self._centre, self._matrices = centre, np.array(described, np.int64)
         self.kernel.set(
