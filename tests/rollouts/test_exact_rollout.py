@@ -115,20 +115,25 @@ def test_networks_of_low_rank_have_the_bits_of_their_weights(env, name, hidden):
             rollout.submit(batch)
     ours.steps = 5
     ours.tick()
-    assert not ours._batch.fits(batches[1].genomes)  # the kernel computes weights from factors
-    ours.submit(batches[0])
     ours.clear()
     for batch in batches:
         ours.submit(batch)
     assert table_of(finish(ours)) == table_of(finish(theirs))
 
 
-def test_factors_of_more_ranks_are_left_to_weights():
-    ours, _, network = rollouts("CartPole-v1", {"name": "mlp", "hidden": [9, 9]}, False)
-    es = strategies.from_table({"name": "openai-es", "perturbation_rank": 2}, network, P, 3)
-    genomes = es.ask(es.start(), 0)
-    assert isinstance(genomes, FactoredGenomes)
-    assert ours._batch.columns_of(genomes, np.arange(P))[0] is genomes.weights
+def test_kernels_read_factors_of_rank_one():
+    _, _, network = rollouts("CartPole-v1", {"name": "mlp", "hidden": [9, 9]}, False)
+    for rank in (1, 2):
+        es = strategies.from_table({"name": "openai-es", "perturbation_rank": rank}, network, P, 3)
+        genomes, seeds = es.ask(es.start(), 0), np.arange(P)
+        assert isinstance(genomes, FactoredGenomes)
+        plain = Genomes(genomes.weights, genomes.mask)
+        batch = network.batch(P, "native")
+        assert batch.fits(plain)
+        # With more ranks it would take longer than reading weights.
+        assert batch.columns_of(genomes, seeds)[0] is (genomes.factors.values if rank == 1 else genomes.weights)
+        assert (batch.fits(genomes), batch.fits(plain)) == (True, rank == 2)
+        assert network.batch(P, "numpy").columns_of(genomes, seeds)[0] is genomes.weights
 
 
 class Outside:
