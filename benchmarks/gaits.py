@@ -19,6 +19,7 @@ from evolve.analysis import video
 from evolve.analysis.champion import Elite, elites_of
 from evolve.analysis.runs import script_ranks
 from evolve.analysis.video.encoders import FORMATS, library
+from evolve.analysis.video.picture import font
 from evolve.cluster import Coordinator
 from evolve.genome import Genomes, concatenate, pruned
 from evolve.numerics.streams import Purpose
@@ -92,6 +93,25 @@ class _EnoughError(Exception):
     """A film is long enough."""
 
 
+def labelled(picture: np.ndarray, words: str) -> np.ndarray:
+    """Return a picture [H, W, 3] with a label at the top and a white edge, by which it is told from its neighbours."""
+    image = library("PIL.Image").fromarray(picture)
+    draw = library("PIL.ImageDraw").Draw(image)
+    draw.text((12, 10), words, fill=(20, 20, 40), font=font(15))
+    draw.rectangle((0, 0, image.width - 1, image.height - 1), outline="white", width=2)
+    return np.asarray(image)
+
+
+def _contacts(run: store.StoredRun, cell: tuple[int, ...]) -> str:
+    """Return in words how much the feet of the walkers in a cell touch the ground."""
+    options = training.load_config(run.header.config).strategy.table()
+    shares = []
+    for place, number, (low, high) in zip(cell, options["cells"], options["bounds"], strict=True):
+        width = (high - low) / number
+        shares.append(f"{100 * (low + place * width):.0f} to {100 * (low + (place + 1) * width):.0f} %")
+    return f"cell {','.join(map(str, cell))}: feet down {' and '.join(shares)}"
+
+
 def film(run: store.StoredRun, cells: list[tuple[int, ...]], path: Path) -> None:
     """Film the first held-out episode of some elites, side by side in rows of three."""
     environments.without_display()
@@ -111,7 +131,8 @@ def film(run: store.StoredRun, cells: list[tuple[int, ...]], path: Path) -> None
             with suppress(_EnoughError):
                 verification.play(run, experiment, chosen, engine, shoot)
             fps = engine.fps / 2
-        films.append(frames + frames[-1:] * (FILM_STEPS // 2 + 1 - len(frames)))  # a fallen walker lies still
+        frames += frames[-1:] * (FILM_STEPS // 2 + 1 - len(frames))  # a fallen walker lies still
+        films.append([labelled(frame, _contacts(run, cell)) for frame in frames])
     film = FORMATS[path.suffix](path, fps)
     for number, pictures in enumerate(zip(*films, strict=True)):
         if number % film.every == 0:
