@@ -1,4 +1,4 @@
-"""Part 7: NVIDIA's compute-sanitizer, if installed, over some steps of every network."""
+"""Part 10: NVIDIA's compute-sanitizer, if installed, over steps of every network, and over whole episodes."""
 
 import os
 import re
@@ -7,13 +7,19 @@ import subprocess
 import sys
 
 from evolve import networks
+from gpu_parts import episodes
 from gpu_parts.context import ROOT, Context, NotMeasuredError, Outcome
 from gpu_parts.steps import VARIANTS, A, O, differing
 
-_TOOLS = ("memcheck", "synccheck", "racecheck", "initcheck")
+_TOOLS = ("memcheck", "synccheck")
 _PLACES = ("/usr/local/cuda/bin", "/usr/local/cuda/compute-sanitizer")
 _PROGRAM = "import sys; sys.path[:0] = {paths!r}; from gpu_parts.checker import exercise; exercise()"
 _SLOTS, _TICKS = 70, 4
+_EPISODES = 7, 10, 25, 40  # genomes, episodes of each, their steps, and slots
+_PLAYED = (
+    ("CartPole-v1", {"name": "hebbian-lstm", "hidden": [3]}),
+    ("BipedalWalker-v3", {"name": "mlp", "hidden": [5]}),
+)
 
 
 def check(context: Context) -> Outcome:
@@ -53,7 +59,8 @@ def _run(context: Context, tool: str, name: str) -> int | str:
 
 
 def exercise() -> None:
-    """Load, step and move slots of every network on the device. Raises RuntimeError when bits differ."""
-    wrong = sum(differing(networks.make(table, O, A), _SLOTS, _TICKS)[0] for table in VARIANTS)
+    """Play episodes, and load, step and move slots of networks on the device. Raises RuntimeError when bits differ."""
+    wrong = sum(episodes.differing(*pair, *_EPISODES)["differing"] for pair in _PLAYED)
+    wrong += sum(differing(networks.make(table, O, A), _SLOTS, _TICKS)[0] for table in VARIANTS)
     if wrong:
         raise RuntimeError(f"{wrong} numbers differ")

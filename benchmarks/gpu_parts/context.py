@@ -1,9 +1,11 @@
-"""Shared by all parts: the device, the time limit, and the error for a missing measurement."""
+"""Shared by all parts: the device, the time limit, partial results, and the error for a missing measurement."""
 
+import json
 import sys
 import time
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 from evolve.errors import InputError
 from evolve.numerics.device import device, use
@@ -21,14 +23,16 @@ class Context:
     """The input of a part.
 
     Attributes:
-        emulated: Whether the device is the emulated one of the tests, and all sizes are tiny.
+        emulated: Whether the device is the emulated one of the tests, behind the door to CuPy, and all sizes are tiny.
         seconds: The time limit of the part.
         output: The JSON file; a part writes its figures beside it.
+        partial: The file for results so far, which outlives a part that fails or is ended; None to keep none.
     """
 
     emulated: bool
     seconds: float
     output: Path
+    partial: Path | None = None
     begin: float = field(default_factory=time.monotonic)
 
     @property
@@ -36,13 +40,18 @@ class Context:
         """The remaining seconds."""
         return self.seconds - (time.monotonic() - self.begin)
 
+    def keep(self, **figures: Any) -> None:
+        """Keep the figures that a part has measured so far."""
+        if self.partial is not None:
+            self.partial.write_text(json.dumps(figures, default=float))
+
     def device(self) -> Device:
         """Return the device. Raises NotMeasuredError if there is none."""
         if self.emulated:
             sys.path.insert(0, str(ROOT / "tests" / "helpers"))
-            from emulation import EmulatedDevice  # noqa: PLC0415 - only of a checkout
+            from emulation.cuda import EmulatedGpu  # noqa: PLC0415 - only of a checkout
 
-            use(EmulatedDevice(capacity=2**31))
+            use(EmulatedGpu(capacity=2**31))
         try:
             return device()
         except InputError as error:

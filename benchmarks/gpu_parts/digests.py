@@ -1,4 +1,4 @@
-"""Part 4: the digests of a BipedalWalker's generations: by every back end, and on several ranks."""
+"""Part 7: the digests of runs of a walker: by every back end, on several ranks, with whole episodes and by ticks."""
 
 import os
 import subprocess
@@ -13,55 +13,65 @@ from evolve.config import EnvOptions
 from evolve.errors import InputError, RunError
 from gpu_parts.context import ROOT, Context, NotMeasuredError, Outcome
 
-_ENVIRONMENTS = (("BipedalWalker-v3", "gymnasium"), ("BipedalWalker-v3", "envpool"), ("CartPole-v1", "gymnasium"))
-_RANKS = (1, 2, 4)
+_EXACT = "BipedalWalker-v3", "exact"
+_TINY = "CartPole-v1", "exact"
+_STEPPED = (("BipedalWalker-v3", "gymnasium"), ("BipedalWalker-v3", "envpool"), ("CartPole-v1", "gymnasium"))
+_ONE = ("native", 0), ("cupy", 0)
 _SPARE = 5.0  # seconds
 
 
 def compare(context: Context) -> Outcome:
-    """Run the same experiment in several ways; print the last digest of each run."""
+    """Run the same experiments in several ways; print the last digest of each run."""
     context.device()
-    env, engine = _environment()
-    size = ["-p", "6", "-r", "2", "-g", "2"] if context.emulated else ["-p", "32", "-r", "2", "-g", "4"]
-    words = ["-e", env, "--engine", engine, "-d", "16", "16", "-s", "1", *size, "--set", "network.plasticity=0.1"]
-    words += ["--set", "env.max_episode_steps=" + ("60" if context.emulated else "500"), "--set", "compute.slots=40"]
-    words += ["--set", "held_out_episodes=4", "--set", "normalize_observations=true"]
-    ways = [(backend, 0) for backend in ("numpy", "native", "cupy")] + [("cupy", ranks) for ranks in _RANKS]
-    found: dict[str, list[str] | None] = {}
-    failed = 0
-    for backend, ranks in ways:
-        name = f"{backend}, {ranks} rank{'s' * (ranks > 1)} of mpirun" if ranks else f"{backend}, one process"
-        found[name] = None
-        try:
-            found[name] = _digests(context, [*words, "--backend", backend], ranks)
-            said = found[name][-1]
-        except NotMeasuredError as why:
-            said = f"not measured: {why}"
-        except RunError as why:
-            said = f"failed: {why}"
-            failed += 1
-        print(f"{name:28} {said}", flush=True)
-    measured = {name: digests for name, digests in found.items() if digests is not None}
-    if not measured and not failed:
+    plans: dict[tuple[str, str], tuple[tuple[str, int], ...]] = {_TINY: _ONE}
+    if not context.emulated:
+        # Array operations take too long for rigid bodies.
+        plans = {_EXACT: (*_ONE, ("cupy", 2), ("cupy", 4)), _environment(): (("numpy", 0), *_ONE, ("cupy", 2))}
+    found: dict[str, dict[str, list[str]]] = {}
+    failed = missing = 0
+    for (env, engine), ways in plans.items():
+        runs = found.setdefault(f"{env} ({engine})", {})
+        for backend, ranks in ways:
+            name = f"{backend}, {ranks} ranks of mpirun" if ranks else f"{backend}, one process"
+            try:
+                runs[name] = _digests(context, [*_words(context, env, engine), "--backend", backend], ranks)
+                said = runs[name][-1]
+            except NotMeasuredError as why:
+                said = f"not measured: {why}"
+                missing += 1
+            except RunError as why:
+                said = f"failed: {why}"
+                failed += 1
+            print(f"{env} ({engine}), {name:24} {said}", flush=True)
+            context.keep(digests=found)
+    if not any(found.values()) and not failed:
         raise NotMeasuredError("no run was possible")
-    equal = len({tuple(digests) for digests in measured.values()}) == 1
-    verdict = f"{env} ({engine}), {len(measured)} runs: digests {'equal' if equal else 'DIFFER'}"
-    missing = len(found) - len(measured) - failed
+    equal = all(len({tuple(digests) for digests in runs.values()}) <= 1 for runs in found.values())
+    verdict = f"{sum(map(len, found.values()))} runs: digests {'equal' if equal else 'DIFFER'}"
     verdict += f"; {failed} failed" * (failed > 0) + f"; {missing} not measured" * (missing > 0)
-    return Outcome(verdict, equal and not failed, {"environment": f"{env} ({engine})", "digests": found})
+    return Outcome(verdict, equal and not failed, {"digests": found})
+
+
+def _words(context: Context, env: str, engine: str) -> list[str]:
+    """Return the options of the run of an experiment."""
+    size = "-p 6 -g 1 -d 4" if context.emulated else "-p 32 -g 4 -d 16 16"
+    settings = ["network.plasticity=0.1", "held_out_episodes=4", "normalize_observations=true", "compute.slots=40"]
+    settings.append(f"env.max_episode_steps={20 if context.emulated else 500}")
+    words = ["-e", env, "--engine", engine, "-s", "1", "-r", "2", *size.split()]
+    return [*words, *(word for setting in settings for word in ("--set", setting))]
 
 
 def _environment() -> tuple[str, str]:
     """Return the first environment that is installed."""
     why = ""
-    for env, engine in _ENVIRONMENTS:
+    for env, engine in _STEPPED:
         try:
             environments.make(EnvOptions(id=env, engine=engine), 1)
         except InputError as error:
             why = why or str(error)
             continue
         if why:
-            print(f"{env} ({engine}) in place of {_ENVIRONMENTS[0][0]}: {why}")
+            print(f"{env} ({engine}) in place of {_STEPPED[0][0]}: {why}")
         return env, engine
     raise NotMeasuredError(why)
 

@@ -1,4 +1,4 @@
-"""Part 2: exp, tanh and sigmoid on all float32: the device's results against the native ones, to the bit."""
+"""Part 8: exp, tanh and sigmoid on all float32: the device's results against the native ones, to the bit."""
 
 import os
 import queue

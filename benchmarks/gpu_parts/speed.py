@@ -1,10 +1,10 @@
-"""Part 5: python benchmarks/devices.py, and the speeds that the kernels aim at."""
+"""Part 6: python benchmarks/devices.py, and the speeds that the kernels aim at."""
 
 from contextlib import suppress
 from typing import Any
 
 from device_parts.measurement import draw, measure_devices
-from device_parts.steps import network_of
+from device_parts.steps import SLOTS, network_of
 from device_parts.timing import Effort, device_steps, host_step, some_genomes
 
 from evolve.errors import InputError
@@ -14,6 +14,7 @@ from gpu_parts.context import Context, Outcome
 
 _LARGE, _SMALL = 16384, 65536  # slots of the large networks, of the small one
 _HOST_SLOTS = (16, 64, 256, 1024)
+_WIDTHS = (8, 64, 128, 256)
 _FLOORS = {(64, False): 23.7, (64, True): 74.0}  # ns: bytes to move at 4.3 TB/s
 _TIMES_FLOOR, _TIMES_CORE = 2.0, 50.0
 _BUDGET = 0.7  # of the seconds, for the bench
@@ -23,8 +24,8 @@ def measure(context: Context) -> Outcome:
     """Print the tables of the bench, then a line for each aim."""
     context.device()
     wanted = list(targets(context))
-    sizes = ((8, 32), (1, 40)) if context.emulated else None
-    budget = 6.0 if context.emulated else _BUDGET * context.left
+    sizes = ((8,), (1, 40)) if context.emulated else (_WIDTHS, SLOTS)
+    budget = 1.0 if context.emulated else _BUDGET * context.left
     found = measure_devices(budget, lambda text: print(text, flush=True), lambda: None, sizes=sizes)
     with suppress(InputError):  # without matplotlib
         draw(found, context.output.with_suffix(".png"))
@@ -40,7 +41,7 @@ def targets(context: Context):
     """Yield a row for each aim."""
     effort = Effort(0, 0.0) if context.emulated else Effort(6, 0.2)
     for (width, plastic), floor in _FLOORS.items():
-        yield _large(width, plastic, floor, (64 if context.emulated else _LARGE), effort)
+        yield _large(width, plastic, floor, (8 if context.emulated else _LARGE), effort)
     yield _small(64 if context.emulated else _SMALL, effort)
 
 

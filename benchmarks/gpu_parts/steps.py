@@ -1,4 +1,4 @@
-"""Part 3: every network, steps on the device against steps on the host, with special numbers."""
+"""Part 5: every network, steps on the device against steps on the host, with special numbers."""
 
 import itertools
 import math

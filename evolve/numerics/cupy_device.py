@@ -406,8 +406,7 @@ def _status(error: RuntimeError) -> int | None:
 def _import() -> Any:
     """Return `cupy.cuda`."""
     try:
-        cupy = importlib.import_module("cupy")
-    except (ImportError, RuntimeError) as error:
+        return importlib.import_module("cupy").cuda
+    except Exception as error:  # a damaged installation may raise anything, and "auto" then plays on the host
         cure = f"{how_to_install_gpu()} ", *_OTHERWISE
         raise InputError("compute.backend", "a working CuPy", one_line(error), *cure) from None
-    return cupy.cuda

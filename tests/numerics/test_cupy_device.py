@@ -165,6 +165,17 @@ def test_without_a_gpu_or_its_driver(cuda, status, expected):
         open_device()
 
 
+@pytest.mark.parametrize("module", ["raise OSError('no such library')", "pass  # without its part `cuda`"])
+def test_a_damaged_cupy_is_refused_in_a_sentence(no_device, monkeypatch, tmp_path, module):
+    (tmp_path / "cupy.py").write_text(module)
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.setitem(sys.modules, "cupy", None)  # so that the module is removed after the test
+    monkeypatch.delitem(sys.modules, "cupy")
+    with pytest.raises(InputError, match=r"expected a working CuPy, got \w+Error"):
+        open_device()
+    assert not device.has_device()
+
+
 def test_each_thread_sets_its_gpu(cuda, monkeypatch):
     device.device()
     chosen = []

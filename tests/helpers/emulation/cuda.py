@@ -9,6 +9,7 @@ import itertools
 import numpy as np
 
 from emulation.device import EmulatedDevice
+from evolve.numerics.cupy_device import CupyDevice
 
 
 class CudaError(RuntimeError):
@@ -145,3 +146,13 @@ class Cuda:
     @staticmethod
     def alloc_pinned_memory(size: int) -> bytearray:
         return bytearray(b"\xcd" * size)
+
+
+class EmulatedGpu(CupyDevice):
+    """An emulated device behind the door to CuPy. It needs no machine code, so nothing is compiled for it."""
+
+    def __init__(self, capacity: int = 2**30) -> None:
+        super().__init__(Cuda(EmulatedDevice(capacity=capacity), capacity), 0, sharing=1)
+
+    def _load(self, unit: str) -> int:
+        return self.modules.setdefault(unit, 77)
