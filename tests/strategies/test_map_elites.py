@@ -248,7 +248,7 @@ def test_an_archive_and_its_elites_are_shown_from_python(made):
 def test_an_archive_is_drawn(made, call, tmp_path):
     assert call("plot", made.path, "--archive", "-o", "archive.svg").code == 0
     drawn = (tmp_path / "archive.svg").read_text()
-    assert all(words in drawn for words in ("mean observation 2", "of 30 cells filled", "seed 3"))
+    assert all(words in drawn for words in ("mean pole angle", "of 30 cells filled", "seed 3"))
     assert call("plot", made.path, "--front").code == 2
     with pytest.raises(InputError, match=r"expected a run with a front"):
         made.front()

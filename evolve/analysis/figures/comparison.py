@@ -9,19 +9,21 @@ from typing import Any
 
 import numpy as np
 
+from evolve import environments
 from evolve.analysis import statistics
 from evolve.analysis.champion import names_of_measures, numbers_of_front
 from evolve.analysis.comparison import Comparison, Ranking
 from evolve.analysis.figures import style
 from evolve.analysis.figures.style import COLOURS, FAINT, GRID, INK, PAPER, drawable
 from evolve.analysis.statistics import between, number
+from evolve.config import observed_by
 from evolve.errors import InputError, sanitize
 from evolve.shapes import Float64
 from evolve.store import StoredRun
 from evolve.strategies import VectorLayout, from_table
 from evolve.strategies.map_elites import MapElites
 from evolve.strategies.nsga2 import hypervolume
-from evolve.training import load_config
+from evolve.training import load_config, reload_policy
 
 _NAME_CHARACTERS = 34  # of one line of a group's name
 _NOTE_CHARACTERS = 118  # of one line of a note
@@ -244,8 +246,7 @@ def draw_front(runs: Sequence[StoredRun]) -> Any:
         top.plot(best[1], best[0], "D", ms=8, color=colour, mec=PAPER, mew=1.0, zorder=5)
     every = np.concatenate([points for found in fronts for points in found])
     _set_scale(top, every[:, 1])
-    words = measure.replace("_", " ")
-    top.set_xlabel(f"{words} ({'fewer' if is_small else 'more'} is better)")
+    top.set_xlabel(f"{_in_words(measure, runs[0])} ({'fewer' if is_small else 'more'} is better)")
     top.set_ylabel("mean fitness")
     top.set_title("Front; ◆ best fitness")
     top.legend(loc="upper left" if is_small else "upper right", fontsize=8)
@@ -318,7 +319,7 @@ def draw_archive(run: StoredRun) -> Any:
     archives = np.stack([drawable(record.archive) for record in run.records if record.archive is not None])
     figure = style.new_figure(7.4)
     top, bottom = figure.subplots(2, 1, height_ratios=(3.2, 1))
-    _draw_cells(figure, top, archives[-1], strategy)
+    _draw_cells(figure, top, archives[-1], strategy, [_in_words(name, run) for name in strategy.measured])
     filled = np.count_nonzero(~np.isnan(archives), axis=1)
     bottom.plot(filled, color=COLOURS[0])
     bottom.set_ylim(0, None)
@@ -332,9 +333,18 @@ def draw_archive(run: StoredRun) -> Any:
     return figure
 
 
-def _draw_cells(figure: Any, panel: Any, archive: Float64, strategy: MapElites) -> None:
-    """Draw the cells of an archive [C] by their fitness, with a diamond at the best one."""
-    sizes, names = strategy.cells.tolist(), strategy.measured
+def _in_words(measure: str, run: StoredRun) -> str:
+    """Return the name of a measure as a label: "mean_observation_2" of CartPole is "mean pole angle"."""
+    index = observed_by(measure)
+    if index is None:
+        return measure.replace("_", " ")
+    size = reload_policy(run).network.observation_size
+    return f"mean {environments.names(run.header.env, size, 1)[0][index]}"
+
+
+def _draw_cells(figure: Any, panel: Any, archive: Float64, strategy: MapElites, names: Sequence[str]) -> None:
+    """Draw the cells of an archive [C] by their fitness, with a diamond at the best one. names: of the descriptors."""
+    sizes = strategy.cells.tolist()
     grid = archive.reshape(sizes)
     # The best over all other descriptors; fmax ignores NaN.
     grid = np.fmax.reduce(grid, axis=tuple(range(2, len(sizes)))) if len(sizes) > 2 else grid
@@ -351,9 +361,9 @@ def _draw_cells(figure: Any, panel: Any, archive: Float64, strategy: MapElites) 
     figure.colorbar(mesh, ax=panel, label="fitness")
     panel.grid(visible=False)
     panel.set_facecolor(GRID)
-    panel.set_xlabel(names[0].replace("_", " "))
+    panel.set_xlabel(names[0])
     if len(sizes) > 1:
-        panel.set_ylabel(names[1].replace("_", " "))
+        panel.set_ylabel(names[1])
     else:
         panel.set_yticks([])
     panel.set_title("Archive; ◆ best fitness, grey: empty")
