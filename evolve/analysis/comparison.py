@@ -20,6 +20,7 @@ HELD_OUT = "held-out champion's mean return"
 TRAINING = "best fitness of the last generation, in training"
 _LONGEST_LABEL = 240  # characters
 _LONGEST_NOTE = 1000
+_MOST_SETTINGS = 3  # in a label; the names of directories are better than more of them
 _MOST_SEEDS = 8  # listed one by one; more seeds are counted
 _FEWEST = 3  # seeds that have an interval
 _NOT_EVALUATED = (
@@ -91,7 +92,15 @@ def group_runs(runs: Sequence[tuple[StoredRun, Config]]) -> list[RunGroup]:
         else:
             groups.append((config, [run]))
     configs = [config for config, _ in groups]
-    return [RunGroup(_label(config, configs), config, tuple(members)) for config, members in groups]
+    words = [_words(config, configs) for config in configs]
+    if any(len(settings) > _MOST_SETTINGS for _, settings in words):
+        folders = [{run.path.resolve().parent.name for run in members} for _, members in groups]
+        if all(len(names) == 1 for names in folders) and len(set.union(*folders)) == len(groups):
+            words = [(names, [*folder]) for (names, _), folder in zip(words, folders, strict=True)]
+    return [
+        RunGroup(_label(names + settings, config), config, tuple(members))
+        for (names, settings), (config, members) in zip(words, groups, strict=True)
+    ]
 
 
 def _of_all_seeds(config: Config, seed: int) -> Config:
@@ -107,16 +116,20 @@ def _of_all_seeds(config: Config, seed: int) -> Config:
     return config.model_copy(update={"start_from": start.model_copy(update={"file": str(path), "digest": None})})
 
 
-def _label(config: Config, configs: Sequence[Config]) -> str:
-    """Return the label of a configuration among others.
+def _label(words: Sequence[str], config: Config) -> str:
+    return sanitize(", ".join(words) or f"{config.env.id}, {config.network.name}", _LONGEST_LABEL)
 
-    It has the names (environment, network, strategy) that differ among all configurations, and the settings that differ
-    among the configurations with equal names.
+
+def _words(config: Config, configs: Sequence[Config]) -> tuple[list[str], list[str]]:
+    """Return what distinguishes a configuration from others.
+
+    These are the names (environment, network, strategy) that differ among all configurations, and the settings that
+    differ among the configurations with equal names.
     """
     names = _names(config)
     alike = [other for other in configs if _names(other) == names]
     columns = zip(*map(_names, configs), strict=True)
-    words = [name for name, column in zip(names, columns, strict=True) if len(set(column)) > 1]
+    different = [name for name, column in zip(names, columns, strict=True) if len(set(column)) > 1]
     apart = {key for other in alike for key, _, _ in differences(alike[0], other)}
     if not all(alike[0].evaluates_like(other) for other in alike):
         apart.add("evaluation_max_episode_steps")
@@ -124,8 +137,7 @@ def _label(config: Config, configs: Sequence[Config]) -> str:
     start = config.start_from
     values["start_from"] = "random genomes" if start is None else start.file or "a given genome"
     settings = {key.rpartition(".")[2]: values.get(key) for key in sorted(apart)}
-    words += [f"{key} {value}" for key, value in settings.items() if value is not None]
-    return sanitize(", ".join(words) or f"{config.env.id}, {config.network.name}", _LONGEST_LABEL)
+    return different, [f"{key} {value}" for key, value in settings.items() if value is not None]
 
 
 def _names(config: Config) -> tuple[str, str, str]:

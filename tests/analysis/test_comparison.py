@@ -137,6 +137,19 @@ def test_runs_whose_held_out_evaluation_differs_are_another_group():
     ]  # fmt: skip
 
 
+def test_groups_that_differ_in_many_settings_are_named_by_their_directories():
+    def of(folder, **settings):
+        strategy = {"name": "openai-es", **settings}
+        return replace(run(0, 1.0), path=Path(folder) / "seed-0.h5"), Config(strategy=strategy)
+
+    few = of("a", sigma=0.2, beta1=0.8), of("b")
+    assert [each.label for each in group_runs(few)] == ["beta1 0.8, sigma 0.2", "beta1 0.9, sigma 0.5"]
+    many = of("large steps", sigma=2.0, beta1=0.8, learning_rate=0.1, averaging=0.5), of("defaults")
+    assert [each.label for each in group_runs(many)] == ["large steps", "defaults"]
+    together = [(replace(one, path=Path("x.h5")), config) for one, config in many]  # one directory names nothing
+    assert all("sigma" in each.label for each in group_runs(together))
+
+
 def test_a_seed_without_a_score_is_not_tested():
     failed = replace(run(9, 0.0), held_out=None)
     failed = replace(failed, records=tuple(replace(r, champion_fitness=np.nan) for r in failed.records))
