@@ -12,7 +12,7 @@ from evolve.numerics.device_protocol import MOST_PARTS, WIDTH, Device, Memory, Q
 from evolve.shapes import Float32, Slots
 
 _OPEN: list[Device] = []
-_ABREAST = 4  # columns that a thread adds up side by side, as in kernels/sums.h
+_ABREAST = 4  # columns that a thread adds up side by side if there are many tiles, as in kernels/sums.h
 COPYING_PARTS = 4
 """The parts of a block that copies."""
 STAGING = 2**18
@@ -241,7 +241,9 @@ class DeviceStep:
         self._output = arrays.allocate(self.actions.nbytes).address
         self.name = name
         self.structure = structure
-        self.parts = max(1, min(MOST_PARTS, -(-widest // _ABREAST)))
+        # With few tiles most of a device is idle, so threads need not add up several columns side by side.
+        columns = 1 if arrays.tiles < arrays.device.multiprocessors else _ABREAST
+        self.parts = max(1, min(MOST_PARTS, -(-widest // columns)))
 
     def begin(self, n: int, normalization: int = 0, fingerprints: int = 0) -> None:
         """Begin a step of the first n slots, whose `observations` are up to date.

@@ -68,6 +68,9 @@ class Device(Protocol):
     allocated: int
     """Bytes that are allocated now."""
 
+    multiprocessors: int
+    """The number of blocks that a device can run without sharing a processor."""
+
     def allocate(self, nbytes: int) -> Memory:
         """Return memory filled with zeros. Raises DeviceMemoryError if there is not enough."""
 

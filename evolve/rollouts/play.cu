@@ -178,7 +178,7 @@ INLINE void act(const device_play *p, const task *at, int64_t tile, int64_t epis
 
 /* Play on for at most `steps` steps of each slot. */
 #define PLAY(network, world)                                                                                           \
-    extern "C" __global__ void __launch_bounds__(256)                                                                  \
+    extern "C" __global__ void network##_bounds                                                                        \
         evolve_play_##network##_on_##world(const __grid_constant__ network net, const __grid_constant__ task at,       \
                                            const __grid_constant__ device_play p, int64_t steps)                       \
     {                                                                                                                  \

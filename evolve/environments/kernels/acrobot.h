@@ -3,6 +3,9 @@
 #pragma once
 #include "tasks.h"
 
+#undef TASK_REGISTERS
+#define TASK_REGISTERS 128
+
 INLINE void acrobot_begin(const task *at, int64_t slot, double *state, int64_t t)
 {
     STATE(0) = draw_between(at, slot, 0, -0.1, 0.1);

@@ -8,6 +8,10 @@
 #include "draws.h"
 #include "exact.h"
 
+/* The registers of a thread of a device that plays the task, if its network would take all that it can get. With fewer
+ * registers of a thread more threads are resident. */
+#define TASK_REGISTERS 96
+
 #define PI 3.14159265358979323846
 #define TWO_PI 6.28318530717958647692
 

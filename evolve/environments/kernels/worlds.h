@@ -5,6 +5,9 @@
 #include "island.h"
 #include "tasks.h"
 
+#undef TASK_REGISTERS
+#define TASK_REGISTERS 128
+
 #define WORLD(at, slot) ((world *)(at)->worlds + (slot))
 #define MODEL(at) ((const model *)(at)->options)
 

@@ -58,18 +58,18 @@ INLINE void update_columns(const float *RESTRICT x, const float *RESTRICT z, flo
                            float limit, int64_t steps, int64_t next_x, int64_t next_z, int64_t rows, int64_t columns,
                            int64_t width)
 {
-    FOR_BLOCKS(rows, width)
+    FOR_BLOCKS(DEEP, rows, width)
     {
         float value[DEEP][WIDE][LANES];
-        FOR_BLOCK(width)
+        FOR_BLOCK(DEEP, width)
             for (int t = 0; t < LANES; t++)
                 value[j][k][t] = h[BLOCK_AT(rows, columns) + t];
         UNROLL
         for (int64_t s = 0; s < LONGEST_HISTORY && s < steps; s++)
-            FOR_BLOCK(width)
+            FOR_BLOCK(DEEP, width)
                 update_lanes(value[j][k], x + BLOCK_ROW(rows) * WIDTH + s * next_x, z + (first + k) * WIDTH + s * next_z,
                              rate[s], limit);
-        FOR_BLOCK(width)
+        FOR_BLOCK(DEEP, width)
             for (int t = 0; t < LANES && row + j < rows; t++)
                 h[BLOCK_AT(rows, columns) + t] = value[j][k][t];
     }
@@ -102,30 +102,30 @@ INLINE void hebbian_dag_due(const hebbian_dag *dag, int64_t tile, int64_t age)
 }
 
 /* z[k] = x (W + G H) for `width` columns from k on. If an update is `due`, H is updated first, by the step before, whose
- * x and z are given. */
+ * x and z are given. A block has one row: two would need more than 96 registers of a device. */
 INLINE void plastic_columns(const float *RESTRICT x, const float *RESTRICT w, float *RESTRICT h, const float *RESTRICT g,
                             float *RESTRICT z, const float *RESTRICT x_before, const float *RESTRICT z_before,
                             const float *rate, float limit, int due, int64_t rows, int64_t columns, int64_t width)
 {
     TOTALS(z);
-    FOR_BLOCKS(rows, width)
+    FOR_BLOCKS(1, rows, width)
     {
-        float trace[DEEP][WIDE][LANES], weight[DEEP][WIDE][LANES], gain[DEEP][WIDE][LANES];
-        FOR_BLOCK(width)
+        float trace[1][WIDE][LANES], weight[1][WIDE][LANES], gain[1][WIDE][LANES];
+        FOR_BLOCK(1, width)
             for (int t = 0; t < LANES; t++) {
                 trace[j][k][t] = h[BLOCK_AT(rows, columns) + t];
                 weight[j][k][t] = w[BLOCK_AT(rows, columns) + t];
                 gain[j][k][t] = g[BLOCK_AT(rows, columns) + t];
             }
-        FOR_BLOCK(width)
+        FOR_BLOCK(1, width)
             if (due)
                 update_lanes(trace[j][k], x_before + BLOCK_ROW(rows) * WIDTH, z_before + (first + k) * WIDTH, rate, limit);
-        FOR_BLOCK(width)
+        FOR_BLOCK(1, width)
             for (int t = 0; t < LANES && row + j < rows; t++) {
                 float product = x[(row + j) * WIDTH + t] * (weight[j][k][t] + gain[j][k][t] * trace[j][k][t]);
                 total[first + k][t] = row + j ? total[first + k][t] + product : product;
             }
-        FOR_BLOCK(width)
+        FOR_BLOCK(1, width)
             for (int t = 0; t < LANES && due && row + j < rows; t++)
                 h[BLOCK_AT(rows, columns) + t] = trace[j][k][t];
     }
@@ -200,6 +200,7 @@ INLINE void hebbian_dag_advance(const hebbian_dag *dag, int64_t tile)
         *at = age;
 }
 
+#define hebbian_dag_bounds __maxnreg__(TASK_REGISTERS)
 NETWORK(hebbian_dag, net->sizes[0], net->sizes[net->layers] - 1)
 
 SETTLES(hebbian_dag)

@@ -52,25 +52,25 @@ INLINE void lstm_columns(const float *RESTRICT x, const float *RESTRICT c, const
                          int64_t columns, int64_t width)
 {
     TOTALS(z);
-    FOR_BLOCKS(rows, width)
+    FOR_BLOCKS(DEEP, rows, width)
     {
         float trace[DEEP][WIDE][LANES], weight[DEEP][WIDE][LANES], kept[DEEP][WIDE][LANES];
-        FOR_BLOCK(width)
+        FOR_BLOCK(DEEP, width)
             for (int t = 0; t < LANES; t++) {
                 trace[j][k][t] = h[BLOCK_AT(rows, columns) + t];
                 weight[j][k][t] = w[BLOCK_AT(rows, columns) + t];
                 kept[j][k][t] = left[BLOCK_AT(rows, columns) + t];
             }
-        FOR_BLOCK(width)
+        FOR_BLOCK(DEEP, width)
             if (due)
                 lstm_update(trace[j][k], kept[j][k], m, x_before + BLOCK_ROW(rows) * WIDTH,
                             gate_before + (first + k) * WIDTH, limit);
-        FOR_BLOCK(width)
+        FOR_BLOCK(DEEP, width)
             for (int t = 0; t < LANES && row + j < rows; t++) {
                 float product = x[(row + j) * WIDTH + t] * (weight[j][k][t] + c[t] * trace[j][k][t]);
                 total[first + k][t] = row + j ? total[first + k][t] + product : product;
             }
-        FOR_BLOCK(width)
+        FOR_BLOCK(DEEP, width)
             for (int t = 0; t < LANES && due && row + j < rows; t++)
                 h[BLOCK_AT(rows, columns) + t] = trace[j][k][t];
     }
@@ -156,6 +156,7 @@ INLINE void hebbian_lstm_advance(const hebbian_lstm *net, int64_t tile)
         *at = age + 1;
 }
 
+#define hebbian_lstm_bounds __maxnreg__(TASK_REGISTERS)
 NETWORK(hebbian_lstm, net->observations, net->actions)
 
 /* Make the update of a tile that is due after `age` steps. */

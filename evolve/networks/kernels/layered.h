@@ -96,5 +96,6 @@ INLINE void layered_advance(const layered *net, int64_t tile)
             to[k * WIDTH + t] = from[k * WIDTH + t];
 }
 
+#define layered_bounds __launch_bounds__(256)
 NETWORK(layered, net->observations, net->wiring[4 * (net->layers - 1) + 3])
 NOTHING_WAITS(layered)

@@ -107,5 +107,6 @@ INLINE void plastic_mlp_advance(const plastic_mlp *net, int64_t tile)
     plastic_mlp_update(net, tile, weights, nodes);
 }
 
+#define plastic_mlp_bounds __launch_bounds__(256)
 NETWORK(plastic_mlp, net->sizes[0], net->sizes[net->layers])
 NOTHING_WAITS(plastic_mlp)

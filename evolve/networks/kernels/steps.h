@@ -1,5 +1,6 @@
 /* The functions of each network. NAME_places gives the places of a tile's observations and actions, as rows.
- * NAME_advance makes the step between them. NAME_settle makes the updates of traces that wait. */
+ * NAME_advance makes the step between them. NAME_settle makes the updates of traces that wait. NAME_bounds limits the
+ * registers of a thread of a device that plays whole episodes. */
 #pragma once
 #include "exact.h"
 

@@ -5,12 +5,14 @@
 
 #define ABREAST 4
 
-/* f(k, width) for the columns of the caller's part: `width` of them, from column k on. */
+/* f(k, width) for the columns of the caller's part: `width` of them, from column k on. If there are as many parts as
+ * columns, each has one. */
 #define FOR_COLUMNS(columns, f)                                                           \
     do {                                                                                  \
-        for (int64_t k = PART * ABREAST; k + ABREAST <= (columns); k += PARTS * ABREAST)  \
+        const int64_t abreast = (columns) > PARTS ? (columns) / ABREAST * ABREAST : 0;    \
+        for (int64_t k = PART * ABREAST; k < abreast; k += PARTS * ABREAST)               \
             f(k, ABREAST);                                                                \
-        for (int64_t k = (columns) / ABREAST * ABREAST + PARTS - 1 - PART; k < (columns); k += PARTS) \
+        for (int64_t k = abreast + PARTS - 1 - PART; k < (columns); k += PARTS)           \
             f(k, 1);                                                                      \
     } while (0)
 
@@ -28,7 +30,7 @@
 #define KEEP_TOTALS(z, width)
 #endif
 
-/* Such a matrix is worked on block by block, DEEP rows and WIDE columns, all of a block read before any of it is written:
+/* Such a matrix is worked on block by block, `deep` rows and WIDE columns, all of a block read before any of it is written:
  * the reads of a device travel together then. A block begins at (row, first); j and k count in it. Rows beyond the last
  * are read as `row`, and dropped. */
 #ifdef __CUDACC__
@@ -40,12 +42,12 @@
 #define WIDE 1
 #define UNROLL
 #endif
-#define FOR_BLOCKS(rows, width)                     \
-    for (int64_t row = 0; row < (rows); row += DEEP) \
+#define FOR_BLOCKS(deep, rows, width)                  \
+    for (int64_t row = 0; row < (rows); row += (deep)) \
         for (int64_t first = 0; first < (width); first += WIDE)
-#define FOR_BLOCK(width)              \
+#define FOR_BLOCK(deep, width)        \
     UNROLL                            \
-    for (int j = 0; j < DEEP; j++)    \
+    for (int j = 0; j < (deep); j++)  \
         UNROLL                        \
         for (int k = 0; k < WIDE; k++) \
             if (first + k < (width))

@@ -78,6 +78,7 @@ class EmulatedDevice:
     """
 
     name = "an emulated device"
+    multiprocessors = 2
 
     def __init__(
         self,
