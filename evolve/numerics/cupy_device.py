@@ -28,7 +28,7 @@ _PLAYS = re.compile(r"play_(\w+?)_on_(\w+)")
 EXACT = ("--fmad=false", "--prec-div=true", "--prec-sqrt=true", "--ftz=false", "--std=c++17")
 """The compiler options that keep the bits."""
 _HASH = 32  # bytes of a sha256
-Kind = Literal["PTX", "CUBIN"]
+Kind = Literal["PTX", "CUBIN", "ProgramLog"]
 
 
 _UP, _DOWN = 1, 2  # cudaMemcpyHostToDevice and back

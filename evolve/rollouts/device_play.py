@@ -120,7 +120,7 @@ class _Structure(ctypes.Structure):
         ("coefficients", ADDRESS), ("room", INT64), ("normalize", INT64), ("fed", INT64), ("num_columns", INT64),
         ("columns", InitialColumns * MOST_COLUMNS),
         *((name, ADDRESS) for name in ("genomes", "seeds", "normalizers", "begun", "over", "made")),
-        *((name, ADDRESS) for name in ("episodes", "ending", "beginning", "returns", "prints")),
+        *((name, ADDRESS) for name in ("episodes", "ending", "beginning", "over_lanes", "returns", "prints")),
         ("slot_normalizers", ADDRESS), ("moments", ADDRESS), ("num_traces", INT64), ("traces", ADDRESS),
         *((f"result_{name}", ADDRESS) for name in ("returns", "lengths", "prints", "hashes", "moments", "traces")),
         ("num_parameters", INT64), ("parameters", ADDRESS),
@@ -178,7 +178,7 @@ class DevicePlay:
     def _slots(self, numbers: int) -> dict[str, int]:
         """Return the addresses of the slots' arrays that belong neither to the network nor to the task."""
         arrays, slots = self._step.arrays, len(self._free)
-        sizes = {"episodes": 8, "ending": 8, "beginning": 8, "returns": 8, "prints": 16}
+        sizes = {"episodes": 8, "ending": 8, "beginning": 8, "over_lanes": 8, "returns": 8, "prints": 16}
         sizes |= {"slot_normalizers": 4 * numbers, "moments": 8 * numbers}
         return {name: arrays.allocate(size * slots).address for name, size in sizes.items()}
 
@@ -268,7 +268,7 @@ class DeviceRollout(ExactRollout):
     @property
     def running(self) -> int:
         """The number of episodes that were taken from the queue, and whose results were not returned."""
-        return self.play.waiting + self.play.running + self.play.finished
+        return self._num_held + self.play.waiting + self.play.running + self.play.finished
 
     def fill(self, most: int | None = None) -> None:
         """Do the same as `feed`."""

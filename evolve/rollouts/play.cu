@@ -11,11 +11,11 @@
 
 #define MOST_COLUMNS 4 /* of a network's slot */
 #define TOGETHER 4     /* numbers that a thread copies side by side, to wait for memory once */
-#define EACH_TOGETHER(i, rows) for (int64_t i = THREAD; i < (rows); i += TOGETHER * THREADS)
+#define EACH_TOGETHER(i, rows) for (int32_t i = THREAD; i < (rows); i += TOGETHER * (int32_t)THREADS)
 #define ONE_OF_THEM(i, rows) \
     UNROLL                   \
     for (int j = 0; j < TOGETHER; j++) \
-        if (i + j * THREADS < (rows))
+        if (i + j * (int32_t)THREADS < (rows))
 
 typedef struct {
     const uint64_t *coefficients; /* of fingerprints */
@@ -33,6 +33,7 @@ typedef struct {
     int64_t *episodes; /* the number in the feed, -1 for no episode */
     int64_t *ending;   /* the episode that has just ended in the slot, or -1 */
     int64_t *beginning; /* the episode that takes its place, or -1 */
+    uint64_t *over_lanes; /* [tiles]: a bit of each lane whose episode is over */
     double *returns;
     uint64_t *prints;        /* [tiles, 2, WIDTH] */
     float *slot_normalizers; /* [tiles, 2 O, WIDTH] */
@@ -61,15 +62,15 @@ INLINE int64_t next_episode(const device_play *p)
 }
 
 /* Copy `rows` numbers, or zeros, to a column of a tile; all threads of the block share the work. */
-INLINE void fill_column(float *RESTRICT column, const float *RESTRICT values, int64_t rows)
+INLINE void fill_column(float *RESTRICT column, const float *RESTRICT values, int32_t rows)
 {
     EACH_TOGETHER(row, rows)
     {
         float value[TOGETHER];
         ONE_OF_THEM(row, rows)
-            value[j] = values ? values[row + j * THREADS] : 0.0f;
+            value[j] = values ? values[row + j * (int32_t)THREADS] : 0.0f;
         ONE_OF_THEM(row, rows)
-            column[(row + j * THREADS) * WIDTH] = value[j];
+            column[(row + j * (int32_t)THREADS) * WIDTH] = value[j];
     }
 }
 
@@ -81,12 +82,12 @@ INLINE void end_together(const device_play *p, int64_t numbers, int64_t slot, in
     const float *traces = SLOT_ROWS(p->traces, T, slot);
     for (int64_t i = THREAD; i < numbers; i += THREADS)
         p->result_moments[episode * numbers + i] = moments[i * WIDTH];
-    EACH_TOGETHER(i, T)
+    EACH_TOGETHER(i, (int32_t)T)
     {
         float value[TOGETHER];
-        ONE_OF_THEM(i, T)
+        ONE_OF_THEM(i, (int32_t)T)
             value[j] = traces[(i + j * THREADS) * WIDTH];
-        ONE_OF_THEM(i, T)
+        ONE_OF_THEM(i, (int32_t)T)
             p->result_traces[episode * T + i + j * THREADS] = value[j];
     }
 }
@@ -114,12 +115,14 @@ INLINE void begin_together(const device_play *p, int64_t numbers, int64_t slot, 
 INLINE int64_t turn_over(const device_play *p, const task *at, int64_t tile, int64_t episode, int64_t over)
 {
     const int64_t slot = tile * WIDTH + LANE, numbers = p->normalize ? 2 * at->num_observations : 0;
-    if (PART == 0) {
-        p->ending[slot] = over ? episode : -1;
-        p->beginning[slot] = over ? next_episode(p) : -1;
+    if (PART == 0 && over) {
+        p->ending[slot] = episode;
+        p->beginning[slot] = next_episode(p);
+        atomicAdd(p->over_lanes + tile, 1ull << LANE);
     }
     BARRIER();
-    for (int64_t lane = 0; lane < WIDTH; lane++) {
+    for (uint32_t left = (uint32_t)p->over_lanes[tile], lane; left; left ^= 1u << lane) {
+        lane = 31 - __clz(left);
         const int64_t ending = p->ending[tile * WIDTH + lane], beginning = p->beginning[tile * WIDTH + lane];
         if (ending >= 0)
             end_together(p, numbers, tile * WIDTH + lane, ending);
@@ -191,6 +194,8 @@ INLINE void act(const device_play *p, const task *at, int64_t tile, int64_t epis
                 if (over && PART == 0 && episode >= 0)                                                                 \
                     world##_begin_slot(&at, slot);                                                                     \
                 live = ANY_LANE(episode >= 0);                                                                         \
+                if (THREAD == 0) /* all have read it */                                                                \
+                    p.over_lanes[tile] = 0;                                                                            \
             }                                                                                                          \
             if (!live || step == steps)                                                                                \
                 break;                                                                                                 \

@@ -33,9 +33,12 @@ def emulation_available() -> bool:
 
 
 @cache
-def library(functions: str) -> ctypes.PyDLL:
-    """Return the library of kernels, end to end as `translate` returned them."""
-    source = f"{_RUNTIME.read_text()}\n{functions}"
+def library(functions: str, counted: bool = False) -> ctypes.PyDLL:
+    """Return the library of kernels, end to end as `translate` returned them.
+
+    counted: Whether it counts instructions.
+    """
+    source = f"{'#define COUNTED' if counted else ''}\n{_RUNTIME.read_text()}\n{functions}"
 
     def build(path: Path) -> None:
         subprocess.run(["gcc", *_OPTIONS, "-x", "c", "-", "-o", path, "-lm"], input=source.encode(), check=True)

@@ -48,14 +48,15 @@ class EmulatedMemory:
 class _Unit:
     """The kernels of a compilation unit, in C, by name."""
 
-    def __init__(self, kernels: Mapping[str, str]) -> None:
+    def __init__(self, kernels: Mapping[str, str], counted: bool) -> None:
         self.kernels = kernels
+        self._counted = counted
         self._small = "\n".join(function for function in kernels.values() if len(function) < _SMALL)
 
     def library(self, name: str) -> ctypes.PyDLL:
         """Return a library that has a kernel."""
         function = self.kernels[name]
-        return compiled.library(self._small if len(function) < _SMALL else function)
+        return compiled.library(self._small if len(function) < _SMALL else function, self._counted)
 
 
 class EmulatedDevice:
@@ -68,12 +69,14 @@ class EmulatedDevice:
         options: Those of the compiler, by default the exact ones.
         allow: Inexact instructions to be executed all the same.
         check_races: Whether accesses of several threads to a byte are errors when no barrier lies between; slower.
+        counted: Whether it counts instructions; slower.
         seed: Of the orders in which threads take turns.
 
     Attributes:
         ptx: What it executes.
         check_races: As above.
         executed: The kernels that have run.
+        executed_by_warps: [2], the instructions of all warps and of the longest one of each block, if they are counted.
         lost_barriers: The names of barriers, 0 to 63, at which threads do not wait.
     """
 
@@ -89,10 +92,13 @@ class EmulatedDevice:
         options: tuple[str, ...] = cupy_device.EXACT,
         allow: Mapping[str, Form] | None = None,
         check_races: bool = False,
+        counted: bool = False,
         seed: int = 0,
     ) -> None:
         self.ptx = compiled.ptx(architecture, dict(files) if files else None, options)
-        self._given = _Unit(_translated(self.ptx) if allow is None else translate(self.ptx, allow))
+        self._counted = counted
+        self.executed_by_warps = np.zeros(2, np.int64)
+        self._given = _Unit(_translated(self.ptx) if allow is None else translate(self.ptx, allow), counted)
         self._units: dict[str, _Unit] = {}
         self.architecture = architecture
         self.check_races = check_races
@@ -176,7 +182,11 @@ class EmulatedDevice:
         ranges = (ctypes.c_uint64 * (2 * len(self._alive)))(*itertools.chain.from_iterable(self._alive))
         counts = ctypes.c_uint64(len(self._alive)), ctypes.c_uint64(next(self._seeds))
         size = ctypes.c_uint64(len(arguments))
+        counters = [ctypes.c_uint64.in_dll(library, name) for name in ("warp_instructions", "longest_warp")]
+        for counter in counters:
+            counter.value = 0
         failure = library.launch(entry, blocks, parts, values, size, ranges, *counts, self.check_races)
+        self.executed_by_warps += [counter.value for counter in counters]
         if failure:
             raise KernelError(f"evolve_{kernel}: {failure.decode()}")
 
@@ -187,7 +197,8 @@ class EmulatedDevice:
         if name in self._given.kernels:
             return self._given.library(name)
         if unit not in self._units:
-            self._units[unit] = _Unit(_translated(compiled.ptx(self.architecture, cupy_device.source(unit))))
+            kernels = _translated(compiled.ptx(self.architecture, cupy_device.source(unit)))
+            self._units[unit] = _Unit(kernels, self._counted)
         return self._units[unit].library(name)
 
     def _free(self, held: Any, span: tuple[int, int]) -> None:

@@ -82,6 +82,7 @@ def _integer_forms() -> Iterator[tuple[str, Form]]:
         for t in (b, u):
             yield f"shr.{t}", Form(t, (t, "u32"), f"b < {bits} ? a >> b : 0")
         yield f"shr.s{bits}", Form(f"s{bits}", (f"s{bits}", "u32"), f"a >> (b < {bits} ? b : {bits - 1})")
+    yield "clz.b32", Form("u32", ("b32",), "a ? __builtin_clz(a) : 32")
     yield "bfi.b64", Form("b64", ("b64", "b64", "u32", "u32"), "with_bits(a, b, c, d)")
     yield "shf.l.wrap.b32", Form("b32", ("b32", "b32", "u32"), "((uint64_t)b << 32 | a) << (c & 31) >> 32")
     yield "prmt.b32", Form("b32", ("b32", "b32", "b32"), "chosen_bytes(a, b, c)")

@@ -99,7 +99,8 @@ class _Function:
         elif not statement.startswith((".pragma", ".loc ")):
             negation, guard, opcode, operands = _GUARDED.fullmatch(statement).groups()
             condition = f"if ({negation}v_{guard}) " if guard else ""
-            yield f"{condition}{{ {self._instruction(statement, opcode, _OPERANDS.findall(operands))} }}"
+            count = "" if opcode.startswith("ld.param") else "COUNT "  # machine code has parameters as operands
+            yield f"{count}{condition}{{ {self._instruction(statement, opcode, _OPERANDS.findall(operands))} }}"
 
     def _declarations(self, kind: str, names: str) -> Iterator[str]:
         for name in names.split(","):

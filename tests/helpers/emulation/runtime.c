@@ -23,6 +23,7 @@ typedef struct {
 typedef struct {
     uint32_t x, y;
     int barrier; /* where it waits; 0 when it has ended */
+    uint64_t executed; /* instructions since the barrier before */
     jmp_buf at;
     char *stack;
 } fiber;
@@ -56,10 +57,21 @@ static inline int64_t whole_part(double x, int bits)
     return (int64_t)x;
 }
 
+/* The instructions that warps have executed, if COUNT counts them: between two barriers, the most that any thread of a warp
+ * has executed; all warps together, and the longest warp alone, on which the others wait. */
+uint64_t warp_instructions, longest_warp;
+static uint64_t executed;
+#ifdef COUNTED
+#define COUNT executed++;
+#else
+#define COUNT
+#endif
+
 /* Let the next thread run, up to its next barrier. */
 static __attribute__((noinline)) void wait_at(int barrier)
 {
     self->barrier = barrier;
+    self->executed = executed, executed = 0;
     if (_setjmp(self->at))
         return;
     if (++turn == threads)
@@ -121,6 +133,15 @@ static int run_phase(void)
     if (!_setjmp(home))
         _longjmp(self->at, 1);
     verdict = votes;
+    uint64_t longest = 0;
+    for (uint32_t first = 0; first < threads; first += WIDTH) {
+        uint64_t most = 0;
+        for (uint32_t i = first; i < first + WIDTH; i++)
+            most = fibers[i].executed > most ? fibers[i].executed : most;
+        warp_instructions += most;
+        longest = most > longest ? most : longest;
+    }
+    longest_warp += longest;
     if (*failure)
         return 0;
     for (uint32_t i = 0; i < threads; i++) {
