@@ -7,10 +7,10 @@ import sys
 import pytest
 from conftest import ROOT, boxes, texts_of
 
-from evolve.numerics import native
+from evolve.numerics import cupy_device, native
 
 sys.path.insert(0, str(ROOT / "benchmarks"))
-from device_parts import measurement, rollout_gain, steps
+from device_parts import costs, measurement, rollout_gain, steps
 from device_parts.figure import draw_device_speed
 from device_parts.steps import Budget, break_even, rows
 from device_parts.timing import Effort
@@ -138,6 +138,20 @@ def test_bad_options_are_refused(script, words):
     done = script("devices", *words)
     assert done.code == 2
     assert not done.out
+
+
+@pytest.mark.skipif(not cupy_device.available(), reason="no NVRTC: pip install nvidia-cuda-nvrtc")
+@pytest.mark.parametrize(("network", "most"), [("layered", 72), ("hebbian_dag", 96)])
+def test_threads_that_play_whole_episodes_take_few_registers_and_spill_none(network, most):
+    used, _, stored, loaded = costs.registers(f"{network}, cart_pole")
+    assert 32 < used <= most
+    assert stored == loaded == 0
+
+
+@pytest.mark.usefixtures("no_device")
+def test_the_time_of_the_host_is_measured_beside_an_idle_device(monkeypatch):
+    monkeypatch.setattr(costs, "_RUNS", 2)
+    assert 0 < costs.host_ns({"name": "mlp", "hidden": [3]}, 512, 8, 14.0) < 1e6
 
 
 def device_rows(base, gpu=True, slots=(1, 16, 256, 4096)):
