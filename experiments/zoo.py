@@ -32,10 +32,10 @@ Champions that learned in the experiments of `experiments/`, each the first of i
 evolve verify zoo/*
 ```
 
-A film shows the held-out episode whose return is nearest to the mean, and the network at work: circles light up with
-what a neuron puts out, lines with what a connection carries (blue positive, orange negative); connections that cannot
-act are not drawn, and the tables count them, too: all that the mask leaves. What evolved in EnvPool, which cannot draw,
-is shown in Gymnasium's environment of the same name.
+A film shows the held-out episode with the return nearest to the mean, and the network at work. The brightness of a
+circle is the output of a neuron, the brightness of a line the signal of a connection (blue positive, orange
+negative). Films omit connections that cannot act; the tables count all connections of the mask. EnvPool cannot draw,
+so Gymnasium's environment of the same name shows its champions.
 """
 
 
