@@ -12,7 +12,7 @@ from evolve.analysis.champion import Champion, NetworkObserver
 from evolve.analysis.figures import network_of
 from evolve.analysis.video import Film, Label, Subject, film_episodes
 from evolve.analysis.video.encoders import Gif
-from evolve.analysis.video.picture import NEGATIVE, POSITIVE, NetworkPanel
+from evolve.analysis.video.picture import NEGATIVE, POSITIVE, NetworkPanel, Painter
 from evolve.environments import Recorder
 from evolve.errors import RunError
 from evolve.genome import Genomes
@@ -113,6 +113,24 @@ def test_a_network_without_connections_is_not_shown(record):
     assert not len(network_of(none, subject.experiment).left)
     bare = replace(subject, chosen=replace(subject.chosen, genome=Genomes(none.weights[None], none.mask[None])))
     assert bare.network() is None
+
+
+@pytest.mark.parametrize("width", [640, 200])
+def test_a_long_text_about_the_episode_does_not_run_into_the_numbers(width):
+    frame = np.zeros((100, width, 3), np.uint8)
+    painter = Painter(frame, None)
+    name = "BipedalWalker-v3"
+    short, long = (
+        np.asarray(painter.paint(frame, Label(name, playing, 388, 123.81)))
+        for playing in ("held-out episode 0", "held-out episode 0, " + "changes_at=150, " * 20)
+    )
+    strip = painter.size[1] - 100 * (painter.size[0] // width)
+    if width == 640:  # the numbers are at the right of the text
+        assert (short[:strip, -200:] == long[:strip, -200:]).all()
+    else:  # the numbers are below the text
+        assert (short[strip // 2 + 4 : strip] == long[strip // 2 + 4 : strip]).all()
+    assert (short != long).any()
+    assert (long[: strip - 1, -6:] > 240).all(), "the text ends before the margin"
 
 
 def test_a_film_that_is_not_finished_leaves_nothing(tmp_path):

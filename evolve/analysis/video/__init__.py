@@ -248,7 +248,8 @@ class Camera:
         if step == 0:
             self.film.card(frame, *self.title, _TITLE)
         speed = f", {self.every}x speed" if self.every > 1 else ""
-        playing = f"{self.subject.playing}{self.subject.where}{speed}"
+        # The strip is narrow: an argument of the environment is known by its name alone.
+        playing = f"{self.subject.playing}{self.subject.where.replace('env.kwargs.', '')}{speed}"
         label = Label(self.recorder.id, playing, step, return_so_far)
         self.film.add(frame, label, activity)
 

@@ -257,10 +257,13 @@ class Painter:
             draw.text((x, last), name, _FAINT, letters, "lm")
             draw.text((x + letters.getlength(name) + gap, last), value, _INK, letters, "lm")
             x += place + margin
-        room = (begin if self._rows == 1 else wide) - 3 * margin - letters.getlength(label.playing)
-        name = _shortened(label.environment.rpartition(":")[2], letters, room)
+        room = (begin if self._rows == 1 else wide) - 3 * margin
+        # The name of the environment may take half of the room, or all that the episode's text leaves.
+        half = max(room / 2, room - letters.getlength(label.playing))
+        name = _shortened(label.environment.rpartition(":")[2], letters, half)
+        playing = _shortened(label.playing, letters, room - letters.getlength(name))
         draw.text((margin, first), name, _INK, letters, "lm")
-        draw.text((2 * margin + letters.getlength(name), first), label.playing, _FAINT, letters, "lm")
+        draw.text((2 * margin + letters.getlength(name), first), playing, _FAINT, letters, "lm")
 
     def card(self, title: str, below: str) -> Any:
         """Return a title card with a line below the title."""
