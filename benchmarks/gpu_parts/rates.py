@@ -205,9 +205,11 @@ def _timed(rollout: AnyRollout, batch: EpisodeBatch, seconds: float) -> dict[str
     steps = episodes = 0
     begin = time.perf_counter()
     while not steps or time.perf_counter() - begin < seconds:
-        lengths = play(rollout, batch).lengths
-        steps += int(lengths.sum())
-        episodes += len(lengths)
+        rollout.submit(batch)
+        while rollout.pending:
+            if (results := rollout.tick()) is not None:
+                steps += int(results.lengths.sum())
+                episodes += len(results)
     took = time.perf_counter() - begin
     found = {"all_ns": 1e9 * took / steps, "environment_ns": 1e9 * rollout.environment_seconds / steps}
     return found | {"mean_steps": steps / episodes, "steps": steps, "seconds": took}
