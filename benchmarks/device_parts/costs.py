@@ -107,13 +107,13 @@ def host_ns(table: dict[str, Any], episodes: int, least: int, rest: float) -> fl
 
 
 def _played(idle: "_IdleDevice", rollout: Any, batch: EpisodeBatch) -> float:
-    """Return the seconds in which the host plays a batch, without the seconds of the device."""
+    """Return the CPU seconds of the host for a batch, without the work of the device; other programs count little."""
     idle.seconds, idle.begun = 0.0, 0
-    begin = time.perf_counter()
+    begin = time.process_time()
     rollout.submit(batch)
     while rollout.pending:
         rollout.tick()
-    return time.perf_counter() - begin - idle.seconds
+    return time.process_time() - begin - idle.seconds
 
 
 def _set_up(env: str, table: dict[str, Any], slots: int, episodes: int) -> tuple[Any, EpisodeBatch]:
@@ -183,6 +183,6 @@ class _IdleQueue:
         ctypes.memmove(feed.begun, counts.ctypes.data, counts.nbytes)
 
     def _timed(self, work: Callable[..., object], *arguments: Any) -> None:
-        begin = time.perf_counter()
+        begin = time.process_time()
         work(*arguments)
-        self._owner.seconds += time.perf_counter() - begin
+        self._owner.seconds += time.process_time() - begin
