@@ -126,7 +126,7 @@ def run_all(asked: argparse.Namespace) -> None:
                 file=sys.stderr,
             )
             continue
-        for workers in _WORKERS:
+        for workers in asked.workers:
             for repeat in range(_REPEATS):
                 path = asked.output / name / f"workers-{workers}-run-{repeat + 1}.json"
                 if is_there(path, wanted):
@@ -200,6 +200,7 @@ def main() -> None:
     parser.add_argument(
         "--peers", nargs="+", choices=list(PEERS), default=list(PEERS), metavar="PEER", help=", ".join(PEERS)
     )
+    parser.add_argument("--workers", type=int, nargs="+", choices=_WORKERS, default=_WORKERS, help="1 2")
     parser.add_argument("--seed", type=int, default=1, metavar="S")
     parser.add_argument("--steps", type=int, default=1_000_000, metavar="N", help="environment steps (1,000,000)")
     parser.add_argument("--episodes", type=int, default=50, metavar="N", help="held-out episodes (50)")
