@@ -352,7 +352,9 @@ def environment_seeds(
     Raises:
         ValueError: A part of a key is outside [0, 2**32).
     """
-    keys = np.stack([np.full_like(candidates, purpose_number(purpose)), generations, candidates, episodes], axis=1)
+    keys = np.empty((len(episodes), 4), np.int64)
+    for column, values in enumerate((purpose_number(purpose), generations, candidates, episodes)):
+        keys[:, column] = values
     return first_words(seed, keys, 1)[:, 0].astype(np.int64) >> 1  # the upper 31 of 32 bits
 
 

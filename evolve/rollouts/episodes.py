@@ -140,7 +140,7 @@ class EpisodeBatch:
 
     def environment_seeds(self) -> Int64:
         """Return [N]: the seed of each episode's environment."""
-        generations, candidates = self.keys[self.rows].T
+        generations, candidates = (column[self.rows] for column in self.keys.T)  # faster than rows of two numbers
         episodes = self.episodes.astype(np.int64)
         return environment_seeds(self.seed, Purpose(self.purpose), generations, candidates, episodes)
 
