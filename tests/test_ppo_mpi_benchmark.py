@@ -174,3 +174,65 @@ def test_a_run_writes_its_record(bench, tmp_path):
     assert [point["epoch"] for point in record["held out"]] == [2]
     (parts,) = record["parts"]
     assert sum(parts.values()) == pytest.approx(record["seconds"], rel=0.1)
+
+
+@pytest.fixture
+def contest(monkeypatch):
+    monkeypatch.syspath_prepend(str(ROOT / "benchmarks"))
+    from contest_2020_parts import page, rows
+
+    return page, rows
+
+
+def timed(rows, contestant, ranks, threads, seconds, digest, **more):
+    return rows.Row(contestant, ranks, threads, 10, seconds, 400_000, 2, digest, **more)
+
+
+def test_the_tables_have_speed_ups_and_costs_of_whole_runs(contest):
+    page, rows = contest
+    ppo = [timed(rows, rows.PPO, ranks, 1, 100.0 / speed, str(ranks)) for ranks, speed in ((1, 1), (2, 1.6), (4, 1.4))]
+    ours = [timed(rows, rows.EVOLUTION, 0, threads, 10.0 / threads, "a") for threads in (1, 2)]
+    machine = rows.Machine("two cores", (*ppo, *ours), (), {"cpu": "a CPU", "cores": 2, "versions": {"torch": "2"}})
+    price = page.read_price("$0.36/h")
+    cells = [line.strip("| ").split(" | ") for line in page.table(machine, price).splitlines()]
+    by_title = {(line[0], line[1]): line[3:] for line in cells}
+    assert by_title["PPO", "2 ranks"][:4] == ["about 6,250 s", "1.60", "80%", "$0.625"]  # 62.5 s × 100
+    assert by_title["PPO", "4 ranks"][2:] == ["35%", "$0.714", "4 on 2 cores: oversubscribed"]
+    assert by_title["evolution", "one process, 2 threads"][1:3] == ["2.00", "100%"]
+    claims = page.claims(machine, price)
+    assert "Evolution gains more from the cores | 2.00 times as fast with one process, 2 threads | 1.60 times" in claims
+    assert "1 digest in 2 rows | 3 digests in 3 rows" in claims
+    assert "oversubscribed" not in claims
+    assert "It costs | $0.294" in claims  # 5 s of 400 k steps, for all steps of the 200 generations
+    busy = machine.with_row(timed(rows, rows.PPO, 2, 1, 62.5, "2", loads=(9.0, 12.0)))
+    assert "beside other work: load 9 to 12" in page.table(busy, price)
+    claims = page.claims(busy, price)
+    assert "is not decided" in claims
+    assert "gains more" not in claims
+    assert "It costs" not in claims
+    with pytest.raises(SystemExit, match="other work"):
+        rows.check_work([*ours, timed(rows, rows.EVOLUTION, 2, 1, 5.0, "b")])
+
+
+def test_a_file_keeps_rows_and_curves(contest, tmp_path):
+    _, rows = contest
+    made = rows.Machine("two cores", about={"cpu": "a CPU", "cores": 2, "versions": {}})
+    for seconds in (9.0, 8.0):  # the second replaces the first
+        made = made.with_row(timed(rows, rows.PPO, 1, 1, seconds, "a", split={"playing": 1.0}, loads=(0.5, 1.5)))
+    made = made.with_curve(rows.Curve(rows.PPO, (rows.Point(40_000, -90.0),), 100, "one epoch"))
+    rows.save(made, tmp_path / "mine.json")
+    assert rows.load(tmp_path / "mine.json") == made
+    assert [row.seconds for row in made.rows] == [8.0]
+    (tmp_path / "mine.json").write_text('{"schema": 1}')
+    with pytest.raises(SystemExit, match=r"mine\.json: expected a file of "):
+        rows.load(tmp_path / "mine.json")
+
+
+def test_the_page_is_made_of_its_files(contest):
+    page, rows = contest
+    machines = [rows.load(path) for path in sorted(page.RESULTS.glob("*.json"))]
+    assert machines
+    assert f"<!-- contest-2020 -->\n\n{page.text(machines)}\n\n<!-- end of contest-2020 -->" in page.PAGE.read_text(), (
+        "run python benchmarks/contest_2020.py --publish"
+    )
+    assert page.FIGURE.stat().st_size > 10_000
