@@ -150,7 +150,7 @@ def test_threads_that_play_whole_episodes_take_few_registers_and_spill_none(netw
 
 @pytest.mark.usefixtures("no_device")
 def test_the_time_of_the_host_is_measured_beside_an_idle_device(monkeypatch):
-    monkeypatch.setattr(costs, "_RUNS", 2)
+    monkeypatch.setattr(costs, "RUNS", 2)
     assert 0 < costs.host_ns({"name": "mlp", "hidden": [3]}, 512, 8, 14.0) < 1e6
 
 

@@ -33,7 +33,8 @@ _NETWORKS: tuple[dict[str, Any], ...] = ({"name": "mlp", "hidden": [32]}, {"name
 _EPISODES = 4  # of a genome
 _SLOTS = 4096
 _LENGTHS = {"500 steps": (8192, 500, 0.0), "22 steps": (32768, 8, 14.0)}  # episodes, least length, mean of the rest
-_RUNS = 7
+RUNS = 7
+"""The number of runs, of which the fastest counts."""
 
 
 def costs(show: Callable[[str], None]) -> dict[str, Any]:
@@ -100,7 +101,7 @@ def host_ns(table: dict[str, Any], episodes: int, least: int, rest: float) -> fl
     before = device.use(idle)
     try:
         rollout, batch = _set_up("CartPole-v1", table, _SLOTS, episodes)
-        took = min(_played(idle, rollout, batch) for _ in range(_RUNS))
+        took = min(_played(idle, rollout, batch) for _ in range(RUNS))
     finally:
         device.use(before)
     return 1e9 * took / float(lengths.sum())

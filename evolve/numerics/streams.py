@@ -353,7 +353,8 @@ def environment_seeds(
         ValueError: A part of a key is outside [0, 2**32).
     """
     keys = np.empty((len(episodes), 4), np.int64)
-    for column, values in enumerate((purpose_number(purpose), generations, candidates, episodes)):
+    keys[:, 0] = purpose_number(purpose)
+    for column, values in enumerate((generations, candidates, episodes), 1):
         keys[:, column] = values
     return first_words(seed, keys, 1)[:, 0].astype(np.int64) >> 1  # the upper 31 of 32 bits
 
