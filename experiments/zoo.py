@@ -17,8 +17,8 @@ from evolve.verification import choose_episode
 ROOT = Path(__file__).parent.parent
 PAGE = ROOT / "docs" / "zoo.md"
 FILMS = ROOT / "docs" / "films"
-NAMES = ("cartpole", "pendulum", "acrobot", "car", "lander", "cheetah", "walker-quick", "walker-es", "walker-pruned",
-         "walker-plastic")  # fmt: skip
+NAMES = ("cartpole", "pendulum", "acrobot", "car", "lander", "cheetah", "walker-quick", "walker-es", "walker-far",
+         "walker-pruned", "walker-plastic")  # fmt: skip
 SIZES = ((640, 6), (560, 6), (560, 4), (560, 3))
 """Pixels of width, and seconds: a film has the first of these sizes that keeps to the budget."""
 MOST_BYTES = 2**20
