@@ -6,6 +6,7 @@ was not built, array operations do the work, with the same bits.
 """
 
 import ctypes
+import hashlib
 import math
 import sysconfig
 from collections.abc import Callable, Sequence
@@ -35,11 +36,37 @@ def path() -> Path:
 
 @cache
 def load_library() -> ctypes.CDLL | None:
-    """Return the library of native kernels, None if it was not built."""
+    """Return the library of native kernels, None if it was not built.
+
+    Raises RunError if it was built from other headers: its structures may then differ from those of the callers.
+    """
     try:
-        return ctypes.CDLL(str(path()))
+        library = ctypes.CDLL(str(path()))
     except OSError:
         return None
+    built_from, ours = _text(library, "sources"), header_fingerprint()
+    if built_from and ours and built_from != ours:
+        got = f"got one built from others ({built_from})"
+        cure = "Build it again: pip install -e ."
+        raise RunError(f"native kernels: expected a library of the headers in this folder ({ours}), {got}. {cure}")
+    return library
+
+
+def header_fingerprint() -> str:
+    """Return the fingerprint of the headers, as setup.py computes it; "" if they are not here."""
+    package = Path(__file__).parents[1]
+    headers = sorted(path.relative_to(package).as_posix() for path in package.glob("*/kernels/*.h"))
+    if not headers:
+        return ""
+    return hashlib.sha256(b"".join((package / header).read_bytes() for header in headers)).hexdigest()[:16]
+
+
+def _text(library: ctypes.CDLL, name: str) -> str:
+    """Return the text in the library's array `evolve_<name>`, "" if there is none."""
+    if not hasattr(library, f"evolve_{name}"):
+        return ""
+    first = _BYTE.in_dll(library, f"evolve_{name}")
+    return ctypes.string_at(ctypes.addressof(first)).decode("ascii", "replace")
 
 
 def available() -> bool:
@@ -95,10 +122,7 @@ def lanes() -> int:
 def build() -> str:
     """Return the compiler's description of the build, such as "GCC 12.2.0; optimized; …"; "" if unknown."""
     library = load_library()
-    if library is None or not exists("build"):
-        return ""
-    first = _BYTE.in_dll(library, "evolve_build")
-    return ctypes.string_at(ctypes.addressof(first)).decode("ascii", "replace")
+    return "" if library is None else _text(library, "build")
 
 
 def backend(name: str) -> Backend:

@@ -2,6 +2,9 @@
 
 import ctypes
 import re
+import runpy
+import shutil
+import subprocess
 
 import numpy as np
 import pytest
@@ -110,3 +113,22 @@ def test_the_library_says_how_it_was_built():
 def test_a_library_that_says_nothing_is_unknown(monkeypatch):
     monkeypatch.setattr(native, "load_library", lambda: None)
     assert native.build() == ""
+
+
+def test_a_library_of_other_headers_is_refused(tmp_path, monkeypatch):
+    """A developer who takes new sources and does not build them would get wrong numbers, or worse."""
+    compiler = next(filter(None, map(shutil.which, ("cc", "gcc", "clang"))), None)
+    if compiler is None:
+        pytest.skip("there is no C compiler")
+    ours = native.header_fingerprint()
+    assert ours == runpy.run_path(str(ROOT / "setup.py"))["fingerprint"]()
+    for number, (sources, refused) in enumerate({ours: False, "0" * 16: True, "": False}.items()):
+        (tmp_path / "x.c").write_text(f'const char evolve_{"sources" if sources else "others"}[] = "{sources}";\n')
+        library = tmp_path / f"{number}.so"
+        subprocess.run([compiler, "-shared", "-fPIC", tmp_path / "x.c", "-o", library], check=True)
+        monkeypatch.setattr(native, "path", lambda library=library: library)
+        if refused:
+            with pytest.raises(RunError, match=rf"{ours}.*{sources}.*pip install -e"):
+                native.load_library.__wrapped__()
+        else:
+            assert native.load_library.__wrapped__() is not None

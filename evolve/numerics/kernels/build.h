@@ -33,5 +33,8 @@
 #define COPIES "; no clones"
 #endif
 
+#ifdef SOURCES /* a fingerprint of the headers, from setup.py */
+const char evolve_sources[] = SOURCES;
+#endif
 const char evolve_build[] = COMPILER OPTIMIZED FAST_MATH FUSED COPIES;
 #endif
