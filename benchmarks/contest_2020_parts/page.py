@@ -328,5 +328,5 @@ def _draw_returns(panels: Sequence[Any], curves: Sequence[tuple[Machine, Curve]]
             by_time.plot([number * best.seconds / best.steps for number in steps], means, **look)
     by_steps.set(title="Return by steps", xlabel="environment steps", ylabel="held-out mean return", xscale="log")
     best = [machine.best(curve.contestant) for machine, curve in curves]
-    where = " of a busy machine" if any(row.disturbed for row in best if row is not None) else ""
+    where = " (busy)" if any(row.disturbed for row in best if row is not None) else ""
     by_time.set(title="Return by time", xlabel=f"seconds, at the rate of the fastest row{where}", xscale="log")
