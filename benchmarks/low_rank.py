@@ -6,7 +6,7 @@
 
 All episodes have the same number of steps, so all runs do the same work. Each repeat trains with every rank in turn, so
 that all of them meet the same noise. The first generation is left out. The seconds are the medians of all other
-generations of all repeats; the gain is full rank's seconds over them. CPU seconds are those of all threads.
+generations of all repeats; the gain is full rank's seconds over them. CPU seconds count all threads.
 """
 
 import argparse

@@ -69,9 +69,9 @@ class Genomes:
 
 @dataclass(frozen=True)
 class FactoredGenomes(Genomes):
-    """Genomes whose weights were computed from factors. Kernels may use the factors instead, with the same bits.
+    """Genomes with weights that were computed from factors. Kernels may use the factors instead, with the same bits.
 
-    factors: the factors of all P candidates, whose connections are all present.
+    factors: the factors of all P candidates; no connection is absent.
     """
 
     factors: Factors

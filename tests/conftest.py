@@ -242,7 +242,7 @@ class Process:
         """Kill the command and its descendants; wait until the descendants, with their locks, are gone."""
         family = self.family()
         forked = warm.processes_in(self._cwd)
-        # The server kills the processes of killed clients. Those of other commands in this folder go on.
+        # The server kills the processes of killed clients. The processes of other commands in this folder go on.
         others = len(forked) - sum(map(warm.is_client, family))
         for process in family:
             try:

@@ -132,8 +132,8 @@ def _digests(machine: Machine) -> Iterable[Sequence[str]]:
         cells.append(f"{number} digest{'s' * (number > 1)} in {len(rows)} rows" if len(rows) > 1 else "–")
     if "–" not in cells:
         alike = len({row.digest for row in machine.of(EVOLUTION)}) == 1
-        who = "Evolution's result does not depend on the number of ranks, PPO's does"
-        yield (who if alike else "Results by ranks"), *cells, "the rows below", COMMAND
+        claim = "Evolution's result does not depend on the number of ranks, PPO's does"
+        yield (claim if alike else "Results by ranks"), *cells, "the rows below", COMMAND
 
 
 def _scaling_2020() -> Sequence[str]:

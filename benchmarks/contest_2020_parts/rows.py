@@ -69,8 +69,8 @@ class Row:
     def title(self) -> str:
         """The ranks and threads in words: "2 workers", "one process, 2 threads"."""
         noun = "rank" if self.contestant == PPO else "worker"
-        who = "one process" if not self.ranks else f"{self.ranks} {noun}{'s' * (self.ranks > 1)}"
-        return who + (f", {self.threads} threads" if self.threads > 1 else "")
+        players = "one process" if not self.ranks else f"{self.ranks} {noun}{'s' * (self.ranks > 1)}"
+        return players + (f", {self.threads} threads" if self.threads > 1 else "")
 
     @property
     def key(self) -> tuple[str, int, int]:

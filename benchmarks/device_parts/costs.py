@@ -1,7 +1,7 @@
 """Costs of whole episodes on a GPU that need none to be measured: registers and spills, instructions, the host's time.
 
 NVRTC reports registers. The emulated device of the tests executes the instructions and counts them. The time of the
-host is measured beside a device whose work takes no time, from the submission of a batch to the last results.
+host is measured beside a device with work that takes no time, from the submission of a batch to the last results.
 """
 
 import ctypes
@@ -135,7 +135,7 @@ class _Memory:
 
 
 class _IdleDevice:
-    """A device on which every episode has the length that it is to have, and whose work counts in `seconds`."""
+    """A device with episodes of given lengths; it counts the time of its work in `seconds`."""
 
     name, allocated, multiprocessors = "an idle device", 0, 132
 

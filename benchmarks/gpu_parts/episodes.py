@@ -153,7 +153,7 @@ def play(rollout: AnyRollout, batch: EpisodeBatch) -> EpisodeResults:
 
 
 def differing(env: str, network: Table, genomes: int, episodes: int, steps: int, slots: int) -> dict[str, Any]:
-    """Return how many numbers of the results of episodes differ, by quantity, and how many steps were played."""
+    """Return the count of different numbers in results of episodes, by quantity, and the count of played steps."""
     normalize = env != "TMaze-v0"  # most of its numbers are constant
     there = environments.exact_task(config_of(env, network, steps, normalize, "native", slots).env)
     made = networks.make(network, there.observation_size, there.action_size)

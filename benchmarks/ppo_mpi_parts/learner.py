@@ -3,7 +3,7 @@
 The E environments are shared out over the ranks. In an epoch every rank plays its environments for the same number of
 steps. Then all ranks climb the clipped objective with the gradient over all steps of the epoch: each rank computes the
 gradient over its own steps, and the ranks add them. So all ranks have the same parameters at any time, and no rank is
-special. The settings are those of Spinning Up, apart from the ones that the command line has.
+special. The settings are Spinning Up's, apart from the ones that the command line has.
 
 Three things differ from Spinning Up. A rank steps several environments side by side, an episode goes on in the next
 epoch, and episodes and the noise of exploration belong to an environment and not to a rank: they depend on the seed and

@@ -24,7 +24,7 @@ def _layers(sizes: Sequence[int]) -> nn.Sequential:
 
 
 class Policy(nn.Module):
-    """A normal distribution of actions [A], whose means depend on the observation [O] and whose deviations do not."""
+    """A normal distribution of actions [A]: its means depend on the observation [O], its deviations do not."""
 
     def __init__(self, observations: int, hidden: Sequence[int], actions: int) -> None:
         super().__init__()

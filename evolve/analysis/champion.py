@@ -182,7 +182,7 @@ class Member:
         measures: Its measures by name, such as "acting_connections", in the generation of the front.
         candidate: Its number in the population of that generation.
         evaluations: The generations in which it was evaluated; None if the front is not the last one.
-        genome: The genome (P = 1); None if the front is not the last one, whose genomes alone are in the file.
+        genome: The genome (P = 1); None if the front is not the last one: the file has no other genomes.
     """
 
     fitness: float

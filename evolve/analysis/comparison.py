@@ -121,7 +121,7 @@ def _label(words: Sequence[str], config: Config) -> str:
 
 
 def _words(config: Config, configs: Sequence[Config]) -> tuple[list[str], list[str]]:
-    """Return what distinguishes a configuration from others.
+    """Return the words that distinguish a configuration from others.
 
     These are the names (environment, network, strategy) that differ among all configurations, and the settings that
     differ among the configurations with equal names.

@@ -22,8 +22,8 @@ import numpy as np
 
 from evolve.cluster import Transport
 from evolve.cluster.cores import own_cores
-from evolve.cluster.mpirun import SESSION_FOLDER, Launcher, mpirun_environment
-from evolve.errors import SOURCE, InputError, install_command, is_installed
+from evolve.cluster.mpirun import MEETING, SESSION_FOLDER, Launcher, mpirun_environment
+from evolve.errors import SOURCE, InputError, RunError, install_command, is_installed
 from evolve.numerics import native, portable
 from evolve.training.manifest import kernel_variant, machine_manifest
 
@@ -51,15 +51,6 @@ _OWN_LINES = ("mpi", "mpich", "gpu", "gpu-cuda12")
 SECONDS = 120.0
 """The time limit of a process; it includes the compilation of kernels for a GPU."""
 _MARK = "evolve.installation: "
-_RANKS = f"""
-import json
-import mpi4py
-from mpi4py import MPI
-found = [MPI.COMM_WORLD.size, MPI.Get_library_version(), mpi4py.__version__]
-if MPI.COMM_WORLD.rank == 0:
-    print({_MARK!r} + json.dumps(found), flush=True)
-"""
-"""The program of a rank: rank 0 prints the number of ranks, and the versions of the MPI library and of mpi4py."""
 _GPU = f"""
 import json
 from evolve.errors import InputError
@@ -153,7 +144,11 @@ def examine(transport: Transport, ask: Ask = answer) -> list[Finding]:
 
 def _kernels() -> Finding:
     """Return the state of the native kernels, which have to compute the bits of the array operations."""
-    if not native.available():
+    try:
+        built = native.available()
+    except RunError as error:  # built from other headers
+        return Finding("kernels", "broken", f"{error}")
+    if not built:
         cure = "Install a C compiler (gcc or clang), then repeat pip install"
         return Finding("kernels", "missing", f"NumPy computes the same bits, and is slower. {cure}")
     x = np.linspace(-9, 9, 1000, dtype=np.float32)
@@ -193,7 +188,7 @@ def _mpi(transport: Transport, ask: Ask) -> Finding:
     except InputError as error:
         state: State = "missing" if error.got == "none" else "broken"
         return Finding("MPI", state, f"mpi4py, but {error.expected}: {error.got}. {install_command('mpi')}")
-    words = [launcher.path, *launcher.more_ranks_than_cores(), "-n", "2", sys.executable, "-c", _RANKS]
+    words = [launcher.path, *launcher.more_ranks_than_cores(), "-n", "2", sys.executable, "-c", MEETING, _MARK]
     found, why = ask(words, mpirun_environment())
     started = f"mpirun of {launcher.version} ({launcher.path})"
     if found is None:

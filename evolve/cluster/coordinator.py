@@ -252,7 +252,7 @@ class Coordinator:
 
 
 def unhurried_sleep(seconds: float) -> float:
-    """Return how long rank 0 may sleep while each worker has work in advance. seconds: The duration of this work."""
+    """Return the longest sleep of rank 0 while each worker has work in advance. seconds: The duration of this work."""
     return min(_SHARE_OF_WORK * seconds, LONGEST_SLEEP)
 
 

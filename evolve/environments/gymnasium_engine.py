@@ -63,7 +63,7 @@ class GymnasiumEngine:
         self._place(0, first, example(self._randomize))
         try:
             self.spaces = Spaces(first.observation_space, first.action_space)
-        except AttributeError as error:  # a class that has no spaces, or whose constructor does not set them
+        except AttributeError as error:  # a class without spaces, or its constructor does not set them
             expected = "an environment with an observation_space and an action_space"
             raise InputError("env.id", expected, f"{options.id} ({error})") from error
         self.observation_size, self._encode = observation_encoder(first.observation_space)

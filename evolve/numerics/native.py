@@ -38,7 +38,7 @@ def path() -> Path:
 def load_library() -> ctypes.CDLL | None:
     """Return the library of native kernels, None if it was not built.
 
-    Raises RunError if it was built from other headers: its structures may then differ from those of the callers.
+    Raises RunError if it was built from other headers: its structures may then differ from the callers' structures.
     """
     try:
         library = ctypes.CDLL(str(path()))

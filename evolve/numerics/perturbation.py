@@ -148,7 +148,7 @@ class PerturbedMatrix:
 
     @property
     def product_shape(self) -> tuple[int, int, int]:
-        """The sizes of its factors, m, n and r: with rank 0 it is a row of m n numbers, whose left factor is σ."""
+        """The sizes of its factors, m, n and r: with rank 0 it is a row of m n numbers with the left factor σ."""
         return (self.rows, self.columns, self.rank) if self.rank else (1, self.rows * self.columns, 1)
 
     @property
@@ -160,7 +160,7 @@ class PerturbedMatrix:
     def factors(self, key: StreamsKey, streams: Int64, steps: Float64, rows: slice) -> tuple[Float32, Float32]:
         """Return σ/√r · left, [N, r, k], of k rows of the matrix, and right, [N, r, n], for N streams.
 
-        With rank 0 the k rows are one row of a matrix of rank 1, whose left factor is 1: [N, 1, 1] and [N, 1, k n].
+        With rank 0 the k rows are one row of a matrix of rank 1 with the left factor 1: [N, 1, 1] and [N, 1, k n].
 
         Args:
             key: The key of the streams.
@@ -196,7 +196,7 @@ class Factors:
     def of(
         cls, centre: Float32, matrices: tuple[PerturbedMatrix, ...], steps: Float64, key: StreamsKey, streams: Int64
     ) -> "Factors":
-        """Return the factors of n candidates, whose streams have numbers streams[i], and whose σ is steps[i]."""
+        """Return the factors of n candidates: candidate i has stream number streams[i], and its σ is steps[i]."""
         found = (each for matrix in matrices for each in matrix.factors(key, streams, steps, slice(0, matrix.rows)))
         return cls(centre, matrices, np.concatenate([each.reshape(len(streams), -1) for each in found], axis=1))
 

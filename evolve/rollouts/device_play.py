@@ -267,7 +267,7 @@ class DeviceRollout(ExactRollout):
 
     @property
     def running(self) -> int:
-        """The number of episodes that were taken from the queue, and whose results were not returned."""
+        """The number of episodes that were taken from the queue and have not returned their results."""
         return self._num_held + self.play.waiting + self.play.running + self.play.finished
 
     def fill(self, most: int | None = None) -> None:

@@ -216,7 +216,7 @@ class NativePlay:
         self._fed = fed = feed.contiguous()
         for column, values in zip(self._columns, fed.columns, strict=True):
             column.values = None if values is None else values.ctypes.data
-            # Factors take fewer rows than the weights in whose place they are.
+            # Factors take fewer rows than the weights that they replace.
             column.rows = column.rows if values is None else values.shape[1]
         self._set(
             next=0,

@@ -86,7 +86,7 @@ class StepHashes:
         self._begin = np.zeros(shape, np.int64)
 
     def add(self, results: EpisodeResults, at: Int64) -> None:
-        """Keep the step hashes of these episodes, whose places in flat tables are `at` [N]."""
+        """Keep the step hashes of these episodes at the places `at` [N] of flat tables."""
         kept = np.minimum(results.lengths, MAX_HASHED_STEPS)
         self._part.reshape(-1)[at] = len(self._parts)
         self._begin.reshape(-1)[at] = np.cumsum(kept, dtype=np.int64) - kept

@@ -12,6 +12,7 @@ from conftest import OPENMPI, ROOT
 from evolve.analysis import installation
 from evolve.analysis.installation import EXTRAS, answer, examine
 from evolve.cluster import Transport, mpirun
+from evolve.errors import RunError
 from evolve.numerics import native
 
 GPU = {"NVRTC": "13.5", "name": "a GPU", "architecture": "sm_90", "free_bytes": 8e10, "driver": 13020, "runtime": 13000}
@@ -86,6 +87,14 @@ def test_ranks_that_do_not_meet_are_broken(examined):
     assert "is not the one of MPICH Version: 4.3.0, which mpi4py loads. Use its own mpirun" in text
     state, text = examined(ranks="no answer within 120 s")["MPI"]
     assert (state, text.rpartition(": ")[2]) == ("broken", "no answer within 120 s")
+
+
+def test_kernels_of_other_headers_are_broken(examined, monkeypatch):
+    def refuse():
+        raise RunError("native kernels: built from others")
+
+    monkeypatch.setattr(native, "available", refuse)
+    assert examined()["kernels"] == ("broken", "native kernels: built from others")
 
 
 def test_without_mpi_the_command_installs_it(examined, absent, monkeypatch):

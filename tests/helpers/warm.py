@@ -22,7 +22,7 @@ _AT_START = re.compile("PYTHON(?!PATH$|UNBUFFERED$)|LD_|OPENBLAS|OMP_|NPY_|GLIBC
 """The names of variables that a process reads while it starts, or imports."""
 
 environment: Callable[[], dict[str, str]] = os.environ.copy
-"""Returns the environment of most commands under test, which is that of the server; `conftest.py` sets it."""
+"""Returns the environment of most commands under test, which is the server's; `conftest.py` sets it."""
 
 
 @dataclass(frozen=True)

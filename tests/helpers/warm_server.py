@@ -92,7 +92,7 @@ class Server:
             client.sendall(number.to_bytes(8, "little"))
 
     def _kill(self, pid):
-        """Kill a process whose client was killed; the event may come with the end of the process."""
+        """Kill the process of a killed client; the event may come with the end of the process."""
         if pid in self._clients:
             self._events.unregister(self._clients[pid])
             os.kill(pid, signal.SIGKILL)

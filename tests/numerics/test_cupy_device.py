@@ -46,7 +46,7 @@ def rollout_tests(name="inference"):
 
 
 def parameters(function):
-    """The names of the parameters of a function of CuPy, whose docstring begins with its signature in Cython."""
+    """The parameters of a function of CuPy, by name; its docstring begins with its signature in Cython."""
     given = re.match(r"\w+\((.*?)\)", function.__doc__)[1]
     return [parameter.split()[-1] for parameter in given.split(", ")] if given else []
 

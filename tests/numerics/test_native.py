@@ -116,7 +116,7 @@ def test_a_library_that_says_nothing_is_unknown(monkeypatch):
 
 
 def test_a_library_of_other_headers_is_refused(tmp_path, monkeypatch):
-    """A developer who takes new sources and does not build them would get wrong numbers, or worse."""
+    """Without this, new sources and an old build would give wrong numbers, or worse."""
     compiler = next(filter(None, map(shutil.which, ("cc", "gcc", "clang"))), None)
     if compiler is None:
         pytest.skip("there is no C compiler")

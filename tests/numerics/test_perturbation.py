@@ -81,7 +81,7 @@ def test_sums_of_the_differences_of_both_sides(n, first, count):
 
 @st.composite
 def tilings(draw):
-    """Matrices of any rank that tile a genome, whose deviates follow each other; some are wider than AT_ONCE."""
+    """Matrices of any rank that tile a genome; their deviates follow each other; some are wider than AT_ONCE."""
     tiling, start, first = [], 0, 0
     for _ in range(draw(st.integers(1, 3))):
         rows, columns, rank = (

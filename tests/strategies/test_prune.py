@@ -102,7 +102,7 @@ def varied(made, mask):
 
 
 def swapped(net, generation):
-    """Return weights and pruning probability of the children of two parents after a swap, and that of the parents.
+    """Return weights and pruning probability of two parents' children after a swap, and the parents' probability.
 
     The parents have weights of zero and of one, and different traces.
     """

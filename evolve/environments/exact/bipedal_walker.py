@@ -1,6 +1,6 @@
 """BipedalWalker: two legs with hips and knees walk over rough ground; if it is hardcore, over stumps, stairs and pits.
 
-Gymnasium's BipedalWalker-v3 (Oleg Klimov, MIT licence), whose physics is Box2D's (Erin Catto, zlib licence): the same
+Gymnasium's BipedalWalker-v3 (Oleg Klimov, MIT licence) with Box2D's physics (Erin Catto, zlib licence): the same
 seed gives the same ground, number by number, and an episode has Gymnasium's observations, rewards and end, to the bit.
 `environments/physics/` has the physics.
 
@@ -133,7 +133,7 @@ class BipedalWalkerOptions(Options):
     gravity: float = Field(-10.0, ge=-30.0, le=0.0)
     """The vertical acceleration of a free fall, in m/s²; negative values point down."""
     friction: float = Field(2.5, ge=0.0, le=100.0)
-    """The friction of the ground; the coefficient of a contact is the root of its product with that of the body."""
+    """The friction of the ground; the coefficient of a contact is the root of its product with the body's friction."""
     leg_1: float = Field(1.0, ge=-1.0, le=1.0)
     """The strength of the first leg, a share of the torque of its motors; a negative leg turns the other way."""
     leg_2: float = Field(1.0, ge=-1.0, le=1.0)

@@ -156,7 +156,7 @@ class ExactTask(Generic[OptionsT]):
         return np.zeros(slots, WORLD) if self.has_world else np.zeros((self.state_size, slots))
 
     def blank_worlds(self, seeds: Int64) -> Any:
-        """Return worlds [k] with the parameters of their episodes, whose environments have the seeds [k]."""
+        """Return worlds [k] with the parameters of their episodes, by the seeds [k] of the environments."""
         worlds = self.blank(len(seeds))
         worlds["parameter"][:, : self.state_size] = self.parameters_of(seeds).T
         return worlds
