@@ -38,15 +38,16 @@ def path() -> Path:
 def load_library() -> ctypes.CDLL | None:
     """Return the library of native kernels, None if it was not built.
 
-    Raises RunError if it was built from other headers: its structures may then differ from the callers' structures.
+    Raises RunError if it was built from other headers, or before libraries had a fingerprint: its structures may then
+    differ from the callers' structures.
     """
     try:
         library = ctypes.CDLL(str(path()))
     except OSError:
         return None
     built_from, ours = _text(library, "sources"), header_fingerprint()
-    if built_from and ours and built_from != ours:
-        got = f"got one built from others ({built_from})"
+    if ours and built_from != ours:
+        got = f"got one built from others ({built_from or 'without a fingerprint'})"
         cure = "Build it again: pip install -e ."
         raise RunError(f"native kernels: expected a library of the headers in this folder ({ours}), {got}. {cure}")
     return library
