@@ -22,7 +22,7 @@ import numpy as np
 
 from evolve.cluster import Transport
 from evolve.cluster.cores import own_cores
-from evolve.cluster.mpirun import MEETING, SESSION_FOLDER, Launcher, mpirun_environment
+from evolve.cluster.mpirun import MPI_PROBE, SESSION_FOLDER, Launcher, mpirun_environment
 from evolve.errors import SOURCE, InputError, RunError, install_command, is_installed
 from evolve.numerics import native, portable
 from evolve.training.manifest import kernel_variant, machine_manifest
@@ -69,11 +69,11 @@ _CUDA13 = 580
 """The first driver for CUDA 13."""
 
 _ABSENT = "a GPU", "a driver that finds a GPU"
-"""What errors of the device expect if nothing is broken."""
+"""The values of `InputError.expected` that mean that no GPU is there. With other values, a part is broken."""
 
 State = Literal["works", "missing", "broken"]
 Ask = Callable[[Sequence[str], Mapping[str, str]], tuple[Any, str]]
-"""Runs a process in an environment, see `answer`."""
+"""Runs a process with the given environment variables, see `answer`."""
 
 
 @dataclass(frozen=True)
@@ -186,9 +186,9 @@ def _mpi(transport: Transport, ask: Ask) -> Finding:
     try:
         launcher = Launcher.find()
     except InputError as error:
-        state: State = "missing" if error.got == "none" else "broken"
+        state: State = "missing" if error.got == "none" else "broken"  # "none": there is no mpirun
         return Finding("MPI", state, f"mpi4py, but {error.expected}: {error.got}. {install_command('mpi')}")
-    words = [launcher.path, *launcher.more_ranks_than_cores(), "-n", "2", sys.executable, "-c", MEETING, _MARK]
+    words = [launcher.path, *launcher.more_ranks_than_cores(), "-n", "2", sys.executable, "-c", MPI_PROBE, _MARK]
     found, why = ask(words, mpirun_environment())
     started = f"mpirun of {launcher.version} ({launcher.path})"
     if found is None:
@@ -221,7 +221,7 @@ def _gpu(ask: Ask) -> list[Finding]:
         return [Finding("GPU", state, f"expected {expected}, got {got}"), compiler]
     text = f"driver {driver}, but no CuPy: {install_command(extra)}"
     if driver is None:
-        text = f"neither a driver of NVIDIA's nor CuPy. With a driver: {install_command(extra)} (CUDA 12: gpu-cuda12)"
+        text = f"neither an NVIDIA driver nor CuPy. With a driver: {install_command(extra)} (CUDA 12: gpu-cuda12)"
     return [Finding("GPU", "missing", text), compiler]
 
 

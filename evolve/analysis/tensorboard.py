@@ -107,7 +107,11 @@ class LiveLog:
         """Add a generation."""
         if self._writer is None:
             self._open(generation)
-        one = StoredRun(Path(), Header("", {}, 0, ""), False, (record,), {}, None, False)
+        # `table` takes a run, so this generation becomes a run of its own.
+        header = Header(config="", manifest={}, seed=0, env="")
+        one = StoredRun(
+            Path(), header, complete=False, records=(record,), checkpoint={}, held_out=None, has_population=False
+        )
         for name, (value,) in _curves(_table(one)).items():
             if math.isfinite(value):
                 self._writer.add_scalar(name, value, generation)
@@ -119,8 +123,9 @@ class LiveLog:
         if generation == 0:
             for earlier in self.directory.glob(f"events.out.tfevents.*{_LIVE}"):
                 earlier.unlink(missing_ok=True)
-        # The writer names a file after the second, so the generation keeps a run resumed in this second apart.
-        # TensorBoard drops what an earlier file has of this generation and of later ones.
+        # The names of the writer's files contain the time in seconds. The generation in the suffix distinguishes the
+        # file of a run that is resumed within the same second. TensorBoard drops from earlier files this generation and
+        # all later ones.
         purged = generation or None
         self._writer = self._writer_class(
             str(self.directory), purge_step=purged, filename_suffix=f".{generation:06d}{_LIVE}"

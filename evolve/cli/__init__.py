@@ -31,7 +31,7 @@ COMMANDS = {
 
 
 def start(command: str, argv: list[str] | None = None) -> None:
-    """Run a command in a process of its own, and exit with its code. argv: its arguments, by default `sys.argv[1:]`."""
+    """Run a command as the program of this process, and exit with its code. argv: by default `sys.argv[1:]`."""
     if "" not in sys.path and os.getcwd() not in sys.path:
         sys.path.insert(0, os.getcwd())  # as `python -m` does: the module of `-e module:Env-v0` may be here
     if signal.getsignal(signal.SIGINT) is signal.default_int_handler:

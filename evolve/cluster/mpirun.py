@@ -25,7 +25,7 @@ _ROOT = ("OMPI_ALLOW_RUN_AS_ROOT", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM")
 _PASSED = ("PATH", "PYTHONPATH", "LD_LIBRARY_PATH", "VIRTUAL_ENV", "MPI4PY_LIBMPI", "PYTHONUNBUFFERED")
 _PASSED_GROUPS = ("EVOLVE_", "OMP_", "OPENBLAS_", "MKL_")
 """Environment variables that are passed to ranks on other hosts."""
-MEETING = """
+MPI_PROBE = """
 import json, sys
 import mpi4py
 from mpi4py import MPI
@@ -33,8 +33,8 @@ found = [MPI.COMM_WORLD.size, MPI.Get_library_version(), mpi4py.__version__]
 if MPI.COMM_WORLD.rank == 0:
     print(sys.argv[1] + json.dumps(found), flush=True)
 """
-"""A program of ranks that only meet: after its argument rank 0 prints the number of ranks, and the versions of the MPI
-library and of mpi4py."""
+"""A Python program that tests whether ranks find each other: after its argument, rank 0 prints as JSON the number of
+ranks, and the versions of the MPI library and of mpi4py."""
 
 _LIBC = ctypes.CDLL(None) if sys.platform.startswith("linux") else None
 EXIT_CODE = "EVOLVE_EXIT_CODE"

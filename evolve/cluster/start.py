@@ -48,8 +48,11 @@ _NAMESPACE = "PMIX_NAMESPACE"
 
 CHECK_EVERY = 1.0
 """Seconds between two checks of whether all ranks still live."""
-_LATER = 3.0  # seconds that a rank leaves to a rank that knows more, to print the message in its place
-_LAST = 9  # lower ranks would print their message one after another if the launcher does not answer, others at once
+# If not all ranks come, one of them prints the reason and ends the job. Ranks that know more go first: each group of
+# ranks waits `_TURN_SECONDS` longer than the group before it. If the launcher does not answer, the first ranks, up to
+# `_LAST_TURN`, share one such turn in their order, and all others go at its end.
+_TURN_SECONDS = 3.0
+_LAST_TURN = 9
 _NAMED = 5  # missing ranks in a message
 _MOST_WATCHED = 512  # ranks with a keepalive connection: a process may have a thousand open files
 _UNKNOWN = "?"
@@ -249,16 +252,19 @@ class StartWatch:
                 self._end(ranks if has_died else launched_ranks(self._library))
 
     def _turn(self, ranks: Sequence[LaunchedRank]) -> float:
-        """Return the seconds that this rank waits for the message of another rank, which may know more.
+        """Return the seconds that this rank waits for the message of another rank, see `_TURN_SECONDS`.
 
-        Ranks on the launcher's host know the state of all ranks.
+        ranks: as the launcher knows them; empty if it does not answer.
         """
         if not ranks:
-            return self._rank and 2 * _LATER + min(self._rank, _LAST) * _LATER / _LAST
+            if self._rank == 0:
+                return 0.0
+            return (2 + min(self._rank, _LAST_TURN) / _LAST_TURN) * _TURN_SECONDS
+        # Ranks on the launcher's host know the state of all ranks. On each host, the first living rank goes first.
         knows_all = all(rank.has_come is not None for rank in ranks)
         here = [rank.rank for rank in ranks if rank.host == self._host and rank.has_come and not rank.has_ended]
         first = self._rank == min(here, default=0)
-        return (0.0 if knows_all and self._rank == 0 else _LATER) + (0.0 if first else _LATER)
+        return (0.0 if knows_all and self._rank == 0 else _TURN_SECONDS) + (0.0 if first else _TURN_SECONDS)
 
     def _end(self, ranks: Sequence[LaunchedRank]) -> None:
         if self._over.is_set():
@@ -313,7 +319,7 @@ def _introduce_to_rank_0(transport: Transport, watch: StartWatch) -> None:
         transport.backoff()
     answer = json.loads(received[1].tobytes())
     set_share(answer.pop("share"))
-    if answer:
+    if answer:  # the fields of the endpoint, if rank 0 is on another host
         endpoint = Endpoint(**answer | {"token": bytes.fromhex(answer["token"])})
         transport.coordinator_watch = CoordinatorWatch(endpoint, transport.rank)
 
@@ -345,7 +351,7 @@ def _receive_introductions(transport: Transport, watch: StartWatch) -> None:
         endpoint = asdict(transport.host_watch.endpoint)
         endpoint["token"] = endpoint["token"].hex()
     share = shares(hosts, {rank: cores[rank] for rank in sorted(cores.keys() - transport.gone)})
-    if share:
+    if share:  # rank 0 plays only after all workers are lost, and then may use as many cores as a worker had
         set_share(max(share.values()))
     for rank, number in share.items():
         transport.send(rank, _packed({"share": number} | (endpoint if rank in watched else {})))

@@ -211,7 +211,7 @@ def open_device() -> "CupyDevice":
     except RuntimeError as error:
         if _status(error) == _NO_DEVICE:
             raise InputError("compute.backend", "a GPU", "no GPU that this process may use", *_OTHERWISE) from None
-        cure = "Install a driver of NVIDIA's that is new enough for CuPy. ", *_OTHERWISE
+        cure = "Install an NVIDIA driver that is new enough for CuPy. ", *_OTHERWISE
         raise InputError("compute.backend", "a driver that finds a GPU", str(error), *cure) from None
     rank, ranks = local_ranks()
     number = rank % count

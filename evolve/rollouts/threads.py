@@ -1,8 +1,8 @@
 """Rollouts of exact tasks in several threads of one process, which share the waiting episodes.
 
-Each thread has its own slots. It takes episodes, generates and describes their genomes, plays them, and takes the next.
-Kernels do not need Python's global lock, so threads play on several cores. Each episode has its key, and no result
-depends on the thread that plays it.
+Each thread plays a *part*, a rollout with slots of its own. It takes episodes, generates and describes their genomes,
+plays them, and takes the next. Kernels do not need Python's global lock, so threads play on several cores. Each episode
+has its key, and no result depends on the thread that plays it.
 """
 
 import math
@@ -17,10 +17,11 @@ from evolve.rollouts.episodes import EpisodeBatch, EpisodeFailure, EpisodeResult
 from evolve.rollouts.exact_rollout import ExactRollout
 from evolve.rollouts.queue import EpisodeQueue
 
-_SHARES = 2
-"""Feeds into which the waiting episodes are divided for each thread, so that all threads end at about the same time."""
-_SHORT, _LONG = 0.0005, 0.004
-"""Seconds. A shorter feed costs more than it saves, as threads feed one at a time; a long one repays its cost well."""
+_FEEDS_PER_THREAD = 2
+"""With more feeds than threads, all threads end at about the same time, although some episodes are longer."""
+_MIN_FEED_SECONDS, _MAX_FEED_SECONDS = 0.0005, 0.004
+"""Only one thread can feed at a time. A feed that plays for less than the minimum costs more time than it saves. Feeds
+that play for longer than the maximum are not better, so it limits the feeds by which a thread takes its fair share."""
 _TICK_SECONDS = 0.004
 """The longest duration of a tick without results: short, because a worker probes for messages only between ticks."""
 
@@ -85,7 +86,8 @@ class ThreadedRollout:
                 found.append(self._receive(wait=not found and bool(self._playing)))
         except Empty:
             if not found and self._shared.hangs(self.max_episode_seconds):
-                found.append(self._receive(wait=True, seconds=None))  # the watchdog notices that this thread waits
+                # Wait without a limit: the watchdog of this thread then acts as if this thread hung in an episode.
+                found.append(self._receive(wait=True, seconds=None))
         results = [result for result in found if result is not None]
         self._pending -= sum(map(len, results))
         return join(results) if results else None
@@ -139,10 +141,14 @@ class ThreadedRollout:
 
 
 class Shared:
-    """What threads share with their rollout and with each other: parts to play, and what was played.
+    """The state that the threads and their rollout share: queues of parts to play, and of their results.
 
-    played: A part with its results; or without, if it has no episodes any more or failed, with the error. fair_share:
-    the episodes of each thread, had all of them equally many. episode_seconds: the mean duration of the last episodes.
+    Attributes:
+        to_play: Parts for idle threads; None ends a thread.
+        played: (part, results, error). Without results, the part has no episodes left, or has failed with the error.
+        pausing: Set while no thread may begin a feed.
+        fair_share: The pending episodes divided by the number of threads.
+        episode_seconds: The mean duration of the last episodes.
     """
 
     def __init__(self, queue: EpisodeQueue, threads: int, least_feed: int) -> None:
@@ -151,9 +157,9 @@ class Shared:
         self.pausing = Event()
         self.fair_share = 1
         self.episode_seconds = math.inf
-        self._began: dict[ExactRollout, float] = {}  # the time at which a part began to play, inf for one that rests
+        self._began: dict[ExactRollout, float] = {}  # the time at which a part began to play; inf for an idle part
         self._queue = queue
-        self._shares = _SHARES * threads
+        self._feeds = _FEEDS_PER_THREAD * threads
         self._least_feed = least_feed
 
     def play(self) -> None:
@@ -194,5 +200,6 @@ class Shared:
 
     def feed_size(self) -> int:
         """Return the largest number of episodes of the next feed."""
-        short, long = (int(seconds / max(self.episode_seconds, 1e-9)) for seconds in (_SHORT, _LONG))
-        return max(len(self._queue) // self._shares, self._least_feed, short, min(self.fair_share, long))
+        seconds = max(self.episode_seconds, 1e-9)
+        short, long = int(_MIN_FEED_SECONDS / seconds), int(_MAX_FEED_SECONDS / seconds)
+        return max(len(self._queue) // self._feeds, self._least_feed, short, min(self.fair_share, long))

@@ -148,7 +148,7 @@ class ElitistOptions(Options):
     survivors: int = Field(4, ge=1)
     """The number of genomes that are kept unchanged and evaluated again; at most P - 1."""
     prior_evaluations: int = Field(0, ge=0, le=1000)
-    """The evaluations with the mean fitness of its first generation that a new genome is credited with."""
+    """Extra evaluations in the score of a new genome, each with the mean fitness of its first generation."""
 
 
 class Elitist(contract.Strategy[contract.State]):
@@ -312,7 +312,7 @@ class UmdaOptions(Options):
     weight_noise: float = Field(0.0, ge=0, le=1e6)
     """The standard deviation of the noise that is added to a weight."""
     prior_evaluations: int = Field(0, ge=0, le=1000)
-    """The evaluations with the mean fitness of its first generation that a new genome is credited with."""
+    """Extra evaluations in the score of a new genome, each with the mean fitness of its first generation."""
 
 
 class Umda(EliteOnly):

@@ -59,7 +59,7 @@ class Nsga2Options(Options):
     regrowth: float = Field(0.002, ge=0, le=1)
     """The probability that an absent connection returns."""
     prior_evaluations: int = Field(0, ge=0, le=1000)
-    """The evaluations with the mean fitness of its first generation that a new genome is credited with."""
+    """Extra evaluations in the score of a new genome, each with the mean fitness of its first generation."""
     trusted: int = Field(1, ge=1)
     """The least number of evaluations of a champion, prior ones included, if any parent has as many."""
 

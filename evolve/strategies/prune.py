@@ -5,12 +5,12 @@ and the K best of the last generation, sorted by score. A generation is the firs
 unchanged, and children:
 
     parent     drawn from the pool with probability proportional to (pool size - rank)
-    K swaps    two children exchange all matrices into one layer, or one matrix, each half the time
+    K swaps    two children exchange one matrix or, half the time, all matrices into one layer
     trace      P(prune w) = min(1, q·c·softmax(-|H̄|)(w)) in each matrix, over its c connections left; H̄ is the parent's
                mean trace over its episodes; swaps exchange traces, too; without traces this step prunes nothing
     uniform    half the time, each connection is pruned with probability `uniform_pruning`; "adaptive" takes the rate of
-               the binary-mask perceptron of 2020: sqrt(mean over the pool of (C̄ - C)²)/C̄ of the connections C of its
-               members, in [0.001, 0.0125]
+               the binary-mask perceptron of 2020, the relative standard deviation of the numbers of connections C in
+               the pool: sqrt(mean((C - C̄)²))/C̄, limited to [0.001, 0.0125]
     regrowth   each absent connection returns with probability `regrowth`, its weight N(0, 1)
     noise      every connection left moves by `weight_noise` · N(0, 1)
 
@@ -60,7 +60,7 @@ class PruneOptions(Options):
     survivors: int = Field(1, ge=1)
     """The number of genomes that are kept unchanged and evaluated again; at most K, the whole leaderboard."""
     prior_evaluations: int = Field(0, ge=0, le=1000)
-    """The evaluations with the mean fitness of its first generation that a new genome is credited with."""
+    """Extra evaluations in the score of a new genome, each with the mean fitness of its first generation."""
     regrowth: float = Field(0.0, ge=0, le=1)
     """The probability that an absent connection returns."""
     weight_noise: float = Field(0.0, ge=0, le=1e6)

@@ -121,7 +121,7 @@ def test_under_mpirun_no_other_ranks_are_started(examined):
 def test_the_driver_decides_which_cupy_is_missing(examined, absent, monkeypatch, driver, extra):
     monkeypatch.chdir(ROOT)
     absent("cupy")
-    assert "neither a driver of NVIDIA's nor CuPy" in examined()["GPU"][1]
+    assert "neither an NVIDIA driver nor CuPy" in examined()["GPU"][1]
     installation.DRIVER.write_text(driver)
     state, text = examined()["GPU"]
     assert state == "missing"

@@ -1,4 +1,7 @@
-"""The results of a contest and their file: signed JSON, so that an edited file is noticed."""
+"""The results of a contest and their file: signed JSON, so that an edited file is noticed.
+
+A contest plays six experiments, its *legs*. A *repeat* plays all legs one or more times, and is timed.
+"""
 
 import hashlib
 import json
@@ -15,7 +18,7 @@ from evolve.errors import InputError
 from evolve.store import disk
 
 MIN_REPEATS = 3
-"""The smallest number of repeats; each size of the contest has a largest number."""
+"""The smallest number of repeats. `ContestSize.most_repeats` is the largest one."""
 MAX_SPREAD = 0.035
 """The largest spread of the last three repeats that agree, see `spread`."""
 VALIDATED, UNVERIFIED, DIFFERENT = "validated", "unverified", "different work"
@@ -51,7 +54,7 @@ class StoredPart(BaseModel):
 
 
 class LegDigest(StoredPart):
-    """The result of a leg of the score.
+    """The result of a leg.
 
     digest: identifies every bit of the leg.
     marks: the first digits of the digests after some of its generations, the last one included.
@@ -100,8 +103,8 @@ class ContestRow(StoredPart):
     mpi: the MPI library between the ranks.
     backend: the kernels.
     device: the GPU, or "".
-    known: the digests of the short runs that have known digests; empty if these runs were left out.
-    legs: the results of the legs of the score.
+    known: the digests of the short runs, to be compared with `golden.json`; empty if these runs were left out.
+    legs: the results of the legs, which are timed.
     repeats: all repeats.
     """
 
@@ -204,7 +207,7 @@ class ContestFile(StoredPart):
 
 
 def leg_difference(ours: Mapping[str, LegDigest], theirs: Mapping[str, LegDigest]) -> str:
-    """Return the first difference of two scores in words; "" if they are equal."""
+    """Return the first difference between two sets of legs in words; "" if they are equal."""
     for leg, one in ours.items():
         other = theirs.get(leg)
         if other is None:
@@ -262,7 +265,7 @@ def read(path: Path) -> ContestFile:
     """
     contents = _contents(path)
     version = contents.get("contest")
-    if version not in [*contest.LEGS_OF_VERSION]:
+    if version not in list(contest.LEGS_OF_VERSION):  # a list, as the file may have any JSON value here
         known = " or ".join(map(str, contest.LEGS_OF_VERSION))
         cure = "Run the contest again, or get another version of evolve."
         raise InputError(str(path), f"a file of contest {known}", f"one of contest {version!r}", cure)

@@ -2,7 +2,8 @@
 
 The constants combine Gymnasium's masses, lengths and time steps. The states of Acrobot and Pendulum include sines and
 cosines, because both the observation and the next step use them. Settings have the names of Gymnasium's arguments and
-attributes, and their parameters are the last rows of a state, so that each episode may have its own.
+attributes. `parameters` computes from them the constants of the equations. These are the last rows of a state, because
+each episode may draw its own settings.
 """
 
 import math
@@ -285,7 +286,7 @@ class Pendulum(ExactTask[PendulumOptions]):
         """Apply the torque of the output. An episode ends only at its limit of steps."""
         angle, sine, _, speed, falling, turning = states
         torque = self.actions(outputs)[:, 0]
-        # Subtract the nearest whole number of turns from the angle; `ROUND` rounds it.
+        # Subtract the nearest whole number of turns from the angle. Adding `ROUND` and subtracting it again rounds.
         turns = angle * (1.0 / (2.0 * math.pi)) + ROUND
         from_upright = angle - (turns - ROUND) * (2.0 * math.pi)
         reward = -(from_upright * from_upright + 0.1 * (speed * speed) + 0.001 * (torque * torque))

@@ -17,7 +17,7 @@ from evolve.shapes import Bool, Float32, Float64
 _FIRST_CUE = 63  # the number of the draw for the first cue of an episode
 _TURN = np.float32(1.0) / np.float32(3.0)  # outputs beyond ±1/3 turn left or right in the T-maze
 MOST_SWITCHES = 20
-"""The limit, because their draws belong to the draws for the beginning of an episode."""
+"""The largest number of switches, as they are drawn at the beginning, from `DRAWS_TO_BEGIN` random numbers."""
 
 
 def _sides(outputs: Float32) -> Float64:
@@ -50,7 +50,7 @@ class Bandit(ExactTask[BanditOptions]):
 
     @property
     def observation_size(self) -> int:
-        """Whether to pull, whether to look, the arm pulled (one-hot), and ±1 for its result."""
+        """Two flags, the arm pulled (one-hot), and ±1 for its result."""
         return self.options.arms + 3
 
     @property
@@ -60,7 +60,7 @@ class Bandit(ExactTask[BanditOptions]):
 
     @property
     def state_size(self) -> int:
-        """S."""
+        """The number of rows, S."""
         return self.options.arms + 2
 
     @property
@@ -75,11 +75,11 @@ class Bandit(ExactTask[BanditOptions]):
 
     def begin(self, draws: Draws) -> Float64:
         """Return the states [S, k] in which episodes begin."""
-        none = np.zeros(len(draws.seeds))
-        return np.stack([*(draws.number(arm) for arm in range(self.options.arms)), none - 1, none])
+        zeros = np.zeros(len(draws.seeds))
+        return np.stack([*(draws.number(arm) for arm in range(self.options.arms)), zeros - 1, zeros])
 
     def observe(self, states: Float64) -> Float64:
-        """Return whether to pull, whether to look, the arm pulled (one-hot), and ±1 for its result."""
+        """Return two flags, for a step to pull and a step to look; the arm pulled (one-hot); and ±1 for its result."""
         *_, pulled, given = states
         arms = np.arange(self.options.arms)[:, None] == pulled
         return np.concatenate([[pulled < 0, pulled >= 0], arms, [np.where(pulled < 0, 0.0, 2.0 * given - 1.0)]])
@@ -130,7 +130,7 @@ class Cues(ExactTask[CuesOptions]):
 
     @property
     def state_size(self) -> int:
-        """S."""
+        """The number of rows, S."""
         return 2 * self.options.cues + 3
 
     @property
@@ -243,7 +243,7 @@ class Reversal(ExactTask[TrialOptions]):
 
     @property
     def state_size(self) -> int:
-        """S."""
+        """The number of rows, S."""
         return 2 + self.options.switches
 
     @property
@@ -262,7 +262,7 @@ class Reversal(ExactTask[TrialOptions]):
         return np.concatenate([[good, np.zeros_like(good)], self.options.switch_trials(draws)])
 
     def observe(self, states: Float64) -> Float64:
-        """Return whether to choose, whether to look, the arm chosen, and whether it was the better."""
+        """Return two flags, for a step to choose and a step to look; the arm (±1); and ±1 for the better or worse."""
         good, arm = states[:2]
         return np.stack([arm == 0, arm != 0, arm, arm * good])
 
@@ -318,7 +318,7 @@ class TMaze(ExactTask[TMazeOptions]):
 
     @property
     def state_size(self) -> int:
-        """S."""
+        """The number of rows, S."""
         return 5 + self.options.switches
 
     @property
@@ -345,7 +345,7 @@ class TMaze(ExactTask[TMazeOptions]):
         return states
 
     def observe(self, states: Float64) -> Float64:
-        """Return whether it is at a junction, at an end, at home, and the reward."""
+        """Return three flags, for a junction, an end and home; and the reward of the last step."""
         place = states[1]
         return np.stack([self._at_junction(place) & (place < self._end), place == self._end, place == 0, states[4]])
 

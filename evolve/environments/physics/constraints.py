@@ -71,7 +71,7 @@ class Joint:
         self.impulse = joints["impulse"].T.copy()
         self.limit_impulse, self.motor_impulse = joints["limit_impulse"].copy(), joints["motor_impulse"].copy()
         self.limit = joints["limit"].copy()
-        self._speed, self._most = joints["speed"].copy(), frames.TIME_STEP * joints["torque"]
+        self._speed, self._max_motor_impulse = joints["speed"].copy(), frames.TIME_STEP * joints["torque"]
         self._reference, self._lower, self._upper = (hinge[name] for name in ("reference", "lower", "upper"))
         self._motor_mass = np.full(len(joints), hinge["motor_mass"])
         self._both = a, b = [int(hinge["a"]), int(hinge["b"])]
@@ -87,14 +87,16 @@ class Joint:
         self._arms = turned(rotation_of(bodies.a[self._both]), self._anchors)
         self._lefts = left_of(self._arms)
         (rax, rbx), (ray, rby) = self._arms
+        # K, a symmetric 3 × 3 matrix, gives the change of the relative velocity (x, y, angular) by impulses at the
+        # point (x, y) and at the limit. Its upper left 2 × 2 block is for the point alone. Cramer's rule inverts both.
         k11, k12 = ma + mb + ray * ray * ia + rby * rby * ib, -ray * rax * ia - rby * rbx * ib
         k22 = ma + mb + rax * rax * ia + rbx * rbx * ib
         k13, k23, k33 = -ray * ia - rby * ib, rax * ia + rbx * ib, ia + ib
         self._columns = (k11, k12, k13), (k12, k22, k23), (k13, k23, k33)
-        self._normal = _cross(self._columns[1], self._columns[2])
-        self._inverse3 = _inverse(_dot(self._columns[0], self._normal))
-        self._inverse2 = _inverse(k11 * k22 - k12 * k12)
-        self._swapped, self._k12, self._k3 = np.array((k22, k11)), k12, np.array((k13, k23))
+        self._cofactors = _cross(self._columns[1], self._columns[2])
+        self._inverse_det3 = _inverse(_dot(self._columns[0], self._cofactors))
+        self._inverse_det2 = _inverse(k11 * k22 - k12 * k12)
+        self._swapped_diagonal, self._k12, self._k13_k23 = np.array((k22, k11)), k12, np.array((k13, k23))
         angle = bodies.a[b] - bodies.a[a] - self._reference
         limit = np.where(angle <= self._lower, -1, np.where(angle >= self._upper, 1, 0))
         self.limit_impulse = np.where((limit == self.limit) & (limit != 0), self.limit_impulse, _ZERO)
@@ -111,7 +113,8 @@ class Joint:
         ma, mb, ia, ib = self._masses
         va, vb, wa, wb = bodies.v[:, a], bodies.v[:, b], bodies.w[a], bodies.w[b]
         old = self.motor_impulse
-        self.motor_impulse = within(old - self._motor_mass * (wb - wa - self._speed), -self._most, self._most)
+        most = self._max_motor_impulse
+        self.motor_impulse = within(old - self._motor_mass * (wb - wa - self._speed), -most, most)
         pushed = self.motor_impulse - old
         wa, wb = wa - ia * pushed, wb + ib * pushed
         left_a, left_b = self._lefts[:, 0], self._lefts[:, 1]
@@ -129,18 +132,19 @@ class Joint:
         before, motion = self.limit_impulse, (d[0], d[1], turn)
         ex, ey, ez = self._columns
         x, y, z = (
-            -(self._inverse3 * _dot(one, other))
-            for one, other in ((motion, self._normal), (ex, _cross(motion, ez)), (ex, _cross(ey, motion)))
+            -(self._inverse_det3 * _dot(one, other))
+            for one, other in ((motion, self._cofactors), (ex, _cross(motion, ez)), (ex, _cross(ey, motion)))
         )
         now = before + z
         holds = ((self.limit < 0) & (now >= 0)) | ((self.limit > 0) & (now <= 0))
         # A limit must not pull. If it would, take its impulse back and solve for the point alone.
-        point = self._point(-d + before * self._k3)
+        point = self._point(-d + before * self._k13_k23)
         self.limit_impulse = np.where(holds, now, _ZERO)
         return np.where(holds, np.array((x, y)), point), np.where(holds, z, -before)
 
     def _point(self, wanted: Float32) -> Float32:
-        p: Float32 = self._inverse2 * (self._swapped * wanted - self._k12 * wanted[::-1])
+        """Return the impulses [2, k] at the point that change the relative velocity there by `wanted` [2, k]."""
+        p: Float32 = self._inverse_det2 * (self._swapped_diagonal * wanted - self._k12 * wanted[::-1])
         return p
 
     def pull(self, bodies: Motion, moving: Bool) -> Bool:
@@ -185,6 +189,7 @@ def _cross(a: _Vector3, b: _Vector3) -> _Vector3:
 
 
 def _inverse(x: Float32) -> Float32:
+    """Return 1 / x, but 0 for 0."""
     return np.where(x != 0, _ONE / x, x)
 
 
@@ -234,7 +239,7 @@ def prepare(contacts: Any, hulls: Any, c: Float32, a: Float32, friction: Float32
 
 
 class Plane:
-    """A row of contacts as constraints on positions.
+    """Contacts as constraints on positions: a row of them, as `world` explains, or one.
 
     Args:
         contacts: Records of `frames.CONTACT`, in an array of any shape, or one.
@@ -263,7 +268,7 @@ class Plane:
 
 
 class Row:
-    """A row of contacts as constraints on velocities. Its impulses change.
+    """Contacts as constraints on velocities: a row of them, or one. Their impulses change.
 
     Args:
         constraints: Records of CONSTRAINT, in an array of any shape, or one.

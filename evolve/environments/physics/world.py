@@ -41,17 +41,17 @@ from evolve.shapes import Bool, Float32, Int64
 _F = np.float32
 _ZERO, _ONE, _TWO = _F(0.0), _F(1.0), _F(2.0)
 # Constants of b2Island::Solve.
-_SHARE = _F(0.2)  # of an overlap, in each iteration (b2_baumgarte)
-_DEEPEST = _F(-3.0) * frames.SLOP  # the positions are solved when no overlap is deeper
+_STEP_SHARE = _F(0.2)  # of an overlap that an iteration corrects (b2_baumgarte)
+_STEP_SEPARATION = _F(-3.0) * frames.SLOP  # the positions are solved when no overlap is deeper
 # Constants of b2World::SolveTOI and b2Island::SolveTOI.
-_CORRECTED_SHARE = _F(0.75)  # of an overlap, in each iteration (b2_toiBaugarte)
-_ALLOWED_SEPARATION = _F(-1.5) * frames.SLOP  # corrections stop when no overlap is deeper
+_IMPACT_SHARE = _F(0.75)  # of an overlap that an iteration corrects (b2_toiBaugarte)
+_IMPACT_SEPARATION = _F(-1.5) * frames.SLOP  # corrections stop when no overlap is deeper
 _LATEST_IMPACT = _ONE - _F(10.0) * frames.SMALLEST  # a later impact is left to the next step
 _MAX_IMPACTS = 8  # of a contact in a step (b2_maxSubSteps)
 
 
 class _Contacts:
-    """The contacts of k worlds that touch, in rows of [B, k]."""
+    """The touching contacts of k worlds, in rows [B, k]: contact number r of each of B bodies is in row r."""
 
     def __init__(self, states: Any, model: Any) -> None:
         self._states = states
@@ -72,7 +72,7 @@ class _Contacts:
         """Store the impulses in the contacts of the worlds; the next step begins with them."""
         for name in ("normal_impulse", "tangent_impulse"):
             solved = np.array([getattr(row, name) for row in self.rows])
-            for point, there in ((0, self._two | True), (1, self._two)):
+            for point, there in ((0, np.ones_like(self._two)), (1, self._two)):  # all contacts have a first point
                 rows, bodies, worlds, places = (
                     index[there] for index in (self._rows, self._bodies, self._worlds, self._places)
                 )
@@ -98,10 +98,13 @@ def _touching(states: Any) -> tuple[Int64, Int64, Int64]:
 
 
 def frictions(states: Any, model: Any, worlds: Int64, contacts: Any) -> Float32:
-    """Return the coefficients of friction [N] of contacts [N]; the `base` edges have their own."""
+    """Return the coefficients of friction [N] of contacts [N].
+
+    A body has two: the second is for the first `model["base"]` edges of the ground, the first for all other pieces.
+    """
     edge = contacts["piece"] - states["num_blocks"][worlds]
     of_base = (edge >= 0) & (edge < model["base"])
-    friction: Float32 = states["body"]["friction"][worlds, contacts["body"], of_base * 1]
+    friction: Float32 = states["body"]["friction"][worlds, contacts["body"], of_base.astype(np.intp)]
     return friction
 
 
@@ -169,14 +172,14 @@ def _solve_positions(
         deepest = np.zeros_like(motion.a)
         for plane in planes:
             for point in range(plane.count.max()):
-                c, a, separation = push_out(plane, point, motion.c, motion.a, mass, inertia, center, _SHARE)
+                c, a, separation = push_out(plane, point, motion.c, motion.a, mass, inertia, center, _STEP_SHARE)
                 there = moving & (plane.count > point)
                 motion.c[:], motion.a[:] = np.where(there, c, motion.c), np.where(there, a, motion.a)
                 deepest = np.where(there, lesser(deepest, separation), deepest)
-        well = deepest.min(axis=0) >= _DEEPEST
+        solved = deepest.min(axis=0) >= _STEP_SEPARATION
         for joint in joints:
-            well &= joint.pull(motion, moving)
-        moving &= ~well
+            solved &= joint.pull(motion, moving)
+        moving &= ~solved
         if not moving.any():
             break
     return ~moving
@@ -367,9 +370,9 @@ class _Impacts:
             deepest = _ZERO
             for plane in planes:
                 for point in range(plane.count):
-                    c, a, separation = push_out(plane, point, c, a, mass, inertia, center, _CORRECTED_SHARE)
+                    c, a, separation = push_out(plane, point, c, a, mass, inertia, center, _IMPACT_SHARE)
                     deepest = lesser(deepest, separation)
-            if deepest >= _ALLOWED_SEPARATION:
+            if deepest >= _IMPACT_SEPARATION:
                 break
         record["c0"], record["a0"] = c, a
 
