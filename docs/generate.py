@@ -13,8 +13,7 @@ import numpy as np
 from numpy.typing import DTypeLike
 
 from evolve.cli import COMMANDS
-from evolve.cli.completion import parser_of
-from evolve.cli.parser import HIDDEN
+from evolve.cli.parser import HIDDEN, parser_of
 from evolve.config import Config, Options, Registry, StartFromOptions, descriptions
 from evolve.environments import TASKS
 from evolve.networks import NETWORKS

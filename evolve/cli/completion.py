@@ -5,12 +5,12 @@ NumPy and Gymnasium every time.)
 """
 
 import argparse
-import importlib
+from functools import partial
 from typing import Any
 
 from evolve import cli, environments, networks, strategies
 from evolve.cli.app import App, launch
-from evolve.cli.parser import Parser
+from evolve.cli.parser import Parser, parser_of
 from evolve.errors import import_extra
 
 SHELLS = ("bash", "zsh", "fish", "tcsh")
@@ -59,11 +59,6 @@ def _all_commands(shtab: Any) -> argparse.ArgumentParser:
     return everything
 
 
-def parser_of(command: str) -> Parser:
-    """Return the parser of a command."""
-    return importlib.import_module(f"evolve.cli.{command}")._parser()  # type: ignore[no-any-return]
-
-
 def _offer(action: argparse.Action, shtab: Any) -> None:
     """Attach the completions to an option or an argument."""
     if action.dest in _NAMES:
@@ -82,6 +77,5 @@ def _body(_: App, argv: list[str]) -> int:
     return 0
 
 
-def main(argv: list[str] | None = None) -> int:
-    """Run the command on this rank; return its exit code."""
-    return launch("completion", _body, argv)
+main = partial(launch, "completion", _body)
+"""Runs the command on this rank; returns its exit code."""

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import NoReturn
 
 from evolve import __version__
+from evolve.cli import COMMANDS
 from evolve.cluster.mpirun import COMMAND, supervised_workers
 from evolve.config import EnvOptions, Table, assignments, nearest, read_assignment, set_key
 from evolve.errors import EpisodeError, EvolveError, InputError, Setting, install_command, sanitize
@@ -21,31 +22,8 @@ from evolve.numerics.streams import Purpose
 from evolve.training.experiment import PlannedRun
 from evolve.training.resume import Which
 
-FLAGS = {
-    "run": {
-        "env.id": "-e/--env", "network.name": "-a/--agent", "strategy.name": "--strategy",
-        "population": "-p/--population", "generations": "-g/--generations", "episodes": "-r/--episodes",
-        "network.hidden": "-d/--hidden", "seeds": "-s/--seed", "seed": "-s/--seed", "env.engine": "--engine",
-        "compute.backend": "--backend", "compute.threads": "--threads", "compute.time_limit": "--time-limit",
-        "output.directory": "-o/--output", "start_from": "--start-from",
-    },
-    "evaluate": {
-        "env.id": "-e/--env", "env.engine": "--engine", "generation": "--generation", "compute.threads": "--threads",
-        "connections": "--connections", "cell": "--cell",
-    },
-    "verify": {"env.engine": "--engine", "compute.threads": "--threads"},
-    "replay": {
-        "generation": "--generation", "candidate": "--candidate", "episode": "--episode", "env.engine": "--engine",
-        "connections": "--connections", "cell": "--cell",
-    },
-    "plot": {"generation": "--generation", "connections": "--connections", "cell": "--cell"},
-    "bench": {
-        "env.id": "-e/--env", "env.engine": "--engine", "population": "-p/--population", "episodes": "-r/--episodes",
-        "network.hidden": "-d/--hidden",
-    },
-}  # fmt: skip
-"""The options of each command for settings, and for parts of a run; --set reaches the other settings."""
-
+_KEYS = {"env": "env.id", "engine": "env.engine", "threads": "compute.threads"}
+"""The settings that some options give, by the destinations of their values; other destinations are settings."""
 _WHOLE_SETTINGS = {
     Setting("resume", True): "--resume",
     Setting("overwrite", True): "--overwrite",
@@ -72,13 +50,25 @@ def spelled(setting: Setting, command: str = "run") -> str:
     becomes the words that set it in a run: "--engine exact" or "--set env.reuse=true".
     """
     if setting.value is None:
-        flag = FLAGS.get(command, {}).get(re.sub(r"\.\d+$", "", setting.key))  # seeds.0 is one of the seeds
+        key = re.sub(r"\.\d+$", "", setting.key)  # seeds.0 is one of the seeds
+        flag = flags_of(command).get("seeds" if key == "seed" else key)
         return f"{setting} ({flag})" if flag else str(setting)
     if setting in _WHOLE_SETTINGS:
         return _WHOLE_SETTINGS[setting]
     value = setting.value if isinstance(setting.value, str) else json.dumps(setting.value)
-    flag = FLAGS["run"].get(setting.key)
+    flag = flags_of("run").get(setting.key)
     return sanitize(f"{flag.rpartition('/')[2]} {value}" if flag else f"--set {setting.key}={value}")
+
+
+def parser_of(command: str) -> "Parser":
+    """Return the parser of a command."""
+    return importlib.import_module(f"evolve.cli.{command}")._parser()  # type: ignore[no-any-return]
+
+
+def flags_of(command: str) -> dict[str, str]:
+    """Return the options of a command, such as "-e/--env", by the settings and the parts of a run that they give."""
+    actions = parser_of(command)._actions if command in COMMANDS else ()
+    return {_KEYS.get(action.dest, action.dest): "/".join(action.option_strings) for action in actions}
 
 
 class Parser(argparse.ArgumentParser):

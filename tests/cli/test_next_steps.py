@@ -5,8 +5,7 @@ import sys
 from pathlib import Path
 
 from evolve.cli import parser
-from evolve.cli.completion import parser_of
-from evolve.cli.parser import command_line, how_to_resume, steps_after
+from evolve.cli.parser import command_line, how_to_resume, parser_of, steps_after
 from evolve.config import Config
 from evolve.errors import install_command
 from evolve.training import prepare

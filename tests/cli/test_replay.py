@@ -17,8 +17,7 @@ import evolve
 from evolve import environments, store
 from evolve.analysis import video
 from evolve.cli.app import StopFlag
-from evolve.cli.completion import parser_of
-from evolve.cli.parser import replay_line
+from evolve.cli.parser import parser_of, replay_line
 from evolve.cli.replay import interruptible
 from evolve.config import EnvOptions
 from evolve.errors import EpisodeError, InputError, Stopped

@@ -1,10 +1,8 @@
 """Errors name settings as TOML and Python do; on a terminal they name options."""
 
-import re
-
 import pytest
 
-from evolve.cli.parser import FLAGS, spelled
+from evolve.cli.parser import spelled
 from evolve.errors import InputError, RunError, Setting
 
 
@@ -48,14 +46,11 @@ def test_an_error_is_worded_by_the_command_line():
         ("evaluate", "env.id", "env.id (-e/--env)"),
         ("evaluate", "seed", "seed"),
         ("verify", "env.id", "env.id"),
+        ("verify", "compute.threads", "compute.threads (--threads)"),
+        ("plot", "cell", "cell (--cell)"),
+        ("bench", "network.hidden.0", "network.hidden.0 (-d/--hidden)"),
+        ("devices", "population", "population"),
     ],
 )
 def test_only_options_that_a_command_has_are_named(command, key, shown):
     assert spelled(Setting(key), command) == shown
-
-
-@pytest.mark.parametrize("command", FLAGS)
-def test_every_flag_is_one_of_its_command(call, command):
-    words = call(command, "--help").out
-    for flag in FLAGS[command].values():
-        assert all(re.search(rf"(^|\s){option}[ ,\n]", words) for option in flag.split("/")), flag
