@@ -8,7 +8,7 @@ from evolve.training.experiment import Experiment, load_config, prepare, reload,
 from evolve.training.fitness import Scores, evaluate_population, in_generation, limit_of
 from evolve.training.loop import evaluate_champion, held_out, iterate
 from evolve.training.manifest import is_portable, manifest
-from evolve.training.resume import RunLog, RunState, Which, final_champion, normalizer_of, restore
+from evolve.training.resume import RunLog, RunState, UnsavedRun, Which, final_champion, normalizer_of, restore
 from evolve.training.rollouts import make_rollout
 from evolve.training.shared_strategy import SharedStrategy, StrategyReplica
 
@@ -19,6 +19,7 @@ __all__ = [
     "Scores",
     "SharedStrategy",
     "StrategyReplica",
+    "UnsavedRun",
     "Which",
     "evaluate_champion",
     "evaluate_population",

@@ -75,6 +75,36 @@ class RunLog(RunState, Protocol):
         """Write everything to the place where it persists."""
 
 
+class UnsavedRun:
+    """A log that keeps only the newest generation and the state after it, and writes nothing.
+
+    Args:
+        path: The path of the run, for errors.
+        header: The header of the run.
+    """
+
+    def __init__(self, path: Path, header: Header) -> None:
+        self.path = path
+        self.header = header
+        self.num_generations = self.steps = 0
+        self.checkpoint: Mapping[str, NDArray[Any]] = {}
+        self.last: store.Record | None = None
+        self.held_out: store.HeldOut | None = None
+        self.validations: dict[int, Float64] = {}
+        self.complete = False
+
+    def append(self, record: store.Record, checkpoint: Mapping[str, NDArray[Any]], *_: Any, **__: Any) -> None:
+        """Keep a generation in place of the one before."""
+        self.num_generations += 1
+        self.steps += record.steps
+        self.checkpoint, self.last = checkpoint, record
+
+    def flush(self) -> None:
+        """Do nothing, as there is no file."""
+
+    flush_if_due = flush
+
+
 def restore(experiment: Experiment, run: RunState) -> tuple[Strategy[Any], Any]:
     """Return the strategy of a run and its state after the last complete generation.
 

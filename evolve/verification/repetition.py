@@ -9,21 +9,18 @@ from contextlib import closing
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import groupby
-from pathlib import Path
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from evolve import training
 from evolve.cluster import Coordinator
 from evolve.config import EarlyStopOptions, names_function
 from evolve.errors import EpisodeError, EvolveError, Stopped, pluralize
-from evolve.genome import Genomes, GenomeSource
+from evolve.genome import Genomes
 from evolve.numerics.streams import Purpose
 from evolve.rollouts import EpisodeBatch, PopulationResults, generation_keys, metrics_of
-from evolve.shapes import Float64
-from evolve.store import Header, HeldOut, Record, Stored, StoredChampion, StoredRun
+from evolve.store import Record, Stored, StoredChampion, StoredRun
 from evolve.training import Experiment
 from evolve.verification import logs, playing
 from evolve.verification.logs import CandidateLog, FirstDifference, explain
@@ -60,7 +57,7 @@ class Repetition:
         """
         raise NotImplementedError
 
-    def _repeat(self, log: "_NewestGeneration", on_generation: Callable[[Record], None]) -> None:
+    def _repeat(self, log: training.UnsavedRun, on_generation: Callable[[Record], None]) -> None:
         """Run the experiment again without a held-out evaluation. Raises what `log.append` raises."""
         settings = {"generations": self.run.num_generations, "held_out_episodes": 0, "early_stop": EarlyStopOptions()}
         config = self.experiment.config.model_copy(update=settings)
@@ -143,7 +140,7 @@ class RunRepetition(Repetition):
 
         on_generation: Called with each generation that is equal.
         """
-        log = _NewestGeneration(self.run, self.run.records)
+        log = _ComparedRun(self.run)
         try:
             self._repeat(log, on_generation)
         except _DifferenceFound as found:
@@ -270,7 +267,7 @@ class RunRepetition(Repetition):
         summary = f"the champion's returns on {pluralize(episodes, 'held-out episode')} differ on {HERE}"
         return Verdict(False, summary, *explain("held-out", None), what="held-out")
 
-    def _explain(self, found: "_DifferenceFound", log: "_NewestGeneration") -> Verdict:
+    def _explain(self, found: "_DifferenceFound", log: training.UnsavedRun) -> Verdict:
         """Return the verdict on the first difference between the run and its repetition, with its cause."""
         difference = found.difference
         generation, candidate, episode = difference.generation, difference.candidate, difference.episode
@@ -318,7 +315,7 @@ class ChampionRepetition(Repetition):
 
         on_generation: Called with each generation.
         """
-        run, log = self.run, _NewestGeneration(self.run)
+        run, log = self.run, training.UnsavedRun(self.run.path, self.run.header)
         self._repeat(log, on_generation)
         digest = "" if log.last is None else log.last.digest.decode()
         if digest != run.digest:
@@ -331,51 +328,19 @@ class ChampionRepetition(Repetition):
         return replace(verdict, summary=f"{verdict.summary}; digest {digest}") if verdict.equal else verdict
 
 
-class _NewestGeneration:
-    """Takes the place of a run file in `training.iterate`, and keeps only the newest generation.
+class _ComparedRun(training.UnsavedRun):
+    """Compares each generation with the records of a run. `append` raises _DifferenceFound at the first difference."""
 
-    Args:
-        run: The file of the run to repeat.
-        expected: The records of that file, for a comparison with each generation. If it is empty, nothing is compared.
-    """
+    def __init__(self, run: StoredRun) -> None:
+        super().__init__(run.path, run.header)
+        self._expected = run.records
 
-    def __init__(self, run: StoredRun | StoredChampion, expected: Sequence[Record] = ()) -> None:
-        self.path: Path = run.path
-        self.header: Header = run.header
-        self.num_generations = 0
-        self.steps = 0
-        self.last: Record | None = None
-        self.checkpoint: Mapping[str, NDArray[Any]] = {}
-        self.held_out: HeldOut | None = None
-        self.validations: dict[int, Float64] = {}
-        self.complete = False
-        self._expected = expected
-
-    def append(
-        self,
-        record: Record,
-        checkpoint: Mapping[str, NDArray[Any]],
-        genomes: GenomeSource | None = None,
-        flush: bool = True,
-    ) -> None:
-        """Keep a generation in place of the one before.
-
-        Raises:
-            _DifferenceFound: It differs from the expected one. The generation before, which was equal, is still kept.
-        """
-        if self._expected:
-            difference = logs.first_difference(self.num_generations, self._expected[self.num_generations], record)
-            if difference is not None:
-                raise _DifferenceFound(difference, record)
-        self.num_generations += 1
-        self.last = record
-        self.checkpoint = checkpoint
-
-    def flush_if_due(self) -> None:
-        """Do nothing: there is no file."""
-
-    def flush(self) -> None:
-        """Do nothing: there is no file."""
+    def append(self, record: Record, *state: Any, **how: Any) -> None:
+        """Keep a generation if it is equal. Otherwise the generation before, which was equal, is still kept."""
+        difference = logs.first_difference(self.num_generations, self._expected[self.num_generations], record)
+        if difference is not None:
+            raise _DifferenceFound(difference, record)
+        super().append(record, *state, **how)
 
 
 class _DifferenceFound(Exception):  # noqa: N818 - the difference is the result

@@ -20,9 +20,8 @@ from evolve.analysis.contest.results import ContestRow, LegDigest, Repeat
 from evolve.cluster import Coordinator, Transport
 from evolve.errors import RunError
 from evolve.numerics.device import device
-from evolve.shapes import Float64
-from evolve.store import Header, HeldOut, Record
-from evolve.training import Experiment, iterate, make_rollout
+from evolve.store import Header, Record
+from evolve.training import Experiment, UnsavedRun, iterate, make_rollout
 from evolve.training.manifest import LoadMeter, load_averages
 
 TAG = 8
@@ -82,7 +81,9 @@ def play(experiment: Experiment, coordinator: Coordinator, seed: int, tagged: bo
     tags: list[str] = []
     timed_steps = steps = episodes = 0
     busy = begin = 0.0
-    for record in iterate(experiment, coordinator, _UnsavedLog(experiment, seed)):
+    config = experiment.config
+    log = UnsavedRun(Path("contest"), Header(config.to_toml(), {}, seed, config.env.id))  # no disk affects the times
+    for record in iterate(experiment, coordinator, log):
         # Only generations after the first are timed: in the first, ranks initialize.
         if marks:
             timed_steps += record.steps
@@ -118,35 +119,6 @@ def _tags(record: Record) -> str:
 def _half_tag(*parts: NDArray[Any] | np.generic) -> str:
     """Return the half of a tag that identifies arrays."""
     return hashlib.sha256(b"".join(part.tobytes() for part in parts)).hexdigest()[: TAG // 2]
-
-
-class _UnsavedLog:
-    """A replacement of the run file, so that no disk affects the times."""
-
-    def __init__(self, experiment: Experiment, seed: int) -> None:
-        config = experiment.config
-        self.header = Header(config.to_toml(), {}, seed, config.env.id)
-        self.path = Path("contest")
-        self.checkpoint: Mapping[str, NDArray[Any]] = {}
-        self.num_generations = 0
-        self.steps = 0
-        self.last: Record | None = None
-        self.held_out: HeldOut | None = None
-        self.validations: dict[int, Float64] = {}
-        self.complete = False
-
-    def append(self, record: Record, checkpoint: Mapping[str, NDArray[Any]], *_: Any, **__: Any) -> None:
-        """Add a generation."""
-        self.num_generations += 1
-        self.steps += record.steps
-        self.checkpoint = checkpoint
-        self.last = record
-
-    def flush_if_due(self) -> None:
-        """Do nothing, as there is no file."""
-
-    def flush(self) -> None:
-        """Do nothing, as there is no file."""
 
 
 def play_known(size: ContestSize, coordinator: Coordinator, backend: str) -> dict[str, PlayedLeg]:
