@@ -1,11 +1,14 @@
 """The verdict: whether two runs are equal and, if not, where they differ first; as lines of text, and as JSON."""
 
 import html
-import math
+import json
 import textwrap
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass
+from functools import cache
 from typing import Any, Literal
+
+from pydantic import TypeAdapter
 
 from evolve.config import flatten
 from evolve.errors import sanitize
@@ -52,36 +55,25 @@ def _short(text: str) -> str:
 
 def html_table(heading: str, rows: Mapping[str, str]) -> str:
     """Return names and texts as a table for a notebook, light or dark; rows without a text are left out."""
-    name_style = "text-align:left;font-weight:normal;opacity:.7;padding:1px 16px 1px 0;vertical-align:top"
-    text_style = "text-align:left;padding:1px 0;overflow-wrap:anywhere"
-    lines = "".join(
-        f'<tr style="background:none"><th scope="row" style="{name_style}">{html.escape(name)}</th>'
-        f'<td style="{text_style}">{html.escape(text)}</td></tr>'
-        for name, text in rows.items()
-        if text
-    )
-    title = '<tr style="background:none"><td colspan="2" style="text-align:left;font-weight:600;padding:1px 0">'
-    return (
-        '<table style="border-collapse:collapse;font-size:13px;margin:0">'
-        f"{title}{html.escape(heading)}</td></tr>{lines}</table>"
-    )
+    return html_rows(heading, (), [row for row in rows.items() if row[1]])
 
 
 def html_rows(heading: str, columns: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
-    """Return rows of texts under columns as a table for a notebook, light or dark."""
+    """Return rows of texts under columns as a table for a notebook; without columns, rows begin with their names."""
     cell = "text-align:left;padding:1px 16px 1px 0;vertical-align:top"
-    head = "".join(
-        f'<th scope="col" style="{cell};font-weight:normal;opacity:.7">{html.escape(name)}</th>' for name in columns
-    )
-    lines = [
-        "".join(f'<td style="{cell};overflow-wrap:anywhere">{html.escape(text)}</td>' for text in row) for row in rows
-    ]
-    body = "".join(f'<tr style="background:none">{line}</tr>' for line in (head, *lines))
-    title = f'<tr style="background:none"><td colspan="{len(columns)}" style="{cell};font-weight:600">'
-    return (
-        '<table style="border-collapse:collapse;font-size:13px;margin:0">'
-        f"{title}{html.escape(heading)}</td></tr>{body}</table>"
-    )
+
+    def line(texts: Sequence[str], names: int, scope: str) -> str:
+        kinds = [(f'th scope="{scope}"', "font-weight:normal;opacity:.7")] * names
+        kinds += [("td", "overflow-wrap:anywhere")] * (len(texts) - names)
+        cells = zip(kinds, map(html.escape, texts), strict=True)
+        tags = (f'<{tag} style="{cell};{style}">{text}</{tag[:2]}>' for (tag, style), text in cells)
+        return f'<tr style="background:none">{"".join(tags)}</tr>'
+
+    lines = [line(columns, len(columns), "col")] if columns else []
+    lines += [line(row, 0 if columns else 1, "row") for row in rows]
+    title = f'<td colspan="{len(columns) or 2}" style="{cell};font-weight:600">{html.escape(heading)}</td>'
+    table = "border-collapse:collapse;font-size:13px;margin:0"
+    return f'<table style="{table}"><tr style="background:none">{title}</tr>{"".join(lines)}</table>'
 
 
 Cause = Literal["configuration", "random stream", "strategy", "environment", "network", "log"]
@@ -131,24 +123,20 @@ class Verdict:
     what: str | None = None
     sides: tuple[Side, ...] = ()
     configuration: tuple[tuple[str, Any, Any], ...] = ()
-    manifests: tuple[dict[str, str], ...] = field(default=())
+    manifests: tuple[dict[str, str], ...] = ()
 
     @classmethod
     def from_json(cls, table: Mapping[str, Any]) -> "Verdict":
         """Return the verdict from the table that `to_json` returned; numbers that were not finite stay None."""
-        values = dict(table)
-        values["sides"] = tuple(Side(**_with_tuples(side)) for side in table["sides"])
-        values["configuration"] = tuple(tuple(part) for part in table["configuration"])
-        values["manifests"] = tuple(table["manifests"])
-        return cls(**values)
+        return _adapter().validate_python(table)
 
     def __str__(self) -> str:
         return self.to_text()
 
     def to_json(self) -> dict[str, Any]:
         """Return the verdict as a table for JSON; numbers that are not finite become None."""
-        plain: dict[str, Any] = _plain(asdict(self))
-        return plain
+        table: dict[str, Any] = json.loads(_adapter().dump_json(self))
+        return table
 
     def to_text(self, width: int | None = None) -> str:
         """Return the verdict as lines of text. width: the longest line that is wanted, in characters."""
@@ -187,6 +175,12 @@ class Verdict:
         return [f"engines: {one} against {other}" for key, one, other in self.configuration if key == ENGINE]
 
 
+@cache  # it takes some milliseconds
+def _adapter() -> TypeAdapter[Verdict]:
+    """Return the converter of verdicts from and to JSON, whose numbers that are not finite are null."""
+    return TypeAdapter(Verdict)
+
+
 def _positions(name: str, a: tuple[float, ...] | None, b: tuple[float, ...] | None) -> list[str]:
     if a is None or b is None or a == b:
         return []
@@ -208,15 +202,3 @@ def manifest_texts(*manifests: Mapping[str, Any]) -> tuple[dict[str, str], ...]:
         {key: " ".join(map(str, value)) if isinstance(value, list) else str(value) for key, value in table.items()}
         for table in map(flatten, manifests)
     )
-
-
-def _with_tuples(table: Mapping[str, Any]) -> dict[str, Any]:
-    return {key: tuple(value) if isinstance(value, list) else value for key, value in table.items()}
-
-
-def _plain(value: Any) -> Any:
-    if isinstance(value, dict):
-        return {key: _plain(part) for key, part in value.items()}
-    if isinstance(value, list | tuple):
-        return [_plain(part) for part in value]
-    return None if isinstance(value, float) and not math.isfinite(value) else value
