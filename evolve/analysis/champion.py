@@ -16,11 +16,11 @@ from evolve.numerics.streams import Purpose
 from evolve.rollouts import EpisodeBatch
 from evolve.rollouts.inference import ObservationNormalizer
 from evolve.shapes import Bool, Float32, Float64, Int64
-from evolve.store import Stored, StoredChampion, StoredRun, disk, write_champion
+from evolve.store import Stored, StoredChampion, StoredRun, check_begun, disk, write_champion
 from evolve.strategies.map_elites import MapElites
 from evolve.strategies.nsga2 import FrontState
 from evolve.training import Experiment
-from evolve.training.resume import check_generation
+from evolve.training.resume import check_generation, check_which
 from evolve.verification import Episode
 from evolve.verification.playing import episode_batch
 
@@ -66,11 +66,32 @@ def champion_of(run: Stored, generation: int | None = None) -> Champion:
 
 
 def chosen_champion(run: Stored, experiment: Experiment, which: training.Which) -> Champion:
-    """Return the genome that `which` names; a run without a held-out champion has the best of its last generation."""
+    """Return the genome that `which` names; a run without a held-out champion has the best of its last generation.
+
+    Raises InputError if there is no such genome.
+    """
+    check_which(run, which)
     if which.connections is None and which.cell is None:
         return champion_of(run, which.generation)
     genome, _ = training.final_champion(experiment, run, which)
     return Champion(genome.weights[0], genome.mask[0], None, which.title)
+
+
+def champion_to_draw(run: Stored, which: training.Which, traces: bool) -> tuple[Champion, Experiment]:
+    """Return the genome that `which` names, and the experiment of its run.
+
+    traces: whether its mean traces are drawn; they need episodes, and thus the environment. Weights need neither.
+
+    Raises InputError if there is no such genome, or if it has no traces, and RunError without a complete generation.
+    """
+    check_begun("there is no champion", run)
+    experiment = training.reload(run) if traces else training.reload_policy(run)
+    champion = chosen_champion(run, experiment, which)
+    if traces and champion.name:
+        raise InputError("traces", "no connections and no cell with it", "one of them")
+    if traces and not experiment.network.num_traces:
+        raise InputError("traces", "a network that leaves Hebbian traces", experiment.config.network.name)
+    return champion, experiment
 
 
 def export_champion(run: Stored, path: Path) -> StoredChampion:

@@ -75,9 +75,8 @@ def read_groups(files: Sequence[Path]) -> tuple[list[StoredRun], list[RunGroup]]
 
 def begun_groups(runs: Sequence[StoredRun]) -> list[RunGroup]:
     """Return the groups of the runs that have a complete generation. Raises RunError if there are none."""
+    store.check_begun("there is nothing to draw", *runs)
     begun = [(run, load_config(run.header.config, str(run.path))) for run in runs if run.num_generations]
-    if not begun:
-        raise store.no_generation(", ".join(str(run.path) for run in runs), "there is nothing to draw")
     return group_runs(begun)
 
 

@@ -13,20 +13,19 @@ from typing import Any, Self
 
 import numpy as np
 
-from evolve import environments, training, verification
+from evolve import environments, verification
 from evolve.analysis import figures, html, video
-from evolve.analysis.champion import Champion, chosen_champion, mean_traces, typical_episode
+from evolve.analysis.champion import Champion, champion_to_draw, chosen_champion, mean_traces, typical_episode
 from evolve.analysis.comparison import begun_groups, deduplicate_seeds
 from evolve.analysis.statistics import number
 from evolve.cluster import Coordinator
 from evolve.cluster.script import Collective, all_ranks
-from evolve.errors import InputError, check_whole
+from evolve.errors import InputError
 from evolve.numerics.streams import Purpose
 from evolve.shapes import Float32
-from evolve.store import Stored, StoredChampion, StoredRun, no_generation
+from evolve.store import Stored, StoredRun, check_begun
 from evolve.store.disk import atomic_write, check_writable, naming_output
 from evolve.training import Experiment, Which
-from evolve.training.resume import check_which
 
 _PIXELS_PER_INCH = 96  # of a screen, by the definition of CSS
 _FILM_WIDTH = 800  # pixels
@@ -168,13 +167,13 @@ def plot(runs: Sequence[StoredRun], over: str, load: bool) -> Picture:
 
 def plot_front(run: StoredRun) -> Picture:
     """Return the front of a run of nsga2. Raises InputError without a front, and RunError without a generation."""
-    _check_begun(run)
+    check_begun("there is no champion", run)
     return Picture(figures.draw_front([run]), "front")
 
 
 def plot_archive(run: StoredRun) -> Picture:
     """Return the archive of a run of map-elites. Raises InputError without one, and RunError without a generation."""
-    _check_begun(run)
+    check_begun("there is no champion", run)
     return Picture(figures.draw_archive(run), "archive")
 
 
@@ -187,34 +186,9 @@ def plot_network(run: Stored, ranks: Collective, which: Which, traces: bool) -> 
         which: The genome; by default the final champion.
         traces: Whether to draw its mean traces instead of its weights.
     """
-    _check_begun(run)
-    # Traces need episodes, and thus the environment. Weights need neither.
-    experiment = training.reload(run) if traces else training.reload_policy(run)
-    champion = _champion(run, experiment, which)
-    shown = None
-    if traces:
-        if champion.name:
-            raise InputError("traces", "no connections and no cell with it", "one of them")
-        if not experiment.network.num_traces:
-            raise InputError("traces", "a network that leaves Hebbian traces", experiment.config.network.name)
-        shown = _traces(run, experiment, champion, ranks)
+    champion, experiment = champion_to_draw(run, which, traces)
+    shown = _traces(run, experiment, champion, ranks) if traces else None
     return Picture(figures.draw_champion(champion, experiment, shown), f"network of the {champion.title}")
-
-
-def _check_begun(run: Stored) -> None:
-    if not run.num_generations:
-        raise no_generation(run.path, "there is no champion")
-
-
-def _champion(run: Stored, experiment: Experiment, which: Which) -> Champion:
-    generation = which.generation
-    if generation is not None:
-        if isinstance(run, StoredChampion):
-            raise InputError("generation", "a run file with it", f"{run.path}, a champion file")
-        if check_whole("generation", generation, 0) >= run.num_generations:
-            raise InputError("generation", f"0 … {run.num_generations - 1}, or None", generation)
-    check_which(run, which)
-    return chosen_champion(run, experiment, which)
 
 
 def _traces(run: Stored, experiment: Experiment, champion: Champion, ranks: Collective) -> Float32:
@@ -254,10 +228,10 @@ def film(
     environments.without_display()
     video.check_library()
     shown, remark = video.drawable(experiment)
-    _check_begun(run)
+    check_begun("there is no champion", run)
     subjects, titles = [], []
     for which in genomes:
-        champion = _champion(run, experiment, which)
+        champion = chosen_champion(run, experiment, which)
         if champion.name:
             number_of_episode = 0 if episode is None else episode
             chosen = verification.choose_episode(run, experiment, episode=number_of_episode, which=which)

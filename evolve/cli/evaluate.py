@@ -94,8 +94,7 @@ def _body(app: App, argv: list[str]) -> int:
     if not 1 <= options.episodes < 2**31:
         raise InputError("--episodes", "1 to 2,147,483,647", options.episodes)
     run = store.read_any(store.one_run_file(options.file))
-    if not run.num_generations:
-        raise store.no_generation(run.path, "there is no champion")
+    store.check_begun("there is no champion", run)
     which = which_of(options)
     check_which(run, which)
     changes = changes_of(options)

@@ -54,8 +54,7 @@ def _body(app: App, argv: list[str]) -> int:
     chosen, output = _output(options)
     # The numbers by generation are in run files alone.
     run = store.read(options.file) if chosen in ("csv", "tensorboard") else store.read_any(options.file)
-    if not run.num_generations:
-        raise store.no_generation(run.path, "there is nothing to export")
+    store.check_begun("there is nothing to export", run)
     if isinstance(run, store.StoredRun) and chosen == "tensorboard":
         tensorboard.write(run, output)
     else:

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from evolve import store, training
 from evolve.analysis import comparison, figures
-from evolve.analysis.champion import chosen_champion, mean_traces
+from evolve.analysis.champion import champion_to_draw, mean_traces
 from evolve.analysis.progress import width
 from evolve.analysis.statistics import between, number
 from evolve.cli.app import App, StopFlag, launch
@@ -97,18 +97,8 @@ def _deduplicated(groups: list[comparison.RunGroup], say: bool = True) -> list[c
 
 def _draw_network(app: App, file: Path, which: training.Which, traces: bool, output: Path) -> None:
     """Draw a genome's network, its connections as strong as its weights, or as its traces."""
-    run, generation = store.read_any(file), which.generation
-    if generation is not None and isinstance(run, store.StoredChampion):
-        raise InputError("--generation", "a run file with it", f"{file}, a champion file")
-    if not run.num_generations:
-        raise store.no_generation(run.path, "there is nothing to draw")
-    if generation is not None and not 0 <= generation < run.num_generations:
-        raise InputError("--generation", f"one of 0 to {run.num_generations - 1}", generation)
-    # Traces need episodes, and thus the environment. Weights need neither.
-    experiment = training.reload(run) if traces else training.reload_policy(run)
-    champion = chosen_champion(run, experiment, which)
-    if traces and not experiment.network.num_traces:
-        raise InputError("--traces", "a network that leaves Hebbian traces", experiment.config.network.name)
+    run = store.read_any(file)
+    champion, experiment = champion_to_draw(run, which, traces)
     shown = mean_traces(run, experiment, champion, app.coordinator()) if traces else None
     figures.save(figures.draw_champion(champion, experiment, shown), output)
 
@@ -141,8 +131,6 @@ def _arguments(argv: list[str]) -> argparse.Namespace:
     for name, given in {**chosen, "traces": found.traces}.items():
         if given and not found.network:
             raise InputError(f"--{name}", "--network with it, to draw a network", "no --network", "Add --network.")
-    if found.traces and (found.connections is not None or found.cell is not None):
-        raise InputError("--traces", "a champion, because its episodes are known", "--connections or --cell")
     for name, given, of in (("-x/--over", found.over is not None, "over it"), ("--load", found.load, "with it")):
         if given and (other := _instead(found)):
             raise InputError(name, f"curves to be drawn {of}", f"--{other}")

@@ -89,8 +89,7 @@ def _compare_with_published(files: Sequence[store.Stored], arguments: argparse.N
         other = "--full" if arguments.full else "--engine"
         raise InputError("--published", "no option that plays episodes with it", other)
     for file in files:
-        if not file.num_generations:
-            raise store.no_generation(file.path, "there is nothing to compare")
+        store.check_begun("there is nothing to compare", file)
     published = verification.read_published()
     return _verify_each(files, lambda file: verification.compare_with_published(file, published), arguments.json)
 
@@ -112,8 +111,7 @@ def _body(app: App, argv: list[str]) -> int:
         raise InputError("--engine", "one run file, or champion files, with it", f"{len(arguments.files)} run files")
     run, *others = (file for file in files if isinstance(file, store.StoredRun))
     other = others[0] if others else None
-    if not run.records and (other is None or not other.records):
-        raise store.no_generation(run.path, f"there is nothing to {'verify' if other is None else 'compare'}")
+    store.check_begun(f"there is nothing to {'verify' if other is None else 'compare'}", run, *others)
     found = verification.compare(run, other) if other is not None else _check(app, run, arguments)
     print(json.dumps(found.to_json(), indent=2) if arguments.json else found.to_text(width()))
     return 0 if found.equal else 1

@@ -19,13 +19,12 @@ shapes and stored sizes: no pickles, no objects, no links, no compressed data, a
 the file.
 """
 
-from evolve.store.champion_file import Stored, StoredChampion, read_any, read_champion, write_champion
+from evolve.store.champion_file import Stored, StoredChampion, check_begun, read_any, read_champion, write_champion
 from evolve.store.disk import check_unlocked
 from evolve.store.reading import (
     check_can_begin,
     exists,
     is_empty,
-    no_generation,
     one_run_file,
     population,
     read,
@@ -47,13 +46,13 @@ __all__ = [
     "StoredChampion",
     "StoredRun",
     "already_exists",
+    "check_begun",
     "check_can_begin",
     "check_free",
     "check_unlocked",
     "create",
     "exists",
     "is_empty",
-    "no_generation",
     "one_run_file",
     "path_of",
     "population",

@@ -11,7 +11,7 @@ from pathlib import Path
 import h5py
 import numpy as np
 
-from evolve.errors import InputError
+from evolve.errors import InputError, RunError
 from evolve.shapes import Float32
 from evolve.store.disk import atomic_write, naming_output
 from evolve.store.reading import check_held_out, open_file, read
@@ -57,6 +57,13 @@ class StoredChampion:
 
 Stored = StoredRun | StoredChampion
 """A file that has a final champion."""
+
+
+def check_begun(consequence: str, *runs: Stored) -> None:
+    """Raise RunError unless a run has a complete generation. consequence: such as "there is nothing to draw"."""
+    if not any(run.num_generations for run in runs):
+        paths = ", ".join(str(run.path) for run in runs)
+        raise RunError(f"{paths}: no generation is complete yet, so {consequence}")
 
 
 def write_champion(champion: StoredChampion) -> None:

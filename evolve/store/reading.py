@@ -14,7 +14,7 @@ import numpy as np
 from h5py import h5d
 from numpy.typing import NDArray
 
-from evolve.errors import InputError, RunError
+from evolve.errors import InputError
 from evolve.genome import Genomes
 from evolve.numerics.hashing import MAX_HASHED_STEPS
 from evolve.shapes import check_shape
@@ -244,16 +244,6 @@ def check_held_out(held_out: HeldOut, num_weights: int) -> None:
         raise ValueError("evaluation/returns: empty, or of no champion")
     if len(held_out.weights) != num_weights:
         raise ValueError("evaluation/weights: not of the champions' size")
-
-
-def no_generation(path: object, consequence: str) -> RunError:
-    """Return the error for a run file without a complete generation.
-
-    Args:
-        path: The file, or several files.
-        consequence: The end of the message, such as "there is nothing to draw".
-    """
-    return RunError(f"{path}: no generation is complete yet, so {consequence}")
 
 
 def unwritable(path: Path, error: BaseException | None) -> InputError:

@@ -68,10 +68,7 @@ def cells_of(measures: Float64, bounds: Float64, cells: Int64) -> Int64:
     known = ~np.isnan(shares).any(axis=1)
     shares = np.where(np.isnan(shares), 0.0, shares)
     inside = np.floor(np.minimum(np.maximum(shares, 0.0), cells - 1.0)).astype(np.int64)
-    number: Int64 = np.zeros(len(measures), np.int64)
-    for column, size in zip(inside.T, cells.tolist(), strict=True):
-        number = number * size + column
-    return np.where(known, number, -1)
+    return np.where(known, np.ravel_multi_index(tuple(inside.T), tuple(cells.tolist())), -1)
 
 
 def best_of_cells(cells: Int64, fitness: Float64) -> Int64:
@@ -260,9 +257,7 @@ class MapElites(contract.Strategy[Archive]):
         if len(cell) != len(sizes) or not all(0 <= part < size for part, size in zip(cell, sizes, strict=True)):
             last = ",".join(str(size - 1) for size in sizes)
             raise InputError("cell", f"a cell from {','.join('0' * len(sizes))} to {last}", _text(cell))
-        number = 0
-        for part, size in zip(cell, sizes, strict=True):
-            number = number * size + int(part)
+        number = int(np.ravel_multi_index(tuple(map(int, cell)), tuple(sizes)))
         place = int(np.searchsorted(state.cells, number))
         if place == len(state) or state.cells[place] != number:
             filled = "a filled one"

@@ -15,7 +15,7 @@ from pydantic import Field
 
 from evolve.config import Options
 from evolve.errors import InputError
-from evolve.genome import Genomes, GenomeSource
+from evolve.genome import NO_GENOMES, Genomes, GenomeSource
 from evolve.numerics import ordered_sum
 from evolve.shapes import Float64, Int64
 from evolve.strategies.strategy import Arrays, NamedNumbers, Results, Strategy, stored_array
@@ -164,11 +164,7 @@ class Wrapper(Strategy[WrapperState]):
 
 def copy_attributes(wrapper: Strategy[Any], strategy: Strategy[Any]) -> None:
     """Copy the attributes that describe a strategy to its wrapper."""
-    names = (
-        *("portable", "shared_mask", "traces", "grows", "antithetic", "compares_generations"),
-        *("sum_shape", "capacity", "warm_starts"),
-    )
-    for name in names:
+    for name in Strategy.__annotations__:
         setattr(wrapper, name, getattr(strategy, name))
 
 
@@ -304,22 +300,7 @@ class _NoSearch(Strategy[None]):
     def start(self) -> None:
         """Return no state."""
 
-    def ask(self, _state: None, _generation: int, _candidates: Int64 | None = None) -> Genomes:
-        """Return no genomes."""
-        return Genomes(np.zeros((0, 0), np.float32), np.zeros((0, 0), np.bool_))
-
     def tell(self, _state: None, _genomes: GenomeSource, _results: Results) -> None:
-        """Return no state."""
-
-    def champion(self, state: None) -> Genomes:
-        """Return no genome."""
-        return self.ask(state, 0)
-
-    def to_arrays(self, _state: None) -> dict[str, NDArray[Any]]:
-        """Return no arrays."""
-        return {}
-
-    def from_arrays(self, _arrays: Arrays) -> None:
         """Return no state."""
 
 
@@ -340,11 +321,11 @@ def beginnings(options: Any, fitness: Sequence[Float64]) -> list[tuple[int, str]
         options: The options of the strategy.
         fitness: The fitness of all candidates, for each generation of the search.
     """
-    strategy = wrapped(_NoSearch(), options)
+    strategy = wrapped(_NoSearch(), options)  # type: ignore[abstract]  # `start` and `tell` are enough here
     if not isinstance(strategy, Wrapper):
         return []
     states = [strategy.start()]
-    for generation, values in enumerate(fitness):
-        states.append(strategy.tell(states[-1], strategy.ask(states[-1], generation), Results(values)))
+    for values in fitness:
+        states.append(strategy.tell(states[-1], NO_GENOMES, Results(values)))
     kinds = [strategy.begun(*pair) for pair in itertools.pairwise(states)]
     return [(generation, kind) for generation, kind in enumerate(kinds, 1) if kind]

@@ -206,19 +206,18 @@ def check_which(run: store.Stored, which: Which) -> None:
     given = {name: value for name, value in vars(which).items() if value is not None}
     if len(given) > 1:
         raise InputError(" and ".join(given), "one of them", "several")
-    if which.generation is not None:
-        check_generation(run, which.generation)
-    elif given and not isinstance(run, store.StoredRun):
-        ((name, value),) = given.items()
-        raise InputError(name, f"none with {run.path}, which has the final champion alone", value)
+    for name, value in given.items():
+        if not isinstance(run, store.StoredRun):
+            raise InputError(name, f"none with {run.path}, which has the final champion alone", value)
+    check_generation(run, which.generation)
 
 
-def check_generation(run: store.Stored, generation: Any) -> None:
-    """Raise InputError unless a generation is complete in a run file."""
-    if not isinstance(run, store.StoredRun):
-        raise InputError("generation", f"none with {run.path}, which has the final champion alone", generation)
-    if check_whole("generation", generation, 0) >= run.num_generations:
-        raise InputError("generation", f"one of 0 to {run.num_generations - 1}", generation)
+def check_generation(run: store.Stored, generation: Any, argument: str = "generation") -> None:
+    """Raise InputError unless a generation, if one is given, is complete in a run file."""
+    if generation is not None and not isinstance(run, store.StoredRun):
+        raise InputError(argument, f"none with {run.path}, which has the final champion alone", generation)
+    if generation is not None and check_whole(argument, generation, 0) >= run.num_generations:
+        raise InputError(argument, f"one of 0 to {run.num_generations - 1}", generation)
 
 
 def normalizer_of(experiment: Experiment, run: store.StoredRun, generation: int) -> Float32 | None:

@@ -17,9 +17,9 @@ from evolve.errors import InputError
 from evolve.genome import Block, Genomes, one_genome
 from evolve.networks import NETWORKS
 from evolve.shapes import Float32
-from evolve.store import Start, Stored, StoredChampion
+from evolve.store import Start, Stored, StoredChampion, StoredRun
 from evolve.training.experiment import Experiment, PlannedRun, fits, load_config, recorded_start
-from evolve.training.resume import final_champion, normalizer_of
+from evolve.training.resume import Which, check_generation, final_champion
 
 Source = Stored | Start | Genomes
 """A source in memory: the content of a file, the start of a run, or a genome (P = 1)."""
@@ -114,19 +114,10 @@ def _start_of(stored: Stored, generation: int | None, experiment: Experiment) ->
     theirs = _experiment_of(stored, experiment)
     if not stored.num_generations:
         raise InputError("start_from", "a run with a complete generation", f"{stored.path}, which has none yet")
-    if generation is None:
-        genome, normalizer = final_champion(theirs, stored)
-        steps = stored.steps
-    elif isinstance(stored, StoredChampion):
-        expected = f"none with {stored.path}, which has the final champion alone"
-        raise InputError("start_from.generation", expected, generation)
-    elif generation >= stored.num_generations:
-        expected = f"0 to {stored.num_generations - 1}, the generations of {stored.path}"
-        raise InputError("start_from.generation", expected, generation)
-    else:
-        record = stored.records[generation]
-        genome = Genomes(record.champion_weights[None], record.champion_mask[None])
-        normalizer = normalizer_of(theirs, stored, generation)
+    check_generation(stored, generation, "start_from.generation")
+    genome, normalizer = final_champion(theirs, stored, Which(generation))
+    steps = stored.steps
+    if generation is not None and isinstance(stored, StoredRun):
         steps = sum(int(earlier.steps) for earlier in stored.records[:generation])
     # A source that began with a normalizer has counted on from the observations of that one.
     before = 0 if theirs.start is None else int(theirs.start.num_observations[0])

@@ -3,7 +3,7 @@
 import logging
 import math
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -304,6 +304,12 @@ def _handle_failure(failure: EpisodeFailure, chosen: Episode) -> None:
     raise EpisodeError("the episode", f"{place}, environment seed {failure.seed}:\n{message}", key)
 
 
+def log_of_played(played: EpisodeResults, metric_names: Sequence[str]) -> CandidateLog:
+    """Return the log (E = 1) of an episode that was played here (N = 1)."""
+    metrics = metrics_of(played.encoded_metrics, played.moments, played.lengths, metric_names)
+    return CandidateLog(played.returns, played.lengths, played.fingerprints, 0, [played.step_hashes], metrics)
+
+
 @dataclass(frozen=True)
 class PlayedEpisode:
     """An episode that was played here: all of its steps, its results (N = 1), and the names of its metrics."""
@@ -315,15 +321,7 @@ class PlayedEpisode:
     @property
     def log(self) -> EpisodeLog:
         """The log of the episode, for comparison."""
-        results = self.results
-        return CandidateLog(
-            results.returns,
-            results.lengths,
-            results.fingerprints,
-            0,
-            [results.step_hashes],
-            metrics_of(results.encoded_metrics, results.moments, results.lengths, self.metric_names),
-        ).episode_log(0)
+        return log_of_played(self.results, self.metric_names).episode_log(0)
 
     def agrees(self, log: EpisodeLog) -> bool:
         """Return whether observations and actions equal the log."""

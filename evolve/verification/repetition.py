@@ -19,7 +19,7 @@ from evolve.config import EarlyStopOptions, names_function
 from evolve.errors import EpisodeError, EvolveError, Stopped, pluralize
 from evolve.genome import Genomes
 from evolve.numerics.streams import Purpose
-from evolve.rollouts import EpisodeBatch, PopulationResults, generation_keys, metrics_of
+from evolve.rollouts import EpisodeBatch, PopulationResults, generation_keys
 from evolve.store import Record, Stored, StoredChampion, StoredRun
 from evolve.training import Experiment
 from evolve.verification import logs, playing
@@ -387,9 +387,7 @@ def spot_check(run: StoredRun, experiment: Experiment, stop_reason: Callable[[],
     except EpisodeError as error:
         difference = f"fails here: {str(error).splitlines()[-1]}"
     else:
-        names = experiment.config.env.metrics
-        metrics = metrics_of(played.encoded_metrics, played.moments, played.lengths, names)
-        local_log = CandidateLog(played.returns, played.lengths, played.fingerprints, 0, [played.step_hashes], metrics)
+        local_log = playing.log_of_played(played, experiment.config.env.metrics)
         failed = np.isnan(local_log.returns[0]) and np.isnan(kept.returns[0])
         if failed or not logs.different_episodes(local_log, kept)[0]:
             return None

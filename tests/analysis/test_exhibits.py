@@ -46,7 +46,7 @@ def test_the_network_of_any_champion_is_drawn(run):
     assert "held-out champion" in run.plot_network().figure.get_suptitle()
     assert "best of generation 1" in run.plot_network(generation=1).title
     assert "trace" in run.plot_network(traces=True).figure.axes[0].get_legend().get_title().get_text()
-    with pytest.raises(InputError, match=r"^generation: expected 0 … 2"):
+    with pytest.raises(InputError, match=r"^generation: expected one of 0 to 2, got 3"):
         run.plot_network(generation=3)
 
 
@@ -76,7 +76,7 @@ def test_a_film_shows_the_champions_of_several_generations(run):
     assert [title.partition(":")[0] for title in titles] == [f"best of generation {n}, episode 1" for n in (0, 2)]
     best = run.generations[2].record
     assert float(titles[1].rpartition(" ")[2]) == best.returns[best.champion_candidate, 1]
-    for wrong, message in ((3, "generation: expected 0 … 2"), ([], "generation: expected one or several")):
+    for wrong, message in ((3, "generation: expected one of 0 to 2"), ([], "generation: expected one or several")):
         with pytest.raises(InputError, match=message):
             run.film(wrong)
     with pytest.raises(InputError, match=r"^seconds: expected a time above 0, got 0"):
@@ -95,7 +95,7 @@ def test_a_champion_file_has_a_film_and_a_network(run, tmp_path):
     assert champion.film(seconds=0.1).title.startswith("held-out champion")
     assert "acting connections" in champion.plot_network().figure.get_suptitle()
     assert "held-out return" in champion._repr_html_()
-    with pytest.raises(InputError, match=r"^generation: expected a run file"):
+    with pytest.raises(InputError, match=r"^generation: expected none with .*, which has the final champion alone"):
         champion.film(generation=1)
 
 

@@ -209,7 +209,7 @@ def test_any_generation_may_be_drawn(call, pendulum, tmp_path):
     assert edges(tmp_path / "first.svg") == acting(pendulum, 0)
     done = call("plot", pendulum, "--network", "--generation", 99, "-o", "none.svg")
     assert done.code == 2
-    assert "--generation: expected one of 0 to 11, got 99" in done.err
+    assert "generation (--generation): expected one of 0 to 11, got 99" in done.err
 
 
 @pytest.fixture(scope="module")
@@ -280,7 +280,7 @@ def test_networks_without_traces_have_none_to_draw(call, tmp_path):
     assert call("run", *QUICK, "-g", 1, "-a", "mlp", "-o", "out").code == 0
     done = call("plot", "out/seed-0.h5", "--network", "--traces", "-o", "none.svg")
     assert done.code == 2
-    assert "--traces: expected a network that leaves Hebbian traces, got mlp" in done.err
+    assert "traces (--traces): expected a network that leaves Hebbian traces, got mlp" in done.err
 
 
 def test_remaining_coefficients_of_learning_rules_are_counted(call, tmp_path):

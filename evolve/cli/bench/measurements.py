@@ -39,9 +39,7 @@ from evolve.numerics.streams import Purpose, Stream
 from evolve.rollouts import (
     EpisodeBatch,
     PopulationResults,
-    ResultsCollector,
     Rollout,
-    RolloutSpec,
     generation_keys,
 )
 from evolve.shapes import Float32, Float64
@@ -81,16 +79,10 @@ class TimedCoordinator(Coordinator):
     playing = 0.0
     """In seconds."""
 
-    def evaluate(
-        self,
-        spec: RolloutSpec,
-        batch: EpisodeBatch,
-        meanwhile: Callable[[], None] | None = None,
-        collector: ResultsCollector | None = None,
-    ) -> PopulationResults:
+    def evaluate(self, *arguments: Any, **options: Any) -> PopulationResults:
         """Play a batch of episodes; return their results."""
         begin = time.perf_counter()
-        results = super().evaluate(spec, batch, meanwhile, collector)
+        results = super().evaluate(*arguments, **options)
         self.playing += time.perf_counter() - begin
         return results
 
