@@ -1,20 +1,20 @@
 """Record the episodes that an engine plays, and replay recorded episodes without an engine, for benchmarks."""
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 
 from evolve.config import EnvOptions
-from evolve.environments.engine import Engine, Transition
+from evolve.environments.engine import Engine
 from evolve.environments.envpool_engine import EnvPoolEngine
 from evolve.environments.exact import exact_task
 from evolve.environments.exact_engine import ExactEngine
 from evolve.environments.randomization import draw_tables
 from evolve.environments.spaces import action_decoder, separate
-from evolve.shapes import Bool, Float32, Float64, Int64, Slots, UInt8
+from evolve.shapes import Bool, Float32, Float64, Int64, Slots
 
 _SLOTS = 1024
 """Slots in which an exact task is replayed."""
@@ -63,15 +63,14 @@ class Recorder:
         self._with_observations = observations
         self.running = [Recording(0) for _ in range(slots)]
         self.finished: list[Recording] = []
-        self.id = engine.id
-        self.refill = engine.refill
-        self.reuses = engine.reuses
-        self.faults = engine.faults
-        self.fps = engine.fps
-        self.observation_size = engine.observation_size
-        self.action_size = engine.action_size
-        self.metric_names = engine.metric_names
-        self.spaces = engine.spaces
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._engine, name)  # all else that an engine has
+
+    @property
+    def engine(self) -> Engine:
+        """This recorder, which has all attributes of an engine."""
+        return cast("Engine", self)
 
     @property
     def on_fault(self) -> Callable[[], None]:
@@ -104,35 +103,11 @@ class Recorder:
             for slot in slots.tolist():
                 self.running[slot].observations.append(observations[slot].copy())
 
-    def suggested_slots(self) -> int:
-        """Return the number that the engine suggests."""
-        return self._engine.suggested_slots()
-
-    def decode(self, outputs: Float32) -> Any:
-        """Return the engine's actions."""
-        return self._engine.decode(outputs)
-
-    def frame(self, slot: int) -> UInt8:
-        """Return the engine's picture of a slot."""
-        return self._engine.frame(slot)
-
     def move(self, sources: Slots, targets: Slots) -> None:
         """Continue the episodes of slots `sources`, and their recordings, in slots `targets`."""
         for source, target in zip(sources.tolist(), targets.tolist(), strict=True):
             self.running[target] = self.running[source]
         self._engine.move(sources, targets)
-
-    def metrics(self, slots: Slots) -> Int64:
-        """Return the engine's metrics."""
-        return self._engine.metrics(slots)
-
-    def trial(self, seed: int, outputs: Float32, used: bool) -> Iterator[Transition]:
-        """Play an episode that is not recorded."""
-        return self._engine.trial(seed, outputs, used)
-
-    def close(self) -> None:
-        """Close the engine."""
-        self._engine.close()
 
 
 def replay(

@@ -197,7 +197,8 @@ class Codec:
             ValueError: It is neither.
         """
         space = self._spaces.observation
-        wrong = ValueError(f"not a batch of arrays {_shapes(space)}, each with one more axis in front")
+        shapes = _mapped(lambda member: tuple(member.shape), space)
+        wrong = ValueError(f"not a batch of arrays {shapes}, each with one more axis in front")
         if not is_batch:
             try:
                 check_observation(space, observations)
@@ -205,7 +206,7 @@ class Codec:
                 wrong = ValueError(error)
             else:
                 return None
-        found = set(_batch_sizes(space, observations))
+        found = _batch_sizes(space, observations)
         if len(found) != 1 or None in found:
             raise wrong
         return found.pop()
@@ -213,9 +214,9 @@ class Codec:
     def encode_batch(self, observations: Any, rows: Float32) -> None:
         """Write a batch of observations into rows [N, O]."""
         space = self._spaces.observation
-        arrays = _batch_arrays(space, observations)
+        arrays = _mapped(lambda _, array: np.asarray(array), space, observations)
         for index, row in enumerate(rows):
-            self.encode(_item(space, arrays, index), row)
+            self.encode(_mapped(lambda _, array, index=index: array[index], space, arrays), row)
 
     def decode(self, outputs: Float32) -> Any:
         """Return the actions of network outputs [n, A] as one array [n, …]; of a Dict or Tuple, an array per member."""
@@ -225,13 +226,6 @@ class Codec:
         """Return the action of network outputs [A]; a discrete action is a plain integer."""
         actions = self._decode(outputs[None])
         return actions[0] if self._spaces.action is None else separate(self._spaces.action, actions)[0]
-
-
-def _shapes(space: Space) -> Any:
-    """Return the shape of the observations of a space, nested as the space is."""
-    if kind_of(space) in ("Dict", "Tuple"):
-        return {key: _shapes(member) for key, member in members_of(space)}
-    return tuple(space.shape)
 
 
 def _part(space: Space, observation: Any, key: Any) -> Any:
@@ -245,29 +239,30 @@ def _part(space: Space, observation: Any, key: Any) -> Any:
         raise ValueError(f"an object of {type(observation).__name__}, not a {needed}") from None
 
 
-def _batch_sizes(space: Space, observations: Any) -> list[int | None]:
-    """Return the size of the first axis of each array of a batch; None for an array of another shape."""
-    if kind_of(space) in ("Dict", "Tuple"):
-        return [
-            size for key, member in members_of(space) for size in _batch_sizes(member, _part(space, observations, key))
-        ]
-    shape = np.shape(observations)
-    fits = len(shape) == len(space.shape) + 1 and shape[1:] == tuple(space.shape) and shape[0] > 0
-    return [shape[0] if fits else None]
+def _mapped(function: Callable[..., Any], space: Space, *values: Any) -> Any:
+    """Return the results of a function of a space and values of it; of a Dict or Tuple, the results of its members.
+
+    Raises ValueError if a value lacks a member.
+    """
+    if kind_of(space) not in ("Dict", "Tuple"):
+        return function(space, *values)
+    return {
+        key: _mapped(function, member, *(_part(space, value, key) for value in values))
+        for key, member in members_of(space)
+    }
 
 
-def _batch_arrays(space: Space, observations: Any) -> Any:
-    """Return a batch with arrays as members; a Dict or Tuple becomes a dictionary."""
-    if kind_of(space) in ("Dict", "Tuple"):
-        return {key: _batch_arrays(member, _part(space, observations, key)) for key, member in members_of(space)}
-    return np.asarray(observations)
+def _batch_sizes(space: Space, observations: Any) -> set[int | None]:
+    """Return the sizes of the first axes of the arrays of a batch; None for an array of another shape."""
+    sizes = set()
 
+    def add(member: Space, array: Any) -> None:
+        shape = np.shape(array)
+        fits = len(shape) == len(member.shape) + 1 and shape[1:] == tuple(member.shape) and shape[0] > 0
+        sizes.add(shape[0] if fits else None)
 
-def _item(space: Space, arrays: Any, index: int) -> Any:
-    """Return one observation of a batch."""
-    if isinstance(arrays, dict):
-        return {key: _item(member, arrays[key], index) for key, member in members_of(space)}
-    return arrays[index]
+    _mapped(add, space, observations)
+    return sizes
 
 
 def observation_encoder(space: Space) -> tuple[int, Encode]:
@@ -287,7 +282,7 @@ def observation_encoder(space: Space) -> tuple[int, Encode]:
             sizes = space.nvec.ravel().astype(np.int64)
             return int(sizes.sum()), _one_hot(_offsets(sizes), space.start.ravel().astype(np.int64))
         case "Dict" | "Tuple":
-            return _encode_members(members_of(space))
+            return _encode_members(space)
     raise InputError("env.id", "an observation space that can be flattened", repr(space))
 
 
@@ -421,20 +416,25 @@ def _one_hot(offsets: np.ndarray[Any, Any], start: Any) -> Encode:
     return encode
 
 
-def _encode_members(members: list[tuple[Any, Space]]) -> tuple[int, Encode]:
-    """Return the size and the encoder of a space that consists of other spaces."""
-    parts = []
-    begin = 0
-    for key, space in members:
-        size, encode = observation_encoder(space)
-        parts.append((key, slice(begin, begin + size), encode))
-        begin += size
+def _encode_members(space: Space) -> tuple[int, Encode]:
+    """Return the size and the encoder of a Dict or Tuple."""
+    size, parts = _members(space, observation_encoder)
 
     def encode_all(observation: Any, row: Float32) -> None:
         for key, place, encode in parts:
             encode(observation[key], row[place])
 
-    return begin, encode_all
+    return size, encode_all
+
+
+def _members(space: Space, coder: Callable[[Space], tuple[int, Any]]) -> tuple[int, list[tuple[Any, slice, Any]]]:
+    """Return the size of a Dict or Tuple; and the key, the place in the whole, and the coder of each member."""
+    parts, begin = [], 0
+    for key, member in members_of(space):
+        size, code = coder(member)
+        parts.append((key, slice(begin, begin + size), code))
+        begin += size
+    return begin, parts
 
 
 class Stretch(NamedTuple):
@@ -494,16 +494,11 @@ def _decode_multi_discrete(space: Space) -> Decode:
 
 def _decode_members(space: Space, scale: float) -> tuple[int, Decode]:
     """Return the size and the decoder of a Dict or Tuple."""
-    parts = []
-    begin = 0
-    for key, member in members_of(space):
-        size, decode = action_decoder(member, scale)
-        parts.append((key, slice(begin, begin + size), decode))
-        begin += size
+    size, parts = _members(space, lambda member: action_decoder(member, scale))
     is_tuple = kind_of(space) == "Tuple"
 
     def decode_all(outputs: Float32) -> Any:
         actions = {key: decode(outputs[:, place]) for key, place, decode in parts}
         return tuple(actions.values()) if is_tuple else actions
 
-    return begin, decode_all
+    return size, decode_all

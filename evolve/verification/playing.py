@@ -347,7 +347,7 @@ def play_recorded(run: StoredRun, experiment: Experiment, key: tuple[int, int, i
     chosen = Episode(genome, Purpose.EPISODE, *key, logged=np.nan)  # NaN: the episode may fail here
     recorder = Recorder(make_engine(experiment, chosen), 1, observations=True)
     try:
-        results = play(run, experiment, chosen, recorder)
+        results = play(run, experiment, chosen, recorder.engine)
     finally:
         recorder.close()
     return PlayedEpisode(recorder.running[0], results, experiment.config.env.metrics)

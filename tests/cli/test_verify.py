@@ -72,7 +72,7 @@ def test_a_run_without_generations_is_not_called_equal(call, tmp_path):
         store.create(store.path_of(tmp_path / name, 0), store.Header("", {}, 0, "x")).close()
     done = call("verify", "a/seed-0.h5", "b/seed-0.h5")
     assert done.code == 1
-    assert "a/seed-0.h5: no generation is complete yet, so there is nothing to compare" in done.err
+    assert "a/seed-0.h5, b/seed-0.h5: no generation is complete yet, so there is nothing to compare" in done.err
     done = call("verify", "a/seed-0.h5")
     assert (done.code, "so there is nothing to verify" in done.err) == (1, True)
 

@@ -295,7 +295,7 @@ def film_episodes(
                 every = max(1, math.ceil(int(ahead.lengths[0]) / (at_most * engine.fps)))
                 title = subject.title(engine.id, ahead)
                 camera = Camera(film, recorder, subject, network, every, seconds, check, title)
-                results = subject.play(recorder, camera)
+                results = subject.play(recorder.engine, camera)
                 camera.end(results)
                 found.append(results)
     return found

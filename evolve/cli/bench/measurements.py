@@ -201,7 +201,7 @@ def record(experiment: Experiment, genomes: Genomes, candidates: range, generati
     config = experiment.config
     slots = config.compute.slots or 1
     recorder = Recorder(environments.make(config.env, slots), slots, observations=False)
-    rollout = Rollout(recorder, experiment.network, slots, backend("auto"))
+    rollout = Rollout(recorder.engine, experiment.network, slots, backend("auto"))
     keys = generation_keys(generation, len(genomes), config.common_random_numbers)
     batch = EpisodeBatch.of(0, Purpose.EPISODE, genomes, keys, range(config.episodes), rows=np.array(candidates))
     rollout.submit(batch)
