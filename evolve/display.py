@@ -15,7 +15,11 @@ _UNLIMITED = 10_000  # characters of a line that no terminal cuts
 
 
 class Display(Progress):
-    """The progress bar. Its tasks have the fields now and left; the tasks of a run also fitness, work and rest."""
+    """The progress bar.
+
+    Its tasks have the fields `now`, the current work, and `left`, the time that is left. The tasks of a run also have
+    `fitness` and `work`, about the last generation, and `rest`, the time that is left of all runs.
+    """
 
     def start(self) -> None:
         """Show the bar, and hide the cursor; the end of the process shows it again."""

@@ -129,7 +129,7 @@ class ProgressReporter:
         self._steps = steps
         self._steps_taken = 0
         self._expected = generations
-        self._first = completed
+        self._completed_before = completed
         self._begin = time.monotonic()
         self._refreshed_at = 0.0
         self.display = None if quiet else _make_display(stream=stream)
@@ -157,7 +157,7 @@ class ProgressReporter:
         self._steps_taken += record.steps
         self._expected = self._estimate_generations()
         generation = f"generation {self._completed - 1}"
-        left, rest = self._left(self._completed)
+        left, rest = self._times_left(self._completed)
         fitness = describe_fitness(record)
         work = describe_work(record)
         if self.display is not None:
@@ -185,7 +185,8 @@ class ProgressReporter:
         self._refreshed_at = time.monotonic()
         waiting = f", {idle} idle" if idle else ""
         completed = self._completed + (0 if purpose in _TITLES else done / episodes)
-        left, rest = self._left(completed) if self._first < completed < self._expected else ("", "")
+        is_under_way = self._completed_before < completed < self._expected
+        left, rest = self._times_left(completed) if is_under_way else ("", "")
         what = _TITLES.get(purpose, f"generation {self._completed}")
         now = f"{what}: {done / episodes:.0%}{waiting}"
         self.display.update(self._bar, completed=completed, now=now, left=left, rest=rest)
@@ -196,19 +197,19 @@ class ProgressReporter:
             print(self._line, file=self._stream, flush=True)
             self._line, self._printed_at = "", time.monotonic()
 
-    def _left(self, completed: float) -> tuple[str, str]:
+    def _times_left(self, completed: float) -> tuple[str, str]:
         """Return the remaining times, of this run and of all runs, after a number of completed generations."""
         eta = self._eta(completed)
-        share = (completed - self._first) / (self._expected - self._first)
+        share = (completed - self._completed_before) / (self._expected - self._completed_before)
         return f"ETA {_clock(eta)}", self._clock.left(share, eta)
 
     def _eta(self, completed: float) -> float:
         """Return the estimated remaining seconds of this run after a number of completed generations."""
-        return (time.monotonic() - self._begin) / (completed - self._first) * (self._expected - completed)
+        return (time.monotonic() - self._begin) / (completed - self._completed_before) * (self._expected - completed)
 
     def _estimate_generations(self) -> int:
         """Return the expected number of generations, from the steps of the past ones."""
-        steps_per_generation = self._steps_taken / (self._completed - self._first)
+        steps_per_generation = self._steps_taken / (self._completed - self._completed_before)
         if math.isinf(self._steps) or not steps_per_generation:
             return self._generations
         return min(

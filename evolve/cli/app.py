@@ -243,7 +243,7 @@ def _coordinate(name: str, body: Body, app: App, argv: list[str]) -> int:
     mpirun.say_begun()
     app.stop.interrupts = True
     code = _guarded(name, lambda: body(app, argv), app.stop)
-    code = mpirun.hand_over(code, again=code == Stopped.exit_code and bool(transport.silent))
+    code = mpirun.hand_over(code, start_again=code == Stopped.exit_code and bool(transport.silent))
     all_have_left = cluster.dismiss(transport)
     if not all_have_left or transport.abandoned:
         sys.stdout.flush()

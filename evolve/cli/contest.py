@@ -36,9 +36,9 @@ _EXCLUDED = {  # the options that cannot accompany an option
     "compare": ("size", "workers", "backend", "price", "name", "validate", "unverified"),
     "validate": ("workers", "price", "name", "output", "unverified"),
 }
-
-
 _HEAD = ("machine", "played by", "seconds", "spread", "speed-up", "ratio", "95 % interval", "cost", "remarks")
+_OF_SEVERAL = ("machine", "ratio", "95 % interval")  # columns that compare machines
+_TEXTS = ("machine", "played by", "remarks")  # columns that are aligned on the left
 
 
 def _parser() -> Parser:
@@ -56,7 +56,7 @@ def _parser() -> Parser:
     add(
         "--size",
         choices=tuple(contest.SIZES),
-        help=f"the amount of work, by the time of a repeat on two cores (small). {sizes}",
+        help=f"the amount of work (small). A repeat on two cores takes: {sizes}",
     )
     workers = "the numbers of workers to measure (1, 2, 4, … and all cores; then a GPU, if there is one)"
     add("--workers", type=int, nargs="+", metavar="N", help=workers)
@@ -124,15 +124,18 @@ def line(found: ContestFile) -> str:
 
 
 def table(ranked: Sequence[RankedRow], several: bool, markdown: bool = False) -> str:
-    """Return rows as lines under a header. several: whether the rows belong to several machines."""
-    lines = [_HEAD, *(_cells(row) for row in ranked)]
-    shown = [n for n in range(len(_HEAD)) if any(cells[n] for cells in lines[1:]) and (several or n not in (0, 5, 6))]
-    cells = [[text[n] for n in shown] for text in lines]
+    """Return rows as lines under a header, without empty columns. several: whether they belong to several machines."""
+    rows = [_cells(row) for row in ranked]
+    shown = [
+        name
+        for name, cells in zip(_HEAD, zip(*rows, strict=True), strict=True)
+        if any(cells) and (several or name not in _OF_SEVERAL)
+    ]
+    lines = [shown, *([row[_HEAD.index(name)] for name in shown] for row in rows)]
     if markdown:
-        cells.insert(1, ["---"] * len(shown))
-        return "\n".join(f"| {' | '.join(text.replace('|', '/') for text in texts)} |" for texts in cells)
-    left = {place for place, n in enumerate(shown) if n in (0, 1, len(_HEAD) - 1)}
-    return display.table(cells, width(), left)
+        lines.insert(1, ["---"] * len(shown))
+        return "\n".join(f"| {' | '.join(cell.replace('|', '/') for cell in cells)} |" for cells in lines)
+    return display.table(lines, width(), {n for n, name in enumerate(shown) if name in _TEXTS})
 
 
 def _cells(ranked: RankedRow) -> tuple[str, ...]:

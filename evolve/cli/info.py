@@ -43,7 +43,7 @@ def _generations(stored: store.Stored, config: Config) -> str:
 
 
 def _results(stored: store.Stored, unit: str) -> dict[str, str]:
-    """Return the results of the complete generations. unit: the name of an entry of a mask, in the plural."""
+    """Return the results of the complete generations. unit: "connections" or "coefficients", see `mask_unit`."""
     lines = {}
     if isinstance(stored, store.StoredRun):
         fitness = [float(record.champion_fitness) for record in stored.records]

@@ -15,16 +15,15 @@ from evolve import store
 from evolve.cli.app import App, launch
 from evolve.cli.parser import Parser, command_line
 from evolve.cli.run import Request, load
-from evolve.cluster import check_mpi4py, start, started_by
+from evolve.cluster import check_mpi4py, started_by
 from evolve.cluster.cores import available_cores
 from evolve.cluster.hosts import AvailableHosts, Host, read_hostfile
 from evolve.cluster.mpirun import COMMAND, GivenLauncher, Launcher, Outcome, Supervisor
+from evolve.cluster.start import CONNECT, connect_seconds, silence_seconds
 from evolve.errors import InputError, Stopped, pluralize
 
 _MAX_FUTILE = 3  # attempts in a row without any progress
 _LONGEST_PAUSE = 10.0
-
-
 _REFUSED = ("--overwrite", "--dry-run", "--workers", "--settings")
 _LINGER, _LINGER_PER_RANK = 20.0, 0.15  # seconds that mpirun may take to end after rank 0
 _STARTED_WITHIN = 60.0  # seconds that mpirun may take until the ranks begin to connect
@@ -83,16 +82,17 @@ def run_until_complete(attempts: Attempts) -> int:
 
 def _is_final(outcome: Outcome, first: bool, returning: bool) -> bool:
     """Return whether the run has ended for good by its own exit code."""
-    if not outcome.is_own or outcome.again:
+    if not outcome.is_own or outcome.start_again:
         return False
-    # The first attempt has checked the input. If a later one refuses it, ranks left behind still write the file.
+    # The first attempt has checked the input. If a later attempt refuses it, the reason is another one: ranks that an
+    # earlier attempt left behind still hold the run file.
     if outcome.code == InputError.exit_code:
         return first
     return not (returning and outcome.code == Stopped.exit_code)
 
 
 def _cause(outcome: Outcome) -> str:
-    return "a host was lost" if outcome.again else f"the ranks ended with code {outcome.code}"
+    return "a host was lost" if outcome.start_again else f"the ranks ended with code {outcome.code}"
 
 
 def _parser() -> Parser:
@@ -167,7 +167,7 @@ class Launch:
 
     def _wait_for_writers(self) -> None:
         """Wait until ranks that an earlier attempt left behind have noticed that they are cut off, and have ended."""
-        deadline, said = time.monotonic() + 3 * start.silence_seconds(), False
+        deadline, said = time.monotonic() + 3 * silence_seconds(), False
         while time.monotonic() < deadline and not self._supervisor.stopping:
             try:
                 for path in self._paths:
@@ -195,13 +195,18 @@ class Launch:
         environment = self._launcher.environment(self._ssh, self._folder)
         environment[COMMAND] = self._command
         # The machine may be slow: each attempt in vain doubles the time that the ranks may take to connect.
-        limit = 2**futile * start.connect_seconds(ranks)
+        limit = 2**futile * connect_seconds(ranks)
         if ranks:
-            environment[start.CONNECT] = f"{limit:g}"
+            environment[CONNECT] = f"{limit:g}"
         here = bool(hosts) and hosts[0].is_here
-        begin = limit + 2**futile * _STARTED_WITHIN if here else math.inf
-        linger = _LINGER + _LINGER_PER_RANK * ranks
-        return self._supervisor.run(command, environment, self._look, linger, begin, here)
+        return self._supervisor.run(
+            command,
+            environment,
+            should_stop=self._can_return,
+            linger=_LINGER + _LINGER_PER_RANK * ranks,
+            begin=limit + 2**futile * _STARTED_WITHIN if here else math.inf,
+            here=here,
+        )
 
     def _ranks(self, hosts: Sequence[Host]) -> int:
         """Return the number of ranks to start, reduced in proportion if hosts are left out."""
@@ -210,7 +215,8 @@ class Launch:
         slots, all_slots = (sum(host.slots for host in some) for some in (hosts, self._all))
         return max(2, round((self._asked or all_slots) * slots / all_slots))
 
-    def _look(self) -> bool:
+    def _can_return(self) -> bool:
+        """Return whether to stop the ranks, because a host can be taken back."""
         self._returning = self._available_hosts.can_grow()
         return self._returning
 
@@ -245,13 +251,14 @@ def _body(_: App, argv: list[str]) -> int:
     if words[:1] == ["run"]:
         raise InputError(
             "evolve launch",
-            "the arguments of evolve run",
-            "run before it",
+            "only the arguments of evolve run",
+            "the word run before them",
             f"Leave it out: evolve launch {shlex.join(words[1:])}",
         )
     launcher = started_by()
     if launcher is not None:
-        raise InputError("evolve launch", "to start the ranks itself", f"to be one of {launcher}", "Leave out mpirun.")
+        cure = "Leave out mpirun: evolve launch starts the ranks."
+        raise InputError("evolve launch", "one process without a launcher", f"one of {launcher}", cure)
     if options.ranks is not None and options.ranks < 2:
         raise InputError("--ranks", "at least 2: a coordinator and a worker", options.ranks)
     check_mpi4py("evolve launch")

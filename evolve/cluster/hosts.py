@@ -20,7 +20,7 @@ from evolve.errors import InputError, pluralize
 _FEW_STEPS = 100_000
 """One process plays as many steps of a quick environment in the second or two that MPI takes to start."""
 _MAX_WORKERS, _MAX_PER_CORE = 256, 16
-"""The largest numbers of workers on one machine: always allowed, and allowed per core."""
+"""A machine may have at least the first number of workers; a machine with many cores, the second number for each."""
 _LINE = re.compile(r"(?P<name>[^\s:#]+)(?::(?P<colon>\d+))?(?:\s+(?:max_slots=\d+|slots=(?P<slots>\d+)))*")
 SSH_OPTIONS = ("-o", "BatchMode=yes", "-o", "ConnectTimeout=8")
 """ssh asks for no password, and does not wait minutes for a lost host."""
@@ -90,7 +90,7 @@ def count_workers_to_start(asked: int | str, work: Callable[[], Work], argument:
     # The start of too many processes would keep the machine busy for minutes.
     most = max(_MAX_WORKERS, _MAX_PER_CORE * available_cores())
     if asked != "auto" and int(asked) > most:
-        cure = "More than cores are no faster; evolve launch starts ranks on several machines."
+        cure = "More workers than cores are no faster. To use several machines: evolve launch."
         raise InputError(argument, f"at most {most:,} on this machine", f"{asked:,}", cure)
     return count_workers(asked, work())
 

@@ -179,12 +179,12 @@ class Outcome:
     Attributes:
         code: The exit code.
         is_own: Whether rank 0 ended normally and chose the code; else the launcher derived it from a death.
-        again: Whether rank 0 asks to be started again.
+        start_again: Whether rank 0 asks to be started again.
     """
 
     code: int
     is_own: bool = False
-    again: bool = False
+    start_again: bool = False
 
 
 class Supervisor:
@@ -237,7 +237,7 @@ class Supervisor:
             code = self._wait(self._process, exit_code_file, should_stop, linger, begin)
             _end_orphans()
             if exit_code_file.exists() and (said := exit_code_file.read_text().split()):
-                return Outcome(int(said[0]), is_own=True, again=len(said) > 1)
+                return Outcome(int(said[0]), is_own=True, start_again=len(said) > 1)
             return Outcome(128 - code if code < 0 else code or 1)  # rank 0 wrote no exit code
 
     def _wait(
@@ -345,16 +345,16 @@ def say_begun() -> None:
             Path(os.environ[EXIT_CODE]).touch()
 
 
-def hand_over(code: int, again: bool = False) -> int:
+def hand_over(code: int, start_again: bool = False) -> int:
     """Hand an exit code to the supervising process, if any; return the exit code that this process must use.
 
-    again: whether the command is to be started again.
+    start_again: whether the command is to be started again.
     """
     exit_code_file = os.environ.get(EXIT_CODE)
     if exit_code_file is None:
         return code
     try:
-        Path(exit_code_file).write_text(f"{code} again" if again else str(code))
+        Path(exit_code_file).write_text(f"{code} again" if start_again else str(code))
     except OSError:  # the supervisor is on another host
         return code
     return 0

@@ -22,10 +22,11 @@ COORDINATOR = 0
 _MOST_KEPT = 2  # rollouts
 PROBE_EVERY = 0.01  # seconds between probes while there is work; a probe costs as much as several steps
 PROBE_RARELY = 0.1
-"""Seconds between probes of a worker that expects no message. If ranks share cores, a probe that finds none also yields
-the core."""
+"""Seconds between probes of a worker that expects no message. If ranks share cores, a probe without a message gives the
+core to another rank."""
 SHORTEST_HELD = 0.005
-"""Seconds between two messages of a worker that still has work, or half of a chunk would follow a half of a half."""
+"""Seconds between two messages of a worker that still has work. A message goes out when half of the work is done, so
+without this limit halves of halves of a chunk would follow as ever smaller messages."""
 LONGEST_HELD = 2.0
 """The longest time, in seconds, for which results wait for later results to be sent in the same message."""
 MOST_FAILURES = 100
@@ -65,7 +66,7 @@ class KeptRollouts:
 
 
 def error_report(transport: Transport) -> str:
-    """Return where and how the exception being handled was raised."""
+    """Return the rank, the host and the traceback of the exception that is being handled."""
     return f"an evaluation failed on rank {transport.rank} ({transport.host}):\n{traceback.format_exc().rstrip()}"
 
 
@@ -136,7 +137,7 @@ class Worker:
         self._busy = 0.0
         self._watchdog = Watchdog(rollout.max_episode_seconds, fatal=False)
         self._longest_silence = rollout.max_episode_seconds / 4
-        # Several episodes that hang may be interrupted one after another within one tick.
+        # Within one tick, several hanging episodes may be interrupted one after another: report after each.
         rollout.call_on_fault(self._send_heartbeat)
         rollout.make_genomes_within(self._generating)
         self._send_heartbeat()
@@ -252,7 +253,8 @@ def serve(
             kept = now
             if failed or worker.idle or worker.expects_message or now - probed > PROBE_RARELY:
                 message = _receive(transport)
-                probed = now if message is None else -math.inf  # a job begins with two chunks
+                # A job begins with two chunks, so another message may follow a message at once: probe again.
+                probed = now if message is None else -math.inf
         if isinstance(message, messages.Dismiss):
             worker.disarm()
             break

@@ -34,8 +34,14 @@ from evolve.config.registry import REGISTRIES, Choice, registry_of
 from evolve.errors import InputError
 
 RUNTIME_KEYS = (
-    *("seeds", "generations", "early_stop", "held_out_episodes", "evaluation_max_episode_steps"),
-    *("evaluation_randomize", "compute", "output"),
+    "seeds",
+    "generations",
+    "early_stop",
+    "held_out_episodes",
+    "evaluation_max_episode_steps",
+    "evaluation_randomize",
+    "compute",
+    "output",
 )
 """Top-level keys that cannot change the result of a generation."""
 _DEFAULTS = {"network": "hebbian-dag", "strategy": "prune"}
@@ -98,8 +104,8 @@ class EnvOptions(Options):
     """The reaction to an episode that raises, returns a non-finite reward or observation, or does not end in time:
     "stop" ends the run; "worst" ranks the episode below all others (its return is NaN)."""
     max_episode_seconds: float = Field(3600.0, gt=0, le=1e7)
-    """The longest wall time of an episode, including the time of environments stepped beside it. The machine decides
-    which episodes this ends: limit a task by `max_episode_steps`, and use this against environments that hang."""
+    """The longest wall time of an episode, including the time in which the other slots are stepped. The episodes that
+    it ends depend on the machine: limit a task by `max_episode_steps`, and use this against environments that hang."""
 
     @model_validator(mode="after")
     def _check_randomize(self) -> "EnvOptions":
@@ -319,7 +325,7 @@ class Config(Options):
         whole = {"env": env, "evaluation_max_episode_steps": None, "evaluation_randomize": None}
         return self.model_copy(update=whole)
 
-    def elsewhere(self, changes: Mapping[str, Any]) -> "Config":
+    def with_env_changes(self, changes: Mapping[str, Any]) -> "Config":
         """Return this experiment with other settings of its environment, in training and in evaluation.
 
         changes: A table of settings, see `EnvOptions.changed`. Raises InputError if a setting is invalid.
@@ -407,7 +413,7 @@ def advice(key: str, table: Mapping[str, Any], fields: Mapping[str, FieldInfo]) 
     """
     name = key.rpartition(".")[2]
     meant = MEANINGS.get(fold(name), name)
-    if " " in meant:
+    if " " in meant:  # a sentence, not the name of a setting
         return meant
     if key == name and (close := difflib.get_close_matches(name, _ARGUMENTS, n=1, cutoff=0.75)):
         return f"Did you mean the argument {close[0]} of evolve.train?"
@@ -425,7 +431,7 @@ def _keys_named(setting: str, sections: Mapping[str, list[str]]) -> list[str]:
     """Return the dotted keys of all settings called `setting`; a dotted `setting` is such a key itself."""
     section, _, name = setting.rpartition(".")
     if section:
-        return [setting] * (name in sections.get(section, ()))
+        return [setting] if name in sections.get(section, ()) else []
     keys = [setting] if setting in sections else []
     return keys + [f"{section}.{setting}" for section, names in sections.items() if setting in names]
 

@@ -7,11 +7,12 @@ With D = [O, h1, …, hL, A], x_0 the observation and w_i the [D_i, D_{i+1}] wei
     w_i    ← w_i / max |w_i|                         then, with `max_norm`, unless all are zero
 
 The last layer is the action. Each update is (((A (x y) + B x) + C y) + D) η in this order; all of it is float32. A
-genome is rules, no weights: of each layer A, B, C, D and η, which are [D_i, D_{i+1}] with `rules` "synapse" (a rule for
-each connection), [1, D_{i+1}] with "neuron" (one for all connections into a neuron), or [1, 1] with "layer". Weights
-are drawn when an episode starts, uniformly from ±`initial_scale`, by a stream with the seed of its environment as key.
-A connection is pruned, and weighs zero, once its rule has lost all five coefficients. There are no biases and no
-traces. Initial coefficients are init_scale · N(0, 1), a share of `init_sparsity` of them pruned.
+genome holds rules and no weights. A rule is the five coefficients A, B, C, D and η. With `rules` "synapse" each
+connection has a rule, so the coefficients of a layer are [D_i, D_{i+1}]. With "neuron" all connections into a neuron
+share one, [1, D_{i+1}], and with "layer" all connections of a layer, [1, 1]. Weights are drawn when an episode starts,
+uniformly from ±`initial_scale`, by a stream with the seed of its environment as key. A connection is pruned, and weighs
+zero, once its rule has lost all five coefficients. There are no biases and no traces. Initial coefficients are
+init_scale · N(0, 1), a share of `init_sparsity` of them pruned.
 """
 
 import ctypes
@@ -88,7 +89,7 @@ class PlasticMlp(BaseNetwork[PlasticMlpOptions]):
     def left(self, mask: Bool) -> Bool:
         """Return [k, connections]: True for connections with any coefficient left in the masks [k, W]."""
         parts = []
-        for block in self.blocks[::_NUM]:
+        for block in self.blocks[::_NUM]:  # A of each layer, which the other coefficients follow
             size = block.rows * block.columns
             rows, columns = block.span or (0, 0)
             rules = mask[:, block.start : block.start + _NUM * size]
@@ -180,6 +181,7 @@ class PlasticMlpBatch(SlotArrays):
             weight_rows=(INT64, self._network.connections),
             rule_rows=(INT64, self._network.num_weights),
             node_rows=(INT64, int(sum(self._network.sizes))),
+            # Whether each row, and each column, has coefficients of its own.
             own_rows=(INT64, options.rules == "synapse"),
             own_columns=(INT64, options.rules != "layer"),
             weights=(ADDRESS, self._weights.address),

@@ -49,16 +49,17 @@ class EpisodesToBegin:
 class EpisodeQueue:
     """Batches with episodes that have not begun.
 
-    beside: Another queue, for another thread, with the same episodes: each of them is taken from only one queue.
+    shared_with: The queue of another thread. Both queues then take from the same batches.
     """
 
-    def __init__(self, beside: "EpisodeQueue | None" = None) -> None:
+    def __init__(self, shared_with: "EpisodeQueue | None" = None) -> None:
         self.making: Callable[[], AbstractContextManager[object]] = nullcontext
         """Returns a context in which genomes are generated."""
-        self._waiting: _Waiting = _Waiting() if beside is None else beside._waiting
-        self._ahead = beside is None
-        if beside is not None:
-            beside._ahead = False  # the next genomes most often belong to another thread
+        self._waiting: _WaitingBatches = _WaitingBatches() if shared_with is None else shared_with._waiting
+        # With several threads, the genomes that follow most often belong to another thread: generate none ahead.
+        self._ahead = shared_with is None
+        if shared_with is not None:
+            shared_with._ahead = False
         self._window: GenomeWindow | None = None  # over the genomes of the batch from which it took last
         self._described: list[tuple[Int32, GenomeDescriptions]] = []
 
@@ -141,13 +142,17 @@ class GenomeWindow:
         self._source = source = waiting.batch.genomes
         self._ahead = ahead
         self._lock = lock
+        # A weight has 5 bytes: 4 of its value, and 1 of the mask.
         self._at_once = max(1, WINDOW_BYTES // max(1, 5 * source.num_weights))
         self._first = 0
         self._held: Genomes | None = None
         self._described: list[tuple[Int64, GenomeDescriptions]] = []
 
     def reach(self, rows: Int32) -> int:
-        """Return the number of leading rows of [n] that are in memory or can be generated at once, at least one."""
+        """Return how far one window reaches: the number of rows at the beginning of `rows` [n] whose genomes fit.
+
+        These are genomes in memory or, if the first one is not, genomes that can be generated together. At least one.
+        """
         if len(rows) == 1:
             return 1
         first, stop = int(rows[0]), self._first + (0 if self._held is None else len(self._held))
@@ -215,7 +220,7 @@ class WaitingBatch:
     begun: int = 0
 
 
-class _Waiting:
+class _WaitingBatches:
     """The batches of one queue, or of the queues of several threads, and the number of their waiting episodes."""
 
     def __init__(self) -> None:

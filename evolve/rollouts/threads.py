@@ -39,7 +39,7 @@ class ThreadedRollout:
 
     def __init__(self, make_part: Callable[[EpisodeQueue], ExactRollout], threads: int, least_feed: int) -> None:
         self._queue = EpisodeQueue()
-        queues = [self._queue, *(EpisodeQueue(beside=self._queue) for _ in range(threads - 1))]
+        queues = [self._queue, *(EpisodeQueue(shared_with=self._queue) for _ in range(threads - 1))]
         self._parts = [make_part(queue) for queue in queues]
         self.max_episode_seconds = self._parts[0].max_episode_seconds
         self._pending = 0

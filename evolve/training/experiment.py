@@ -400,7 +400,7 @@ def reload(
     if changes.get("id", config.env.id) == config.env.id:
         engine = changes.pop("engine", engine)
     if engine is not None:
-        config = config.elsewhere({"engine": engine})
+        config = config.with_env_changes({"engine": engine})
     compute = parse(ComputeOptions, {"check": config.compute.check, "threads": threads}, "compute")
     start = recorded_start(run.header, config.start_from, run.path)
     try:
@@ -481,7 +481,7 @@ def fits(run: store.Stored, experiment: Experiment) -> bool:
 
 def _elsewhere(experiment: Experiment, changes: Mapping[str, Any]) -> Experiment:
     """Return an experiment with other settings of its environment, but the same observations and actions."""
-    other = replace(prepare(experiment.config.elsewhere(changes)), start=experiment.start)
+    other = replace(prepare(experiment.config.with_env_changes(changes)), start=experiment.start)
     sizes, theirs = ((e.network.observation_size, e.action_size) for e in (experiment, other))
     if sizes != theirs:
         came = "{}, of {} and {}".format(other.config.env.id, *theirs)

@@ -185,7 +185,7 @@ def plays_in_threads(
         return False
     for path in files:
         stored = store.read_any(store.one_run_file(path))
-        config = load_config(stored.header.config, str(path)).elsewhere(changes or {})
+        config = load_config(stored.header.config, str(path)).with_env_changes(changes or {})
         if not plays_whole_episodes(config.model_copy(update={"compute": ComputeOptions()})):
             return False
     return True

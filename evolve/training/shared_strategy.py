@@ -26,23 +26,26 @@ from evolve.shapes import Float64, UInt8
 from evolve.strategies import AskedGenomes, Results, Strategy, runs_on_every_rank, wanted_traces
 from evolve.training.experiment import Experiment, load_config, num_threads
 
-FEW = 2**20
-"""Numbers of P candidates' traces, below which workers send all of them."""
-FEW_SUMMED = 2**18
-"""Numbers of P genomes, which rank 0 sums in about 3 ms, before workers or several threads would begin."""
-COLUMNS = 2**14
+MAX_EACH_TRACES = 2**20
+"""Up to P × T numbers, workers send the traces of each candidate, even if the strategy needs only their mean."""
+MIN_SHARED_NUMBERS = 2**18
+"""Fewer than P × W numbers are summed here in one thread: in the 3 ms that this takes, no worker or thread starts."""
+CACHED_COLUMNS = 2**14
 """Columns that are summed together, so that they stay in a cache."""
-LEAST = 2**19
-"""Numbers, columns times candidates, of the smallest part that is worth a message."""
-_PARTS = 4  # for each worker, so that no worker waits long for another
-_TOKENS = itertools.count()
+MIN_PART_NUMBERS = 2**19
+"""The smallest part of the columns × candidates that is worth a message to a worker."""
+_PARTS_PER_WORKER = 4  # so that no worker waits long for another
+_TOKENS = itertools.count()  # each number identifies a `SharedStrategy` in versions of the state
 _START = "start/weights", "start/mask"
-"""The names of the arrays of a given genome (P = 1), among the arrays of a state."""
+"""The names under which the given genome of a search travels, among the arrays of a state."""
 
 
 @dataclass(frozen=True)
 class HoldState:
-    """To a worker: the state of a strategy before a generation follows, as `arrays` messages; 0 before the first."""
+    """To a worker: the state of a strategy before a generation; that many `StateArray` messages (`arrays`) follow.
+
+    No array follows before generation 0, because each rank can compute the first state.
+    """
 
     experiment: str
     observation_size: int
@@ -113,7 +116,7 @@ class SharedStrategy:
         P, network = experiment.config.population, experiment.network
         self._wanted_traces = wanted_traces(strategy, network.num_traces)
         self._on_every_rank = runs_on_every_rank(strategy, network.num_traces)
-        few = P * network.num_traces <= FEW
+        few = P * network.num_traces <= MAX_EACH_TRACES
         racing = self._wanted_traces == "mean" and bool(experiment.config.racing.rounds)
         self.traces: Traces = "each" if few or racing else self._wanted_traces
         """The traces that workers send: of each candidate if they are few, so that their fingerprints are known.
@@ -136,6 +139,7 @@ class SharedStrategy:
                 arrays |= dict(zip(_START, (genome.weights, genome.mask), strict=True))
             held = HoldState(self._experiment.config.to_toml(), *sizes, self._seed, generation, len(arrays))
             records = itertools.chain([held], itertools.starmap(StateArray, arrays.items()))
+            # 0 stands for the rank that has the update already: all workers receive these.
             self._coordinator.update(((frame_of(record, _KINDS), 0) for record in records), version)
         P, W = self._experiment.config.population, self._experiment.network.num_weights
         return AskedGenomes(self.strategy, self.state, generation, P, W)
@@ -165,7 +169,7 @@ class SharedStrategy:
         workers_have_state = self._coordinator.workers and self._coordinator.shared_version == (self._token, generation)
         parts: list[tuple[int, slice, Float64]] = []
         if self.strategy.sum_shape is not None:
-            if workers_have_state and len(fitness) * W > FEW_SUMMED:
+            if workers_have_state and len(fitness) * W > MIN_SHARED_NUMBERS:
                 parts = self._sum_on_workers(generation, fitness, W)
             else:
                 place = slice(0, W)
@@ -173,6 +177,7 @@ class SharedStrategy:
         if workers_have_state:
             traces = np.zeros(0) if mean_traces is None else mean_traces
             message = TellResults(fitness, traces, np.zeros((len(fitness), 0)) if measures is None else measures)
+            # Each part of the sums goes to all workers but the one that computed it; then all tell their copies.
             self._coordinator.update(
                 itertools.chain(
                     ((frame_of(ColumnSums(place.start, sums), _KINDS), worker) for worker, place, sums in parts),
@@ -187,7 +192,7 @@ class SharedStrategy:
 
     def _sum_on_workers(self, generation: int, fitness: Float64, W: int) -> list[tuple[int, slice, Float64]]:
         """Let workers sum; return (worker, columns, sums) in ascending order of columns."""
-        size = max(-(-LEAST // len(fitness)), -(-W // (_PARTS * len(self._coordinator.workers))))
+        size = max(-(-MIN_PART_NUMBERS // len(fitness)), -(-W // (_PARTS_PER_WORKER * len(self._coordinator.workers))))
         places = [slice(start, min(start + size, W)) for start in range(0, W, size)]
         asked = [frame_of(SumRequest(fitness, place.start, place.stop), _KINDS) for place in places]
         parts = []
@@ -274,14 +279,14 @@ class StrategyReplica:
 def _sum_columns(
     strategy: Strategy[Any], state: Any, generation: int, fitness: Float64, place: slice, threads: int
 ) -> Float64:
-    """Return the sums [n] or [n, k] of the columns of a place, computed block by block.
+    """Return the sums [n] or [n, k] of the n columns of `place`, computed block by block.
 
     threads: The number of threads that compute blocks. The sum of a column does not depend on its block.
     """
     columns = place.stop - place.start
-    if columns * len(fitness) < FEW_SUMMED:
+    if columns * len(fitness) < MIN_SHARED_NUMBERS:
         threads = 1
-    size = min(COLUMNS, -(-columns // threads))
+    size = min(CACHED_COLUMNS, -(-columns // threads))
     parts = [slice(start, min(start + size, place.stop)) for start in range(place.start, place.stop, size)]
     sums = partial(strategy.sums, state, generation, fitness)
     if threads == 1:

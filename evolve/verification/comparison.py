@@ -70,7 +70,7 @@ def _later_difference(a: StoredRun, b: StoredRun) -> str | None:
         return "the checkpoints differ, though every generation is equal"
     if a.held_out is not None and b.held_out is not None:
         one, other = (load_config(run.header.config, str(run.path)) for run in (a, b))
-        are_comparable = one.evaluates_like(other.elsewhere({"engine": one.env.engine}))
+        are_comparable = one.evaluates_like(other.with_env_changes({"engine": one.env.engine}))
         n = min(len(a.held_out.returns), len(b.held_out.returns)) if are_comparable else 0
         for name, end in (("returns", n), ("seeds", n), ("weights", None), ("mask", None)):
             ours, theirs = (getattr(held_out, name)[:end] for held_out in (a.held_out, b.held_out))

@@ -59,7 +59,7 @@ def test_the_exit_code_of_rank_0_is_final(code):
 
 
 def test_a_run_is_resumed_until_it_ends():
-    lost = Outcome(75, is_own=True, again=True)
+    lost = Outcome(75, is_own=True, start_again=True)
     made, said = attempts([DIED, lost, None, DIED, Outcome(0, is_own=True)], [1, 2, 2, 2])
     assert run_until_complete(made) == 0
     assert said == [
@@ -93,7 +93,7 @@ def test_a_start_in_vain_gets_twice_the_time_in_the_next_attempt(monkeypatch, tm
     monkeypatch.setenv("EVOLVE_CONNECT_SECONDS", "10")
     limits = []
 
-    def run(words, environment, _look, _linger, begin, _here):
+    def run(words, environment, begin, **_):
         assert "EVOLVE_CONNECT_SECONDS" in words or not Launcher.find().is_open_mpi
         limits.append((environment["EVOLVE_CONNECT_SECONDS"], begin))
         return DIED
@@ -233,7 +233,7 @@ def test_wrong_input_is_refused_before_anything_starts(call, words, said):
 
 def test_the_command_that_it_repeats_is_not_named_again(call):
     done = call("launch", "run", "pole.toml", "-g", 3)
-    said = "evolve launch: expected the arguments of evolve run, got run before it."
+    said = "evolve launch: expected only the arguments of evolve run, got the word run before them."
     cure = "Leave it out: evolve launch pole.toml -g 3"
     assert (done.code, f"{said} {cure}" in done.err) == (2, True)
 
@@ -275,7 +275,7 @@ def test_a_launcher_that_never_starts_its_ranks_is_killed(supervisor, child, cod
 def test_a_launcher_that_outlives_rank_0_is_killed(supervisor):
     child = "printf '75 again' > $EVOLVE_EXIT_CODE; exec sleep 60"
     ended = supervisor.run(["sh", "-c", child], dict(os.environ), linger=0.2)
-    assert ended == Outcome(75, is_own=True, again=True)
+    assert ended == Outcome(75, is_own=True, start_again=True)
 
 
 def test_each_launcher_has_a_folder_of_its_own(supervisor, tmp_path):

@@ -308,4 +308,4 @@ def test_a_slip_in_the_number_of_workers_is_refused(call):
     done = call("run", *TINY, "--workers", 1_000_000)
     assert (done.code, done.err.count("\n")) == (2, 1)
     assert "--workers: expected at most " in done.err
-    assert "on this machine, got 1,000,000. More than cores are no faster" in done.err
+    assert "on this machine, got 1,000,000. More workers than cores are no faster" in done.err

@@ -139,7 +139,7 @@ def test_episodes_leave_in_order_batch_after_batch():
 
 def test_queues_of_threads_share_episodes_and_each_makes_and_describes_only_its_own():
     source, one = Made(), EpisodeQueue()
-    other = EpisodeQueue(beside=one)
+    other = EpisodeQueue(shared_with=one)
     one.append(batch(source))
     taken = [(one, other)[n % 2].take(5) for n in range(16)]
     assert (len(one), len(other), one.take(1), other.take(1)) == (0, 0, None, None)

@@ -136,16 +136,18 @@ def test_wrong_distributions_are_refused_before_anything_is_written(call, tmp_pa
 def test_the_environment_of_a_run_is_changed_in_training_and_evaluation():
     table = {"id": "Pendulum-v1", "kwargs": {"a": 1}, "randomize": {"g": {"uniform": [1, 2]}}}
     config = parse(Config, {"env": table, "evaluation_max_episode_steps": 9})
-    assert config.elsewhere({"kwargs": {"g": 3.0}}).env == EnvOptions(id="Pendulum-v1", kwargs={"a": 1, "g": 3.0})
-    assert config.elsewhere({"kwargs": {"g": 3.0}}).evaluation_max_episode_steps == 9
-    assert config.elsewhere({"max_episode_steps": 3}).in_evaluation().env.max_episode_steps == 3
-    moved = config.elsewhere({"randomize": {"a": {"choice": [1, 2]}}}).env
+    assert config.with_env_changes({"kwargs": {"g": 3.0}}).env == EnvOptions(
+        id="Pendulum-v1", kwargs={"a": 1, "g": 3.0}
+    )
+    assert config.with_env_changes({"kwargs": {"g": 3.0}}).evaluation_max_episode_steps == 9
+    assert config.with_env_changes({"max_episode_steps": 3}).in_evaluation().env.max_episode_steps == 3
+    moved = config.with_env_changes({"randomize": {"a": {"choice": [1, 2]}}}).env
     assert (moved.kwargs, sorted(moved.randomize)) == ({}, ["a", "g"])
-    other = config.elsewhere({"id": "CartPole-v1"}).env
+    other = config.with_env_changes({"id": "CartPole-v1"}).env
     assert (other.kwargs, other.randomize) == ({}, {})
     far = parse(Config, {"env": table, "evaluation_randomize": {"g": {"uniform": [8, 9]}}})
-    assert far.elsewhere({"kwargs": {"g": 3.0}}).in_evaluation().env.randomize == {}
-    assert far.elsewhere({"engine": "exact"}).in_evaluation().env.randomize == {"g": {"uniform": [8.0, 9.0]}}
+    assert far.with_env_changes({"kwargs": {"g": 3.0}}).in_evaluation().env.randomize == {}
+    assert far.with_env_changes({"engine": "exact"}).in_evaluation().env.randomize == {"g": {"uniform": [8.0, 9.0]}}
 
 
 def test_a_configuration_reads_back_the_same(tmp_path):

@@ -68,10 +68,10 @@ def transport():
 @pytest.fixture
 def much(monkeypatch):
     """As if every genome were large."""
-    monkeypatch.setattr(shared_strategy, "FEW", 0)
-    monkeypatch.setattr(shared_strategy, "FEW_SUMMED", 0)
-    monkeypatch.setattr(shared_strategy, "COLUMNS", 8)
-    monkeypatch.setattr(shared_strategy, "LEAST", 8)
+    monkeypatch.setattr(shared_strategy, "MAX_EACH_TRACES", 0)
+    monkeypatch.setattr(shared_strategy, "MIN_SHARED_NUMBERS", 0)
+    monkeypatch.setattr(shared_strategy, "CACHED_COLUMNS", 8)
+    monkeypatch.setattr(shared_strategy, "MIN_PART_NUMBERS", 8)
 
 
 def experiment(strategy, network="hebbian-dag", hidden=(4,)):
@@ -110,7 +110,7 @@ def test_ranks_do_not_matter(transport, name, forgetful):
 def test_threads_that_sum_do_not_matter(monkeypatch, name, threads):
     made = experiment(STRATEGIES[name])
     alone = evolved(made, Coordinator(Transport(), make_rollout))
-    monkeypatch.setattr(shared_strategy, "FEW_SUMMED", 0)
+    monkeypatch.setattr(shared_strategy, "MIN_SHARED_NUMBERS", 0)
     monkeypatch.setattr(shared_strategy, "num_threads", lambda _config: threads)
     assert evolved(made, Coordinator(Transport(), make_rollout)) == alone
 
@@ -119,9 +119,9 @@ def test_how_much_there_is_does_not_matter(monkeypatch):
     made = experiment(STRATEGIES["traces"])
     alone = Coordinator(Transport(), make_rollout)
     few = evolved(made, alone)
-    monkeypatch.setattr(shared_strategy, "FEW", 0)
-    monkeypatch.setattr(shared_strategy, "FEW_SUMMED", 0)
-    monkeypatch.setattr(shared_strategy, "COLUMNS", 7)
+    monkeypatch.setattr(shared_strategy, "MAX_EACH_TRACES", 0)
+    monkeypatch.setattr(shared_strategy, "MIN_SHARED_NUMBERS", 0)
+    monkeypatch.setattr(shared_strategy, "CACHED_COLUMNS", 7)
     assert evolved(made, alone) == few
 
 

@@ -83,7 +83,9 @@ def test_another_digest_is_explained_by_another_engine(files, published):
 
 
 def test_exact_environments_explain_no_other_digest(files, published):
-    exact = [replace(each, config=each.config.elsewhere({"engine": "exact"})) for each in another_digest(published)]
+    exact = [
+        replace(each, config=each.config.with_env_changes({"engine": "exact"})) for each in another_digest(published)
+    ]
     assert compare_with_published(store.read(files["exact"]), exact).cause == "log"
 
 

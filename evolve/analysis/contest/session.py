@@ -25,9 +25,9 @@ from evolve.training import Experiment, UnsavedRun, iterate, make_rollout
 from evolve.training.manifest import LoadMeter, load_averages
 
 TAG = 8
-"""Hexadecimal digits that identify a candidate in a generation: half of them its genome, half its episodes."""
-_MOST_MARKS = 32
-_MARK = 16  # hexadecimal digits
+"""Hexadecimal digits of a candidate's tag in a generation: half of them identify its genome, half its episodes."""
+_MOST_MARKS = 32  # of a leg, in a file
+_MARK_DIGITS = 16  # hexadecimal digits of a mark, in a file
 
 Say = Callable[[str], None]
 
@@ -117,7 +117,7 @@ def _tags(record: Record) -> str:
 
 
 def _half_tag(*parts: NDArray[Any] | np.generic) -> str:
-    """Return the half of a tag that identifies arrays."""
+    """Return TAG / 2 digits that identify arrays."""
     return hashlib.sha256(b"".join(part.tobytes() for part in parts)).hexdigest()[: TAG // 2]
 
 
@@ -251,7 +251,7 @@ def _digest_of(played: PlayedLeg) -> LegDigest:
     ends = [*range(every - 1, last, every), last]
     return LegDigest(
         digest=played.digest,
-        marks=tuple(played.marks[end][:_MARK] for end in ends),
+        marks=tuple(played.marks[end][:_MARK_DIGITS] for end in ends),
         every=every,
         steps=played.steps,
         timed_steps=played.timed_steps,

@@ -48,6 +48,7 @@ def exact_task(options: EnvOptions) -> AnyTask:
         if name not in kind.randomizable:
             one_of = f"a setting of {options.id} that can be drawn for each episode"
             known = f": {', '.join(kind.randomizable)}" if kind.randomizable else ", and it has none"
+            # Tasks with a world repeat Gymnasium's own ones, and its engine can draw any argument of a constructor.
             instead = ("Or use ", gymnasium, ".") if kind.has_world else ()
             raise InputError(f"env.randomize.{name}", one_of + known, name, *instead)
         for value in extremes(distribution):

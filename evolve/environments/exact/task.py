@@ -98,17 +98,17 @@ class ExactTask(Generic[OptionsT]):
 
     @property
     def observation_size(self) -> int:
-        """O."""
+        """O, the numbers of an observation."""
         raise NotImplementedError
 
     @property
     def action_size(self) -> int:
-        """A."""
+        """A, the outputs that an action is made from."""
         raise NotImplementedError
 
     @property
     def state_size(self) -> int:
-        """S, the numbers of a state; for a task with rigid bodies, of the parameters, which its world holds."""
+        """S, the numbers of a state. In a task with a world it is the number of parameters, which the world holds."""
         raise NotImplementedError
 
     @property
@@ -127,7 +127,9 @@ class ExactTask(Generic[OptionsT]):
         return self.max_episode_steps or self.limit
 
     def parameters(self, options: Any) -> tuple[Any, ...]:
-        """Return the numbers that follow from the randomizable settings: the last rows of a state, all rows of a world.
+        """Return the constants of the equations that follow from the randomizable settings.
+
+        They are the last rows of a state or, in a task with a world, all of its parameters.
 
         options: The settings, as numbers or as arrays [k] for k episodes.
         """
@@ -149,7 +151,7 @@ class ExactTask(Generic[OptionsT]):
 
     def kernel_constants(self) -> UInt8:
         """Return the bytes of the settings that the kernel needs."""
-        return np.array([*self.constants, 0.0]).view(np.uint8)
+        return np.array([*self.constants, 0.0]).view(np.uint8)  # 0.0, so that there is an address without settings, too
 
     def blank(self, slots: int) -> Any:
         """Return the states of slots in which no episode has begun."""
@@ -204,13 +206,13 @@ def clipped(x: Float64, low: float, high: float) -> Float64:
 
 @dataclass
 class Pcg64:
-    """A generator.
+    """A generator PCG64, as the module explains.
 
     Attributes:
         state: 128 bits.
         increment: 128 bits, odd; it selects the stream.
-        has_half: Whether `half` is the next half of a word.
-        half: The upper half of the last word, after its lower half was used.
+        has_half: Whether only the lower half of the last word was used, so that `half` comes next.
+        half: The upper half of the last word from which a half was taken.
     """
 
     state: int
@@ -262,9 +264,10 @@ class Pcg64:
         return low + (product >> 32)
 
     def _half_word(self) -> int:
-        self.has_half = not self.has_half
-        if not self.has_half:
+        """Return 32 bits: the lower half of a new word, and in the next call its upper half."""
+        if self.has_half:
+            self.has_half = False
             return self.half
         word = self.word()
-        self.half = word >> 32
+        self.half, self.has_half = word >> 32, True
         return word & _HALF
