@@ -34,11 +34,15 @@ from evolve.store.schema import (
     metric_column,
 )
 
-_MIN_INTERVAL = 20.0  # in durations of the last flush, so that flushing costs at most 5 % of a run
+# Durations of the last flush until the next one: flushing costs at most 5 % of a run, and 0.5 % if it can be that rare
+# without a wait of more than two seconds, the work that a kill may then take.
+_MIN_INTERVAL, _LONG_INTERVAL = 20.0, 200.0
+_LONGEST_WAIT = 2.0  # seconds
 MAX_BUFFERED = 2**26
 """Bytes of genomes, or of the strategy states from which genomes are computed, that may wait for a flush."""
 _CHUNK = 2048  # bytes of each chunk of a checkpoint array
 _MOST_CHUNKS = 64  # of a large checkpoint array
+_LARGEST_CHUNK = 2**18  # bytes of each chunk of an array with longer rows
 
 # Python stops daemon threads at exit. A thread that is stopped inside HDF5 keeps HDF5's lock, and the exit hangs.
 # So the exit waits for a running write, and no other thread may begin one.
@@ -124,7 +128,8 @@ class RunFile:
         # A lazy genome source keeps the state of its generation in memory.
         state = sum(array.nbytes for array in self.checkpoint.values())
         buffered = sum(part.weights.nbytes if isinstance(part, Genomes) else state for part in self._genomes)
-        if buffered > MAX_BUFFERED or time.monotonic() - self._flushed_at >= _MIN_INTERVAL * self.flush_cost:
+        interval = max(_MIN_INTERVAL * self.flush_cost, min(_LONG_INTERVAL * self.flush_cost, _LONGEST_WAIT))
+        if buffered > MAX_BUFFERED or time.monotonic() - self._flushed_at >= interval:
             self.flush()
 
     def _add_to_totals(self, record: Record, generation: int) -> None:
@@ -329,11 +334,16 @@ def reopen(path: Path) -> RunFile:
 
 
 def _chunks(shape: tuple[int, ...], itemsize: int, size: int) -> tuple[int, ...]:
-    """Return the shape of a chunk of about `size` bytes: several whole generations, or a part of one."""
+    """Return the shape of a chunk: about `size` bytes of whole generations, or one generation that has more bytes.
+
+    HDF5 takes about 15 µs to add a chunk, however small it is. So a generation of more than `_LARGEST_CHUNK` bytes is
+    divided into few parts, which are equally long, because the end of the last part takes space, too.
+    """
     row = max(1, int(np.prod(shape[1:])) * itemsize)
     if row <= size or len(shape) == 1:
         return (max(1, size // row), *shape[1:])
-    return (1, max(1, shape[1] * size // row), *shape[2:])
+    parts = min(shape[1], -(-row // max(size, _LARGEST_CHUNK)))
+    return (1, -(-shape[1] // parts), *shape[2:])
 
 
 def _stack(rows: list[Any], dtype: Any) -> NDArray[Any]:

@@ -468,6 +468,45 @@ def test_a_slow_flush_makes_flushes_rare(path, monkeypatch):
 
 
 @pytest.mark.parametrize(
+    ("cost", "wait"), [(0.001, 0.2), (0.01, 2.0), (0.05, 2.0), (0.1, 2.0), (1.0, 20.0)], ids=str
+)
+def test_quick_flushes_cost_half_a_percent_unless_much_work_would_wait(path, monkeypatch, cost, wait):
+    file = store.create(path, header())
+    file.flush_cost, begin = cost, file._flushed_at
+    now = [begin + 0.99 * wait]
+    monkeypatch.setattr(writing.time, "monotonic", lambda: now[0])
+    file.append(record(0), {})
+    assert file.on_disk == 0
+    now[0] = begin + 1.01 * wait
+    file.flush_if_due()
+    assert file.on_disk == 1
+
+
+def test_a_large_generation_is_stored_in_few_chunks(path):
+    """Each chunk costs rank 0 some time, so a generation of thousands of candidates may not have hundreds of them."""
+    for shape, itemsize, chunks in [
+        ((1, 4096, 4), 8, (1, 4096, 4)),  # 128 KiB: whole
+        ((1, 16384, 4, 2), 8, (1, 4096, 4, 2)),  # 1 MiB: four parts
+        ((1, 33000, 1), 8, (1, 16500, 1)),  # just above 256 KiB: two equal parts, which waste nothing
+        ((1, 3, 2**20), 1, (1, 1, 2**20)),
+        ((1, 2**20), 8, (1, 2**15)),
+        ((5, 8, 2), 8, (16, 8, 2)),  # several generations together
+        ((7,), 8, (256,)),
+    ]:
+        assert writing._chunks(shape, itemsize, 2048) == chunks
+    one = vars(record(0))
+    by_candidate = {name for name, column in schema.COLUMNS.items() if "P" in column.symbols.split()} & one.keys()
+    many = replace(record(0), **{name: one[name].repeat(9000, 0) for name in by_candidate if one[name] is not None})
+    file = store.create(path, header())
+    file.append(many, {})
+    file.flush()
+    with h5py.File(path) as f:
+        assert f["fingerprint/episodes"].id.get_num_chunks() <= 5
+    again = store.read(path).records[0]
+    assert np.array_equal(again.fingerprints, many.fingerprints) and np.array_equal(again.returns, many.returns)
+
+
+@pytest.mark.parametrize(
     ("schema", "cure"), [(4, "newer evolve"), (2, "Run the experiment again"), (1, "Run the experiment")]
 )
 def test_the_refusal_of_another_schema_has_a_cure(path, schema, cure):
