@@ -25,7 +25,7 @@ _LONGEST_PASSED = 0.5  # seconds counted as silence between two checks; rank 0 i
 
 # A chunk has more episodes than a worker has slots only if it takes no longer than `_LONG_SECONDS`, has no more than
 # `_MOST_EPISODES`, and is at most one of `_SHARES` parts of the worker's fair share.
-_MOST_EPISODES = 2048
+_MOST_EPISODES = 8192
 _LONG_SECONDS, _SHARES = 1.0, 8
 _CHUNK_COST = 3e-4
 """Seconds of work, times the workers, below which chunks would keep rank 0 busy: each costs it a few messages of about

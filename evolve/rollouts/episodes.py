@@ -14,7 +14,7 @@ from numpy.typing import DTypeLike, NDArray
 
 from evolve.genome import GenomeSource, select
 from evolve.numerics.streams import Purpose, environment_seeds
-from evolve.shapes import Float32, Float64, Int32, Int64, UInt8, UInt64, check_shape
+from evolve.shapes import Bool, Float32, Float64, Int32, Int64, UInt8, UInt64, check_shape
 
 Traces = Literal["each", "mean", "none"]
 
@@ -56,6 +56,8 @@ class EpisodeBatch:
     episodes: [N], the number of each episode among the episodes of its genome.
     traces: the traces to return: "each" for one row per genome, "mean" for the sum over all genomes, or "none".
     describe: whether the rank that plays episode 0 of a genome also describes the genome.
+    best_of: above 0 if only the step hashes of the genome with the best mean return are wanted, and each genome has so
+    many episodes. A rollout may then leave out the step hashes of other genomes.
     """
 
     seed: int
@@ -69,6 +71,7 @@ class EpisodeBatch:
     episodes: Int32
     traces: str = "each"
     describe: bool = False
+    best_of: int = 0
 
     def __len__(self) -> int:
         return len(self.rows)
@@ -86,6 +89,7 @@ class EpisodeBatch:
         candidates: NDArray[Any] | None = None,
         traces: Traces = "each",
         describe: bool = False,
+        hashes_of_best: bool = False,
     ) -> "EpisodeBatch":
         """Return a batch in which every genome plays the same range of episodes, in the order of the genomes.
 
@@ -100,6 +104,7 @@ class EpisodeBatch:
             candidates: [C], the number of each genome in messages; by default 0 … C - 1.
             traces: See `EpisodeBatch`.
             describe: See `EpisodeBatch`.
+            hashes_of_best: Whether only the step hashes of the genome with the best mean return are wanted.
         """
         C = len(genomes)
         check_shape(keys, "keys", "C 2", np.int64, C=C)
@@ -117,25 +122,29 @@ class EpisodeBatch:
             np.tile(np.array(episodes, np.int32), len(playing)),
             traces,
             describe,
+            len(episodes) if hashes_of_best else 0,
         )
 
     def take(self, indices: Int64) -> "EpisodeBatch":
         """Return the batch of the episodes at indices [k], with only the genomes that play them."""
-        if len(indices) == len(self) and np.array_equal(indices, np.arange(len(self))):
+        places = _as_run(indices)
+        if isinstance(places, slice) and places == slice(0, len(self)):
             return self
-        needed, rows = _distinct(self.rows[indices].astype(np.int64))
+        needed, rows = _distinct(self.rows[places].astype(np.int64))
+        genomes = _as_run(needed)
         return EpisodeBatch(
             self.seed,
             self.purpose,
             select(self.genomes, needed),
-            self.genome_ids[needed],
-            self.candidates[needed],
-            self.keys[needed],
-            self.normalizers[needed],
+            self.genome_ids[genomes],
+            self.candidates[genomes],
+            self.keys[genomes],
+            self.normalizers[genomes],
             rows.astype(np.int32),
-            self.episodes[indices],
+            self.episodes[places],
             self.traces,
             self.describe,
+            self.best_of,
         )
 
     def environment_seeds(self) -> Int64:
@@ -143,6 +152,14 @@ class EpisodeBatch:
         generations, candidates = (column[self.rows] for column in self.keys.T)  # faster than rows of two numbers
         episodes = self.episodes.astype(np.int64)
         return environment_seeds(self.seed, Purpose(self.purpose), generations, candidates, episodes)
+
+
+def _as_run(indices: Int64) -> Int64 | slice:
+    """Return indices [k] as a slice if they follow each other, as in most chunks, because views are fast to take."""
+    k = len(indices)
+    if k and indices[-1] - indices[0] == k - 1 and (k == 1 or (np.diff(indices) == 1).all()):
+        return slice(int(indices[0]), int(indices[-1]) + 1)
+    return indices
 
 
 def _distinct(numbers: Int64) -> tuple[Int64, Int64]:
@@ -187,13 +204,13 @@ class EpisodeResults:
 
     genomes, episodes: the key of each episode. lengths: environment steps. fingerprints: 64 bits each for the
     observations and the network outputs of an episode. moments: sums and sums of squares of observations, O = 0 if
-    observations are not normalized. step_hashes: a byte of both fingerprints after each step, all episodes
-    concatenated, L = Σ min(length, MAX_HASHED_STEPS). episode_seconds: wall time in the environment; the time of a tick
-    is shared equally by all episodes that it steps. encoded_metrics: the types and bits of the metrics that the
-    experiment names, M = 0 if it names none (`environments.decode_metrics`). traces: [K, T] in units of 2⁻²⁰; row i
-    belongs to the genome traced[i]. A genome may have several rows, whose sum counts; integers have the same sum in any
-    order. described: D genomes with digests, connections and fingerprints (`GenomeDescriptions`); a genome may occur
-    more than once.
+    observations are not normalized. hashed: whether the step hashes of an episode are here. step_hashes: a byte of
+    both fingerprints after each step, all of these episodes concatenated, L = Σ min(length, MAX_HASHED_STEPS).
+    episode_seconds: wall time in the environment; the time of a tick is shared equally by all episodes that it steps.
+    encoded_metrics: the types and bits of the metrics that the experiment names, M = 0 if it names none
+    (`environments.decode_metrics`). traces: [K, T] in units of 2⁻²⁰; row i belongs to the genome traced[i]. A genome
+    may have several rows, whose sum counts; integers have the same sum in any order. described: D genomes with
+    digests, connections and fingerprints (`GenomeDescriptions`); a genome may occur more than once.
     """
 
     genomes: Int32 = quantity("N", np.int32)
@@ -204,6 +221,7 @@ class EpisodeResults:
     moments: Float64 = quantity("N 2 O", np.float64)
     episode_seconds: Float32 = quantity("N", np.float32)
     encoded_metrics: Int64 = quantity("N 2 M", np.int64)
+    hashed: Bool = quantity("N", np.bool_)
     step_hashes: UInt8 = quantity("L 2", np.uint8)
     traced: Int32 = quantity("K", np.int32)
     traces: Int64 = quantity("K T", np.int64)
@@ -229,7 +247,7 @@ QUANTITIES = {f.name: (f.metadata["symbols"], f.metadata["dtype"]) for f in fiel
 """The shape and the type of each field of `EpisodeResults`."""
 
 EPISODE_QUANTITIES = tuple(
-    n for n, (symbols, _) in QUANTITIES.items() if symbols[0] == "N" and n not in ("genomes", "episodes")
+    n for n, (symbols, _) in QUANTITIES.items() if symbols[0] == "N" and n not in ("genomes", "episodes", "hashed")
 )
 """The quantities that every episode has."""
 

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from evolve.environments import AnyTask, CompiledSlots, slots_per_call
 from evolve.networks.network import SlotArrays
-from evolve.numerics import native
+from evolve.numerics import native, ordered_sum
 from evolve.numerics.hashing import MAX_HASHED_STEPS, coefficients
 from evolve.numerics.native import ADDRESS, INT64
 from evolve.rollouts.episodes import EpisodeBatch, EpisodeFailure, EpisodeResults
@@ -66,7 +66,10 @@ class Feed:
 
 
 class Played(NamedTuple):
-    """The results of N episodes that have ended; `keys` are the keys of the feed, the rest as in `EpisodeResults`."""
+    """The results of N episodes that have ended; `keys` are the keys of the feed, the rest as in `EpisodeResults`.
+
+    step_hashes: Of all N episodes. The next call of `Play.run` may overwrite this array.
+    """
 
     keys: Int64
     returns: Float64
@@ -242,14 +245,14 @@ class NativePlay:
         """Return the results of the episodes that ended since the last call."""
         n, hashed, buffers = self._structure.over, self._structure.hashed, self._buffers
         self._set(over=0, hashed=0)
-        # The results are copied, since the next call overwrites these arrays.
+        # The results are copied, since the next call overwrites these arrays. Most step hashes are not wanted.
         traces = buffers["result_traces"].reshape(-1)[: n * self._structure.num_traces]
         return Played(
             buffers["result_keys"][:n].copy(),
             buffers["result_returns"][:n].copy(),
             buffers["result_lengths"][:n].copy(),
             buffers["result_prints"][:n].copy(),
-            buffers["result_hashes"][:hashed].copy(),
+            buffers["result_hashes"][:hashed],
             buffers["result_moments"][:n].copy(),
             traces.reshape(n, -1).copy() if n else traces.reshape(0, self._structure.num_traces),
         )
@@ -329,6 +332,7 @@ class ExactRollout:
         self._queue = EpisodeQueue() if queue is None else queue
         self._held: EpisodesToBegin | None = None  # until the slots are free
         self._traces = "none"
+        self._best_of = 0
         self.steps = 64
         """The limit of steps of the next call of `Play.run`; each tick adapts it to `_CALL_SECONDS`."""
         self.longest_call = 0.0
@@ -448,7 +452,7 @@ class ExactRollout:
             genomes, numbers = episodes.genomes, episodes.numbers.astype(np.int32)
         else:
             genomes, numbers = episodes.genome_of_each(), np.arange(len(seeds), dtype=np.int32)
-        self._traces = episodes.traces
+        self._traces, self._best_of = episodes.traces, episodes.best_of
         keys: Int64 = (episodes.genome_ids.astype(np.int64) << _BITS_OF_EPISODES) + episodes.episodes
         columns = self._batch.columns_of(genomes, seeds)
         # A mask without columns requests no traces.
@@ -464,6 +468,7 @@ class ExactRollout:
         genomes = (played.keys >> _BITS_OF_EPISODES).astype(np.int32)
         # For the "mean" all traces count for genome 0, so that the collector sums them in one row.
         traced = {"each": genomes, "mean": np.zeros_like(genomes), "none": genomes[:0]}[self._traces]
+        hashed = may_be_best(played.keys, played.returns, self._best_of)
         return EpisodeResults(
             genomes=genomes,
             episodes=played.keys.astype(np.int32),  # the lower half
@@ -473,8 +478,45 @@ class ExactRollout:
             moments=played.moments,
             episode_seconds=(played.lengths * seconds_per_step).astype(np.float32),
             encoded_metrics=np.zeros((len(genomes), 2, 0), np.int64),
-            step_hashes=played.step_hashes,
+            hashed=hashed,
+            step_hashes=_hashes_of(hashed, played),
             traced=traced,
             traces=played.traces[: len(traced)],
             **self._queue.take_descriptions(),
         )
+
+
+def may_be_best(keys: Int64, returns: Float64, best_of: int) -> Bool:
+    """Return [N]: whether the genome of an episode may have the best mean return of all genomes, here and elsewhere.
+
+    Of equal means the one of the first genome counts as best, as in `strategies.ranking`.
+
+    Args:
+        keys: [N], genome · 2³² + episode.
+        returns: [N].
+        best_of: The number of episodes of each genome; 0 if the step hashes of all genomes are wanted.
+    """
+    needed = np.ones(len(keys), np.bool_)
+    if not best_of or np.isnan(returns).any():
+        return needed
+    order = np.argsort(keys)
+    genomes = keys[order] >> _BITS_OF_EPISODES
+    first = np.flatnonzero(np.diff(genomes, prepend=-1))
+    # The mean is known of genomes with all their episodes here.
+    whole = first[np.diff(first, append=len(keys)) == best_of]
+    if len(whole):
+        places = order[whole[:, None] + np.arange(best_of)]
+        best = int(np.argmax(ordered_sum(returns[places]) / best_of))
+        needed[places] = False
+        needed[places[best]] = True
+    return needed
+
+
+def _hashes_of(hashed: Bool, played: Played) -> UInt8:
+    """Return a copy of the step hashes of the chosen episodes [N], end to end."""
+    if hashed.all():
+        return played.step_hashes.copy()
+    kept = np.minimum(played.lengths, MAX_HASHED_STEPS)
+    ends = np.cumsum(kept, dtype=np.int64)
+    spans = zip((ends - kept)[hashed].tolist(), ends[hashed].tolist(), strict=True)
+    return np.concatenate([played.step_hashes[:0], *(played.step_hashes[start:end] for start, end in spans)])

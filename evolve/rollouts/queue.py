@@ -24,7 +24,7 @@ _NOTHING_DESCRIBED = join_descriptions([])
 class EpisodesToBegin:
     """k episodes, each with the seed of its environment, a normalizer [k, 2, O], and its key.
 
-    genomes: C genomes. numbers: [k], the number of each episode's genome among them.
+    genomes: C genomes. numbers: [k], the number of each episode's genome among them. best_of: see `EpisodeBatch`.
     """
 
     genomes: Genomes
@@ -34,6 +34,7 @@ class EpisodesToBegin:
     genome_ids: Int32
     episodes: Int32
     traces: str
+    best_of: int
 
     def __len__(self) -> int:
         return len(self.seeds)
@@ -106,6 +107,7 @@ class EpisodeQueue:
             batch.genome_ids[rows],
             batch.episodes[part],
             batch.traces,
+            batch.best_of,
         )
 
     def take_descriptions(self) -> dict[str, NDArray[Any]]:

@@ -77,6 +77,9 @@ def join_descriptions(parts: Sequence[tuple[Int32, GenomeDescriptions]]) -> tupl
     )
 
 
+_NO_PART = -1
+
+
 class StepHashes:
     """The step hashes of many episodes, kept in the parts in which workers sent them. shape: P, E."""
 
@@ -87,16 +90,22 @@ class StepHashes:
 
     def add(self, results: EpisodeResults, at: Int64) -> None:
         """Keep the step hashes of these episodes at the places `at` [N] of flat tables."""
-        kept = np.minimum(results.lengths, MAX_HASHED_STEPS)
-        self._part.reshape(-1)[at] = len(self._parts)
+        kept = np.minimum(results.lengths, MAX_HASHED_STEPS) * results.hashed
+        self._part.reshape(-1)[at] = np.where(results.hashed, len(self._parts), _NO_PART)
         self._begin.reshape(-1)[at] = np.cumsum(kept, dtype=np.int64) - kept
         # A view into a message would keep the whole message in memory.
         self._parts.append(results.step_hashes if results.step_hashes.base is None else results.step_hashes.copy())
 
     def of(self, candidate: int, episode: int, length: int) -> UInt8:
-        """Return the step hashes [min(length, MAX_HASHED_STEPS), 2] of an episode that was played."""
+        """Return the step hashes [min(length, MAX_HASHED_STEPS), 2] of an episode that was played.
+
+        Raises ValueError if the rank that played it left them out (`EpisodeBatch.best_of`).
+        """
         begin = int(self._begin[candidate, episode])
-        part = self._parts[int(self._part[candidate, episode])]
+        number = int(self._part[candidate, episode])
+        if number == _NO_PART:
+            raise ValueError(f"candidate {candidate}, episode {episode}: the step hashes were left out")
+        part = self._parts[number]
         return part[begin : begin + min(length, MAX_HASHED_STEPS)]
 
 
@@ -152,7 +161,8 @@ class ResultsCollector:
         sizes = {"N": 1, "O": observation_size, "L": 0, "K": 0, "D": 0, "T": self._traces.shape[1], "M": num_metrics}
         zeros = {name: np.zeros(shape_of(symbols, sizes), dtype) for name, (symbols, dtype) in QUANTITIES.items()}
         key = {"genomes": np.array([genome], np.int32), "episodes": np.array([episode], np.int32)}
-        self.add(EpisodeResults(**zeros | key | {"returns": np.array([np.nan])}))
+        one = {"returns": np.array([np.nan]), "hashed": np.array([True])}
+        self.add(EpisodeResults(**zeros | key | one))
 
     def collect(self) -> "PopulationResults":
         """Return all results so far. Results that are added later may change them."""

@@ -300,6 +300,7 @@ class Rollout:
             moments=self.inference.moments(slots),
             episode_seconds=self._seconds[slots],
             encoded_metrics=self._metrics[slots],
+            hashed=np.ones(len(slots), np.bool_),
             step_hashes=step_hashes,
             traced=genomes if traces == "each" else np.zeros(len(slots) if traces == "mean" else 0, np.int32),
             traces=self._quantized_traces(slots),

@@ -103,10 +103,17 @@ def centred_ranks(fitness: Float64) -> Float64:
     So the best is 1/2, the worst -1/2, and the sum 0. Equal fitness shares the mean of its ranks, so a population of
     equal fitness has no gradient. NaN is worst. Salimans et al. (2017), section 2.1, as in their code; N is at least 2.
     """
-    size = -fitness
-    in_order = np.sort(size)  # NaN comes last
-    first, behind = (np.searchsorted(in_order, size, side=side) for side in ("left", "right"))
-    return 0.5 - (first + behind - 1) / 2 / (len(fitness) - 1)
+    N = len(fitness)
+    order = np.argsort(-fitness)  # NaN comes last
+    in_order = fitness[order]
+    begins = np.ones(N, np.bool_)  # whether a run of equal fitness begins here
+    np.not_equal(in_order[1:], in_order[:-1], out=begins[1:])
+    begins[1:] &= ~np.isnan(in_order[:-1])
+    first = np.flatnonzero(begins)
+    behind = np.append(first[1:], N)
+    ranks = np.empty(N)
+    ranks[order] = np.repeat(0.5 - (first + behind - 1) / 2 / (N - 1), behind - first)
+    return ranks
 
 
 def parts(size: int) -> Iterator[slice]:

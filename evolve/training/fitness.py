@@ -237,7 +237,7 @@ class Scores:
         costs: Float64 = config.connection_cost * (connections / num_weights)
         return cls(fitness_function(config.fitness), returns, metrics, connections, costs)
 
-    def after(self, episodes: int, candidates: NDArray[Any]) -> Float64:
+    def after(self, episodes: int, candidates: NDArray[Any] | slice) -> Float64:
         """Return the fitness [n] of some candidates [n] by their first episodes."""
         metrics = {name: values[candidates, :episodes] for name, values in self.metrics.items()}
         values = self.function(self.returns[candidates, :episodes], metrics, self.connections[candidates])
@@ -254,6 +254,8 @@ class Scores:
             played: [P, E]; each candidate has played its first episodes.
         """
         counts = np.count_nonzero(played, axis=1)
+        if counts.min() == counts.max() > 0:
+            return self.after(int(counts[0]), slice(None))
         fitness = np.full(len(counts), np.nan)
         most = np.inf
         for count in np.unique(counts)[::-1].tolist():
@@ -307,6 +309,11 @@ def _next_portion(
     return Round(np.arange(first, min(first + least, population)), last.episodes)
 
 
+def ranks_by_mean(config: Config) -> bool:
+    """Return whether the candidate with the best mean return of all its episodes has the best fitness."""
+    return config.fitness == "mean" and not config.connection_cost and not config.racing.rounds
+
+
 def round_limits(options: RacingOptions, episodes: int) -> list[int]:
     """Return the number of episodes after each round."""
     return [*(limit for limit in options.rounds if limit < episodes), episodes]
@@ -352,6 +359,7 @@ def evaluate_population(
             rows=played.candidates,
             traces=traces,
             describe=True,
+            hashes_of_best=ranks_by_mean(config),
         )
         results = coordinator.evaluate(spec, batch, meanwhile, collector)
         meanwhile = None

@@ -16,7 +16,7 @@ from evolve.numerics.streams import Purpose, environment_seeds
 from evolve.rollouts import EpisodeBatch, Moments, PopulationResults, generation_keys
 from evolve.shapes import Float32, Float64, Int64
 from evolve.store import HeldOut, Record, Stored
-from evolve.strategies import ranking
+from evolve.strategies import best_candidate
 from evolve.training.experiment import Experiment, memory
 from evolve.training.fitness import Metrics, Scores, evaluate_population, mean_metrics, with_step_limit
 from evolve.training.resume import RunLog, Which, final_champion, restore, restore_moments
@@ -181,7 +181,7 @@ def generation_record(
     Raises:
         RunError: The best genome on this rank is not the genome that was played.
     """
-    best = int(ranking(fitness)[0])
+    best = best_candidate(fitness)
     champion = genomes.take(np.array([best]))
     if (candidate_digests(champion)[0] != described.digests[best]).any():
         raise RunError(f"candidate {best} is not the same genome on all ranks. {_CURE}")

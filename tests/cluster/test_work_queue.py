@@ -36,7 +36,7 @@ def test_chunks_are_large_if_that_is_no_risk():
     assert max(suitable_sizes(320, 4, 1, 0.01, 0.05)) == 10
     assert max(suitable_sizes(160, 4, 1, 0.01, 0.05)) == 5  # an eighth of a fair share
     assert max(suitable_sizes(6400, 4, 16, 0.01, 10.0)) == 16  # the slots of a worker
-    assert max(suitable_sizes(10**6, 4, 1, 0.01, 1e-5)) == 2048
+    assert max(suitable_sizes(10**6, 4, 1, 0.01, 1e-5)) == 8192
     assert min(islice(suitable_sizes(10**6, 1000, 64, 0.01, 1e-3), 999)) >= 300  # rank 0 has a thousand workers
     for episodes in (1, 7, 6400):
         assert sum(suitable_sizes(episodes, 4, 1, 0.01, 0.05)) == episodes

@@ -13,6 +13,7 @@ def results(**given):
     for name, array in given.items():
         sizes |= dict(zip(QUANTITIES[name][0].split(), np.shape(array), strict=True))
     arrays = {}
+    given.setdefault("hashed", np.ones(len(given["genomes"]), np.bool_))
     for name, (symbols, dtype) in QUANTITIES.items():
         shape = [int(symbol) if symbol.isdigit() else sizes[symbol] for symbol in symbols.split()]
         arrays[name] = np.asarray(given[name], dtype) if name in given else np.zeros(shape, dtype)

@@ -5,13 +5,15 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 from episode_tables import E, P, batch_of, finish, table_of
+from hypothesis import given
+from hypothesis import strategies as st
 
 from evolve import environments, networks, strategies
 from evolve.config import Config, EnvOptions, parse
 from evolve.genome import FactoredGenomes, Genomes
-from evolve.numerics import native
+from evolve.numerics import native, ordered_sum
 from evolve.numerics.streams import Purpose
-from evolve.rollouts import EpisodeBatch, ExactRollout, Rollout, exact_rollout, generation_keys
+from evolve.rollouts import EpisodeBatch, ExactRollout, ResultsCollector, Rollout, exact_rollout, generation_keys
 from evolve.training.rollouts import rollout_of
 
 pytestmark = pytest.mark.skipif(not native.available(), reason="the native kernels were not built")
@@ -193,3 +195,47 @@ def test_short_episodes_do_not_make_later_calls_long(monkeypatch):
     assert ours.longest_call == pytest.approx(0.004)
     assert short <= 200  # 4 ms of these steps
     assert ours.steps == pytest.approx(200, abs=1)
+
+
+@given(st.data())
+def test_the_best_genome_is_never_left_out(data):
+    """However the episodes are divided into results, and with equal means, of which the first genome counts as best."""
+    episodes = data.draw(st.integers(1, 4))
+    numbers = st.sampled_from([-1.0, 0.1, 0.2, 0.3, 1e9, np.nan if data.draw(st.booleans()) else -np.inf])
+    rows = data.draw(st.lists(st.lists(numbers, min_size=episodes, max_size=episodes), min_size=1, max_size=9))
+    returns = np.array(rows)
+    order = np.array(data.draw(st.permutations(range(returns.size))))
+    cuts = sorted(data.draw(st.sets(st.integers(1, returns.size))))
+    keys = (np.arange(len(returns))[:, None] << 32) + np.arange(episodes)
+    needed = np.zeros(returns.size, np.bool_)
+    for part in np.split(order, cuts):
+        needed[part] = exact_rollout.may_be_best(keys.reshape(-1)[part], returns.reshape(-1)[part], episodes)
+        assert exact_rollout.may_be_best(keys.reshape(-1)[part], returns.reshape(-1)[part], 0).all()
+    best = strategies.ranking(ordered_sum(returns) / episodes)[0]
+    assert needed.reshape(returns.shape)[best].all()
+
+
+def test_the_step_hashes_of_most_genomes_are_left_out_if_only_the_best_are_wanted():
+    ours, _, description = rollouts("CartPole-v1", NETWORKS[0], False)
+    tables = []
+    for wanted in (False, True):
+        batch = batch_of(description, False, hashes_of_best=wanted)
+        assert batch.take(np.arange(5)).best_of == E * wanted
+        ours.submit(batch)
+        collector = ResultsCollector(P, E, description.num_traces)
+        for part in finish(ours):
+            collector.add(part.check())
+        tables.append(collector.collect())
+    whole, few = tables
+    best = int(strategies.ranking(ordered_sum(whole.returns) / E)[0])
+    for ours, theirs in zip(few.step_hashes(best), whole.step_hashes(best), strict=True):
+        assert len(ours)
+        assert np.array_equal(ours, theirs)
+    left_out = 0
+    for candidate in range(P):
+        try:
+            few.step_hashes(candidate)
+        except ValueError:
+            left_out += 1
+    assert left_out > P / 2
+    assert np.array_equal(few.fingerprints, whole.fingerprints)

@@ -467,9 +467,7 @@ def test_a_slow_flush_makes_flushes_rare(path, monkeypatch):
     assert flushes == [2]
 
 
-@pytest.mark.parametrize(
-    ("cost", "wait"), [(0.001, 0.2), (0.01, 2.0), (0.05, 2.0), (0.1, 2.0), (1.0, 20.0)], ids=str
-)
+@pytest.mark.parametrize(("cost", "wait"), [(0.001, 0.2), (0.01, 2.0), (0.05, 2.0), (0.1, 2.0), (1.0, 20.0)], ids=str)
 def test_quick_flushes_cost_half_a_percent_unless_much_work_would_wait(path, monkeypatch, cost, wait):
     file = store.create(path, header())
     file.flush_cost, begin = cost, file._flushed_at
@@ -503,7 +501,8 @@ def test_a_large_generation_is_stored_in_few_chunks(path):
     with h5py.File(path) as f:
         assert f["fingerprint/episodes"].id.get_num_chunks() <= 5
     again = store.read(path).records[0]
-    assert np.array_equal(again.fingerprints, many.fingerprints) and np.array_equal(again.returns, many.returns)
+    assert np.array_equal(again.fingerprints, many.fingerprints)
+    assert np.array_equal(again.returns, many.returns)
 
 
 @pytest.mark.parametrize(

@@ -8,6 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from evolve.numerics.portable import length, squared_length
+from evolve.strategies import best_candidate, ranking
 from evolve.strategies.evolution_strategy import Adam, ClipUp, OptimizerMemory, centred_ranks
 
 numbers = st.lists(st.floats(-1e6, 1e6).map(lambda x: 0.0 if abs(x) < 1e-100 else x), min_size=1, max_size=40)
@@ -31,6 +32,16 @@ def same_size(*vectors):
 )
 def test_centred_ranks(fitness, expected):
     assert centred_ranks(np.array(fitness)).tolist() == expected
+
+
+@given(st.lists(st.sampled_from([np.nan, -np.inf, np.inf, -0.0, 0.0, 1.0, 2.0, 3.0]), min_size=2, max_size=40))
+def test_the_rank_of_a_candidate_is_the_mean_over_its_equals(fitness):
+    fitness = np.array(fitness)
+    better = [sum(other > one or (np.isnan(one) and not np.isnan(other)) for other in fitness) for one in fitness]
+    equal = [sum(other == one or (np.isnan(one) and np.isnan(other)) for other in fitness) for one in fitness]
+    expected = [0.5 - (2 * b + e - 1) / 2 / (len(fitness) - 1) for b, e in zip(better, equal, strict=True)]
+    assert centred_ranks(fitness).tolist() == expected
+    assert best_candidate(fitness) == ranking(fitness)[0]
 
 
 @given(numbers, numbers, st.floats(1e-3, 1e3))
