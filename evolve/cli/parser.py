@@ -68,7 +68,8 @@ def parser_of(command: str) -> "Parser":
 def flags_of(command: str) -> dict[str, str]:
     """Return the options of a command, such as "-e/--env", by the settings and the parts of a run that they give."""
     actions = parser_of(command)._actions if command in COMMANDS else ()
-    return {_KEYS.get(action.dest, action.dest): "/".join(action.option_strings) for action in actions}
+    shown = (action for action in actions if action.help != HIDDEN)
+    return {_KEYS.get(action.dest, action.dest): "/".join(action.option_strings) for action in shown}
 
 
 class Parser(argparse.ArgumentParser):

@@ -17,6 +17,7 @@ from evolve.analysis import statistics, tensorboard
 from evolve.analysis.progress import ProgressReporter, RunsClock
 from evolve.cli.app import App, BestEffortStream, launch
 from evolve.cli.parser import (
+    HIDDEN,
     Parser,
     add_threads_option,
     add_workers_option,
@@ -84,11 +85,12 @@ def _parser() -> Parser:
     add("-e", "--env", dest="env.id", metavar="ID", help="Gymnasium environment, or module:Env-v0")
     add(
         "-a",
-        "--agent",
+        "--network",
         dest="network.name",
         metavar="NAME",
         help=f"network (hebbian-dag): {', '.join(networks.NETWORKS)}",
     )
+    add("--agent", dest="network.name", help=HIDDEN)  # the name of --network in version 0.2
     known = f"strategy (prune): {', '.join(strategies.STRATEGIES)}"
     add("--strategy", dest="strategy.name", metavar="NAME", help=known)
     add("-p", "--population", type=int, metavar="P", help=f"candidates per generation ({usual.population})")

@@ -137,7 +137,7 @@ WRONG = [
     ),
     (
         ("-a", "hebian-dag"),
-        "network.name (-a/--agent): expected a known network, got hebian-dag. Did you mean hebbian-dag or",
+        "network.name (-a/--network): expected a known network, got hebian-dag. Did you mean hebbian-dag or",
     ),
     (("--strategy", "prun"), "Did you mean prune?"),
     (("-p", 1), "population (-p/--population): expected at least 2, got 1"),

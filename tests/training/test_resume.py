@@ -204,7 +204,7 @@ def test_a_finished_run_can_be_extended(call, command, tmp_path, uninterrupted):
     [
         (("-p", 17), "population (-p/--population), resuming out/seed-0.h5: "),
         (("-d", 5), "network.hidden (-d/--hidden), resuming out/seed-0.h5: "),
-        (("-a", "elman"), "network.name (-a/--agent), resuming out/seed-0.h5: "),
+        (("-a", "elman"), "network.name (-a/--network), resuming out/seed-0.h5: "),
         (("--strategy", "ga"), "strategy.name (--strategy), resuming out/seed-0.h5: "),
         (("--set", "strategy.weight_noise=0.5"), "strategy.weight_noise, resuming out/seed-0.h5: "),
         (("-e", "Pendulum-v1"), "env.id (-e/--env), resuming out/seed-0.h5: "),
