@@ -309,7 +309,7 @@ class UmdaOptions(Options):
     """The standard deviation of the noise that is added to the probability of a connection."""
     min_probability: float = Field(0.05, ge=0, le=0.5)
     """The least probability of a connection, and of its absence."""
-    weight_noise: float = Field(0.0, ge=0, le=1e6)
+    weight_noise: float = Field(0.1, ge=0, le=1e6)
     """The standard deviation of the noise that is added to a weight."""
     prior_evaluations: int = Field(0, ge=0, le=1000)
     """Extra evaluations in the score of a new genome, each with the mean fitness of its first generation."""

@@ -49,7 +49,7 @@ def _rate(value: float | str) -> float | str:
 
 
 class PruneOptions(Options):
-    """Settings of `[strategy]` for prune; the defaults are the settings of the 2020 script."""
+    """Settings of `[strategy]` for prune; the 2020 script had one survivor, and no noise."""
 
     trace_pruning: float = Field(0.01, ge=0, le=1)
     """q, the approximate share of a matrix's connections that is pruned by weak traces."""
@@ -57,13 +57,13 @@ class PruneOptions(Options):
     """The probability that a connection is pruned by chance; "adaptive" follows the spread of the pool."""
     uniform_pruning_chance: float = Field(0.5, ge=0, le=1)
     """The share of children that are pruned by chance."""
-    survivors: int = Field(1, ge=1)
+    survivors: int = Field(4, ge=1)
     """The number of genomes that are kept unchanged and evaluated again; at most K, the whole leaderboard."""
     prior_evaluations: int = Field(0, ge=0, le=1000)
     """Extra evaluations in the score of a new genome, each with the mean fitness of its first generation."""
     regrowth: float = Field(0.0, ge=0, le=1)
     """The probability that an absent connection returns."""
-    weight_noise: float = Field(0.0, ge=0, le=1e6)
+    weight_noise: float = Field(0.2, ge=0, le=1e6)
     """The standard deviation of the noise that is added to a weight."""
 
 

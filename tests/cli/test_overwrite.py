@@ -36,7 +36,7 @@ def test_a_run_of_the_same_experiment_is_replaced_and_the_loss_is_said(call, old
     ("more", "changed"),
     [
         (("-p", 8), "population is 6 in it, and 8 here"),
-        (("--set", "strategy.survivors=2"), "strategy.survivors is 1 in it, and 2 here"),
+        (("--set", "strategy.survivors=2"), "strategy.survivors is 4 in it, and 2 here"),
         (("-e", "Acrobot-v1"), "env.id is 'CartPole-v1' in it, and 'Acrobot-v1' here"),
     ],
 )

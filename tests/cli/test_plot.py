@@ -25,7 +25,7 @@ def runs(tmp_path_factory):
 
     folder = tmp_path_factory.mktemp("runs")
     quick = [*map(str, QUICK), "-g", "5"]
-    for name, more in (("a", []), ("b", ["--set", "strategy.survivors=3"])):
+    for name, more in (("a", []), ("b", ["--set", "strategy.survivors=6"])):
         assert main([*quick, *more, "-s", "1", "2", "3", "-o", str(folder / name)]) == 0
     return folder
 
@@ -56,7 +56,7 @@ def test_seeds_are_summed_up_and_experiments_told_apart(call, runs, tmp_path):
     assert "environment steps" in texts
     assert call("plot", *files, "-o", "both.svg", "-x", "time").code == 0
     texts = words(tmp_path / "both.svg")
-    assert {"survivors 1", "survivors 3"} <= set(texts)
+    assert {"survivors 4", "survivors 6"} <= set(texts)
     assert "CartPole-v1: hebbian-dag evolved by prune, 2 experiments, seeds 1, 2, 3" in texts
     assert "seconds" in texts  # which such short runs have
 
@@ -261,7 +261,7 @@ def test_experiments_are_compared(call, command, runs, tmp_path):
     assert "p = " not in drawn + done.out  # nothing that three seeds could tell
     header, *rows = done.out.splitlines()[2:5]
     assert header.split() == ["experiment", "seeds", "mean", "95", "%", "interval", "against", "the", "best"]
-    assert [row.split()[:3] for row in sorted(rows)] == [["survivors", "1", "3"], ["survivors", "3", "3"]]
+    assert [row.split()[:3] for row in sorted(rows)] == [["survivors", "4", "3"], ["survivors", "6", "3"]]
     for name in ("seeds", "95 % interval"):  # numbers end where their names do
         end = header.index(name) + len(name)
         assert all(row[end - 1].isdigit() and row[end : end + 1] in " " for row in rows), done.out
@@ -273,7 +273,7 @@ def test_experiments_are_compared(call, command, runs, tmp_path):
     left_out = f"left out: copy.h5 (equal to {files[0]}); {files[1]} (equal to {files[1]})"
     assert again.err == f"evolve.plot: a seed counts once, so these are {left_out}\n"
     done = command("plot", *files, "--final", "-o", "final.png", **without("scipy"))
-    assert (done.code, "survivors 3" in done.out) == (0, True)
+    assert (done.code, "survivors 6" in done.out) == (0, True)
 
 
 def test_networks_without_traces_have_none_to_draw(call, tmp_path):

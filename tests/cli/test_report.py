@@ -77,7 +77,7 @@ def runs(tmp_path_factory):
     folder = tmp_path_factory.mktemp("runs")
     quick = [*map(str, QUICK), "-g", "3"]
     assert main([*quick, "-s", "1", "2", "-o", str(folder / "a")]) == 0
-    other = ["--set", "strategy.survivors=3", "--set", "held_out_episodes=0"]
+    other = ["--set", "strategy.survivors=6", "--set", "held_out_episodes=0"]
     assert main([*quick, *other, "-s", "1", "-o", str(folder / "b")]) == 0
     return folder
 
@@ -155,9 +155,9 @@ def test_experiments_and_seeds_are_told_apart(made, runs):
     for path in sorted(runs.glob("*/*.h5")):
         assert store.read(path).records[-1].digest.decode() in page.text
         assert f"{path.parent.name}/ {path.name}" in page.text
-    for text in ("survivors 1 (2 seeds)", "survivors 3 (1 seed)", "of 2 experiments survivors ",
+    for text in ("survivors 4 (2 seeds)", "survivors 6 (1 seed)", "of 2 experiments survivors ",
                  "Settings in which the experiments differ",
-                 "experiment strategy.survivors survivors 1 1 survivors 3 3",
+                 "experiment strategy.survivors survivors 4 4 survivors 6 6",
                  f"Not evaluated: python -m evolve.evaluate {runs / 'b' / 'seed-1.h5'}"):  # fmt: skip
         assert text in page.text, text
     assert page.source.count('aria-label="Network of the champion of ') == 2  # of two experiments

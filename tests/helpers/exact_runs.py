@@ -23,13 +23,15 @@ WIND = ("--set", "env.kwargs={enable_wind=true}")
 GROWING = ("-g", 4, "--set", "least_population=4", "--set", "num_interactions=150", "--set", "episode_cap=1.1")
 # The digests are older than the present defaults of these strategies.
 OPENAI_ES = ("--strategy", "openai-es", "--set", "strategy.sigma=0.1", "--set", "strategy.learning_rate=0.05")
+PRUNE = ("--set", "strategy.survivors=1", "--set", "strategy.weight_noise=0")
+UMDA = ("--strategy", "umda", "--set", "strategy.weight_noise=0")
 PGPE = ("--strategy", "pgpe", "--set", "strategy.max_speed=0.15", "--set", "strategy.initial_radius=2.25")
 CHANGED = ("--set", "env.randomize={leg_1={choice=[-1,1]},leg_2={uniform=[0,1]},gravity={uniform=[-15,-5]}}",
            "--set", "env.kwargs={friction=1.0,changes_at=6,leg_1_later=0.5}")  # fmt: skip
 SETS = {
-    "dag": (CLASSICAL[::2], ("-a", "dag")),
-    "plastic": ([*CLASSICAL, *LIFELONG], (*PLASTIC, *NORMALIZED)),
-    "hebbian-lstm": (["CartPole-v1", "Cues-v0", "TMaze-v0"], ("-a", "hebbian-lstm", *NORMALIZED)),
+    "dag": (CLASSICAL[::2], ("-a", "dag", *PRUNE)),
+    "plastic": ([*CLASSICAL, *LIFELONG], (*PLASTIC, *PRUNE, *NORMALIZED)),
+    "hebbian-lstm": (["CartPole-v1", "Cues-v0", "TMaze-v0"], ("-a", "hebbian-lstm", *PRUNE, *NORMALIZED)),
     "mlp": (["Pendulum-v1"], ("-a", "mlp", *OPENAI_ES)),
     "low-rank": (CLASSICAL[1:2], ("-a", "mlp", *OPENAI_ES, "--set", "strategy.perturbation_rank=1")),
     "elman": (["Reversal-v0"], ("-a", "elman", "--strategy", "ga", "--set", "strategy.parents=3")),
@@ -37,12 +39,12 @@ SETS = {
     "pgpe": (["Pendulum-v1"], ("-a", "mlp", *PGPE)),
     "sep-cma-es": (["Acrobot-v1"], ("-a", "dag", "--strategy", "sep-cma-es")),
     "growing": (["CartPole-v1"], ("-a", "mlp", *PGPE, *GROWING)),
-    "binary-mask-mlp": (["CartPole-v1"], ("-a", "binary-mask-mlp", "--strategy", "umda")),
-    "plastic-bodies": ([*WALKERS, *LANDERS], (*PLASTIC, *NORMALIZED, *BODIES)),
+    "binary-mask-mlp": (["CartPole-v1"], ("-a", "binary-mask-mlp", *UMDA)),
+    "plastic-bodies": ([*WALKERS, *LANDERS], (*PLASTIC, *PRUNE, *NORMALIZED, *BODIES)),
     "mlp-bodies": ([WALKERS[0], LANDERS[1]], ("-a", "mlp", *OPENAI_ES, *NORMALIZED, *BODIES)),
-    "lstm-bodies": ([WALKERS[1], LANDERS[0]], ("-a", "hebbian-lstm", *NORMALIZED, *BODIES)),
-    "changed-bodies": (WALKERS, ("-a", "dag", *BODIES, *CHANGED)),
-    "wind-bodies": (LANDERS[:1], ("-a", "elman", *BODIES, *WIND)),
+    "lstm-bodies": ([WALKERS[1], LANDERS[0]], ("-a", "hebbian-lstm", *PRUNE, *NORMALIZED, *BODIES)),
+    "changed-bodies": (WALKERS, ("-a", "dag", *PRUNE, *BODIES, *CHANGED)),
+    "wind-bodies": (LANDERS[:1], ("-a", "elman", *PRUNE, *BODIES, *WIND)),
 }
 WITH_BODIES = tuple(name for name in SETS if name.endswith("-bodies"))
 """The sets of tasks with rigid bodies."""

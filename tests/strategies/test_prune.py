@@ -27,8 +27,9 @@ def network(hidden=(3,), O=4, A=2):
     return networks.make({"name": "hebbian-dag", "hidden": list(hidden)}, O, A)
 
 
-def prune(P, net=None, seed=0, **options):
-    return Prune(PruneOptions(**options), net or network(), P, seed)
+def prune(P, net=None, seed=0, survivors=1, weight_noise=0.0, **options):
+    options = PruneOptions(survivors=survivors, weight_noise=weight_noise, **options)
+    return Prune(options, net or network(), P, seed)
 
 
 def evolved(made, P, W, fitness, traces=None, generations=1):
@@ -245,8 +246,7 @@ def test_noise_moves_only_present_weights():
     assert children.weights[children.mask].std() == pytest.approx(0.5, abs=0.05)
 
 
-def test_the_faithful_preset_neither_grows_nor_moves_weights():
-    assert (PruneOptions().regrowth, PruneOptions().weight_noise) == (0.0, 0.0)
+def test_without_noise_and_regrowth_weights_neither_move_nor_return():
     P, W = 24, network().num_weights
     made = prune(P)
     state = made.start()

@@ -14,8 +14,8 @@ NETWORK = networks.make({"name": "hebbian-dag", "hidden": [3]}, 4, 2)
 W = NETWORK.num_weights
 
 
-def made(P=16, **options):
-    return Umda(UmdaOptions(**options), NETWORK, P, 5)
+def made(P=16, weight_noise=0.0, **options):
+    return Umda(UmdaOptions(weight_noise=weight_noise, **options), NETWORK, P, 5)
 
 
 def elite(*masks):

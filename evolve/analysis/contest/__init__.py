@@ -36,7 +36,10 @@ _KNOWN_SLOTS = 48
 _KNOWN_STEPS = 100  # at most, of an episode
 # Defaults that have changed since the legs were defined. They keep the work, and are no part of its definition, so that
 # the files of earlier contests can still be compared.
-_EARLIER_DEFAULTS: Mapping[str, Mapping[str, Any]] = {"openai-es": {"sigma": 0.1, "learning_rate": 0.05}}
+_EARLIER_DEFAULTS: Mapping[str, Mapping[str, Any]] = {
+    "openai-es": {"sigma": 0.1, "learning_rate": 0.05},
+    "prune": {"survivors": 1, "weight_noise": 0.0},
+}
 
 GOLDEN = Path(__file__).with_name("golden.json")
 
