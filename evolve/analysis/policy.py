@@ -1,7 +1,7 @@
 """The policy of a genome: it maps observations of an environment to actions, one by one or in batches."""
 
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -9,6 +9,7 @@ import numpy as np
 
 from evolve.analysis.exports import export_policy
 from evolve.environments import Codec, Spaces
+from evolve.environments.spaces import Space, check_observation, kind_of, member_of, members_of
 from evolve.errors import InputError, check_whole
 from evolve.genome import Block, Genomes
 from evolve.networks import Batch, Network
@@ -102,12 +103,12 @@ class Policy:
             InputError: The observation has another shape, or a number that is not finite.
         """
         try:
-            rows = self._codec.rows(observation, is_batch=self._rows is not None)
+            rows = _batch_size(self.experiment.spaces.observation, observation, is_batch=self._rows is not None)
             encoded = np.zeros((rows or 1, self._codec.observation_size), np.float32)
             if rows is None:
                 self._codec.encode(observation, encoded[0])
             else:
-                self._codec.encode_batch(observation, encoded)
+                self._encode_batch(observation, encoded)
             _check_finite(encoded)
             if rows != self._last or self._fresh:
                 self._check_rows(rows)
@@ -117,6 +118,13 @@ class Policy:
             raise InputError("observation", expected, f"an invalid one ({error})") from None
         outputs = self._step(encoded)
         return outputs[0] if rows is None else outputs
+
+    def _encode_batch(self, observations: Any, rows: Float32) -> None:
+        """Write a batch of observations into rows [N, O]."""
+        space = self.experiment.spaces.observation
+        arrays = _mapped(lambda _, array: np.asarray(array), space, observations)
+        for index, row in enumerate(rows):
+            self._codec.encode(_mapped(lambda _, array, index=index: array[index], space, arrays), row)
 
     def _check_rows(self, rows: int | None) -> None:
         """Prepare a network for each row of a batch. Raises ValueError if an episode has begun with other rows."""
@@ -238,6 +246,61 @@ def _restored(
     policy = Policy(experiment, genome, normalizer, origin)
     policy.reset(seed, rows)
     return policy
+
+
+def _batch_size(space: Space, observations: Any, is_batch: bool) -> int | None:
+    """Return the number N of observations in a batch; None for a single observation.
+
+    In a batch each array has one more axis, the first one, as in Gymnasium's vector environments. So a batch of
+    Dict (or Tuple) observations is one dictionary (or tuple) of batches.
+
+    Args:
+        space: The space of observations.
+        observations: A batch, or a single observation.
+        is_batch: Whether it must be a batch. One number of a discrete space may be either.
+
+    Raises:
+        ValueError: It is neither.
+    """
+    shapes = _mapped(lambda member: tuple(member.shape), space)
+    wrong = ValueError(f"not a batch of arrays {shapes}, each with one more axis in front")
+    if not is_batch:
+        try:
+            check_observation(space, observations)
+        except (ValueError, TypeError) as error:
+            wrong = ValueError(error)
+        else:
+            return None
+    found = _batch_sizes(space, observations)
+    if len(found) != 1 or None in found:
+        raise wrong
+    return found.pop()
+
+
+def _mapped(function: Callable[..., Any], space: Space, *values: Any) -> Any:
+    """Return the results of a function of a space and values of it; of a Dict or Tuple, the results of its members.
+
+    Raises ValueError if a value lacks a member.
+    """
+    if kind_of(space) not in ("Dict", "Tuple"):
+        return function(space, *values)
+    return {
+        key: _mapped(function, member, *(member_of(space, value, key) for value in values))
+        for key, member in members_of(space)
+    }
+
+
+def _batch_sizes(space: Space, observations: Any) -> set[int | None]:
+    """Return the sizes of the first axes of the arrays of a batch; None for an array of another shape."""
+    sizes = set()
+
+    def add(member: Space, array: Any) -> None:
+        shape = np.shape(array)
+        fits = len(shape) == len(member.shape) + 1 and shape[1:] == tuple(member.shape) and shape[0] > 0
+        sizes.add(shape[0] if fits else None)
+
+    _mapped(add, space, observations)
+    return sizes
 
 
 def _check_finite(encoded: Float32) -> None:

@@ -16,13 +16,13 @@ from evolve.environments.exact import exact_task
 from evolve.environments.gymnasium_making import MUJOCO_CURE, draws_by_mujoco, make_or_explain, maker, may_reuse
 from evolve.environments.randomization import draw_tables, example
 from evolve.environments.spaces import (
+    Space,
     Spaces,
     action_decoder,
+    check_observation,
     observation_encoder,
     quiet,
-    reset_fault,
     separate,
-    step_fault,
     task_spaces,
 )
 from evolve.errors import FAILURES, EpisodeTimeout, EvolveError, InputError, describe
@@ -287,3 +287,39 @@ def _without_counters(env: _Env) -> tuple[_Env, float]:
             limit = min(limit, env.spec.max_episode_steps or math.inf)
         env = env.env  # type: ignore[attr-defined]
     return env, limit
+
+
+def reset_fault(space: Space, said: Any) -> str | None:
+    """Return the way in which the result of `reset` breaks Gymnasium's interface, in words; None if it does not."""
+    if not isinstance(said, tuple) or len(said) != 2:
+        return f"reset must return (observation, info), but returned {_in_words(said)}"
+    return _observation_fault(space, said[0], "reset")
+
+
+def step_fault(space: Space, said: Any) -> str | None:
+    """Return the way in which the result of `step` breaks Gymnasium's interface, in words; None if it does not."""
+    if not isinstance(said, tuple) or len(said) != 5:
+        old = " (the interface of Gym before 0.26)" if isinstance(said, tuple) and len(said) == 4 else ""
+        expected = "(observation, reward, terminated, truncated, info)"
+        return f"step must return {expected}, but returned {_in_words(said)}{old}"
+    observation, reward, *ends, _ = said
+    if reward is None or np.shape(reward) != ():
+        return f"the reward of step must be one number, not {_in_words(reward)}"
+    for name, value in zip(("terminated", "truncated"), ends, strict=True):
+        if np.size(value) != 1:
+            return f"{name} of step must be one bool, not {_in_words(value)}"
+    return _observation_fault(space, observation, "step")
+
+
+def _observation_fault(space: Space, observation: Any, method: str) -> str | None:
+    try:
+        check_observation(space, observation)
+    except FAILURES as error:
+        return f"the observation of {method} must fit {space}, but has {error}"
+    return None
+
+
+def _in_words(value: Any) -> str:
+    if isinstance(value, tuple):
+        return f"{len(value)} values"
+    return f"an array of shape {value.shape}" if isinstance(value, np.ndarray) else repr(value)

@@ -13,7 +13,7 @@ import numpy as np
 
 from evolve.config import EnvOptions
 from evolve.environments.exact import AnyTask, exact_task
-from evolve.errors import FAILURES, InputError
+from evolve.errors import InputError
 from evolve.shapes import Float32, Float64
 
 Encode = Callable[[Any, Float32], None]
@@ -183,41 +183,6 @@ class Codec:
         check_observation(self._spaces.observation, observation)
         self._encode(observation, row)
 
-    def rows(self, observations: Any, is_batch: bool = False) -> int | None:
-        """Return the number N of observations in a batch; None for a single observation.
-
-        In a batch each array has one more axis, the first one, as in Gymnasium's vector environments. So a batch of
-        Dict (or Tuple) observations is one dictionary (or tuple) of batches.
-
-        Args:
-            observations: A batch, or a single observation.
-            is_batch: Whether it must be a batch. One number of a discrete space may be either.
-
-        Raises:
-            ValueError: It is neither.
-        """
-        space = self._spaces.observation
-        shapes = _mapped(lambda member: tuple(member.shape), space)
-        wrong = ValueError(f"not a batch of arrays {shapes}, each with one more axis in front")
-        if not is_batch:
-            try:
-                check_observation(space, observations)
-            except (ValueError, TypeError) as error:
-                wrong = ValueError(error)
-            else:
-                return None
-        found = _batch_sizes(space, observations)
-        if len(found) != 1 or None in found:
-            raise wrong
-        return found.pop()
-
-    def encode_batch(self, observations: Any, rows: Float32) -> None:
-        """Write a batch of observations into rows [N, O]."""
-        space = self._spaces.observation
-        arrays = _mapped(lambda _, array: np.asarray(array), space, observations)
-        for index, row in enumerate(rows):
-            self.encode(_mapped(lambda _, array, index=index: array[index], space, arrays), row)
-
     def decode(self, outputs: Float32) -> Any:
         """Return the actions of network outputs [n, A] as one array [n, …]; of a Dict or Tuple, an array per member."""
         return self._decode(outputs)
@@ -228,7 +193,7 @@ class Codec:
         return actions[0] if self._spaces.action is None else separate(self._spaces.action, actions)[0]
 
 
-def _part(space: Space, observation: Any, key: Any) -> Any:
+def member_of(space: Space, observation: Any, key: Any) -> Any:
     """Return a member of an observation of a Dict or Tuple. Raises ValueError if it has no such member."""
     try:
         return observation[key]
@@ -237,32 +202,6 @@ def _part(space: Space, observation: Any, key: Any) -> Any:
     except TypeError:
         needed = "dictionary" if kind_of(space) == "Dict" else "tuple"
         raise ValueError(f"an object of {type(observation).__name__}, not a {needed}") from None
-
-
-def _mapped(function: Callable[..., Any], space: Space, *values: Any) -> Any:
-    """Return the results of a function of a space and values of it; of a Dict or Tuple, the results of its members.
-
-    Raises ValueError if a value lacks a member.
-    """
-    if kind_of(space) not in ("Dict", "Tuple"):
-        return function(space, *values)
-    return {
-        key: _mapped(function, member, *(_part(space, value, key) for value in values))
-        for key, member in members_of(space)
-    }
-
-
-def _batch_sizes(space: Space, observations: Any) -> set[int | None]:
-    """Return the sizes of the first axes of the arrays of a batch; None for an array of another shape."""
-    sizes = set()
-
-    def add(member: Space, array: Any) -> None:
-        shape = np.shape(array)
-        fits = len(shape) == len(member.shape) + 1 and shape[1:] == tuple(member.shape) and shape[0] > 0
-        sizes.add(shape[0] if fits else None)
-
-    _mapped(add, space, observations)
-    return sizes
 
 
 def observation_encoder(space: Space) -> tuple[int, Encode]:
@@ -294,48 +233,12 @@ def check_observation(space: Space, observation: Any) -> None:
     kind = kind_of(space)
     if kind in ("Dict", "Tuple"):
         for key, member in members_of(space):
-            check_observation(member, _part(space, observation, key))
+            check_observation(member, member_of(space, observation, key))
     elif kind == "Discrete":
         if np.size(observation) != 1 or not 0 <= np.asarray(observation).item() - space.start < space.n:
             raise ValueError(f"{observation!r}, not one of {space.start} to {space.start + space.n - 1}")
     elif np.shape(observation) != space.shape:
         raise ValueError(f"{np.shape(observation)}, not {space.shape}")
-
-
-def reset_fault(space: Space, said: Any) -> str | None:
-    """Return the way in which the result of `reset` breaks Gymnasium's interface, in words; None if it does not."""
-    if not isinstance(said, tuple) or len(said) != 2:
-        return f"reset must return (observation, info), but returned {_in_words(said)}"
-    return _observation_fault(space, said[0], "reset")
-
-
-def step_fault(space: Space, said: Any) -> str | None:
-    """Return the way in which the result of `step` breaks Gymnasium's interface, in words; None if it does not."""
-    if not isinstance(said, tuple) or len(said) != 5:
-        old = " (the interface of Gym before 0.26)" if isinstance(said, tuple) and len(said) == 4 else ""
-        expected = "(observation, reward, terminated, truncated, info)"
-        return f"step must return {expected}, but returned {_in_words(said)}{old}"
-    observation, reward, *ends, _ = said
-    if reward is None or np.shape(reward) != ():
-        return f"the reward of step must be one number, not {_in_words(reward)}"
-    for name, value in zip(("terminated", "truncated"), ends, strict=True):
-        if np.size(value) != 1:
-            return f"{name} of step must be one bool, not {_in_words(value)}"
-    return _observation_fault(space, observation, "step")
-
-
-def _observation_fault(space: Space, observation: Any, method: str) -> str | None:
-    try:
-        check_observation(space, observation)
-    except FAILURES as error:
-        return f"the observation of {method} must fit {space}, but has {error}"
-    return None
-
-
-def _in_words(value: Any) -> str:
-    if isinstance(value, tuple):
-        return f"{len(value)} values"
-    return f"an array of shape {value.shape}" if isinstance(value, np.ndarray) else repr(value)
 
 
 def action_decoder(space: Space, action_scale: float) -> tuple[int, Decode]:

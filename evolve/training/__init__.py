@@ -4,13 +4,14 @@
 `RunLog`, usually a run file. Nothing here prints or handles signals.
 """
 
-from evolve.training.experiment import Experiment, load_config, prepare, reload, reload_policy, validate_new_run
+from evolve.training.experiment import Experiment, load_config, prepare, validate_new_run
 from evolve.training.fitness import Scores, evaluate_population, in_generation, limit_of
 from evolve.training.loop import evaluate_champion, held_out, iterate
 from evolve.training.manifest import is_portable, manifest
 from evolve.training.resume import RunLog, RunState, UnsavedRun, Which, final_champion, normalizer_of, restore
 from evolve.training.rollouts import make_rollout
 from evolve.training.shared_strategy import SharedStrategy, StrategyReplica
+from evolve.training.stored import reload, reload_policy
 
 __all__ = [
     "Experiment",

@@ -19,7 +19,6 @@ from evolve.config import ComputeOptions, Config, parse, read_file, set_key
 from evolve.config.sweep import combinations, experiments
 from evolve.errors import InputError, Setting
 from evolve.store import StoredRun
-from evolve.training import warm_start
 from evolve.training.experiment import (
     Experiment,
     PlannedRun,
@@ -35,6 +34,7 @@ from evolve.training.resume import (
     experiment_table,
     is_unfinished,
 )
+from evolve.training.stored import Source, as_setting, with_start
 
 _EXPERIMENT = "a TOML file, a table, a Config or a run file"
 _NAMES = {"env": "id", "network": "name", "strategy": "name"}
@@ -112,7 +112,7 @@ def plan_runs(
     experiments: Sequence[Experiment],
     file: Path | None = None,
     resume: bool = False,
-    source: warm_start.Source | None = None,
+    source: Source | None = None,
 ) -> list[PlannedRun]:
     """Return the runs of experiments, one for each seed, with the genomes with which they begin.
 
@@ -130,7 +130,7 @@ def plan_runs(
         same: dict[str, Experiment] = {}  # runs that begin with the same genome have one experiment
         for seed in experiment.config.seeds:
             path = file or store.path_of(experiment.config.directory(), seed)
-            run = warm_start.with_start(PlannedRun(experiment, seed, path), resume, source)
+            run = with_start(PlannedRun(experiment, seed, path), resume, source)
             digest = "" if run.experiment.start is None else run.experiment.start.digest
             runs.append(replace(run, experiment=same.setdefault(digest, run.experiment)))
     return runs
@@ -284,12 +284,12 @@ def _drop_options(table: dict[str, Any], key: str, name: Any) -> None:
         table[key] = {}
 
 
-def _take_source(table: dict[str, Any], start_from: Any = None) -> warm_start.Source | None:
+def _take_source(table: dict[str, Any], start_from: Any = None) -> Source | None:
     """Replace the start in a table, or set it to another one, by its setting; return its source if it is in memory."""
     given = table.get("start_from") if start_from is None else start_from
     if given is None:
         return None
-    table["start_from"], source = warm_start.as_setting(given)
+    table["start_from"], source = as_setting(given)
     return source
 
 

@@ -4,14 +4,13 @@ import numpy as np
 import pytest
 from gymnasium import spaces
 
+from evolve.environments.gymnasium_engine import reset_fault, step_fault
 from evolve.environments.spaces import (
     action_decoder,
     check_observation,
     from_json,
     observation_encoder,
-    reset_fault,
     separate,
-    step_fault,
     to_json,
 )
 from evolve.errors import InputError

@@ -1,7 +1,8 @@
-"""Warm starts: the genome with which a run begins comes from another run, a champion file, or the caller.
+"""Experiments and genomes of files: a stored run is loaded again, and a new run begins with a genome of another one.
 
-The configuration records the genome by its digest (`start_from.digest`), and the run file holds the genome. So a run
-can be resumed and verified without its source, also if the source has changed.
+`reload` and `reload_policy` return the experiment of a run file or a champion file. `with_start` gives a run its first
+genome, from a file or from the caller. The configuration records this genome by its digest (`start_from.digest`), and
+the run file holds the genome. So a run can be resumed and verified without its source, also if the source has changed.
 """
 
 from collections.abc import Mapping
@@ -11,18 +12,149 @@ from typing import Any
 
 import numpy as np
 
-from evolve import networks, store
-from evolve.config import StartFromOptions, Table
+from evolve import environments, networks, store
+from evolve.config import ComputeOptions, StartFromOptions, Table, UnknownKeyError, parse
 from evolve.errors import InputError
 from evolve.genome import Block, Genomes, one_genome
 from evolve.networks import NETWORKS
 from evolve.shapes import Float32
 from evolve.store import Start, Stored, StoredChampion, StoredRun
-from evolve.training.experiment import Experiment, PlannedRun, fits, load_config, recorded_start
+from evolve.training.experiment import (
+    Experiment,
+    PlannedRun,
+    load_config,
+    prepare,
+    prepare_policy,
+    with_other_settings,
+)
 from evolve.training.resume import Which, check_generation, final_champion
 
 Source = Stored | Start | Genomes
 """A source in memory: the content of a file, the start of a run, or a genome (P = 1)."""
+
+
+def reload(
+    run: store.Stored,
+    env: Mapping[str, Any] | None = None,
+    network: Mapping[str, Any] | None = None,
+    engine: str | None = None,
+    threads: int | str = "auto",
+) -> Experiment:
+    """Return the experiment of a run file or a champion file, with the compute settings of this machine.
+
+    Args:
+        run: The file.
+        env: Other settings of the environment, such as {"kwargs": {"gravity": 12.0}}; see `EnvOptions.changed`.
+        network: Other settings of the network, such as {"plasticity": 0.0}, with which genomes keep their meaning.
+        engine: Another engine; the engine of the file then need not be installed.
+        threads: The number of threads, as `compute.threads`.
+
+    Raises:
+        InputError: The configuration cannot be used here, or contradicts the stored generations.
+    """
+    changes = dict(env or {})
+    config = load_config(run.header.config, str(run.path))
+    if changes.get("id", config.env.id) == config.env.id:
+        engine = changes.pop("engine", engine)
+    if engine is not None:
+        config = config.with_env_changes({"engine": engine})
+    compute = parse(ComputeOptions, {"check": config.compute.check, "threads": threads}, "compute")
+    start = recorded_start(run.header, config.start_from, run.path)
+    try:
+        experiment = replace(prepare(config.model_copy(update={"compute": compute})), start=start)
+    except UnknownKeyError as error:
+        raise with_other_settings(str(run.path), error) from None
+    if not fits(run, experiment):
+        if engine is not None:
+            expected = f"an engine in which {config.env.id} has the observations and actions of {run.path}"
+            raise InputError("env.engine", expected, engine)
+        raise InputError(str(run.path), "generations that fit its configuration", "other shapes")
+    if network:
+        experiment = _with_network(experiment, network)
+    return _elsewhere(experiment, changes) if changes else experiment
+
+
+def reload_policy(run: store.Stored) -> Experiment:
+    """Return the experiment of a file for policies. The environment need not exist here.
+
+    Raises:
+        InputError: The file is damaged. Or an earlier version of evolve wrote it, without the spaces of its
+            environment, and the environment cannot be made here.
+    """
+    path = str(run.path)
+    if run.header.spaces is None:
+        try:
+            return reload(run)
+        except (InputError, ImportError) as error:  # ImportError: without Gymnasium
+            expected = "a file with the spaces of observations and actions, or its environment on this machine"
+            cure = "Export the champion where its environment is installed, with this version of evolve."
+            came = f"a file of an earlier version, and: {error}"
+            raise InputError(path, expected, came, cure) from None
+    config = load_config(run.header.config, path)
+    compute = ComputeOptions(check=config.compute.check)
+    try:
+        spaces = environments.Spaces.from_json(run.header.spaces)
+    except (ValueError, TypeError, KeyError, AttributeError) as error:
+        raise InputError(path, "the spaces of an environment", f"damaged ones ({error})") from None
+    prepared = prepare_policy(config.model_copy(update={"compute": compute}), spaces)
+    experiment = replace(prepared, start=recorded_start(run.header, config.start_from, run.path))
+    if not fits(run, experiment):
+        raise InputError(path, "generations that fit its configuration", "other shapes")
+    return experiment
+
+
+def recorded_start(header: store.Header, recorded: StartFromOptions | None, path: Path) -> store.Start | None:
+    """Return the genome with which a stored run began; None for random genomes.
+
+    Args:
+        header: The header of the file.
+        recorded: The setting in the configuration of the file.
+        path: The file.
+
+    Raises:
+        InputError: The file has another genome than its configuration records.
+    """
+    start = header.start
+    digest = None if recorded is None else recorded.digest or ""
+    if digest != (None if start is None else start.digest):
+        raise InputError(str(path), "the start that its configuration records", "another one, or none")
+    return start
+
+
+def fits(run: store.Stored, experiment: Experiment) -> bool:
+    """Return whether the stored arrays have the sizes of an experiment."""
+    W = experiment.network.num_weights
+    if experiment.start is not None and len(experiment.start.weights) != W:
+        return False
+    if isinstance(run, store.StoredChampion):
+        return len(run.held_out.weights) == W
+    if not run.records:
+        return True
+    first = run.records[0]
+    shape = (experiment.config.population, experiment.config.episodes)
+    metrics = set(first.metrics) == set(experiment.config.env.metrics)
+    return first.returns.shape == shape and len(first.champion_weights) == W and metrics
+
+
+def _elsewhere(experiment: Experiment, changes: Mapping[str, Any]) -> Experiment:
+    """Return an experiment with other settings of its environment, but the same observations and actions."""
+    other = replace(prepare(experiment.config.with_env_changes(changes)), start=experiment.start)
+    sizes, theirs = ((e.network.observation_size, e.action_size) for e in (experiment, other))
+    if sizes != theirs:
+        came = "{}, of {} and {}".format(other.config.env.id, *theirs)
+        raise InputError("env", "an environment of the champion's {} observations and {} actions".format(*sizes), came)
+    return other
+
+
+def _with_network(experiment: Experiment, settings: Mapping[str, Any]) -> Experiment:
+    """Return an experiment with other settings of the network, but the same connections."""
+    section = NETWORKS.parse({**experiment.config.network.table(), **settings})
+    other = replace(prepare(experiment.config.model_copy(update={"network": section})), start=experiment.start)
+    kinds = [e.config.network.name for e in (experiment, other)]
+    if kinds[0] != kinds[1] or experiment.network.blocks != other.network.blocks:
+        came = ", ".join(f"{key}={value}" for key, value in settings.items())
+        raise InputError("network", f"settings that leave a {kinds[0]} the champion's connections", came)
+    return other
 
 
 def as_setting(given: Any) -> tuple[Table, Source | None]:
