@@ -24,7 +24,7 @@ from evolve.errors import InputError
 from evolve.numerics.streams import Purpose
 from evolve.shapes import Float32
 from evolve.store import Stored, StoredRun, check_begun
-from evolve.store.disk import atomic_write, check_writable, naming_output
+from evolve.store.disk import check_writable, write_output
 from evolve.training import Experiment, Which
 
 _PIXELS_PER_INCH = 96  # of a screen, by the definition of CSS
@@ -125,9 +125,8 @@ class Film(Exhibit):
     def _write(self, path: Path) -> None:
         if path.suffix != ".mp4" and self._make is not None:
             self._make(path)
-            return
-        with naming_output(path), atomic_write(path) as partial:
-            partial.write_bytes(self._mp4)
+        else:
+            write_output(path, self._mp4)
 
 
 class Page(Exhibit):

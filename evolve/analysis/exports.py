@@ -22,7 +22,7 @@ from evolve.environments.spaces import kind_of, stretch
 from evolve.errors import InputError, import_extra
 from evolve.rollouts.inference import CLIP
 from evolve.shapes import Float32
-from evolve.store.disk import atomic_write, check_writable, naming_output
+from evolve.store.disk import check_writable, write_output
 
 if TYPE_CHECKING:
     from evolve.analysis.policy import Policy
@@ -41,9 +41,7 @@ def export_policy(policy: "Policy", path: Path) -> Path:
         ".onnx": onnx_model,
         ".pt2": torch_program,
     }
-    content = writers[path.suffix](policy)
-    with naming_output(path), atomic_write(path) as partial:
-        partial.write_bytes(content)
+    write_output(path, writers[path.suffix](policy))
     return path
 
 

@@ -92,6 +92,12 @@ def naming_output(path: Path) -> Iterator[None]:
         raise _unwritable(path, _why(path, error)) from None
 
 
+def write_output(path: Path, content: bytes) -> None:
+    """Write a file as a whole; an existing one is replaced. Raises InputError if that fails."""
+    with naming_output(path), atomic_write(path) as partial:
+        partial.write_bytes(content)
+
+
 def check_writable(path: Path, suffixes: Sequence[str] = ()) -> None:
     """Raise InputError unless a file can be written at `path`; an existing file stays as it is.
 

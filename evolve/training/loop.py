@@ -23,6 +23,8 @@ from evolve.training.resume import RunLog, Which, final_champion, restore, resto
 from evolve.training.shared_strategy import SharedStrategy
 
 _EPISODE = 500  # approximate bytes of memory of an episode until its return is known
+Player = tuple[Genomes, Float32 | None]
+"""A champion (P = 1), and the normalizer [2, O] of its observations; None if they are not normalized."""
 _CURE = "Use the same version of evolve on all ranks, and check their memory for faults."
 
 
@@ -111,14 +113,8 @@ class _Run:
             return True
         if not is_validation_due(self.experiment.config, self.log.num_generations):
             return False
-        returns = validation_returns(
-            self.experiment,
-            self.coordinator,
-            self.shared.strategy.champion(self.shared.state),
-            self.log.header.seed,
-            self.log.num_generations,
-            self._normalizer(),
-        )
+        of = self.log.header.seed, self.log.num_generations
+        returns = validation_returns(self.experiment, self.coordinator, self._champion(), *of)
         # A resumed run repeats the validation that is due when it begins.
         self.log.validations.setdefault(self.log.num_generations, returns)
         return is_good_enough(self.experiment.config, returns)
@@ -127,15 +123,15 @@ class _Run:
         """Evaluate the champion on held-out episodes, and mark the run as complete."""
         episodes = self.experiment.config.held_out_episodes
         if episodes:
-            champion = self.shared.strategy.champion(self.shared.state)
             seed = self.log.header.seed
-            self.log.held_out = held_out(
-                self.experiment, self.coordinator, champion, seed, episodes, self._normalizer()
-            )
+            self.log.held_out = held_out(self.experiment, self.coordinator, self._champion(), seed, episodes)
         self.log.complete = True
 
     def _normalizer(self) -> Float32 | None:
         return self.moments.normalizer() if self.experiment.config.normalize_observations else None
+
+    def _champion(self) -> Player:
+        return self.shared.strategy.champion(self.shared.state), self._normalizer()
 
     def _last_digest(self) -> bytes:
         last = self.log.last
@@ -210,25 +206,18 @@ def generation_record(
     )
 
 
-def held_out(
-    experiment: Experiment,
-    coordinator: Coordinator,
-    champion: Genomes,
-    seed: int,
-    episodes: int,
-    normalizer: Float32 | None,
-) -> HeldOut:
+def held_out(experiment: Experiment, coordinator: Coordinator, player: Player, seed: int, episodes: int) -> HeldOut:
     """Evaluate a champion on N episodes that training never meets. A larger N adds episodes to the same first ones.
 
     Args:
         experiment: The experiment of the champion.
         coordinator: Distributes the episodes.
-        champion: The genome (P = 1).
+        player: The champion.
         seed: The seed of the run.
         episodes: N.
-        normalizer: [2, O], None if observations are not normalized.
     """
-    results = _play_champion(experiment, coordinator, champion, (seed, Purpose.HELD_OUT, 0), episodes, normalizer)
+    champion, _ = player
+    results = _play(experiment, coordinator, player, (seed, Purpose.HELD_OUT, 0), episodes)
     metrics = {name: values[0] for name, values in results.metrics(experiment.config.env.metrics).items()}
     zeros: Int64 = np.zeros(episodes, np.int64)
     seeds = environment_seeds(seed, Purpose.HELD_OUT, zeros, zeros, np.arange(episodes))
@@ -257,44 +246,33 @@ def evaluate_champion(
     if _EPISODE * episodes > (there := memory()):
         came = f"{episodes:,}: about {_EPISODE * episodes / 1e9:,.0f} GB"
         raise InputError("episodes", f"as many as fit into {there / 1e9:,.1f} GB of memory", came)
-    champion, normalizer = final_champion(experiment, run, which)
-    return held_out(experiment, coordinator, champion, run.header.seed, episodes, normalizer)
+    player = final_champion(experiment, run, which)
+    return held_out(experiment, coordinator, player, run.header.seed, episodes)
 
 
 def validation_returns(
-    experiment: Experiment,
-    coordinator: Coordinator,
-    champion: Genomes,
-    seed: int,
-    generation: int,
-    normalizer: Float32 | None,
+    experiment: Experiment, coordinator: Coordinator, player: Player, seed: int, generation: int
 ) -> Float64:
     """Return the champion's returns [N] on the validation episodes before a generation.
 
     Args:
         experiment: The experiment; `early_stop.episodes` is N.
         coordinator: Distributes the episodes.
-        champion: The genome (P = 1).
+        player: The champion.
         seed: The seed of the run.
         generation: The next generation.
-        normalizer: [2, O], None if observations are not normalized.
     """
     key = seed, Purpose.VALIDATION, generation
     episodes = experiment.config.early_stop.episodes
-    returns: Float64 = _play_champion(experiment, coordinator, champion, key, episodes, normalizer).returns[0]
+    returns: Float64 = _play(experiment, coordinator, player, key, episodes).returns[0]
     return returns
 
 
-def _play_champion(
-    experiment: Experiment,
-    coordinator: Coordinator,
-    champion: Genomes,
-    key: tuple[int, Purpose, int],
-    episodes: int,
-    normalizer: Float32 | None,
+def _play(
+    experiment: Experiment, coordinator: Coordinator, player: Player, key: tuple[int, Purpose, int], episodes: int
 ) -> PopulationResults:
     """Return the results (P = 1) of the first N episodes of a key (seed, purpose, generation)."""
-    seed, purpose, generation = key
+    (champion, normalizer), (seed, purpose, generation) = player, key
     keys = generation_keys(generation, population=1)
     batch = EpisodeBatch.of(seed, purpose, champion, keys, range(episodes), normalizer, traces="none")
     return coordinator.evaluate(experiment.in_evaluation().rollout_spec, batch)

@@ -254,10 +254,10 @@ class RunRepetition(Repetition):
             return Verdict(False, summary, *explain("log", None), what="log")
         if kept is None:
             return None
-        champion = Genomes(kept.weights[None], kept.mask[None])
         normalizer = training.normalizer_of(experiment, self.run, self.run.num_generations)
+        player = Genomes(kept.weights[None], kept.mask[None]), normalizer
         episodes, seed = len(kept.returns), self.run.header.seed
-        repeated = training.held_out(experiment, self.coordinator, champion, seed, episodes, normalizer)
+        repeated = training.held_out(experiment, self.coordinator, player, seed, episodes)
         equal = np.array_equal(repeated.returns, kept.returns, equal_nan=True)
         if equal and np.array_equal(repeated.seeds, kept.seeds):
             if logs.same_metrics(kept.metrics, repeated.metrics, np.isnan(kept.returns)).all():

@@ -250,9 +250,7 @@ def write(found: ContestFile, path: Path) -> None:
     check_new(path)
     contents = found.model_dump(mode="json")
     contents[_SIGNATURE] = signature(contents)
-    text = json.dumps(contents, indent=1, ensure_ascii=False)
-    with disk.naming_output(path), disk.atomic_write(path) as partial:
-        partial.write_text(f"{text}\n", encoding="utf-8")
+    disk.write_output(path, f"{json.dumps(contents, indent=1, ensure_ascii=False)}\n".encode())
 
 
 def read(path: Path) -> ContestFile:

@@ -203,8 +203,7 @@ def make_page(
 def save(text: str, path: Path) -> None:
     """Write a page. Raises InputError if that fails."""
     # File names may contain lone surrogates, which UTF-8 cannot encode.
-    with disk.naming_output(path), disk.atomic_write(path) as partial:
-        partial.write_bytes(text.encode("utf-8", "backslashreplace"))
+    disk.write_output(path, text.encode("utf-8", "backslashreplace"))
 
 
 def _template() -> Any:
