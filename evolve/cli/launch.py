@@ -7,8 +7,7 @@ import shlex
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
 from pathlib import Path
 
 from evolve import store
@@ -30,52 +29,30 @@ _STARTED_WITHIN = 60.0  # seconds that mpirun may take until the ranks begin to 
 _HERE = "localhost"
 
 
-@dataclass(frozen=True)
-class Attempts:
-    """The functions that an attempt to run an experiment needs.
-
-    Attributes:
-        start: Starts the run and waits for its end. Takes the number of preceding attempts in a row without progress;
-            returns None if no host can run ranks now.
-        progress: Returns the number of complete generations.
-        stopping: Returns whether the user has asked to stop.
-        returning: Returns whether the last attempt was stopped to take a host back.
-        pause: Waits for a number of seconds, or until the user asks to stop.
-        say: Prints a message for the user.
-    """
-
-    start: Callable[[int], Outcome | None]
-    progress: Callable[[], int]
-    stopping: Callable[[], bool]
-    returning: Callable[[], bool]
-    pause: Callable[[float], None]
-    say: Callable[[str], None]
-
-
-def run_until_complete(attempts: Attempts) -> int:
+def run_until_complete(launch: "Launch") -> int:
     """Start a run until it ends by itself; return its exit code.
 
     The run is started again after the death of a rank, after the loss of a host, and to take a host back. After three
     attempts in a row without a new generation, the run is given up.
     """
-    before, futile, first = attempts.progress(), 0, True
+    before, futile, first = launch.progress(), 0, True
     while True:
-        outcome = attempts.start(futile)
-        if attempts.stopping():
+        outcome = launch.start(futile)
+        if launch.stopping:
             return outcome.code if outcome is not None and outcome.is_own else Stopped.exit_code
-        if outcome is not None and _is_final(outcome, first, attempts.returning()):
+        if outcome is not None and _is_final(outcome, first, launch.returning):
             return outcome.code
-        now = attempts.progress()
-        futile = futile + 1 if now <= before and not attempts.returning() else 0
+        now = launch.progress()
+        futile = futile + 1 if now <= before and not launch.returning else 0
         cause = "no host answers" if outcome is None else _cause(outcome)
         done = f"{pluralize(now, 'generation')} complete"
         if futile >= _MAX_FUTILE:
-            attempts.say(f"{cause}; {done}; {_MAX_FUTILE} attempts without any progress: given up")
+            launch.say(f"{cause}; {done}; {_MAX_FUTILE} attempts without any progress: given up")
             return 1 if outcome is None else outcome.code or 1
-        if not attempts.returning():
-            attempts.say(f"{cause}; {done}; the run is resumed")
-            attempts.pause(min(2.0**futile, _LONGEST_PAUSE))
-        if attempts.stopping():
+        if not launch.returning:
+            launch.say(f"{cause}; {done}; the run is resumed")
+            launch.pause(min(2.0**futile, _LONGEST_PAUSE))
+        if launch.stopping:
             return Stopped.exit_code
         before, first = now, False
 
@@ -149,26 +126,24 @@ class Launch:
         self._all = read_hostfile(options.hostfile) if options.hostfile else [Host(_HERE, available_cores() + 1)]
         self._available_hosts = AvailableHosts(self._all, self._ssh, _say)
         self._supervisor = Supervisor(_say)
-        self._returning = False
+        self.returning = False
+        """Whether the last attempt was stopped to take a host back."""
+        self.say = _say
 
     def run(self) -> int:
         """Start the run until it has ended; return its exit code."""
         self._wait_for_writers()
-        return run_until_complete(
-            Attempts(
-                start=self.start,
-                progress=self._progress,
-                stopping=lambda: self._supervisor.stopping,
-                returning=lambda: self._returning,
-                pause=self._pause,
-                say=_say,
-            )
-        )
+        return run_until_complete(self)
+
+    @property
+    def stopping(self) -> bool:
+        """Whether the user has asked to stop."""
+        return self._supervisor.stopping
 
     def _wait_for_writers(self) -> None:
         """Wait until ranks that an earlier attempt left behind have noticed that they are cut off, and have ended."""
         deadline, said = time.monotonic() + 3 * silence_seconds(), False
-        while time.monotonic() < deadline and not self._supervisor.stopping:
+        while time.monotonic() < deadline and not self.stopping:
             try:
                 for path in self._paths:
                     store.check_unlocked(path)
@@ -176,13 +151,13 @@ class Launch:
                 if not said:
                     _say(f"{error} Waiting for it")
                 said = True
-                self._pause(2.0)
+                self.pause(2.0)
             else:
                 return
 
     def start(self, futile: int) -> Outcome | None:
         """Start the ranks, and wait for their end. futile: the number of preceding attempts without progress."""
-        self._returning = False
+        self.returning = False
         hosts = [] if self._allocated else self._available_hosts.choose()
         if not hosts and not self._allocated:
             return None
@@ -217,15 +192,17 @@ class Launch:
 
     def _can_return(self) -> bool:
         """Return whether to stop the ranks, because a host can be taken back."""
-        self._returning = self._available_hosts.can_grow()
-        return self._returning
+        self.returning = self._available_hosts.can_grow()
+        return self.returning
 
-    def _progress(self) -> int:
+    def progress(self) -> int:
+        """Return the number of complete generations."""
         return sum(_generations(path) for path in self._paths)
 
-    def _pause(self, seconds: float) -> None:
+    def pause(self, seconds: float) -> None:
+        """Wait for a number of seconds, or until the user asks to stop."""
         end = time.monotonic() + seconds
-        while time.monotonic() < end and not self._supervisor.stopping:
+        while time.monotonic() < end and not self.stopping:
             time.sleep(0.1)
 
 

@@ -25,20 +25,16 @@ from evolve.config.options import (
 )
 from evolve.config.registry import Choice, ImportedOnDemand, Kind, Registry, Section
 from evolve.config.settings import (
-    RUNTIME_KEYS,
     ComputeOptions,
     Config,
     EarlyStopOptions,
     EnvOptions,
-    OutputOptions,
     RacingOptions,
     StartFromOptions,
-    WrapperOptions,
     differences,
 )
 
 __all__ = [
-    "RUNTIME_KEYS",
     "Choice",
     "ComputeOptions",
     "Config",
@@ -47,14 +43,12 @@ __all__ = [
     "ImportedOnDemand",
     "Kind",
     "Options",
-    "OutputOptions",
     "RacingOptions",
     "Registry",
     "Section",
     "StartFromOptions",
     "Table",
     "UnknownKeyError",
-    "WrapperOptions",
     "annotated_toml",
     "assignments",
     "descriptions",

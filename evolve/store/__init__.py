@@ -33,11 +33,10 @@ from evolve.store.reading import (
     read_progress,
     run_files,
 )
-from evolve.store.schema import SCHEMA, Header, HeldOut, Record, Start, StoredRun, path_of
+from evolve.store.schema import Header, HeldOut, Record, Start, StoredRun, path_of
 from evolve.store.writing import RunFile, already_exists, check_free, create, reopen, replace
 
 __all__ = [
-    "SCHEMA",
     "Header",
     "HeldOut",
     "Record",

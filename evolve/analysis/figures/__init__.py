@@ -7,7 +7,6 @@ with the extra `plot`, and only `style` imports it.
 from evolve.analysis.figures.comparison import draw_archive, draw_comparison, draw_front, draw_load, draw_returns
 from evolve.analysis.figures.curves import AXES, costs_connections, draw_curves, fitness_in_words
 from evolve.analysis.figures.network import (
-    Connections,
     DrawnNetwork,
     connections_of,
     draw_champion,
@@ -19,7 +18,6 @@ from evolve.analysis.figures.style import FORMATS, check_library, save, to_png, 
 __all__ = [
     "AXES",
     "FORMATS",
-    "Connections",
     "DrawnNetwork",
     "check_library",
     "connections_of",
