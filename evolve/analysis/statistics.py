@@ -135,12 +135,10 @@ def can_be_significant(n: int, m: int, tests: int = 1) -> bool:
 
 def holm(ps: Sequence[float]) -> list[float]:
     """Return the p of several tests, corrected for their number by Holm's method (1979)."""
-    corrected = [0.0] * len(ps)
-    least = 0.0
-    for place, n in enumerate(sorted(range(len(ps)), key=lambda n: ps[n])):
-        least = max(least, min(1.0, (len(ps) - place) * ps[n]))
-        corrected[n] = least
-    return corrected
+    order = np.argsort(ps, kind="stable")
+    corrected = np.empty(len(ps))
+    corrected[order] = np.maximum.accumulate(np.minimum(1.0, np.arange(len(ps), 0, -1) * np.array(ps)[order]))
+    return list(corrected.tolist())
 
 
 def rank_test(one: Float64, other: Float64) -> float:

@@ -53,11 +53,8 @@ def _parser() -> Parser:
     )
     add = made.add_argument
     sizes = "; ".join(f"{size.name}: {size.takes}" for size in contest.SIZES.values())
-    add(
-        "--size",
-        choices=tuple(contest.SIZES),
-        help=f"the amount of work (small). A repeat on two cores takes: {sizes}",
-    )
+    sizes = f"the amount of work (small). A repeat on two cores takes: {sizes}"
+    add("--size", choices=tuple(contest.SIZES), help=sizes)
     workers = "the numbers of workers to measure (1, 2, 4, … and all cores; then a GPU, if there is one)"
     add("--workers", type=int, nargs="+", metavar="N", help=workers)
     kernels = "the back end (native, and cupy if there is a GPU)"

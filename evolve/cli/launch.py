@@ -81,21 +81,12 @@ def _parser() -> Parser:
     )
     add = parser.add_argument
     add("--hostfile", type=Path, metavar="FILE", help="the hosts, one on each line: node1 slots=32")
-    add(
-        "-n",
-        "--ranks",
-        type=int,
-        metavar="R",
-        help="number of ranks (the slots of all hosts; here: a worker per core)",
-    )
+    ranks = "number of ranks (the slots of all hosts; here: a worker per core)"
+    add("-n", "--ranks", type=int, metavar="R", help=ranks)
     how = "start the ranks by this command in place of mpirun, such as srun --mpi=pmix in a SLURM job"
     add("--launcher", metavar="COMMAND", help=how)
-    add(
-        "--ssh",
-        default="ssh",
-        metavar="COMMAND",
-        help="the command that reaches the other hosts without a password (ssh)",
-    )
+    reaches = "the command that reaches the other hosts without a password (ssh)"
+    add("--ssh", default="ssh", metavar="COMMAND", help=reaches)
     return parser
 
 
@@ -226,12 +217,8 @@ def _body(_: App, argv: list[str]) -> int:
     if refused := next((word for word in words if word.split("=")[0] in _REFUSED), None):
         raise InputError("evolve launch", "the arguments of a run that is to be kept going", refused)
     if words[:1] == ["run"]:
-        raise InputError(
-            "evolve launch",
-            "only the arguments of evolve run",
-            "the word run before them",
-            f"Leave it out: evolve launch {shlex.join(words[1:])}",
-        )
+        cure = f"Leave it out: evolve launch {shlex.join(words[1:])}"
+        raise InputError("evolve launch", "only the arguments of evolve run", "the word run before them", cure)
     launcher = started_by()
     if launcher is not None:
         cure = "Leave out mpirun: evolve launch starts the ranks."

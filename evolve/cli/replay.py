@@ -38,12 +38,8 @@ def _parser() -> Parser:
     which.add_argument("--generation", type=int, metavar="G", help="a complete one, or the next (the last)")
     several = "the champions of several complete ones, one after another: 0,10,50,last"
     which.add_argument("--generations", metavar="G,G,…", help=several)
-    add(
-        "--candidate",
-        type=int,
-        metavar="P",
-        help="the candidate (the champion); needs stored genomes, or generation 0 or the next",
-    )
+    candidate = "the candidate (the champion); needs stored genomes, or generation 0 or the next"
+    add("--candidate", type=int, metavar="P", help=candidate)
     add_kept_options(parser)
     add("--episode", type=int, default=0, metavar="E", help="the number of the episode (0)")
     final = parser.add_mutually_exclusive_group()

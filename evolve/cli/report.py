@@ -28,9 +28,8 @@ def _parser() -> Parser:
         "load, configuration. The page can be read without a network connection.",
         "python -m evolve.report runs/CartPole-v1-hebbian-dag/seed-*.h5 -o report.html",
     )
-    parser.add_argument(
-        "files", nargs="+", type=file_argument, metavar="FILE", help="run files, complete or not, or directories"
-    )
+    files = "run files, complete or not, or directories"
+    parser.add_argument("files", nargs="+", type=file_argument, metavar="FILE", help=files)
     parser.add_argument("-o", "--output", type=Path, default=Path("report.html"), metavar="OUT", help="report.html")
     quick = "play no episode: the page has no film and no verification, only the contents of the files"
     parser.add_argument("--quick", action="store_true", help=quick)

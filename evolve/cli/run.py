@@ -76,43 +76,23 @@ def _parser() -> Parser:
     )
     add = parser.add_argument
     usual = Config()
-    add(
-        "experiment",
-        nargs="?",
-        metavar="EXPERIMENT.toml",
-        help="the experiment; or, to --resume it, a run file or its directory",
-    )
+    what = "the experiment; or, to --resume it, a run file or its directory"
+    add("experiment", nargs="?", metavar="EXPERIMENT.toml", help=what)
     add("-e", "--env", dest="env.id", metavar="ID", help="Gymnasium environment, or module:Env-v0")
-    add(
-        "-a",
-        "--network",
-        dest="network.name",
-        metavar="NAME",
-        help=f"network (hebbian-dag): {', '.join(networks.NETWORKS)}",
-    )
+    known = f"network (hebbian-dag): {', '.join(networks.NETWORKS)}"
+    add("-a", "--network", dest="network.name", metavar="NAME", help=known)
     add("--agent", dest="network.name", help=HIDDEN)  # the name of --network in version 0.2
     known = f"strategy (prune): {', '.join(strategies.STRATEGIES)}"
     add("--strategy", dest="strategy.name", metavar="NAME", help=known)
     add("-p", "--population", type=int, metavar="P", help=f"candidates per generation ({usual.population})")
     add("-g", "--generations", type=int, metavar="G", help=f"generations ({usual.generations})")
     add("-r", "--episodes", type=int, metavar="E", help=f"episodes per candidate ({usual.episodes})")
-    add(
-        "-d",
-        "--hidden",
-        dest="network.hidden",
-        type=int,
-        nargs="+",
-        metavar="H",
-        help="hidden layer sizes (8 8 for hebbian-dag)",
-    )
+    sizes = "hidden layer sizes (8 8 for hebbian-dag)"
+    add("-d", "--hidden", dest="network.hidden", type=int, nargs="+", metavar="H", help=sizes)
     add("-s", "--seed", dest="seeds", type=int, nargs="+", metavar="S", help="seeds, one run file each (0)")
     add("--engine", dest="env.engine", metavar="NAME", help="environment engine (gymnasium)")
-    add(
-        "--backend",
-        dest="compute.backend",
-        metavar="NAME",
-        help="network arithmetic: auto, numpy, native or cupy (a GPU)",
-    )
+    arithmetic = "network arithmetic: auto, numpy, native or cupy (a GPU)"
+    add("--backend", dest="compute.backend", metavar="NAME", help=arithmetic)
     add_threads_option(parser, "compute.threads")
     start = "genome with which the search begins: a run file (its final champion), a champion file, or a directory"
     add("--start-from", type=lambda file: {"file": file}, metavar="FILE", help=start)

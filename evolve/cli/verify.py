@@ -39,9 +39,8 @@ def _parser() -> Parser:
     add("files", type=file_argument, nargs="+", metavar="FILE", help=files)
     full = "with one run file, or champion files: run all of it again and compare everything"
     add("--full", action="store_true", help=full)
-    add(
-        "--engine", metavar="NAME", help="with one run file, or champion files: play them by another environment engine"
-    )
+    engine = "with one run file, or champion files: play them by another environment engine"
+    add("--engine", metavar="NAME", help=engine)
     published = "compare each file with the published digest of its experiment and seed; play no episode"
     add("--published", action="store_true", help=published)
     add("--json", action="store_true", help="print the verdict as JSON, for machines")

@@ -69,12 +69,9 @@ def join_descriptions(parts: Sequence[tuple[Int32, GenomeDescriptions]]) -> tupl
     """Return the genomes [D] and the descriptions of all parts, concatenated."""
     if not parts:
         return np.zeros(0, np.int32), no_descriptions(0)
-    descriptions = [description for _, description in parts]
-    return np.concatenate([genomes for genomes, _ in parts]), GenomeDescriptions(
-        np.concatenate([d.digests for d in descriptions]),
-        np.concatenate([d.connections for d in descriptions]),
-        np.concatenate([d.fingerprints for d in descriptions]),
-    )
+    genomes, descriptions = zip(*parts, strict=True)
+    columns = zip(*(vars(description).values() for description in descriptions), strict=True)
+    return np.concatenate(genomes), GenomeDescriptions(*map(np.concatenate, columns))
 
 
 _NO_PART = -1

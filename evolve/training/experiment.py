@@ -349,9 +349,14 @@ def plays_whole_episodes(config: Config) -> bool:
     """Return whether native kernels play whole episodes: the task is exact, and the network has its state in arrays."""
     if config.env.engine != "exact" or backend(config.compute.backend) != "native":
         return False
-    task = environments.exact_task(config.env)
-    network = networks.make(config.network, task.observation_size, task.action_size)
+    _, network = exact_parts(config)
     return isinstance(network.batch(1, "native"), SlotArrays)
+
+
+def exact_parts(config: Config) -> tuple[environments.AnyTask, Network]:
+    """Return the exact task of a configuration, and its network."""
+    task = environments.exact_task(config.env)
+    return task, networks.make(config.network, task.observation_size, task.action_size)
 
 
 def num_threads(config: Config) -> int:

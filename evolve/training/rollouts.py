@@ -25,7 +25,7 @@ from evolve.rollouts.exact_rollout import NativePlay
 from evolve.rollouts.inference import device_step, make_inference
 from evolve.rollouts.threads import ThreadedRollout
 from evolve.strategies import initial_genomes
-from evolve.training.experiment import Experiment, load_config, num_threads
+from evolve.training.experiment import Experiment, exact_parts, load_config, num_threads
 
 _FEED = 4
 """Episodes of each slot in one call of a device; with several, few slots wait for the longest episode."""
@@ -110,8 +110,7 @@ def _device_rollout(config: Config, slots: int, queue: rollouts.EpisodeQueue | N
     """Return the rollout that plays whole episodes of an exact task on the device; None if there is none."""
     if config.env.engine != "exact":
         return None
-    task = environments.exact_task(config.env)
-    network = networks.make(config.network, task.observation_size, task.action_size)
+    task, network = exact_parts(config)
     batch = network.batch(slots, "cupy")
     # The kernels of whole episodes call networks that keep their state in arrays of slots.
     if not isinstance(batch, SlotArrays):
@@ -127,8 +126,7 @@ def _exact_rollout(config: Config, slots: int, chosen: Backend) -> ExactRollout 
         return _device_rollout(config, slots)
     if config.env.engine != "exact" or chosen == "numpy":
         return None
-    task = environments.exact_task(config.env)
-    network = networks.make(config.network, task.observation_size, task.action_size)
+    task, network = exact_parts(config)
     lanes = environments.slots_per_call(task)
     if not isinstance(network.batch(lanes, chosen), SlotArrays):
         return None

@@ -43,14 +43,8 @@ def _parser() -> Parser:
     add("-p", "--population", type=int, metavar="P", default=138, help="candidates")
     add("-r", "--episodes", type=int, metavar="E", default=8, help="episodes per candidate")
     add("-d", "--hidden", dest="network.hidden", type=int, nargs="*", metavar="H", default=[8, 8], help="hidden layers")
-    add(
-        "-g",
-        "--generation",
-        type=int,
-        default=0,
-        metavar="G",
-        help="measure this generation; 0: the initial population",
-    )
+    measured = "measure this generation; 0: the initial population"
+    add("-g", "--generation", type=int, default=0, metavar="G", help=measured)
     add("--set", action="append", default=[], dest="assignments", metavar="section.key=value", help="set any key")
     add("--ranks", type=int, nargs="+", metavar="R", help="ranks: a coordinator and R - 1 workers")
     add("--pairs", type=int, default=3, metavar="N", help="number of pairs of measurements; 0: no rollouts")
