@@ -26,9 +26,8 @@ from evolve.training.rollouts import rollout_of
 
 _ARCHITECTURE = "sm_90"
 _KERNELS = ("layered", "plastic_mlp", "hebbian_dag", "hebbian_lstm"), ("cart_pole", "bipedal_walker")
-_USED = re.compile(
-    r"(\d+) bytes stack frame, (\d+) bytes spill stores, (\d+) bytes spill loads.*?Used (\d+) reg", re.DOTALL
-)
+_SPILLED = re.compile(r"(\d+) bytes stack frame, (\d+) bytes spill stores, (\d+) bytes spill loads")
+_USED = re.compile(r"Used (\d+) reg")
 _NETWORKS: tuple[dict[str, Any], ...] = ({"name": "mlp", "hidden": [32]}, {"name": "hebbian-dag", "hidden": [8, 8]})
 _EPISODES = 4  # of a genome
 _SLOTS = 4096
@@ -61,13 +60,16 @@ def costs(show: Callable[[str], None]) -> dict[str, Any]:
 
 
 def registers(unit: str) -> tuple[int, ...]:
-    """Return the registers of a thread, the bytes of its stack, and the bytes of spills that it stores and loads."""
+    """Return the registers of a thread, the bytes of its stack, and the bytes of spills that it stores and loads.
+
+    All functions count that the kernel calls.
+    """
     options = (*cupy_device.EXACT, "--ptxas-options=-v")
     log = cupy_device.compile_source(cupy_device.source(unit), _ARCHITECTURE, "ProgramLog", options).decode()
-    reported = _USED.search(log)
-    assert reported is not None, log
-    stack, stored, loaded, used = map(int, reported.groups())
-    return used, stack, stored, loaded
+    used = _USED.search(log)
+    assert used is not None, log
+    stacks, stored, loaded = (tuple(map(int, numbers)) for numbers in zip(*_SPILLED.findall(log), strict=True))
+    return int(used[1]), max(stacks), sum(stored), sum(loaded)
 
 
 def warp_instructions(env: str, table: dict[str, Any], few: bool) -> tuple[float, float, float]:

@@ -147,6 +147,8 @@ class DevicePlay:
         assert isinstance(batch.kernel, DeviceStep)
         self._step = batch.kernel
         self._kernel = f"play_{self._step.name}_on_{task.kernel}"
+        # One thread steps a world, which takes nearly all of its time. Others would wait, and hold registers meanwhile.
+        self._parts = 1 if task.has_world else self._step.parts
         self.arrays = DeviceArrays(episodes)
         self._num_traces = 0 if batch.kept_traces is None else batch.kept_traces.rows
         self._fed: Feed | None = None
@@ -234,7 +236,7 @@ class DevicePlay:
         if self._fed is not None:
             blocks = min(self._step.arrays.tiles, -(-self._size // WIDTH))
             arguments = self._step.structure, self._task, self._structure, steps
-            self.arrays.queue.launch(self._kernel, blocks, self._step.parts, *arguments)
+            self.arrays.queue.launch(self._kernel, blocks, self._parts, *arguments)
             self.arrays.queue.download(self._counts.address, self._arriving)
 
     def finish(self) -> int:

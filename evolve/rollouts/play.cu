@@ -181,7 +181,7 @@ INLINE void act(const device_play *p, const task *at, int64_t tile, int64_t epis
 
 /* Play on for at most `steps` steps of each slot. */
 #define PLAY(network, world)                                                                                           \
-    extern "C" __global__ void network##_bounds                                                                        \
+    extern "C" __global__ void BOUNDS(network)                                                                         \
         evolve_play_##network##_on_##world(const __grid_constant__ network net, const __grid_constant__ task at,       \
                                            const __grid_constant__ device_play p, int64_t steps)                       \
     {                                                                                                                  \

@@ -2,6 +2,8 @@
  * thigh and shin of either leg. Joints: hip and knee of either leg. Parameters: gravity, the friction of the ground, the
  * strengths of both legs, their later strengths, and the step from which these hold (0: never). */
 #pragma once
+#undef HINGES
+#define HINGES(X) X(3, 3, 4) X(2, 0, 3) X(0, 0, 1) X(1, 1, 2) /* joints in the order of the solver, and their bodies */
 #include "worlds.h"
 
 #define WALKER_STEP (14 / 30.0)         /* of the terrain, in meters */

@@ -30,6 +30,8 @@ typedef struct {
 typedef struct {
     int_row which; /* the contact of each lane, -1 for no contact */
     int_row two, by_body, count;
+    int32_t body; /* the body, and its inverse masses, where registers.h needs them */
+    float mass, inertia;
     int any_two, any_second; /* some lane has two points to solve at once; a second point to push out by */
     float_row nx, ny, friction, rx[2], ry[2], normal_mass[2], tangent_mass[2], n[2], t[2];
     float_row k11, k12, k22, i11, i12, i22;
@@ -43,8 +45,6 @@ typedef struct {
     int32_t num_rows[MAX_BODIES];
     int_row open; /* all bits set in lanes with unsolved positions */
 } island;
-
-#define ROUND_OF(j) (m->joint_order[j])
 
 /* Take the bodies and joints of a lane's world into rows. */
 INLINE void gather_world(island *s, const world *w, const model *m, int t)
@@ -111,13 +111,15 @@ INLINE void gather_contacts(island *s, const world *w, const model *m, int t)
 /* Write the solution of a lane back to its world. */
 INLINE void scatter_world(const island *s, world *w, const model *m, int t)
 {
+    const contact_rows *k = s->contacts[0];
     for (int32_t b = 0; b < m->num_bodies; b++) {
         const body_rows *from = &s->bodies[b];
         body *to = &w->bodies[b];
         to->c = vector(from->x[t], from->y[t]), to->a = from->a[t];
         to->v = vector(from->vx[t], from->vy[t]), to->w = from->w[t];
-        for (int32_t r = 0; r < s->num_rows[b]; r++) {
-            const contact_rows *k = &s->contacts[b][r];
+        if (WORLDS > 1)
+            k = s->contacts[b];
+        for (int32_t r = 0; r < s->num_rows[b]; r++, k++) {
             if (k->which[t] < 0)
                 continue;
             for (int32_t i = 0; i < 1 + k->two[t]; i++) {
@@ -487,7 +489,6 @@ INLINE void unpack(island *s, const model *m, const island *half, const int *fro
         s->open[t] = half->open[i];
     }
 }
-#endif
 
 /* Solve the first `width` rows; lanes that are closed from the first are left out. */
 INLINE void solve_rows(island *s, island *half, const model *m, int left, const int width)
@@ -521,7 +522,6 @@ INLINE void solve_rows(island *s, island *half, const model *m, int left, const 
     }
     for (int32_t b = 0; b < m->num_bodies; b++)
         move_bodies(&s->bodies[b], width);
-#if WORLDS > 1
     for (; tries < POSITION_ITERATIONS && left && (left > HALF || tries < 2); tries++)
         left = position_iteration(s, m, width);
     if (left && tries < POSITION_ITERATIONS) {
@@ -531,25 +531,14 @@ INLINE void solve_rows(island *s, island *half, const model *m, int left, const 
             left = position_iteration(half, m, HALF);
         unpack(s, m, half, from, n);
     }
-#else
-    ROLLED for (; tries < POSITION_ITERATIONS && left; tries++)
-        left = position_iteration(s, m, width);
-#endif
 }
 
 /* Solve n worlds, which lie in the first rows. One function serves all tasks: it is large. */
-#ifdef __CUDACC__
-INLINE
-#else
-DISPATCH
-#endif
-void evolve_solve_island(island *s, island *half, const model *m, int n)
+DISPATCH void evolve_solve_island(island *s, island *half, const model *m, int n)
 {
-#if WORLDS > 1
-    if (n <= LANES) {
+    if (n <= LANES)
         solve_rows(s, half, m, n, LANES);
-        return;
-    }
-#endif
-    solve_rows(s, half, m, n, WORLDS);
+    else
+        solve_rows(s, half, m, n, WORLDS);
 }
+#endif

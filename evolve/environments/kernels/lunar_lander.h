@@ -1,6 +1,8 @@
 /* LunarLander, discrete and continuous, with and without wind; environments/exact/lunar_lander.py is the definition.
  * Bodies: the lander, then both legs. */
 #pragma once
+#undef HINGES
+#define HINGES(X) X(1, 0, 2) X(0, 0, 1) /* joints in the order of the solver, and their bodies */
 #include "worlds.h"
 
 #define LANDER_WIDTH (600 / 30.0)

@@ -12,6 +12,9 @@
  * registers of a thread more threads are resident. */
 #define TASK_REGISTERS 96
 
+/* The same, as the compiler takes it, for a network that plays the task. */
+#define BOUNDS(network) network##_bounds
+
 #define PI 3.14159265358979323846
 #define TWO_PI 6.28318530717958647692
 

@@ -2,11 +2,11 @@
  * physics/world.py is the definition. */
 #pragma once
 #include "impact.h"
-#include "island.h"
+#include "registers.h"
 #include "tasks.h"
 
-#undef TASK_REGISTERS
-#define TASK_REGISTERS 128
+#undef BOUNDS
+#define BOUNDS(network) __launch_bounds__(WIDTH, 12)
 
 #define WORLD(at, slot) ((world *)(at)->worlds + (slot))
 #define MODEL(at) ((const model *)(at)->options)

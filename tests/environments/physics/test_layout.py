@@ -1,11 +1,15 @@
-"""The records have the sizes and the offsets of the structures in C."""
+"""The records have the sizes and the offsets of the structures in C, and the joints of the kernels' constants."""
 
+import re
 import shutil
 import subprocess
 
 import pytest
+from conftest import ROOT
 from processors import INCLUDES
 
+from evolve.config import EnvOptions
+from evolve.environments import TASKS, exact_task
 from evolve.environments.physics import frames
 
 COMPILER = next(filter(None, map(shutil.which, ("cc", "gcc", "clang"))), None)
@@ -46,3 +50,14 @@ def test_records_are_structures_of_c(tmp_path):
     subprocess.run([COMPILER, "-w", *INCLUDES, source, "-o", tmp_path / "layout", "-lm"], check=True)
     printed = subprocess.run([tmp_path / "layout"], check=True, capture_output=True, text=True).stdout
     assert dict(zip(lines, map(int, printed.split()), strict=True)) == dict(zip(lines, expected, strict=True))
+
+
+@pytest.mark.parametrize("env", [env for env, task in TASKS.items() if task.has_world])
+def test_the_joints_of_a_device_are_those_of_the_model(env):
+    task = exact_task(EnvOptions(id=env, engine="exact"))
+    header = (ROOT / "evolve" / "environments" / "kernels" / f"{task.kernel}.h").read_text()
+    joints = re.findall(r"X\((\d), (\d), (\d)\)", header)
+    order = task.model["joint_order"][: task.model["num_joints"]]
+    assert [tuple(map(int, joint)) for joint in joints] == [
+        (j, *task.model["hinge"][["a", "b"]][j].item()) for j in order
+    ]

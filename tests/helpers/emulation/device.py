@@ -22,7 +22,7 @@ from emulation.instructions import Form
 from emulation.ptx import translate
 from evolve.errors import RunError
 from evolve.numerics import cupy_device, device
-from evolve.numerics.device_protocol import MOST_PARTS, DeviceMemoryError, Transfers
+from evolve.numerics.device_protocol import MOST_PARTS, WIDTH, DeviceMemoryError, Transfers
 
 _POISON = 0xFE
 """The value of bytes that must not be read: as a float32 -1.7e38, as an address invalid."""
@@ -169,6 +169,11 @@ class EmulatedDevice:
         library, name = self._library(kernel), f"evolve_{kernel}_parameters"
         return list(itertools.takewhile(bool, (ctypes.c_int * 32).in_dll(library, name)))
 
+    def most_threads(self, kernel: str) -> int:
+        """Return the largest number of threads of a block for which a kernel was compiled."""
+        limit = ctypes.c_int.in_dll(self._library(kernel), f"evolve_{kernel}_most_threads").value
+        return limit or WIDTH * MOST_PARTS
+
     def run(self, kernel: str, blocks: int, parts: int, arguments: bytes) -> None:
         """Run a kernel. Raises KernelError if it does something forbidden.
 
@@ -249,6 +254,8 @@ class EmulatedQueue:
             raise TypeError(f"evolve_{kernel} has parameters of {wanted} words, got {sizes}")
         if blocks < 1 or not 1 <= parts <= MOST_PARTS:
             raise ValueError(f"expected blocks from 1 on and parts from 1 to {MOST_PARTS}, got {blocks} and {parts}")
+        if WIDTH * parts > self._device.most_threads(kernel):
+            raise ValueError(f"evolve_{kernel} was compiled for fewer than {WIDTH * parts} threads of a block")
         self._work.append(lambda: self._device.run(kernel, blocks, parts, b"".join(given)))
 
     def wait(self) -> None:

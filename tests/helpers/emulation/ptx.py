@@ -11,7 +11,8 @@ from dataclasses import dataclass, field
 
 from emulation.instructions import BOUNDS, C_TYPES, EXACT, Form
 
-_ENTRY = re.compile(r"\.entry\s+(\w+)\(([^)]*)\)[^{]*\{\n(.*?)\n\}", re.DOTALL)
+_ENTRY = re.compile(r"\.entry\s+(\w+)\(([^)]*)\)([^{]*)\{\n(.*?)\n\}", re.DOTALL)
+_MOST_THREADS = re.compile(r"\.maxntid\s+(\d+)")  # of a block; along x, or in all
 _CALLED = re.compile(r"\.func\s+(?:\(([^)]*)\)\s*)?(\w+)\s*\(([^)]*)\)\s*\{\n(.*?)\n\}", re.DOTALL)
 _NAME = re.compile(r"(\w+)(?:\[\d+\])?\s*(?:,|$)")
 _PARAMETER = re.compile(r"\.param\s+(?:\.align\s+8\s+\.b8|\.[ub]64)\b.*?(\w+)(?:\[(\d+)\])?\s*(?:,|$)", re.MULTILINE)
@@ -48,13 +49,15 @@ def translate(ptx: str, allow: Mapping[str, Form] | None = None) -> dict[str, st
     for _, name, _, body in called:
         functions += _Function(name, heads[name], forms, heads).definition(body)
     kernels = {}
-    for name, head, body in entries:
+    for name, head, limits, body in entries:
         # Parameters are words of 64 bits, or structures of several words, and lie end to end.
         words = {parameter: -(-int(size or 8) // 8) for parameter, size in _PARAMETER.findall(head)}
         places = dict(zip(words, itertools.accumulate(words.values(), initial=0), strict=False))
         kernel = _Function(name, f"void {name}(void)", forms, heads, places).definition(body)
         sizes = ", ".join(map(str, [*words.values(), 0]))
-        kernels[name] = f"{functions}const int {name}_parameters[] = {{{sizes}}};\n{kernel}"
+        most = _MOST_THREADS.search(limits)
+        facts = f"const int {name}_parameters[] = {{{sizes}}}, {name}_most_threads = {most[1] if most else 0};\n"
+        kernels[name] = f"{functions}{facts}{kernel}"
     return kernels
 
 

@@ -14,8 +14,10 @@ pytestmark = pytest.mark.skipif(not emulation_available(), reason="no gcc or no 
 
 SOURCE = """
 #define KERNEL(name) extern "C" __global__ void evolve_##name
+#define LIMITED(name) extern "C" __global__ void __launch_bounds__(64) evolve_##name
 #define ME (threadIdx.x + 32 * threadIdx.y)
 #define THREADS (32 * blockDim.y)
+LIMITED(narrow)(int *x) { x[ME] = ME; }
 KERNEL(number)(int *x) { x[blockIdx.x * THREADS + ME] = blockIdx.x * 1000 + ME; }
 KERNEL(turn_around)(int *x)
 {
@@ -227,6 +229,12 @@ def test_launches_are_checked_at_once(device):
     for blocks, parts in ((0, 1), (1, 0), (1, 9)):
         with pytest.raises(ValueError, match="expected blocks from 1 on and parts from 1 to 8"):
             queue.launch("number", blocks, parts, 0)
+
+
+def test_a_block_has_no_more_threads_than_its_kernel_was_compiled_for(device):
+    assert np.array_equal(run(device, "narrow", zeros()), np.arange(64))
+    with pytest.raises(ValueError, match="evolve_narrow was compiled for fewer than 96 threads of a block"):
+        run(device, "narrow", zeros(), parts=3)
 
 
 def test_a_device_is_for_its_thread(device):
