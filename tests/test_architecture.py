@@ -154,7 +154,8 @@ LIBRARY_ORDER = {"dot", "inner", "matmul", "einsum", "tensordot", "vdot", "trace
                  "average", "prod", "cumsum", "nansum", "nanmean"}  # fmt: skip
 TRANSCENDENTAL = {"tanh", "exp", "expm1", "exp2", "log", "log1p", "log2", "sin", "cos", "power", "arctanh", "cbrt"}
 WHOLE_NUMBERS = {("cumsum", "prune.py"), ("cumsum", "results.py"), ("prod", "spaces.py"), ("cumsum", "spaces.py"),
-                 ("cumsum", "hebbian.py"), ("cumsum", "episodes.py"), ("cumsum", "device_play.py"), ("cumsum", "exact_rollout.py")}  # fmt: skip
+                 ("cumsum", "hebbian.py"), ("cumsum", "episodes.py"), ("cumsum", "device_play.py"),
+                 ("cumsum", "native_play.py")}  # fmt: skip
 
 SQUARES = {"(mean - connections) ** 2"}
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 
 from evolve.cluster import Coordinator, Transport
-from evolve.rollouts.exact_rollout import NativePlay
+from evolve.rollouts.native_play import NativePlay
 from evolve.shapes import Float32
 from evolve.store import Header, create
 from evolve.training import Experiment, iterate, make_rollout, rollouts

@@ -17,7 +17,7 @@ from evolve.cluster.worker import MakeRollout, error_report
 from evolve.cluster.workers import ChunkSizes, Workers, WorkQueue, check_silence, suitable_sizes
 from evolve.errors import FAILURES, Interrupted, RunError, Stopped, pluralize
 from evolve.rollouts import AnyRollout, EpisodeBatch, PopulationResults, ResultsCollector, RolloutSpec
-from evolve.rollouts.threads import ThreadedRollout
+from evolve.rollouts.exact_rollout import ThreadedRollout
 from evolve.shapes import Float64, Int64
 
 # Jobs and setups are numbered over all coordinators of this process, for workers may still answer an earlier one.

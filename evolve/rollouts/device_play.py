@@ -22,11 +22,11 @@ from evolve.numerics.device_protocol import WIDTH, Memory
 from evolve.numerics.hashing import MAX_HASHED_STEPS, coefficients
 from evolve.numerics.native import ADDRESS, INT64
 from evolve.rollouts.episodes import EpisodeBatch, EpisodeFailure, EpisodeResults
-from evolve.rollouts.exact_rollout import ExactRollout, Feed, InitialColumns, Played
+from evolve.rollouts.exact_rollout import ExactRollout, ThreadedRollout
+from evolve.rollouts.native_play import Feed, InitialColumns, Played
 from evolve.rollouts.queue import EpisodeQueue
 from evolve.rollouts.results import quantize_traces
 from evolve.rollouts.rollout import Rollout
-from evolve.rollouts.threads import ThreadedRollout
 from evolve.shapes import Int32, Int64, UInt8
 
 

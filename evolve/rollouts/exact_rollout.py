@@ -1,27 +1,30 @@
-"""Rollouts of exact tasks: kernels play whole episodes, many in one call.
+"""Rollouts of exact tasks, in one thread or in several: kernels play whole episodes, many in one call.
 
-A `Play` receives episodes in feeds, plays them in its slots, and returns their results. `NativePlay` plays on the host
-with rollouts/kernels/play.h, and `DevicePlay` (`device_play`) on a GPU.
+`ExactRollout` feeds episodes to a `Play`, which plays them in its slots: `NativePlay` (`native_play`) on the host, or
+`DevicePlay` (`device_play`) on a GPU.
+
+`ThreadedRollout` has several threads, which share the waiting episodes. Each thread plays a *part*, a rollout with
+slots of its own. It takes episodes, generates and describes their genomes, plays them, and takes the next. Kernels do
+not need Python's global lock, so threads play on several cores. Each episode has its key, and no result depends on the
+thread that plays it.
 """
 
-import ctypes
+import math
 import time
+import weakref
 from collections.abc import Callable
 from contextlib import AbstractContextManager
-from dataclasses import dataclass
-from typing import Any, NamedTuple, Protocol
+from queue import Empty, SimpleQueue
+from threading import Event, Thread
 
 import numpy as np
-from numpy.typing import NDArray
 
-from evolve.environments import AnyTask, CompiledSlots, slots_per_call
+from evolve.environments import AnyTask
 from evolve.networks.network import SlotArrays
-from evolve.numerics import native, ordered_sum
-from evolve.numerics.hashing import MAX_HASHED_STEPS, coefficients
-from evolve.numerics.native import ADDRESS, INT64
-from evolve.rollouts.episodes import EpisodeBatch, EpisodeFailure, EpisodeResults
+from evolve.rollouts.episodes import EpisodeBatch, EpisodeFailure, EpisodeResults, join
+from evolve.rollouts.native_play import BITS_OF_EPISODES, Feed, Play, hashes_of, may_be_best
 from evolve.rollouts.queue import EpisodeQueue, EpisodesToBegin
-from evolve.shapes import Bool, Float32, Float64, Int32, Int64, UInt8, UInt64
+from evolve.shapes import Int64
 
 _CALL_SECONDS = 0.004
 """The intended duration of a call of `Play.run`: short, because a worker probes for messages only between calls."""
@@ -29,273 +32,13 @@ _RESULTS_SECONDS = 0.1
 """The time for which results may be held back: returning a few results costs as much as playing their episodes."""
 _LEAST_STEPS = 16
 """The smallest limit of the steps of a call, since a call has a cost of its own."""
-_BITS_OF_EPISODES = 32
-"""A feed has one key for each episode: genome · 2³² + episode."""
-
-
-@dataclass(frozen=True)
-class Feed:
-    """n episodes for the slots of a `Play`, which begin when slots are free, with C genomes.
-
-    columns: the initial contents of the network's slot, [C, rows] for each column in `SlotArrays.held`, None for zeros.
-    genomes: [n], the number of each episode's genome. seeds: [n], the seeds of the environments. keys: [n], which
-    identify the episodes in the results. normalizers: [n, 2, O], O = 0 if observations are not normalized. mask:
-    [C, T], the connections with traces to be returned; T = 0 for no traces. parameters: [n, D], the parameters of the
-    task in each episode.
-    """
-
-    columns: tuple[Float32 | None, ...]
-    genomes: Int32
-    seeds: Int64
-    keys: Int64
-    normalizers: Float32
-    mask: Bool
-    parameters: Float64
-
-    def contiguous(self) -> "Feed":
-        """Return the same feed in contiguous arrays, as kernels need them."""
-        return Feed(
-            tuple(None if values is None else np.ascontiguousarray(values, np.float32) for values in self.columns),
-            np.ascontiguousarray(self.genomes, np.int32),
-            np.ascontiguousarray(self.seeds),
-            np.ascontiguousarray(self.keys),
-            np.ascontiguousarray(self.normalizers),
-            np.ascontiguousarray(self.mask),
-            np.ascontiguousarray(self.parameters),
-        )
-
-
-class Played(NamedTuple):
-    """The results of N episodes that have ended; `keys` are the keys of the feed, the rest as in `EpisodeResults`.
-
-    step_hashes: Of all N episodes. The next call of `Play.run` may overwrite this array.
-    """
-
-    keys: Int64
-    returns: Float64
-    lengths: Int32
-    fingerprints: UInt64
-    step_hashes: UInt8
-    moments: Float64
-    traces: Int64
-
-
-class Play(Protocol):
-    """Slots that play the episodes of feeds: `NativePlay` or `DevicePlay`."""
-
-    shares_genomes: bool
-    """Whether episodes of a feed may share a genome; if not, C = n, and episode i has genome i."""
-
-    @property
-    def slots(self) -> int:
-        """The number of episodes that can run at a time."""
-
-    @property
-    def ready(self) -> bool:
-        """Whether `feed` may be called."""
-
-    @property
-    def waiting(self) -> int:
-        """The number of episodes of the feed that have not begun."""
-
-    @property
-    def running(self) -> int:
-        """The number of episodes that have begun and that `take` would not return yet."""
-
-    @property
-    def finished(self) -> int:
-        """The number of episodes that `take` would return."""
-
-    def feed(self, feed: Feed) -> None:
-        """Add the episodes of a feed; only if `ready`."""
-
-    def run(self, steps: int, more: bool) -> int:
-        """Play at most `steps` steps in each slot; return the number of steps made, summed over all episodes.
-
-        more: Whether more episodes wait for a feed. The call may then return as soon as a slot is free.
-        """
-
-    def take(self) -> Played:
-        """Return the results of the episodes that ended since the last call."""
-
-    def clear(self) -> None:
-        """Drop all episodes."""
-
-
-class InitialColumns(ctypes.Structure):
-    """The C structure `initial_columns` of kernels/rows.h."""
-
-    _fields_ = (("columns", ADDRESS), ("rows", INT64), ("values", ADDRESS))
-
-
-class _Structure(ctypes.Structure):
-    """The C structure `play` of kernels/play.h. The caller keeps its arrays alive.
-
-    room: the largest number of step hashes of an episode. prints: fingerprints. over: the number of finished episodes.
-    hashed: the number of their step hashes.
-    """
-
-    _fields_ = (
-        *((name, ADDRESS) for name in ("places", "advance", "settle", "network", "step", "begin", "at")),
-        ("coefficients", ADDRESS), ("room", INT64), ("normalize", INT64), ("tiles", INT64),
-        *((name, INT64) for name in ("next", "fed", "num_columns")),
-        *((name, ADDRESS) for name in ("columns", "seeds", "keys", "normalizers", "masks")),
-        *((name, ADDRESS) for name in ("live", "slot_masks", "slot_keys", "returns", "prints", "step_hashes")),
-        *((name, ADDRESS) for name in ("slot_normalizers", "moments")),
-        *((name, INT64) for name in ("over", "hashed", "num_traces")),
-        *((name, ADDRESS) for name in ("traces", "result_keys", "result_returns", "result_moments", "result_lengths")),
-        *((name, ADDRESS) for name in ("result_prints", "result_hashes", "result_traces")),
-        ("num_parameters", INT64), ("parameters", ADDRESS),
-    )  # fmt: skip
-
-
-class NativePlay:
-    """Slots on the host, which one native function steps together: a tile, or several tiles if the task needs them.
-
-    Args:
-        task: The task.
-        batch: The networks of the slots, on the native back end.
-        episodes: The largest number of episodes in a feed.
-        normalize: Whether networks see normalized observations.
-    """
-
-    shares_genomes = False
-
-    def __init__(self, task: AnyTask, batch: SlotArrays, episodes: int, normalize: bool) -> None:
-        assert isinstance(batch.kernel, native.NativeStep)
-        O, A = task.observation_size, task.action_size
-        traces = batch.kept_traces
-        self._num_traces = 0 if traces is None else traces.rows
-        self._lanes = slots_per_call(task)
-        self._slots = CompiledSlots(task, self._lanes)
-        self._columns = (InitialColumns * len(batch.held))(*(InitialColumns(c.address, c.rows) for c in batch.held))
-        # The structure below has only addresses; these attributes keep the arrays alive.
-        self._pointed_to = batch, coefficients(max(O, A))
-        self._buffers: dict[str, NDArray[Any]] = {}
-        self._fed: Feed | None = None
-        room = min(task.step_limit, MAX_HASHED_STEPS)
-        self._structure = _Structure(
-            **batch.kernel.addresses,
-            **self._slots.addresses,
-            coefficients=self._pointed_to[1].ctypes.data,
-            room=room,
-            normalize=normalize,
-            tiles=self._lanes // native.lanes(),
-            num_columns=len(batch.held),
-            columns=ctypes.addressof(self._columns),
-            traces=0 if traces is None else traces.address,
-        )
-        self._make_slots(room, 2 * O if normalize else 0)
-        self._make_results(episodes + self._lanes, room, O if normalize else 0)
-        self._play = native.bind("play", [ADDRESS, INT64, INT64], INT64)
-
-    @property
-    def slots(self) -> int:
-        """The number of episodes that can run at a time."""
-        return self._lanes
-
-    @property
-    def ready(self) -> bool:
-        """Whether `feed` may be called: every episode of the last feed has begun."""
-        return not self.waiting
-
-    @property
-    def waiting(self) -> int:
-        """The number of episodes of the feed that have not begun."""
-        return int(self._structure.fed - self._structure.next)
-
-    @property
-    def running(self) -> int:
-        """The number of episodes that are running."""
-        return int(np.count_nonzero(self._buffers["live"]))
-
-    @property
-    def finished(self) -> int:
-        """The number of episodes that have ended since the last `take`."""
-        return int(self._structure.over)
-
-    def feed(self, feed: Feed) -> None:
-        """Add the episodes of a feed; only if `ready`."""
-        self._fed = fed = feed.contiguous()
-        for column, values in zip(self._columns, fed.columns, strict=True):
-            column.values = None if values is None else values.ctypes.data
-            # Factors take fewer rows than the weights that they replace.
-            column.rows = column.rows if values is None else values.shape[1]
-        self._set(
-            next=0,
-            fed=len(fed.seeds),
-            num_traces=self._num_traces if fed.mask.shape[1] else 0,
-            seeds=fed.seeds.ctypes.data,
-            keys=fed.keys.ctypes.data,
-            normalizers=fed.normalizers.ctypes.data,
-            masks=fed.mask.ctypes.data,
-            num_parameters=fed.parameters.shape[1],
-            parameters=fed.parameters.ctypes.data,
-        )
-
-    def run(self, steps: int, more: bool) -> int:
-        """Play at most `steps` steps in each slot; return the number of steps made, summed over all episodes.
-
-        It ends early if no episode runs, or if a slot is free while `more` episodes wait for a feed.
-        """
-        steps_made: int = self._play(ctypes.addressof(self._structure), steps, more)
-        return steps_made
-
-    def take(self) -> Played:
-        """Return the results of the episodes that ended since the last call."""
-        n, hashed, buffers = self._structure.over, self._structure.hashed, self._buffers
-        self._set(over=0, hashed=0)
-        # The results are copied, since the next call overwrites these arrays. Most step hashes are not wanted.
-        traces = buffers["result_traces"].reshape(-1)[: n * self._structure.num_traces]
-        return Played(
-            buffers["result_keys"][:n].copy(),
-            buffers["result_returns"][:n].copy(),
-            buffers["result_lengths"][:n].copy(),
-            buffers["result_prints"][:n].copy(),
-            buffers["result_hashes"][:hashed],
-            buffers["result_moments"][:n].copy(),
-            traces.reshape(n, -1).copy() if n else traces.reshape(0, self._structure.num_traces),
-        )
-
-    def clear(self) -> None:
-        """Drop all episodes."""
-        self._set(next=0, fed=0, over=0, hashed=0)
-        self._buffers["live"][:] = False
-        self._fed = None
-
-    def _make_slots(self, room: int, normalizer: int) -> None:
-        lanes = self._lanes
-        self._attach(
-            live=self._slots.active,
-            slot_masks=np.zeros((lanes, self._num_traces), np.bool_),
-            slot_keys=np.zeros(lanes, np.int64),
-            returns=np.zeros(lanes),
-            prints=np.zeros(2 * lanes, np.uint64),
-            step_hashes=np.zeros((lanes, room, 2), np.uint8),
-            slot_normalizers=np.zeros(normalizer * lanes, np.float32),
-            moments=np.zeros(normalizer * lanes),
-        )
-
-    def _make_results(self, n: int, room: int, observations: int) -> None:
-        self._attach(
-            result_keys=np.zeros(n, np.int64),
-            result_returns=np.zeros(n),
-            result_lengths=np.zeros(n, np.int32),
-            result_prints=np.zeros((n, 2), np.uint64),
-            result_hashes=np.zeros((n * room, 2), np.uint8),
-            result_moments=np.zeros((n, 2, observations)),
-            result_traces=np.zeros((n, self._num_traces), np.int64),
-        )
-
-    def _attach(self, **arrays: NDArray[Any]) -> None:
-        """Keep a reference to arrays, and write their addresses into the structure."""
-        self._buffers |= arrays
-        self._set(**{name: array.ctypes.data for name, array in arrays.items()})
-
-    def _set(self, **values: int) -> None:
-        """Set fields of the structure."""
-        for name, value in values.items():
-            setattr(self._structure, name, value)
+_FEEDS_PER_THREAD = 2
+"""With more feeds than threads, all threads end at about the same time, although some episodes are longer."""
+_MIN_FEED_SECONDS, _MAX_FEED_SECONDS = 0.0005, 0.004
+"""Only one thread can feed at a time. A feed that plays for less than the minimum costs more time than it saves. Feeds
+that play for longer than the maximum are not better, so it limits the feeds by which a thread takes its fair share."""
+_TICK_SECONDS = 0.004
+"""The longest duration of a tick without results: short, because a worker probes for messages only between ticks."""
 
 
 class ExactRollout:
@@ -453,7 +196,7 @@ class ExactRollout:
         else:
             genomes, numbers = episodes.genome_of_each(), np.arange(len(seeds), dtype=np.int32)
         self._traces, self._best_of = episodes.traces, episodes.best_of
-        keys: Int64 = (episodes.genome_ids.astype(np.int64) << _BITS_OF_EPISODES) + episodes.episodes
+        keys: Int64 = (episodes.genome_ids.astype(np.int64) << BITS_OF_EPISODES) + episodes.episodes
         columns = self._batch.columns_of(genomes, seeds)
         # A mask without columns requests no traces.
         mask = genomes.mask if self._traces != "none" else genomes.mask[:, :0]
@@ -465,7 +208,7 @@ class ExactRollout:
         seconds_per_step = self._seconds_played / max(self._steps_played, 1)
         self._steps_played, self._seconds_played = 0, 0.0
         played = self.play.take()
-        genomes = (played.keys >> _BITS_OF_EPISODES).astype(np.int32)
+        genomes = (played.keys >> BITS_OF_EPISODES).astype(np.int32)
         # For the "mean" all traces count for genome 0, so that the collector sums them in one row.
         traced = {"each": genomes, "mean": np.zeros_like(genomes), "none": genomes[:0]}[self._traces]
         hashed = may_be_best(played.keys, played.returns, self._best_of)
@@ -479,44 +222,187 @@ class ExactRollout:
             episode_seconds=(played.lengths * seconds_per_step).astype(np.float32),
             encoded_metrics=np.zeros((len(genomes), 2, 0), np.int64),
             hashed=hashed,
-            step_hashes=_hashes_of(hashed, played),
+            step_hashes=hashes_of(hashed, played),
             traced=traced,
             traces=played.traces[: len(traced)],
             **self._queue.take_descriptions(),
         )
 
 
-def may_be_best(keys: Int64, returns: Float64, best_of: int) -> Bool:
-    """Return [N]: whether the genome of an episode may have the best mean return of all genomes, here and elsewhere.
-
-    Of equal means the one of the first genome counts as best, as in `strategies.ranking`.
+class ThreadedRollout:
+    """Plays episodes of an exact task in several threads. It has the interface of `Rollout`.
 
     Args:
-        keys: [N], genome · 2³² + episode.
-        returns: [N].
-        best_of: The number of episodes of each genome; 0 if the step hashes of all genomes are wanted.
+        make_part: Makes the rollout of one thread, which takes its episodes from a queue.
+        threads: The number of threads, and of parts.
+        least_feed: The smallest number of episodes in a feed while more wait: the slots that a kernel steps together.
     """
-    needed = np.ones(len(keys), np.bool_)
-    if not best_of or np.isnan(returns).any():
-        return needed
-    order = np.argsort(keys)
-    genomes = keys[order] >> _BITS_OF_EPISODES
-    first = np.flatnonzero(np.diff(genomes, prepend=-1))
-    # The mean is known of genomes with all their episodes here.
-    whole = first[np.diff(first, append=len(keys)) == best_of]
-    if len(whole):
-        places = order[whole[:, None] + np.arange(best_of)]
-        best = int(np.argmax(ordered_sum(returns[places]) / best_of))
-        needed[places] = False
-        needed[places[best]] = True
-    return needed
+
+    whole_episodes = True
+
+    def __init__(self, make_part: Callable[[EpisodeQueue], ExactRollout], threads: int, least_feed: int) -> None:
+        self._queue = EpisodeQueue()
+        queues = [self._queue, *(EpisodeQueue(shared_with=self._queue) for _ in range(threads - 1))]
+        self._parts = [make_part(queue) for queue in queues]
+        self.max_episode_seconds = self._parts[0].max_episode_seconds
+        self._pending = 0
+        self._playing: set[ExactRollout] = set()
+        self._shared = Shared(self._queue, threads, least_feed)
+        for _ in range(threads):
+            # A daemon does not keep the process alive. No thread refers to this object, so its end stops them.
+            Thread(target=self._shared.play, name="evolve-rollout", daemon=True).start()
+        self._stop = weakref.finalize(self, self._shared.stop, threads)
+
+    @property
+    def environment_seconds(self) -> float:
+        """The seconds of playing, in the mean of all threads."""
+        return sum(part.environment_seconds for part in self._parts) / len(self._parts)
+
+    @environment_seconds.setter
+    def environment_seconds(self, seconds: float) -> None:
+        for part in self._parts:
+            part.environment_seconds = seconds
+
+    @property
+    def pending(self) -> int:
+        """The number of episodes without returned results."""
+        return self._pending
+
+    @property
+    def ticking(self) -> int:
+        """The smallest number of episodes that the next tick steps."""
+        return min(self.pending, 1)
+
+    def submit(self, batch: EpisodeBatch) -> None:
+        """Queue episodes, and let all threads play."""
+        self._queue.append(batch)
+        self._pending += len(batch)
+        self._shared.fair_share = -(-self._pending // len(self._parts))
+        self._start()
+
+    def tick(self) -> EpisodeResults | None:
+        """Wait for some milliseconds, or until there are results; return the results of finished episodes, if any."""
+        self._start()
+        found: list[EpisodeResults | None] = []
+        try:
+            while True:
+                found.append(self._receive(wait=not found and bool(self._playing)))
+        except Empty:
+            if not found and self._shared.hangs(self.max_episode_seconds):
+                # Wait without a limit: the watchdog of this thread then acts as if this thread hung in an episode.
+                found.append(self._receive(wait=True, seconds=None))
+        results = [result for result in found if result is not None]
+        self._pending -= sum(map(len, results))
+        return join(results) if results else None
+
+    def take_failures(self) -> list[EpisodeFailure]:
+        """Return an empty list: episodes of exact tasks cannot fail."""
+        return []
+
+    def clear(self) -> None:
+        """Drop all episodes."""
+        # A thread plays for some milliseconds only. Until then the arrays of its part must not change.
+        self._shared.pausing.set()
+        while self._playing:
+            part, results, _ = self._shared.played.get()
+            if results is None:
+                self._playing.discard(part)
+        self._shared.pausing.clear()
+        for part in self._parts:
+            part.clear()
+        self._pending = 0
+
+    def close(self) -> None:
+        """End the threads."""
+        self.clear()
+        self._stop()
+
+    def call_on_fault(self, callback: Callable[[], None]) -> None:
+        """Do nothing: no environment fails."""
+
+    def make_genomes_within(self, context: Callable[[], AbstractContextManager[object]]) -> None:
+        """Do nothing: this process goes on, and shows that it is alive, while threads generate genomes."""
+
+    def _start(self) -> None:
+        """Let threads play: as many parts as have work among the waiting episodes."""
+        if not len(self._queue):
+            return
+        idle = [part for part in self._parts if part not in self._playing]
+        for part in idle[: -(-len(self._queue) // self._shared.feed_size())]:
+            self._playing.add(part)
+            self._shared.to_play.put(part)
+
+    def _receive(self, wait: bool, seconds: float | None = _TICK_SECONDS) -> EpisodeResults | None:
+        """Return results of a part; None if its thread found no more episodes. Raises Empty, or a thread's error."""
+        part, results, error = self._shared.played.get(wait, seconds)
+        if results is None:
+            self._playing.discard(part)
+            self._start()
+        if error is not None:
+            raise error
+        return results
 
 
-def _hashes_of(hashed: Bool, played: Played) -> UInt8:
-    """Return a copy of the step hashes of the chosen episodes [N], end to end."""
-    if hashed.all():
-        return played.step_hashes.copy()
-    kept = np.minimum(played.lengths, MAX_HASHED_STEPS)
-    ends = np.cumsum(kept, dtype=np.int64)
-    spans = zip((ends - kept)[hashed].tolist(), ends[hashed].tolist(), strict=True)
-    return np.concatenate([played.step_hashes[:0], *(played.step_hashes[start:end] for start, end in spans)])
+class Shared:
+    """The state that the threads and their rollout share: queues of parts to play, and of their results.
+
+    Attributes:
+        to_play: Parts for idle threads; None ends a thread.
+        played: (part, results, error). Without results, the part has no episodes left, or has failed with the error.
+        pausing: Set while no thread may begin a feed.
+        fair_share: The pending episodes divided by the number of threads.
+        episode_seconds: The mean duration of the last episodes.
+    """
+
+    def __init__(self, queue: EpisodeQueue, threads: int, least_feed: int) -> None:
+        self.to_play: SimpleQueue[ExactRollout | None] = SimpleQueue()
+        self.played: SimpleQueue[tuple[ExactRollout, EpisodeResults | None, BaseException | None]] = SimpleQueue()
+        self.pausing = Event()
+        self.fair_share = 1
+        self.episode_seconds = math.inf
+        self._began: dict[ExactRollout, float] = {}  # the time at which a part began to play; inf for an idle part
+        self._queue = queue
+        self._feeds = _FEEDS_PER_THREAD * threads
+        self._least_feed = least_feed
+
+    def play(self) -> None:
+        """Play parts until None comes."""
+        while (part := self.to_play.get()) is not None:
+            error: BaseException | None = None
+            try:
+                self._play_part(part)
+            except BaseException as raised:
+                error = raised
+            self._began[part] = math.inf  # also after an error
+            self.played.put((part, None, error))
+            del part  # so that a thread that waits keeps no arrays
+
+    def stop(self, threads: int) -> None:
+        """End the threads."""
+        self.pausing.set()
+        for _ in range(threads):
+            self.to_play.put(None)
+
+    def _play_part(self, part: ExactRollout) -> None:
+        """Play until no episode is left, or the rollout pauses."""
+        while not self.pausing.is_set():
+            part.feed(self.feed_size())
+            if not part.occupied:
+                break
+            self._began[part] = time.monotonic()
+            part.play_on()
+            self._began[part] = math.inf
+            results = part.take_results()
+            if results is not None:
+                self.episode_seconds = float(results.episode_seconds.mean())
+                self.played.put((part, results, None))
+
+    def hangs(self, limit: float) -> bool:
+        """Return whether a call of a kernel, which should take milliseconds, takes more than `limit` seconds."""
+        return time.monotonic() - min(tuple(self._began.values()), default=math.inf) > limit
+
+    def feed_size(self) -> int:
+        """Return the largest number of episodes of the next feed."""
+        seconds = max(self.episode_seconds, 1e-9)
+        short, long = int(_MIN_FEED_SECONDS / seconds), int(_MAX_FEED_SECONDS / seconds)
+        return max(len(self._queue) // self._feeds, self._least_feed, short, min(self.fair_share, long))

@@ -21,9 +21,9 @@ from evolve.numerics.hashing import MAX_HASHED_STEPS
 from evolve.numerics.streams import Purpose
 from evolve.rollouts import AnyRollout, EpisodeBatch, ExactRollout, Rollout
 from evolve.rollouts.device_play import DevicePlay, DeviceRollout
-from evolve.rollouts.exact_rollout import NativePlay
+from evolve.rollouts.exact_rollout import ThreadedRollout
 from evolve.rollouts.inference import device_step, make_inference
-from evolve.rollouts.threads import ThreadedRollout
+from evolve.rollouts.native_play import NativePlay
 from evolve.strategies import initial_genomes
 from evolve.training.experiment import Experiment, exact_parts, load_config, num_threads
 

@@ -23,8 +23,7 @@ from evolve.cluster import Coordinator, dismiss, serve
 from evolve.config import Config, EnvOptions, parse
 from evolve.networks.hebbian import HebbianDag
 from evolve.numerics import native
-from evolve.rollouts.exact_rollout import ExactRollout
-from evolve.rollouts.threads import Shared, ThreadedRollout
+from evolve.rollouts.exact_rollout import ExactRollout, Shared, ThreadedRollout
 from evolve.store import Header
 from evolve.training import StrategyReplica, experiment, iterate, make_rollout, prepare
 from evolve.training import rollouts as training_rollouts

@@ -1,0 +1,323 @@
+"""How kernels play whole episodes of an exact task: the interface, and the slots on the host.
+
+A `Play` receives episodes in feeds, plays them in its slots, and returns their results. `NativePlay` plays on the host
+with rollouts/kernels/play.h, and `DevicePlay` (`device_play`) on a GPU.
+"""
+
+import ctypes
+from dataclasses import dataclass
+from typing import Any, NamedTuple, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from evolve.environments import AnyTask, CompiledSlots, slots_per_call
+from evolve.networks.network import SlotArrays
+from evolve.numerics import native, ordered_sum
+from evolve.numerics.hashing import MAX_HASHED_STEPS, coefficients
+from evolve.numerics.native import ADDRESS, INT64
+from evolve.shapes import Bool, Float32, Float64, Int32, Int64, UInt8, UInt64
+
+BITS_OF_EPISODES = 32
+"""A feed has one key for each episode: genome · 2³² + episode."""
+
+
+@dataclass(frozen=True)
+class Feed:
+    """n episodes for the slots of a `Play`, which begin when slots are free, with C genomes.
+
+    columns: the initial contents of the network's slot, [C, rows] for each column in `SlotArrays.held`, None for zeros.
+    genomes: [n], the number of each episode's genome. seeds: [n], the seeds of the environments. keys: [n], which
+    identify the episodes in the results. normalizers: [n, 2, O], O = 0 if observations are not normalized. mask:
+    [C, T], the connections with traces to be returned; T = 0 for no traces. parameters: [n, D], the parameters of the
+    task in each episode.
+    """
+
+    columns: tuple[Float32 | None, ...]
+    genomes: Int32
+    seeds: Int64
+    keys: Int64
+    normalizers: Float32
+    mask: Bool
+    parameters: Float64
+
+    def contiguous(self) -> "Feed":
+        """Return the same feed in contiguous arrays, as kernels need them."""
+        return Feed(
+            tuple(None if values is None else np.ascontiguousarray(values, np.float32) for values in self.columns),
+            np.ascontiguousarray(self.genomes, np.int32),
+            np.ascontiguousarray(self.seeds),
+            np.ascontiguousarray(self.keys),
+            np.ascontiguousarray(self.normalizers),
+            np.ascontiguousarray(self.mask),
+            np.ascontiguousarray(self.parameters),
+        )
+
+
+class Played(NamedTuple):
+    """The results of N episodes that have ended; `keys` are the keys of the feed, the rest as in `EpisodeResults`.
+
+    step_hashes: Of all N episodes. The next call of `Play.run` may overwrite this array.
+    """
+
+    keys: Int64
+    returns: Float64
+    lengths: Int32
+    fingerprints: UInt64
+    step_hashes: UInt8
+    moments: Float64
+    traces: Int64
+
+
+class Play(Protocol):
+    """Slots that play the episodes of feeds: `NativePlay` or `DevicePlay`."""
+
+    shares_genomes: bool
+    """Whether episodes of a feed may share a genome; if not, C = n, and episode i has genome i."""
+
+    @property
+    def slots(self) -> int:
+        """The number of episodes that can run at a time."""
+
+    @property
+    def ready(self) -> bool:
+        """Whether `feed` may be called."""
+
+    @property
+    def waiting(self) -> int:
+        """The number of episodes of the feed that have not begun."""
+
+    @property
+    def running(self) -> int:
+        """The number of episodes that have begun and that `take` would not return yet."""
+
+    @property
+    def finished(self) -> int:
+        """The number of episodes that `take` would return."""
+
+    def feed(self, feed: Feed) -> None:
+        """Add the episodes of a feed; only if `ready`."""
+
+    def run(self, steps: int, more: bool) -> int:
+        """Play at most `steps` steps in each slot; return the number of steps made, summed over all episodes.
+
+        more: Whether more episodes wait for a feed. The call may then return as soon as a slot is free.
+        """
+
+    def take(self) -> Played:
+        """Return the results of the episodes that ended since the last call."""
+
+    def clear(self) -> None:
+        """Drop all episodes."""
+
+
+class InitialColumns(ctypes.Structure):
+    """The C structure `initial_columns` of kernels/rows.h."""
+
+    _fields_ = (("columns", ADDRESS), ("rows", INT64), ("values", ADDRESS))
+
+
+class _Structure(ctypes.Structure):
+    """The C structure `play` of kernels/play.h. The caller keeps its arrays alive.
+
+    room: the largest number of step hashes of an episode. prints: fingerprints. over: the number of finished episodes.
+    hashed: the number of their step hashes.
+    """
+
+    _fields_ = (
+        *((name, ADDRESS) for name in ("places", "advance", "settle", "network", "step", "begin", "at")),
+        ("coefficients", ADDRESS), ("room", INT64), ("normalize", INT64), ("tiles", INT64),
+        *((name, INT64) for name in ("next", "fed", "num_columns")),
+        *((name, ADDRESS) for name in ("columns", "seeds", "keys", "normalizers", "masks")),
+        *((name, ADDRESS) for name in ("live", "slot_masks", "slot_keys", "returns", "prints", "step_hashes")),
+        *((name, ADDRESS) for name in ("slot_normalizers", "moments")),
+        *((name, INT64) for name in ("over", "hashed", "num_traces")),
+        *((name, ADDRESS) for name in ("traces", "result_keys", "result_returns", "result_moments", "result_lengths")),
+        *((name, ADDRESS) for name in ("result_prints", "result_hashes", "result_traces")),
+        ("num_parameters", INT64), ("parameters", ADDRESS),
+    )  # fmt: skip
+
+
+class NativePlay:
+    """Slots on the host, which one native function steps together: a tile, or several tiles if the task needs them.
+
+    Args:
+        task: The task.
+        batch: The networks of the slots, on the native back end.
+        episodes: The largest number of episodes in a feed.
+        normalize: Whether networks see normalized observations.
+    """
+
+    shares_genomes = False
+
+    def __init__(self, task: AnyTask, batch: SlotArrays, episodes: int, normalize: bool) -> None:
+        assert isinstance(batch.kernel, native.NativeStep)
+        O, A = task.observation_size, task.action_size
+        traces = batch.kept_traces
+        self._num_traces = 0 if traces is None else traces.rows
+        self._lanes = slots_per_call(task)
+        self._slots = CompiledSlots(task, self._lanes)
+        self._columns = (InitialColumns * len(batch.held))(*(InitialColumns(c.address, c.rows) for c in batch.held))
+        # The structure below has only addresses; these attributes keep the arrays alive.
+        self._pointed_to = batch, coefficients(max(O, A))
+        self._buffers: dict[str, NDArray[Any]] = {}
+        self._fed: Feed | None = None
+        room = min(task.step_limit, MAX_HASHED_STEPS)
+        self._structure = _Structure(
+            **batch.kernel.addresses,
+            **self._slots.addresses,
+            coefficients=self._pointed_to[1].ctypes.data,
+            room=room,
+            normalize=normalize,
+            tiles=self._lanes // native.lanes(),
+            num_columns=len(batch.held),
+            columns=ctypes.addressof(self._columns),
+            traces=0 if traces is None else traces.address,
+        )
+        self._make_slots(room, 2 * O if normalize else 0)
+        self._make_results(episodes + self._lanes, room, O if normalize else 0)
+        self._play = native.bind("play", [ADDRESS, INT64, INT64], INT64)
+
+    @property
+    def slots(self) -> int:
+        """The number of episodes that can run at a time."""
+        return self._lanes
+
+    @property
+    def ready(self) -> bool:
+        """Whether `feed` may be called: every episode of the last feed has begun."""
+        return not self.waiting
+
+    @property
+    def waiting(self) -> int:
+        """The number of episodes of the feed that have not begun."""
+        return int(self._structure.fed - self._structure.next)
+
+    @property
+    def running(self) -> int:
+        """The number of episodes that are running."""
+        return int(np.count_nonzero(self._buffers["live"]))
+
+    @property
+    def finished(self) -> int:
+        """The number of episodes that have ended since the last `take`."""
+        return int(self._structure.over)
+
+    def feed(self, feed: Feed) -> None:
+        """Add the episodes of a feed; only if `ready`."""
+        self._fed = fed = feed.contiguous()
+        for column, values in zip(self._columns, fed.columns, strict=True):
+            column.values = None if values is None else values.ctypes.data
+            # Factors take fewer rows than the weights that they replace.
+            column.rows = column.rows if values is None else values.shape[1]
+        self._set(
+            next=0,
+            fed=len(fed.seeds),
+            num_traces=self._num_traces if fed.mask.shape[1] else 0,
+            seeds=fed.seeds.ctypes.data,
+            keys=fed.keys.ctypes.data,
+            normalizers=fed.normalizers.ctypes.data,
+            masks=fed.mask.ctypes.data,
+            num_parameters=fed.parameters.shape[1],
+            parameters=fed.parameters.ctypes.data,
+        )
+
+    def run(self, steps: int, more: bool) -> int:
+        """Play at most `steps` steps in each slot; return the number of steps made, summed over all episodes.
+
+        It ends early if no episode runs, or if a slot is free while `more` episodes wait for a feed.
+        """
+        steps_made: int = self._play(ctypes.addressof(self._structure), steps, more)
+        return steps_made
+
+    def take(self) -> Played:
+        """Return the results of the episodes that ended since the last call."""
+        n, hashed, buffers = self._structure.over, self._structure.hashed, self._buffers
+        self._set(over=0, hashed=0)
+        # The results are copied, since the next call overwrites these arrays. Most step hashes are not wanted.
+        traces = buffers["result_traces"].reshape(-1)[: n * self._structure.num_traces]
+        return Played(
+            buffers["result_keys"][:n].copy(),
+            buffers["result_returns"][:n].copy(),
+            buffers["result_lengths"][:n].copy(),
+            buffers["result_prints"][:n].copy(),
+            buffers["result_hashes"][:hashed],
+            buffers["result_moments"][:n].copy(),
+            traces.reshape(n, -1).copy() if n else traces.reshape(0, self._structure.num_traces),
+        )
+
+    def clear(self) -> None:
+        """Drop all episodes."""
+        self._set(next=0, fed=0, over=0, hashed=0)
+        self._buffers["live"][:] = False
+        self._fed = None
+
+    def _make_slots(self, room: int, normalizer: int) -> None:
+        lanes = self._lanes
+        self._attach(
+            live=self._slots.active,
+            slot_masks=np.zeros((lanes, self._num_traces), np.bool_),
+            slot_keys=np.zeros(lanes, np.int64),
+            returns=np.zeros(lanes),
+            prints=np.zeros(2 * lanes, np.uint64),
+            step_hashes=np.zeros((lanes, room, 2), np.uint8),
+            slot_normalizers=np.zeros(normalizer * lanes, np.float32),
+            moments=np.zeros(normalizer * lanes),
+        )
+
+    def _make_results(self, n: int, room: int, observations: int) -> None:
+        self._attach(
+            result_keys=np.zeros(n, np.int64),
+            result_returns=np.zeros(n),
+            result_lengths=np.zeros(n, np.int32),
+            result_prints=np.zeros((n, 2), np.uint64),
+            result_hashes=np.zeros((n * room, 2), np.uint8),
+            result_moments=np.zeros((n, 2, observations)),
+            result_traces=np.zeros((n, self._num_traces), np.int64),
+        )
+
+    def _attach(self, **arrays: NDArray[Any]) -> None:
+        """Keep a reference to arrays, and write their addresses into the structure."""
+        self._buffers |= arrays
+        self._set(**{name: array.ctypes.data for name, array in arrays.items()})
+
+    def _set(self, **values: int) -> None:
+        """Set fields of the structure."""
+        for name, value in values.items():
+            setattr(self._structure, name, value)
+
+
+def may_be_best(keys: Int64, returns: Float64, best_of: int) -> Bool:
+    """Return [N]: whether the genome of an episode may have the best mean return of all genomes, here and elsewhere.
+
+    Of equal means the one of the first genome counts as best, as in `strategies.ranking`.
+
+    Args:
+        keys: [N], genome · 2³² + episode.
+        returns: [N].
+        best_of: The number of episodes of each genome; 0 if the step hashes of all genomes are wanted.
+    """
+    needed = np.ones(len(keys), np.bool_)
+    if not best_of or np.isnan(returns).any():
+        return needed
+    order = np.argsort(keys)
+    genomes = keys[order] >> BITS_OF_EPISODES
+    first = np.flatnonzero(np.diff(genomes, prepend=-1))
+    # The mean is known of genomes with all their episodes here.
+    whole = first[np.diff(first, append=len(keys)) == best_of]
+    if len(whole):
+        places = order[whole[:, None] + np.arange(best_of)]
+        best = int(np.argmax(ordered_sum(returns[places]) / best_of))
+        needed[places] = False
+        needed[places[best]] = True
+    return needed
+
+
+def hashes_of(hashed: Bool, played: Played) -> UInt8:
+    """Return a copy of the step hashes of the chosen episodes [N], end to end."""
+    if hashed.all():
+        return played.step_hashes.copy()
+    kept = np.minimum(played.lengths, MAX_HASHED_STEPS)
+    ends = np.cumsum(kept, dtype=np.int64)
+    spans = zip((ends - kept)[hashed].tolist(), ends[hashed].tolist(), strict=True)
+    return np.concatenate([played.step_hashes[:0], *(played.step_hashes[start:end] for start, end in spans)])
