@@ -4,7 +4,7 @@ import pytest
 
 from evolve.config import Config
 from evolve.config.options import UnknownKeyError, fold, nearest, parse
-from evolve.config.settings import advice
+from evolve.config.registry import advice
 from evolve.errors import InputError
 from evolve.networks import NETWORKS
 from evolve.strategies import STRATEGIES
@@ -52,7 +52,7 @@ def test_the_number_of_workers_is_an_argument(key):
 
 def test_every_proposed_setting_exists():
     """The keys that advice proposes are settings of an experiment, of a network or of a strategy."""
-    from evolve.config.settings import MEANINGS
+    from evolve.config.registry import MEANINGS
 
     names = {name for kinds in (NETWORKS, STRATEGIES) for kind in kinds for name in kinds.options_class(
         {"name": kind}).model_fields}  # fmt: skip

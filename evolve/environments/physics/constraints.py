@@ -6,6 +6,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from evolve.environments.physics import frames
+from evolve.environments.physics.contacts import touching_rows
 from evolve.environments.physics.frames import (
     Frame,
     Number,
@@ -23,7 +24,7 @@ from evolve.environments.physics.frames import (
     within,
 )
 from evolve.environments.physics.polygons import vectors
-from evolve.shapes import Bool, Float32
+from evolve.shapes import Bool, Float32, Int64
 
 _Vector3 = tuple[Number, Number, Number]
 
@@ -382,3 +383,44 @@ def push_out(
     turn = cross(arm, normal)
     p = (-error / (mass + inertia * turn * turn)) * normal
     return c + mass * p, a + inertia * cross(arm, p), separation
+
+
+class TouchingContacts:
+    """The touching contacts of k worlds, in rows [B, k]: contact number r of each of B bodies is in row r."""
+
+    def __init__(self, states: Any, model: Any) -> None:
+        self._states = states
+        self._worlds, self._places, self._rows = touching_rows(states)
+        contacts = states["contact"][self._worlds, self._places]
+        self._bodies = contacts["body"]
+        hulls, bodies = model["hull"][self._bodies], states["body"][self._worlds, self._bodies]
+        friction = frictions(states, model, self._worlds, contacts)
+        found = prepare(contacts, hulls, vectors(bodies["c"]), bodies["a"], friction, warm=True)
+        shape = max(self._rows, default=-1) + 1, int(model["num_bodies"]), len(states)
+        constraints, planes = np.zeros(shape, CONSTRAINT), np.zeros(shape, frames.CONTACT)
+        place = self._rows, self._bodies, self._worlds
+        constraints[place], planes[place] = found, contacts
+        self._two = found["two"]
+        self.rows, self.planes = [Row(row) for row in constraints], [Plane(row) for row in planes]
+
+    def keep_impulses(self) -> None:
+        """Store the impulses in the contacts of the worlds; the next step begins with them."""
+        for name in ("normal_impulse", "tangent_impulse"):
+            solved = np.array([getattr(row, name) for row in self.rows])
+            for point, there in ((0, np.ones_like(self._two)), (1, self._two)):  # all contacts have a first point
+                rows, bodies, worlds, places = (
+                    index[there] for index in (self._rows, self._bodies, self._worlds, self._places)
+                )
+                if len(rows):
+                    self._states["contact"]["points"][name][worlds, places, point] = solved[rows, point, bodies, worlds]
+
+
+def frictions(states: Any, model: Any, worlds: Int64, contacts: Any) -> Float32:
+    """Return the coefficients of friction [N] of contacts [N].
+
+    A body has two: the second is for the first `model["base"]` edges of the ground, the first for all other pieces.
+    """
+    edge = contacts["piece"] - states["num_blocks"][worlds]
+    of_base = (edge >= 0) & (edge < model["base"])
+    friction: Float32 = states["body"]["friction"][worlds, contacts["body"], of_base.astype(np.intp)]
+    return friction

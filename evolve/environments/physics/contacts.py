@@ -345,3 +345,20 @@ def follow_bodies(states: Any, model: Any, which: slice = slice(None)) -> None:
 def _kept(inside: Any, box: Float32, new: Float32) -> Float32:
     """Return the corners [..., 2] of boxes: the old ones [2, ...] of bodies inside, else the new ones."""
     return np.moveaxis(np.where(inside, box, new), 0, -1)
+
+
+def touching_rows(states: Any) -> tuple[Int64, Int64, Int64]:
+    """Return the worlds, places and rows [N] of the contacts that touch.
+
+    Rows count the contacts of a body, the newest first. If a body has too many, the oldest are left out.
+    """
+    worlds, places = contact_list(states)
+    contacts = states["contact"][worlds, places]
+    touching = (contacts["touching"] != 0) & (contacts["enabled"] != 0)
+    worlds, places, bodies = (index[touching][::-1] for index in (worlds, places, contacts["body"]))
+    rows = np.zeros_like(worlds)
+    counts: dict[tuple[int, int], int] = {}
+    for i, key in enumerate(zip(worlds.tolist(), bodies.tolist(), strict=True)):
+        rows[i] = counts[key] = counts.get(key, -1) + 1
+    seen = rows < frames.MAX_TOUCHING
+    return worlds[seen], places[seen], rows[seen]

@@ -13,7 +13,16 @@ from typing import Any
 import numpy as np
 
 from evolve.environments.physics import frames
-from evolve.environments.physics.constraints import CONSTRAINT, Joint, Motion, Plane, Row, prepare, push_out
+from evolve.environments.physics.constraints import (
+    Joint,
+    Motion,
+    Plane,
+    Row,
+    TouchingContacts,
+    frictions,
+    prepare,
+    push_out,
+)
 from evolve.environments.physics.contacts import (
     compute_manifolds,
     contact_list,
@@ -50,64 +59,6 @@ _LATEST_IMPACT = _ONE - _F(10.0) * frames.SMALLEST  # a later impact is left to 
 _MAX_IMPACTS = 8  # of a contact in a step (b2_maxSubSteps)
 
 
-class _Contacts:
-    """The touching contacts of k worlds, in rows [B, k]: contact number r of each of B bodies is in row r."""
-
-    def __init__(self, states: Any, model: Any) -> None:
-        self._states = states
-        self._worlds, self._places, self._rows = _touching(states)
-        contacts = states["contact"][self._worlds, self._places]
-        self._bodies = contacts["body"]
-        hulls, bodies = model["hull"][self._bodies], states["body"][self._worlds, self._bodies]
-        friction = frictions(states, model, self._worlds, contacts)
-        found = prepare(contacts, hulls, vectors(bodies["c"]), bodies["a"], friction, warm=True)
-        shape = max(self._rows, default=-1) + 1, int(model["num_bodies"]), len(states)
-        constraints, planes = np.zeros(shape, CONSTRAINT), np.zeros(shape, frames.CONTACT)
-        place = self._rows, self._bodies, self._worlds
-        constraints[place], planes[place] = found, contacts
-        self._two = found["two"]
-        self.rows, self.planes = [Row(row) for row in constraints], [Plane(row) for row in planes]
-
-    def keep_impulses(self) -> None:
-        """Store the impulses in the contacts of the worlds; the next step begins with them."""
-        for name in ("normal_impulse", "tangent_impulse"):
-            solved = np.array([getattr(row, name) for row in self.rows])
-            for point, there in ((0, np.ones_like(self._two)), (1, self._two)):  # all contacts have a first point
-                rows, bodies, worlds, places = (
-                    index[there] for index in (self._rows, self._bodies, self._worlds, self._places)
-                )
-                if len(rows):
-                    self._states["contact"]["points"][name][worlds, places, point] = solved[rows, point, bodies, worlds]
-
-
-def _touching(states: Any) -> tuple[Int64, Int64, Int64]:
-    """Return the worlds, places and rows [N] of the contacts that touch.
-
-    Rows count the contacts of a body, the newest first. If a body has too many, the oldest are left out.
-    """
-    worlds, places = contact_list(states)
-    contacts = states["contact"][worlds, places]
-    touching = (contacts["touching"] != 0) & (contacts["enabled"] != 0)
-    worlds, places, bodies = (index[touching][::-1] for index in (worlds, places, contacts["body"]))
-    rows = np.zeros_like(worlds)
-    counts: dict[tuple[int, int], int] = {}
-    for i, key in enumerate(zip(worlds.tolist(), bodies.tolist(), strict=True)):
-        rows[i] = counts[key] = counts.get(key, -1) + 1
-    seen = rows < frames.MAX_TOUCHING
-    return worlds[seen], places[seen], rows[seen]
-
-
-def frictions(states: Any, model: Any, worlds: Int64, contacts: Any) -> Float32:
-    """Return the coefficients of friction [N] of contacts [N].
-
-    A body has two: the second is for the first `model["base"]` edges of the ground, the first for all other pieces.
-    """
-    edge = contacts["piece"] - states["num_blocks"][worlds]
-    of_base = (edge >= 0) & (edge < model["base"])
-    friction: Float32 = states["body"]["friction"][worlds, contacts["body"], of_base.astype(np.intp)]
-    return friction
-
-
 def move(motion: Motion, seconds: np.float32) -> Motion:
     """Return bodies after some seconds of motion at their velocities, which are limited first."""
     c, v, a, w = motion
@@ -128,7 +79,7 @@ def solve_island(states: Any, model: Any) -> Bool:
     bodies = states["body"][:, :B]
     motion = Motion(*(bodies[name].T.copy() for name in ("c", "v", "a", "w")))
     hulls = model["hull"][:B]
-    contacts = _Contacts(states, model)
+    contacts = TouchingContacts(states, model)
     joints = {
         int(n): Joint(states["joint"][:, n], model["hinge"][n], hulls)
         for n in model["joint_order"][: model["num_joints"]]

@@ -4,11 +4,11 @@ import numpy as np
 import pytest
 from rigid_bodies import Worlds, model_of, random
 
-from evolve.environments.physics.constraints import CONSTRAINT, Plane, Row, prepare, push_out
+from evolve.environments.physics.constraints import CONSTRAINT, Plane, Row, frictions, prepare, push_out
 from evolve.environments.physics.contacts import contact_list
 from evolve.environments.physics.frames import SLOP
 from evolve.environments.physics.polygons import vectors
-from evolve.environments.physics.world import frictions, step_worlds
+from evolve.environments.physics.world import step_worlds
 
 
 @pytest.fixture(scope="module")

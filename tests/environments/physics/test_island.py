@@ -4,9 +4,9 @@ import numpy as np
 import pytest
 from rigid_bodies import Worlds, differences, model_of, used_parts
 
-from evolve.environments.physics.constraints import Motion
+from evolve.environments.physics.constraints import Motion, frictions
 from evolve.environments.physics.frames import CONTACT, MAX_TURN, SLOP, TIME_STEP, WORLD
-from evolve.environments.physics.world import frictions, move, reset_bodies, solve_island
+from evolve.environments.physics.world import move, reset_bodies, solve_island
 
 
 def test_worlds_are_solved_side_by_side_as_alone():
