@@ -167,7 +167,7 @@ def c_source(experiment: Experiment, genome: Genomes, normalizer: Float32 | None
     """Return the C source of a policy.
 
     Args:
-        experiment: The genome was evolved for it.
+        experiment: The experiment for which the genome was evolved.
         genome: [1, W].
         normalizer: [2, O]; None without normalization of observations.
         title: One line for the head of the file.
@@ -181,13 +181,15 @@ def c_source(experiment: Experiment, genome: Genomes, normalizer: Float32 | None
     if not arrays.kernel_name:
         raise InputError("network", "a network with a C kernel", experiment.config.network.name)
     batch.load(np.zeros(1, np.intp), genome.weights, genome.mask, np.array([seed]))
+    # Constants are the arrays that the kernel only reads, the normalizer, and the values with which the other arrays
+    # start, unless they are all zero.
+    read_only = [array for array in arrays.made if array.constant or array.start.any()]
     head = _HEAD.format(
         title=title.replace("*/", "* /"),
         version=evolve.__version__,
         observations=experiment.network.observation_size,
         outputs=experiment.action_size,
-        constants=sum(array.start.nbytes * (1 if array.constant else int(array.start.any())) for array in arrays.made)
-        + (0 if normalizer is None else normalizer.nbytes),
+        constants=sum(array.start.nbytes for array in read_only) + (0 if normalizer is None else normalizer.nbytes),
         state=sum(array.start.nbytes for array in arrays.made if not array.constant),
     )
     parts = [head, _inlined(f"{arrays.kernel_name}.h", set()), *map(_definition, arrays.made), _structure(arrays)]

@@ -118,7 +118,7 @@ def _decoding(policy: "Policy") -> dict[str, list[float]] | None:
 
 
 class Link(NamedTuple):
-    """Connections into a layer from some sources end to end: the observation is source 0, layer l source l + 1.
+    """Connections into a layer, from the numbers of one or more sources. The observation is source 0, layer l is l + 1.
 
     sources: Each source, and whether the link reads its value of the previous step. matrix: [rows, columns]. bias:
     [columns], None without biases.
@@ -163,7 +163,7 @@ def layers_of(policy: "Policy", name: str) -> Layers:
     for layer, group in groupby(network.blocks, lambda block: block.layer):
         found = []
         for block in group:
-            matrix = weights[block.title].reshape(-1, block.rows, block.columns)[0]
+            matrix = weights[block.title].reshape(-1, block.rows, block.columns)[0]  # of a batch, the first row's
             is_recurrent = block.source > layer
             if is_recurrent and block.source not in remembered:
                 remembered.append(block.source)

@@ -103,7 +103,11 @@ def _metric_columns(records: Sequence[Record]) -> dict[str, list[float]]:
 def write_csv(run: StoredRun, path: Path) -> None:
     """Write the columns of `table`, one line per generation. Raises InputError if the file cannot be written."""
     columns = table(run)
-    with disk.naming_output(path), disk.atomic_write(path) as new, open(new, "w", newline="", encoding="utf-8") as file:
+    with (
+        disk.explain_write_errors(path),
+        disk.atomic_write(path) as new,
+        open(new, "w", newline="", encoding="utf-8") as file,
+    ):
         writer = csv.writer(file)
         writer.writerow(columns)
         writer.writerows(zip(*columns.values(), strict=True))

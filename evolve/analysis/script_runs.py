@@ -68,8 +68,15 @@ class Task:
         """Return the progress display of a run with a number of completed generations and their steps."""
         config = plan.experiment.config
         left = math.inf if config.early_stop.steps is None else config.early_stop.steps - steps
-        about = (plan.seed, completed, config.generations)
-        return ProgressReporter(*about, not self.progress, left, every=_LINE_EVERY, stream=sys.stderr)
+        return ProgressReporter(
+            plan.seed,
+            completed,
+            config.generations,
+            quiet=not self.progress,
+            steps=left,
+            every=_LINE_EVERY,
+            stream=sys.stderr,
+        )
 
 
 def number_of_workers(asked: Any, plan: PlannedRun, task: Task) -> int:

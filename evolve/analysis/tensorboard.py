@@ -61,7 +61,7 @@ def write(run: StoredRun, directory: Path) -> None:
     writer_class = _summary_writer("--tensorboard")
     columns = _table(run)
     seconds = np.cumsum(columns["seconds"])
-    with disk.naming_output(directory):
+    with disk.explain_write_errors(directory):
         directory.mkdir(parents=True, exist_ok=True)
         # The writer names its file after the time, so it writes elsewhere, and the file gets its fixed name at the end.
         with tempfile.TemporaryDirectory(prefix=".events-", dir=directory) as partial:
@@ -97,7 +97,7 @@ class LiveLog:
         """The directory of the event files."""
         self._writer: Any = None
         self._flushed = time.monotonic()
-        with disk.naming_output(self.directory):
+        with disk.explain_write_errors(self.directory):
             self.directory.mkdir(parents=True, exist_ok=True)
 
     def __enter__(self) -> Self:

@@ -64,8 +64,8 @@ class Watchdog:
     def __init__(self, limit: float, fatal: bool) -> None:
         self._limit = limit
         self._fatal = fatal
-        self._grace = max(1.0, limit / 10)
-        self._every = min(0.1, limit / 20)
+        self._grace = max(1.0, limit / 10)  # seconds between alarms, after the first
+        self._every = min(0.1, limit / 20)  # seconds within which further calls of `pat` do nothing
         self._begun = -math.inf
         self._patted = -math.inf
         self._armed = -math.inf
@@ -187,8 +187,8 @@ def interrupt_soon() -> None:
 
 def _explain(seconds: float) -> None:
     """Explain the traceback that was printed, because this process goes on."""
-    why = "suspended, or in native code: the traceback says where. It goes on"
-    print(f"evolve: this process stood still for {seconds:.0f} s, {why}", file=sys.stderr, flush=True)
+    why = "it was suspended, or in native code, and the traceback above says where. It continues now."
+    print(f"evolve: this process made no progress for {seconds:.0f} s: {why}", file=sys.stderr, flush=True)
 
 
 def patience(limit: float) -> float:

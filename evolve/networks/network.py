@@ -229,7 +229,7 @@ class Arrays(Protocol):
         """Return the address of n float32 for each slot, at first zeros."""
 
     def counters(self) -> int:
-        """Return the address of an int64 for each tile, or for each slot of the tile, at first zero."""
+        """Return the address of int64 counters, at first zero: one for each tile or, on a device, for each slot."""
 
     def constant(self, array: NDArray[Any]) -> int:
         """Return the address of a copy of an array."""
@@ -353,7 +353,7 @@ class SlotArrays:
         raise NotImplementedError
 
     def fits(self, _genomes: Genomes) -> bool:
-        """Return whether `columns_of` may be called for genomes while slots have others."""
+        """Return whether genomes may begin to play while slots still have genomes of earlier calls of `columns_of`."""
         return True
 
     def columns_of(self, genomes: Genomes, seeds: Int64) -> tuple[Float32 | None, ...]:

@@ -35,7 +35,7 @@ _NAMES = ("observations_count", "observations_moments")
 class Moments:
     """The number of all observations so far, and their sums and sums of squares, [2, O].
 
-    known: The normalizer [2, O] from which the moments were computed, if any; rounding could change its last bit.
+    known: The normalizer [2, O], if the moments were computed from it; computing it again could change its last bit.
     """
 
     count: int

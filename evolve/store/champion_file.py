@@ -13,7 +13,7 @@ import numpy as np
 
 from evolve.errors import InputError, RunError
 from evolve.shapes import Float32
-from evolve.store.disk import atomic_write, naming_output
+from evolve.store.disk import atomic_write, explain_write_errors
 from evolve.store.reading import check_held_out, open_file, read
 from evolve.store.schema import Column, Header, HeldOut, StoredRun
 from evolve.store.writing import write_column, write_held_out, write_start
@@ -68,7 +68,7 @@ def check_begun(consequence: str, *runs: Stored) -> None:
 
 def write_champion(champion: StoredChampion) -> None:
     """Write a champion file; an existing one is replaced. Raises InputError if it cannot be written."""
-    with naming_output(champion.path), atomic_write(champion.path) as partial:
+    with explain_write_errors(champion.path), atomic_write(champion.path) as partial:
         with h5py.File(partial, "w") as file:
             file.attrs.update(champion.header.attributes(), champion_schema=CHAMPION_SCHEMA, digest=champion.digest,
                               num_generations=champion.num_generations, steps=champion.steps,

@@ -12,7 +12,7 @@ from typing import Any
 
 from evolve.errors import InputError, Setting
 
-_CANNOT = (errno.ENOLCK, errno.ENOSYS, errno.EOPNOTSUPP)
+_NO_LOCKS = (errno.ENOLCK, errno.ENOSYS, errno.EOPNOTSUPP)  # errors of file systems without locks
 
 
 class DeferredErrorFile:
@@ -84,7 +84,7 @@ def _partial(path: Path) -> Path:
 
 
 @contextmanager
-def naming_output(path: Path) -> Iterator[None]:
+def explain_write_errors(path: Path) -> Iterator[None]:
     """Turn an OSError of the block into an InputError that says why `path` cannot be written."""
     try:
         yield
@@ -94,7 +94,7 @@ def naming_output(path: Path) -> Iterator[None]:
 
 def write_output(path: Path, content: bytes) -> None:
     """Write a file as a whole; an existing one is replaced. Raises InputError if that fails."""
-    with naming_output(path), atomic_write(path) as partial:
+    with explain_write_errors(path), atomic_write(path) as partial:
         partial.write_bytes(content)
 
 
@@ -105,7 +105,7 @@ def check_writable(path: Path, suffixes: Sequence[str] = ()) -> None:
     """
     if suffixes and path.suffix not in suffixes:
         raise _unwritable(path, f"the name has to end with {' or '.join(suffixes)}")
-    with naming_output(path):
+    with explain_write_errors(path):
         if path.is_dir():
             raise IsADirectoryError
         partial = _partial(without_links(path))
@@ -193,7 +193,7 @@ class Lock:
             os.close(self._descriptor)
             raise refusal from None
         except OSError as error:
-            if error.errno not in _CANNOT:
+            if error.errno not in _NO_LOCKS:
                 raise
             self.is_effective = False
         try:

@@ -14,8 +14,8 @@ control. A round is `pruning_every` generations of the strategy. With mean m and
 its end, and C connections:
 
     worth     |m|/s of each connection, or |m|, or, as a control, a random number
-    mask      the max(2, round(C · `pruning_keep`)) connections of the largest worth, in all matrices together; of
-              equals the first
+    mask      the max(2, round(C · `pruning_keep`)) connections of the largest worth, in all matrices together; the
+              first ones of equal worth
     weights   the initial weights, of generation 0, of all connections that are left: they are rewound. All else that
               the strategy has learnt is forgotten. Random streams are keyed by generation, so candidates differ
     control   with `pruning_control` another search of the same length follows each round. It has the same mask and new
@@ -55,7 +55,7 @@ _FEWEST = 2  # connections that are left in any case
 
 
 def most_worthy(mask: Bool, worth: Float64, count: int) -> Bool:
-    """Return the connections [n] of the largest worth [n] in a mask [n], at most `count`; of equals the first."""
+    """Return the at most `count` connections [n] of the largest worth [n] in a mask [n], the first of equal worth."""
     best = np.argsort(np.where(mask, -worth, np.inf), kind="stable")
     left = np.zeros(len(mask), np.bool_)
     left[best[:count]] = True
@@ -103,7 +103,7 @@ class GradualPruning:
         return left
 
     def _worth(self, centre: Float64, results: Results) -> Float64:
-        """Return [W], at least 0."""
+        """Return the worth [W] of each connection, at least 0."""
         match self.by:
             case "trace":
                 return np.abs(np.nan_to_num(results.average_traces(len(centre)), nan=0.0))
@@ -121,9 +121,10 @@ class PruningOptions(RestartOptions):
     pruning_keep: float = Field(0.8, gt=0, lt=1)
     """The share of the connections that each round leaves."""
     pruning_by: Literal["signal-to-noise", "magnitude", "random"] = "signal-to-noise"
-    """Whether weights of the smallest ratio of mean to standard deviation go first, the smallest, or any."""
+    """The connections that go first: by the ratio of a weight's mean to its standard deviation, by the size of its
+    mean, or at random."""
     pruning_control: bool = False
-    """Whether each round is followed by a search as long from other initial weights, as a control."""
+    """Whether a control follows each round: a search of the same length that begins with other initial weights."""
 
     def check_combinations(self) -> None:
         """Raise InputError for a setting that has no effect beside the others, and for searches that end too early."""
@@ -255,8 +256,8 @@ class PruningRounds(Strategy[PruningState]):
 
     def _begin(self, state: PruningState, _: int) -> PruningState:
         """Return the state that candidates are drawn from: the start of the next search, if the present one is over."""
-        # `ask` and `tell` begin a search, not the `tell` before them: the champion of a state at the end of a round is
-        # then the result of that round, and a run that ends there does not prune for nothing.
+        # The next search begins with the next generation, not at the end of the last one. So a state at the end of a
+        # round still has the champion of that round, and a run that ends there does not prune for nothing.
         if state.record.spent < self._options.pruning_every:
             return state
         search, generations = state.record.search + 1, state.record.generations
@@ -274,7 +275,7 @@ class PruningRounds(Strategy[PruningState]):
         return most_worthy(state.mask, self._worth(state), count)
 
     def _worth(self, state: PruningState) -> Float64:
-        """Return [W], at least 0."""
+        """Return the worth [W] of each connection, at least 0."""
         mean, deviation = self._strategy(state.mask).distribution(state.now)
         match self._options.pruning_by:
             case "signal-to-noise":

@@ -250,7 +250,7 @@ class RunRepetition(Repetition):
             return Verdict(False, difference.summary, cause, why, generation=difference.generation, what="log")
         kept, experiment = self.run.held_out, self.experiment
         if kept is None and self.run.complete and experiment.config.held_out_episodes:
-            summary = "its held-out evaluation is missing, though it is complete"
+            summary = "the held-out evaluation is missing, though the run is complete"
             return Verdict(False, summary, *explain("log", None), what="log")
         if kept is None:
             return None

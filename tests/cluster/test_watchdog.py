@@ -169,7 +169,7 @@ def test_a_process_that_stood_still_explains_the_traceback(monkeypatch, capfd):
         watchdog.pat()
     first, *_, last = capfd.readouterr().err.splitlines()
     assert first.startswith("Timeout")
-    assert last.startswith("evolve: this process stood still for 1")
+    assert last.startswith("evolve: this process made no progress for 1")
 
 
 @pytest.mark.usefixtures("alarms")

@@ -3,7 +3,7 @@
 import pytest
 
 from evolve.errors import InputError
-from evolve.store.disk import atomic_write, check_writable, naming_output
+from evolve.store.disk import atomic_write, check_writable, explain_write_errors
 
 
 def test_a_file_is_replaced_when_the_block_ends(tmp_path):
@@ -54,7 +54,7 @@ def test_errors_name_the_path_that_was_asked_for(tmp_path, monkeypatch):
         path = type(tmp_path)(name)
         with pytest.raises(InputError, match=f"^{name}.*: .*{why}") as checked:
             check_writable(path, (".png",))
-        with pytest.raises(InputError) as written, naming_output(path), atomic_write(path) as partial:
+        with pytest.raises(InputError) as written, explain_write_errors(path), atomic_write(path) as partial:
             partial.write_text("x")
         assert str(written.value) == str(checked.value)
     with pytest.raises(InputError, match=r"x\.jpg .*\.png or \.svg"):

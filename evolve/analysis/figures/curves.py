@@ -308,7 +308,7 @@ def _draw_connections(panel: Any, facet: Facet) -> list[LineLabel]:
 def _draw_groups(panel: Any, kind: str, facet: Facet) -> list[LineLabel]:
     """Draw one line for each group of an environment; return the labels of fitness lines."""
     summaries = [_quartiles(group, _SERIES[_shown(group) if kind == "fitness" else kind]) for group in facet.groups]
-    kinds_differ = len({_shown(group) for group in facet.groups}) > 1
+    measures_differ = len({_shown(group) for group in facet.groups}) > 1
     dashes = style.alternating_dashes([middle for _, middle, _ in summaries], kind in ("connections", "throughput"))
     seeds_differ = len({len(group.runs) for group in facet.groups}) > 1
     labels = []
@@ -319,7 +319,7 @@ def _draw_groups(panel: Any, kind: str, facet: Facet) -> list[LineLabel]:
         _band(panel, x, summary, line_style | dash, len(group.runs))
         text, mark = _held_out(group)
         name = f"{group.name} ({pluralize(len(group.runs), 'seed')})" if seeds_differ else group.name
-        name += f", {_shown(group)}" if kinds_differ else ""
+        name += f", {_shown(group)}" if measures_differ else ""
         label = f"{name}\n{text}" if text else name
         labels.append(LineLabel(label, float(x[-1]), float(summary[1][-1]), line_style["color"], mark))
     return labels + _mark_searches(panel, facet) if kind == "fitness" else []

@@ -72,7 +72,7 @@ class Film:
 
     def __enter__(self) -> Self:
         # If the encoder cannot be made, the temporary file is deleted here; otherwise `__exit__` closes both.
-        with disk.naming_output(self._path), ExitStack() as opened:
+        with disk.explain_write_errors(self._path), ExitStack() as opened:
             partial = opened.enter_context(disk.atomic_write(self._path))
             self._encoder = FORMATS[self._path.suffix](partial, self._fps)
             opened.push(self._finish)
@@ -112,7 +112,7 @@ class Film:
         return self._painter
 
     def _write(self, picture: Any, times: int) -> None:
-        with disk.naming_output(self._path):
+        with disk.explain_write_errors(self._path):
             self._encoder.write(picture, times)
 
     def _finish(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
@@ -126,7 +126,7 @@ class Film:
             raise RunError(f"{self._path}: nothing has been filmed")
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
-        with disk.naming_output(self._path):
+        with disk.explain_write_errors(self._path):
             self._opened.__exit__(kind, error, at)
 
 

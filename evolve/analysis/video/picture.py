@@ -38,7 +38,7 @@ _FEW = 60  # connections that have room for wide lines
 # observation may stay constant for long, so its memory fades more slowly.
 _FADING = 0.97
 _FADING_OBSERVATION = 0.995
-_SMALLEST = 0.02  # the smallest activity that counts as the strongest
+_LEAST_STRONGEST = 0.02  # weaker activity never gets the full light, even if no recent activity was stronger
 _FAINTEST = 0.04  # the share of the strongest activity below which a connection stays dark
 _NARROWEST = 320  # pixels: narrower frames are enlarged
 _WIDEST = (("step", "0000"), ("return", "-000.00"))  # the space reserved for values; most values fit
@@ -80,7 +80,7 @@ class NetworkPanel:
         self._radius = _SCALE * min(6.5, max(1.5, 0.36 * self._pitch))
         self._width = (2.3 if len(self._shown) > _FEW else 4.0) * size[0] / 400
         self._brightest = 0.0
-        self._largest = [np.full(len(row) if layer == 0 else 1, _SMALLEST) for layer, row in enumerate(places)]
+        self._largest = [np.full(len(row) if layer == 0 else 1, _LEAST_STRONGEST) for layer, row in enumerate(places)]
         self._texts = self._write(drawn, places)
         self._base = self._draw_base()
 
@@ -162,7 +162,7 @@ class NetworkPanel:
             now = np.abs(np.nan_to_num(nodes))
             fading = _FADING if layer else _FADING_OBSERVATION
             np.maximum(fading * largest, now.max() if layer else now[: len(largest)], out=largest)
-            np.maximum(largest, _SMALLEST, out=largest)
+            np.maximum(largest, _LEAST_STRONGEST, out=largest)
         return carried
 
     def _draw_neurons(self, draw: Any, activity: Activity) -> None:
@@ -204,16 +204,16 @@ class Painter:
         scale = max(1.0, -(-_NARROWEST // wide))
         if width is not None and wide * (1 + share) * scale > width:
             scale = width / (wide * (1 + share))
-        self._within = round(wide * scale), round(high * scale)
+        self._frame_size = round(wide * scale), round(high * scale)
         # H.264 requires even sizes: the strip gets a line more, and the last column is shown twice.
-        both = round(self._within[0] * (1 + share))
-        both += both % 2
-        self._text = max(12, min(20, both // 38))
-        self._rows = 1 if both >= 36 * self._text else 2
+        whole = round(self._frame_size[0] * (1 + share))
+        whole += whole % 2
+        self._text = max(12, min(20, whole // 38))
+        self._rows = 1 if whole >= 36 * self._text else 2
         self._strip = round(self._text * (0.8 + 1.3 * self._rows))
-        self._strip += (self._within[1] + self._strip) % 2
-        self.size = both, self._within[1] + self._strip
-        self._beside = (both - self._within[0], self._within[1]) if beside else None
+        self._strip += (self._frame_size[1] + self._strip) % 2
+        self.size = whole, self._frame_size[1] + self._strip
+        self._beside = (whole - self._frame_size[0], self._frame_size[1]) if beside else None
         self._panel: NetworkPanel | None = None
 
     def show_network(self, drawn: DrawnNetwork | None) -> None:
@@ -224,16 +224,16 @@ class Painter:
         """Return the picture of a frame [H, W, 3] and of the network's activity."""
         image = library("PIL.Image")
         seen = image.fromarray(frame)
-        if seen.size != self._within:
-            larger = self._within[0] > seen.size[0]
-            seen = seen.resize(self._within, image.Resampling.NEAREST if larger else image.Resampling.LANCZOS)
+        if seen.size != self._frame_size:
+            larger = self._frame_size[0] > seen.size[0]
+            seen = seen.resize(self._frame_size, image.Resampling.NEAREST if larger else image.Resampling.LANCZOS)
         page = image.new("RGB", self.size, _PAPER)
         if self._beside:
-            page.paste(_NIGHT, (self._within[0], self._strip, *self.size))
+            page.paste(_NIGHT, (self._frame_size[0], self._strip, *self.size))
             if self._panel is not None and activity is not None:
-                page.paste(self._panel.paint(activity), (self._within[0], self._strip))
+                page.paste(self._panel.paint(activity), (self._frame_size[0], self._strip))
         else:
-            page.paste(seen, (self.size[0] - self._within[0], self._strip))
+            page.paste(seen, (self.size[0] - self._frame_size[0], self._strip))
         page.paste(seen, (0, self._strip))
         self._write(library("PIL.ImageDraw").Draw(page), label)
         return page
