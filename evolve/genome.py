@@ -282,11 +282,7 @@ def candidate_digests(genomes: Genomes) -> UInt8:
 
 
 def chain_digest(
-    previous: bytes,
-    digests: UInt8,
-    returns: Float64,
-    lengths: Int32,
-    metrics: Mapping[str, NDArray[Any]] | None = None,
+    previous: bytes, digests: UInt8, returns: Float64, lengths: Int32, metrics: Mapping[str, NDArray[Any]] | None = None
 ) -> bytes:
     """Return the digest of a generation, which proves this generation and all earlier ones.
 

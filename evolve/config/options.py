@@ -156,9 +156,7 @@ Distributions = Annotated[Table, AfterValidator(_distributions)]
 """The distribution of each randomized argument of an environment, such as {"length": {"uniform": [0.4, 0.6]}}."""
 
 Seeds = Annotated[
-    tuple[Annotated[int, Field(ge=0, lt=2**63)], ...],
-    Field(min_length=1, strict=False),
-    AfterValidator(_distinct),
+    tuple[Annotated[int, Field(ge=0, lt=2**63)], ...], Field(min_length=1, strict=False), AfterValidator(_distinct)
 ]
 """The seeds of the runs: one run for each seed."""
 

@@ -18,11 +18,7 @@ from evolve.environments.spaces import Spaces, action_decoder, kind_of, observat
 from evolve.errors import InputError, Setting, import_extra
 from evolve.shapes import Bool, Float32, Float64, Int32, Int64, Slots, UInt8
 
-_DRAWABLE_FAMILIES = (
-    "classic_control",
-    "box2d",
-    "atari",
-)  # of EnvPool's environments
+_DRAWABLE_FAMILIES = ("classic_control", "box2d", "atari")  # of EnvPool's environments
 _GYMNASIUM = Setting("env.engine", "gymnasium")
 
 

@@ -18,9 +18,7 @@ from evolve.config import EnvOptions, Table, nearest
 from evolve.environments.engine import extra_cure
 from evolve.environments.exact import TASKS
 from evolve.environments.randomization import example, extremes
-from evolve.environments.spaces import (
-    observation_encoder,
-)
+from evolve.environments.spaces import observation_encoder
 from evolve.errors import FAILURES, InputError, Setting, one_line
 
 _Env = gymnasium.Env[Any, Any]

@@ -165,9 +165,7 @@ class LayeredBatch(SlotArrays):
         # The structure has only addresses; these attributes keep the arrays alive.
         self._centre, self._matrices = centre, np.array(described, np.int64)
         self.kernel.set(
-            weight_rows=rows,
-            centre=None if centre is None else centre.ctypes.data,
-            matrices=self._matrices.ctypes.data,
+            weight_rows=rows, centre=None if centre is None else centre.ctypes.data, matrices=self._matrices.ctypes.data
         )
 
     def weights(self, slots: Slots) -> Float32:

@@ -328,7 +328,7 @@ class _DeviceHashes:
                 states=self._states.address,
                 steps=self.device_steps.address,
                 step_hashes=self._hashes.address,
-            ),
+            )
         )
 
     def begin(self, slots: Slots) -> None:
@@ -359,7 +359,7 @@ class _DeviceNormalizer:
                 normalizers=self._normalizers.address,
                 moments=self._moments.address,
                 seen=arrays.zeros(self._O),
-            ),
+            )
         )
 
     def begin(self, slots: Slots, normalizers: Float32) -> None:

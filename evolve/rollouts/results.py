@@ -171,13 +171,7 @@ class ResultsCollector:
         scale = TRACE_UNIT / np.maximum(counts, 1)[: len(self._traces), None]
         traces = (self._traces.astype(np.float64) * scale).astype(np.float32)
         return PopulationResults(
-            self._quantities,
-            self._played,
-            traces,
-            self._traces,
-            self._step_hashes,
-            self._described,
-            self._descriptions,
+            self._quantities, self._played, traces, self._traces, self._step_hashes, self._described, self._descriptions
         )
 
 

@@ -34,12 +34,7 @@ from pydantic import Field
 
 from evolve.errors import InputError
 from evolve.genome import FactoredGenomes, GenomeLayout, Genomes, GenomeSource, pruned
-from evolve.numerics.perturbation import (
-    Factors,
-    antithetic_matrix_sums,
-    antithetic_sums,
-    perturbed,
-)
+from evolve.numerics.perturbation import Factors, antithetic_matrix_sums, antithetic_sums, perturbed
 from evolve.shapes import Bool, Float32, Float64, Int64
 from evolve.strategies.evolution_strategy import (
     Adam,

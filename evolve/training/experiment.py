@@ -11,12 +11,7 @@ from typing import Any, Literal
 from evolve import __version__, environments, networks, store, strategies
 from evolve.cluster import Watchdog
 from evolve.cluster.cores import playing_cores
-from evolve.config import (
-    Config,
-    observed_by,
-    parse,
-    read_table,
-)
+from evolve.config import Config, observed_by, parse, read_table
 from evolve.errors import EpisodeTimeout, InputError, Setting
 from evolve.networks import NETWORKS, Network
 from evolve.networks.network import SlotArrays

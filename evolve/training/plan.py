@@ -28,12 +28,7 @@ from evolve.training.experiment import (
     validate_new_run,
 )
 from evolve.training.fitness import setting_of
-from evolve.training.resume import (
-    check_configuration,
-    check_same_run,
-    experiment_table,
-    is_unfinished,
-)
+from evolve.training.resume import check_configuration, check_same_run, experiment_table, is_unfinished
 from evolve.training.stored import Source, as_setting, with_start
 
 _EXPERIMENT = "a TOML file, a table, a Config or a run file"
@@ -109,10 +104,7 @@ def preview(run: PlannedRun, resume: bool = False, overwrite: bool = False) -> R
 
 
 def plan_runs(
-    experiments: Sequence[Experiment],
-    file: Path | None = None,
-    resume: bool = False,
-    source: Source | None = None,
+    experiments: Sequence[Experiment], file: Path | None = None, resume: bool = False, source: Source | None = None
 ) -> list[PlannedRun]:
     """Return the runs of experiments, one for each seed, with the genomes with which they begin.
 
@@ -253,10 +245,7 @@ def sweep_from_arguments(
 
 
 def _override_all(
-    table: dict[str, Any],
-    output: str | Path | Mapping[str, Any] | None,
-    settings: Mapping[str, Any],
-    complete: bool,
+    table: dict[str, Any], output: str | Path | Mapping[str, Any] | None, settings: Mapping[str, Any], complete: bool
 ) -> None:
     """Set settings, and the directory or the table of the output. Raises InputError.
 

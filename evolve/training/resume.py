@@ -166,11 +166,7 @@ class Which:
         return "" if self.generation is None else f"best of generation {self.generation}"
 
 
-def final_champion(
-    experiment: Experiment,
-    run: store.Stored,
-    which: Which = Which(),
-) -> tuple[Genomes, Float32 | None]:
+def final_champion(experiment: Experiment, run: store.Stored, which: Which = Which()) -> tuple[Genomes, Float32 | None]:
     """Return a champion (P = 1) and its normalizer [2, O], None if observations are not normalized.
 
     Args:

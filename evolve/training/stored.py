@@ -19,14 +19,7 @@ from evolve.genome import Block, Genomes, one_genome
 from evolve.networks import NETWORKS
 from evolve.shapes import Float32
 from evolve.store import Start, Stored, StoredChampion, StoredRun
-from evolve.training.experiment import (
-    Experiment,
-    PlannedRun,
-    load_config,
-    prepare,
-    prepare_policy,
-    with_other_settings,
-)
+from evolve.training.experiment import Experiment, PlannedRun, load_config, prepare, prepare_policy, with_other_settings
 from evolve.training.resume import Which, check_generation, final_champion
 
 Source = Stored | Start | Genomes

@@ -36,12 +36,7 @@ from evolve.genome import Genomes, concatenate
 from evolve.networks import Network
 from evolve.numerics import backend, native
 from evolve.numerics.streams import Purpose, Stream
-from evolve.rollouts import (
-    EpisodeBatch,
-    PopulationResults,
-    Rollout,
-    generation_keys,
-)
+from evolve.rollouts import EpisodeBatch, PopulationResults, Rollout, generation_keys
 from evolve.shapes import Float32, Float64
 from evolve.store import Header, Record, create, read, reopen
 from evolve.training import Experiment, iterate, make_rollout, prepare, restore
@@ -166,10 +161,7 @@ def measure(experiment: Experiment, app: App, path: str) -> int:
         ):
             next(records)
         continued = shutil.copy(path, folder)
-        with (
-            closing(reopen(Path(continued))) as log,
-            closing(iterate(experiment, coordinator, log)) as records,
-        ):
+        with closing(reopen(Path(continued))) as log, closing(iterate(experiment, coordinator, log)) as records:
             found = next(timed(records, app, coordinator))
     figures = {"ranks": app.transport.size, "steps": found.record.steps, "seconds": found.seconds,
                "cpu_seconds": found.cpu_seconds, "serial_seconds": found.serial_seconds, "bytes": found.bytes,

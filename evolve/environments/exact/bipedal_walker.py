@@ -251,12 +251,7 @@ class BipedalWalker(ExactTask[BipedalWalkerOptions]):
         bodies, reference = states["body"], self.model["hinge"]["reference"]
         hull, w = bodies[:, 0], bodies["w"].astype(np.float64)
         v = hull["v"].astype(np.float64)
-        seen = [
-            hull["a"],
-            2.0 * w[:, 0] / 50,
-            0.3 * v[:, 0] * (600 / SCALE) / 50,
-            0.3 * v[:, 1] * (400 / SCALE) / 50,
-        ]
+        seen = [hull["a"], 2.0 * w[:, 0] / 50, 0.3 * v[:, 0] * (600 / SCALE) / 50, 0.3 * v[:, 1] * (400 / SCALE) / 50]
         for thigh, shin, hip, knee in ((1, 2, 0, 1), (3, 4, 2, 3)):
             bend = bodies["a"][:, shin] - bodies["a"][:, thigh] - reference[knee]
             seen += [
