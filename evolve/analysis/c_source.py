@@ -107,10 +107,6 @@ class RecordedArray:
         """Return the recorded values [1, n]."""
         return self.start[None]
 
-    def move(self, sources: Slots, targets: Slots) -> None:
-        """Refuse: there is only one slot."""
-        raise NotImplementedError
-
 
 class RecordedArrays:
     """Records the arrays of one slot and the kernel that steps it.
@@ -156,14 +152,11 @@ class RecordedArrays:
 class _NoStep:
     """Stands for the kernel of a batch that is not stepped here."""
 
-    def __call__(self, observations: Float32) -> Float32:
-        raise NotImplementedError
-
     def settle(self, slots: Slots) -> None:
         """Do nothing: no update waits before the first step."""
 
 
-def c_source(experiment: Experiment, genome: Genomes, normalizer: Float32 | None, title: str, seed: int = 0) -> str:
+def c_source(experiment: Experiment, genome: Genomes, normalizer: Float32 | None, title: str) -> str:
     """Return the C source of a policy.
 
     Args:
@@ -171,7 +164,6 @@ def c_source(experiment: Experiment, genome: Genomes, normalizer: Float32 | None
         genome: [1, W].
         normalizer: [2, O]; None without normalization of observations.
         title: One line for the head of the file.
-        seed: The environment seed from which plastic-mlp draws its first weights; other networks ignore it.
 
     Raises:
         InputError: The network has no kernel in C.
@@ -180,7 +172,8 @@ def c_source(experiment: Experiment, genome: Genomes, normalizer: Float32 | None
     batch = experiment.network.batch(1, arrays)  # type: ignore[arg-type]  # they stand in for the arrays of a back end
     if not arrays.kernel_name:
         raise InputError("network", "a network with a C kernel", experiment.config.network.name)
-    batch.load(np.zeros(1, np.intp), genome.weights, genome.mask, np.array([seed]))
+    seeds = np.zeros(1, np.int64)  # from which plastic-mlp draws its first weights
+    batch.load(np.zeros(1, np.intp), genome.weights, genome.mask, seeds)
     # Constants are the arrays that the kernel only reads, the normalizer, and the values with which the other arrays
     # start, unless they are all zero.
     read_only = [array for array in arrays.made if array.constant or array.start.any()]

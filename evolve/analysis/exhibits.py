@@ -4,7 +4,6 @@ They belong to the Python interface. The packages `figures`, `video` and `html` 
 imported when an exhibit is made.
 """
 
-import base64
 import html as escaping
 import tempfile
 from collections.abc import Callable, Mapping, Sequence
@@ -115,7 +114,7 @@ class Film(Exhibit):
         """Return a player of the film, which holds the film itself."""
         width, height = self._size
         style = f"width:{width}px;max-width:100%;height:auto;aspect-ratio:{width}/{height}"
-        film, still = (_data_url(*each) for each in (("video/mp4", self._mp4), ("image/jpeg", self._jpeg)))
+        film, still = (html.data_url(*each) for each in (("video/mp4", self._mp4), ("image/jpeg", self._jpeg)))
         return (
             f'<video controls loop muted playsinline width="{width}" height="{height}" style="{style}" '
             f'poster="{still}" src="{film}"></video>'
@@ -149,10 +148,6 @@ class Page(Exhibit):
         html.save(self.text, path)
 
 
-def _data_url(kind: str, content: bytes) -> str:
-    return f"data:{kind};base64,{base64.b64encode(content).decode()}"
-
-
 def plot(runs: Sequence[StoredRun], over: str, load: bool) -> Picture:
     """Return the curves of runs over `over`, a key of `figures.AXES`. load: whether to draw the load of workers, too.
 
@@ -162,18 +157,6 @@ def plot(runs: Sequence[StoredRun], over: str, load: bool) -> Picture:
         raise InputError("over", " or ".join(map(repr, figures.AXES)), over)
     groups = deduplicate_seeds(begun_groups(runs))[0]
     return Picture(figures.draw_curves(groups, over, load=load), f"fitness over {figures.AXES[over]}")
-
-
-def plot_front(run: StoredRun) -> Picture:
-    """Return the front of a run of nsga2. Raises InputError without a front, and RunError without a generation."""
-    check_begun("there is no champion", run)
-    return Picture(figures.draw_front([run]), "front")
-
-
-def plot_archive(run: StoredRun) -> Picture:
-    """Return the archive of a run of map-elites. Raises InputError without one, and RunError without a generation."""
-    check_begun("there is no champion", run)
-    return Picture(figures.draw_archive(run), "archive")
 
 
 def plot_network(run: Stored, ranks: Collective, which: Which, traces: bool) -> Picture:

@@ -9,7 +9,7 @@ from typing import Any
 
 from evolve import environments, training, verification
 from evolve.analysis import champion as champion_files
-from evolve.analysis import exhibits, statistics
+from evolve.analysis import exhibits, figures, statistics
 from evolve.analysis.champion import Elite, Member, elites_of, members_of_front
 from evolve.analysis.exports import FORMATS
 from evolve.analysis.generations import (
@@ -29,7 +29,7 @@ from evolve.cluster.script import Collective
 from evolve.config import Config, assignments
 from evolve.errors import InputError, check_whole, pluralize
 from evolve.numerics.streams import Purpose
-from evolve.store import Start, Stored, StoredChampion, StoredRun, disk
+from evolve.store import Start, Stored, StoredChampion, StoredRun, check_begun, disk
 from evolve.training import Experiment, Which
 from evolve.training.resume import check_which
 from evolve.verification import Verdict
@@ -397,11 +397,13 @@ class Run(_Evolved):
 
     def plot_front(self) -> exhibits.Picture:
         """Return the front of a run of nsga2 as a picture, with its growth; raises InputError for other runs."""
-        return exhibits.plot_front(self._stored)
+        check_begun("there is no champion", self._stored)
+        return exhibits.Picture(figures.draw_front([self._stored]), "front")
 
     def plot_archive(self) -> exhibits.Picture:
         """Return the archive of a run of map-elites as a picture, with its growth; raises InputError for other runs."""
-        return exhibits.plot_archive(self._stored)
+        check_begun("there is no champion", self._stored)
+        return exhibits.Picture(figures.draw_archive(self._stored), "archive")
 
     def report(self, quick: bool = False) -> exhibits.Page:
         """Return a page about the run, with a film and a verification, which a notebook shows; `save` writes it.

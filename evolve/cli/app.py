@@ -11,7 +11,7 @@ import traceback
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, partial
 from types import FrameType
 from typing import Any, TextIO
 
@@ -190,15 +190,16 @@ def _run_in_ranks(command: str, argv: list[str], work: Callable[[list[str]], Wor
     if found.workers is None or _NO_WORK & set(argv):
         return None
     count = count_workers_to_start(found.workers, lambda: work(rest), "--workers", "a command")
-    _say(command, count.describe())
+    say(command, count.describe())
     if count.workers == 1:
         return None
     cluster.check_mpi4py("--workers")
     words = [*mpirun.mpirun_words(count.workers + 1), sys.executable, "-m", f"evolve.{command}", *rest]
-    return mpirun.supervise(words, mpirun.mpirun_environment(), count.workers, lambda text: _say(command, text))
+    return mpirun.supervise(words, mpirun.mpirun_environment(), count.workers, partial(say, command))
 
 
-def _say(command: str, text: str) -> None:
+def say(command: str, text: str) -> None:
+    """Tell the user about the progress of a command, on stderr."""
     print(f"evolve.{command}: {text}", file=sys.stderr, flush=True)
 
 

@@ -10,6 +10,7 @@ import tempfile
 import time
 from collections.abc import Sequence
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 
 from evolve import display
@@ -19,7 +20,7 @@ from evolve.analysis.contest.ranking import ContestRanking, RankedRow, money
 from evolve.analysis.contest.results import ContestFile, ContestRow
 from evolve.analysis.progress import width
 from evolve.analysis.statistics import duration
-from evolve.cli.app import App, launch
+from evolve.cli.app import App, launch, say
 from evolve.cli.parser import HIDDEN, Parser
 from evolve.cluster import Transport, check_mpi4py
 from evolve.cluster.cores import available_cores
@@ -39,6 +40,8 @@ _EXCLUDED = {  # the options that cannot accompany an option
 _HEAD = ("machine", "played by", "seconds", "spread", "speed-up", "ratio", "95 % interval", "cost", "remarks")
 _OF_SEVERAL = ("machine", "ratio", "95 % interval")  # columns that compare machines
 _TEXTS = ("machine", "played by", "remarks")  # columns that are aligned on the left
+
+_say = partial(say, "contest")
 
 
 def _parser() -> Parser:
@@ -213,10 +216,6 @@ def run_job(supervisor: Supervisor, size: ContestSize, workers: int, chosen: str
         if outcome.code:
             return outcome.code
         return ContestRow.model_validate_json(file.read_bytes())
-
-
-def _say(text: str) -> None:
-    print(f"evolve.contest: {text}", file=sys.stderr, flush=True)
 
 
 def _measure_here(app: App, options: argparse.Namespace) -> ContestRow:

@@ -8,10 +8,11 @@ import sys
 import tempfile
 import time
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 
 from evolve import store
-from evolve.cli.app import App, launch
+from evolve.cli.app import App, launch, say
 from evolve.cli.parser import Parser, command_line
 from evolve.cli.run import Request, load
 from evolve.cluster import check_mpi4py, started_by
@@ -27,6 +28,7 @@ _REFUSED = ("--overwrite", "--dry-run", "--workers", "--settings")
 _LINGER, _LINGER_PER_RANK = 20.0, 0.15  # seconds that mpirun may take to end after rank 0
 _STARTED_WITHIN = 60.0  # seconds that mpirun may take until the ranks begin to connect
 _HERE = "localhost"
+_say = partial(say, "launch")
 
 
 def run_until_complete(launch: "Launch") -> int:
@@ -229,10 +231,6 @@ def _body(_: App, argv: list[str]) -> int:
     request = load(words)
     with tempfile.TemporaryDirectory(prefix="evolve-") as folder:
         return Launch(argv, options, words, request, Path(folder)).run()
-
-
-def _say(text: str) -> None:
-    print(f"evolve.launch: {text}", file=sys.stderr, flush=True)
 
 
 def main(argv: list[str] | None = None) -> int:

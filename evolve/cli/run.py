@@ -15,7 +15,7 @@ from typing import NamedTuple
 from evolve import environments, networks, store, strategies
 from evolve.analysis import statistics, tensorboard
 from evolve.analysis.progress import ProgressReporter, RunsClock
-from evolve.cli.app import App, BestEffortStream, launch
+from evolve.cli.app import App, BestEffortStream, launch, say
 from evolve.cli.parser import (
     HIDDEN,
     Parser,
@@ -66,6 +66,9 @@ class Request(NamedTuple):
     report: bool = False
     tensorboard: Path | None = None
     workers: int | str | None = None
+
+
+_say = partial(say, "run")
 
 
 def _parser() -> Parser:
@@ -327,10 +330,6 @@ def _processes(app: App, request: Request) -> str:
         return count_workers(request.workers, plan.work_of(request.configs)).describe()
     ranks = app.transport.size
     return "one process" if ranks == 1 else f"{pluralize(ranks - 1, 'worker')} and a coordinator"
-
-
-def _say(text: str) -> None:
-    print(f"evolve.run: {text}", file=sys.stderr, flush=True)
 
 
 def _replacement_warning(replaced: plan.RunPreview) -> str:

@@ -4,6 +4,7 @@ import time
 from collections.abc import Generator, Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
+from typing import Any
 
 import numpy as np
 
@@ -159,7 +160,7 @@ def generation_record(
     metrics: Metrics,
     normalizer: Float32 | None,
     seconds: tuple[float, Float64, Float64],
-    selection: Mapping[str, Float64 | None] = MappingProxyType({}),
+    selection: Mapping[str, Any] = MappingProxyType({}),
 ) -> Record:
     """Return the record of a generation.
 
@@ -200,9 +201,7 @@ def generation_record(
         trace_fingerprints=results.trace_fingerprints(),
         normalizer=normalizer,
         metrics=metrics,
-        measures=selection.get("measures"),
-        front=selection.get("front"),
-        archive=selection.get("archive"),
+        **selection,
     )
 
 

@@ -10,7 +10,6 @@ import json
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
@@ -90,13 +89,8 @@ def _explain_difference(a: StoredRun, b: StoredRun, place: FirstDifference, both
     keys = _keys(both)
     if keys:
         cause, why = ("random stream", "the seeds differ") if keys == "seed" else ("configuration", f"{keys}; {why}")
-    at: dict[str, Any] = {
-        "generation": place.generation,
-        "candidate": place.candidate,
-        "episode": place.episode,
-        "step": step,
-    }
-    return replace(both, summary=place.summary, cause=cause, why=why, what=what, sides=sides or both.sides, **at)
+    both = replace(both, generation=place.generation, candidate=place.candidate, episode=place.episode, step=step)
+    return replace(both, summary=place.summary, cause=cause, why=why, what=what, sides=sides or both.sides)
 
 
 def _configuration(a: StoredRun, b: StoredRun) -> tuple[tuple[str, object, object], ...]:

@@ -301,11 +301,13 @@ def _films(groups: Sequence[RunGroup], summaries: Sequence[RunSummary]) -> list[
             if summary.film and any(run.path == summary.run.path for run in group.runs):
                 label = f"{group.label}: " if len(groups) > 1 else ""
                 caption = f"{label}{_seed(summary.run, group)}, {summary.film.shows}"
-                films.append((caption, _data("video/mp4", summary.film.mp4), _data("image/jpeg", summary.film.jpeg)))
+                film = data_url("video/mp4", summary.film.mp4), data_url("image/jpeg", summary.film.jpeg)
+                films.append((caption, *film))
     return films
 
 
-def _data(kind: str, content: bytes) -> str:
+def data_url(kind: str, content: bytes) -> str:
+    """Return a URL that contains a file of a kind, such as "video/mp4"."""
     return f"data:{kind};base64,{base64.b64encode(content).decode()}"
 
 

@@ -174,12 +174,9 @@ def differing_settings(groups: Sequence[RunGroup]) -> ReportTable | None:
     keys = sorted(base)
     labels = [group.label for group in groups]
     cells = [[words(table[key]) for key in keys] for table in settings]
-    if len(keys) <= len(labels):
-        return _table("experiment", labels, keys, cells)
-    return _table("setting", keys, labels, [list(column) for column in zip(*cells, strict=True)])
-
-
-def _table(corner: str, side: Sequence[str], head: Sequence[str], cells: Sequence[Sequence[str]]) -> ReportTable:
+    corner, side, head = "experiment", labels, keys
+    if len(keys) > len(labels):
+        corner, side, head, cells = "setting", keys, labels, [list(column) for column in zip(*cells, strict=True)]
     columns = ((corner, ""), *((name, "key") for name in head))
     rows = tuple((name, *values) for name, values in zip(side, cells, strict=True))
     return ReportTable("Settings in which the experiments differ", columns, rows)

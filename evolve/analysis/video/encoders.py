@@ -11,6 +11,7 @@ from evolve.errors import import_extra
 from evolve.store import disk
 
 _GIF_FPS = 12.5
+_STILL = 3.0  # seconds
 _CLEAR = 63  # the index of the transparent colour, and the number of other colours
 _RARE = 16  # colours of the palette that are reserved for small parts if these are far from all common colours
 _FAR = 32  # steps of one channel
@@ -158,18 +159,15 @@ def check_library() -> None:
         library(name)
 
 
-def still(path: Path, seconds: float = 3.0) -> tuple[bytes, tuple[int, int]]:
-    """Return a picture of an MP4 film as JPEG, with its width and height in pixels.
-
-    seconds: The time of the picture in the film; the last picture of a shorter film is taken.
-    """
+def still(path: Path) -> tuple[bytes, tuple[int, int]]:
+    """Return a picture of an MP4 film as JPEG, after `_STILL` seconds or at its end; and its width and height."""
     library("av")
     film = library("imageio.v3").imopen(path, "r", plugin="pyav")
     try:
         fps = float(film.metadata()["fps"])
         for number, frame in enumerate(film.iter()):
             picture = library("PIL.Image").fromarray(frame)
-            if number >= seconds * fps:
+            if number >= _STILL * fps:
                 break
     finally:
         _close(film)

@@ -24,6 +24,7 @@ from evolve.training import Experiment, prepare
 
 _ENVIRONMENT = {"env.id": "CartPole-v1", "env.engine": "gymnasium"}
 """The default environment."""
+_BATCHES = (1, 16, 64, 256)  # slots of a network
 _RANKS = [3]
 """The default of `--ranks`: a coordinator and two workers."""
 Row = dict[str, Any]
@@ -207,7 +208,7 @@ def _body(app: App, argv: list[str]) -> int:
         with tempfile.TemporaryDirectory() as folder:
             figures["startup"] = measurements.startup_seconds(_words(experiment), folder)
         show(_startup_text(figures["startup"]))
-        figures["inference"] = measurements.network_rows(experiment.network)
+        figures["inference"] = [measurements.network_row(experiment.network, slots) for slots in _BATCHES]
         show(_inference_table(figures["inference"]))
     if arguments["pairs"]:
         with tempfile.TemporaryDirectory() as folder:

@@ -373,11 +373,6 @@ def network_row(network: Network, slots: int, rounds: int = 5, seconds: float = 
     return {"slots": slots} | {name: took / slots * 1e9 for name, took in best.items()}
 
 
-def network_rows(network: Network, batches: tuple[int, ...] = (1, 16, 64, 256)) -> list[dict[str, Any]]:
-    """Return a row for each batch size, with the time of each back end that was built."""
-    return [network_row(network, slots) for slots in batches]
-
-
 def engine_rows(experiment: Experiment, genomes: Genomes, generation: int) -> list[dict[str, Any]]:
     """Return a row for each engine that has the environment: its name, steps, and microseconds of CPU time per step.
 
