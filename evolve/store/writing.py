@@ -133,7 +133,7 @@ class RunFile:
             self.flush()
 
     def _add_to_totals(self, record: Record, generation: int) -> None:
-        self.steps += record.steps
+        self.steps += int(record.steps)  # read from a file it is a number of NumPy's, which JSON refuses
         if np.isnan(self.best[0]) or record.champion_fitness > self.best[0]:
             self.best = record.champion_fitness, generation
 
