@@ -43,7 +43,7 @@ EXTRAS: Mapping[str, tuple[str, tuple[str, ...]]] = {
     "onnx": ("champions as ONNX", ("onnx",)),
     "torch": ("champions as PyTorch", ("torch",)),
     "completion": ("Tab completion", ("shtab",)),
-    "video": ("films", ("imageio", "av", "PIL")),
+    "video": ("films", ("imageio", "av", "PIL", "pygame")),
 }
 """What each extra for users is for, and the modules that it installs."""
 _OWN_LINES = ("mpi", "mpich", "gpu", "gpu-cuda12")

@@ -32,7 +32,7 @@ FPS = 50.0
 """Frames per second of an environment that declares no rate."""
 
 
-_EXTRAS = {"box2d": "box2d", "pygame": "box2d", "mujoco": "mujoco"}  # by a word in Gymnasium's error message
+_EXTRAS = {"box2d": "box2d", "pygame": "video", "mujoco": "mujoco"}  # by a word in Gymnasium's error message
 _SEED, _STEPS = 20, 40  # of the episodes that `check` compares
 _MOST_STEPS = 4096
 _EPISODE_SECONDS = 1.0

@@ -101,9 +101,10 @@ def test_a_walker_that_walks_stays_in_the_picture():
 
 
 @pytest.mark.parametrize(
-    ("missing", "name"), [("Box2D", "BipedalWalker-v3"), ("pygame", "LunarLander-v3"), ("pygame", "CartPole-v1")]
+    ("missing", "name", "extra"),
+    [("Box2D", "BipedalWalker-v3", "box2d"), ("pygame", "LunarLander-v3", "box2d"), ("pygame", "CartPole-v1", "video")],
 )
-def test_a_library_that_draws_is_named(absent, missing, name, monkeypatch):
+def test_a_library_that_draws_is_named(absent, missing, name, extra, monkeypatch):
     options = EnvOptions(id=name, engine="exact")
     assert environments.check_drawable(options)
     assert environments.check_drawable(ANOTHER)
@@ -112,5 +113,5 @@ def test_a_library_that_draws_is_named(absent, missing, name, monkeypatch):
         monkeypatch.delitem(sys.modules, module)  # it imports Box2D when it is imported
     with pytest.raises(InputError) as raised:
         environments.check_drawable(options)
-    assert str(raised.value).endswith(how_to_install("box2d"))
+    assert str(raised.value).endswith(how_to_install(extra))
     assert f"{missing} is not installed" in str(raised.value)
