@@ -21,6 +21,7 @@ from evolve.cluster.hosts import count_workers_to_start
 from evolve.cluster.script import Collective, Link, StartedRanks
 from evolve.config import seconds
 from evolve.errors import (
+    EpisodeError,
     EvolveError,
     HostLost,
     InputError,
@@ -38,7 +39,7 @@ from evolve.store import Record, RunFile, Start
 from evolve.training import iterate, load_config, prepare
 from evolve.training.experiment import PlannedRun
 from evolve.training.plan import preview, work_of
-from evolve.training.resume import check_and_create_runs, generations_on_disk, open_run, replace_run
+from evolve.training.resume import after_failure, check_and_create_runs, generations_on_disk, open_run, replace_run
 from evolve.training.rollouts import choose_backend
 from evolve.verification import spot_check
 
@@ -140,6 +141,11 @@ def evolve(
         # The caller finds the complete generations in the run file, unless that is still the file to be replaced.
         if file is not None and file.replaces:
             raise Stopped(f"stopped by {why}: {generations_on_disk(file)}.") from None
+    except EpisodeError as error:
+        if file is None:
+            raise
+        cures = "".join(map(str, after_failure(file, error)))
+        raise EpisodeError(error.which, f"{error.message}{cures}", error.key) from error
 
 
 def _with_time_limit(reason: Callable[[], str | None], limit: str | None) -> Callable[[], str | None]:

@@ -17,8 +17,7 @@ from evolve import __version__
 from evolve.cli import COMMANDS
 from evolve.cluster.mpirun import COMMAND, supervised_workers
 from evolve.config import EnvOptions, Table, assignments, nearest, read_assignment, set_key
-from evolve.errors import EpisodeError, EvolveError, InputError, Setting, install_command, sanitize
-from evolve.numerics.streams import Purpose
+from evolve.errors import EvolveError, InputError, Setting, install_command, sanitize
 from evolve.training.experiment import PlannedRun
 from evolve.training.resume import Which
 
@@ -242,16 +241,6 @@ def how_to_resume(runs: Sequence[PlannedRun], ranks: int) -> str:
         return command_line("run", "--resume", runs[0].path, "--workers", str(workers))
     mpirun = f"mpirun -n {ranks} " if ranks > 1 else ""
     return mpirun + command_line("run", "--resume", runs[0].path)
-
-
-def replay_line(path: Path, error: EpisodeError) -> str:
-    """Return the command line that plays a failed episode alone."""
-    purpose, generation, candidate, episode = error.key
-    if purpose == Purpose.EPISODE:
-        which = f"--generation {generation} --candidate {candidate}"
-    else:
-        which = f"--{Purpose(purpose).title}"
-    return f"python -m evolve.replay {path} {which} --episode {episode}"
 
 
 def steps_after(paths: Sequence[Path], report: str = "") -> str:

@@ -23,7 +23,6 @@ from evolve.cli.parser import (
     add_workers_option,
     command_line,
     how_to_resume,
-    replay_line,
     steps_after,
 )
 from evolve.cluster import Coordinator, mpirun
@@ -409,9 +408,8 @@ def _run_one(
         then = "" if file.replaces else f"; continue with --resume: {command}"
         raise type(why)(f"stopped by {why}: {resume.generations_on_disk(file)}{then}") from None
     except EpisodeError as error:
-        alone = f"Play it alone: {replay_line(run.path, error)}"
-        worst = "Let such episodes count as the worst: --set env.on_failure=worst (in a new run)"
-        raise RunError(error, f"\n{alone}\n{worst}\n{resume.generations_on_disk(file)}.") from None
+        cures = resume.after_failure(file, error)
+        raise RunError(error, *cures, f"\n{resume.generations_on_disk(file)}.") from None
     except RunError as error:
         raise RunError(error, f"\n{resume.generations_on_disk(file)}.") from None
     print(_summary(file, config.generations), flush=True)

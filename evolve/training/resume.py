@@ -13,8 +13,9 @@ from numpy.typing import NDArray
 from evolve import __version__, store
 from evolve.cluster import Transport
 from evolve.config import Config, Table, differences
-from evolve.errors import InputError, Setting, Stopped, check_whole, pluralize
+from evolve.errors import EpisodeError, InputError, Setting, Stopped, check_whole, pluralize
 from evolve.genome import Genomes, GenomeSource
+from evolve.numerics.streams import Purpose
 from evolve.rollouts import Moments
 from evolve.shapes import Float32, Float64
 from evolve.store import Header, RunFile, StoredRun
@@ -254,6 +255,23 @@ def generations_on_disk(file: RunFile) -> str:
         return f"no new generation is complete, so {file.path} is what it was"
     are = "is" if file.on_disk == 1 else "are"
     return f"{pluralize(file.on_disk, 'generation')} {are} complete in {file.path}"
+
+
+def replay_line(path: Path, error: EpisodeError) -> str:
+    """Return the command line that plays a failed episode alone."""
+    purpose, generation, candidate, episode = error.key
+    if purpose == Purpose.EPISODE:
+        which = f"--generation {generation} --candidate {candidate}"
+    else:
+        which = f"--{Purpose(purpose).title}"
+    return f"python -m evolve.replay {path} {which} --episode {episode}"
+
+
+def after_failure(file: RunFile, error: EpisodeError) -> tuple[str | Setting, ...]:
+    """Return lines of advice after a failed episode of a run: play it alone, or let such episodes count."""
+    # If the new run has no generation yet, the file on the disk is still the one that it replaces.
+    alone = "" if file.replaces else f"\nPlay it alone: {replay_line(file.path, error)}"
+    return f"{alone}\nLet such episodes count as the worst: ", Setting("env.on_failure", "worst"), " (in a new run)"
 
 
 def check_same_run(config: Config, stored: Config, path: Path) -> None:

@@ -78,7 +78,7 @@ def test_a_callback_stops_the_run_by_false_alone(alone, workers):
 
     run = evolve.train(**SMALL, output="many", workers=workers, callbacks=[callback, lambda _: None])
     assert (seen, len(run.generations), run.complete) == ([0, 1, 2], 3, False)
-    assert evolve.train(**SMALL, output="many", resume=True).digest == alone.digest
+    assert evolve.train(**SMALL, output="many", resume=True, workers=workers).digest == alone.digest
 
 
 def test_a_loop_over_generations_of_workers_may_be_left(alone):
@@ -98,6 +98,15 @@ def test_errors_of_workers_are_raised_as_they_are(here):
             evolve.train(**SMALL | faulty, output=f"of {workers}", workers=workers)
         found.append(caught.value)
     assert isinstance(found[1].key, tuple)
+    for workers, error in zip((None, 2), found, strict=True):
+        alone = f"Play it alone: python -m evolve.replay of {workers}/seed-3.h5 --generation "
+        assert alone in str(error)
+        assert str(error).endswith('\nLet such episodes count as the worst: env.on_failure="worst" (in a new run)')
+    # The file is still the one to be replaced, so it has no such episode.
+    evolve.train(**SMALL | {"generations": 1, "seed": 3}, output="replaced")
+    with pytest.raises(evolve.EpisodeError) as caught:
+        evolve.train(**SMALL | faulty, output="replaced", overwrite=True)
+    assert "Play it alone" not in str(caught.value)
     assert found[1].which.startswith("generation ")
 
 

@@ -17,11 +17,12 @@ import evolve
 from evolve import environments, store
 from evolve.analysis import video
 from evolve.cli.app import StopFlag
-from evolve.cli.parser import parser_of, replay_line
+from evolve.cli.parser import parser_of
 from evolve.cli.replay import interruptible
 from evolve.config import EnvOptions
 from evolve.errors import EpisodeError, InputError, Stopped
 from evolve.numerics.streams import Purpose
+from evolve.training.resume import replay_line
 
 SHORT = ("--set", "env.max_episode_steps=30")
 END, TITLE = 25, 50  # pictures at 50 a second
