@@ -26,7 +26,7 @@ from evolve.analysis.tensorboard import live_log
 from evolve.cluster import Coordinator
 from evolve.cluster.script import Collective, all_ranks
 from evolve.config import Config
-from evolve.errors import InputError, check_flag, pluralize
+from evolve.errors import InputError, check_flag, check_path, pluralize
 from evolve.store import StoredRun
 from evolve.training import Experiment
 from evolve.training.experiment import PlannedRun, load_config
@@ -186,7 +186,7 @@ def load(path: str | Path) -> Run | ChampionFile:
 
     path: The file, or a directory that holds one run file. Raises InputError if it cannot be read.
     """
-    return evolved(store.read_any(store.one_run_file(Path(path))))
+    return evolved(store.read_any(store.one_run_file(check_path("path", path))))
 
 
 def train(
@@ -422,7 +422,10 @@ def compare(runs: Iterable[Run | str | Path]) -> RunComparison:
     """
     if isinstance(runs, str | Path | Run) or not isinstance(runs, Iterable):
         raise InputError("runs", "a list of runs, or of paths of run files", repr(runs))
-    return RunComparison([stored for run in runs for stored in _stored(run)])
+    found = [stored for run in runs for stored in _stored(run)]
+    if not found:
+        raise InputError("runs", "at least one run", "none")
+    return RunComparison(found)
 
 
 def _stored(run: Any) -> list[StoredRun]:

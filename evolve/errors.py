@@ -33,7 +33,7 @@ class Setting:
     """
 
     key: str
-    value: str | bool | None = None
+    value: str | bool | tuple[str, ...] | None = None
 
     def __str__(self) -> str:
         if self.value is None:
@@ -190,6 +190,13 @@ def check_whole(argument: str, value: Any, least: int) -> int:
         below = " and less than 2**63" if whole >= 2**63 else ""
         raise InputError(argument, f"a whole number, at least {least}{below}", repr(value))
     return whole
+
+
+def check_path(argument: str, value: Any) -> Path:
+    """Return the path of a file. Raises InputError for anything else than a path or a text without NUL."""
+    if not isinstance(value, str | Path) or "\0" in str(value):
+        raise InputError(argument, "the path of a file", repr(value))
+    return Path(value)
 
 
 def check_flag(argument: str, value: Any) -> None:

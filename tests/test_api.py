@@ -10,6 +10,7 @@ import signal
 import subprocess
 import sys
 import threading
+from pathlib import Path
 
 import gymnasium
 import numpy as np
@@ -169,6 +170,26 @@ def test_the_output_is_a_directory_or_a_table(here):
     assert sorted(path.name for path in here.iterdir()) == ["at", "b"]
 
 
+def test_a_tilde_is_the_home_directory_and_paths_are_texts(here, monkeypatch):
+    monkeypatch.setenv("HOME", str(here / "home"))
+    small = SMALL | {"generations": 1, "population": 4, "seed": 1}
+    first = evolve.train(**small, output="~/runs")
+    assert first.path == here / "home/runs/seed-1.h5"
+    second = evolve.train(**small, output={"directory": Path("ü")}, start_from={"file": first.path})
+    assert (second.path, second.start.digest) == (Path("ü/seed-1.h5"), second.config.start_from.digest)
+    assert sorted(path.name for path in here.iterdir()) == ["home", "ü"]
+
+
+def test_a_wrapper_may_be_a_class(here):
+    wrappers = [{"name": "FrameStackObservation", "kwargs": {"stack_size": 2}}, gymnasium.wrappers.FlattenObservation]
+    by_class, by_name = (
+        evolve.train(**SMALL | {"env": {"id": "CartPole-v1", "wrappers": given}}, seed=1, output=output)
+        for given, output in ((wrappers, "class"), ([wrappers[0], "FlattenObservation"], "name"))
+    )
+    assert by_class.config.env == by_name.config.env
+    assert by_class.digest == by_name.digest
+
+
 def test_a_file_that_this_process_writes_is_refused_with_a_cure(here):
     iterator = evolve.iterate(**SMALL, output="at", seed=2)
     next(iterator)
@@ -316,6 +337,10 @@ def test_a_policy_can_be_copied_and_sent_elsewhere(here, copied):
     assert [again(observation).tolist() for observation in seen] == outputs
 
 
+Unnamed = type("Unnamed", (gymnasium.Wrapper,), {"__qualname__": "Hidden.Unnamed"})
+"""A class that no module names."""
+
+
 @pytest.mark.parametrize(
     ("settings", "name", "said"),
     [
@@ -333,6 +358,21 @@ def test_a_policy_can_be_copied_and_sent_elsewhere(here, copied):
         ({"callbacks": [3]}, "callbacks", "3"),
         ({"generations": "5"}, "generations", "got '5'"),
         ({"sweep": {"population": [2, 3]}}, "experiment", "sweep of 2"),
+        ({"output": "a\0b"}, "output.directory", r"got 'a\x00b'"),
+        ({"env": "CartPole-v1 "}, "env.id", "Did you mean CartPole-v1?"),
+        ({"env": "toys:"}, "env.id", "module:Name, got 'toys:'"),
+        (
+            {"env": {"id": "CartPole-v1", "wrappers": ["FlatenObservation"]}},
+            "env.wrappers",
+            "Did you mean FlattenObservation",
+        ),
+        ({"env": {"id": "CartPole-v1", "wrappers": [Unnamed]}}, "env.wrappers", 'env.wrappers=["tasks:Wrapper"]'),
+        ({"strategy": None}, "strategy", "the name of a strategy, or a table"),
+        ({"early_stop": 475}, "early_stop", "a table with mean_return, episodes"),
+        ({"fitness": 3}, "fitness", '"mean", "min"'),
+        ({"gamma": 0.99}, "gamma", "methods that learn by gradients"),
+        ({"render_mode": "human"}, "render_mode", "run.film()"),
+        ({"start_from": 3}, "start_from", "a run, a champion file or its path"),
     ],
 )
 def test_errors_name_settings(settings, name, said, here):
@@ -355,6 +395,11 @@ def test_errors_name_settings(settings, name, said, here):
         (lambda _: evolve.strategies.make("ga", "10"), "genome_size", "'10'"),
         (lambda _: evolve.strategies.make("ga", 9, population=1.5), "population", "1.5"),
         (lambda _: evolve.networks.make({"name": "mlp"}, 0, 2), "observation_size", "0"),
+        (lambda _: evolve.load(None), "path", "None"),
+        (evolve.load, "path", "<Run "),
+        (lambda run: run.export(None), "path", "None"),
+        (lambda run: run.champion().export(3), "path", "3"),
+        (lambda _: evolve.compare([]), "runs", "none"),
     ],
 )
 def test_values_of_another_type_are_refused_by_name(call, name, got, run):
@@ -367,8 +412,10 @@ def test_values_of_another_type_are_refused_by_name(call, name, got, run):
 def test_a_policy_decodes_outputs_of_its_own_shape(wrong, run):
     policy = run.champion()
     assert policy.decode([0.1, 0.3]) == 1
-    with pytest.raises(ValueError, match=r"^outputs: .*A=2"):
+    with pytest.raises(InputError, match=r"^outputs: expected 2 numbers, or N rows of them, got an array of shape \["):
         policy.decode(wrong)
+    with pytest.raises(InputError, match=r"^outputs: .*could not convert"):
+        policy.decode("up")
 
 
 def test_a_run_is_resumed_through_a_symbolic_link(here):

@@ -76,7 +76,8 @@ def test_a_wrong_point_is_refused_before_the_first_run(tmp_path):
         ({"strategy.sigm": [0.1]}, "strategy.sigm"),
         ({"strategy.sigma": 0.1}, r"sweep\.strategy\.sigma: expected a list of values"),
         ([0.1], "grid: expected a table of lists"),
-        ({"seeds": [1, 2]}, "cannot be swept over"),
+        ({"seeds": [1, 2]}, r"grid: expected settings .*, got seeds\. Seeds are an argument: seeds=\[1, 2\]\.$"),
+        ({"seed": [1, 2]}, r"grid: .*seeds=\[1, 2\]\.$"),
     ):
         with pytest.raises(InputError, match=message):
             evolve.sweep(grid, strategy="openai-es", **SMALL, output=tmp_path / "out")

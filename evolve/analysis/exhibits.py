@@ -19,7 +19,7 @@ from evolve.analysis.comparison import begun_groups, deduplicate_seeds
 from evolve.analysis.statistics import number
 from evolve.cluster import Coordinator
 from evolve.cluster.script import Collective, all_ranks
-from evolve.errors import InputError
+from evolve.errors import InputError, check_path
 from evolve.numerics.streams import Purpose
 from evolve.shapes import Float32
 from evolve.store import Stored, StoredRun, check_begun
@@ -43,7 +43,7 @@ class Exhibit:
 
     def save(self, path: str | Path) -> Path:
         """Write a file in the format of its ending; return its path. Raises InputError if that fails."""
-        path = Path(path)
+        path = check_path("path", path)
         if all_ranks().rank == 0:
             check_writable(path, tuple(self.formats))
             self._write(path)

@@ -10,12 +10,12 @@ import numpy as np
 from evolve.analysis.exports import export_policy
 from evolve.environments import Codec, Spaces
 from evolve.environments.spaces import Space, check_observation, kind_of, member_of, members_of
-from evolve.errors import InputError, check_whole
+from evolve.errors import InputError, check_path, check_whole, one_line
 from evolve.genome import Block, Genomes
 from evolve.networks import Batch, Network
 from evolve.numerics import host_backend
 from evolve.rollouts.inference import ObservationNormalizer
-from evolve.shapes import Float32, Int64, check_shape
+from evolve.shapes import Float32, Int64
 from evolve.training import Experiment, load_config
 from evolve.training.experiment import prepare_policy
 
@@ -154,14 +154,16 @@ class Policy:
     def decode(self, outputs: Float32) -> Any:
         """Return the environment's action for network outputs [A], or an array of N actions for outputs [N, A].
 
-        Raises ValueError if they have another shape.
+        Raises InputError if they have another shape.
         """
-        outputs = np.asarray(outputs, np.float32)
-        if outputs.ndim == 2:
-            check_shape(outputs, "outputs", "n A", np.float32, A=self._codec.action_size)
-            return self._codec.decode(outputs)
-        check_shape(outputs, "outputs", "A", np.float32, A=self._codec.action_size)
-        return self._codec.decode_one(outputs)
+        size = self._codec.action_size
+        try:
+            array = np.asarray(outputs, np.float32)
+        except (TypeError, ValueError) as error:
+            raise InputError("outputs", f"{size} numbers, or N rows of them", f"others ({one_line(error)})") from None
+        if array.ndim not in (1, 2) or array.shape[-1] != size:
+            raise InputError("outputs", f"{size} numbers, or N rows of them", f"an array of shape {list(array.shape)}")
+        return self._codec.decode(array) if array.ndim == 2 else self._codec.decode_one(array)
 
     def __call__(self, observation: Any) -> Any:
         """Advance the network by one step; return the action for the environment's `step`, or an array of N actions."""
@@ -217,7 +219,7 @@ class Policy:
             InputError: The name has another ending, the network does not fit the format, the library of the format is
                 missing, or the file cannot be written.
         """
-        return export_policy(self, Path(path))
+        return export_policy(self, check_path("path", path))
 
     def __reduce__(self) -> tuple[Any, ...]:
         """Support copy and pickle: a copy has the same seed and is at the start of an episode."""

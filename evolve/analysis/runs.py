@@ -27,7 +27,7 @@ from evolve.analysis.statistics import between, duration, number
 from evolve.cluster import Coordinator
 from evolve.cluster.script import Collective
 from evolve.config import Config, assignments
-from evolve.errors import InputError, check_whole, pluralize
+from evolve.errors import InputError, check_path, check_whole, pluralize
 from evolve.numerics.streams import Purpose
 from evolve.store import Start, Stored, StoredChampion, StoredRun, check_begun, disk
 from evolve.training import Experiment, Which
@@ -256,7 +256,7 @@ class _Evolved:
         """
 
         def work(_: Coordinator) -> bytes:
-            return bytes(self._export(Path(path)))
+            return bytes(self._export(check_path("path", path)))
 
         return Path(os.fsdecode(script_ranks().call(work)))
 

@@ -8,7 +8,16 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Annotated, Any, ClassVar, TypeVar, get_args, get_origin
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError, ValidationInfo, model_validator
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    ValidationError,
+    ValidationInfo,
+    model_validator,
+)
 from pydantic_core import ErrorDetails
 
 from evolve.errors import EvolveError, InputError, sanitize
@@ -19,9 +28,11 @@ _OBSERVED = re.compile(r"mean_observation_(0|[1-9][0-9]{0,8})")
 _FUNCTION = re.compile(r"[^\W\d]\w*(\.[^\W\d]\w*)*:[^\W\d]\w*")
 _DURATION = re.compile(r"(?:(\d+)d)?(?:(\d+)h)?(?:(\d+)m)?(?:(\d+(?:\.\d+)?)s?)?")
 
+_A_DURATION = "a duration such as 23h50m, 90s or 2d, or a number of seconds"
+
 _EXPECTED = {
     "missing": "a value", "bool_type": "true or false", "int_type": "a whole number", "float_type": "a number",
-    "finite_number": "a finite number", "string_type": "text", "string_too_short": "text",
+    "finite_number": "a finite number", "string_type": "text", "string_too_short": "a text that is not empty",
     "string_pattern_mismatch": "text that matches {pattern}", "model_type": "a table", "dict_type": "a table",
     "too_long": "a list of at most {max_length}",
     "too_short": "a list of at least {min_length}", "greater_than_equal": "at least {ge}",
@@ -34,7 +45,7 @@ def seconds(duration: str) -> float:
     """Return the seconds of "23h50m", "90s", "1d" or "45". Raises ValueError otherwise."""
     match = _DURATION.fullmatch(duration.strip())
     if match is None or not any(match.groups()):
-        raise ValueError("a duration such as 23h50m, 90s or 2d")
+        raise ValueError(_A_DURATION)
     return sum(float(part or 0) * unit for part, unit in zip(match.groups(), (86400, 3600, 60, 1), strict=True))
 
 
@@ -43,9 +54,12 @@ def grouped(number: float) -> str:
     return f"{number:,}" if isinstance(number, int) else f"{number:,.15g}"
 
 
-def _duration(value: str) -> str:
-    seconds(value)
-    return value
+def _duration(value: Any) -> str:
+    text = f"{value:.15g}s" if isinstance(value, int | float) and not isinstance(value, bool) else value
+    if not isinstance(text, str):
+        raise ValueError(_A_DURATION)
+    seconds(text)
+    return text
 
 
 def _distinct(values: tuple[int, ...]) -> tuple[int, ...]:
@@ -77,10 +91,11 @@ def names_function(fitness: str) -> bool:
     return fitness != "mean" and quantile_of(fitness) is None
 
 
-def _fitness(value: str) -> str:
-    if names_function(value) and (not _FUNCTION.fullmatch(value) or value.startswith("quantile:")):
+def _fitness(value: Any) -> str:
+    a_text = isinstance(value, str)
+    if not a_text or (names_function(value) and (not _FUNCTION.fullmatch(value) or value.startswith("quantile:"))):
         raise ValueError('"mean", "min", "median", "quantile:0.25" (0 to 1), or a function, "module:function"')
-    return value
+    return str(value)
 
 
 def _metrics(names: tuple[str, ...]) -> tuple[str, ...]:
@@ -141,10 +156,10 @@ def _distribution(key: str, given: Any) -> dict[str, Any]:
     return {kind: listed if kind == "integers" else [float(x) for x in listed]}
 
 
-Duration = Annotated[str, AfterValidator(_duration)]
-"""A duration in the notation of `seconds`."""
+Duration = Annotated[str, BeforeValidator(_duration)]
+"""A duration in the notation of `seconds`; a number counts seconds."""
 
-Fitness = Annotated[str, AfterValidator(_fitness)]
+Fitness = Annotated[str, BeforeValidator(_fitness)]
 """The name of a statistic of returns, or of a function."""
 
 Table = dict[str, Any]
@@ -285,6 +300,8 @@ def _explain(model: type[BaseModel], invalid: ValidationError, at: str) -> Input
 
 def _expected(model: type[BaseModel], error: ErrorDetails) -> str:
     """Return the expected value that one of Pydantic's errors states."""
+    if error["type"] == "model_type":
+        return _expected_table(model, error["loc"])
     if error["type"] == "tuple_type":
         return _expected_list(model, error["loc"])
     ours = _EXPECTED.get(error["type"])
@@ -304,8 +321,23 @@ def _expected_list(model: type[BaseModel], location: tuple[int | str, ...]) -> s
             annotation = field.annotation
             inner = _model_in(annotation)
     if inner is not None:
-        return "a list of tables"
+        return f"a list, each {_in_words(inner)}"
     return 'a list of names, such as ["x"]' if _is_list_of_names(annotation) else "a list, such as [1, 4]"
+
+
+def _expected_table(model: type[BaseModel], location: tuple[int | str, ...]) -> str:
+    """Return the description of a table of settings. location: as of `_walk`."""
+    inner: type[BaseModel] | None = model
+    for part in location:
+        field = inner.model_fields.get(str(part)) if inner is not None else None
+        inner = _model_in(field.annotation) if field is not None else inner
+    return _in_words(inner or model)
+
+
+def _in_words(model: type[BaseModel]) -> str:
+    """Return the description of a table with its settings; if it has a name, the name alone is enough."""
+    name = "a name, or " if "name" in model.model_fields else ""
+    return f"{name}a table with {', '.join(model.model_fields)}"
 
 
 def _is_list_of_names(annotation: Any) -> bool:

@@ -180,7 +180,9 @@ class Registry:
                 return section
             section = section.table()
         if not isinstance(section, Mapping):
-            raise InputError(self._section, "a table", section)
+            raise InputError(
+                self._section, f"the name of a {self._section}, or a table with its name and settings", repr(section)
+            )
         name = self._name(section)
         given = {key: value for key, value in section.items() if key != "name"}
         try:
@@ -328,6 +330,8 @@ _WORKERS = "The number of workers is no setting: write workers=N in Python, or -
 _PROGRESS = "progress=True of evolve.train shows the progress."
 _CALLBACKS = "evolve.train takes callbacks=[function]; a loop over evolve.iterate needs none."
 _TENSORBOARD = 'tensorboard="logs" of evolve.train, or --tensorboard logs, writes event files.'
+_FILM = "run.film() shows the champion, and evolve replay plays it in a window."
+_NO_GRADIENTS = "It belongs to methods that learn by gradients from single steps; evolution has no such setting."
 _OPTIONS = 'Options are in the table of a network or strategy: network={"name": "mlp", "hidden": [64, 64]}.'
 _ARGUMENTS = ("callbacks", "overwrite", "progress", "resume", "tensorboard", "workers")
 """Arguments of `evolve.train` that are no settings."""
@@ -363,6 +367,8 @@ _SETTINGS = {
     _PROGRESS: "progress_bar, verbose, verbosity, show_progress, log_interval",
     _CALLBACKS: "callback, callbacks, reporter, logger",
     _TENSORBOARD: "tensorboard_log, tensorboard_dir, log_tensorboard",
+    _FILM: "render, render_mode, record_video, video, video_folder",
+    _NO_GRADIENTS: "gamma, gae_lambda, ent_coef, vf_coef, clip_range, n_epochs, buffer_size, learning_starts, tau",
     _OPTIONS: "policy_kwargs, net_kwargs, network_kwargs, strategy_kwargs, model_kwargs",
     _WORKERS: "workers, n_envs, num_envs, vec_env, n_workers, num_workers, num_actors, n_jobs, num_processes",
 }  # fmt: skip

@@ -1,5 +1,6 @@
 """`Config`: one experiment with all its sections, validated and frozen; and the differences of two experiments."""
 
+import os
 import re
 from collections.abc import Mapping
 from pathlib import Path
@@ -331,7 +332,7 @@ class Config(Options):
     def directory(self) -> Path:
         """Return the directory of this experiment's run files."""
         default = f"runs/{self.env.id.replace('/', '-').replace(':', '-')}-{self.network.name}"
-        return Path(self.output.directory or default)
+        return Path(os.path.expanduser(self.output.directory or default))  # without a shell nobody else expands "~"
 
 
 def differences(ours: Config, theirs: Config) -> list[tuple[str, object, object]]:

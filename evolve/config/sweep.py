@@ -56,8 +56,8 @@ def _check_text(config: Config) -> None:
     Arguments of the command line that are not valid UTF-8 become such text.
     """
     directory = config.output.directory
-    if directory == "":
-        raise InputError("output.directory", "a directory", "an empty text")
+    if directory == "" or "\0" in (directory or ""):
+        raise InputError("output.directory", "a directory", repr(directory) if directory else "an empty text")
     everything = json.dumps(config.model_dump(), ensure_ascii=False, default=str)
     for name, text in (("output.directory", directory or ""), ("experiment", everything)):
         try:

@@ -303,10 +303,11 @@ def step_fault(space: Space, said: Any) -> str | None:
         expected = "(observation, reward, terminated, truncated, info)"
         return f"step must return {expected}, but returned {_in_words(said)}{old}"
     observation, reward, *ends, _ = said
-    if reward is None or np.shape(reward) != ():
+    if reward is None or isinstance(reward, str | bytes) or np.shape(reward) != ():
         return f"the reward of step must be one number, not {_in_words(reward)}"
     for name, value in zip(("terminated", "truncated"), ends, strict=True):
-        if np.size(value) != 1:
+        # A text such as "no" would count as true, and end every episode after its first step.
+        if value is None or isinstance(value, str | bytes) or np.size(value) != 1:
             return f"{name} of step must be one bool, not {_in_words(value)}"
     return _observation_fault(space, observation, "step")
 

@@ -6,6 +6,7 @@
 import importlib
 import inspect
 import re
+import sys
 from collections.abc import Callable
 from contextlib import closing
 from typing import Any
@@ -103,7 +104,11 @@ def _wrapper_class(name: str, env_id: str) -> type[gymnasium.Wrapper[Any, Any, A
             raise TypeError(f"{attribute} is no gymnasium.Wrapper")
     except Exception as error:  # an import runs whatever the module holds
         expected = "a wrapper `module:Class` that can be imported"
-        raise InputError("env.wrappers", expected, f"{name} ({one_line(error)})") from error
+        held = vars(sys.modules[module]).items() if isinstance(error, AttributeError) else ()
+        wrappers = (known for known, value in held if isinstance(value, type) and issubclass(value, gymnasium.Wrapper))
+        raise InputError(
+            "env.wrappers", expected, f"{name} ({one_line(error)})", nearest(attribute, wrappers)
+        ) from error
     return found
 
 
@@ -177,6 +182,12 @@ def make_or_explain(options: EnvOptions, make: Callable[[], _Env]) -> _Env:
             given = options.kwargs if randomized is None else options.randomize[randomized]
             raise InputError(key, expected, f"{given} ({said})") from error
         said = one_line(error).partition(" was raised from the environment creator")[0]
+        module, colon, name = options.id.rpartition(":")
+        if "Malformed environment ID" in said or (colon and not (module and name)):
+            similar = nearest(options.id.strip(" :"), gymnasium.registry)
+            raise InputError(
+                argument, "the name of an environment, or module:Name", repr(options.id), similar
+            ) from None
         advice = "Its arguments are env.kwargs." if "missing" in said and "argument" in said else ""
         if hasattr(_class_or_function(options.id), "possible_agents"):
             advice = _ONE_AGENT

@@ -222,7 +222,8 @@ def observation_encoder(space: Space) -> tuple[int, Encode]:
             return int(sizes.sum()), _one_hot(_offsets(sizes), space.start.ravel().astype(np.int64))
         case "Dict" | "Tuple":
             return _encode_members(space)
-    raise InputError("env.id", "an observation space that can be flattened", repr(space))
+    expected = "observations of Box, Discrete, MultiDiscrete, MultiBinary, or of a Dict or Tuple of them"
+    raise InputError("env.id", expected, repr(space), "A wrapper (env.wrappers) can turn others into these.")
 
 
 def check_observation(space: Space, observation: Any) -> None:
@@ -236,9 +237,9 @@ def check_observation(space: Space, observation: Any) -> None:
             check_observation(member, member_of(space, observation, key))
     elif kind == "Discrete":
         if np.size(observation) != 1 or not 0 <= np.asarray(observation).item() - space.start < space.n:
-            raise ValueError(f"{observation!r}, not one of {space.start} to {space.start + space.n - 1}")
+            raise ValueError(f"the value {observation!r}, not one of {space.start} to {space.start + space.n - 1}")
     elif np.shape(observation) != space.shape:
-        raise ValueError(f"{np.shape(observation)}, not {space.shape}")
+        raise ValueError(f"the shape {np.shape(observation)}, not {space.shape}")
 
 
 def action_decoder(space: Space, action_scale: float) -> tuple[int, Decode]:

@@ -151,7 +151,11 @@ def import_function(setting: str) -> Callable[..., Any]:
 
 
 _NAMED = (min, *(getattr(np, name) for name in ("min", "mean", "median")))
-_EXAMPLES = {"env": ("tasks.py", "tasks:Task"), "fitness": ("scores.py", "scores:function")}
+_EXAMPLES: dict[str, tuple[str, str | tuple[str, ...]]] = {
+    "env": ("tasks.py", "tasks:Task"),
+    "env.wrappers": ("tasks.py", ("tasks:Wrapper",)),
+    "fitness": ("scores.py", "scores:function"),
+}
 
 
 def setting_of(found: Callable[..., Any], key: str = "fitness") -> str:
@@ -159,7 +163,7 @@ def setting_of(found: Callable[..., Any], key: str = "fitness") -> str:
 
     Args:
         found: The function or the class.
-        key: The setting, for the error: "env" or "fitness".
+        key: The setting, for the error: "env", "env.wrappers" or "fitness".
 
     Raises:
         InputError: No other process could import it, or it is a function of one array, such as `min`.
@@ -171,7 +175,8 @@ def setting_of(found: Callable[..., Any], key: str = "fitness") -> str:
     if module != "__main__" and getattr(sys.modules.get(module), name, None) is found:
         return f"{module}:{name}"
     file, example = _EXAMPLES[key]
-    expected = f"a {'class or a function' if key == 'env' else 'function'} at the top level of a module"
+    kinds = {"env": "class or a function", "env.wrappers": "class", "fitness": "function"}
+    expected = f"a {kinds[key]} at the top level of a module"
     cure = f"Put it into a module, such as {file}, because another process has to import it to resume or to verify: "
     raise InputError(key, expected, repr(found), cure, Setting(key, example), ".")
 

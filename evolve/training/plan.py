@@ -234,6 +234,8 @@ def sweep_from_arguments(
     if not isinstance(grid, Mapping):
         raise InputError("grid", 'a table of lists, such as {"strategy.sigma": [0.1, 0.3]}', repr(grid))
     for key, values in grid.items():
+        if key in ("seed", "seeds"):
+            raise InputError("grid", "settings of the experiment", key, f"Seeds are an argument: seeds={values!r}.")
         varied = _plain(list(values) if isinstance(values, range) else values)
         # Texts are names: of environments, networks or strategies.
         if key in _NAMES and isinstance(varied, list) and all(isinstance(value, str) for value in varied):
@@ -319,8 +321,8 @@ def _override(table: dict[str, Any], key: str, value: Any) -> None:
     """Set a setting. A table is merged into the section; a text sets the name of an env, network or strategy."""
     if key in ("env", "fitness") and callable(value):
         value = setting_of(value, key)
-    elif key == "env" and isinstance(value, Mapping) and callable(value.get("id")):
-        value = {**value, "id": setting_of(value["id"], key)}
+    elif key == "env" and isinstance(value, Mapping):
+        value = _named_classes(value)
     elif key == "env" and not isinstance(value, str | Mapping):
         expected = "the id of an environment, its class, a function that makes it, or a table of settings"
         raise InputError("env", expected, repr(value), "An object is refused, as many are needed: name the id.")
@@ -335,12 +337,28 @@ def _override(table: dict[str, Any], key: str, value: Any) -> None:
         set_key(table, key, _plain(value))
 
 
+def _named_classes(env: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a table of an environment with names in place of classes and functions. Raises InputError."""
+    table = dict(env)
+    if callable(table.get("id")):
+        table["id"] = setting_of(table["id"], "env")
+    if isinstance(wrappers := table.get("wrappers"), list | tuple):
+        table["wrappers"] = [_wrapper_name(each) if isinstance(each, type) else each for each in wrappers]
+    return table
+
+
+def _wrapper_name(wrapper: type) -> str:
+    """Return the setting of the class of a wrapper; Gymnasium's are named without their module, as in TOML."""
+    name = setting_of(wrapper, "env.wrappers")
+    return wrapper.__name__ if name.startswith("gymnasium.wrappers.") else name
+
+
 def _plain(value: Any) -> Any:
-    """Return a value with the types of TOML: NumPy's numbers and arrays as Python's, tuples as lists."""
+    """Return a value with the types of TOML: NumPy's numbers and arrays as Python's, tuples as lists, paths as text."""
     if isinstance(value, np.generic | np.ndarray):
         return value.tolist()
     if isinstance(value, list | tuple):
         return [_plain(part) for part in value]
     if isinstance(value, Mapping):
         return {key: _plain(part) for key, part in value.items()}
-    return value
+    return str(value) if isinstance(value, Path) else value

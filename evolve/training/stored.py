@@ -5,7 +5,7 @@ genome, from a file or from the caller. The configuration records this genome by
 the run file holds the genome. So a run can be resumed and verified without its source, also if the source has changed.
 """
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -173,6 +173,9 @@ def as_setting(given: Any) -> tuple[Table, Source | None]:
             expected = "a source that knows for how many observations its normalizer stands"
             raise InputError("start_from", expected, "a policy with a normalizer", cure)
         given = given.genome
+    if not isinstance(given, Genomes | Collection):
+        expected = "a run, a champion file or its path, a table with file, a policy, or a vector of numbers"
+        raise InputError("start_from", expected, repr(given))
     return {}, one_genome(given, "start_from")
 
 

@@ -64,11 +64,15 @@ def test_toml_round_trip_spells_out_every_default():
         ({"env": {"action_scale": float("nan")}}, "env.action_scale", "finite"),
         ({"seeds": 3}, "seeds", "[1, 4]"),
         ({"env": {"metrics": "x"}}, "env.metrics", 'a list of names, such as ["x"]'),
-        ({"env": {"wrappers": "a:b"}}, "env.wrappers", "a list of tables"),
+        ({"env": {"wrappers": "a:b"}}, "env.wrappers", "a list, each a name, or a table with name, kwargs"),
         ({"network": {"name": "mlp", "hidden": "8"}}, "network.hidden", "[1, 4]"),
         ({"racing": {"rounds": "1,4"}}, "racing.rounds", "[1, 4]"),
         ({"env": {"reuse": 7}}, "env.reuse", "true or false or 'auto'"),
-        ({"env": {"wrappers": [5]}}, "env.wrappers.0", "a table"),
+        ({"env": {"wrappers": [5]}}, "env.wrappers.0", "a name, or a table with name, kwargs"),
+        ({"compute": {"time_limit": -1}}, "compute.time_limit", "a number of seconds"),
+        ({"compute": {"time_limit": True}}, "compute.time_limit", "a number of seconds"),
+        ({"fitness": ["mean"]}, "fitness", "quantile:0.25"),
+        ({"strategy": None}, "strategy", "the name of a strategy"),
     ],
 )
 def test_wrong_settings_are_refused_with_one_plain_line(table, argument, limit):
@@ -110,6 +114,11 @@ def test_an_unknown_network_is_reported_before_an_unknown_setting():
     with pytest.raises(InputError) as wrong:
         parse(Config, {"network": {"name": "no such"}, "slots": 9})
     assert (wrong.value.argument, wrong.value.got) == ("network.name", "no such")
+
+
+def test_a_time_limit_may_be_a_number_of_seconds():
+    limits = [parse(Config, {"compute": {"time_limit": given}}).compute.time_limit for given in (3600, 0.5, "1h")]
+    assert limits == ["3600s", "0.5s", "1h"]
 
 
 def test_malformed_toml_is_refused():

@@ -149,6 +149,8 @@ def test_episode_length_can_be_limited():
         ({"id": "Bipedal-v3"}, "Did you mean BipedalWalker-v3"),
         ({"id": "BipedalWalker-v2"}, "Did you mean BipedalWalker-v3"),
         ({"id": "nowhere:Thing-v0"}, "module that can be imported"),
+        ({"id": ":Thing-v0"}, "the name of an environment, or module:Name, got ':Thing-v0'"),
+        ({"id": "toys:Texts"}, "MultiBinary, or of a Dict or Tuple of them, got Text.*wrapper"),
         ({"id": "Pendulum-v1", "kwargs": {"mass": 2}}, "env.kwargs"),
         ({"id": "Pendulum-v1", "wrappers": [{"name": "gymnasium.wrappers:Nothing"}]}, "env.wrappers"),
         ({"id": "BipedalWalker-v2", "engine": "envpool"}, 'BipedalWalker-v3.* Or use env.engine="gymnasium"'),
@@ -215,6 +217,13 @@ def test_an_old_interface_is_refused_at_the_door(since, method):
 def test_a_class_that_forgets_a_part_of_the_interface_is_refused_at_the_door(name, said):
     with pytest.raises(InputError, match=said):
         environments.check(environments.make(EnvOptions(id=f"toys:{name}"), 1))
+
+
+@pytest.mark.parametrize(("place", "said"), [(1, "reward of step must be one number, not '"), (2, "terminated of step"),
+                                             (3, "truncated of step must be one bool, not 'False'")])  # fmt: skip
+def test_a_text_is_neither_a_reward_nor_an_end(place, said):
+    with pytest.raises(InputError, match=said):
+        environments.check(environments.make(EnvOptions(id="toys:Wordy", kwargs={"place": place}), 1))
 
 
 def test_an_interface_that_breaks_in_an_episode_is_named_without_a_traceback():

@@ -339,8 +339,26 @@ class Seedless(Memory):
         return super().reset(seed=0)
 
 
+class Wordy(Memory):
+    """Its step returns a text at one place: 1 is the reward, 2 and 3 are the ends."""
+
+    def __init__(self, place):
+        self.place = place
+
+    def step(self, action):
+        said = list(super().step(action))
+        said[self.place] = str(said[self.place])
+        return tuple(said)
+
+
 class Spaceless(gymnasium.Env):
     """It has no spaces."""
+
+
+class Texts(Memory):
+    """It shows words."""
+
+    observation_space = gymnasium.spaces.Text(5)
 
 
 class Sized(Memory):
