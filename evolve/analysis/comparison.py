@@ -103,7 +103,10 @@ def group_runs(runs: Sequence[tuple[StoredRun, Config]]) -> list[RunGroup]:
 
 
 def _of_all_seeds(config: Config, seed: int) -> Config:
-    """Return a configuration that names a directory if the run of a seed began with the run of the same seed in it."""
+    """Return the configuration that the runs of all seeds share, although `start_from` may name another file in each.
+
+    If a run began with the file of its own seed in a directory, `start_from` names the directory.
+    """
     start = config.start_from
     if start is None or start.file is None:
         return config
@@ -218,7 +221,7 @@ class Comparison:
         scores: [n], one for each seed that has one.
         missing: The number of seeds without a score.
         interval: The 95 % interval of the mean score, cut to the range of all returns; None for fewer than three seeds.
-        p: Of the two-sided rank test against the best group, with Holm's correction; None without a test.
+        p: The p value of the two-sided rank test against the best group, with Holm's correction; None without a test.
         best: Whether this is the best of several groups of its environment.
         tied: Whether another group has the same mean, and both are the best.
     """
@@ -386,4 +389,4 @@ def _testable(row: Comparison, best: Comparison, tests: int) -> bool:
 
 def _untested(best: Comparison, tests: int) -> str:
     enough = next(n for n in range(2, 1000) if statistics.can_be_significant(n, n, tests))
-    return f"{best.env}: too few seeds to test against the best, whatever they score; that takes {enough} seeds each."
+    return f"{best.env}: too few seeds for a significant difference from the best: that takes {enough} seeds each."

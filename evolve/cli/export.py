@@ -23,6 +23,7 @@ def _parser() -> Parser:
         "evolve export pole.champion -o pole.onnx",
         "evolve export runs/CartPole-v1-hebbian-dag/seed-0.h5 --format tensorboard -o logs/pole",
     )
+    # Options of earlier versions, which errors translate.
     parser.former = {f"--{name}": f"--format {name}" for name in ("c", "csv", "tensorboard")}
     add = parser.add_argument
     add("file", type=file_argument, metavar="FILE", help="a run file, its directory, or a champion file")

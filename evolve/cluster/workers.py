@@ -21,15 +21,16 @@ from evolve.shapes import Int64
 
 _LONGEST_SETUP = 600.0  # seconds until a worker has made its environments
 _SILENCE_EVERY = 0.1  # seconds between two counts of the silence of all workers
-_LONGEST_PASSED = 0.5  # seconds counted as silence between two checks; rank 0 itself may have been suspended
+_LONGEST_PASSED = 0.5  # seconds of silence counted between two checks at most, as rank 0 may have been suspended itself
 
 # A chunk has more episodes than a worker has slots only if it takes no longer than `_LONG_SECONDS`, has no more than
 # `_MOST_EPISODES`, and is at most one of `_SHARES` parts of the worker's fair share.
 _MOST_EPISODES = 8192
 _LONG_SECONDS, _SHARES = 1.0, 8
 _CHUNK_COST = 3e-4
-"""Seconds of work, times the workers, below which chunks would keep rank 0 busy: each costs it a few messages of about
-50 µs. In simulations this value served 256 workers of 64 threads and 1,024 of one thread best."""
+"""Seconds that rank 0 needs for a chunk: a few messages of about 50 µs each. With n workers a chunk should last n times
+as long, or rank 0 would always be busy. In simulations this value was best for 256 workers of 64 threads, and for 1,024
+workers of one thread."""
 
 _SUSPECT = 2
 """Strikes from which on an item is handed out alone, so that no other item can have ended the worker."""
@@ -209,8 +210,9 @@ class WorkQueue:
         that this item ends workers, and it counts as failed.
 
         Returns:
-            The number of items that are pending again, and the items [n] that count as failed. If no worker is left,
-            the former are the last of `pending`.
+            The number of items that are pending again, and the items [n] that count as failed. Pending items are handed
+            out first; but if no worker is left, they are put at the end, because rank 0 then plays all items, and these
+            last.
         """
         del self._in_hand[worker]
         self.busy.discard(worker)

@@ -69,24 +69,25 @@ class Paths:
 
     def acting(self, mask: Bool) -> list[Bool]:
         """Return the connections that masks [P, W] leave and that can act, [P, rows, columns] for each matrix."""
-        every = self.left(mask)
-        given = [np.zeros((len(mask), size), np.bool_) for size in self.sizes]
-        read = [neurons.copy() for neurons in given]
+        all_left = self.left(mask)
+        fed = [np.zeros((len(mask), size), np.bool_) for size in self.sizes]
+        used = [neurons.copy() for neurons in fed]
+        # `fed` are the neurons that depend on an observation or a bias, and on `used` neurons an action depends.
         # The neurons of a layer that no matrix computes are observations or biases.
-        for layer, neurons in enumerate(given):
+        for layer, neurons in enumerate(fed):
             computed = [
                 shape[1] for (b, *_), shape in zip(self.matrices, self._shapes, strict=True) if b.layer + 1 == layer
             ]
             neurons[:, max(computed, default=0) :] = True
-        read[-1][:] = True
-        read[-1][:, list(self.unused)] = False
+        used[-1][:] = True
+        used[-1][:, list(self.unused)] = False
         for layer, neuron in getattr(self.layout, "modulators", ()):
-            read[layer][:, neuron] = True
-        self._spread(every, given, forwards=True)
-        self._spread(every, read, forwards=False)
+            used[layer][:, neuron] = True
+        self._spread(all_left, fed, forwards=True)
+        self._spread(all_left, used, forwards=False)
         return [
-            left & given[b.source][:, : left.shape[1], None] & read[b.layer + 1][:, None, : left.shape[2]]
-            for (b, *_), left in zip(self.matrices, every, strict=True)
+            left & fed[b.source][:, : left.shape[1], None] & used[b.layer + 1][:, None, : left.shape[2]]
+            for (b, *_), left in zip(self.matrices, all_left, strict=True)
         ]
 
     def count(self, mask: Bool) -> Int64:

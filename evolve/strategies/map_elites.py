@@ -63,7 +63,7 @@ def cells_of(measures: Float64, bounds: Float64, cells: Int64) -> Int64:
         cells: [D], the number of cells along each.
     """
     low, high = bounds.T
-    with np.errstate(over="ignore", invalid="ignore"):  # infinite ones are in the last cells
+    with np.errstate(over="ignore", invalid="ignore"):  # infinite measures are in the first or the last cell
         shares = (measures - low) / (high - low) * cells
     known = ~np.isnan(shares).any(axis=1)
     shares = np.where(np.isnan(shares), 0.0, shares)
@@ -72,7 +72,7 @@ def cells_of(measures: Float64, bounds: Float64, cells: Int64) -> Int64:
 
 
 def best_of_cells(cells: Int64, fitness: Float64) -> Int64:
-    """Return the row of the best fitness in each filled cell, in ascending order of the cells; of equals the first.
+    """Return the row of the best fitness in each filled cell, in ascending order of the cells; the first of equal rows.
 
     Rows with a NaN, or without a cell (-1), are in none.
 
@@ -81,7 +81,7 @@ def best_of_cells(cells: Int64, fitness: Float64) -> Int64:
         fitness: [n].
     """
     rows = np.flatnonzero((cells >= 0) & ~np.isnan(fitness))
-    order = rows[np.lexsort((-fitness[rows], cells[rows]))]  # stable: of equals the first
+    order = rows[np.lexsort((-fitness[rows], cells[rows]))]  # stable, so the first of equal rows comes first
     ordered = cells[order]
     first = np.ones(len(order), np.bool_)
     first[1:] = ordered[1:] != ordered[:-1]
@@ -188,6 +188,7 @@ class MapElites(contract.Strategy[Archive]):
         best = best_of_cells(cells, fitness)
         is_new = best >= n
         both = concatenate(state.genomes.take(best[~is_new]), genomes.take(best[is_new] - n))
+        # `both` has the old elites first and then the new ones. These places bring them into the order of the cells.
         places = np.argsort(np.argsort(is_new, kind="stable"), kind="stable")
         new = np.column_stack([np.full(self._P, state.generations), np.arange(self._P)])
         return Archive(

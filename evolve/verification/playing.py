@@ -249,12 +249,12 @@ def play(
     """
     config = experiment.config
     seconds = config.env.max_episode_seconds if each_step is None else math.inf
-    kernel = host_backend(config.compute.backend)
+    backend = host_backend(config.compute.backend)
     limit = None
     if isinstance(run, StoredRun) and chosen.purpose is Purpose.EPISODE:
         limit = limit_of(experiment, run.records, chosen.generation)
     normalize = config.normalize_observations
-    rollout = Rollout(engine, experiment.network, 1, kernel, seconds, normalize, max_steps=limit)
+    rollout = Rollout(engine, experiment.network, 1, backend, seconds, normalize, max_steps=limit)
     results = None
     failures: list[EpisodeFailure] = []
     with Watchdog(config.env.max_episode_seconds, fatal=True) as watchdog:
@@ -298,7 +298,7 @@ def _handle_failure(failure: EpisodeFailure, chosen: Episode) -> None:
     place = f"in step {failure.step}" if failure.step else "in reset"
     message = failure.message.rstrip()
     if chosen.logged is not None and np.isnan(chosen.logged):
-        _LOG.warning("it fails %s: %s", place, message.splitlines()[-1])
+        _LOG.warning("the episode fails %s, as it does in the log: %s", place, message.splitlines()[-1])
         return
     key = int(chosen.purpose), chosen.generation, chosen.candidate, chosen.episode
     raise EpisodeError("the episode", f"{place}, environment seed {failure.seed}:\n{message}", key)

@@ -43,8 +43,8 @@ def fitted(lines: list[str], width: int | None) -> list[str]:
 
 def _broken(line: str, width: int) -> list[str]:
     indent = " " * (len(line) - len(line.lstrip()) + 2)
-    whole = textwrap.TextWrapper(width, subsequent_indent=indent, break_long_words=False, break_on_hyphens=False)
-    return [line] if len(line) <= width else whole.wrap(line)
+    wrapper = textwrap.TextWrapper(width, subsequent_indent=indent, break_long_words=False, break_on_hyphens=False)
+    return [line] if len(line) <= width else wrapper.wrap(line)
 
 
 def _short(text: str) -> str:

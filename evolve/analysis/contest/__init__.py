@@ -94,7 +94,7 @@ def scored(leg: str, size: ContestSize, backend: str) -> Experiment:
 
 
 def known(leg: str, backend: str) -> Experiment:
-    """Return the experiment of the known short run of a leg."""
+    """Return the experiment of the short run of a leg. Its right digest is known, see `golden`."""
     table = LEGS[leg]
     env = {"max_episode_steps": _KNOWN_STEPS, **table["env"]}
     return _experiment({**table, "env": env}, _KNOWN, {"backend": backend, "slots": _KNOWN_SLOTS})
