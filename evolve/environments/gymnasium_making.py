@@ -23,8 +23,8 @@ from evolve.environments.spaces import observation_encoder
 from evolve.errors import FAILURES, InputError, Setting, one_line
 
 _Env = gymnasium.Env[Any, Any]
-_MODULES = {"ALE": ("ale_py", "ale-py")}
-"""The modules that register environments of a namespace, and the packages that have these modules."""
+_MODULES = {r"ALE/|\w+NoFrameskip-": ("ale_py", "ale-py")}
+"""The modules that register environments of such names, and the packages that have these modules."""
 # Families whose reset restores every bit. Box2D is not one of them: a world that has run an episode orders its
 # contacts differently in the next one, so that a BipedalWalker walks another trajectory from the same seed.
 _RESET_RESTORES_ALL = ("gymnasium.envs.classic_control", "gymnasium.envs.toy_text", "gymnasium.envs.mujoco")
@@ -251,10 +251,10 @@ def _unknown_cure(env_id: str) -> tuple[str | Setting, ...]:
         return "The exact engine has it: ", Setting("env.engine", "exact"), "."
     if _of_pettingzoo(env_id):
         return (_ONE_AGENT,)
-    namespace = env_id.partition("/")[0]
-    if namespace in _MODULES:
-        module, package = _MODULES[namespace]
-        return f"Its package registers it: pip install {package}, then ", Setting("env.id", f"{module}:{env_id}"), "."
+    for names, (module, package) in _MODULES.items():
+        if re.match(names, env_id):
+            named = Setting("env.id", f"{module}:{env_id}")
+            return f"Its package registers it: pip install {package}, then ", named, "."
     module, _, name = env_id.rpartition(":")
     if module:
         held = vars(importlib.import_module(module))  # Gymnasium has imported it

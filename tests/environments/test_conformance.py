@@ -254,6 +254,7 @@ def test_a_wrapper_of_gymnasium_needs_no_module():
     ("env_id", "advised"),
     [
         ("ALE/Pong-v5", "ale_py:ALE/Pong-v5"),
+        ("PongNoFrameskip-v4", "ale_py:PongNoFrameskip-v4"),
         ("pettingzoo.classic:tictactoe_v3", "one agent"),
         ("simple_spread_v3", "one agent"),
     ],
