@@ -6,6 +6,7 @@ import shutil
 import sys
 import time
 from collections.abc import Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TextIO
 
@@ -90,14 +91,15 @@ class RunsClock:
         return f"all {len(self._episodes)} runs {_clock(seconds)}"
 
 
+@dataclass
 class ProgressReporter:
     """Shows the generations of one seed as they are completed; a context manager.
 
     Generations are numbered from 0, as in the run file.
 
-    Args:
+    Attributes:
         seed: The seed of the run.
-        completed: The number of generations that are complete already.
+        completed: The number of complete generations.
         generations: The number of generations of the whole run.
         quiet: Whether to print no progress.
         steps: Environment steps until `early_stop.steps` ends the run; infinite without that limit.
@@ -106,41 +108,29 @@ class ProgressReporter:
         stream: The stream of the progress; by default stdout.
     """
 
-    def __init__(
-        self,
-        seed: int,
-        completed: int,
-        generations: int,
-        quiet: bool = False,
-        steps: float = math.inf,
-        clock: RunsClock | None = None,
-        every: float = 0.0,
-        stream: TextIO | None = None,
-    ) -> None:
-        self._clock = clock or RunsClock([1])
-        self._every = every
-        self._stream = stream
-        self._line = ""
-        self._printed_at = -math.inf
-        self._seed = seed
-        self._completed = completed
-        self._generations = generations
-        self._quiet = quiet
-        self._steps = steps
+    seed: int
+    completed: int
+    generations: int
+    quiet: bool = False
+    steps: float = math.inf
+    clock: RunsClock = field(default_factory=lambda: RunsClock([1]))
+    every: float = 0.0
+    stream: TextIO | None = None
+
+    def __post_init__(self) -> None:
+        self._line, self._printed_at = "", -math.inf
         self._steps_taken = 0
-        self._expected = generations
-        self._completed_before = completed
-        self._begin = time.monotonic()
-        self._refreshed_at = 0.0
-        self.display = None if quiet else _make_display(stream=stream)
+        self._expected, self._completed_before = self.generations, self.completed
+        self._begin, self._refreshed_at = time.monotonic(), 0.0
+        self.display = None if self.quiet else _make_display(stream=self.stream)
         """The bar on a terminal; None if lines are printed instead."""
 
     def __enter__(self) -> "ProgressReporter":
         if self.display is not None:
             self.display.start()
-            empty: dict[str, Any] = {"fitness": "", "work": "", "now": "", "left": "", "rest": ""}
-            name = f"seed {self._seed}"
-            self._bar = self.display.add_task(name, total=self._expected, completed=self._completed, **empty)
+            empty: dict[str, Any] = dict.fromkeys(("fitness", "work", "now", "left", "rest"), "")
+            name = f"seed {self.seed}"
+            self._bar = self.display.add_task(name, total=self._expected, completed=self.completed, **empty)
         return self
 
     def __exit__(self, *error: object) -> None:
@@ -151,31 +141,24 @@ class ProgressReporter:
 
     def __call__(self, record: Record) -> None:
         """Show a generation that has been completed."""
-        if self._quiet:
+        if self.quiet:
             return
-        self._completed += 1
+        self.completed += 1
         self._steps_taken += record.steps
         self._expected = self._estimate_generations()
-        generation = f"generation {self._completed - 1}"
-        left, rest = self._times_left(self._completed)
+        generation = f"generation {self.completed - 1}"
+        left, rest = self._times_left(self.completed)
         fitness = describe_fitness(record)
         work = describe_work(record)
         if self.display is not None:
-            shown: dict[str, Any] = {
-                "fitness": f"{generation}: {fitness}",
-                "work": work,
-                "now": generation,
-                "left": left,
-                "rest": rest,
-            }
-            self.display.update(self._bar, completed=self._completed, total=self._expected, **shown)
+            shown: dict[str, Any] = {"fitness": f"{generation}: {fitness}", "work": work, "left": left, "rest": rest}
+            self.display.update(self._bar, completed=self.completed, total=self._expected, now=generation, **shown)
         else:
-            about = "" if self._expected == self._generations else "about "
-            count = f"({self._completed} of {about}{self._expected})"
-            self._line = (
-                f"seed {self._seed}  {generation} {count}  {fitness}  {work}  {left}{f', {rest}' if rest else ''}"
-            )
-            if time.monotonic() - self._printed_at >= self._every:
+            about = "" if self._expected == self.generations else "about "
+            count = f"({self.completed} of {about}{self._expected})"
+            times = f"{left}, {rest}" if rest else left
+            self._line = f"seed {self.seed}  {generation} {count}  {fitness}  {work}  {times}"
+            if time.monotonic() - self._printed_at >= self.every:
                 self._print_line()
 
     def update(self, purpose: Purpose, done: int, episodes: int, idle: int) -> None:
@@ -184,24 +167,24 @@ class ProgressReporter:
             return
         self._refreshed_at = time.monotonic()
         waiting = f", {idle} idle" if idle else ""
-        completed = self._completed + (0 if purpose in _TITLES else done / episodes)
+        completed = self.completed + (0 if purpose in _TITLES else done / episodes)
         is_under_way = self._completed_before < completed < self._expected
         left, rest = self._times_left(completed) if is_under_way else ("", "")
-        what = _TITLES.get(purpose, f"generation {self._completed}")
+        what = _TITLES.get(purpose, f"generation {self.completed}")
         now = f"{what}: {done / episodes:.0%}{waiting}"
         self.display.update(self._bar, completed=completed, now=now, left=left, rest=rest)
 
     def _print_line(self) -> None:
         """Print the line of the newest generation, unless it was printed."""
         if self._line:
-            print(self._line, file=self._stream, flush=True)
+            print(self._line, file=self.stream, flush=True)
             self._line, self._printed_at = "", time.monotonic()
 
     def _times_left(self, completed: float) -> tuple[str, str]:
         """Return the remaining times, of this run and of all runs, after a number of completed generations."""
         eta = self._eta(completed)
         share = (completed - self._completed_before) / (self._expected - self._completed_before)
-        return f"ETA {_clock(eta)}", self._clock.left(share, eta)
+        return f"ETA {_clock(eta)}", self.clock.left(share, eta)
 
     def _eta(self, completed: float) -> float:
         """Return the estimated remaining seconds of this run after a number of completed generations."""
@@ -209,12 +192,12 @@ class ProgressReporter:
 
     def _estimate_generations(self) -> int:
         """Return the expected number of generations, from the steps of the past ones."""
-        steps_per_generation = self._steps_taken / (self._completed - self._completed_before)
-        if math.isinf(self._steps) or not steps_per_generation:
-            return self._generations
+        steps_per_generation = self._steps_taken / (self.completed - self._completed_before)
+        if math.isinf(self.steps) or not steps_per_generation:
+            return self.generations
         return min(
-            self._generations,
-            self._completed + math.ceil(max(0, self._steps - self._steps_taken) / steps_per_generation),
+            self.generations,
+            self.completed + math.ceil(max(0, self.steps - self._steps_taken) / steps_per_generation),
         )
 
 
