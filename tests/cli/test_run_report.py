@@ -89,7 +89,7 @@ def test_a_broken_library_ends_an_exact_run_after_its_first_generation(call, tmp
 
     monkeypatch.setattr(html, "check_libraries", fail)
     done = call("run", *TINY, "--engine", "exact", "--report")
-    assert (done.code, done.err) == (2, "evolve.run: report: expected a working Jinja2, got a broken one.\n")
+    assert (done.code, done.err) == (2, "evolve.run: report (--report): expected a working Jinja2, got a broken one.\n")
     assert store.read(tmp_path / "out" / "seed-0.h5").num_generations == 1
 
 

@@ -33,7 +33,7 @@ WAYS = {
     "reward nan": "reward: expected a finite number, got nan",
     "reward inf": "reward: expected a finite number, got -inf",
     "observation": "observation: expected finite numbers, got inf at position 1 of 3",
-    "shape": "has (7,), not (3,)",
+    "shape": "has the shape (7,), not (3,)",
 }
 
 
