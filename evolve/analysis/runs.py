@@ -124,10 +124,7 @@ class _Evolved:
         changes = _changes(env)
         which = Which(generation, connections, cell)
         check_which(self._stored, which)
-        if changes or network or engine or threads != "auto":
-            experiment = training.reload(self._stored, changes, network, engine, threads)
-        else:
-            experiment = self.experiment
+        experiment = self._reloaded(changes, network, engine, threads)
 
         def work(coordinator: Coordinator) -> bytes:
             found = training.evaluate_champion(self._stored, experiment, coordinator, episodes, which)
@@ -149,11 +146,7 @@ class _Evolved:
         """
         self._check_champion()
         ranks = script_ranks()
-        if engine or threads != "auto":
-            experiment = training.reload(self._stored, engine=engine, threads=threads)
-        else:
-            experiment = self.experiment
-        experiment = verification.with_failures_allowed(experiment)
+        experiment = verification.with_failures_allowed(self._reloaded(engine=engine, threads=threads))
 
         def work(coordinator: Coordinator) -> bytes:
             local_manifest = training.manifest(experiment, ranks.transport)
@@ -205,7 +198,7 @@ class _Evolved:
             InputError: The environment cannot be drawn here, or a library is missing.
         """
         changes = _changes(env)
-        experiment = training.reload(self._stored, changes) if changes else self.experiment
+        experiment = self._reloaded(changes)
         generations = generation if isinstance(generation, Sequence) else [generation]
         genomes = [Which(number, connections, cell) for number in generations]
         made: list[exhibits.Film] = []
@@ -268,6 +261,14 @@ class _Evolved:
 
     def _origin(self, which: str) -> str:
         return f"the {which} of seed {self.seed}, digest {self._stored.digest}"
+
+    def _reloaded(
+        self, env: Any = None, network: Any = None, engine: str | None = None, threads: int | str = "auto"
+    ) -> Experiment:
+        """Return the experiment with changes, see `training.reload`; the prepared one without changes."""
+        if env or network or engine or threads != "auto":
+            return training.reload(self._stored, env, network, engine, threads)
+        return self.experiment
 
     def _check_champion(self) -> None:
         """Raise InputError if there is no champion yet."""

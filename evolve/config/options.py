@@ -287,7 +287,7 @@ def parse(model: type[Model], table: Mapping[str, Any], at: str = "", lenient: b
 def _explain(model: type[BaseModel], invalid: ValidationError, at: str) -> InputError:
     """Return the first of Pydantic's errors as an InputError."""
     first, *more = invalid.errors()
-    path, known = _walk(model, first["loc"])
+    path, known, _ = _walk(model, first["loc"])
     key = ".".join([at, *path] if at else path)
     if first["type"] == "extra_forbidden":
         return UnknownKeyError(key, known)
@@ -301,9 +301,9 @@ def _explain(model: type[BaseModel], invalid: ValidationError, at: str) -> Input
 def _expected(model: type[BaseModel], error: ErrorDetails) -> str:
     """Return the expected value that one of Pydantic's errors states."""
     if error["type"] == "model_type":
-        return _expected_table(model, error["loc"])
+        return _in_words(_model_in(_walk(model, error["loc"])[2]) or model)
     if error["type"] == "tuple_type":
-        return _expected_list(model, error["loc"])
+        return _expected_list(_walk(model, error["loc"])[2])
     ours = _EXPECTED.get(error["type"])
     if ours is not None:
         context = error.get("ctx", {})
@@ -311,27 +311,12 @@ def _expected(model: type[BaseModel], error: ErrorDetails) -> str:
     return re.sub(r"^(Value error, |Input should be )", "", error["msg"])
 
 
-def _expected_list(model: type[BaseModel], location: tuple[int | str, ...]) -> str:
-    """Return the description of a list of names, of tables, or of numbers. location: as of `_walk`."""
-    inner: type[BaseModel] | None = model
-    annotation: Any = None
-    for part in location:
-        field = inner.model_fields.get(str(part)) if inner is not None else None
-        if field is not None:
-            annotation = field.annotation
-            inner = _model_in(annotation)
+def _expected_list(annotation: Any) -> str:
+    """Return the description of a list of names, of tables, or of numbers, by the annotation of the setting."""
+    inner = _model_in(annotation)
     if inner is not None:
         return f"a list, each {_in_words(inner)}"
     return 'a list of names, such as ["x"]' if _is_list_of_names(annotation) else "a list, such as [1, 4]"
-
-
-def _expected_table(model: type[BaseModel], location: tuple[int | str, ...]) -> str:
-    """Return the description of a table of settings. location: as of `_walk`."""
-    inner: type[BaseModel] | None = model
-    for part in location:
-        field = inner.model_fields.get(str(part)) if inner is not None else None
-        inner = _model_in(field.annotation) if field is not None else inner
-    return _in_words(inner or model)
 
 
 def _in_words(model: type[BaseModel]) -> str:
@@ -347,14 +332,15 @@ def _is_list_of_names(annotation: Any) -> bool:
     return any(_is_list_of_names(part) for part in parts)
 
 
-def _walk(model: type[BaseModel], location: tuple[int | str, ...]) -> tuple[list[str], list[str]]:
-    """Return the path of a setting, and the allowed keys of the innermost table on the path.
+def _walk(model: type[BaseModel], location: tuple[int | str, ...]) -> tuple[list[str], list[str], Any]:
+    """Return the path of a setting, the allowed keys of the innermost table on the path, and its annotation.
 
     location: Pydantic's path. It also contains Pydantic's names for the types of a union, which are left out.
     """
     inner: type[BaseModel] | None = model
     path: list[str] = []
     known: list[str] = []
+    annotation: Any = None
     for part in location:
         if isinstance(part, int):
             path.append(str(part))
@@ -362,8 +348,9 @@ def _walk(model: type[BaseModel], location: tuple[int | str, ...]) -> tuple[list
             path.append(part)
             known = list(inner.model_fields)
             field = inner.model_fields.get(part)
-            inner = _model_in(field.annotation) if field is not None else None
-    return path, known
+            annotation = annotation if field is None else field.annotation
+            inner = None if field is None else _model_in(annotation)
+    return path, known, annotation
 
 
 def _model_in(annotation: Any) -> type[BaseModel] | None:

@@ -327,11 +327,8 @@ def read_progress(path: Path) -> tuple[int, bool]:
 
     Raises InputError if the file cannot be read.
     """
-    try:
-        with h5py.File(path, "r") as file:
-            return Reader(file, _size(file, path)).progress()
-    except (OSError, RuntimeError, KeyError, ValueError, TypeError) as error:
-        raise InputError(str(path), "a readable run file", f"a damaged or foreign one ({error})") from None
+    with open_file(path, "run file") as reader:
+        return reader.progress()
 
 
 def read_image(path: Path, image: bytes) -> StoredRun:

@@ -220,10 +220,6 @@ class BipedalWalker(ExactTask[BipedalWalkerOptions]):
         sine, cosine = sincos(np.array([1.5 * i / 10.0 for i in range(LIDAR)]))
         return np.stack([sine * LIDAR_RANGE, cosine * LIDAR_RANGE], axis=1)
 
-    def parameters(self, options: Any) -> tuple[Any, ...]:
-        """Return gravity, friction, the strengths of the legs, their later strengths, and when these begin to hold."""
-        return tuple(getattr(options, name) for name in _PARAMETERS)
-
     def kernel_constants(self) -> UInt8:
         """Return the bytes of the model and the rays, in the layout of the kernel."""
         return np.frombuffer(self.model.tobytes() + self.rays.tobytes(), np.uint8)

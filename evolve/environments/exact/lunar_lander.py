@@ -174,10 +174,6 @@ class LunarLander(ExactTask[LunarLanderOptions]):
         polygons.finish_hinges(model)
         return model
 
-    def parameters(self, options: Any) -> tuple[Any, ...]:
-        """Return gravity and the strengths of the wind."""
-        return tuple(getattr(options, name) for name in _PARAMETERS)
-
     def kernel_constants(self) -> UInt8:
         """Return the model, as the kernel takes it."""
         return np.frombuffer(self.model.tobytes(), np.uint8)

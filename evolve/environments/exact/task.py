@@ -131,9 +131,11 @@ class ExactTask(Generic[OptionsT]):
 
         They are the last rows of a state or, in a task with a world, all of its parameters.
 
+        By default these are the randomizable settings themselves.
+
         options: The settings, as numbers or as arrays [k] for k episodes.
         """
-        return ()
+        return tuple(getattr(options, name) for name in self.randomizable)
 
     def parameters_of(self, seeds: Int64) -> Float64:
         """Return [D, k]: the parameters of k episodes, by the seeds [k] of their environments."""
