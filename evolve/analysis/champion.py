@@ -20,7 +20,7 @@ from evolve.store import Stored, StoredChampion, StoredRun, check_begun, disk, w
 from evolve.strategies.map_elites import MapElites
 from evolve.strategies.nsga2 import FrontState
 from evolve.training import Experiment
-from evolve.training.resume import check_generation, check_which
+from evolve.training.stored import check_generation, check_which
 from evolve.verification import Episode
 from evolve.verification.playing import episode_batch
 

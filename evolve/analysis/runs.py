@@ -31,7 +31,7 @@ from evolve.errors import InputError, check_path, check_whole, pluralize
 from evolve.numerics.streams import Purpose
 from evolve.store import Start, Stored, StoredChampion, StoredRun, check_begun, disk
 from evolve.training import Experiment, Which
-from evolve.training.resume import check_which
+from evolve.training.stored import check_which
 from evolve.verification import Verdict
 from evolve.verification.verdict import html_table
 

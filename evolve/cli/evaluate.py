@@ -31,7 +31,7 @@ from evolve.errors import InputError
 from evolve.shapes import Float64
 from evolve.training import Experiment
 from evolve.training.plan import plays_in_threads
-from evolve.training.resume import check_which
+from evolve.training.stored import check_which
 
 
 def _parser() -> Parser:

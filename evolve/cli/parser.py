@@ -19,7 +19,7 @@ from evolve.cluster.mpirun import COMMAND, supervised_workers
 from evolve.config import EnvOptions, Table, assignments, nearest, read_assignment, set_key
 from evolve.errors import EvolveError, InputError, Setting, install_command, sanitize
 from evolve.training.experiment import PlannedRun
-from evolve.training.resume import Which
+from evolve.training.stored import Which
 
 _KEYS = {"env": "env.id", "engine": "env.engine", "threads": "compute.threads"}
 """The settings that some options give, by the destinations of their values; other destinations are settings."""

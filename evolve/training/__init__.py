@@ -8,10 +8,10 @@ from evolve.training.experiment import Experiment, load_config, prepare, validat
 from evolve.training.fitness import Scores, evaluate_population, in_generation, limit_of
 from evolve.training.loop import evaluate_champion, held_out, iterate
 from evolve.training.manifest import is_portable, manifest
-from evolve.training.resume import UnsavedRun, Which, final_champion, normalizer_of, restore
+from evolve.training.resume import UnsavedRun
 from evolve.training.rollouts import make_rollout
 from evolve.training.shared_strategy import SharedStrategy, StrategyReplica
-from evolve.training.stored import reload, reload_policy
+from evolve.training.stored import Which, final_champion, normalizer_of, reload, reload_policy, restore
 
 __all__ = [
     "Experiment",

@@ -20,8 +20,9 @@ from evolve.store import HeldOut, Record, Stored
 from evolve.strategies import best_candidate
 from evolve.training.experiment import Experiment, memory
 from evolve.training.fitness import Metrics, Scores, evaluate_population, mean_metrics, with_step_limit
-from evolve.training.resume import RunLog, Which, final_champion, restore, restore_moments
+from evolve.training.resume import RunLog
 from evolve.training.shared_strategy import SharedStrategy
+from evolve.training.stored import Which, final_champion, restore, restore_moments
 
 _EPISODE = 500  # approximate bytes of memory of an episode until its return is known
 Player = tuple[Genomes, Float32 | None]

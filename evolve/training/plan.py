@@ -15,10 +15,11 @@ import numpy as np
 
 from evolve import environments, store
 from evolve.cluster.hosts import Work
-from evolve.config import ComputeOptions, Config, parse, read_file, set_key
+from evolve.config import ComputeOptions, Config, StartFromOptions, Table, parse, read_file, set_key
 from evolve.config.sweep import combinations, experiments
 from evolve.errors import InputError, Setting
-from evolve.store import StoredRun
+from evolve.genome import Genomes, one_genome
+from evolve.store import Start, Stored, StoredRun
 from evolve.training.experiment import (
     Experiment,
     PlannedRun,
@@ -29,7 +30,7 @@ from evolve.training.experiment import (
 )
 from evolve.training.fitness import setting_of
 from evolve.training.resume import check_configuration, check_same_run, experiment_table, is_unfinished
-from evolve.training.stored import Source, as_setting, with_start
+from evolve.training.stored import Source, with_start
 
 _EXPERIMENT = "a TOML file, a table, a Config or a run file"
 _NAMES = {"env": "id", "network": "name", "strategy": "name"}
@@ -280,8 +281,37 @@ def _take_source(table: dict[str, Any], start_from: Any = None) -> Source | None
     given = table.get("start_from") if start_from is None else start_from
     if given is None:
         return None
-    table["start_from"], source = as_setting(given)
+    table["start_from"], source = _start_setting(given)
     return source
+
+
+def _start_setting(given: Any) -> tuple[Table, Source | None]:
+    """Return the setting `start_from` for an argument of `evolve.train`, and its source if that is in memory.
+
+    given: a path, a table, a run or a champion file, the start of a run, a policy, a genome, or a vector of weights.
+    """
+    # The classes `Run`, `ChampionFile` and `Policy` belong to a package above this one, which this one cannot import.
+    given = getattr(given, "_stored", given)
+    if isinstance(given, str | Path):
+        return {"file": str(given)}, None
+    if isinstance(given, StartFromOptions):
+        return given.model_dump(exclude_none=True), None
+    if isinstance(given, Mapping):
+        return {key: str(value) if isinstance(value, Path) else value for key, value in given.items()}, None
+    if isinstance(given, Stored):
+        return {"file": str(given.path)}, given
+    if isinstance(given, Start):
+        return {}, given
+    if isinstance(getattr(given, "genome", None), Genomes):  # a policy
+        if given.normalizer is not None:
+            cure = 'Give the run itself, or {"file": …, "generation": …}.'
+            expected = "a source that knows for how many observations its normalizer stands"
+            raise InputError("start_from", expected, "a policy with a normalizer", cure)
+        given = given.genome
+    if not isinstance(given, Genomes | Collection):
+        expected = "a run, a champion file or its path, a table with file, a policy, or a vector of numbers"
+        raise InputError("start_from", expected, repr(given))
+    return {}, one_genome(given, "start_from")
 
 
 def _table(experiment: Any) -> dict[str, Any]:

@@ -4,7 +4,7 @@ import logging
 import shlex
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import closing
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -13,39 +13,18 @@ from numpy.typing import NDArray
 from evolve import __version__, store
 from evolve.cluster import Transport
 from evolve.config import Config, Table, differences
-from evolve.errors import EpisodeError, InputError, Setting, Stopped, check_whole, pluralize
-from evolve.genome import Genomes, GenomeSource
+from evolve.errors import EpisodeError, InputError, Setting, Stopped, pluralize
+from evolve.genome import GenomeSource
 from evolve.numerics.streams import Purpose
-from evolve.rollouts import Moments
-from evolve.shapes import Float32, Float64
+from evolve.shapes import Float64
 from evolve.store import Header, RunFile, StoredRun
-from evolve.strategies import Strategy
 from evolve.training.experiment import Experiment, PlannedRun, check_fitness, load_config, validate_new_run
 from evolve.training.manifest import manifest, revision
+from evolve.training.stored import RunState, restore
 
 _LOG = logging.getLogger("evolve")
 
 _DIRECTORY = Setting("output.directory")
-
-
-class RunState(Protocol):
-    """The state of a run: a run file that was read, or one that is being written."""
-
-    @property
-    def path(self) -> Path:
-        """The run file."""
-
-    @property
-    def header(self) -> Header:
-        """The header of the run."""
-
-    @property
-    def num_generations(self) -> int:
-        """The number of complete generations."""
-
-    @property
-    def checkpoint(self) -> Mapping[str, NDArray[Any]]:
-        """The state of the strategy after the last complete generation."""
 
 
 class RunLog(RunState, Protocol):
@@ -104,132 +83,6 @@ class UnsavedRun:
         """Do nothing, as there is no file."""
 
     flush_if_due = flush
-
-
-def restore(experiment: Experiment, run: RunState) -> tuple[Strategy[Any], Any]:
-    """Return the strategy of a run and its state after the last complete generation.
-
-    Raises InputError if the checkpoint contradicts the configuration.
-    """
-    strategy = experiment.strategy(run.header.seed)
-    if not run.num_generations:
-        return strategy, strategy.start()
-    try:
-        state = strategy.from_arrays(run.checkpoint)
-        strategy.champion(state)  # also fails if arrays contradict one another
-    except (ValueError, IndexError) as error:
-        raise InputError(str(run.path), "a whole checkpoint", f"a damaged one ({error})") from None
-    return strategy, state
-
-
-def restore_moments(experiment: Experiment, run: RunState) -> Moments:
-    """Return the moments of all observations so far. Raises InputError if the checkpoint lacks them."""
-    size = experiment.network.observation_size
-    if not experiment.config.normalize_observations:
-        return Moments.none(size)
-    if not run.num_generations:
-        start = experiment.start
-        if start is None or start.normalizer is None:
-            return Moments.none(size)
-        return Moments.of_normalizer(start.normalizer, int(start.num_observations[0]))
-    try:
-        return Moments.from_arrays(run.checkpoint, size)
-    except ValueError as error:
-        raise InputError(str(run.path), "a whole checkpoint", f"a damaged one ({error})") from None
-
-
-@dataclass(frozen=True)
-class Which:
-    """One of the genomes of a run; by default the final champion.
-
-    Attributes:
-        generation: The generation of which it is the best candidate.
-        connections: The most connections that can act: it is the best such genome that the strategy keeps.
-        cell: The cell of the archive in which it is.
-    """
-
-    generation: int | None = None
-    connections: int | None = None
-    cell: Sequence[int] | None = None
-
-    @property
-    def is_champion(self) -> bool:
-        """Whether it is the final champion."""
-        return self == Which()
-
-    @property
-    def title(self) -> str:
-        """The genome in words; empty for the final champion."""
-        if self.connections is not None:
-            return f"best with at most {pluralize(self.connections, 'acting connection')}"
-        if self.cell is not None:
-            return f"elite of cell {','.join(map(str, self.cell))}"
-        return "" if self.generation is None else f"best of generation {self.generation}"
-
-
-def final_champion(experiment: Experiment, run: store.Stored, which: Which = Which()) -> tuple[Genomes, Float32 | None]:
-    """Return a champion (P = 1) and its normalizer [2, O], None if observations are not normalized.
-
-    Args:
-        experiment: The experiment of the run.
-        run: A run with a complete generation, or a champion file.
-        which: The genome; by default the final champion.
-
-    Raises:
-        InputError: There is no such genome, or the file is damaged.
-    """
-    check_which(run, which)
-    generation = which.generation
-    if generation is not None:
-        assert isinstance(run, store.StoredRun)
-        record = run.records[generation]
-        genome = Genomes(record.champion_weights[None], record.champion_mask[None])
-        return genome, normalizer_of(experiment, run, generation)
-    if isinstance(run, store.StoredRun):
-        strategy, state = restore(experiment, run)
-        genome = (
-            strategy.champion(state) if which.is_champion else strategy.select(state, which.connections, which.cell)
-        )
-        return genome, normalizer_of(experiment, run, run.num_generations)
-    genome = Genomes(run.held_out.weights[None], run.held_out.mask[None])
-    O = experiment.network.observation_size if experiment.config.normalize_observations else None
-    if (None if run.normalizer is None else run.normalizer.shape[1]) != O:
-        raise InputError(str(run.path), "a normalizer that fits its configuration", "another one, or none")
-    return genome, run.normalizer
-
-
-def check_which(run: store.Stored, which: Which) -> None:
-    """Raise InputError unless at most one kind of genome is asked for, which the kind of file may have."""
-    given = {name: value for name, value in vars(which).items() if value is not None}
-    if len(given) > 1:
-        raise InputError(" and ".join(given), "one of them", "several")
-    for name, value in given.items():
-        if not isinstance(run, store.StoredRun):
-            raise InputError(name, f"none with {run.path}, which has the final champion alone", value)
-    check_generation(run, which.generation)
-
-
-def check_generation(run: store.Stored, generation: Any, argument: str = "generation") -> None:
-    """Raise InputError unless a generation, if one is given, is complete in a run file."""
-    if generation is not None and not isinstance(run, store.StoredRun):
-        raise InputError(argument, f"none with {run.path}, which has the final champion alone", generation)
-    if generation is not None and check_whole(argument, generation, 0) >= run.num_generations:
-        raise InputError(argument, f"one of 0 to {run.num_generations - 1}", generation)
-
-
-def normalizer_of(experiment: Experiment, run: store.StoredRun, generation: int) -> Float32 | None:
-    """Return the normalizer [2, O] of a generation, at most the next one; None if observations are not normalized.
-
-    Raises InputError if the file lacks it.
-    """
-    if not experiment.config.normalize_observations:
-        return None
-    if generation >= run.num_generations:
-        return restore_moments(experiment, run).normalizer()
-    normalizer = run.records[generation].normalizer
-    if normalizer is None or normalizer.shape[1] != experiment.network.observation_size:
-        raise InputError(str(run.path), f"the normalizer of generation {generation}", "none that fits")
-    return normalizer
 
 
 SpotCheck = Callable[[StoredRun, Experiment, Callable[[], str | None]], str | None]

@@ -1,26 +1,36 @@
-"""Experiments and genomes of files: a stored run is loaded again, and a new run begins with a genome of another one.
+"""Experiments, states and genomes of files: what a stored run gives to this process, or to a new run.
 
-`reload` and `reload_policy` return the experiment of a run file or a champion file. `with_start` gives a run its first
+`reload` and `reload_policy` return the experiment of a run file or a champion file. `restore` returns the state of its
+strategy, and `final_champion` a genome, with the normalizer of its observations. `with_start` gives a new run its first
 genome, from a file or from the caller. The configuration records this genome by its digest (`start_from.digest`), and
 the run file holds the genome. So a run can be resumed and verified without its source, also if the source has changed.
 """
 
-from collections.abc import Collection, Mapping
-from dataclasses import replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
+from numpy.typing import NDArray
 
 from evolve import environments, networks, store
-from evolve.config import ComputeOptions, StartFromOptions, Table, UnknownKeyError, parse
-from evolve.errors import InputError
-from evolve.genome import Block, Genomes, one_genome
+from evolve.config import ComputeOptions, StartFromOptions, UnknownKeyError, parse
+from evolve.errors import InputError, check_whole, pluralize
+from evolve.genome import Block, Genomes
 from evolve.networks import NETWORKS
+from evolve.rollouts import Moments
 from evolve.shapes import Float32
-from evolve.store import Start, Stored, StoredChampion, StoredRun
-from evolve.training.experiment import Experiment, PlannedRun, load_config, prepare, prepare_policy, with_other_settings
-from evolve.training.resume import Which, check_generation, final_champion
+from evolve.store import Header, Start, Stored, StoredChampion, StoredRun
+from evolve.strategies import Strategy
+from evolve.training.experiment import (
+    Experiment,
+    PlannedRun,
+    load_config,
+    prepare,
+    prepare_policy,
+    with_other_settings,
+)
 
 Source = Stored | Start | Genomes
 """A source in memory: the content of a file, the start of a run, or a genome (P = 1)."""
@@ -150,33 +160,150 @@ def _with_network(experiment: Experiment, settings: Mapping[str, Any]) -> Experi
     return other
 
 
-def as_setting(given: Any) -> tuple[Table, Source | None]:
-    """Return the setting `start_from` for an argument of `evolve.train`, and its source if that is in memory.
+class RunState(Protocol):
+    """The state of a run: a run file that was read, or one that is being written."""
 
-    given: a path, a table, a run or a champion file, the start of a run, a policy, a genome, or a vector of weights.
+    @property
+    def path(self) -> Path:
+        """The run file."""
+
+    @property
+    def header(self) -> Header:
+        """The header of the run."""
+
+    @property
+    def num_generations(self) -> int:
+        """The number of complete generations."""
+
+    @property
+    def checkpoint(self) -> Mapping[str, NDArray[Any]]:
+        """The state of the strategy after the last complete generation."""
+
+
+def restore(experiment: Experiment, run: RunState) -> tuple[Strategy[Any], Any]:
+    """Return the strategy of a run and its state after the last complete generation.
+
+    Raises InputError if the checkpoint contradicts the configuration.
     """
-    # The classes `Run`, `ChampionFile` and `Policy` belong to a package above this one, which this one cannot import.
-    given = getattr(given, "_stored", given)
-    if isinstance(given, str | Path):
-        return {"file": str(given)}, None
-    if isinstance(given, StartFromOptions):
-        return given.model_dump(exclude_none=True), None
-    if isinstance(given, Mapping):
-        return {key: str(value) if isinstance(value, Path) else value for key, value in given.items()}, None
-    if isinstance(given, Stored):
-        return {"file": str(given.path)}, given
-    if isinstance(given, Start):
-        return {}, given
-    if isinstance(getattr(given, "genome", None), Genomes):  # a policy
-        if given.normalizer is not None:
-            cure = 'Give the run itself, or {"file": …, "generation": …}.'
-            expected = "a source that knows for how many observations its normalizer stands"
-            raise InputError("start_from", expected, "a policy with a normalizer", cure)
-        given = given.genome
-    if not isinstance(given, Genomes | Collection):
-        expected = "a run, a champion file or its path, a table with file, a policy, or a vector of numbers"
-        raise InputError("start_from", expected, repr(given))
-    return {}, one_genome(given, "start_from")
+    strategy = experiment.strategy(run.header.seed)
+    if not run.num_generations:
+        return strategy, strategy.start()
+    try:
+        state = strategy.from_arrays(run.checkpoint)
+        strategy.champion(state)  # also fails if arrays contradict one another
+    except (ValueError, IndexError) as error:
+        raise InputError(str(run.path), "a whole checkpoint", f"a damaged one ({error})") from None
+    return strategy, state
+
+
+def restore_moments(experiment: Experiment, run: RunState) -> Moments:
+    """Return the moments of all observations so far. Raises InputError if the checkpoint lacks them."""
+    size = experiment.network.observation_size
+    if not experiment.config.normalize_observations:
+        return Moments.none(size)
+    if not run.num_generations:
+        start = experiment.start
+        if start is None or start.normalizer is None:
+            return Moments.none(size)
+        return Moments.of_normalizer(start.normalizer, int(start.num_observations[0]))
+    try:
+        return Moments.from_arrays(run.checkpoint, size)
+    except ValueError as error:
+        raise InputError(str(run.path), "a whole checkpoint", f"a damaged one ({error})") from None
+
+
+@dataclass(frozen=True)
+class Which:
+    """One of the genomes of a run; by default the final champion.
+
+    Attributes:
+        generation: The generation of which it is the best candidate.
+        connections: The most connections that can act: it is the best such genome that the strategy keeps.
+        cell: The cell of the archive in which it is.
+    """
+
+    generation: int | None = None
+    connections: int | None = None
+    cell: Sequence[int] | None = None
+
+    @property
+    def is_champion(self) -> bool:
+        """Whether it is the final champion."""
+        return self == Which()
+
+    @property
+    def title(self) -> str:
+        """The genome in words; empty for the final champion."""
+        if self.connections is not None:
+            return f"best with at most {pluralize(self.connections, 'acting connection')}"
+        if self.cell is not None:
+            return f"elite of cell {','.join(map(str, self.cell))}"
+        return "" if self.generation is None else f"best of generation {self.generation}"
+
+
+def final_champion(experiment: Experiment, run: store.Stored, which: Which = Which()) -> tuple[Genomes, Float32 | None]:
+    """Return a champion (P = 1) and its normalizer [2, O], None if observations are not normalized.
+
+    Args:
+        experiment: The experiment of the run.
+        run: A run with a complete generation, or a champion file.
+        which: The genome; by default the final champion.
+
+    Raises:
+        InputError: There is no such genome, or the file is damaged.
+    """
+    check_which(run, which)
+    generation = which.generation
+    if generation is not None:
+        assert isinstance(run, store.StoredRun)
+        record = run.records[generation]
+        genome = Genomes(record.champion_weights[None], record.champion_mask[None])
+        return genome, normalizer_of(experiment, run, generation)
+    if isinstance(run, store.StoredRun):
+        strategy, state = restore(experiment, run)
+        genome = (
+            strategy.champion(state) if which.is_champion else strategy.select(state, which.connections, which.cell)
+        )
+        return genome, normalizer_of(experiment, run, run.num_generations)
+    genome = Genomes(run.held_out.weights[None], run.held_out.mask[None])
+    O = experiment.network.observation_size if experiment.config.normalize_observations else None
+    if (None if run.normalizer is None else run.normalizer.shape[1]) != O:
+        raise InputError(str(run.path), "a normalizer that fits its configuration", "another one, or none")
+    return genome, run.normalizer
+
+
+def check_which(run: store.Stored, which: Which) -> None:
+    """Raise InputError unless at most one kind of genome is asked for, which the kind of file may have."""
+    given = {name: value for name, value in vars(which).items() if value is not None}
+    if len(given) > 1:
+        raise InputError(" and ".join(given), "one of them", "several")
+    for name, value in given.items():
+        if not isinstance(run, store.StoredRun):
+            raise InputError(name, f"none with {run.path}, which has the final champion alone", value)
+    check_generation(run, which.generation)
+
+
+def check_generation(run: store.Stored, generation: Any, argument: str = "generation") -> None:
+    """Raise InputError unless a generation, if one is given, is complete in a run file."""
+    if generation is not None and not isinstance(run, store.StoredRun):
+        raise InputError(argument, f"none with {run.path}, which has the final champion alone", generation)
+    if generation is not None and check_whole(argument, generation, 0) >= run.num_generations:
+        raise InputError(argument, f"one of 0 to {run.num_generations - 1}", generation)
+
+
+def normalizer_of(experiment: Experiment, run: store.StoredRun, generation: int) -> Float32 | None:
+    """Return the normalizer [2, O] of a generation, at most the next one; None if observations are not normalized.
+
+    Raises InputError if the file lacks it.
+    """
+    if not experiment.config.normalize_observations:
+        return None
+    if generation >= run.num_generations:
+        return restore_moments(experiment, run).normalizer()
+    normalizer = run.records[generation].normalizer
+    if normalizer is None or normalizer.shape[1] != experiment.network.observation_size:
+        raise InputError(str(run.path), f"the normalizer of generation {generation}", "none that fits")
+    return normalizer
 
 
 def with_start(run: PlannedRun, resume: bool = False, source: Source | None = None) -> PlannedRun:

@@ -21,7 +21,7 @@ from evolve.shapes import UInt64
 from evolve.store import Stored, StoredChampion, StoredRun
 from evolve.strategies import runs_on_every_rank
 from evolve.training import Experiment, Which, final_champion, limit_of, normalizer_of, restore
-from evolve.training.resume import check_which
+from evolve.training.stored import check_which
 from evolve.verification import logs
 from evolve.verification.logs import CandidateLog, EpisodeLog, explain
 from evolve.verification.verdict import Side, Verdict

@@ -210,7 +210,7 @@ def test_the_normalizer_is_carried_over(normalized):
         ({"start_from": {"digest": "0" * 64}}, r"start_from\.file: expected a run file .* got a digest alone"),
         ({"start_from": {"file": "x.h5", "generations": 1}}, r"start_from\.generations.*Did you mean .*generation"),
         ({"start_from": [1.0, 2.0]}, r"start_from: expected a genome of 23 weights .*, got 2 weights of the given"),
-        ({"start_from": VectorLayout(3)}, r"start_from: expected numbers, or a genome, got VectorLayout"),
+        ({"start_from": VectorLayout(3)}, r"start_from: expected a run, .* a vector of numbers, got VectorLayout"),
     ],
 )
 def test_what_does_not_fit_is_named(source, change, message):
