@@ -20,24 +20,3 @@ from evolve.rollouts.inference import Moments
 from evolve.rollouts.queue import EpisodeQueue
 from evolve.rollouts.results import PopulationResults, ResultsCollector, metrics_of, sum_traces
 from evolve.rollouts.rollout import Rollout
-
-__all__ = [
-    "EPISODE_QUANTITIES",
-    "AnyRollout",
-    "EpisodeBatch",
-    "EpisodeFailure",
-    "EpisodeQueue",
-    "EpisodeResults",
-    "ExactRollout",
-    "Moments",
-    "PopulationResults",
-    "ResultsCollector",
-    "Rollout",
-    "RolloutInHalves",
-    "RolloutSpec",
-    "Traces",
-    "generation_keys",
-    "join",
-    "metrics_of",
-    "sum_traces",
-]

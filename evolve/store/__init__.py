@@ -35,34 +35,3 @@ from evolve.store.reading import (
 )
 from evolve.store.schema import Header, HeldOut, Record, Start, StoredRun, path_of
 from evolve.store.writing import RunFile, already_exists, check_free, create, reopen, replace
-
-__all__ = [
-    "Header",
-    "HeldOut",
-    "Record",
-    "RunFile",
-    "Start",
-    "Stored",
-    "StoredChampion",
-    "StoredRun",
-    "already_exists",
-    "check_begun",
-    "check_can_begin",
-    "check_free",
-    "check_unlocked",
-    "create",
-    "exists",
-    "is_empty",
-    "one_run_file",
-    "path_of",
-    "population",
-    "read",
-    "read_any",
-    "read_champion",
-    "read_image",
-    "read_progress",
-    "reopen",
-    "replace",
-    "run_files",
-    "write_champion",
-]

@@ -12,29 +12,3 @@ from evolve.training.resume import UnsavedRun
 from evolve.training.rollouts import make_rollout
 from evolve.training.shared_strategy import SharedStrategy, StrategyReplica
 from evolve.training.stored import Which, final_champion, normalizer_of, reload, reload_policy, restore
-
-__all__ = [
-    "Experiment",
-    "Scores",
-    "SharedStrategy",
-    "StrategyReplica",
-    "UnsavedRun",
-    "Which",
-    "evaluate_champion",
-    "evaluate_population",
-    "final_champion",
-    "held_out",
-    "in_generation",
-    "is_portable",
-    "iterate",
-    "limit_of",
-    "load_config",
-    "make_rollout",
-    "manifest",
-    "normalizer_of",
-    "prepare",
-    "reload",
-    "reload_policy",
-    "restore",
-    "validate_new_run",
-]

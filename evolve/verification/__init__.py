@@ -16,24 +16,6 @@ from evolve.verification.playing import EachStep, Episode, champion_episodes, ch
 from evolve.verification.repetition import RunRepetition, repetition, spot_check
 from evolve.verification.verdict import ENGINE, Verdict
 
-__all__ = [
-    "EachStep",
-    "Episode",
-    "RunRepetition",
-    "Verdict",
-    "champion_episodes",
-    "choose_episode",
-    "compare",
-    "compare_with_published",
-    "make_engine",
-    "name_engines",
-    "play",
-    "read_published",
-    "repetition",
-    "spot_check",
-    "with_failures_allowed",
-]
-
 
 def with_failures_allowed(experiment: Experiment) -> Experiment:
     """Return the experiment with failures allowed, so that a failure here is reported as a difference."""

@@ -8,25 +8,3 @@ from evolve.analysis.figures.comparison import draw_archive, draw_comparison, dr
 from evolve.analysis.figures.curves import AXES, costs_connections, draw_curves, fitness_in_words
 from evolve.analysis.figures.network import DrawnNetwork, connections_of, draw_champion, draw_network, network_of
 from evolve.analysis.figures.style import FORMATS, check_library, save, to_png, to_svg
-
-__all__ = [
-    "AXES",
-    "FORMATS",
-    "DrawnNetwork",
-    "check_library",
-    "connections_of",
-    "costs_connections",
-    "draw_archive",
-    "draw_champion",
-    "draw_comparison",
-    "draw_curves",
-    "draw_front",
-    "draw_load",
-    "draw_network",
-    "draw_returns",
-    "fitness_in_words",
-    "network_of",
-    "save",
-    "to_png",
-    "to_svg",
-]

@@ -31,8 +31,6 @@ from evolve.store import Stored, disk
 from evolve.training import Experiment
 from evolve.verification import EachStep, Episode
 
-__all__ = ["FORMATS", "Film", "Label", "Subject", "check_film", "check_library", "drawable", "film_episodes", "still"]
-
 _TITLE = 1.0  # seconds for which a title is shown
 _END = 0.5  # seconds for which the last picture stays
 _GIF_WIDTH = 640  # pixels by default, since wide GIFs are large
