@@ -10,7 +10,7 @@ import numpy as np
 from evolve import networks, store
 from evolve.analysis import statistics
 from evolve.analysis.statistics import Interval
-from evolve.config import Config, differences, flatten
+from evolve.config import Config, differences, flatten, names_function, quantile_of
 from evolve.errors import InputError, pluralize, sanitize
 from evolve.shapes import Float64
 from evolve.store import StoredRun
@@ -164,6 +164,23 @@ def described(groups: Sequence[RunGroup]) -> str:
 
 def _one_or_many(names: Sequence[str], plural: str) -> str:
     return names[0] if len(names) == 1 else f"{len(names)} {plural}"
+
+
+def fitness_in_words(groups: Sequence[RunGroup]) -> str:
+    """Return the definition of the fitness in words, without the cost of connections: "mean return"."""
+    return " or ".join(dict.fromkeys(_fitness_of(group.config.fitness) for group in groups))
+
+
+def _fitness_of(setting: str) -> str:
+    if names_function(setting):
+        return f"{setting} of the returns"
+    known = {"mean": "mean return", "min": "smallest return", "median": "median return"}
+    return known.get(setting) or f"{quantile_of(setting):g} quantile of the returns"
+
+
+def costs_connections(groups: Sequence[RunGroup]) -> bool:
+    """Return whether connections reduce the fitness in any group, so that fitness is not the mean return."""
+    return any(group.config.connection_cost > 0 for group in groups)
 
 
 def deduplicate_seeds(groups: Sequence[RunGroup]) -> tuple[list[RunGroup], str]:

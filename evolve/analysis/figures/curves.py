@@ -12,11 +12,11 @@ import numpy as np
 
 from evolve import strategies
 from evolve.analysis import statistics
-from evolve.analysis.comparison import RunGroup, described, held_out_score
+from evolve.analysis.comparison import RunGroup, costs_connections, described, fitness_in_words, held_out_score
 from evolve.analysis.figures import style
 from evolve.analysis.figures.style import COLOURS, FAINT, INK, LineLabel, Mark, drawable
 from evolve.analysis.statistics import number
-from evolve.config import Config, names_function, quantile_of
+from evolve.config import Config
 from evolve.errors import InputError, pluralize, sanitize
 from evolve.shapes import Float64
 from evolve.store import StoredRun
@@ -226,23 +226,6 @@ def _title_and_unit(kind: str, groups: Sequence[RunGroup]) -> tuple[str, str]:
         "throughput": ("Throughput", "1,000 steps/s"),
         "idle": ("Idle workers", "% of the time"),
     }[kind]
-
-
-def fitness_in_words(groups: Sequence[RunGroup]) -> str:
-    """Return the definition of the fitness in words, without the cost of connections: "mean return"."""
-    return " or ".join(dict.fromkeys(_fitness_of(group.config.fitness) for group in groups))
-
-
-def _fitness_of(setting: str) -> str:
-    if names_function(setting):
-        return f"{setting} of the returns"
-    known = {"mean": "mean return", "min": "smallest return", "median": "median return"}
-    return known.get(setting) or f"{quantile_of(setting):g} quantile of the returns"
-
-
-def costs_connections(groups: Sequence[RunGroup]) -> bool:
-    """Return whether connections reduce the fitness in any group, so that fitness is not the mean return."""
-    return any(group.config.connection_cost > 0 for group in groups)
 
 
 def _shown(group: RunGroup) -> str:

@@ -18,7 +18,15 @@ import numpy as np
 from evolve import verification
 from evolve.analysis import figures, video
 from evolve.analysis.champion import champion_of, typical_episode
-from evolve.analysis.comparison import RunGroup, best_run, compare_groups, deduplicate_seeds, uneven_lengths
+from evolve.analysis.comparison import (
+    RunGroup,
+    best_run,
+    compare_groups,
+    costs_connections,
+    deduplicate_seeds,
+    fitness_in_words,
+    uneven_lengths,
+)
 from evolve.analysis.html import tables
 from evolve.analysis.html.tables import Clip, HeldOutSample, ReportTable, RunSummary, VerificationSummary
 from evolve.analysis.statistics import number as number_of
@@ -161,8 +169,8 @@ def render(groups: Sequence[RunGroup], summaries: Sequence[RunSummary], empty: S
         ],
         left_out=left_out,
         uneven=uneven_lengths(compared),
-        costs_connections=figures.costs_connections(compared),
-        fitness=figures.fitness_in_words(compared),
+        costs_connections=costs_connections(compared),
+        fitness=fitness_in_words(compared),
         comparison=_comparison(compared),
         curves=_picture("curves", "Curves over generations", figures.draw_curves(compared, titled=False)),
         networks=[_network(*each) for each in zip(range(len(groups)), groups, best, strict=True)],
