@@ -134,39 +134,34 @@ def _compare(
 
 
 def _play_all(
-    run: store.Stored,
-    experiment: Experiment,
-    episodes: list[Episode],
-    mode: environments.Mode | None,
-    options: argparse.Namespace,
+    run: store.Stored, experiment: Experiment, episodes: list[Episode], options: argparse.Namespace
 ) -> Iterator[EpisodeResults]:
     """Play episodes one after another, and show them as asked; yield their results."""
-    check = interruptible(options.stop) if mode is not None else None
+    check = interruptible(options.stop) if options.mode is not None else None
     if options.video is not None:
         subjects = [video.Subject(run, experiment, chosen, chosen.title, options.where) for chosen in episodes]
         yield from video.film_episodes(subjects, options.video, seconds=options.seconds or math.inf, check=check)
         return
-    with closing(make_engine(experiment, episodes[0], mode)) as engine:
+    with closing(make_engine(experiment, episodes[0], options.mode)) as engine:
         for chosen in episodes:
             yield play(run, experiment, chosen, engine, check)
 
 
 def _body(app: App, argv: list[str]) -> int:
     options = _parser().parse_args(argv)
-    mode = _check(options)
+    options.mode, options.stop = _check(options), app.stop
     run = store.read_any(store.one_run_file(options.file))
     changes = changes_of(options)
     experiment = reload(run, changes.env, changes.network)
     episodes = _chosen(options, run, experiment)
-    options.stop = app.stop
-    shown, instead = (experiment, "") if mode is None else video.drawable(experiment, mode)
+    shown, instead = (experiment, "") if options.mode is None else video.drawable(experiment, options.mode)
     options.where = ", in Gymnasium" if instead else f", {options.engine} engine" if options.engine else ""
     if changes.settings or "id" in changes.env:
         options.where += f", {changes.settings}" if changes.settings else ""
         own = load_config(run.header.config, str(run.path)).env
         instead = instead or f"an episode{changes.describe(own)}"
     differences = []
-    for chosen, results in zip(episodes, _play_all(run, shown, episodes, mode, options), strict=True):
+    for chosen, results in zip(episodes, _play_all(run, shown, episodes, options), strict=True):
         if len(episodes) > 1:
             print(f"{chosen.title}: ", end="")
         if (difference := _compare(run, shown, chosen, results, instead)) is not None:

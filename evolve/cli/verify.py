@@ -53,20 +53,16 @@ def _check(app: App, run: store.Stored, arguments: argparse.Namespace) -> verifi
     """Evaluate a run, or a champion, again on this machine. Raises InputError if the engine cannot play it."""
     reloaded = training.reload(run, engine=arguments.engine, threads=arguments.threads or "auto")
     experiment = verification.with_failures_allowed(reloaded)
-    return verification.name_engines(_play(app, run, experiment, arguments.full, arguments.json), run, experiment)
-
-
-def _play(
-    app: App, run: store.Stored, experiment: training.Experiment, full: bool, quiet: bool
-) -> verification.Verdict:
     coordinator = app.coordinator()
     local_manifest = training.manifest(experiment, app.transport)
     repetition = verification.repetition(run, experiment, coordinator, local_manifest)
-    if not full:
-        return repetition.reevaluate()
-    with ProgressReporter(run.header.seed, 0, run.num_generations, quiet) as reporter:
-        coordinator.progress = reporter.update
-        return repetition.rerun(reporter)
+    if arguments.full:
+        with ProgressReporter(run.header.seed, 0, run.num_generations, arguments.json) as reporter:
+            coordinator.progress = reporter.update
+            verdict = repetition.rerun(reporter)
+    else:
+        verdict = repetition.reevaluate()
+    return verification.name_engines(verdict, run, experiment)
 
 
 def _verify_each(
