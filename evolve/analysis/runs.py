@@ -189,7 +189,8 @@ class _Evolved:
             episode: The number of the episode; by default the held-out episode of median return, or episode 0 of
                 another genome.
             seconds: The seconds that an episode lasts at most; a longer one is shown at a higher speed.
-            env: Another environment, as in `evaluate`. By default the episode is the one of median return at home.
+            env: Another environment, as in `evaluate`. The default of `episode` is still the held-out episode of median
+                return in the environment of the run.
             connections: Film the best genome of a front with at most as many connections that can act instead, in a
                 held-out episode.
             cell: Film the elite of this cell of an archive instead, in an episode by which it took the cell.

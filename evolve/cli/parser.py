@@ -22,7 +22,7 @@ from evolve.training.experiment import PlannedRun
 from evolve.training.stored import Which
 
 _KEYS = {"env": "env.id", "engine": "env.engine", "threads": "compute.threads"}
-"""The settings that some options give, by the destinations of their values; other destinations are settings."""
+"""The settings that some options give, by their `dest` in argparse. The `dest` of other options is the setting."""
 _WHOLE_SETTINGS = {
     Setting("resume", True): "--resume",
     Setting("overwrite", True): "--overwrite",
@@ -82,7 +82,7 @@ class Parser(argparse.ArgumentParser):
     """
 
     former: Mapping[str, str] = {}
-    """What replaces options of earlier versions, by the option; errors name it."""
+    """By options of earlier versions: the present spelling, which errors name."""
 
     def __init__(self, name: str, description: str, *examples: str, add_help: bool = True) -> None:
         super().__init__(

@@ -20,7 +20,7 @@ from evolve.errors import InputError, pluralize
 _FEW_STEPS = 100_000
 """One process plays as many steps of a quick environment in the second or two that MPI takes to start."""
 _MAX_WORKERS, _MAX_PER_CORE = 256, 16
-"""A machine may have at least the first number of workers; a machine with many cores, the second number for each."""
+"""The largest number of workers on one machine is the first number or, with many cores, the second for each core."""
 _LINE = re.compile(r"(?P<name>[^\s:#]+)(?::(?P<colon>\d+))?(?:\s+(?:max_slots=\d+|slots=(?P<slots>\d+)))*")
 SSH_OPTIONS = ("-o", "BatchMode=yes", "-o", "ConnectTimeout=8")
 """ssh asks for no password, and does not wait minutes for a lost host."""

@@ -35,8 +35,8 @@ _LEAST_STEPS = 16
 _FEEDS_PER_THREAD = 2
 """With more feeds than threads, all threads end at about the same time, although some episodes are longer."""
 _MIN_FEED_SECONDS, _MAX_FEED_SECONDS = 0.0005, 0.004
-"""Only one thread can feed at a time. A feed that plays for less than the minimum costs more time than it saves. Feeds
-that play for longer than the maximum are not better, so it limits the feeds by which a thread takes its fair share."""
+"""Only one thread can feed at a time. A feed that plays for less than the minimum costs more time than it saves. A feed
+that plays for longer than the maximum saves no more, so a thread takes a large fair share in several feeds."""
 _TICK_SECONDS = 0.004
 """The longest duration of a tick without results: short, because a worker probes for messages only between ticks."""
 

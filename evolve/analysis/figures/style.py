@@ -111,6 +111,7 @@ def alternating_dashes(lines: Sequence[Float64], from_zero: bool = False) -> lis
             groups.append([n])
         else:
             group.append(n)
+    # Each of n lines that hide one another draws one dash in n, and leaves the place of the other lines' dashes empty.
     styles: list[dict[str, Any]] = [{} for _ in lines]
     for group in groups:
         for turn, n in enumerate(group if len(group) > 1 else ()):

@@ -291,7 +291,7 @@ def _spreads(
 
 
 def _constant_returns(samples: Sequence[HeldOutSample]) -> list[str]:
-    """Return a note for each return that is the only one of some runs: a histogram of it would show nothing."""
+    """Return notes on runs in which all held-out episodes have the same return, so that a histogram shows nothing."""
     by_return: dict[float, list[str]] = {}
     for sample in samples:
         if sample.constant:

@@ -285,8 +285,9 @@ def compare(
 def schedule(argv: list[str], run: Path, ranks: int, pairs: int) -> list[dict[str, Any]]:
     """Measure the engine on environments that only sleep; the ratio is to workers that never wait.
 
-    They are paid for their sleep, so a return is the work in seconds. Even a scheduler that costs nothing waits for the
-    last episodes to end: `list_seconds` is what Graham's list scheduling (1966) of the same episodes would take.
+    The return of an episode is the time that it slept, which is the work in seconds. Even a scheduler that costs
+    nothing waits for the last episodes to end: `list_seconds` is the time of Graham's list scheduling (1966) of the
+    same episodes.
     """
     rows = []
     for _ in range(pairs):
@@ -299,7 +300,7 @@ def schedule(argv: list[str], run: Path, ranks: int, pairs: int) -> list[dict[st
 
 
 def list_schedule(durations: list[float], workers: int) -> float:
-    """Return when the last of some tasks ends if each goes, in turn and at no cost, to the worker free first."""
+    """Return the time at which the last of several tasks ends, if the first free worker always gets the next task."""
     free = [0.0] * workers
     for duration in durations:
         heapq.heapreplace(free, free[0] + duration)

@@ -151,7 +151,7 @@ class LunarLander(ExactTask[LunarLanderOptions]):
         model = np.zeros((), frames.MODEL)
         model["num_bodies"], model["num_joints"], model["num_edges"], model["base"] = 3, 2, CHUNKS, 1
         model["body_order"][:3], model["joint_order"][:2] = (2, 0, 1), (1, 0)
-        # The parameters of an episode set its gravity.
+        # No gravity is set here: it is a parameter of each episode.
         model["flag"] = self.options.continuous + 2 * self.options.enable_wind
         model["option"][0] = min(self.action_scale, 1.0)
         model["x"][: CHUNKS + 2] = 0, WIDTH, *(WIDTH / (CHUNKS - 1) * i for i in range(CHUNKS))

@@ -156,7 +156,8 @@ def _between(one: _Difference, two: _Difference, d1: np.float32, d2: np.float32)
 
 
 def _nearest_of_triangle(one: _Difference, two: _Difference, three: _Difference) -> list[_WeightedCorner]:  # noqa: PLR0911
-    # Find the Voronoi region of the triangle that contains the origin: of a corner, of an edge, or the inside.
+    # Find the Voronoi region of the triangle that contains the origin: of a corner, of an edge, or the inside. On the
+    # edge from corner i to corner j, dij_i and dij_j are coordinates as in `_nearest_of_line`.
     w1, w2, w3 = one.w, two.w, three.w
     e12, e13, e23 = w2 - w1, w3 - w1, w3 - w2
     d12_1, d12_2 = dot(w2, e12), -dot(w1, e12)

@@ -1,7 +1,7 @@
 """Convex polygons side by side: their shapes and masses, their boxes, and rays that hit them.
 
-A polygon with fewer corners than the array has places is padded by its first corner and face. That changes no minimum
-and no first of equals, so most formulas need not know how many corners there are.
+A polygon with fewer corners than the array has places is padded by its first corner and face. That changes no minimum,
+nor the first corner that has it, so most formulas need not know how many corners there are.
 """
 
 from collections.abc import Iterable, Sequence
@@ -92,10 +92,10 @@ def hull(corners: Float32, density: float, friction: Sequence[float]) -> Any:
         inertia += (_QUARTER * _THIRD * D) * (squares[0] + squares[1])
     mass = _F(density) * area
     center *= _F(1.0) / area
-    whole = center + middle
+    whole = center + middle  # the center of mass, not relative to `middle`
     inertia = _F(density) * inertia + mass * (dot(whole, whole) - dot(center, center))
     inverse = _F(1.0) / mass
-    balanced = (mass * whole) * inverse
+    balanced = (mass * whole) * inverse  # the same point, rounded as Box2D rounds it when it adds up a body's shapes
     record["inverse_mass"] = inverse
     record["center"] = balanced
     record["inverse_inertia"] = _F(1.0) / (inertia - mass * dot(balanced, balanced))
@@ -217,13 +217,13 @@ def overlap(one: Boxes, other: Boxes) -> Bool:
 
 
 def ray_to_edges(states: Any, model: Any, p: Float32, d: Float32) -> Float32:
-    """Return f for the first edge that each ray meets, 1 if it meets no edge: [rays, k].
+    """Return [rays, k]: the share of its length after which each ray meets the first edge; 1 if it meets no edge.
 
     Args:
         states: Records of `frames.WORLD` [k].
         model: A record of `frames.MODEL`.
-        p: [2, k], where the rays of each world begin.
-        d: [2, rays, k].
+        p: [2, k], the point from which the rays of each world begin.
+        d: [2, rays, k], the vector from there to the end of each ray.
     """
     height = states["height"].T[: model["num_edges"] + 1]
     vertices = np.array((np.broadcast_to(model["x"][: len(height), None], height.shape), height))
@@ -243,13 +243,13 @@ def ray_to_edges(states: Any, model: Any, p: Float32, d: Float32) -> Float32:
 
 
 def ray_to_blocks(states: Any, p: Float32, d: Float32, nearest: Float32) -> Float32:
-    """Return f for the first block that each ray meets, at most `nearest`: [rays, k].
+    """Return [rays, k]: the share of its length after which each ray meets the first block, at most `nearest`.
 
     Args:
         states: Records of `frames.WORLD` [k].
-        p: [2, k], where the rays of each world begin.
-        d: [2, rays, k].
-        nearest: [rays, k], the results for other ground.
+        p: [2, k], the point from which the rays of each world begin.
+        d: [2, rays, k], the vector from there to the end of each ray.
+        nearest: [rays, k], the shares for other ground.
     """
     for number in range(states["num_blocks"].max(initial=0)):
         block = states["block"][:, number]
