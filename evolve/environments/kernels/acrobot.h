@@ -4,7 +4,7 @@
 #include "tasks.h"
 
 #undef TASK_REGISTERS
-#define TASK_REGISTERS 128
+#define TASK_REGISTERS 112
 
 INLINE void acrobot_begin(const task *at, int64_t slot, double *state, int64_t t)
 {
@@ -67,30 +67,33 @@ INLINE double acrobot_wrapped(double angle)
     return angle > PI ? angle - TWO_PI : angle < -PI ? angle + TWO_PI : angle;
 }
 
-#define WEIGHED(k) (0.2 / 6.0) * (((k(0) + 2.0 * k(1)) + 2.0 * k(2)) + k(3))
-#define SPEED_1(i) (i ? ROW(ahead[i - 1], 6, LANES) : STATE(6))
-#define SPEED_2(i) (i ? ROW(ahead[i - 1], 7, LANES) : STATE(7))
-#define FASTER_1(i) a1[i][t]
-#define FASTER_2(i) a2[i][t]
-
+/* One step: the method of Runge and Kutta. Its four evaluations are one loop, whose body a device has once. */
 INLINE void acrobot_step(const task *at, int64_t first, double *RESTRICT state, const float *RESTRICT outputs,
                   double *RESTRICT rewards, uint8_t *RESTRICT ended)
 {
-    double torque[LANES], a1[4][LANES], a2[4][LANES], ahead[3][8 * LANES];
+    double torque[LANES], a1[LANES], a2[LANES], ahead[8 * LANES], total[4][LANES];
     for (int t = 0; t < LANES; t++)
         torque[t] = direction(outputs, t);
-    acrobot_accelerations(state, WIDTH, torque, a1[0], a2[0]);
-    acrobot_ahead(state, state + 6 * WIDTH, state + 7 * WIDTH, a1[0], a2[0], 0.1, ahead[0]);
-    acrobot_accelerations(ahead[0], LANES, torque, a1[1], a2[1]);
-    acrobot_ahead(state, ahead[0] + 6 * LANES, ahead[0] + 7 * LANES, a1[1], a2[1], 0.1, ahead[1]);
-    acrobot_accelerations(ahead[1], LANES, torque, a1[2], a2[2]);
-    acrobot_ahead(state, ahead[1] + 6 * LANES, ahead[1] + 7 * LANES, a1[2], a2[2], 0.2, ahead[2]);
-    acrobot_accelerations(ahead[2], LANES, torque, a1[3], a2[3]);
+    for (int row = 0; row < 8; row++)
+        for (int t = 0; t < LANES; t++)
+            ROW(ahead, row, LANES) = STATE(row);
+    ROLLED for (int turn = 0; turn < 4; turn++) {
+        const double weight = turn == 1 || turn == 2 ? 2.0 : 1.0;
+        acrobot_accelerations(ahead, LANES, torque, a1, a2);
+        for (int t = 0; t < LANES; t++) {
+            total[0][t] = turn ? total[0][t] + weight * ROW(ahead, 6, LANES) : ROW(ahead, 6, LANES);
+            total[1][t] = turn ? total[1][t] + weight * ROW(ahead, 7, LANES) : ROW(ahead, 7, LANES);
+            total[2][t] = turn ? total[2][t] + weight * a1[t] : a1[t];
+            total[3][t] = turn ? total[3][t] + weight * a2[t] : a2[t];
+        }
+        if (turn < 3)
+            acrobot_ahead(state, ahead + 6 * LANES, ahead + 7 * LANES, a1, a2, turn < 2 ? 0.1 : 0.2, ahead);
+    }
     for (int t = 0; t < LANES; t++) {
-        STATE(0) = acrobot_wrapped(STATE(0) + WEIGHED(SPEED_1));
-        STATE(3) = acrobot_wrapped(STATE(3) + WEIGHED(SPEED_2));
-        STATE(6) = clipped(STATE(6) + WEIGHED(FASTER_1), -2.0 * TWO_PI, 2.0 * TWO_PI);
-        STATE(7) = clipped(STATE(7) + WEIGHED(FASTER_2), -4.5 * TWO_PI, 4.5 * TWO_PI);
+        STATE(0) = acrobot_wrapped(STATE(0) + (0.2 / 6.0) * total[0][t]);
+        STATE(3) = acrobot_wrapped(STATE(3) + (0.2 / 6.0) * total[1][t]);
+        STATE(6) = clipped(STATE(6) + (0.2 / 6.0) * total[2][t], -2.0 * TWO_PI, 2.0 * TWO_PI);
+        STATE(7) = clipped(STATE(7) + (0.2 / 6.0) * total[3][t], -4.5 * TWO_PI, 4.5 * TWO_PI);
     }
     sincos_lanes(state, state + WIDTH, state + 2 * WIDTH);
     sincos_lanes(state + 3 * WIDTH, state + 4 * WIDTH, state + 5 * WIDTH);

@@ -17,7 +17,6 @@
 #ifdef __CUDACC__
 #define ONE_WORLD __device__ static __noinline__
 #define ONCE_ON_DEVICE ONE_WORLD
-#define ROLLED _Pragma("unroll 1")
 #define WORLDS 1 /* that are stepped together */
 #define FIRST_WORLD(group) ((group) * WIDTH + LANE)
 #else
@@ -27,7 +26,6 @@
 #define ONE_WORLD static __attribute__((noinline, optimize("no-tree-vectorize")))
 #endif
 #define ONCE_ON_DEVICE INLINE
-#define ROLLED
 #define WORLDS (2 * LANES)
 #define FIRST_WORLD(group) ((group) * WORLDS)
 #endif

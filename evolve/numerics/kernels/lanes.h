@@ -33,6 +33,7 @@ typedef unsigned long long uint64_t;
 #define RESTRICT __restrict__
 #define HIGH_WORD(a, b) __umul64hi(a, b)
 #define AS_VECTORS
+#define ROLLED _Pragma("unroll 1")
 #else
 #include <math.h>
 #include <stdint.h>
@@ -48,6 +49,7 @@ typedef unsigned long long uint64_t;
 #define ANY_LANE(x) (x)
 #define INLINE static inline __attribute__((always_inline))
 #define RESTRICT restrict
+#define ROLLED
 #define HIGH_WORD(a, b) ((uint64_t)((unsigned __int128)(a) * (b) >> 64))
 #if defined(__GNUC__) && defined(__x86_64__) && defined(__GLIBC__) && !defined(__SANITIZE_THREAD__) && \
     !(defined(__clang__) && __clang_major__ < 18)
