@@ -28,7 +28,7 @@ from evolve.cli.parser import (
 from evolve.cluster import Coordinator, mpirun
 from evolve.cluster.hosts import Work, count_workers
 from evolve.config import Config, annotated_toml, differences, parse, read_assignment, read_file, seconds, sweep
-from evolve.errors import EpisodeError, InputError, RunError, Stopped, is_installed, pluralize, sanitize
+from evolve.errors import EpisodeError, InputError, RunError, Setting, Stopped, is_installed, pluralize, sanitize
 from evolve.store.disk import check_writable
 from evolve.training import Experiment, iterate, load_config, plan, prepare, resume, rollouts
 from evolve.training.experiment import PlannedRun
@@ -136,6 +136,10 @@ def load(argv: list[str]) -> Request:
     if file and not (flags["resume"] or shown):
         cure = f"To continue it: python -m evolve.run --resume {shlex.quote(str(path))}."
         raise InputError("EXPERIMENT.toml", "a TOML file", f"{path}, by its name a run file", cure)
+    if name and path.suffix != ".toml" and not path.exists():
+        expected, came = "a TOML file", f"{path}, which does not exist"
+        named = "An environment is named with ", Setting("env.id", name), "."
+        raise InputError("EXPERIMENT.toml", expected, came, *named)
     table = resume.experiment_table(file) if file else read_file(path) if name else {}
     stored = parse(Config, table) if file else None
     given = [(key, value) for key, value in arguments.items() if value is not None]

@@ -7,6 +7,7 @@ settings in `RUNTIME_KEYS` cannot change a fitness, so they may differ when a ru
 
 from evolve.config.descriptions import annotated_toml, descriptions
 from evolve.config.options import (
+    NAMES,
     Options,
     Table,
     UnknownKeyError,
@@ -35,6 +36,7 @@ from evolve.config.settings import (
 )
 
 __all__ = [
+    "NAMES",
     "Choice",
     "ComputeOptions",
     "Config",

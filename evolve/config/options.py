@@ -413,13 +413,20 @@ def _too_deep(source: str) -> InputError:
 
 
 def read_file(path: Path) -> Table:
-    """Return the table of a TOML file. Raises InputError if the file cannot be read, and as `read_table` does."""
+    """Return the table of an experiment file. Raises InputError if it cannot be read, and as `read_table` does."""
     try:
-        with path.open(encoding="utf-8") as file:
+        with path.open(encoding="utf-8-sig") as file:  # some editors of Windows begin a file with a byte order mark
             text = file.read(_MAX_CHARACTERS + 1)
     except (OSError, ValueError) as error:
         raise InputError("EXPERIMENT.toml", "a readable TOML file", f"{path} ({error})") from None
-    return read_table(text, str(path))
+    table = read_table(text, str(path))
+    for key in NAMES.keys() & table.keys():
+        set_key(table, key, table.pop(key))
+    return table
+
+
+NAMES = {"env": "id", "network": "name", "strategy": "name"}
+"""The sections of which the name alone is enough, and the setting that has it."""
 
 
 def set_key(table: Table, key: str, value: object) -> None:
@@ -428,11 +435,13 @@ def set_key(table: Table, key: str, value: object) -> None:
     Args:
         table: The table, changed in place.
         key: "env.kwargs.gravity".
-        value: Any TOML value.
+        value: Any TOML value; a text for a section of `NAMES` is its name.
 
     Raises:
         InputError: A part of the key, such as "env", is a value that is not a table.
     """
+    if key in NAMES and isinstance(value, str):
+        key = f"{key}.{NAMES[key]}"
     *sections, last = key.split(".")
     for section in sections:
         inner = table.setdefault(section, {})

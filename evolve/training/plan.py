@@ -15,7 +15,7 @@ import numpy as np
 
 from evolve import environments, store
 from evolve.cluster.hosts import Work
-from evolve.config import ComputeOptions, Config, StartFromOptions, Table, parse, read_file, set_key
+from evolve.config import NAMES, ComputeOptions, Config, StartFromOptions, Table, parse, read_file, set_key
 from evolve.config.sweep import combinations, experiments
 from evolve.errors import InputError, Setting
 from evolve.genome import Genomes, one_genome
@@ -33,8 +33,7 @@ from evolve.training.resume import check_configuration, check_same_run, experime
 from evolve.training.stored import Source, with_start
 
 _EXPERIMENT = "a TOML file, a table, a Config or a run file"
-_NAMES = {"env": "id", "network": "name", "strategy": "name"}
-_SECTIONS = {*_NAMES, "compute", "output", "racing", "early_stop"}
+_SECTIONS = {*NAMES, "compute", "output", "racing", "early_stop"}
 """Tables into which settings are merged. An empty table replaces any other table."""
 
 
@@ -239,8 +238,8 @@ def sweep_from_arguments(
             raise InputError("grid", "settings of the experiment", key, f"Seeds are an argument: seeds={values!r}.")
         varied = _plain(list(values) if isinstance(values, range) else values)
         # Texts are names: of environments, networks or strategies.
-        if key in _NAMES and isinstance(varied, list) and all(isinstance(value, str) for value in varied):
-            set_key(table, f"sweep.{key}.{_NAMES[key]}", varied)
+        if key in NAMES and isinstance(varied, list) and all(isinstance(value, str) for value in varied):
+            set_key(table, f"sweep.{key}.{NAMES[key]}", varied)
         else:
             set_key(table, f"sweep.{key}", varied)
     title = Path(experiment).stem if isinstance(experiment, str | Path) else "sweep"
@@ -358,8 +357,6 @@ def _override(table: dict[str, Any], key: str, value: Any) -> None:
         raise InputError("env", expected, repr(value), "An object is refused, as many are needed: name the id.")
     if key == "start_from":  # an object in memory, for now
         table[key] = value
-    elif key in _NAMES and isinstance(value, str):
-        set_key(table, f"{key}.{_NAMES[key]}", value)
     elif isinstance(value, Mapping) and (value or key in _SECTIONS):
         for part, inner in value.items():
             set_key(table, f"{key}.{part}", _plain(inner))

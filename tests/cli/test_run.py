@@ -141,6 +141,7 @@ WRONG = [
     ),
     (("--strategy", "prun"), "Did you mean prune?"),
     (("-p", 1), "population (-p/--population): expected at least 2, got 1"),
+    (("CartPole-v1",), "got CartPole-v1, which does not exist. An environment is named with --env CartPole-v1."),
     (("-r", 0), "episodes (-r/--episodes): expected at least 1, got 0"),
     (("-d", 0), "network.hidden.0 (-d/--hidden): expected at least 1, got 0"),
     (("-g", "many"), "evolve.run: -g/--generations: expected a whole number, got many."),

@@ -13,6 +13,7 @@ from evolve.config import (
     nearest,
     parse,
     read_assignment,
+    read_file,
     read_table,
     seconds,
     set_key,
@@ -119,6 +120,13 @@ def test_an_unknown_network_is_reported_before_an_unknown_setting():
 def test_a_time_limit_may_be_a_number_of_seconds():
     limits = [parse(Config, {"compute": {"time_limit": given}}).compute.time_limit for given in (3600, 0.5, "1h")]
     assert limits == ["3600s", "0.5s", "1h"]
+
+
+def test_a_name_stands_for_a_section_and_a_byte_order_mark_for_nothing(tmp_path):
+    short, whole = tmp_path / "short.toml", tmp_path / "whole.toml"
+    short.write_bytes(b'\xef\xbb\xbfenv = "Acrobot-v1"\r\nnetwork = "elman"\r\nstrategy = "ga"\r\n')
+    whole.write_text('[env]\nid = "Acrobot-v1"\n[network]\nname = "elman"\n[strategy]\nname = "ga"\n')
+    assert read_file(short) == read_file(whole)
 
 
 def test_malformed_toml_is_refused():
