@@ -56,23 +56,23 @@ def table(run: StoredRun) -> dict[str, list[Any]]:
     """Return the columns of a run by generation, see `Run.table`."""
     records = run.records
     fitness = [_spread(record.fitness) for record in records]
-    none = _spread(np.zeros(0))
-    held_out = [none] * len(records)
+    empty = _spread(np.zeros(0))
+    held_out = [empty] * len(records)
     if records and run.held_out is not None:
         held_out[-1] = _spread(run.held_out.returns)
     # The champion after generation g is validated when g + 1 generations are complete.
-    validation = [_spread(run.validations[g + 1]) if g + 1 in run.validations else none for g in range(len(records))]
+    validation = [_spread(run.validations[g + 1]) if g + 1 in run.validations else empty for g in range(len(records))]
     return {
         "generation": list(range(len(records))),
         "best_fitness": [float(record.champion_fitness) for record in records],
-        **{f"{name}_fitness": [values[name] for values in fitness] for name in none},
+        **{f"{name}_fitness": [values[name] for values in fitness] for name in empty},
         "best_connections": [int(np.count_nonzero(record.champion_mask)) for record in records],
         "median_connections": [float(np.median(record.connections)) for record in records],
         "steps": [int(record.steps) for record in records],
         "seconds": [float(record.seconds) for record in records],
         "digest": [record.digest.decode() for record in records],
-        **{f"validation_{name}": [values[name] for values in validation] for name in none},
-        **{f"held_out_{name}": [values[name] for values in held_out] for name in none},
+        **{f"validation_{name}": [values[name] for values in validation] for name in empty},
+        **{f"held_out_{name}": [values[name] for values in held_out] for name in empty},
         **_metric_columns(records),
     }
 

@@ -85,8 +85,10 @@ class Policy:
                 self._normalized.begin(np.arange(slots), np.repeat(self.normalizer[None], slots, axis=0))
         genomes = self.genome.take(np.zeros(slots, np.int64))
         self._networks.load(np.arange(slots), genomes.weights, genomes.mask, self._row_seeds(slots))
+        # `_rows` is the number of rows that `reset` was asked for, None if the first observation decides. `_last` is
+        # the number of rows of the last observation, None for a single one. `_fresh`: none has come since `reset`.
         self._fresh = True
-        self._last = rows  # None if observations come one by one
+        self._last = rows
 
     def _row_seeds(self, n: int) -> Int64:
         first = self._seeds[0]

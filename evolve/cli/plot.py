@@ -132,12 +132,12 @@ def _arguments(argv: list[str]) -> argparse.Namespace:
         if given and not found.network:
             raise InputError(f"--{name}", "--network with it, to draw a network", "no --network", "Add --network.")
     for name, given, of in (("-x/--over", found.over is not None, "over it"), ("--load", found.load, "with it")):
-        if given and (other := _instead(found)):
+        if given and (other := _kind_of_picture(found)):
             raise InputError(name, f"curves to be drawn {of}", f"--{other}")
     if (found.network or found.archive) and len(found.files) > 1:
-        raise InputError("FILE", f"one run file with --{_instead(found)}", f"{len(found.files)} of them")
+        raise InputError("FILE", f"one run file with --{_kind_of_picture(found)}", f"{len(found.files)} of them")
     if found.output is None:
-        found.output = Path(f"{_instead(found) or 'curves'}.png")
+        found.output = Path(f"{_kind_of_picture(found) or 'curves'}.png")
     check_writable(found.output, figures.FORMATS)
     figures.check_library()
     if not found.live:
@@ -148,7 +148,7 @@ def _arguments(argv: list[str]) -> argparse.Namespace:
     return found
 
 
-def _instead(options: argparse.Namespace) -> str:
+def _kind_of_picture(options: argparse.Namespace) -> str:
     """Return the kind of picture that is drawn instead of curves; empty for curves."""
     return next((kind for kind in ("network", "final", "front", "archive") if getattr(options, kind)), "")
 

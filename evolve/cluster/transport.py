@@ -32,8 +32,9 @@ _ASK_EVERY = 0.2  # seconds between questions to MPI for ranks that died
 _MOST_UNSENT = 256
 SHORTEST_SLEEP, LONGEST_SLEEP = 2e-3, 5e-2
 """Seconds that a waiting rank sleeps between two looks for messages."""
-# Seconds for each other rank, up to `SHORTEST_SLEEP`: the fewer ranks there are, the more often each waits for another.
-_SHORTEST_PER_RANK = 2.5e-4
+# The shortest sleep grows with the number of other ranks, up to `SHORTEST_SLEEP`: among few ranks a rank waits more
+# often for the answer of one other rank, which a long sleep would delay.
+_SHORTEST_PER_RANK = 2.5e-4  # seconds
 SHARE_ASLEEP = 0.03
 """The longest sleep as a share of the wait so far, and so the largest relative delay of a message."""
 
@@ -254,7 +255,7 @@ def uninitialized_mpi() -> Any:
     return MPI
 
 
-def spare_fabric() -> None:
+def skip_fabric_search() -> None:
     """Keep Open MPI from the search for a network fabric, which takes a second, if all ranks are on this machine."""
     size = os.environ.get("OMPI_COMM_WORLD_SIZE")
     chosen = any(name in os.environ for name in (*_NO_FABRIC, "OMPI_MCA_pml"))  # by the user
@@ -266,7 +267,7 @@ def initialize(MPI: Any) -> None:
     """Initialize MPI as mpi4py does, but let other threads of Python run meanwhile. MPI: the module."""
     if MPI.Is_initialized():
         return
-    spare_fabric()
+    skip_fabric_search()
     provided = ctypes.c_int()
     ctypes.CDLL(MPI.__file__).MPI_Init_thread(None, None, int(MPI.THREAD_MULTIPLE), ctypes.byref(provided))
     for communicator in (MPI.COMM_WORLD, MPI.COMM_SELF):

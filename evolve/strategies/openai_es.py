@@ -136,7 +136,7 @@ class OpenAiEsState:
 def _check(o: OpenAiEsOptions, layout: GenomeLayout) -> None:
     """Raise InputError for settings that contradict each other, or the layout."""
     if o.pruning and o.pruning_by == "trace" and not layout.num_traces:
-        cure = "Others do without: magnitude, random."
+        cure = "Pruning by magnitude or at random needs no traces."
         raise InputError("strategy.pruning_by", "a network that leaves traces, as hebbian-dag", "trace", cure)
     if o.constant_weight_decay and not o.smallest_learning_rate:
         raise InputError("strategy.smallest_learning_rate", "above 0 if weight decay is constant", 0.0)
@@ -177,7 +177,7 @@ class OpenAiEs(EvolutionStrategy[OpenAiEsState]):
         require_evolved_weights(layout, "openai-es")
         options.check_combinations()
         if options.learning_rate * options.weight_decay >= 1:
-            expected = f"below 1/learning_rate, {1 / options.learning_rate:g}, for more takes all weights away"
+            expected = f"below 1/learning_rate, {1 / options.learning_rate:g}, because more would remove all weights"
             raise InputError("strategy.weight_decay", expected, options.weight_decay)
         if options.max_speed is not None and options.optimizer != "clipup":
             raise InputError("strategy.max_speed", f"none with the optimizer {options.optimizer}", options.max_speed)

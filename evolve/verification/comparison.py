@@ -33,6 +33,7 @@ def compare(a: StoredRun, b: StoredRun, play: bool = True) -> Verdict:
 
     play: whether the first different episode may be played here.
     """
+    # `both` describes the two files; each difference that is found below completes it.
     both = Verdict(
         False,
         _lengths(a, b),

@@ -24,8 +24,9 @@ from evolve.shapes import Bool, Float32, Int64
 
 RADIUS = np.float32(2.0) * frames.SKIN
 """Polygons touch if they are nearer than this: then their skins do."""
-# The ground's face is the reference unless the body's is better by this much, so that it changes seldom.
-_SHARE, _MORE = np.float32(0.98), np.float32(0.001)
+# The ground's face is the reference unless the body's separation exceeds this share of the ground's plus this offset.
+# So the reference changes seldom (k_relativeTol and k_absoluteTol of Box2D).
+_RELATIVE, _ABSOLUTE = np.float32(0.98), np.float32(0.001)
 
 
 class Manifolds(NamedTuple):
@@ -73,9 +74,10 @@ def touch_edges(ground: Polygons, bodies: Polygons, frame: Frame) -> Manifolds:
     usable = dot(inward + normal[:, None], normal[:, None]) >= -frames.ANGULAR_SLOP
     of_faces = np.where(usable, of_faces, -frames.LARGEST)
     face = of_faces.argmax(axis=0)
-    by_body = usable.any(axis=0) & (_at(of_faces, face) > _SHARE * of_edge + _MORE)
+    by_body = usable.any(axis=0) & (_at(of_faces, face) > _RELATIVE * of_edge + _ABSOLUTE)
 
-    # Clip the edge by the sides of the body's face, or else the body's nearest face by the sides of the edge.
+    # Clip the edge by the sides of the body's face, or else the body's nearest face by the sides of the edge. The edge
+    # begins at its corner 0 for a body in front of it, and at its corner 1 for a body behind it.
     nearest = dot(normal[:, None], outward).argmin(axis=0)
     face_end, nearest_end = _after(face, bodies.size), _after(nearest, bodies.size)
     ends = [
@@ -101,7 +103,7 @@ def touch_blocks(ground: Polygons, bodies: Polygons, frame: Frame) -> Manifolds:
     blocks = _padded(ground)
     face_a, of_blocks = _best_faces(blocks, still, bodies, frame)
     face_b, of_bodies = _best_faces(bodies, frame, blocks, still)
-    by_body = of_bodies > _SHARE * of_blocks + _MORE
+    by_body = of_bodies > _RELATIVE * of_blocks + _ABSOLUTE
     one, two = _choose(by_body, bodies, blocks), _choose(by_body, blocks, bodies)
     f1, f2 = _choose_frames(by_body, frame, still), _choose_frames(by_body, still, frame)
     face = np.where(by_body, face_b, face_a)
