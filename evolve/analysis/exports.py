@@ -206,7 +206,8 @@ def onnx_model(policy: "Policy") -> bytes:
                 one = graph.add("Add", one, graph.constant(link.bias))
             total = graph.add("Add", total, one) if total else one
         sources[layer + 1] = graph.tanh(total)
-    outputs = _last_columns(graph, sources[len(layers.links)], layers.sizes[-1], policy.experiment.action_size)
+    outputs, size, A = sources[len(layers.links)], layers.sizes[-1], policy.experiment.action_size
+    outputs = outputs if size == A else graph.columns(outputs, size - A, size)
     space = _array_of_actions(policy)
     results = [] if space is None else [("action", *_onnx_action(graph, policy, space, outputs))]
     results.append(("outputs", outputs, kinds.FLOAT, [policy.experiment.action_size]))
@@ -285,10 +286,6 @@ def _split(graph: _OnnxGraph, layers: Layers) -> dict[int, str]:
         parts[source] = graph.columns("memory", start, start + layers.sizes[source])
         start += layers.sizes[source]
     return parts
-
-
-def _last_columns(graph: _OnnxGraph, value: str, size: int, wanted: int) -> str:
-    return value if size == wanted else graph.columns(value, size - wanted, size)
 
 
 def _onnx_action(graph: _OnnxGraph, policy: "Policy", space: Any, outputs: str) -> tuple[str, int, list[int]]:

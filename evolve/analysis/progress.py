@@ -182,13 +182,10 @@ class ProgressReporter:
 
     def _times_left(self, completed: float) -> tuple[str, str]:
         """Return the remaining times, of this run and of all runs, after a number of completed generations."""
-        eta = self._eta(completed)
-        share = (completed - self._completed_before) / (self._expected - self._completed_before)
+        before = self._completed_before
+        eta = (time.monotonic() - self._begin) / (completed - before) * (self._expected - completed)  # seconds
+        share = (completed - before) / (self._expected - before)
         return f"ETA {_clock(eta)}", self.clock.left(share, eta)
-
-    def _eta(self, completed: float) -> float:
-        """Return the estimated remaining seconds of this run after a number of completed generations."""
-        return (time.monotonic() - self._begin) / (completed - self._completed_before) * (self._expected - completed)
 
     def _estimate_generations(self) -> int:
         """Return the expected number of generations, from the steps of the past ones."""

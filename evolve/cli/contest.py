@@ -163,7 +163,7 @@ def summary(found: ContestFile) -> str:
     older = ranking.benchmark_2020(found, best)
     told = [f"{best.title}, by leg: {parts}; {steps:,} steps in all, {duration(best.seconds)}"]
     told += [] if older is None else [f"{best.title}, {older}"]
-    return "\n\n".join([table(ranking.rows_of(found), several=False), *told, line(found)])
+    return "\n\n".join([table(ranking.ranked(found.name, found, best), several=False), *told, line(found)])
 
 
 def comparison(compared: ContestRanking, markdown: bool) -> str:

@@ -89,23 +89,18 @@ def rank(paths: Sequence[Path]) -> ContestRanking:
         if found:
             raise InputError(str(path), f"the work of {paths[0]}", f"different work ({found})")
     names = _distinct([found.name for found in files])
-    rows = [row for name, found in zip(names, files, strict=True) for row in _ranked(name, found, first.best)]
+    rows = [row for name, found in zip(names, files, strict=True) for row in ranked(name, found, first.best)]
     return ContestRanking(first.contest, first.size, tuple(rows))
 
 
-def rows_of(found: ContestFile) -> list[RankedRow]:
-    """Return the rows of one machine, compared with its own shortest row."""
-    return _ranked(found.name, found, found.best)
-
-
-def _ranked(name: str, found: ContestFile, reference: ContestRow) -> list[RankedRow]:
+def ranked(name: str, found: ContestFile, reference: ContestRow) -> list[RankedRow]:
     """Return the rows of a file, compared with a reference."""
     alone = next((row for row in found.rows if row.workers == 1 and not row.device), None)
     verdict, _ = found.assess()
-    ranked = []
+    rows = []
     for row in found.rows:
         times = np.array(row.times), np.array(reference.times)
-        ranked.append(
+        rows.append(
             RankedRow(
                 machine=name,
                 row=row,
@@ -117,7 +112,7 @@ def _ranked(name: str, found: ContestFile, reference: ContestRow) -> list[Ranked
                 interval=None if row is reference else statistics.ratio_interval(*times),
             )
         )
-    return ranked
+    return rows
 
 
 def _distinct(names: Sequence[str]) -> list[str]:

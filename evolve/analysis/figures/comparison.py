@@ -233,7 +233,8 @@ def draw_front(runs: Sequence[StoredRun]) -> Any:
     if len(names) > 1:
         raise InputError("FILE", "runs of nsga2 with the same objectives", " and ".join(map(str, sorted(names))))
     fronts = [[_points(run, generation) for generation in range(run.num_generations)] for run in runs]
-    measure, is_small = names.pop()[0], _is_minimized(runs[0])
+    config = load_config(runs[0].header.config, str(runs[0].path))
+    measure, is_small = names.pop()[0], bool(config.strategy.table().get("minimize"))
     figure = style.new_figure(6.2)
     top, bottom = figure.subplots(2, 1, height_ratios=(2.2, 1))
     if len(runs) == 1:
@@ -251,7 +252,6 @@ def draw_front(runs: Sequence[StoredRun]) -> Any:
     top.set_title("Front; ◆ best fitness")
     top.legend(loc="upper left" if is_small else "upper right", fontsize=8)
     _draw_volumes(bottom, fronts, every, is_small)
-    config = load_config(runs[0].header.config, str(runs[0].path))
     seeds = ", ".join(str(run.header.seed) for run in runs)
     style.set_title(figure, f"{config.env.id}, {config.network.name}, {config.strategy.name}, seed {seeds}")
     return figure
@@ -261,11 +261,6 @@ def _points(run: StoredRun, generation: int) -> Float64:
     """Return [N, 2]: fitness and first measure of a front, from the least measure up."""
     _, fitness, measures = numbers_of_front(run, generation)
     return drawable(np.column_stack([fitness, measures[:, 0]]))
-
-
-def _is_minimized(run: StoredRun) -> bool:
-    """Return whether the first measure of a run is to be small."""
-    return bool(load_config(run.header.config, str(run.path)).strategy.table().get("minimize"))
 
 
 def _draw_steps(panel: Any, points: Float64, is_small: bool, **how: Any) -> None:
