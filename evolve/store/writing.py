@@ -90,7 +90,8 @@ class RunFile:
     """The appended records that wait for a flush."""
     _genomes: list[GenomeSource] = field(default_factory=list)
     """The candidates of the pending records, if the run keeps them."""
-    _flushed_at: float = -np.inf
+    flushed_at: float = -np.inf
+    """The monotonic time of the last flush."""
     _flushed: tuple[object, ...] = ()
     """The values on which the content of the file depends, at the last flush."""
 
@@ -129,7 +130,7 @@ class RunFile:
         state = sum(array.nbytes for array in self.checkpoint.values())
         buffered = sum(part.weights.nbytes if isinstance(part, Genomes) else state for part in self._genomes)
         interval = max(_MIN_INTERVAL * self.flush_cost, min(_LONG_INTERVAL * self.flush_cost, _LONGEST_WAIT))
-        if buffered > MAX_BUFFERED or time.monotonic() - self._flushed_at >= interval:
+        if buffered > MAX_BUFFERED or time.monotonic() - self.flushed_at >= interval:
             self.flush()
 
     def _add_to_totals(self, record: Record, generation: int) -> None:
@@ -151,8 +152,8 @@ class RunFile:
             cure = "Free disk space or mend the error, and continue with ", Setting("resume", True), "."
             raise RunError(f"{self.path} cannot be written ({error}). ", *cure) from error
         self._flushed = content
-        self._flushed_at = time.monotonic()
-        self.flush_cost = self._flushed_at - begin
+        self.flushed_at = time.monotonic()
+        self.flush_cost = self.flushed_at - begin
 
     def close(self) -> None:
         """Release the lock, without a flush."""
@@ -333,7 +334,7 @@ def reopen(path: Path) -> RunFile:
     return file
 
 
-def _chunks(shape: tuple[int, ...], itemsize: int, size: int) -> tuple[int, ...]:
+def chunk_shape(shape: tuple[int, ...], itemsize: int, size: int) -> tuple[int, ...]:
     """Return the shape of a chunk: about `size` bytes of whole generations, or one generation that has more bytes.
 
     HDF5 takes about 15 µs to add a chunk, however small it is. So a generation of more than `_LARGEST_CHUNK` bytes is
@@ -429,7 +430,7 @@ def _replace_array(group: h5py.Group, name: str, array: NDArray[Any]) -> None:
 
 
 def _make(group: h5py.Group, name: str, array: NDArray[Any], chunk: int = _CHUNK) -> h5py.Dataset:
-    chunks = _chunks(array.shape, array.dtype.itemsize, chunk)
+    chunks = chunk_shape(array.shape, array.dtype.itemsize, chunk)
     return group.create_dataset(name, data=array, maxshape=(None,) * array.ndim, chunks=chunks)
 
 

@@ -470,7 +470,7 @@ def test_a_slow_flush_makes_flushes_rare(path, monkeypatch):
 @pytest.mark.parametrize(("cost", "wait"), [(0.001, 0.2), (0.01, 2.0), (0.05, 2.0), (0.1, 2.0), (1.0, 20.0)], ids=str)
 def test_quick_flushes_cost_half_a_percent_unless_much_work_would_wait(path, monkeypatch, cost, wait):
     file = store.create(path, header())
-    file.flush_cost, begin = cost, file._flushed_at
+    file.flush_cost, begin = cost, file.flushed_at
     now = [begin + 0.99 * wait]
     monkeypatch.setattr(writing.time, "monotonic", lambda: now[0])
     file.append(record(0), {})
@@ -491,7 +491,7 @@ def test_a_large_generation_is_stored_in_few_chunks(path):
         ((5, 8, 2), 8, (16, 8, 2)),  # several generations together
         ((7,), 8, (256,)),
     ]:
-        assert writing._chunks(shape, itemsize, 2048) == chunks
+        assert writing.chunk_shape(shape, itemsize, 2048) == chunks
     one = vars(record(0))
     by_candidate = {name for name, column in schema.COLUMNS.items() if "P" in column.symbols.split()} & one.keys()
     many = replace(record(0), **{name: one[name].repeat(9000, 0) for name in by_candidate if one[name] is not None})
