@@ -149,7 +149,7 @@ class _Evolved:
         experiment = verification.with_failures_allowed(self._reloaded(engine=engine, threads=threads))
 
         def work(coordinator: Coordinator) -> bytes:
-            local_manifest = training.manifest(experiment, ranks.transport)
+            local_manifest = training.make_manifest(experiment, ranks.transport)
             verdict = verification.repetition(self._stored, experiment, coordinator, local_manifest).reevaluate()
             return json.dumps(verification.name_engines(verdict, self._stored, experiment).to_json()).encode()
 

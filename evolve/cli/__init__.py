@@ -36,16 +36,21 @@ def start(command: str, argv: list[str] | None = None) -> None:
         sys.path.insert(0, os.getcwd())  # as `python -m` does: the module of `-e module:Env-v0` may be here
     if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
         signal.signal(signal.SIGINT, signal.SIG_DFL)  # an interrupt during the imports ends the process
-    sys.exit(_imported(command).main(argv))
+    (app,) = imported("evolve.cli.app")
+    code = app.launch_light(command, sys.argv[1:] if argv is None else argv)
+    if code is None:
+        (module,) = imported(f"evolve.cli.{command}")
+        code = module.main(argv)
+    sys.exit(code)
 
 
-def _imported(command: str) -> Any:
-    """Return the module of a command, imported without the garbage collector, as imported objects stay alive."""
+def imported(*modules: str) -> list[Any]:
+    """Return modules, imported without the garbage collector, as imported objects stay alive."""
     gc.disable()
-    module = importlib.import_module(f"evolve.cli.{command}")
+    found = [importlib.import_module(module) for module in modules]
     gc.freeze()
     gc.enable()
-    return module
+    return found
 
 
 def main() -> None:

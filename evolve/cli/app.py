@@ -4,6 +4,7 @@ import errno
 import faulthandler
 import gc
 import os
+import re
 import signal
 import sys
 import time
@@ -13,18 +14,24 @@ from contextlib import suppress
 from dataclasses import dataclass
 from functools import cache, partial
 from types import FrameType
-from typing import Any, TextIO
+from typing import TYPE_CHECKING, Any, TextIO
 
-from evolve import cluster, rollouts, training
+from evolve import cluster, training
+from evolve.cli import imported
 from evolve.cli.parser import Answered, Parser, add_workers_option, spelled
 from evolve.cluster import mpirun
-from evolve.cluster.hosts import Work, count_workers_to_start
+from evolve.cluster.hosts import Work, count_workers, count_workers_to_start
 from evolve.cluster.watchdog import interrupt_soon
 from evolve.errors import EvolveError, InputError, Interrupted, Stopped
+
+if TYPE_CHECKING:
+    from evolve.rollouts import AnyRollout
 
 _SIGNALS = tuple(getattr(signal, name) for name in ("SIGINT", "SIGTERM", "SIGUSR1") if hasattr(signal, name))
 _NO_WORK = {"-h", "--help", "--version", "--settings", "--dry-run"}
 """Options with which a command plays no episode, so that it needs no workers."""
+WITH_WORKERS = ("run", "verify", "evaluate", "report")
+"""The commands with the option `--workers`."""
 _DISK_FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
 
@@ -141,12 +148,12 @@ def _restore_usual_effect(number: int) -> None:
 class App:
     """The transport to the workers, and the stop flag, of a command on rank 0."""
 
-    transport: cluster.Transport
+    transport: "cluster.Transport"
     stop: StopFlag
 
-    def coordinator(self) -> cluster.Coordinator:
+    def coordinator(self) -> "cluster.Coordinator":
         """Return a coordinator of the workers."""
-        return cluster.Coordinator(self.transport, _ROLLOUTS, self.stop.reason)
+        return cluster.Coordinator(self.transport, kept_rollouts(), self.stop.reason)
 
 
 Body = Callable[[App, list[str]], int]
@@ -166,9 +173,7 @@ def launch(name: str, body: Body, argv: list[str] | None, work: Callable[[list[s
         work: Returns the amount of work for the arguments; given for commands with the option `--workers`.
     """
     argv = sys.argv[1:] if argv is None else argv
-    for stream in ("stdout", "stderr"):
-        if getattr(sys, stream) is None:  # closed before this process began
-            setattr(sys, stream, open(os.devnull, "w", encoding="utf-8"))  # noqa: SIM115
+    _open_streams()
     if work is not None:
         try:
             code = _run_in_ranks(name, argv, work)
@@ -176,11 +181,43 @@ def launch(name: str, body: Body, argv: list[str] | None, work: Callable[[list[s
             return _refuse(name, error)
         if code is not None:
             return code
-    return _launch_here(name, body, argv)
+    return _launch_here(name, body, argv, work)
 
 
-def _run_in_ranks(command: str, argv: list[str], work: Callable[[list[str]], Work]) -> int | None:
+def launch_light(name: str, argv: list[str]) -> int | None:
+    """Do the work of this process if it needs no command's module; return the exit code, else None.
+
+    The module of a command imports most of the package, which takes longer than all the rest of a start. The process
+    that starts ranks by `--workers N` does without, and so does a worker rank.
+    """
+    words = [word for word in argv if word.startswith("--workers")]
+    _open_streams()
+    if cluster.launched()[1] != 0 and not words:
+        imported("evolve.cluster.worker", "evolve.training.rollouts", "evolve.training.shared_strategy")
+        return _launch_here(name, _no_body, argv)
+    number = re.search(r"(?:^| )--workers[= ](\d+)(?: |$)", " ".join(argv))
+    if name not in WITH_WORKERS or len(words) != 1 or number is None or int(number[1]) < 2:
+        return None
+    try:
+        return _run_in_ranks(name, argv, None)
+    except EvolveError as error:
+        return _refuse(name, error)
+
+
+def _no_body(_app: "App", _argv: list[str]) -> int:
+    raise AssertionError("a worker runs no command")
+
+
+def _open_streams() -> None:
+    for stream in ("stdout", "stderr"):
+        if getattr(sys, stream) is None:  # closed before this process began
+            setattr(sys, stream, open(os.devnull, "w", encoding="utf-8"))  # noqa: SIM115
+
+
+def _run_in_ranks(command: str, argv: list[str], work: Callable[[list[str]], Work] | None) -> int | None:
     """Run a command in new ranks if `--workers` asks for them; return the exit code, None if no rank was started.
+
+    work: Returns the amount of work; None to leave the check of the command line, and remarks on its work, to rank 0.
 
     Raises InputError as `count_workers_to_start` does, and without mpi4py or mpirun.
     """
@@ -189,7 +226,12 @@ def _run_in_ranks(command: str, argv: list[str], work: Callable[[list[str]], Wor
     found, rest = parser.parse_known_args(argv)
     if found.workers is None or _NO_WORK & set(argv):
         return None
-    count = count_workers_to_start(found.workers, lambda: work(rest), "--workers", "a command")
+
+    def amount() -> Work:
+        known = Work() if work is None else work(rest)
+        return known if found.workers in ("auto", 1) else Work()  # rank 0 makes the remarks on other numbers
+
+    count = count_workers_to_start(found.workers, amount, "--workers", "a command")
     say(command, count.describe())
     if count.workers == 1:
         return None
@@ -203,7 +245,7 @@ def say(command: str, text: str) -> None:
     print(f"evolve.{command}: {text}", file=sys.stderr, flush=True)
 
 
-def _launch_here(name: str, body: Body, argv: list[str]) -> int:
+def _launch_here(name: str, body: Body, argv: list[str], work: Callable[[list[str]], Work] | None = None) -> int:
     """Run a command on this rank, or serve it; return the exit code."""
     stop = StopFlag()
     stop.install()  # before MPI starts: an interrupt during its start would leave the other ranks waiting
@@ -214,10 +256,10 @@ def _launch_here(name: str, body: Body, argv: list[str]) -> int:
     faulthandler.enable()  # after MPI: its own handler prints no Python stack
     try:
         if transport.rank != 0:
-            cluster.serve(transport, _ROLLOUTS, lambda: stop.signal, training.StrategyReplica())
+            cluster.serve(transport, kept_rollouts(), lambda: stop.signal, training.StrategyReplica())
             transport.leave(0)
             return 0
-        return _coordinate(name, body, App(transport, stop), argv)
+        return _coordinate(name, body, App(transport, stop), argv, work)
     except EvolveError as error:  # rank 0 has died: the lowest rank left prints the message
         if transport.rank == min(set(range(transport.size)) - transport.gone):
             _print_error(name, error)
@@ -239,11 +281,17 @@ def _refuse(name: str, error: EvolveError) -> int:
     return mpirun.hand_over(error.exit_code)
 
 
-def _coordinate(name: str, body: Body, app: App, argv: list[str]) -> int:
+def _coordinate(name: str, body: Body, app: App, argv: list[str], work: Callable[[list[str]], Work] | None) -> int:
     transport = app.transport
     mpirun.say_begun()
     app.stop.interrupts = True
-    code = _guarded(name, lambda: body(app, argv), app.stop)
+
+    def with_remark() -> int:
+        if work is not None:
+            _remark(name, lambda: work(argv))
+        return body(app, argv)
+
+    code = _guarded(name, with_remark, app.stop)
     code = mpirun.hand_over(code, start_again=code == Stopped.exit_code and bool(transport.silent))
     all_have_left = cluster.dismiss(transport)
     if not all_have_left or transport.abandoned:
@@ -251,6 +299,15 @@ def _coordinate(name: str, body: Body, app: App, argv: list[str]) -> int:
         transport.abort(code)  # the result is settled, so remaining ranks need not end by themselves
     transport.leave(code)
     return code
+
+
+def _remark(name: str, work: Callable[[], Work]) -> None:
+    """Tell the user if the work is too little for the workers that `--workers` has started."""
+    workers = mpirun.supervised_workers()
+    if workers is not None:
+        remark = count_workers(workers, work()).remark
+        if remark != count_workers(workers, Work()).remark:
+            say(name, remark)
 
 
 def _guarded(name: str, body: Callable[[], int], stop: StopFlag) -> int:
@@ -288,7 +345,7 @@ def _print_error(name: str, error: EvolveError) -> None:
     print(message.encode("utf-8", "backslashreplace").decode(), file=sys.stderr, flush=True)
 
 
-def ready_rollout(text: str) -> rollouts.AnyRollout:
+def ready_rollout(text: str) -> "AnyRollout":
     """Return the rollout of an experiment (TOML text). From now on the process is used for rollouts only."""
     rollout = training.make_rollout(text)
     spare_collector()
@@ -306,5 +363,7 @@ def spare_collector() -> None:
     gc.set_threshold(10_000, 5, 5)
 
 
-_ROLLOUTS = cluster.KeptRollouts(ready_rollout)
-"""The rollouts of this process."""
+@cache
+def kept_rollouts() -> "cluster.KeptRollouts":
+    """Return the rollouts of this process."""
+    return cluster.KeptRollouts(ready_rollout)

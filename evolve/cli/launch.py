@@ -18,8 +18,8 @@ from evolve.cli.run import Request, load
 from evolve.cluster import check_mpi4py, started_by
 from evolve.cluster.cores import available_cores
 from evolve.cluster.hosts import AvailableHosts, Host, read_hostfile
-from evolve.cluster.mpirun import COMMAND, GivenLauncher, Launcher, Outcome, Supervisor
-from evolve.cluster.start import CONNECT, connect_seconds, silence_seconds
+from evolve.cluster.mpirun import COMMAND, CONNECT, GivenLauncher, Launcher, Outcome, Supervisor
+from evolve.cluster.start import connect_seconds, silence_seconds
 from evolve.errors import InputError, Stopped, pluralize
 
 _MAX_FUTILE = 3  # attempts in a row without any progress

@@ -11,15 +11,18 @@ import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import NoReturn
+from typing import TYPE_CHECKING, NoReturn
 
 from evolve import __version__
 from evolve.cli import COMMANDS
 from evolve.cluster.mpirun import COMMAND, supervised_workers
-from evolve.config import EnvOptions, Table, assignments, nearest, read_assignment, set_key
 from evolve.errors import EvolveError, InputError, Setting, install_command, sanitize
-from evolve.training.experiment import PlannedRun
-from evolve.training.stored import Which
+
+# The process that starts ranks by --workers does without NumPy and pydantic, or each start would take longer.
+if TYPE_CHECKING:
+    from evolve.config import EnvOptions, Table
+    from evolve.training.experiment import PlannedRun
+    from evolve.training.stored import Which
 
 _KEYS = {"env": "env.id", "engine": "env.engine", "threads": "compute.threads"}
 """The settings that some options give, by their `dest` in argparse. The `dest` of other options is the setting."""
@@ -98,6 +101,8 @@ class Parser(argparse.ArgumentParser):
 
     def error(self, message: str) -> NoReturn:
         """Raise InputError that names the option; near names are offered for unknown ones."""
+        from evolve.config import nearest  # noqa: PLC0415 - only for errors
+
         for wrong, expected in _MISTAKES.items():
             if found := re.fullmatch(wrong, message):
                 raise InputError(found[1], expected, found[2] or "none")
@@ -148,13 +153,13 @@ class Answered(EvolveError):  # noqa: N818 - nothing went wrong
 class Changes:
     """Changes under which a champion plays: other settings of its environment (env) and of its network."""
 
-    env: Table
-    network: Table
+    env: "Table"
+    network: "Table"
 
     def __bool__(self) -> bool:
         return bool(self.env or self.network)
 
-    def describe(self, own: EnvOptions) -> str:
+    def describe(self, own: "EnvOptions") -> str:
         """Return the changes in words. own: The environment of the champion."""
         where = f" in another environment, {self.env.get('id', own.id)}" if self.env else ""
         where += f" (engine {self.env['engine']})" if self.env.get("engine", own.engine) != own.engine else ""
@@ -163,6 +168,8 @@ class Changes:
     @property
     def settings(self) -> str:
         """The changed settings, without the id of the environment and the engine: "env.kwargs.gravity=12.0"."""
+        from evolve.config import assignments  # noqa: PLC0415 - see above
+
         env = {key: value for key, value in self.env.items() if key not in ("id", "engine")}
         return assignments({"env": env, "network": self.network})
 
@@ -175,6 +182,8 @@ def add_changes_option(parser: argparse.ArgumentParser) -> None:
 
 def changes_of(options: argparse.Namespace) -> Changes:
     """Return the changes that --set, --env and --engine ask for. Raises InputError for another section."""
+    from evolve.config import read_assignment, set_key  # noqa: PLC0415 - see above
+
     table: Table = {"env": {}, "network": {}}
     for key, value in (("id", getattr(options, "env", None)), ("engine", options.engine)):
         if value is not None:
@@ -206,8 +215,10 @@ def _cell(text: str) -> tuple[int, ...]:
     return tuple(int(part) for part in text.split(","))
 
 
-def which_of(options: argparse.Namespace) -> Which:
+def which_of(options: argparse.Namespace) -> "Which":
     """Return the genome that --generation, --connections or --cell asks for."""
+    from evolve.training.stored import Which  # noqa: PLC0415 - see above
+
     return Which(options.generation, options.connections, options.cell)
 
 
@@ -230,7 +241,7 @@ def command_line(command: str, *words: str | Path) -> str:
     return sanitize(shlex.join([*begin, *map(str, words)]), 4000)
 
 
-def how_to_resume(runs: Sequence[PlannedRun], ranks: int) -> str:
+def how_to_resume(runs: "Sequence[PlannedRun]", ranks: int) -> str:
     """Return the command line that resumes stopped runs with the same number of processes."""
     if COMMAND in os.environ:
         return sanitize(os.environ[COMMAND], 4000)

@@ -54,7 +54,7 @@ def _check(app: App, run: store.Stored, arguments: argparse.Namespace) -> verifi
     reloaded = training.reload(run, engine=arguments.engine, threads=arguments.threads or "auto")
     experiment = verification.with_failures_allowed(reloaded)
     coordinator = app.coordinator()
-    local_manifest = training.manifest(experiment, app.transport)
+    local_manifest = training.make_manifest(experiment, app.transport)
     repetition = verification.repetition(run, experiment, coordinator, local_manifest)
     if arguments.full:
         with ProgressReporter(run.header.seed, 0, run.num_generations, arguments.json) as reporter:

@@ -16,11 +16,17 @@ The modules in reading order: `transport`, `messages`, `workers`, `jobs` and `co
 `worker` at the others; `watchdog` and `start` at all; `mpirun` and `hosts` for the launcher; `script` for scripts.
 """
 
-from evolve.cluster.coordinator import Coordinator, dismiss
-from evolve.cluster.start import connect, launched, started_by
-from evolve.cluster.transport import Transport, check_mpi4py
-from evolve.cluster.watchdog import Watchdog
-from evolve.cluster.worker import KeptRollouts, serve
+import importlib
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from evolve.cluster.coordinator import Coordinator, dismiss
+    from evolve.cluster.hosts import launched, started_by
+    from evolve.cluster.mpirun import check_mpi4py
+    from evolve.cluster.start import connect
+    from evolve.cluster.transport import Transport
+    from evolve.cluster.watchdog import Watchdog
+    from evolve.cluster.worker import KeptRollouts, serve
 
 __all__ = [
     "Coordinator",
@@ -34,3 +40,21 @@ __all__ = [
     "serve",
     "started_by",
 ]
+
+_MODULES = {
+    "coordinator": "Coordinator dismiss",
+    "hosts": "launched started_by",
+    "start": "connect",
+    "transport": "Transport",
+    "mpirun": "check_mpi4py",
+    "watchdog": "Watchdog",
+    "worker": "KeptRollouts serve",
+}
+_HOMES = {name: module for module, names in _MODULES.items() for name in names.split()}
+"""The module of each name. It is imported with the first name that needs it: a worker does without most modules."""
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOMES:
+        raise AttributeError(f"module 'evolve.cluster' has no attribute {name!r}")
+    return getattr(importlib.import_module(f"evolve.cluster.{_HOMES[name]}"), name)

@@ -13,10 +13,16 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from evolve.cluster.cores import available_cores
-from evolve.cluster.start import started_by
 from evolve.cluster.watchdog import own_addresses
 from evolve.errors import InputError, pluralize
 
+# The variables by which launchers tell their processes the number of ranks, and the rank.
+_LAUNCHERS = (
+    ("OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_RANK"),  # Open MPI
+    ("PMI_SIZE", "PMI_RANK"),  # MPICH and Intel MPI
+    ("SLURM_STEP_NUM_TASKS", "SLURM_PROCID"),  # srun
+    ("PALS_SIZE", "PALS_RANKID"),  # HPE Cray
+)
 _FEW_STEPS = 100_000
 """One process plays as many steps of a quick environment in the second or two that MPI takes to start."""
 _MAX_WORKERS, _MAX_PER_CORE = 256, 16
@@ -30,6 +36,26 @@ _MISSING = 1  # exit code of `test` for a missing file
 _INQUIRY_INTERVAL = 30.0  # seconds between questions to hosts that are left out
 _ANSWERS_NEEDED = 2  # answers in a row after which a host is taken back
 _LEAST_UNDISTURBED = 60.0  # seconds that a run is left alone
+
+
+def launched() -> tuple[int, int]:
+    """Return (size, rank) as the launcher announced them, (1, 0) without a launcher."""
+    for size, rank in _LAUNCHERS:
+        if os.environ.get(size, "").isdigit():
+            return int(os.environ[size]), int(os.environ.get(rank, "0"))
+    return 1, 0
+
+
+def started_by() -> str | None:
+    """Return the command that started this process as a rank, such as "srun -n 4"; None without a launcher.
+
+    The batch script of SLURM is a step of one task, and counts as no launcher.
+    """
+    for size, _ in _LAUNCHERS:
+        ranks = os.environ.get(size, "")
+        if ranks.isdigit() and not (size.startswith("SLURM") and int(ranks) == 1):
+            return f"{'srun' if size.startswith('SLURM') else 'mpirun'} -n {ranks}"
+    return None
 
 
 @dataclass(frozen=True)

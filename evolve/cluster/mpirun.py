@@ -18,8 +18,7 @@ from pathlib import Path
 from types import FrameType
 
 from evolve.cluster.hosts import SSH_OPTIONS, Host, write_hostfile
-from evolve.cluster.start import CONNECT
-from evolve.errors import InputError, how_to_install, one_line
+from evolve.errors import InputError, how_to_install, is_installed, one_line
 
 _ROOT = ("OMPI_ALLOW_RUN_AS_ROOT", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM")
 _PASSED = ("PATH", "PYTHONPATH", "LD_LIBRARY_PATH", "VIRTUAL_ENV", "MPI4PY_LIBMPI", "PYTHONUNBUFFERED")
@@ -39,6 +38,8 @@ ranks, and the versions of the MPI library and of mpi4py."""
 _LIBC = ctypes.CDLL(None) if sys.platform.startswith("linux") else None
 EXIT_CODE = "EVOLVE_EXIT_CODE"
 """The variable that names the file for the exit code of rank 0."""
+CONNECT = "EVOLVE_CONNECT_SECONDS"
+"""The variable that sets the seconds within which all ranks have to come together."""
 COMMAND = "EVOLVE_COMMAND"
 """The variable with the command line of the user, if it is not the command line of this process."""
 _WORKERS = "EVOLVE_WORKERS"
@@ -143,6 +144,12 @@ class GivenLauncher:
     def environment(self, _ssh: Sequence[str] = (), _folder: Path | None = None) -> dict[str, str]:
         """Return the environment of the launcher."""
         return mpirun_environment()
+
+
+def check_mpi4py(argument: str) -> None:
+    """Raise InputError for an argument that needs mpi4py if it is not installed. Ranks check whether it works."""
+    if not is_installed("mpi4py"):
+        raise InputError(argument, "mpi4py", "ModuleNotFoundError: no module of this name", how_to_install("mpi"))
 
 
 def mpirun_words(ranks: int) -> list[str]:

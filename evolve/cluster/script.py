@@ -26,9 +26,9 @@ from pathlib import Path
 from types import TracebackType
 
 from evolve.cluster.coordinator import Coordinator, dismiss
-from evolve.cluster.mpirun import SESSION_FOLDER, mpirun_environment, mpirun_words
+from evolve.cluster.mpirun import SESSION_FOLDER, check_mpi4py, mpirun_environment, mpirun_words
 from evolve.cluster.start import connect, silence_seconds
-from evolve.cluster.transport import Transport, check_mpi4py
+from evolve.cluster.transport import Transport
 from evolve.cluster.worker import KeptRollouts, MakeRollout, SharedState, serve
 from evolve.errors import RunError, Setting, error_from_json, error_to_json
 

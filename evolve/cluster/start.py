@@ -21,24 +21,16 @@ from typing import Any
 import numpy as np
 
 from evolve.cluster.cores import Cores, own_cores, set_share, shares
+from evolve.cluster.hosts import launched, started_by
+from evolve.cluster.mpirun import CONNECT
 from evolve.cluster.transport import Buffer, Transport, initialize, kill_launcher_later, uninitialized_mpi
 from evolve.cluster.watchdog import CoordinatorWatch, Endpoint, HostWatch
 from evolve.errors import InputError, RunError, how_to_install, pluralize
 
-CONNECT = "EVOLVE_CONNECT_SECONDS"
-"""The variable that sets the seconds within which all ranks have to come together."""
 SILENCE = "EVOLVE_SILENCE_SECONDS"
 """The variable that sets the seconds for which a host may be silent."""
 _LEAST_CONNECT, _CONNECT_PER_RANK = 60.0, 0.5
 _SILENCE = 30.0
-
-# The variables by which launchers tell their processes the number of ranks, and the rank.
-_LAUNCHERS = (
-    ("OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_RANK"),  # Open MPI
-    ("PMI_SIZE", "PMI_RANK"),  # MPICH and Intel MPI
-    ("SLURM_STEP_NUM_TASKS", "SLURM_PROCID"),  # srun
-    ("PALS_SIZE", "PALS_RANKID"),  # HPE Cray
-)
 
 # Constants of PMIx.
 _RUNNING, _CONNECTED, _TERMINATED, _ERROR, _ABORTING = 5, 6, 20, 50, 58  # PMIX_PROC_STATE_…
@@ -79,26 +71,6 @@ def _seconds(variable: str, default: float) -> float:
     if not 1 <= seconds < 1e6:
         raise InputError(variable, "seconds, from 1 on", text)
     return seconds
-
-
-def launched() -> tuple[int, int]:
-    """Return (size, rank) as the launcher announced them, (1, 0) without a launcher."""
-    for size, rank in _LAUNCHERS:
-        if os.environ.get(size, "").isdigit():
-            return int(os.environ[size]), int(os.environ.get(rank, "0"))
-    return 1, 0
-
-
-def started_by() -> str | None:
-    """Return the command that started this process as a rank, such as "srun -n 4"; None without a launcher.
-
-    The batch script of SLURM is a step of one task, and counts as no launcher.
-    """
-    for size, _ in _LAUNCHERS:
-        ranks = os.environ.get(size, "")
-        if ranks.isdigit() and not (size.startswith("SLURM") and int(ranks) == 1):
-            return f"{'srun' if size.startswith('SLURM') else 'mpirun'} -n {ranks}"
-    return None
 
 
 # Structures of PMIx.

@@ -22,7 +22,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from evolve.cluster.watchdog import CoordinatorWatch, HostWatch
-from evolve.errors import InputError, how_to_install
 
 Buffer = NDArray[np.uint8]
 
@@ -232,14 +231,6 @@ class Transport:
             if not self.tolerant:
                 raise
             self._asked = 0.0  # the receiver died: `lost` notices that, and drops the message
-
-
-def check_mpi4py(argument: str) -> None:
-    """Raise InputError for an argument that needs mpi4py if it is not installed. Ranks check whether it works."""
-    try:
-        import mpi4py  # noqa: F401, PLC0415 - not needed by one rank
-    except ImportError as error:
-        raise InputError(argument, "mpi4py", f"{type(error).__name__}: {error}", how_to_install("mpi")) from None
 
 
 def uninitialized_mpi() -> Any:

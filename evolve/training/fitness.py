@@ -30,7 +30,7 @@ from evolve.numerics import ordered_sum
 from evolve.numerics.streams import Purpose
 from evolve.rollouts import EpisodeBatch, PopulationResults, ResultsCollector
 from evolve.shapes import Bool, Float32, Float64, Int32
-from evolve.store import Record
+from evolve.store.schema import Record
 from evolve.strategies import ranking
 
 if TYPE_CHECKING:

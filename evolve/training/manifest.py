@@ -69,7 +69,7 @@ def is_portable(config: Config) -> bool:
     return portability(config) == PORTABLE
 
 
-def manifest(experiment: Experiment, transport: Transport) -> dict[str, Any]:
+def make_manifest(experiment: Experiment, transport: Transport) -> dict[str, Any]:
     """Return the versions, the machine, the ranks, the back end, the threads, the portability, and the command line."""
     return {
         **machine_manifest(transport),

@@ -19,7 +19,7 @@ from evolve.numerics.streams import Purpose
 from evolve.shapes import Float64
 from evolve.store import Header, RunFile, StoredRun
 from evolve.training.experiment import Experiment, PlannedRun, check_fitness, load_config, validate_new_run
-from evolve.training.manifest import manifest, revision
+from evolve.training.manifest import make_manifest, revision
 from evolve.training.stored import RunState, restore
 
 _LOG = logging.getLogger("evolve")
@@ -199,7 +199,7 @@ def _has_predecessor(run: PlannedRun, resume: bool, overwrite: bool) -> bool:
 
 def _header(run: PlannedRun, transport: Transport) -> Header:
     config = run.experiment.config
-    about = manifest(run.experiment, transport)
+    about = make_manifest(run.experiment, transport)
     start, spaces = run.experiment.start, run.experiment.spaces.to_json()
     return Header(config.to_toml(), about, run.seed, config.env.id, start, spaces)
 

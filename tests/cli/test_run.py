@@ -42,6 +42,39 @@ def test_a_run_imports_no_report_and_only_its_own_kinds():
     )
 
 
+LIGHT = """
+import sys
+from evolve import cli, cluster
+from evolve.cluster import mpirun
+def stop(*_):
+    print(*sys.modules)
+    sys.stdout.flush()
+    sys.exit(5)
+cluster.connect = mpirun.supervise = stop
+cli.start("run", sys.argv[1:])
+"""
+
+
+@pytest.mark.parametrize(
+    ("words", "rank", "needed", "spared"),
+    [
+        # h5py and the commands are rank 0's. NumPy and pydantic are needed to play, but not to start ranks.
+        ((), 1, {"numpy", "evolve.rollouts"}, {"h5py", "evolve.cli.run", "evolve.verification", "evolve.analysis"}),
+        (("--workers", "2"), None, {"subprocess"}, {"numpy", "pydantic", "h5py", "mpi4py", "evolve.cli.run"}),
+    ],
+    ids=["worker", "supervisor"],
+)
+def test_a_process_imports_only_what_its_part_in_a_run_needs(words, rank, needed, spared):
+    """With two workers four processes import modules on the same cores."""
+    ranks = {} if rank is None else {"OMPI_COMM_WORLD_SIZE": "3", "OMPI_COMM_WORLD_RANK": str(rank)}
+    code = [sys.executable, "-c", LIGHT, *map(str, TINY), *words]
+    done = subprocess.run(code, capture_output=True, text=True, env=environment(**ranks), check=False)
+    assert done.returncode == 5, done.stderr
+    loaded = set(done.stdout.split())
+    assert needed <= loaded
+    assert not spared & loaded
+
+
 STARTED = """
 import sys
 from evolve.cli import run

@@ -34,7 +34,7 @@ from evolve.analysis.statistics import short_names
 from evolve.cluster import Coordinator, Transport
 from evolve.errors import EvolveError, Stopped, import_extra
 from evolve.store import StoredRun, disk
-from evolve.training import Experiment, manifest, reload
+from evolve.training import Experiment, make_manifest, reload
 
 FORMATS = (".html", ".htm")
 """The allowed endings of a page's file name."""
@@ -113,7 +113,7 @@ def _verify(
 ) -> VerificationSummary:
     """Evaluate the champions of some generations again, evenly spaced from the first to the last."""
     generations = np.unique(np.linspace(0, run.num_generations - 1, _MAX_CHECKED).round().astype(int)).tolist()
-    local_manifest = manifest(experiment, transport)
+    local_manifest = make_manifest(experiment, transport)
     verdict = verification.RunRepetition(run, experiment, coordinator, local_manifest).reevaluate(generations)
     if verdict.equal:
         return VerificationSummary(True, f"{verdict.summary}, on {local_manifest['cpu']}, {local_manifest['libc']}")
