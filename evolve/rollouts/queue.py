@@ -151,7 +151,7 @@ class GenomeWindow:
         self._described: list[tuple[Int64, GenomeDescriptions]] = []
 
     def reach(self, rows: Int32) -> int:
-        """Return how far one window reaches: the number of rows at the beginning of `rows` [n] whose genomes fit.
+        """Return the number of rows at the beginning of `rows` [n] with genomes that one window can hold.
 
         These are genomes in memory or, if the first one is not, genomes that can be generated together. At least one.
         """
