@@ -161,9 +161,9 @@ def summary(found: ContestFile) -> str:
     parts = ", ".join(f"{leg} {seconds:.2f} s" for leg, seconds in times.items())
     steps = sum(leg.steps for leg in found.legs.values())
     older = ranking.benchmark_2020(found, best)
-    told = [f"{best.title}, by leg: {parts}; {steps:,} steps in all, {duration(best.seconds)}"]
-    told += [] if older is None else [f"{best.title}, {older}"]
-    return "\n\n".join([table(ranking.ranked(found.name, found, best), several=False), *told, line(found)])
+    lines = [f"{best.title}, by leg: {parts}; {steps:,} steps in all, {duration(best.seconds)}"]
+    lines += [] if older is None else [f"{best.title}, {older}"]
+    return "\n\n".join([table(ranking.ranked(found.name, found, best), several=False), *lines, line(found)])
 
 
 def comparison(compared: ContestRanking, markdown: bool) -> str:
