@@ -10,7 +10,7 @@ from evolve import store
 from evolve.analysis import video
 from evolve.analysis.champion import Champion, NetworkObserver
 from evolve.analysis.figures import network_of
-from evolve.analysis.video import Film, Label, Subject, film_episodes
+from evolve.analysis.video import Film, Label, Subject, encoders, film_episodes
 from evolve.analysis.video.encoders import Gif
 from evolve.analysis.video.picture import NEGATIVE, POSITIVE, NetworkPanel, Painter
 from evolve.environments import Recorder
@@ -144,6 +144,23 @@ def test_a_film_that_is_not_finished_leaves_nothing(tmp_path):
     with pytest.raises(RunError, match="nothing has been filmed"), Film(tmp_path / "x.gif", 50):
         pass
     assert not list(tmp_path.iterdir())
+
+
+def test_colours_that_make_room_for_rare_ones_become_rare_themselves(tmp_path, monkeypatch):
+    """A goal of 400 pixels that 63 colours show is lost by the few that are left beside the reserved ones."""
+    monkeypatch.setattr(encoders, "_RARE", 56)
+    y, x = np.mgrid[0:150, 0:200]
+    frame = np.stack([x * 255 // 200, y * 255 // 150, 255 - (x + y) * 255 // 350], axis=-1).astype(np.uint8)
+    frame[:, :100] = 250
+    frame[50:70, 20:40] = red = (200, 0, 0)
+    frame[50:56, 150:156] = green = (0, 160, 60)
+    film = Gif(tmp_path / "goal.gif", 12.5)
+    film.write(Image.fromarray(frame), times=1)
+    film.close()
+    with Image.open(tmp_path / "goal.gif") as written:
+        shown = np.asarray(written.convert("RGB")).astype(int)
+    assert np.abs(shown[50:70, 20:40] - red).max() < 16
+    assert np.abs(shown[50:56, 150:156] - green).max() < 16
 
 
 def test_a_small_part_of_a_gif_keeps_its_colour(tmp_path):

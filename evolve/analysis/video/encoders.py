@@ -8,6 +8,7 @@ from typing import Any, Protocol
 import numpy as np
 
 from evolve.errors import import_extra
+from evolve.shapes import Bool, UInt8
 from evolve.store import disk
 
 _GIF_FPS = 12.5
@@ -109,15 +110,19 @@ class Gif:
         """
         methods, undithered = self._image.Quantize, {"dither": self._image.Dither.NONE}
         usual = picture.quantize(_CLEAR, methods.MEDIANCUT, **undithered)
-        far = np.asarray(self._chops.difference(picture, usual.convert("RGB"))).max(axis=-1) > _FAR
-        if not far.any():
+        if not self._far(picture, usual).any():
             return usual
         common = picture.quantize(_CLEAR - _RARE, methods.MEDIANCUT, **undithered)
-        small_parts = self._image.fromarray(np.asarray(picture)[far][None])
-        rare = small_parts.quantize(_RARE, methods.MAXCOVERAGE, **undithered)
+        far = self._far(picture, common)  # fewer colours lose more parts
         palette = self._image.new("P", (1, 1))
-        palette.putpalette(common.getpalette()[: 3 * (_CLEAR - _RARE)] + rare.getpalette()[: 3 * _RARE])
+        palette.putpalette(common.getpalette()[: 3 * (_CLEAR - _RARE)] + _frequent(np.asarray(picture)[far]))
         return picture.quantize(palette=palette, **undithered)
+
+    def _far(self, picture: Any, quantized: Any) -> Bool:
+        """Return for each pixel whether its colour is far from its colour in a picture with a palette, [H, W]."""
+        differences: UInt8 = np.asarray(self._chops.difference(picture, quantized.convert("RGB")))
+        far: Bool = differences.max(axis=-1) > _FAR
+        return far
 
     def _unchanged(self, change: Any) -> Any:
         """Return a mask of the unchanged pixels; they become transparent, and long runs of one value compress well."""
@@ -139,6 +144,19 @@ class Gif:
         with self._file:
             self._write_waiting()
             self._file.write(b";")
+
+
+def _frequent(pixels: UInt8) -> list[int]:
+    """Return the red, green and blue of the most frequent colours of pixels [n, 3] that are far from each other.
+
+    Even parts keep their exact colours. Colours between them, from smoothed edges, do not use up the palette.
+    """
+    colours, counts = np.unique(pixels, axis=0, return_counts=True)
+    kept: list[Any] = []
+    for colour in colours[np.argsort(-counts, kind="stable")].astype(int):
+        if len(kept) < _RARE and all(abs(colour - other).max() > _FAR for other in kept):
+            kept.append(colour)
+    return [int(channel) for colour in kept for channel in colour]
 
 
 FORMATS: dict[str, Callable[[Path, float], Encoder]] = {".mp4": Mp4, ".gif": Gif}
