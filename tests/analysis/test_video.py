@@ -146,7 +146,7 @@ def test_a_film_that_is_not_finished_leaves_nothing(tmp_path):
     assert not list(tmp_path.iterdir())
 
 
-def test_colours_that_make_room_for_rare_ones_become_rare_themselves(tmp_path, monkeypatch):
+def test_colours_that_fewer_colours_lose_become_rare_themselves(tmp_path, monkeypatch):
     """A goal of 400 pixels that 63 colours show is lost by the few that are left beside the reserved ones."""
     monkeypatch.setattr(encoders, "_RARE", 56)
     y, x = np.mgrid[0:150, 0:200]
