@@ -2,7 +2,7 @@
  * or as many tiles as the task steps together.
  *
  * Any network plays any exact task: both are given by their functions. Episodes wait in a feed and begin in whichever slot
- * is free; the results come in the order in which episodes end. rollouts/exact_rollout.py says what the arrays hold. What belongs
+ * is free; the results come in the order in which episodes end. rollouts/native_play.py says what the arrays hold. What belongs
  * to the slots lies in rows of WIDTH. */
 #pragma once
 #include "rows.h"
