@@ -129,7 +129,8 @@ class RunFile:
         # A lazy genome source keeps the state of its generation in memory.
         state = sum(array.nbytes for array in self.checkpoint.values())
         buffered = sum(part.weights.nbytes if isinstance(part, Genomes) else state for part in self._genomes)
-        interval = max(_MIN_INTERVAL * self.flush_cost, min(_LONG_INTERVAL * self.flush_cost, _LONGEST_WAIT))
+        longest = _LONGEST_WAIT if self.on_disk else 0.0  # the first generation is soon on disk
+        interval = max(_MIN_INTERVAL * self.flush_cost, min(_LONG_INTERVAL * self.flush_cost, longest))
         if buffered > MAX_BUFFERED or time.monotonic() - self.flushed_at >= interval:
             self.flush()
 
