@@ -148,7 +148,7 @@ def test_a_film_that_is_not_finished_leaves_nothing(tmp_path):
 
 def test_colours_that_fewer_colours_lose_become_rare_themselves(tmp_path, monkeypatch):
     """A goal of 400 pixels that 63 colours show is lost by the few that are left beside the reserved ones."""
-    monkeypatch.setattr(encoders, "_RARE", 56)
+    monkeypatch.setattr(encoders, "RARE_COLOURS", 56)
     y, x = np.mgrid[0:150, 0:200]
     frame = np.stack([x * 255 // 200, y * 255 // 150, 255 - (x + y) * 255 // 350], axis=-1).astype(np.uint8)
     frame[:, :100] = 250

@@ -14,7 +14,7 @@ from evolve.store import disk
 _GIF_FPS = 12.5
 _STILL = 3.0  # seconds
 _CLEAR = 63  # the index of the transparent colour, and the number of other colours
-_RARE = 16  # colours of the palette that are reserved for small parts if these are far from all common colours
+RARE_COLOURS = 16  # colours of the palette that are reserved for small parts if these are far from all common colours
 _FAR = 32  # steps of one channel
 
 
@@ -112,10 +112,10 @@ class Gif:
         usual = picture.quantize(_CLEAR, methods.MEDIANCUT, **undithered)
         if not self._far(picture, usual).any():
             return usual
-        common = picture.quantize(_CLEAR - _RARE, methods.MEDIANCUT, **undithered)
+        common = picture.quantize(_CLEAR - RARE_COLOURS, methods.MEDIANCUT, **undithered)
         far = self._far(picture, common)  # fewer colours lose more parts
         palette = self._image.new("P", (1, 1))
-        palette.putpalette(common.getpalette()[: 3 * (_CLEAR - _RARE)] + _frequent(np.asarray(picture)[far]))
+        palette.putpalette(common.getpalette()[: 3 * (_CLEAR - RARE_COLOURS)] + _frequent(np.asarray(picture)[far]))
         return picture.quantize(palette=palette, **undithered)
 
     def _far(self, picture: Any, quantized: Any) -> Bool:
@@ -154,7 +154,7 @@ def _frequent(pixels: UInt8) -> list[int]:
     colours, counts = np.unique(pixels, axis=0, return_counts=True)
     kept: list[Any] = []
     for colour in colours[np.argsort(-counts, kind="stable")].astype(int):
-        if len(kept) < _RARE and all(abs(colour - other).max() > _FAR for other in kept):
+        if len(kept) < RARE_COLOURS and all(abs(colour - other).max() > _FAR for other in kept):
             kept.append(colour)
     return [int(channel) for colour in kept for channel in colour]
 
