@@ -9,7 +9,7 @@ import json
 import operator
 import shlex
 import traceback
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -234,6 +234,25 @@ def import_extra(module: str, extra: str, argument: str, title: str = "") -> Any
         return importlib.import_module(module)
     except (ImportError, RuntimeError) as error:  # RuntimeError: mpi4py finds no MPI library
         raise InputError(argument, f"a working {title or module}", one_line(error), how_to_install(extra)) from None
+
+
+def import_on_demand(package: str, modules: Mapping[str, str]) -> Callable[[str], Any]:
+    """Return the `__getattr__` of a package: a module is imported with the first of its names that is asked for.
+
+    So a process does without the modules that it does not need.
+
+    Args:
+        package: The package's name.
+        modules: The names of each module of the package, divided by spaces.
+    """
+    homes = {name: module for module, names in modules.items() for name in names.split()}
+
+    def find(name: str) -> Any:
+        if name not in homes:
+            raise AttributeError(f"module {package!r} has no attribute {name!r}")
+        return getattr(importlib.import_module(f"{package}.{homes[name]}"), name)
+
+    return find
 
 
 def is_installed(*modules: str) -> bool:

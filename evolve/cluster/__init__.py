@@ -16,8 +16,9 @@ The modules in reading order: `transport`, `messages`, `workers`, `jobs` and `co
 `worker` at the others; `watchdog` and `start` at all; `mpirun` and `hosts` for the launcher; `script` for scripts.
 """
 
-import importlib
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from evolve.errors import import_on_demand
 
 if TYPE_CHECKING:
     from evolve.cluster.coordinator import Coordinator, dismiss
@@ -41,20 +42,15 @@ __all__ = [
     "started_by",
 ]
 
-_MODULES = {
-    "coordinator": "Coordinator dismiss",
-    "hosts": "launched started_by",
-    "start": "connect",
-    "transport": "Transport",
-    "mpirun": "check_mpi4py",
-    "watchdog": "Watchdog",
-    "worker": "KeptRollouts serve",
-}
-_HOMES = {name: module for module, names in _MODULES.items() for name in names.split()}
-"""The module of each name. It is imported with the first name that needs it: a worker does without most modules."""
-
-
-def __getattr__(name: str) -> Any:
-    if name not in _HOMES:
-        raise AttributeError(f"module 'evolve.cluster' has no attribute {name!r}")
-    return getattr(importlib.import_module(f"evolve.cluster.{_HOMES[name]}"), name)
+__getattr__ = import_on_demand(
+    __name__,
+    {
+        "coordinator": "Coordinator dismiss",
+        "hosts": "launched started_by",
+        "start": "connect",
+        "transport": "Transport",
+        "mpirun": "check_mpi4py",
+        "watchdog": "Watchdog",
+        "worker": "KeptRollouts serve",
+    },
+)

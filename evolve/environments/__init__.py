@@ -6,10 +6,9 @@
 Gymnasium is imported with the first name that needs it, because a policy and an exact task work without it.
 """
 
-import importlib
 from contextlib import closing
 from importlib.util import find_spec
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from evolve.config import EnvOptions
 from evolve.environments.engine import Engine, Mode, check, check_metrics, decode_metrics
@@ -19,7 +18,7 @@ from evolve.environments.exact_engine import CompiledSlots, ExactEngine, slots_p
 from evolve.environments.randomization import fixed
 from evolve.environments.recorder import Recorder, Recording, replay
 from evolve.environments.spaces import Codec, Spaces
-from evolve.errors import InputError, Setting
+from evolve.errors import InputError, Setting, import_on_demand
 from evolve.numerics import native
 
 if TYPE_CHECKING:
@@ -68,19 +67,15 @@ __all__ = [
 ENGINES = ("gymnasium", "envpool", "exact")
 """The kinds of engines, the values of `env.engine`."""
 
-_HOMES = dict.fromkeys(("check_drawable", "drawn", "has_display", "names", "without_display"), "rendering")
-_HOMES |= {
-    "GymnasiumFallback": "gymnasium_engine",
-    "is_quick": "gymnasium_making",
-    "registered_ids": "gymnasium_making",
-}
-_HOMES["register_task"] = "function_task"
-
-
-def __getattr__(name: str) -> Any:
-    if name not in _HOMES:
-        raise AttributeError(f"module 'evolve.environments' has no attribute {name!r}")
-    return getattr(importlib.import_module(f"evolve.environments.{_HOMES[name]}"), name)
+__getattr__ = import_on_demand(
+    __name__,
+    {
+        "function_task": "register_task",
+        "gymnasium_engine": "GymnasiumFallback",
+        "gymnasium_making": "is_quick registered_ids",
+        "rendering": "check_drawable drawn has_display names without_display",
+    },
+)
 
 
 def chunk_seconds(options: EnvOptions) -> float:

@@ -20,8 +20,9 @@ shapes and stored sizes: no pickles, no objects, no links, no compressed data, a
 the file.
 """
 
-import importlib
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from evolve.errors import import_on_demand
 
 if TYPE_CHECKING:
     from evolve.store.champion_file import Stored, StoredChampion, check_begun, read_any, read_champion, write_champion
@@ -40,18 +41,13 @@ if TYPE_CHECKING:
     from evolve.store.schema import Header, HeldOut, Record, Start, StoredRun, path_of
     from evolve.store.writing import RunFile, already_exists, check_free, create, reopen, replace
 
-_MODULES = {
-    "champion_file": "Stored StoredChampion check_begun read_any read_champion write_champion",
-    "disk": "check_unlocked",
-    "reading": "check_can_begin exists is_empty one_run_file population read read_image read_progress run_files",
-    "schema": "Header HeldOut Record Start StoredRun path_of",
-    "writing": "RunFile already_exists check_free create reopen replace",
-}
-_HOMES = {name: module for module, names in _MODULES.items() for name in names.split()}
-"""The module of each name. It is imported with the first name that needs it: a worker does without most modules."""
-
-
-def __getattr__(name: str) -> Any:
-    if name not in _HOMES:
-        raise AttributeError(f"module 'evolve.store' has no attribute {name!r}")
-    return getattr(importlib.import_module(f"evolve.store.{_HOMES[name]}"), name)
+__getattr__ = import_on_demand(
+    __name__,
+    {
+        "champion_file": "Stored StoredChampion check_begun read_any read_champion write_champion",
+        "disk": "check_unlocked",
+        "reading": "check_can_begin exists is_empty one_run_file population read read_image read_progress run_files",
+        "schema": "Header HeldOut Record Start StoredRun path_of",
+        "writing": "RunFile already_exists check_free create reopen replace",
+    },
+)
