@@ -151,11 +151,12 @@ def import_function(setting: str) -> Callable[..., Any]:
 
 
 _NAMED = (min, *(getattr(np, name) for name in ("min", "mean", "median")))
-_EXAMPLES: dict[str, tuple[str, str | tuple[str, ...]]] = {
-    "env": ("tasks.py", "tasks:Task"),
-    "env.wrappers": ("tasks.py", ("tasks:Wrapper",)),
-    "fitness": ("scores.py", "scores:function"),
+_EXAMPLES: dict[str, tuple[str, str, str | tuple[str, ...]]] = {
+    "env": ("class or a function", "tasks.py", "tasks:Task"),
+    "env.wrappers": ("class", "tasks.py", ("tasks:Wrapper",)),
+    "fitness": ("function", "scores.py", "scores:function"),
 }
+"""The kind, the file and the value of an example, by setting."""
 
 
 def setting_of(found: Callable[..., Any], key: str = "fitness") -> str:
@@ -174,9 +175,8 @@ def setting_of(found: Callable[..., Any], key: str = "fitness") -> str:
     module, name = getattr(found, "__module__", None) or "__main__", getattr(found, "__qualname__", "")
     if module != "__main__" and getattr(sys.modules.get(module), name, None) is found:
         return f"{module}:{name}"
-    file, example = _EXAMPLES[key]
-    kinds = {"env": "class or a function", "env.wrappers": "class", "fitness": "function"}
-    expected = f"a {kinds[key]} at the top level of a module"
+    kind, file, example = _EXAMPLES[key]
+    expected = f"a {kind} at the top level of a module"
     cure = f"Put it into a module, such as {file}, because another process has to import it to resume or to verify: "
     raise InputError(key, expected, repr(found), cure, Setting(key, example), ".")
 

@@ -146,33 +146,38 @@ def test_a_film_that_is_not_finished_leaves_nothing(tmp_path):
     assert not list(tmp_path.iterdir())
 
 
+def of_many_colours():
+    """Return a picture [150, 200, 3] in which every column and every row has colours of its own."""
+    y, x = np.mgrid[0:150, 0:200]
+    return np.stack([x * 255 // 200, y * 255 // 150, 255 - (x + y) * 255 // 350], axis=-1).astype(np.uint8)
+
+
+def shown_by_gif(frame, folder):
+    """Return the colours that a GIF of one picture shows."""
+    film = Gif(folder / "goal.gif", 12.5)
+    film.write(Image.fromarray(frame), times=1)
+    film.close()
+    with Image.open(folder / "goal.gif") as written:
+        return np.asarray(written.convert("RGB")).astype(int)
+
+
 def test_colours_that_fewer_colours_lose_become_rare_themselves(tmp_path, monkeypatch):
     """A goal of 400 pixels that 63 colours show is lost by the few that are left beside the reserved ones."""
     monkeypatch.setattr(encoders, "RARE_COLOURS", 56)
-    y, x = np.mgrid[0:150, 0:200]
-    frame = np.stack([x * 255 // 200, y * 255 // 150, 255 - (x + y) * 255 // 350], axis=-1).astype(np.uint8)
+    frame = of_many_colours()
     frame[:, :100] = 250
     frame[50:70, 20:40] = red = (200, 0, 0)
     frame[50:56, 150:156] = green = (0, 160, 60)
-    film = Gif(tmp_path / "goal.gif", 12.5)
-    film.write(Image.fromarray(frame), times=1)
-    film.close()
-    with Image.open(tmp_path / "goal.gif") as written:
-        shown = np.asarray(written.convert("RGB")).astype(int)
+    shown = shown_by_gif(frame, tmp_path)
     assert np.abs(shown[50:70, 20:40] - red).max() < 16
     assert np.abs(shown[50:56, 150:156] - green).max() < 16
 
 
 def test_a_small_part_of_a_gif_keeps_its_colour(tmp_path):
     """63 colours of large areas would leave none for a goal of 36 pixels."""
-    y, x = np.mgrid[0:150, 0:200]
-    frame = np.stack([x * 255 // 200, y * 255 // 150, 255 - (x + y) * 255 // 350], axis=-1).astype(np.uint8)
+    frame = of_many_colours()
     green = (0, 160, 60)
     frame[50:56, 50:56] = green
-    film = Gif(tmp_path / "goal.gif", 12.5)
-    film.write(Image.fromarray(frame), times=1)
-    film.close()
-    with Image.open(tmp_path / "goal.gif") as written:
-        shown = np.asarray(written.convert("RGB")).astype(int)
+    shown = shown_by_gif(frame, tmp_path)
     assert np.abs(shown[50:56, 50:56] - green).max() < 16
     assert np.abs(shown - frame).max() < 64
