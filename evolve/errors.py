@@ -1,4 +1,4 @@
-"""The errors that end a command early, with their exit codes; texts for error messages; imports of optional libraries.
+"""The errors that end a command early, with their exit codes; texts for error messages; imports only where needed.
 
 An extra of this package installs each optional library: `pip install 'evolve-mpi[plot]'`.
 """
