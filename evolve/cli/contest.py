@@ -9,6 +9,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Sequence
+from dataclasses import replace
 from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
@@ -25,7 +26,7 @@ from evolve.cli.parser import HIDDEN, Parser
 from evolve.cluster import Transport, check_mpi4py
 from evolve.cluster.cores import available_cores
 from evolve.cluster.mpirun import Supervisor, mpirun_environment, mpirun_words
-from evolve.errors import InputError, Stopped, sanitize
+from evolve.errors import InputError, Stopped, pluralize, sanitize
 from evolve.numerics import backend
 from evolve.numerics.device import has_device
 from evolve.store.disk import check_writable
@@ -34,8 +35,8 @@ from evolve.training.manifest import load_averages, machine_facts
 JOB = "--job"
 """The hidden option with which the contest starts itself; its value is the file for the measured row."""
 _EXCLUDED = {  # the options that cannot accompany an option
-    "compare": ("size", "workers", "backend", "price", "name", "validate", "unverified"),
-    "validate": ("workers", "price", "name", "output", "unverified"),
+    "compare": ("size", "workers", "repeats", "backend", "price", "name", "validate", "unverified"),
+    "validate": ("workers", "repeats", "price", "name", "output", "unverified"),
 }
 _HEAD = ("machine", "played by", "seconds", "spread", "speed-up", "ratio", "95 % interval", "cost", "remarks")
 _OF_SEVERAL = ("machine", "ratio", "95 % interval")  # columns that compare machines
@@ -60,6 +61,8 @@ def _parser() -> Parser:
     add("--size", choices=tuple(contest.SIZES), help=sizes)
     workers = "the numbers of workers to measure (1, 2, 4, … and all cores; then a GPU, if there is one)"
     add("--workers", type=int, nargs="+", metavar="N", help=workers)
+    repeats = "the largest number of repeats (8); three are enough if their times agree"
+    add("--repeats", type=int, metavar="N", help=repeats)
     kernels = "the back end (native, and cupy if there is a GPU)"
     add("--backend", choices=("native", "numpy", "cupy"), help=kernels)
     add("--price", metavar="P/h", help='the cost of an hour of this machine, as in "1.28/h" or "$1.28/h"')
@@ -91,9 +94,12 @@ def read_options(argv: list[str], transport: Transport) -> argparse.Namespace:
         raise InputError("--workers", "a contest that no launcher has started", came, "Leave out one of them.")
     if min(found.workers or [1]) < 1:
         raise InputError("--workers", "at least one worker", min(found.workers))
+    if found.repeats is not None and found.repeats < 1:
+        raise InputError("--repeats", "at least one repeat", found.repeats)
     if found.price is not None:
         found.price = results.read_price(found.price)
-    found.size = contest.SIZES[found.size or "small"]
+    size = contest.SIZES[found.size or "small"]
+    found.size = replace(size, most_repeats=found.repeats or size.most_repeats)
     found.output = found.output or Path(f"contest-{found.size.name}.json")
     if found.job is None and not found.validate:
         results.check_new(found.output)
@@ -111,13 +117,15 @@ def _check_comparison(found: argparse.Namespace, transport: Transport) -> None:
 def line(found: ContestFile) -> str:
     """Return the result in one line: work, score, machine, software, verdict."""
     best, system = found.best, found.system
+    repeats = pluralize(len(best.repeats), "repeat")
+    spread = f"spread {best.spread:.1%}, {repeats}" if len(best.repeats) > 1 else repeats
     cost = "" if found.price is None else f"; {money(found.price.of(best.seconds), found.price.currency)} a run"
     compiler = ", ".join(str(system[name]) for name in ("kernel_compiler", "kernel_flags") if system.get(name))
     kernel = best.backend + (f" {system['kernel_variant']}" if best.backend == "native" else "")
     digest = "-".join(found.legs[leg].digest[:4] for leg in contest.LEGS_OF_VERSION[found.contest])
     return (
-        f"evolve contest {found.contest} {found.size}: {best.seconds:.2f} s (spread {best.spread:.1%}, "
-        f"{len(best.repeats)} repeats) with {best.title}{cost}; {sanitize(found.name)}, {system['cores']} cores; "
+        f"evolve contest {found.contest} {found.size}: {best.seconds:.2f} s ({spread}) with {best.title}{cost}; "
+        f"{sanitize(found.name)}, {system['cores']} cores; "
         f"{kernel}, {compiler or 'no compiler'}; evolve {system['evolve']}, Python {system['python']}; "
         f"digest {digest}; {found.verdict}"
     )
@@ -140,7 +148,9 @@ def table(ranked: Sequence[RankedRow], several: bool, markdown: bool = False) ->
 
 def _cells(ranked: RankedRow) -> tuple[str, ...]:
     row, interval = ranked.row, ranked.interval
-    notes = [] if row.agrees else [f"{len(row.repeats)} repeats do not agree"]
+    few = len(row.repeats) < results.MIN_REPEATS
+    repeats = pluralize(len(row.repeats), "repeat")
+    notes = [] if row.agrees else [repeats if few else f"{repeats} do not agree"]
     return (
         sanitize(ranked.machine),
         sanitize(row.title),
@@ -172,9 +182,9 @@ def comparison(compared: ContestRanking, markdown: bool) -> str:
     cost = "; cost: of one pass" if any(row.cost is not None for row in compared.rows) else ""
     notes = (
         f"seconds: of one pass of contest {compared.version}, size {compared.size}, the median of at least "
-        f"{results.MIN_REPEATS} repeats; spread: between the longest and the shortest of them; speed-up: against one "
-        f"worker of the same machine; ratio: to the shortest time of {sanitize(first)}, by geometric means of all "
-        f"repeats{cost}"
+        f"{results.MIN_REPEATS} repeats unless the remarks name fewer; spread: between the longest and the shortest of "
+        f"them; speed-up: against one worker of the same machine; ratio: to the shortest time of {sanitize(first)}, by "
+        f"geometric means of all repeats{cost}"
     )
     return f"{table(compared.rows, several=True, markdown=markdown)}\n\n{notes}"
 
@@ -206,6 +216,7 @@ def run_job(supervisor: Supervisor, size: ContestSize, workers: int, chosen: str
     with tempfile.TemporaryDirectory() as folder:
         file = Path(folder) / "row.json"
         words = [sys.executable, "-m", "evolve", "contest", JOB, str(file), "--size", size.name, "--backend", chosen]
+        words += ["--repeats", str(size.most_repeats)]
         words = [*(mpirun_words(workers + 1) if workers > 1 else []), *words, *(["--unverified"] if unverified else [])]
         outcome = supervisor.run(words, mpirun_environment())
         if outcome.code:

@@ -73,7 +73,9 @@ def test_a_contest_is_held_written_and_compared(call, tmp_path):
 
 @pytest.mark.usefixtures("here")
 def test_a_contest_without_the_known_run_is_called_unverified(call):
-    done = call("contest", "--size", "trial", "--unverified")
+    done = call("contest", "--size", "trial", "--unverified", "--repeats", 1)
+    assert "(1 repeat) with" in done.out
+    assert "do not agree" not in done.out
     assert done.code == 0, done.err
     assert done.out.splitlines()[-3].endswith("; unverified")
 
@@ -162,6 +164,7 @@ def test_without_mpi_one_worker_can_play(monkeypatch):
     ("words", "said"),
     [
         (["--workers", 0], "at least one worker"),
+        (["--repeats", 0], "at least one repeat"),
         (["--price", "cheap"], "a price of an hour"),
         (["--markdown"], "--compare, because"),
         (["--validate", "--unverified"], "not both --validate and --unverified"),
