@@ -3,6 +3,12 @@
 A connection can act if its input depends on an observation or a bias, and an action depends on its output. The neurons
 that act on the network itself (`modulators`) count as actions. If the genome consists of learning rules, a connection
 is left as long as any coefficient of its rule is.
+
+The flow through a connection says how much it can act: the sum, over all paths through it from an observation or a bias
+to an action, of the product of the |weights| on the path. It is above 0 if and only if the connection can act. Tanaka,
+Kunin, Yamins & Ganguli, "Pruning Neural Networks without Any Data by Iteratively Conserving Synaptic Flow" (2020),
+section 6. Recurrent connections lead to infinitely many paths. A path counts if it uses at most k of them, k the
+smallest number with which every connection that can act has a flow.
 """
 
 from collections.abc import Mapping, Sequence
@@ -14,6 +20,7 @@ import numpy as np
 
 from evolve.errors import InputError
 from evolve.genome import Block, GenomeLayout, GenomeSource
+from evolve.numerics.portable import ordered_sum
 from evolve.shapes import Bool, Float64, Int64
 from evolve.strategies.strategy import ChangedLayout
 
@@ -31,6 +38,11 @@ class Paths:
     """
 
     layout: GenomeLayout
+
+    @classmethod
+    def of(cls, layout: GenomeLayout) -> "Paths":
+        """Return the paths of a layout, which may have other initial genomes than its network."""
+        return cls(layout.layout if isinstance(layout, ChangedLayout) else layout)
 
     @cached_property
     def matrices(self) -> list[tuple[Block, ...]]:
@@ -70,19 +82,8 @@ class Paths:
     def acting(self, mask: Bool) -> list[Bool]:
         """Return the connections that masks [P, W] leave and that can act, [P, rows, columns] for each matrix."""
         all_left = self.left(mask)
-        fed = [np.zeros((len(mask), size), np.bool_) for size in self.sizes]
-        used = [neurons.copy() for neurons in fed]
         # `fed` are the neurons that depend on an observation or a bias, and on `used` neurons an action depends.
-        # The neurons of a layer that no matrix computes are observations or biases.
-        for layer, neurons in enumerate(fed):
-            computed = [
-                shape[1] for (b, *_), shape in zip(self.matrices, self._shapes, strict=True) if b.layer + 1 == layer
-            ]
-            neurons[:, max(computed, default=0) :] = True
-        used[-1][:] = True
-        used[-1][:, list(self.unused)] = False
-        for layer, neuron in getattr(self.layout, "modulators", ()):
-            used[layer][:, neuron] = True
+        fed, used = ([np.repeat(ends[None], len(mask), axis=0) for ends in every] for every in self._ends)
         self._spread(all_left, fed, forwards=True)
         self._spread(all_left, used, forwards=False)
         return [
@@ -96,6 +97,44 @@ class Paths:
         for acting in self.acting(mask):
             total += np.count_nonzero(acting, axis=(1, 2))
         return total
+
+    def flow(self, weights: Float64) -> Float64:
+        """Return the flow [W] through the connections of a genome with weights [W], 0 for connections that are absent.
+
+        The flow of a coefficient of a learning rule is the sum over the connections that learn by this rule.
+        """
+        sizes = [np.abs(weights[b.start : b.stop]).reshape(b.rows, b.columns) for b in self.layout.blocks]
+        strengths, blocks = [], iter(sizes)
+        for matrix, shape in zip(self.matrices, self._shapes, strict=True):
+            strengths.append(sum((np.broadcast_to(next(blocks), shape) for _ in matrix), np.zeros(shape)))
+        fed, used = (self._flows(strengths, forwards) for forwards in (True, False))
+        found, blocks = [], iter(sizes)
+        for matrix, (rows, columns) in zip(self.matrices, self._shapes, strict=True):
+            paths = fed[matrix[0].source][:rows, None] * used[matrix[0].layer + 1][None, :columns]
+            for block in matrix:
+                own = paths
+                if block.rows < rows:
+                    own = ordered_sum(own.T)[None]
+                if block.columns < columns:
+                    own = ordered_sum(own)[:, None]
+                found.append((next(blocks) * own).ravel())
+        return np.concatenate(found)
+
+    @cached_property
+    def _ends(self) -> tuple[list[Bool], list[Bool]]:
+        """The ends of all paths, [size] for each layer: observations and biases; actions and modulators."""
+        sources, actions = ([np.zeros(size, np.bool_) for size in self.sizes] for _ in range(2))
+        # The neurons of a layer that no matrix computes are observations or biases.
+        for layer, neurons in enumerate(sources):
+            computed = [
+                shape[1] for (b, *_), shape in zip(self.matrices, self._shapes, strict=True) if b.layer + 1 == layer
+            ]
+            neurons[max(computed, default=0) :] = True
+        actions[-1][:] = True
+        actions[-1][list(self.unused)] = False
+        for layer, neuron in getattr(self.layout, "modulators", ()):
+            actions[layer][neuron] = True
+        return sources, actions
 
     @cached_property
     def _shapes(self) -> list[tuple[int, int]]:
@@ -116,6 +155,23 @@ class Paths:
                 else:
                     begin |= (left & end[:, None]).any(axis=2)
 
+    def _flows(self, strengths: Sequence[Float64], forwards: bool) -> list[Float64]:
+        """Return the flow [size] into the neurons of each layer, or out of them, by the |weights| of each matrix."""
+        ends = [neurons.astype(np.float64) for neurons in self._ends[0 if forwards else 1]]
+        steps = list(zip(self.matrices, strengths, strict=True))[:: 1 if forwards else -1]
+        flows, before = ends, -1
+        # Each round adds the paths with one recurrent connection more, until no further neuron is reached.
+        while (now := sum(map(np.count_nonzero, flows))) != before:
+            before, flows, earlier = now, [neurons.copy() for neurons in ends], flows
+            for (block, *_), strength in steps:
+                rows, columns = strength.shape
+                come = earlier if block.source > block.layer else flows
+                if forwards:
+                    flows[block.layer + 1][:columns] += ordered_sum(come[block.source][:rows] * strength.T)
+                else:
+                    flows[block.source][:rows] += ordered_sum(strength * come[block.layer + 1][:columns])
+        return flows
+
 
 class Measures:
     """The measures of candidates that a strategy selects by: connections of their genomes, and metrics of episodes.
@@ -126,7 +182,7 @@ class Measures:
     """
 
     def __init__(self, layout: GenomeLayout, names: Sequence[str]) -> None:
-        self.paths = Paths(layout.layout if isinstance(layout, ChangedLayout) else layout)
+        self.paths = Paths.of(layout)
         self._names = tuple(names)
 
     def of(self, genomes: GenomeSource, metrics: Mapping[str, Float64], setting: str) -> Float64:

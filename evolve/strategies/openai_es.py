@@ -15,7 +15,7 @@ centre θ is an initial genome at first, and all candidates share its mask. With
                  θ + m - α λ θ. With `constant_weight_decay` λ is times α_0/α, so that it takes the same share of θ in
                  all generations, whatever becomes of α
     σ, α         times their decays, down to their smallest values, after the first `constant_generations`
-    mask         pruned gradually by |θ|, by traces, or at random
+    mask         pruned gradually by |θ|, by traces, by flow, or at random
 
 With `perturbation_rank` = r the ε_i of a matrix [m, n] is a product of rank r, 1/√r A_i B_iᵀ with A_i [m, r] and
 B_i [n, r] ~ N(0, 1), where that takes fewer random numbers, r(m + n) < m n; biases keep full rank (Sarkar et al.,
@@ -95,8 +95,9 @@ class OpenAiEsOptions(RestartOptions):
     """The share of connections that is pruned in all."""
     pruning_generations: int = Field(100, ge=1)
     """T, the number of generations of pruning."""
-    pruning_by: Literal["magnitude", "trace", "random"] = "magnitude"
-    """Whether the smallest weights go first, the weakest traces, or random connections."""
+    pruning_by: Literal["magnitude", "trace", "random", "flow"] = "magnitude"
+    """The connections that go first: those of the smallest weights, the weakest traces, or random ones; or, by "flow",
+    those that cannot act, and then those through which least can act on the outputs."""
 
 
 @dataclass(frozen=True)
@@ -168,7 +169,7 @@ class OpenAiEs(EvolutionStrategy[OpenAiEsState]):
         self._pruning: GradualPruning | None = None
         if options.pruning:
             how = options.pruning, options.pruning_generations, options.pruning_by
-            self._pruning = GradualPruning(*how, layout.blocks, self._initial.mask[0], seed)
+            self._pruning = GradualPruning(*how, layout, self._initial.mask[0], seed)
         self.traces = "mean" if options.pruning and options.pruning_by == "trace" else "none"
 
     @staticmethod

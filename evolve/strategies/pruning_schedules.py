@@ -5,7 +5,9 @@
     round(C (1 - s)) of the C initial connections of a matrix are left, s = `pruning` · (1 - (1 - t/T)³)
 
 so pruning is fast while there are many. The connections of the smallest |θ| go first, θ the centre; or the connections
-of the smallest |H̄|, the trace averaged over all candidates, if the matrix has any; or, as a control, random ones.
+of the smallest |H̄|, the trace averaged over all candidates, if the matrix has any; or, as a control, random ones. By
+"flow" C counts the connections of all matrices together, and the connections with the smallest flow go first, see
+`acting`: at first those that cannot act, whose flow is 0.
 
 **Pruning in rounds**: after each round the search begins again with the connections that are left. Lange & Sprekeler,
 "Lottery Tickets in Evolutionary Optimization: On Sparse Backpropagation-Free Trainability" (ICML 2023), for pruning by
@@ -29,6 +31,7 @@ n · `pruning_every` generations it is the result of the n-th search.
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, ClassVar, Literal
 
 import numpy as np
@@ -36,9 +39,10 @@ from numpy.typing import DTypeLike, NDArray
 from pydantic import Field
 
 from evolve.errors import InputError
-from evolve.genome import Block, GenomeLayout, Genomes, GenomeSource, pruned
+from evolve.genome import GenomeLayout, Genomes, GenomeSource, pruned
 from evolve.numerics.streams import Purpose, Stream
 from evolve.shapes import Bool, Float64, Int64
+from evolve.strategies.acting import Paths
 from evolve.strategies.strategy import (
     Arrays,
     ChangedLayout,
@@ -69,15 +73,15 @@ class GradualPruning:
     share: The share of connections that is pruned in all, `pruning`.
     generations: T, `pruning_generations`.
     by: Which connections go first, `pruning_by`.
-    blocks: The matrices.
+    layout: The layout of the genomes, with the matrices.
     initial: [W], the mask at first.
     seed: The seed of the experiment.
     """
 
     share: float
     generations: int
-    by: Literal["magnitude", "trace", "random"]
-    blocks: tuple[Block, ...]
+    by: Literal["magnitude", "trace", "random", "flow"]
+    layout: GenomeLayout
     initial: Bool
     seed: int
 
@@ -92,23 +96,30 @@ class GradualPruning:
         """
         to_come = 1 - min(generations / self.generations, 1.0)
         gone = self.share * (1 - to_come * to_come * to_come)  # no power, which is libm's
-        worth = self._worth(centre, results)
+        worth = self._worth(mask, centre, results)
         left = np.zeros(len(mask), np.bool_)
-        # Each matrix loses the same share, so that no layer loses all of its connections.
-        for block in self.blocks:
-            place = slice(block.start, block.stop)
+        # Each matrix loses the same share, so that no layer loses all of its connections. Flow needs no such care:
+        # the smaller a layer becomes, the larger is the flow through each of its connections.
+        places = [slice(block.start, block.stop) for block in self.layout.blocks]
+        for place in [slice(None)] if self.by == "flow" else places:
             of_block = worth[place] if worth[place].any() else np.abs(centre[place])
             count = round(np.count_nonzero(self.initial[place]) * (1 - gone))
             left[place] = most_worthy(mask[place], of_block, count)
         return left
 
-    def _worth(self, centre: Float64, results: Results) -> Float64:
+    @cached_property
+    def _paths(self) -> Paths:
+        return Paths.of(self.layout)
+
+    def _worth(self, mask: Bool, centre: Float64, results: Results) -> Float64:
         """Return the worth [W] of each connection, at least 0."""
         match self.by:
             case "trace":
                 return np.abs(np.nan_to_num(results.average_traces(len(centre)), nan=0.0))
             case "random":
                 return Stream(self.seed, Purpose.UNIFORM_PRUNING).uniform(len(centre))
+            case "flow":
+                return self._paths.flow(np.where(mask, centre, 0.0))
             case _:
                 return np.abs(centre)
 

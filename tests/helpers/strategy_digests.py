@@ -14,6 +14,7 @@ OPENAI_ES = {"name": "openai-es", "sigma": 0.1, "learning_rate": 0.05}
 PGPE = {"name": "pgpe", "max_speed": 0.15, "initial_radius": 2.25}
 SETS = {
     "low rank": {**OPENAI_ES, "perturbation_rank": 2},
+    "pruning by flow": {**OPENAI_ES, "pruning": 0.9, "pruning_generations": 5, "pruning_by": "flow"},
     "pgpe": {**PGPE, "sigma_learning_rate": 0.5},
     "sep-cma-es": {"name": "sep-cma-es", "sigma": 0.3},
     "map-elites": {"name": "map-elites", "descriptors": ["connections"], "line_noise": 0.4},

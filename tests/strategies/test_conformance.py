@@ -25,6 +25,7 @@ VARIANTS = [  # every strategy with its defaults, so that a new one needs no lin
     {"name": "openai-es", "sigma": 0.3, "sigma_decay": 0.9, "learning_rate_decay": 0.99, "weight_decay": 0.0},
     {"name": "openai-es", "pruning": 0.3, "pruning_generations": 4},
     {"name": "openai-es", "pruning": 0.3, "pruning_generations": 5, "pruning_by": "trace"},
+    {"name": "openai-es", "pruning": 0.8, "pruning_generations": 4, "pruning_by": "flow"},
     {"name": "openai-es", "perturbation_rank": 1, "pruning": 0.3, "pruning_generations": 4},
     {"name": "openai-es", "optimizer": "clipup", "learning_rate": 0.2, "pruning": 0.3, "pruning_generations": 4},
     {"name": "pgpe", "max_speed": 0.5, "initial_radius": 2.0, "sigma_learning_rate": 0.5},

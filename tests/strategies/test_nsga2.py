@@ -91,6 +91,43 @@ def test_pruning_never_lets_a_connection_act_and_masks_do_not_depend_on_one_anot
     assert all((found <= every).all() for found, every in zip(together, whole, strict=True))
 
 
+@pytest.mark.parametrize("name", sorted(networks.NETWORKS))
+@pytest.mark.parametrize("density", [0.1, 0.3, 0.6])
+def test_connections_that_can_act_are_those_with_a_flow(name, density):
+    network = networks.make({"name": name, "hidden": [4]}, 3, 2)
+    draw = np.random.Generator(np.random.Philox(4))
+    for _ in range(10):
+        mask = draw.uniform(size=network.num_weights) < density
+        flows = Paths(network).flow(np.where(mask, draw.normal(size=network.num_weights), 0.0))
+        paths = Paths(network)
+        for blocks, acting in zip(paths.matrices, paths.acting(mask[None]), strict=True):
+            flowing = np.zeros(acting[0].shape, np.bool_)
+            for block in blocks:
+                flowing |= flows[block.start : block.stop].reshape(block.rows, block.columns) > 0
+                assert not flows[block.start : block.stop][~mask[block.start : block.stop]].any()
+            if blocks[0].span is None:
+                assert np.array_equal(flowing, acting[0])
+            else:  # a rule is left as long as one of the connections that it changes can act
+                assert not (acting[0] & ~flowing).any()
+
+
+def test_the_flow_is_the_sum_over_all_paths():
+    network = networks.make({"name": "dag", "hidden": [2]}, 1, 1)
+    weights = np.random.Generator(np.random.Philox(4)).normal(size=network.num_weights)
+    shaped, flows, paths = {}, {}, []
+    for block in network.blocks:
+        place = slice(block.start, block.stop)
+        shaped[block.layer, block.source] = abs(weights[place].reshape(block.rows, block.columns))
+        flows[block.layer, block.source] = Paths(network).flow(weights)[place].reshape(block.rows, block.columns)
+    first, last, direct = shaped[0, 0], shaped[1, 1], shaped[1, 0]
+    for neuron in range(2):
+        paths = [first[source, neuron] * last[neuron, 0] for source in range(len(first))]
+        assert flows[0, 0][:, neuron] == pytest.approx(paths)
+        assert flows[1, 1][neuron, 0] == pytest.approx(sum(paths))
+    assert flows[1, 0] == pytest.approx(direct)
+    assert flows[1, 1][2:] == pytest.approx(last[2:])
+
+
 def recurrent(mask_of):
     network = networks.make({"name": "elman", "hidden": [2]}, 1, 1)
     mask = np.zeros((1, network.num_weights), np.bool_)

@@ -9,9 +9,12 @@ from antithetic import NETWORK, SEED, W, check_pairs, first_genome, tell
 
 from evolve import networks
 from evolve.errors import InputError
+from evolve.numerics.streams import Purpose, Stream
 from evolve.strategies import Results
+from evolve.strategies.acting import Paths
 from evolve.strategies.evolution_strategy import centred_ranks
 from evolve.strategies.openai_es import OpenAiEs, OpenAiEsOptions
+from evolve.strategies.strategy import StartLayout
 
 
 def made(P=6, **options):
@@ -244,6 +247,44 @@ def test_a_control_prunes_by_chance_alone():
     _, large = pruned_run("magnitude", 5)
     assert np.array_equal(one[-1].mask, two[-1].mask)
     assert not np.array_equal(one[-1].mask, large[-1].mask)
+
+
+@pytest.mark.parametrize("name", ["mlp", "elman", "hebbian-dag"])
+def test_by_flow_no_connection_that_can_act_goes_before_one_that_cannot(name):
+    network = networks.make({"name": name, "hidden": [6], "init_sparsity": 0.0}, 4, 2)
+    options = OpenAiEsOptions(pruning=0.8, pruning_generations=8, pruning_by="flow", learning_rate=0.02)
+    es, paths, draw = OpenAiEs(options, network, 6, 5), Paths(network), np.random.Generator(np.random.Philox(4))
+    state, count = es.start(), network.num_weights
+    for t in range(1, 10):
+        before = state
+        state = es.tell(state, es.ask(state, t - 1), Results(draw.normal(size=6)))
+        left = round(count * (1 - 0.8 * (1 - (1 - min(t / 8, 1)) ** 3)))
+        assert np.count_nonzero(state.mask) == left  # of the whole network, whatever becomes of a matrix
+        able = paths.count(before.mask[None])[0]
+        assert paths.count(state.mask[None])[0] >= min(left, able) / 2
+        if left < able:  # a connection that cannot act is left only if it lost its path just now
+            cannot = ~np.concatenate([acting.ravel() for acting in paths.acting(before.mask[None])])
+            assert not (state.mask & cannot).any()
+    layers = [slice(block.start, block.stop) for block in network.blocks]
+    assert len({round(state.mask[place].mean(), 2) for place in layers}) > 1
+
+
+def test_by_flow_the_network_is_not_cut_in_two():
+    """Weights of one layer are a hundred times smaller: by size alone, all of them would go first."""
+    network = networks.make({"name": "mlp", "hidden": [6]}, 4, 2)
+    start = network.init(Stream(SEED, Purpose.INIT, 0, 0))
+    first = network.blocks[0]
+    start.weights[0, first.start : first.stop] *= 0.01
+    options = OpenAiEsOptions(
+        pruning=0.9, pruning_generations=20, pruning_by="flow", learning_rate=1e-6, weight_decay=0.0
+    )
+    es = OpenAiEs(options, StartLayout(network, start), 6, 5)
+    state = es.start()
+    for generation in range(20):
+        state = es.tell(state, es.ask(state, generation), Results(np.zeros(6)))
+    assert np.count_nonzero(state.mask) == round(0.1 * network.num_weights)
+    assert Paths(network).count(state.mask[None])[0] >= 0.8 * np.count_nonzero(state.mask)
+    assert state.mask[first.start : first.stop].any()
 
 
 def test_traces_that_do_not_exist_are_refused():
