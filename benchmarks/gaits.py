@@ -44,12 +44,14 @@ def damaged(genomes: Genomes, experiment: Experiment, joint: int) -> Genomes:
     return pruned(genomes.weights, mask)
 
 
-def play(run: store.StoredRun, experiment: Experiment, genomes: Genomes, coordinator: Coordinator) -> PopulationResults:
-    """Play the trials and the episodes of all genomes, with the newest normalizer."""
-    normalizer = training.normalizer_of(experiment, run, run.num_generations)
+def play(
+    run: store.StoredRun, experiment: Experiment, elites: list[Elite], genomes: Genomes, coordinator: Coordinator
+) -> PopulationResults:
+    """Play the trials and the episodes of the genomes of elites, each with the normalizer of its own generation."""
+    normalizers = np.stack([run.records[elite.generation].normalizer for elite in elites])
     keys = generation_keys(0, len(genomes), common=True)
     episodes = range(TRIALS + EPISODES)
-    batch = EpisodeBatch.of(run.header.seed, Purpose.HELD_OUT, genomes, keys, episodes, normalizer, traces="none")
+    batch = EpisodeBatch.of(run.header.seed, Purpose.HELD_OUT, genomes, keys, episodes, normalizers, traces="none")
     return coordinator.evaluate(experiment.in_evaluation().rollout_spec, batch)
 
 
@@ -65,7 +67,7 @@ def report(run: store.StoredRun, coordinator: Coordinator) -> str:
     elites = elites_of(run)
     genomes = concatenate(*(elite.genome for elite in elites))
     limit = environments.max_episode_steps(experiment.config.env) or 0
-    whole = play(run, experiment, genomes, coordinator)
+    whole = play(run, experiment, elites, genomes, coordinator)
     means = whole.returns[:, TRIALS:].mean(axis=1)
     best = int(np.argmax(whole.returns[:, :TRIALS].mean(axis=1)))
     standing = stands(whole, limit)
@@ -79,7 +81,7 @@ def report(run: store.StoredRun, coordinator: Coordinator) -> str:
         "|---|---|---|---|---|---|",
     ]
     for joint, name in enumerate(JOINTS):
-        results = play(run, experiment, damaged(genomes, experiment, joint), coordinator)
+        results = play(run, experiment, elites, damaged(genomes, experiment, joint), coordinator)
         trials, after = results.returns[:, :TRIALS].mean(axis=1), results.returns[:, TRIALS:].mean(axis=1)
         trials[best] = -np.inf
         other = int(np.argmax(trials))

@@ -260,6 +260,9 @@ class Config(Options):
     pair share their episodes, and different pairs play different ones."""
     normalize_observations: bool = False
     """Whether observations are scaled to mean 0 and standard deviation 1, by the moments of all earlier generations."""
+    normalizer_generations: Annotated[int, Field(ge=0)] | None = None
+    """If set, the scaling learns from this number of generations, and then never changes; 0 keeps the scaling with
+    which the genome of `start_from` was evolved."""
     fitness: Fitness = "mean"
     """The value of a candidate for selection, computed from its returns: "mean", "min", "median", "quantile:0.25" (any
     number from 0 to 1), or "module:function", a Python function of returns, metrics and connections."""

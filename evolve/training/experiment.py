@@ -148,6 +148,10 @@ def _prepare(config: Config) -> Experiment:
     complete = complete.model_copy(update={"compute": config.compute.model_copy(update={"slots": slots})})
     _check_size(complete, network)
     _check_observed(config, engine.observation_size)
+    if config.normalizer_generations is not None and not config.normalize_observations:
+        cure = "Or set ", Setting("normalize_observations", True), "."
+        expected = "none if observations are not normalized"
+        raise InputError("normalizer_generations", expected, config.normalizer_generations, *cure)
     networks.check(complete.network, network, engine.action_size)
     if config.compute.check and not hangs:
         environments.check(engine)

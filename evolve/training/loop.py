@@ -89,7 +89,9 @@ class _Run:
         self.shared.tell(generation, genomes, fitness[: results.num_candidates], results, measures)
         checkpoint = strategy.to_arrays(self.shared.state)
         if normalizer is not None:
-            self.moments = self.moments.merged(results.lengths, results.moments)
+            learning = config.normalizer_generations
+            if learning is None or generation < learning:
+                self.moments = self.moments.merged(results.lengths, results.moments)
             checkpoint |= self.moments.to_arrays()
         seconds = self.coordinator.take_seconds()
         record = generation_record(

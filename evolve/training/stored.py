@@ -201,7 +201,8 @@ def restore_moments(experiment: Experiment, run: RunState) -> Moments:
     size = experiment.network.observation_size
     if not experiment.config.normalize_observations:
         return Moments.none(size)
-    if not run.num_generations:
+    # A checkpoint has no normalizer, but sums, from which the last bit of the start's normalizer may not follow.
+    if not run.num_generations or experiment.config.normalizer_generations == 0:
         start = experiment.start
         if start is None or start.normalizer is None:
             return Moments.none(size)
@@ -261,10 +262,12 @@ def final_champion(experiment: Experiment, run: store.Stored, which: Which = Whi
         return genome, normalizer_of(experiment, run, generation)
     if isinstance(run, store.StoredRun):
         strategy, state = restore(experiment, run)
-        genome = (
-            strategy.champion(state) if which.is_champion else strategy.select(state, which.connections, which.cell)
-        )
-        return genome, normalizer_of(experiment, run, run.num_generations)
+        if which.is_champion:
+            return strategy.champion(state), normalizer_of(experiment, run, run.num_generations)
+        genome, generation = strategy.select(state, which.connections, which.cell), run.num_generations
+        if which.cell is not None:  # an elite is not evaluated again: it is used to the observations of its generation
+            generation, _ = strategy.origin(state, which.cell)
+        return genome, normalizer_of(experiment, run, generation)
     genome = Genomes(run.held_out.weights[None], run.held_out.mask[None])
     O = experiment.network.observation_size if experiment.config.normalize_observations else None
     if (None if run.normalizer is None else run.normalizer.shape[1]) != O:
@@ -320,6 +323,7 @@ def with_start(run: PlannedRun, resume: bool = False, source: Source | None = No
     experiment = run.experiment
     wanted = experiment.config.start_from
     if wanted is None:
+        _check_frozen(experiment, None)
         return run
     kept = _kept(run, wanted) if resume and store.exists(run.path) else None
     if kept is None:
@@ -327,6 +331,7 @@ def with_start(run: PlannedRun, resume: bool = False, source: Source | None = No
         kept = wanted.model_copy(update={"digest": start.digest}), start
     recorded, start = kept
     _check_size(start.weights, experiment, "the run file" if source is None else "the given genome")
+    _check_frozen(experiment, start)
     config = experiment.config.model_copy(update={"start_from": recorded})
     return replace(run, experiment=replace(experiment, config=config, start=start))
 
@@ -371,9 +376,12 @@ def _start_of(stored: Stored, generation: int | None, experiment: Experiment) ->
         raise InputError("start_from", "a run with a complete generation", f"{stored.path}, which has none yet")
     check_generation(stored, generation, "start_from.generation")
     genome, normalizer = final_champion(theirs, stored, Which(generation))
-    steps = stored.steps
-    if generation is not None and isinstance(stored, StoredRun):
-        steps = sum(int(earlier.steps) for earlier in stored.records[:generation])
+    steps, learning = stored.steps, theirs.config.normalizer_generations
+    if isinstance(stored, StoredRun):
+        steps = sum(int(earlier.steps) for earlier in stored.records[:generation][:learning])
+    elif learning is not None and learning < stored.num_generations:
+        # A champion file has no log. Each of its generations counts as one of mean length.
+        steps = steps * learning // stored.num_generations
     # A source that began with a normalizer has counted on from the observations of that one.
     before = 0 if theirs.start is None else int(theirs.start.num_observations[0])
     count = 0 if normalizer is None else before + steps
@@ -414,6 +422,13 @@ def _check_normalization(theirs: bool, experiment: Experiment, source: str) -> N
     if theirs != ours:
         expected = f"{str(theirs).lower()} as in {source}, because the genome is used to such observations"
         raise InputError("normalize_observations", expected, str(ours).lower())
+
+
+def _check_frozen(experiment: Experiment, start: Start | None) -> None:
+    """Raise InputError if a normalizer is frozen from the beginning that is not there."""
+    if experiment.config.normalizer_generations == 0 and (start is None or start.normalizer is None):
+        expected = "at least 1, or start_from a run with normalized observations"
+        raise InputError("normalizer_generations", expected, 0)
 
 
 def _described(experiment: Experiment) -> str:

@@ -37,6 +37,7 @@ class Episode:
     """An episode to play: a genome (P = 1), the key of the episode, and the return in the log, None if unknown.
 
     champion: whether the candidate is the best of its generation; False for a generation that is not evaluated yet.
+    which: the genome, if it plays an episode that is held out.
     """
 
     genome: Genomes
@@ -46,6 +47,7 @@ class Episode:
     episode: int
     logged: float | None
     champion: bool = True
+    which: Which = Which()  # noqa: RUF009 - frozen
 
     @property
     def title(self) -> str:
@@ -172,7 +174,7 @@ def _episode_of_final_champion(
         raise InputError(f"--{purpose.title}", "a run that has a champion", came)
     champion, _ = final_champion(experiment, run, which)
     if not which.is_champion:
-        return Episode(champion, purpose, 0, 0, episode, None)
+        return Episode(champion, purpose, 0, 0, episode, None, which=which)
     if purpose is Purpose.VALIDATION:
         return Episode(champion, purpose, run.num_generations, 0, episode, None)
     known = () if run.held_out is None else run.held_out.returns
@@ -284,7 +286,7 @@ def episode_batch(run: Stored, experiment: Experiment, chosen: Episode) -> Episo
     if isinstance(run, StoredRun) and chosen.purpose is Purpose.EPISODE:
         normalizer = normalizer_of(experiment, run, chosen.generation)
     else:
-        _, normalizer = final_champion(experiment, run)
+        _, normalizer = final_champion(experiment, run, chosen.which)
     episodes = range(chosen.episode, chosen.episode + 1)
     return EpisodeBatch.of(run.header.seed, chosen.purpose, chosen.genome, keys, episodes, normalizer)
 

@@ -92,7 +92,8 @@ def test_damaged_moments_are_refused(spoil):
 
 
 RUN = ("-e", "Acrobot-v1", "-p", 6, "-r", 2, "-d", 3, "--set", "normalize_observations=true", "--set",
-       "env.max_episode_steps=40", "--set", "held_out_episodes=3", "--set", "output.genomes=all")  # fmt: skip
+       "normalizer_generations=1", "--set", "env.max_episode_steps=40", "--set", "held_out_episodes=3", "--set",
+       "output.genomes=all")  # fmt: skip
 
 
 @pytest.fixture(scope="module")
@@ -115,6 +116,7 @@ def test_digests_are_equal_on_any_ranks_and_after_a_restart(made, call):
     assert normalizer.shape == (2, 6)
     assert runs[0].records[0].normalizer.tolist() == [[0.0] * 6, [1.0] * 6]
     assert (normalizer[1] != 1).all()
+    assert np.array_equal(normalizer, runs[1].records[1].normalizer)  # frozen
 
 
 @pytest.mark.parametrize(

@@ -230,6 +230,16 @@ def test_elites_are_objects_and_play_the_episodes_that_filled_their_cells(made, 
     assert call("replay", made.path, "--cell", "0,9").code == 2
 
 
+def test_elites_play_held_out_episodes_with_the_normalizers_of_their_generations(made):
+    used = set()
+    for elite in made.archive():
+        own = made.generations[elite.generation].record.normalizer
+        assert made.champion(cell=elite.cell).normalizer.tobytes() == own.tobytes()
+        used.add(own.tobytes())
+    assert len(used) > 1
+    assert made.champion().normalizer.tobytes() not in used  # the champion has the newest one
+
+
 def test_an_archive_and_its_elites_are_shown_from_python(made):
     figure = made.plot_archive().figure
     assert "of 30 cells filled" in figure.axes[1].get_title(loc="left") + figure.axes[1].get_title()

@@ -8,6 +8,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 from conftest import finished, launcher
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from tampering import tamper
 
 import evolve
@@ -195,6 +197,42 @@ def test_the_normalizer_is_carried_over(normalized):
     assert evolve.train(part.path, resume=True, generations=2).digest == run.digest
 
 
+@settings(max_examples=12, deadline=None)
+@given(learning=st.integers(0, 3), cut=st.integers(1, 3), threads=st.integers(1, 2))
+def test_a_frozen_normalizer_never_changes(normalized, tmp_path_factory, learning, cut, threads):
+    """It learns from the first generations alone, also in a run that is cut and resumed on other threads."""
+    common = {"strategy": "ga", "seed": 2, "normalize_observations": True, "normalizer_generations": learning}
+    common |= {"start_from": normalized, "output": tmp_path_factory.mktemp("frozen")}
+    part = evolve.train(SMALL, **common, generations=cut)
+    run = evolve.train(SMALL, **common, generations=4, resume=True, compute={"threads": threads})
+    assert run.generations[cut - 1].digest == part.digest
+    kept = [g.record.normalizer.tobytes() for g in run.generations] + [run.champion().normalizer.tobytes()]
+    assert kept[0] == normalized.champion().normalizer.tobytes()
+    assert set(kept[learning:]) == {kept[learning]}
+    assert len(set(kept[: learning + 1])) == learning + 1  # before that, each generation changes it
+    usual = evolve.train(SMALL, **common | {"normalizer_generations": None}, generations=4, overwrite=True)
+    equal = [a.digest == b.digest for a, b in zip(run.generations, usual.generations, strict=True)]
+    assert equal == [generation <= learning for generation in range(4)]
+
+
+def test_a_frozen_normalizer_is_verified_and_carried_over_with_its_own_observations(normalized, call, golden):
+    settings = {"strategy": "ga", "seed": 2, "normalize_observations": True, "normalizer_generations": 1}
+    run = evolve.train(SMALL, **settings, generations=3, start_from=normalized, output="frozen")
+    assert run.digest == golden["frozen_normalizer_digest"]
+    for words in ([], ["--full"]):
+        assert call("verify", run.path, *words).code == 0
+    before, steps = int(run.start.num_observations[0]), [g.record.steps for g in run.generations]
+
+    def count(source):
+        made = evolve.train(SMALL, **settings, generations=1, start_from=source, output="next", overwrite=True)
+        return int(made.start.num_observations[0]) - before
+
+    assert count(run) == count({"file": run.path, "generation": 2}) == steps[0]
+    assert count({"file": run.path, "generation": 0}) == 0
+    run.export("frozen.champion")
+    assert count("frozen.champion") == sum(steps) // 3  # a champion file has the mean length of its generations alone
+
+
 @pytest.mark.parametrize(
     ("change", "message"),
     [
@@ -205,6 +243,10 @@ def test_the_normalizer_is_carried_over(normalized):
         ),
         ({"network": {"name": "elman", "hidden": [3]}}, r"start_from: expected a genome of \d+ weights for elman"),
         ({"normalize_observations": True}, r"normalize_observations: expected false as in .*seed-1\.h5"),
+        (
+            {"normalizer_generations": 2},
+            r"normalizer_generations: expected none if observations are not normalized, got 2. Or set normalize_obs",
+        ),
         ({"start_from": "missing.h5"}, r"missing\.h5: expected a run file, got no such file"),
         ({"start_from": {"generation": 1}}, r"start_from\.file: expected a run file or a champion file, got none"),
         ({"start_from": {"digest": "0" * 64}}, r"start_from\.file: expected a run file .* got a digest alone"),
@@ -230,6 +272,9 @@ def test_other_refusals(source, normalized, tmp_path):
         begin({"file": "plain.champion", "generation": 0})
     with pytest.raises(InputError, match=r"start_from: expected a source that knows .* got a policy with a normalizer"):
         begin(normalized.champion(), normalize_observations=True)
+    for start in (None, source.champion().genome):
+        with pytest.raises(InputError, match=r"normalizer_generations: expected at least 1, or start_from .*, got 0"):
+            begin(start, normalize_observations=True, normalizer_generations=0)
     other = evolve.train(
         SMALL, strategy="ga", normalize_observations=True, start_from=normalized, output="other", generations=1
     )
