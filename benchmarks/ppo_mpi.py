@@ -95,7 +95,7 @@ def check_environment(env: str, engine: str) -> None:
 
 def refuse(why: str) -> None:
     """End this rank with exit code 2; rank 0 says why."""
-    if launched()[1] == 0:
+    if launched().rank == 0:
         print(f"ppo_mpi: {why}", file=sys.stderr, flush=True)
     raise SystemExit(2)
 

@@ -4,7 +4,7 @@
     policy = run.champion()
     action = policy(observation)
 
-Importing it does nothing else: its parts are imported when they are first asked for.
+`import evolve` imports nothing else: the parts are imported when they are first used.
 """
 
 import importlib

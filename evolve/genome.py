@@ -34,7 +34,7 @@ class Genomes:
     mask: Bool
 
     def __post_init__(self) -> None:
-        # Each episode takes a genome, and `check_shape` takes long to tell that nothing is wrong.
+        # Genomes are made for each episode, so the usual case is told without `check_shape`, which is slow.
         if (
             self.weights.shape == self.mask.shape
             and self.mask.ndim == 2
@@ -295,8 +295,8 @@ def chain_digest(
         returns: [P, E], hashed as little-endian float64. Every NaN is replaced by one quiet NaN, because CPUs differ
             in its sign.
         lengths: [P, E], hashed as little-endian int32.
-        metrics: The metrics by name, [P, E] each. In the order of their names, the UTF-8 name, a zero byte and the
-            values, as the returns, are hashed; the values of failed episodes count as 0.
+        metrics: The metrics by name, [P, E] each, hashed in the order of their names: the name in UTF-8, a zero byte,
+            and the values as float64. The values of failed episodes count as 0.
 
     Returns:
         32 bytes.

@@ -57,7 +57,7 @@ def film(name: str, champion: evolve.ChampionFile) -> None:
     subject = video.Subject(stored, shown, chosen, playing)
     path = FILMS / f"{name}.gif"
     for width, seconds in SIZES:
-        video.film_episodes([subject], path, width, seconds=seconds)
+        video.film_episodes([subject], path, width, cut_after=seconds)
         if path.stat().st_size <= MOST_BYTES:
             return
     sys.exit(f"{path} has more than {MOST_BYTES:,} bytes: add a smaller size to SIZES")

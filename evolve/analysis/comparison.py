@@ -132,13 +132,13 @@ def _words(config: Config, configs: Sequence[Config]) -> tuple[list[str], list[s
     alike = [other for other in configs if _names(other) == names]
     columns = zip(*map(_names, configs), strict=True)
     different = [name for name, column in zip(names, columns, strict=True) if len(set(column)) > 1]
-    apart = {key for other in alike for key, _, _ in differences(alike[0], other)}
+    keys = {key for other in alike for key, _, _ in differences(alike[0], other)}
     if not all(alike[0].evaluates_like(other) for other in alike):
-        apart.add("evaluation_max_episode_steps")
+        keys.add("evaluation_max_episode_steps")
     values = flatten(config.model_dump(mode="json", exclude={"start_from"}))
     start = config.start_from
     values["start_from"] = "random genomes" if start is None else start.file or "a given genome"
-    settings = {key.rpartition(".")[2]: values.get(key) for key in sorted(apart)}
+    settings = {key.rpartition(".")[2]: values.get(key) for key in sorted(keys)}
     return different, [f"{key} {value}" for key, value in settings.items() if value is not None]
 
 
@@ -224,8 +224,8 @@ def uneven_lengths(groups: Sequence[RunGroup]) -> str:
             uneven.append(f"{seeds} have {lengths[0]:,} to {lengths[-1]:,} generations")
     if not uneven:
         return ""
-    so = "curves stop at the shortest run; means mix champions trained for different lengths"
-    return sanitize(f"{'; '.join(uneven)}: {so}", _LONGEST_NOTE)
+    consequence = "curves stop at the shortest run; means mix champions trained for different lengths"
+    return sanitize(f"{'; '.join(uneven)}: {consequence}", _LONGEST_NOTE)
 
 
 @dataclass(frozen=True)

@@ -236,7 +236,8 @@ def film(
 
 def _film(subjects: Sequence[video.Subject], titles: Sequence[str], seconds: float) -> Film:
     def make(path: Path) -> list[float]:
-        results = video.film_episodes(subjects, path, _FILM_WIDTH if path.suffix == ".mp4" else None, at_most=seconds)
+        width = _FILM_WIDTH if path.suffix == ".mp4" else None
+        results = video.film_episodes(subjects, path, width, condense_to=seconds)
         return [float(each.returns[0]) for each in results]
 
     with tempfile.TemporaryDirectory() as directory:

@@ -112,7 +112,7 @@ class _Evolved:
                 such as {"kwargs": {"gravity": 12.0}}. Another id drops the arguments and wrappers of the run.
             generation: The best candidate of this generation plays; by default the final champion.
             threads: The number of threads, as `compute.threads`.
-            connections: The best genome of a front with at most as many connections that can act plays instead.
+            connections: The best genome of a front with at most this number of acting connections plays instead.
             cell: The elite of this cell of an archive plays instead.
 
         Raises:
@@ -167,7 +167,7 @@ class _Evolved:
         Args:
             generation: A generation; its best candidate is drawn instead.
             traces: Whether to draw its mean Hebbian traces instead of its weights.
-            connections: Draw the best genome of a front with at most as many connections that can act instead.
+            connections: Draw the best genome of a front with at most this number of acting connections instead.
             cell: Draw the elite of this cell of an archive instead.
         """
         which = Which(generation, connections, cell)
@@ -191,8 +191,8 @@ class _Evolved:
             seconds: The seconds that an episode lasts at most; a longer one is shown at a higher speed.
             env: Another environment, as in `evaluate`. The default of `episode` is still the held-out episode of median
                 return in the environment of the run.
-            connections: Film the best genome of a front with at most as many connections that can act instead, in a
-                held-out episode.
+            connections: Film the best genome of a front with at most this number of acting connections instead, in
+                a held-out episode.
             cell: Film the elite of this cell of an archive instead, in an episode by which it took the cell.
 
         Raises:
@@ -202,6 +202,7 @@ class _Evolved:
         experiment = self._reloaded(changes)
         generations = generation if isinstance(generation, Sequence) else [generation]
         genomes = [Which(number, connections, cell) for number in generations]
+        # Only rank 0 runs `work`, and keeps its film. The other ranks build theirs from the arrays.
         made: list[exhibits.Film] = []
 
         def work(_: Coordinator) -> bytes:
@@ -333,7 +334,7 @@ class Run(_Evolved):
 
         Args:
             generation: The generation of which it is the best candidate.
-            connections: The most connections that can act: it is the best such genome of the front (nsga2).
+            connections: The largest number of acting connections: it is the best such genome of the front (nsga2).
             cell: The cell of the archive (map-elites) that has it as elite.
 
         Raises:

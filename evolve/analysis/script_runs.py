@@ -205,7 +205,7 @@ def evolve_elsewhere(plan: PlannedRun, task: Task, workers: int) -> Generator[Ge
 
 def work_for_script() -> None:
     """Do the work of a rank that a script has started: rank 0 evolves the run that the script asks for."""
-    link = Link.to_script() if launched()[1] == 0 else None
+    link = Link.to_script() if launched().rank == 0 else None
     ranks: Collective | None = None
     try:
         ranks = script_ranks()

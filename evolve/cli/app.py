@@ -187,12 +187,12 @@ def launch(name: str, body: Body, argv: list[str] | None, work: Callable[[list[s
 def launch_light(name: str, argv: list[str]) -> int | None:
     """Do the work of this process if it needs no command's module; return the exit code, else None.
 
-    The module of a command imports most of the package, which takes longer than all the rest of a start. The process
-    that starts ranks by `--workers N` does without, and so does a worker rank.
+    The module of a command imports most of the package, which takes longer than all the rest of a start. Neither the
+    process that starts ranks by `--workers N` nor a worker rank needs it.
     """
     words = [word for word in argv if word.startswith("--workers")]
     _open_streams()
-    if cluster.launched()[1] != 0 and not words:
+    if cluster.launched().rank != 0 and not words:
         imported("evolve.cluster.worker", "evolve.training.rollouts", "evolve.training.shared_strategy")
         return _launch_here(name, _no_body, argv)
     number = re.search(r"(?:^| )--workers[= ](\d+)(?: |$)", " ".join(argv))
@@ -217,7 +217,7 @@ def _open_streams() -> None:
 def _run_in_ranks(command: str, argv: list[str], work: Callable[[list[str]], Work] | None) -> int | None:
     """Run a command in new ranks if `--workers` asks for them; return the exit code, None if no rank was started.
 
-    work: Returns the amount of work; None to leave the check of the command line, and remarks on its work, to rank 0.
+    work: Returns the amount of work. If it is None, rank 0 checks the command line, and makes remarks on the work.
 
     Raises InputError as `count_workers_to_start` does, and without mpi4py or mpirun.
     """
@@ -275,7 +275,7 @@ def _launch_here(name: str, body: Body, argv: list[str], work: Callable[[list[st
 
 def _refuse(name: str, error: EvolveError) -> int:
     """Print an error before there is a transport, on rank 0; return the exit code."""
-    if cluster.launched()[1] != 0:
+    if cluster.launched().rank != 0:
         return 0  # a launcher ends the job at the first failure: rank 0's message has to come before it
     _print_error(name, error)
     return mpirun.hand_over(error.exit_code)
@@ -336,7 +336,7 @@ def _guarded(name: str, body: Callable[[], int], stop: StopFlag) -> int:
 def _run(body: Callable[[], int]) -> int:
     try:
         return body()
-    except Answered as answered:
+    except Answered as answered:  # the parser has printed the help
         return answered.exit_code
 
 

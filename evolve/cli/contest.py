@@ -90,8 +90,8 @@ def read_options(argv: list[str], transport: Transport) -> argparse.Namespace:
     if found.markdown:
         raise InputError("--markdown", "--compare, because it writes the table of a comparison", "none")
     if found.workers and transport.size > 1:
-        came = f"a job of {transport.size} ranks"
-        raise InputError("--workers", "a contest that no launcher has started", came, "Leave out one of them.")
+        got = f"a job of {transport.size} ranks"
+        raise InputError("--workers", "a contest that no launcher has started", got, "Leave out one of them.")
     if min(found.workers or [1]) < 1:
         raise InputError("--workers", "at least one worker", min(found.workers))
     if found.repeats is not None and found.repeats < 1:
@@ -147,7 +147,7 @@ def table(ranked: Sequence[RankedRow], several: bool, markdown: bool = False) ->
 
 
 def _cells(ranked: RankedRow) -> tuple[str, ...]:
-    row, interval = ranked.row, ranked.interval
+    row, interval = ranked.measured, ranked.interval
     few = len(row.repeats) < results.MIN_REPEATS
     repeats = pluralize(len(row.repeats), "repeat")
     notes = [] if row.agrees else [repeats if few else f"{repeats} do not agree"]

@@ -112,8 +112,8 @@ class Parser(argparse.ArgumentParser):
         cure = nearest(unknown[1], known, cutoff=0.6) if unknown else see
         if unknown and (now := self.former.get(unknown[1].partition("=")[0])):
             cure = f"It is now {now}."
-        came = message.removeprefix("unrecognized arguments: ")
-        raise InputError("command line", "arguments that it knows", came, cure)
+        got = message.removeprefix("unrecognized arguments: ")
+        raise InputError("command line", "arguments that it knows", got, cure)
 
     def exit(self, status: int = 0, message: str | None = None) -> NoReturn:
         """Leave by an exception that no environment can raise."""

@@ -66,8 +66,8 @@ def _check(options: argparse.Namespace) -> environments.Mode | None:
         if getattr(options, name) is not None and any(other is not None for other in others):
             raise InputError(f"--{name}", "no --generation, --generations or --candidate with it", "one of them")
     if options.seconds is not None and (options.video is None or not options.seconds > 0):
-        came = options.seconds if options.video is not None else "no --video"
-        raise InputError("--seconds", "a time above 0, and --video with it", came)
+        got = options.seconds if options.video is not None else "no --video"
+        raise InputError("--seconds", "a time above 0, and --video with it", got)
     if options.window and not environments.has_display():
         cure = "Film it instead: --video OUT.mp4."
         raise InputError("--window", "a display (DISPLAY or WAYLAND_DISPLAY)", "none", cure)
@@ -109,9 +109,12 @@ def _unlogged(run: store.Stored, chosen: Episode) -> str:
 
 
 def _compare(
-    run: store.Stored, experiment: Experiment, chosen: Episode, results: EpisodeResults, instead: str = ""
+    run: store.Stored, experiment: Experiment, chosen: Episode, results: EpisodeResults, other: str = ""
 ) -> str | None:
-    """Print the return of an episode; return its difference from the log in words, None if there is none."""
+    """Print the return of an episode; return its difference from the log in words, None if there is none.
+
+    other: The difference of the episode from the episodes of the run, in words; it is then not compared with the log.
+    """
     returned = float(results.returns[0])
     seed = environment_seed(run, experiment, chosen)
     here, kept = experiment.config.env.engine, load_config(run.header.config, str(run.path)).env.engine
@@ -120,8 +123,8 @@ def _compare(
     kwargs = environments.fixed(env, seed).kwargs
     drawn = "".join(f", {name}={kwargs[name]!r}" for name in env.randomize)
     print(f"return {returned!r} in {pluralize(int(results.lengths[0]), 'step')} (environment seed {seed}{drawn}{by})")
-    if instead:
-        print(f"not compared with the log: {instead}")
+    if other:
+        print(f"not compared with the log: {other}")
         return None
     if chosen.logged is None:
         print(_unlogged(run, chosen))
@@ -140,7 +143,7 @@ def _play_all(
     check = interruptible(options.stop) if options.mode is not None else None
     if options.video is not None:
         subjects = [video.Subject(run, experiment, chosen, chosen.title, options.where) for chosen in episodes]
-        yield from video.film_episodes(subjects, options.video, seconds=options.seconds or math.inf, check=check)
+        yield from video.film_episodes(subjects, options.video, cut_after=options.seconds or math.inf, check=check)
         return
     with closing(make_engine(experiment, episodes[0], options.mode)) as engine:
         for chosen in episodes:
@@ -154,17 +157,17 @@ def _body(app: App, argv: list[str]) -> int:
     changes = changes_of(options)
     experiment = reload(run, changes.env, changes.network)
     episodes = _chosen(options, run, experiment)
-    shown, instead = (experiment, "") if options.mode is None else video.drawable(experiment, options.mode)
-    options.where = ", in Gymnasium" if instead else f", {options.engine} engine" if options.engine else ""
+    shown, other = (experiment, "") if options.mode is None else video.drawable(experiment, options.mode)
+    options.where = ", in Gymnasium" if other else f", {options.engine} engine" if options.engine else ""
     if changes.settings or "id" in changes.env:
         options.where += f", {changes.settings}" if changes.settings else ""
         own = load_config(run.header.config, str(run.path)).env
-        instead = instead or f"an episode{changes.describe(own)}"
+        other = other or f"an episode{changes.describe(own)}"
     differences = []
     for chosen, results in zip(episodes, _play_all(run, shown, episodes, options), strict=True):
         if len(episodes) > 1:
             print(f"{chosen.title}: ", end="")
-        if (difference := _compare(run, shown, chosen, results, instead)) is not None:
+        if (difference := _compare(run, shown, chosen, results, other)) is not None:
             differences.append(difference)
     if options.video is not None:
         print(options.video)

@@ -137,9 +137,9 @@ def load(argv: list[str]) -> Request:
         cure = f"To continue it: python -m evolve.run --resume {shlex.quote(str(path))}."
         raise InputError("EXPERIMENT.toml", "a TOML file", f"{path}, by its name a run file", cure)
     if name and path.suffix != ".toml" and not path.exists():
-        expected, came = "a TOML file", f"{path}, which does not exist"
+        expected, got = "a TOML file", f"{path}, which does not exist"
         named = "An environment is named with ", Setting("env.id", name), "."
-        raise InputError("EXPERIMENT.toml", expected, came, *named)
+        raise InputError("EXPERIMENT.toml", expected, got, *named)
     table = resume.experiment_table(file) if file else read_file(path) if name else {}
     stored = parse(Config, table) if file else None
     given = [(key, value) for key, value in arguments.items() if value is not None]

@@ -11,6 +11,7 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
 
 from evolve.cluster.cores import available_cores
 from evolve.cluster.watchdog import own_addresses
@@ -38,12 +39,19 @@ _ANSWERS_NEEDED = 2  # answers in a row after which a host is taken back
 _LEAST_UNDISTURBED = 60.0  # seconds that a run is left alone
 
 
-def launched() -> tuple[int, int]:
-    """Return (size, rank) as the launcher announced them, (1, 0) without a launcher."""
+class Launched(NamedTuple):
+    """The number of ranks of a job, and the rank of this process."""
+
+    size: int
+    rank: int
+
+
+def launched() -> Launched:
+    """Return the size and the rank that the launcher announced; 1 and 0 without a launcher."""
     for size, rank in _LAUNCHERS:
         if os.environ.get(size, "").isdigit():
-            return int(os.environ[size]), int(os.environ.get(rank, "0"))
-    return 1, 0
+            return Launched(int(os.environ[size]), int(os.environ.get(rank, "0")))
+    return Launched(1, 0)
 
 
 def started_by() -> str | None:
@@ -177,8 +185,8 @@ def read_hostfile(path: Path) -> list[Host]:
         found = _LINE.fullmatch(text)
         slots = int(found["colon"] or found["slots"] or 1) if found else 0
         if not found or not slots or found["name"] in hosts:
-            came = f"{text!r} in line {number} of {path}"
-            raise InputError("--hostfile", "a host on each line, once, such as node1 slots=32", came)
+            got = f"{text!r} in line {number} of {path}"
+            raise InputError("--hostfile", "a host on each line, once, such as node1 slots=32", got)
         hosts[found["name"]] = Host(found["name"], slots)
     if not hosts:
         raise InputError("--hostfile", "a file with a host on each line", f"none in {path}")

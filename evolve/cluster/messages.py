@@ -30,10 +30,10 @@ _NUMBERS = {
     float: (_CODES[np.dtype("<f8")], struct.Struct("<d")),
 }
 """The type code and the form of Python's numbers; integers of `_LARGEST` or more travel as NumPy's."""
-_AS: dict[Any, Any] = {GenomeSource: Genomes}
-"""The type that a field is built as at the other end, if it differs from the declared type."""
+_BUILT_AS: dict[Any, Any] = {GenomeSource: Genomes}
+"""By declared type of a field, the type that the receiver builds, if that is another one."""
 _TEXT = len(_DTYPES)
-"""The type code of a text, which travels as UTF-8. Numbers without a dimension arrive as Python's own."""
+"""The type code of a text, which travels as UTF-8."""
 
 
 @dataclass(frozen=True)
@@ -190,7 +190,7 @@ def _as_bytes(leaf: Any) -> tuple[int, tuple[int, ...], int, Any]:
 
 
 def _read(frame: NDArray[np.uint8], words: list[int]) -> Iterator[Any]:
-    """Yield the leaves of a frame that begins with `words`."""
+    """Yield the leaves of a frame that begins with `words`: arrays, texts, and Python's numbers for no dimension."""
     at, cursor = 8 * len(words), 2
     while cursor < len(words):
         code, dimensions = words[cursor : cursor + 2]
@@ -237,7 +237,7 @@ def _layout(kind: Hashable) -> _Layout:
 def _records(kind: Any) -> dict[str, Any]:
     """Return the fields of a kind of record, each with its own kind if it is a record, with None if it is a leaf."""
     hints = get_type_hints(kind)
-    parts = {field.name: _AS.get(hints[field.name], hints[field.name]) for field in fields(kind)}
+    parts = {field.name: _BUILT_AS.get(hints[field.name], hints[field.name]) for field in fields(kind)}
     return {name: part if is_dataclass(part) else None for name, part in parts.items()}
 
 

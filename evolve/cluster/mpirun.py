@@ -120,14 +120,14 @@ class Launcher:
         agent = shlex.join([*ssh, *SSH_OPTIONS])
         if self.is_open_mpi:
             return environment | {"PRTE_MCA_plm_ssh_agent": agent}
-        script = folder / "ssh"  # Hydra's may have no arguments of its own
+        script = folder / "ssh"  # Hydra's variable takes the path of a program, without arguments
         script.write_text(f'#!/bin/sh\nexec {agent} "$@"\n')
         script.chmod(0o700)
         return environment | {"HYDRA_LAUNCHER": "ssh", "HYDRA_LAUNCHER_EXEC": str(script)}
 
     def more_ranks_than_cores(self) -> list[str]:
         """Return the options that allow more ranks than cores, and leave the placement to the system."""
-        # Open MPI asks; and it would bind the ranks of two jobs to the same cores. MPICH does neither.
+        # Open MPI refuses more ranks than cores by default, and binds the ranks of two jobs to the same cores.
         return ["--oversubscribe", "--bind-to", "none"] if self.is_open_mpi else []
 
 

@@ -410,7 +410,7 @@ def _keys_named(setting: str, sections: Mapping[str, list[str]]) -> list[str]:
 
 
 def _kinds_with(setting: str, sections: Mapping[str, list[str]]) -> str:
-    """Return the networks or strategies that have a setting, which the chosen one lacks, as a sentence."""
+    """Return a sentence that names the networks or strategies with a setting that the chosen one lacks."""
     for section, registry in REGISTRIES.items():
         kinds = [kind for kind in registry if setting in registry.options_class({"name": kind}).model_fields]
         if kinds:

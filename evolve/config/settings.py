@@ -335,7 +335,7 @@ class Config(Options):
     def directory(self) -> Path:
         """Return the directory of this experiment's run files."""
         default = f"runs/{self.env.id.replace('/', '-').replace(':', '-')}-{self.network.name}"
-        return Path(os.path.expanduser(self.output.directory or default))  # without a shell nobody else expands "~"
+        return Path(os.path.expanduser(self.output.directory or default))  # no shell expands "~" in a file or in Python
 
 
 def differences(ours: Config, theirs: Config) -> list[tuple[str, object, object]]:

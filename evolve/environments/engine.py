@@ -283,8 +283,8 @@ def encode_metrics(info: Any, names: Sequence[str]) -> Int64:
         expected = f"a number {name} in the info of the last step of an episode"
         if not isinstance(info, Mapping) or name not in info:
             known = [key for key in info if isinstance(key, str)] if isinstance(info, Mapping) else []
-            came = "an info without it" if known else "an empty info"
-            raise InputError("env.metrics", expected, came, nearest(name, known))
+            got = "an info without it" if known else "an empty info"
+            raise InputError("env.metrics", expected, got, nearest(name, known))
         try:
             value = np.asarray(info[name])
             kind = _KINDS[value.dtype.kind] if value.shape == () else _NONE

@@ -80,8 +80,8 @@ class FunctionEnv(gymnasium.Env[Float32, Float32]):
         super().reset(seed=seed)
         self._running = self._episode(self.np_random)
         if not isinstance(self._running, Generator):
-            came = f"one without a yield, which returned {sanitize(self._running, 100)}"
-            raise InputError(self._title, "a function that yields observations", came)
+            got = f"one without a yield, which returned {sanitize(self._running, 100)}"
+            raise InputError(self._title, "a function that yields observations", got)
         try:
             self._seen = self._observation(next(self._running))
         except StopIteration:

@@ -24,7 +24,7 @@ from evolve.errors import FAILURES, InputError, Setting, one_line
 
 _Env = gymnasium.Env[Any, Any]
 _MODULES = {r"ALE/|\w+NoFrameskip-": ("ale_py", "ale-py")}
-"""The modules that register environments of such names, and the packages that have these modules."""
+"""For patterns of ids: the module that registers the environments, and the package to install."""
 # Families whose reset restores every bit. Box2D is not one of them: a world that has run an episode orders its
 # contacts differently in the next one, so that a BipedalWalker walks another trajectory from the same seed.
 _RESET_RESTORES_ALL = ("gymnasium.envs.classic_control", "gymnasium.envs.toy_text", "gymnasium.envs.mujoco")
@@ -61,9 +61,9 @@ def maker(options: EnvOptions) -> Callable[..., _Env]:
             try:
                 env = wrapper(env, **kwargs)
             except Exception as error:
-                came = f"{wrapper.__name__} ({one_line(error)})"
+                got = f"{wrapper.__name__} ({one_line(error)})"
                 cure = f"Its arguments are env.wrappers.{number}.kwargs."
-                raise InputError(f"env.wrappers.{number}", f"a wrapper that fits {options.id}", came, cure) from error
+                raise InputError(f"env.wrappers.{number}", f"a wrapper that fits {options.id}", got, cure) from error
         return env
 
     return make
@@ -79,7 +79,7 @@ def _class_or_function(env_id: str) -> Callable[..., Any] | None:
         return None
     try:
         found = getattr(importlib.import_module(module), name, None)
-    except FAILURES:  # `gymnasium.make` meets it, too
+    except FAILURES:  # `gymnasium.make` will fail in the same way, and its error is reported
         return None
     if not callable(found) or any(spec.name == name and spec.namespace is None for spec in gymnasium.registry.values()):
         return None
@@ -164,8 +164,8 @@ def make_or_explain(options: EnvOptions, make: Callable[[], _Env]) -> _Env:
         raise InputError(argument, "a registered environment", options.id, *cure) from None
     except ModuleNotFoundError as error:
         cure = _import_cure(options.id, str(error))
-        came = f"{options.id} ({str(error).partition('. ')[0]})"  # Gymnasium adds advice
-        raise InputError(argument, "a module that can be imported", came, *cure) from None
+        got = f"{options.id} ({str(error).partition('. ')[0]})"  # Gymnasium adds advice
+        raise InputError(argument, "a module that can be imported", got, *cure) from None
     except InputError:
         raise
     except FAILURES as error:  # a constructor or an imported module may raise anything
@@ -211,8 +211,8 @@ def check_bounds(options: EnvOptions) -> None:
                     env.action_space.seed(0)
                     env.step(env.action_space.sample())
             except FAILURES as error:
-                expected, came = f"values that {options.id} takes", f"{value!r} ({one_line(error)})"
-                raise InputError(f"env.randomize.{name}", expected, came) from error
+                expected, got = f"values that {options.id} takes", f"{value!r} ({one_line(error)})"
+                raise InputError(f"env.randomize.{name}", expected, got) from error
             if not same:
                 expected = "an argument that leaves the size of observations and the space of actions as they are"
                 raise InputError(f"env.randomize.{name}", expected, f"{name}, which changes them at {value!r}")

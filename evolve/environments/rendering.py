@@ -151,8 +151,8 @@ def _check(env: Any, options: EnvOptions, mode: Mode) -> None:
     modes = env.unwrapped.metadata.get("render_modes") or []
     # Gymnasium can show frames in a window of its own, so "rgb_array" is enough for both modes.
     if not {mode, "rgb_array"} & set(modes):
-        came = f"{options.id}, which has {f'only {modes}' if modes else 'no render mode'}"
-        raise InputError("env.id", f"an environment with the render mode {mode!r}", came)
+        got = f"{options.id}, which has {f'only {modes}' if modes else 'no render mode'}"
+        raise InputError("env.id", f"an environment with the render mode {mode!r}", got)
     if draws_by_mujoco(env) and mode == "rgb_array" and not _has_screen() and "MUJOCO_GL" not in os.environ:
         raise InputError("env.id", "an environment that can be drawn here", options.id, MUJOCO_CURE)
 

@@ -23,9 +23,9 @@ traces T_k of the same shape. W_a is [H, A], σ the sigmoid, limit the setting `
     T_k    ← T_k + clip((c'[1] x)ᵀ gate_k, ±limit)   after the action; never at a pruned connection
 
 Cell 0 thus scales the effect of the traces, and cell 1 their change. c is zero when an episode starts. After n steps no
-trace exceeds n · limit. W_a has no traces; where a trace is expected for every weight, they are zero. Initial weights
-are N(0, 1). The gates follow Hochreiter and Schmidhuber (1997) and Gers et al. (2000). The traces follow the script of
-2020 that this project began with (`experiments/script-2020.toml`).
+trace exceeds n · limit. W_a has no traces; arrays with a trace for every weight have zeros in their places. Initial
+weights are N(0, 1). The gates follow Hochreiter and Schmidhuber (1997) and Gers et al. (2000). The traces follow the
+script of 2020 that this project began with (`experiments/script-2020.toml`).
 
 In both networks traces are zero when an episode starts, a share of `init_sparsity` of the initial connections is
 pruned, and all numbers are float32.

@@ -40,7 +40,7 @@ Scale = Annotated[float, Field(gt=0, le=1e6)]
 
 
 OptionsT = TypeVar("OptionsT")
-_LARGE = 2**12  # numbers; an array operation writes fewer numbers faster than the native function
+_LARGE = 2**12  # numbers from which on the native function writes faster than an array operation
 
 
 class NetworkOptions(Options):
@@ -324,8 +324,7 @@ class SlotArrays:
         held: The columns that move with their slots.
         kept_traces: The column of traces that an episode leaves for the strategy; None if it leaves no traces.
         seeded: Whether `initial` depends on the seeds of the episodes.
-        kernel: The compiled step. None with the back end numpy: there array operations are the step. They are the
-            reference, and the definition.
+        kernel: The compiled step; None with the back end numpy, whose array operations (`_reference`) define the step.
     """
 
     seeded = False
@@ -353,7 +352,7 @@ class SlotArrays:
         raise NotImplementedError
 
     def fits(self, _genomes: Genomes) -> bool:
-        """Return whether genomes may begin to play while slots still have genomes of earlier calls of `columns_of`."""
+        """Return whether genomes may begin to play beside genomes of earlier calls of `columns_of` that still play."""
         return True
 
     def columns_of(self, genomes: Genomes, seeds: Int64) -> tuple[Float32 | None, ...]:

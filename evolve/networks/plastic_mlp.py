@@ -1,15 +1,16 @@
 """plastic-mlp: a perceptron that learns during an episode by rules that evolve (Najarro and Risi, 2020).
 
-With D = [O, h1, …, hL, A], x_0 the observation and w_i the [D_i, D_{i+1}] weights from layer i to layer i + 1:
+The layers have n_0, n_1, … neurons, from the observation x_0 to the action. w_i are the [n_i, n_{i+1}] weights from
+layer i to layer i + 1:
 
     x_{i+1} = tanh(x_i w_i)                          summed over rows in ascending order
     w_i    ← w_i + η (A x y + B x + C y + D)         every `update_every` steps, after the action; x = x_i, y = x_{i+1}
     w_i    ← w_i / max |w_i|                         then, with `max_norm`, unless all are zero
 
-The last layer is the action. Each update is (((A (x y) + B x) + C y) + D) η in this order; all of it is float32. A
+Each update is (((A (x y) + B x) + C y) + D) η in this order; all of it is float32. A
 genome holds rules and no weights. A rule is the five coefficients A, B, C, D and η. With `rules` "synapse" each
-connection has a rule, so the coefficients of a layer are [D_i, D_{i+1}]. With "neuron" all connections into a neuron
-share one, [1, D_{i+1}], and with "layer" all connections of a layer, [1, 1]. Weights are drawn when an episode starts,
+connection has a rule, so the coefficients of a layer are [n_i, n_{i+1}]. With "neuron" all connections into a neuron
+share one, [1, n_{i+1}], and with "layer" all connections of a layer, [1, 1]. Weights are drawn when an episode starts,
 uniformly from ±`initial_scale`, by a stream with the seed of its environment as key. A connection is pruned, and weighs
 zero, once its rule has lost all five coefficients. There are no biases and no traces. Initial coefficients are
 init_scale · N(0, 1), a share of `init_sparsity` of them pruned.
@@ -86,10 +87,10 @@ class PlasticMlp(BaseNetwork[PlasticMlpOptions]):
         uniform = streams.uniform(self.connections)
         return ((2 * uniform - 1) * self.options.initial_scale).astype(np.float32)
 
-    def left(self, mask: Bool) -> Bool:
+    def unpruned(self, mask: Bool) -> Bool:
         """Return [k, connections]: True for connections with any coefficient left in the masks [k, W]."""
         parts = []
-        for block in self.blocks[::_NUM]:  # A of each layer, which the other coefficients follow
+        for block in self.blocks[::_NUM]:  # coefficient A of each layer; the other four follow it in the genome
             size = block.rows * block.columns
             rows, columns = block.span or (0, 0)
             rules = mask[:, block.start : block.start + _NUM * size]
@@ -121,7 +122,7 @@ class PlasticMlpBatch(SlotArrays):
 
     def initial(self, weights: Float32, mask: Bool, seeds: Int64) -> tuple[Float32 | None, ...]:
         """Return rules, weights and age of slots; the weights are drawn for the episodes of environment seeds [k]."""
-        return weights, np.where(self._network.left(mask), self._network.first_weights(seeds), np.float32(0)), None
+        return weights, np.where(self._network.unpruned(mask), self._network.first_weights(seeds), np.float32(0)), None
 
     def weights(self, slots: Slots) -> Float32:
         """Return the present weights [k, connections] of slots."""

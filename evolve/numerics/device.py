@@ -18,9 +18,9 @@ COPYING_PARTS = 4
 STAGING = 2**18
 """The initial size of the staging memory, which holds copies under way, in bytes."""
 _ALIGNMENT = 256  # bytes
-AT_ONCE = 2**22
+LARGEST_COPY = 2**22
 """The largest copy, in bytes; larger arrays are copied in parts."""
-MOST_STAGING = 2 * AT_ONCE
+MOST_STAGING = 2 * LARGEST_COPY
 """The approximate largest size of the staging memory, in bytes, while an old and a new one exist side by side."""
 
 
@@ -113,11 +113,13 @@ class DeviceColumns:
     def max_staged_bytes(self) -> int:
         """The largest number of bytes that a copy holds in the staging memory, including the numbers of its slots."""
         column = self.rows * self._dtype.itemsize
-        return _rounded(min(self._arrays.slots * column, max(AT_ONCE, column))) + 2 * _rounded(8 * self._arrays.slots)
+        return _rounded(min(self._arrays.slots * column, max(LARGEST_COPY, column))) + 2 * _rounded(
+            8 * self._arrays.slots
+        )
 
     def _pieces(self, k: int, count: int) -> list[slice]:
         """Return slices of k slots, each so small that `count` numbers per slot can be copied at once."""
-        at_once = max(1, AT_ONCE // max(1, count * self._dtype.itemsize))
+        at_once = max(1, LARGEST_COPY // max(1, count * self._dtype.itemsize))
         return [slice(n, n + at_once) for n in range(0, k if count else 0, at_once)]
 
     def _launch(self, kernel: str, k: int, *arguments: int) -> None:

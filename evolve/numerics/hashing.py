@@ -71,7 +71,7 @@ def sha256(values: Float32, present: Bool) -> UInt8:
     n, k = values.shape
     rows, present = np.asarray(values, "<f4", order="C"), np.ascontiguousarray(present)
     digests = np.empty((n, 32), np.uint8)
-    # The kernel hashes several rows at a time, and a few rows take it as long.
+    # The kernel hashes `_FEWEST_ROWS` rows side by side, in the same time as fewer rows.
     if n >= _FEWEST_ROWS and native.available():
         kernel = native.bind("sha256", [ADDRESS, INT64, ADDRESS, INT64, ADDRESS, INT64])
         kernel(rows.ctypes.data, 4 * k, present.ctypes.data, k, digests.ctypes.data, n)
@@ -192,7 +192,7 @@ class StepHashes:
             self._capacity = 2 * capacity
             self._bind()
         else:
-            # Later steps have no hash. So small a bound never reaches the capacity, so this method is not called again.
+            # Later steps have no hash. This bound never reaches the capacity, so the method is not called again.
             self._most_steps = -(2**62)
 
     def _bind(self) -> None:

@@ -200,7 +200,7 @@ class Streams:
         return len(self._keys)
 
     def take(self, which: Slots | Bool) -> "Streams":
-        """Return some of the streams, at the position up to which all have been read.
+        """Return some of the streams, each with the same numbers still to be read as here.
 
         which: Indexes [k], or a mask [n].
         """

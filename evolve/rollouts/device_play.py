@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from evolve.environments import AnyTask, task_on_device
 from evolve.networks.network import SlotArrays
-from evolve.numerics.device import AT_ONCE, COPYING_PARTS, DeviceArrays, DeviceStep
+from evolve.numerics.device import COPYING_PARTS, LARGEST_COPY, DeviceArrays, DeviceStep
 from evolve.numerics.device_protocol import WIDTH, Memory
 from evolve.numerics.hashing import MAX_HASHED_STEPS, coefficients
 from evolve.numerics.native import ADDRESS, INT64
@@ -353,7 +353,7 @@ class _Results:
         }
         sizes = {name: math.prod(shape) * np.dtype(kind).itemsize for name, (shape, kind) in self._shapes.items()}
         self.addresses = {f"result_{name}": arrays.allocate(arrays.slots * n).address for name, n in sizes.items()}
-        arrays.reserve(AT_ONCE + 8 * arrays.slots)
+        arrays.reserve(LARGEST_COPY + 8 * arrays.slots)
 
     def of(self, feed: Feed, traces: bool) -> Played:
         """Return the results of a feed."""
@@ -388,7 +388,7 @@ class _Results:
         first = 0
         while first < len(kept):
             # As many episodes as fit into one copy, but at least one.
-            last = int(np.searchsorted(ends, ends[first] + AT_ONCE // 2, "right")) - 1
+            last = int(np.searchsorted(ends, ends[first] + LARGEST_COPY // 2, "right")) - 1
             last = max(first + 1, last)
             piece = values[ends[first] : ends[last]]
             place = self._arrays.scratch(piece.nbytes, 8 * (last + 1 - first))

@@ -290,7 +290,8 @@ class Rollout:
         genomes = self._genomes[slots]
         lengths = self._lengths[slots]
         fingerprints, step_hashes = self.inference.hashes(slots, lengths)
-        traces = self._traces
+        # Traces belong to the genome of their episode. For a mean over all genomes, they all belong to number 0.
+        traced = genomes if self._traces == "each" else np.zeros(len(slots) if self._traces == "mean" else 0, np.int32)
         return EpisodeResults(
             genomes=genomes,
             episodes=self._episodes[slots],
@@ -302,7 +303,7 @@ class Rollout:
             encoded_metrics=self._metrics[slots],
             hashed=np.ones(len(slots), np.bool_),
             step_hashes=step_hashes,
-            traced=genomes if traces == "each" else np.zeros(len(slots) if traces == "mean" else 0, np.int32),
+            traced=traced,
             traces=self._quantized_traces(slots),
             **self._queue.take_descriptions(),
         )

@@ -160,9 +160,9 @@ def _held(path: Path, descriptor: int) -> InputError:
     cure = "Wait for it to end, or choose another "
     if f"process {os.getpid()} on {socket.gethostname()}" in holder:
         cure = "It is this process: close the iterator of evolve.iterate, or choose another "
-    came = f"{path}, which {holder} is writing"
+    got = f"{path}, which {holder} is writing"
     another = Setting("output.directory")
-    return InputError("output.directory", "a run file that is not being written", came, cure, another, ".")
+    return InputError("output.directory", "a run file that is not being written", got, cure, another, ".")
 
 
 class Lock:

@@ -347,9 +347,9 @@ def open_file(path: Path, kind: str) -> Iterator[Reader]:
     kind: the kind of file, for messages.
     """
     if not exists(path) or not path.is_file():
-        came = "a directory" if path.is_dir() else "no such file"
+        got = "a directory" if path.is_dir() else "no such file"
         cure = f"Name the files in it: {path / 'seed-*.h5'}." * path.is_dir()
-        raise InputError(str(path), f"a {kind}", came, cure)
+        raise InputError(str(path), f"a {kind}", got, cure)
     with _opened(str(path), path, kind) as reader:
         yield reader
 

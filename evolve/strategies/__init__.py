@@ -192,8 +192,8 @@ def make(
     if layout is None and genome_size is None and start is not None:
         genome_size = start.num_weights
     if (layout is None) == (genome_size is None):
-        came = "both" if layout is not None else "neither"
-        raise InputError("genome_size", "either genome_size or a layout", came)
+        got = "both" if layout is not None else "neither"
+        raise InputError("genome_size", "either genome_size or a layout", got)
     if layout is None:
         layout = VectorLayout(genome_size or 0)
     if start is not None and start.num_weights != layout.num_weights:

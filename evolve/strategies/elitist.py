@@ -126,19 +126,22 @@ class ScoredGenomes:
         )
 
     def with_prior(self, prior: int, fitness: Float64) -> "ScoredGenomes":
-        """Return them as if evaluated `prior` times more, each with the mean of a generation's finite fitness [P]."""
+        """Return the genomes as if evaluated `prior` times more, each with the mean of a generation's fitness [P].
+
+        Fitness that is not finite does not count.
+        """
         finite = fitness[np.isfinite(fitness)]
         mean = float(ordered_sum(finite)) / max(len(finite), 1)
         return replace(self, total=self.total + prior * mean, count=self.count + prior)
 
     def with_evaluation(self, fitness: Float64, traces: Float32 | None = None) -> "ScoredGenomes":
-        """Return them with one more evaluation of the first n members: its fitness [n], and traces [n, T] if any."""
-        known = len(fitness)
+        """Return the genomes, the first n after another evaluation: its fitness [n], and traces [n, T] if any."""
+        n = len(fitness)
         total, count, newest = self.total.copy(), self.count.copy(), self.traces.copy()
-        total[:known] += fitness
-        count[:known] += 1
+        total[:n] += fitness
+        count[:n] += 1
         if traces is not None:
-            newest[:known] = traces
+            newest[:n] = traces
         return ScoredGenomes(self.genomes, newest, total, count)
 
 
@@ -203,7 +206,10 @@ class Elitist(contract.Strategy[contract.State]):
         return self._elite(state).genomes.take(np.zeros(1, np.intp))
 
     def _kept(self, state: contract.State) -> int:
-        """Return the number of leading candidates of the next generation that are members of the elite."""
+        """Return the number of leading candidates of the next generation that are members of the elite.
+
+        These are the survivors and, in generation 0, the genome with which a search begins.
+        """
         return min(self._most_survivors, len(self._elite(state)))
 
     def _elite(self, state: contract.State) -> ScoredGenomes:

@@ -132,7 +132,7 @@ def assemble(
     """
     n, W, pool_size = len(sources), blocks[-1].stop, 1 + len(state.leaderboard) + len(state.recent)
     weights, mask, probability = np.empty((n, W), np.float32), np.empty((n, W), np.bool_), np.zeros((n, W))
-    # The members of the pool are put together block by block: a copy of all would double the memory of the strategy.
+    # Children are put together block by block: a copy of the whole pool would double the memory of the strategy.
     for column, block in enumerate(blocks):
         place = slice(block.start, block.stop)
         # Most members have several children, so the block of each member is taken once.

@@ -59,8 +59,8 @@ class WrapperState:
     best: The state of the strategy that has the wrapper's champion.
     means: [k] float64, the mean fitness of the last generations.
     record: The scores and counts of the wrapper.
-    begun: The generation of the run with which this search began. A search that begins anew later in the run, or as a
-        control, thus draws other weights than earlier searches.
+    begun: The generation of the run with which this search began. It is a part of the key of the initial weights, so
+        each search of a run begins with other weights.
     """
 
     now: Any
@@ -199,7 +199,7 @@ class StartRecord(NamedNumbers):
 class Multistart(Wrapper):
     """A strategy with several starts, see `StartOptions`.
 
-    The best state is the end of the best start, or the newest state before a start has ended.
+    The best state is the last state of the best start. Before the first start has ended, it is the newest state.
     """
 
     name, best_prefix, no_mean = "start", "chosen_", 0.0
@@ -220,7 +220,7 @@ class Multistart(Wrapper):
         best = now if best_score == -np.inf or generations > self._all else state.best
         if generations <= self._all and generations % self._each == 0:
             score = float(ordered_sum(means)) / len(means)
-            # A best score of -∞ means that no start has ended, so the score of one without a finite fitness is finite.
+            # A best score of -∞ means that no start has ended, so a start without finite fitness gets a finite score.
             if score > best_score or best_score == -np.inf:
                 best, best_score = now, max(score, -float(np.finfo(np.float64).max))
             now = best if generations == self._all else self._strategy.start_anew(state.begun + generations)

@@ -235,9 +235,9 @@ def _check_size(config: Config, network: Network) -> None:
         needed = strategies.bytes_per_weight(config.strategy, network, P) * W + episodes
     if needed > there:
         sizes = f"P = {P:,} candidates of W = {W:,} weights, E = {E:,} episodes each, and {slots:,} slots"
-        came = f"{sizes}: at least {needed / 1e9:,.1f} GB"
+        got = f"{sizes}: at least {needed / 1e9:,.1f} GB"
         expected = f"sizes that fit into {there / 1e9:,.1f} GB of memory"
-        raise InputError("population × network.hidden", expected, came)
+        raise InputError("population × network.hidden", expected, got)
 
 
 def validate_new_run(experiment: Experiment) -> None:

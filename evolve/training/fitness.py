@@ -114,8 +114,8 @@ class _UserFunction:
             values = np.asarray(None)
         if values.shape != (n,) or values.dtype.kind not in "fiu":
             expected = f"{self._setting} to return an array [{n}] of numbers, one for each candidate"
-            came = f"{values.dtype}{list(values.shape)}" if isinstance(result, np.ndarray) else repr(result)
-            raise InputError("fitness", expected, came)
+            got = f"{values.dtype}{list(values.shape)}" if isinstance(result, np.ndarray) else repr(result)
+            raise InputError("fitness", expected, got)
         fitness = values.astype(np.float64)
         strange = np.flatnonzero(~np.isfinite(fitness))
         if len(strange):

@@ -246,8 +246,8 @@ def evaluate_champion(
         InputError: N episodes do not fit into this machine's memory, or there is no such genome.
     """
     if _EPISODE * episodes > (there := memory()):
-        came = f"{episodes:,}: about {_EPISODE * episodes / 1e9:,.0f} GB"
-        raise InputError("episodes", f"as many as fit into {there / 1e9:,.1f} GB of memory", came)
+        got = f"{episodes:,}: about {_EPISODE * episodes / 1e9:,.0f} GB"
+        raise InputError("episodes", f"as many as fit into {there / 1e9:,.1f} GB of memory", got)
     player = final_champion(experiment, run, which)
     return held_out(experiment, coordinator, player, run.header.seed, episodes)
 

@@ -54,8 +54,8 @@ def rollout_of(config: Config) -> AnyRollout:
             return rollouts.RolloutInHalves(partial(_half, config, -(-slots // 2)))
         return _exact_rollout(config, slots, chosen) or _rollout(config, slots)
     except DeviceMemoryError:
-        came = device().free_memory()
-    raise InputError("compute.slots", f"slots that fit into {came:,} bytes of {device().name}", f"{slots:,}")
+        got = device().free_memory()
+    raise InputError("compute.slots", f"slots that fit into {got:,} bytes of {device().name}", f"{slots:,}")
 
 
 def check_device_memory(experiment: Experiment) -> None:

@@ -91,8 +91,8 @@ def reload_policy(run: store.Stored) -> Experiment:
         except (InputError, ImportError) as error:  # ImportError: without Gymnasium
             expected = "a file with the spaces of observations and actions, or its environment on this machine"
             cure = "Export the champion where its environment is installed, with this version of evolve."
-            came = f"a file of an earlier version, and: {error}"
-            raise InputError(path, expected, came, cure) from None
+            got = f"a file of an earlier version, and: {error}"
+            raise InputError(path, expected, got, cure) from None
     config = load_config(run.header.config, path)
     compute = ComputeOptions(check=config.compute.check)
     try:
@@ -144,8 +144,8 @@ def _elsewhere(experiment: Experiment, changes: Mapping[str, Any]) -> Experiment
     other = replace(prepare(experiment.config.with_env_changes(changes)), start=experiment.start)
     sizes, theirs = ((e.network.observation_size, e.action_size) for e in (experiment, other))
     if sizes != theirs:
-        came = "{}, of {} and {}".format(other.config.env.id, *theirs)
-        raise InputError("env", "an environment of the champion's {} observations and {} actions".format(*sizes), came)
+        got = "{}, of {} and {}".format(other.config.env.id, *theirs)
+        raise InputError("env", "an environment of the champion's {} observations and {} actions".format(*sizes), got)
     return other
 
 
@@ -155,8 +155,8 @@ def _with_network(experiment: Experiment, settings: Mapping[str, Any]) -> Experi
     other = replace(prepare(experiment.config.model_copy(update={"network": section})), start=experiment.start)
     kinds = [e.config.network.name for e in (experiment, other)]
     if kinds[0] != kinds[1] or experiment.network.blocks != other.network.blocks:
-        came = ", ".join(f"{key}={value}" for key, value in settings.items())
-        raise InputError("network", f"settings that leave a {kinds[0]} the champion's connections", came)
+        got = ", ".join(f"{key}={value}" for key, value in settings.items())
+        raise InputError("network", f"settings that leave a {kinds[0]} the champion's connections", got)
     return other
 
 
@@ -219,7 +219,7 @@ class Which:
 
     Attributes:
         generation: The generation of which it is the best candidate.
-        connections: The most connections that can act: it is the best such genome that the strategy keeps.
+        connections: The largest number of acting connections: it is the best such genome that the strategy keeps.
         cell: The cell of the archive in which it is.
     """
 

@@ -281,5 +281,5 @@ def _not_published(
     nearest = min(published, key=lambda each: (each.config.env.id != config.env.id, len(each.differences(config))))
     key, theirs, ours = nearest.differences(config)[0]
     expected = f"a run of a published experiment ({', '.join(dict.fromkeys(each.experiment for each in published))})"
-    came = f"another experiment; the nearest is {nearest.experiment}, in which {key} is {theirs!r} and not {ours!r}"
-    return InputError(str(run.path), expected, came, cure)
+    got = f"another experiment; the nearest is {nearest.experiment}, in which {key} is {theirs!r} and not {ours!r}"
+    return InputError(str(run.path), expected, got, cure)

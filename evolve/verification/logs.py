@@ -244,8 +244,8 @@ def describe_difference(candidate: int, episode: int, ours: EpisodeLog, theirs: 
     a, b = ours.summary, theirs.summary
     if a == b and (ours.fingerprint == theirs.fingerprint).all():
         metrics = ((name, ours.metrics[name], theirs.metrics[name]) for name in ours.metrics.keys() & theirs.metrics)
-        apart = [f"{name} is {x!r} against {y!r}" for name, x, y in sorted(metrics) if repr(x) != repr(y)]
-        return f"candidate {candidate}, episode {episode}: its metric {', '.join(apart)}"
+        different = [f"{name} is {x!r} against {y!r}" for name, x, y in sorted(metrics) if repr(x) != repr(y)]
+        return f"candidate {candidate}, episode {episode}: its metric {', '.join(different)}"
     both = f"{a} against {b}" if a != b else f"{a} both times, but not the same steps,"
     return f"candidate {candidate}, episode {episode}: return {both}"
 

@@ -170,8 +170,8 @@ def _episode_of_final_champion(
     run: Stored, experiment: Experiment, episode: int, purpose: Purpose, which: Which
 ) -> Episode:
     if not run.num_generations:
-        came = f"{run.path}, without a complete generation"
-        raise InputError(f"--{purpose.title}", "a run that has a champion", came)
+        got = f"{run.path}, without a complete generation"
+        raise InputError(f"--{purpose.title}", "a run that has a champion", got)
     champion, _ = final_champion(experiment, run, which)
     if not which.is_champion:
         return Episode(champion, purpose, 0, 0, episode, None, which=which)
@@ -205,8 +205,8 @@ def champion_episodes(run: StoredRun, experiment: Experiment, generations: str, 
     """
     last = run.num_generations - 1
     if last < 0:
-        came = f"{run.path}, without a complete generation"
-        raise InputError("--generations", "a run that has champions", came)
+        got = f"{run.path}, without a complete generation"
+        raise InputError("--generations", "a run that has champions", got)
     numbers = []
     for part in generations.split(","):
         number = last if part == "last" else int(part) if re.fullmatch("[0-9]{1,9}", part) else last + 1

@@ -28,7 +28,7 @@ def side_by_side(names: list[str], manifests: tuple[dict[str, str], ...], width:
     from evolve.display import table  # noqa: PLC0415
 
     one, other = manifests
-    keys = [key for key in (one | other) if key != "command"]
+    keys = [key for key in (one | other) if key != "command"]  # other commands give the same run
     rows = [(key, one.get(key, ""), "≠" * (one.get(key) != other.get(key)), other.get(key, "")) for key in keys]
     cells = [[_short(text) for text in row] for row in [("", names[0], "", names[1]), *rows]]
     return table(cells, width and max(width, _NARROWEST), left=range(4), indent="  ").splitlines()
@@ -184,8 +184,8 @@ def _adapter() -> TypeAdapter[Verdict]:
 def _positions(name: str, a: tuple[float, ...] | None, b: tuple[float, ...] | None) -> list[str]:
     if a is None or b is None or a == b:
         return []
-    apart = [n for n, (x, y) in enumerate(zip(a, b, strict=False)) if x != y]
-    return [f"  {name} differ at {', '.join(map(str, apart[:12]))}{', …' * (len(apart) > 12)} of 0 to {len(a) - 1}"]
+    places = [n for n, (x, y) in enumerate(zip(a, b, strict=False)) if x != y]
+    return [f"  {name} differ at {', '.join(map(str, places[:12]))}{', …' * (len(places) > 12)} of 0 to {len(a) - 1}"]
 
 
 def _values(side: Side) -> str:

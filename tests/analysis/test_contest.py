@@ -208,7 +208,7 @@ def test_the_figure_tells_devices_apart_and_mixes_no_currencies(tmp_path):
         found["rows"] += [row | {"device": "GPU", "backend": "cupy"} for row in found["rows"]]
         paths.append(signed(tmp_path / f"{name}.json", found))
     compared = ranking.rank(paths)
-    assert [row.row.title for row in compared.of("a")] == ["1 worker", "2 workers", "GPU", "GPU, 2 workers"]
+    assert [row.measured.title for row in compared.of("a")] == ["1 worker", "2 workers", "GPU", "GPU, 2 workers"]
     top, bottom = ranking.draw(compared).subfigs
     stars = [line for line in top.axes[0].lines if line.get_marker() == "*"]
     assert [line.get_xdata().tolist() for line in stars] == [[1, 2], [1, 2]]
@@ -270,7 +270,7 @@ def test_versions_are_not_mixed(tmp_path):
     first = signed(tmp_path / "a.json", old)
     compared = ranking.rank([first])
     assert (compared.version, compared.rows[0].verdict) == (1, "validated")
-    assert ranking.benchmark_2020(results.read(first), compared.rows[0].row) is None
+    assert ranking.benchmark_2020(results.read(first), compared.rows[0].measured) is None
     second = signed(tmp_path / "b.json", contents({1: [40, 41, 42]}))
     assert ranking.rank([second]).version == 2
     with pytest.raises(InputError, match=r"contest 1, as .*a\.json is, got one of contest 2"):

@@ -152,7 +152,9 @@ def test_all_ranks_get_the_exhibits_and_rank_0_saves(run, tmp_path):
 import evolve
 run = evolve.load({str(run.path)!r})
 film = run.film(seconds=0.1)
-print(film.title, len(film._repr_html_()), run.plot().save("a.png"), film.save("a.mp4"), run.report(quick=True).title)
+saved = run.plot().save("a.png"), film.save("a.mp4")
+# In one piece, so that the lines of two ranks do not mix.
+print(f"{{film.title}} {{len(film._repr_html_())}} {{saved}} {{run.report(quick=True).title}}\\n", end="")
 """
     done = finished([*launcher(2), sys.executable, "-c", program], tmp_path)
     assert done.code == 0, done.err

@@ -11,7 +11,7 @@ from evolve import networks, store
 from evolve.analysis import figures
 from evolve.analysis.comparison import compare_groups, read_groups
 from evolve.analysis.figures import style
-from evolve.analysis.figures.style import apart
+from evolve.analysis.figures.style import without_overlap
 from evolve.config import Config, parse
 
 
@@ -40,10 +40,10 @@ def test_labels_cover_neither_data_nor_one_another(runs, titled):
 
 
 def test_texts_are_moved_apart_no_farther_than_needed():
-    np.testing.assert_allclose(apart([0.5, 0.5, 0.1], [0.2, 0.2, 0.1]), [0.4, 0.6, 0.1])
-    np.testing.assert_allclose(apart([0.3, 0.9], [0.2, 0.2]), [0.3, 0.9])
-    np.testing.assert_allclose(apart([1.0, 1.0], [0.5, 0.5]), [0.33, 0.83])  # they stay beside the panel
-    assert len(apart([], [])) == 0
+    np.testing.assert_allclose(without_overlap([0.5, 0.5, 0.1], [0.2, 0.2, 0.1]), [0.4, 0.6, 0.1])
+    np.testing.assert_allclose(without_overlap([0.3, 0.9], [0.2, 0.2]), [0.3, 0.9])
+    np.testing.assert_allclose(without_overlap([1.0, 1.0], [0.5, 0.5]), [0.33, 0.83])  # they stay beside the panel
+    assert len(without_overlap([], [])) == 0
 
 
 def unpruned(group):

@@ -38,7 +38,7 @@ def subject_of(path):
 
 def test_a_film_may_be_short_and_narrow(record, tmp_path):
     subject = subject_of(record("BipedalWalker-v3", "--set", "env.max_episode_steps=30"))
-    (results,) = film_episodes([subject], tmp_path / "clip.mp4", width=301, at_most=0.2)
+    (results,) = film_episodes([subject], tmp_path / "clip.mp4", width=301, condense_to=0.2)
     assert float(results.returns[0]) == subject.chosen.logged
     pictures = pictures_of(tmp_path / "clip.mp4")
     assert len(pictures) - TITLE - END <= 10 + 2
@@ -48,7 +48,7 @@ def test_a_film_may_be_short_and_narrow(record, tmp_path):
 
 def test_a_film_may_be_cut(record, tmp_path):
     subject = subject_of(record("BipedalWalker-v3", "--set", "env.max_episode_steps=30"))
-    (results,) = film_episodes([subject], tmp_path / "clip.mp4", seconds=0.1)
+    (results,) = film_episodes([subject], tmp_path / "clip.mp4", cut_after=0.1)
     assert float(results.returns[0]) == subject.chosen.logged  # played to its end all the same
     assert len(pictures_of(tmp_path / "clip.mp4")) == TITLE + 6 + END
 
@@ -70,7 +70,7 @@ def test_a_film_that_was_cut_ends_with_the_cut_and_keeps_no_observations(record,
 
     monkeypatch.setattr(video, "Recorder", Watched)
     monkeypatch.setattr(Film, "add", shoot)
-    film_episodes([subject], tmp_path / "clip.gif", seconds=0.1, check=lambda *_: kept.append(
+    film_episodes([subject], tmp_path / "clip.gif", cut_after=0.1, check=lambda *_: kept.append(
         len(recorders[0].running[0].observations)
     ))  # fmt: skip
     assert shot

@@ -123,7 +123,7 @@ def test_a_connection_is_there_while_any_of_its_coefficients_is():
     network = PlasticMlp(PlasticMlpOptions(hidden=(), rules="neuron"), 2, 2)
     mask = np.zeros((1, 10), np.bool_)
     mask[0, 9] = True  # η of the second neuron
-    assert network.left(mask).reshape(2, 2).tolist() == [[False, True], [False, True]]
+    assert network.unpruned(mask).reshape(2, 2).tolist() == [[False, True], [False, True]]
 
 
 def test_unknown_rules_are_refused():

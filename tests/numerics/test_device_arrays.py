@@ -13,7 +13,7 @@ pytestmark = pytest.mark.usefixtures("any_device")
 @pytest.mark.parametrize("at_once", [1, 300, 2**24])
 @pytest.mark.parametrize("dtype", [np.uint16, np.int32, np.float32, np.uint64, np.float64])
 def test_columns_are_put_taken_moved_and_cleared(monkeypatch, at_once, dtype):
-    monkeypatch.setattr(device, "AT_ONCE", at_once)
+    monkeypatch.setattr(device, "LARGEST_COPY", at_once)
     arrays = DeviceArrays(70)
     columns = arrays.columns(9, dtype)
     expected = np.zeros((70, 9), dtype)

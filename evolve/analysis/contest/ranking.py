@@ -34,7 +34,7 @@ class RankedRow:
 
     Attributes:
         machine: The name of its machine, unlike the name of any other.
-        row: The measurement.
+        measured: The measurement.
         verdict: The verdict on its file.
         speedup: The ratio of the time of one worker of the same machine to its time; None if that was not measured.
         cost: Of one pass; None without a price.
@@ -44,7 +44,7 @@ class RankedRow:
     """
 
     machine: str
-    row: ContestRow
+    measured: ContestRow
     verdict: str
     speedup: float | None
     cost: float | None
@@ -103,7 +103,7 @@ def ranked(name: str, found: ContestFile, reference: ContestRow) -> list[RankedR
         rows.append(
             RankedRow(
                 machine=name,
-                row=row,
+                measured=row,
                 verdict=verdict,
                 speedup=None if alone is None else alone.seconds / row.seconds,
                 cost=None if found.price is None else found.price.of(row.seconds),
@@ -178,7 +178,7 @@ def benchmark_2020(found: ContestFile, row: ContestRow) -> Benchmark2020 | None:
 @style.styled
 def draw(ranking: ContestRanking) -> Any:
     """Return the figure of a ranking: time and speed-up by workers, ratios with their intervals, and costs."""
-    best = [min(ranking.of(machine), key=lambda row: row.row.seconds) for machine in ranking.machines]
+    best = [min(ranking.of(machine), key=lambda row: row.measured.seconds) for machine in ranking.machines]
     # Costs in several currencies have no common axis.
     priced = len({row.currency for row in best if row.cost is not None}) == 1
     below = 0.9 + _ROW_HEIGHT * len(best)
@@ -194,20 +194,20 @@ def draw(ranking: ContestRanking) -> Any:
 def _draw_lines(figure: Any, ranking: ContestRanking) -> None:
     """Draw seconds and speed-up over workers."""
     time, speed = figure.subplots(1, 2)
-    most = max(row.row.workers for row in ranking.rows)
+    most = max(row.measured.workers for row in ranking.rows)
     for n, machine in enumerate(ranking.machines):
         look = {"color": COLOURS[n % len(COLOURS)], "marker": _MARKERS[n % len(_MARKERS)], "ms": 5.5}
-        rows = sorted((r for r in ranking.of(machine) if not r.row.device), key=lambda r: r.row.workers)
+        rows = sorted((r for r in ranking.of(machine) if not r.measured.device), key=lambda r: r.measured.workers)
         if rows:
-            workers = [row.row.workers for row in rows]
-            seconds = [row.row.seconds for row in rows]
+            workers = [row.measured.workers for row in rows]
+            seconds = [row.measured.seconds for row in rows]
             time.errorbar(workers, seconds, _ranges(rows), **look, capsize=3, label=_named(machine))
             if rows[0].speedup is not None:
                 speed.plot(workers, [row.speedup for row in rows], **look)
-        on_devices = [row for row in ranking.of(machine) if row.row.device]
-        for device in dict.fromkeys(row.row.device for row in on_devices):
-            rows = sorted((r for r in on_devices if r.row.device == device), key=lambda r: r.row.workers)
-            points = [row.row.workers for row in rows], [row.row.seconds for row in rows]
+        on_devices = [row for row in ranking.of(machine) if row.measured.device]
+        for device in dict.fromkeys(row.measured.device for row in on_devices):
+            rows = sorted((r for r in on_devices if r.measured.device == device), key=lambda r: r.measured.workers)
+            points = [row.measured.workers for row in rows], [row.measured.seconds for row in rows]
             time.plot(
                 *points, **look | {"marker": "*", "ms": 11, "ls": ":"}, label=f"{_named(machine)}:\n{_named(device)}"
             )
@@ -228,8 +228,8 @@ def _named(machine: str) -> str:
 
 def _ranges(rows: Sequence[RankedRow]) -> list[list[float]]:
     """Return the distances of the shortest and of the longest repeats from the median."""
-    low = [row.row.seconds - min(row.row.times) for row in rows]
-    return [low, [max(row.row.times) - row.row.seconds for row in rows]]
+    low = [row.measured.seconds - min(row.measured.times) for row in rows]
+    return [low, [max(row.measured.times) - row.measured.seconds for row in rows]]
 
 
 def _label(panel: Any, title: str, unit: str, ranking: ContestRanking) -> None:
@@ -237,7 +237,7 @@ def _label(panel: Any, title: str, unit: str, ranking: ContestRanking) -> None:
     ticker = style.matplotlib("ticker")
     panel.set(title=title, xlabel="workers", ylabel=unit, xscale="log", yscale="log")
     panel.set_xscale("log", base=2)
-    panel.set_xticks(sorted({row.row.workers for row in ranking.rows} | {1}))
+    panel.set_xticks(sorted({row.measured.workers for row in ranking.rows} | {1}))
     panel.xaxis.set_major_formatter(ticker.ScalarFormatter())
     panel.xaxis.set_minor_locator(ticker.NullLocator())
     panel.yaxis.set_major_locator(ticker.LogLocator(subs=(1, 2, 5)))
@@ -248,7 +248,9 @@ def _label(panel: Any, title: str, unit: str, ranking: ContestRanking) -> None:
 
 def _draw_bars(panels: Sequence[Any], best: Sequence[RankedRow]) -> None:
     """Draw the ratio of each machine's shortest time to the first machine's, and the cost."""
-    names = [textwrap.fill(f"{sanitize(row.machine)}, {sanitize(row.row.title)}", _NAME_CHARACTERS) for row in best]
+    names = [
+        textwrap.fill(f"{sanitize(row.machine)}, {sanitize(row.measured.title)}", _NAME_CHARACTERS) for row in best
+    ]
     ratio, *more = panels
     ratio.set(title="Shortest time, relative to the first", xlabel="ratio, with its 95 % interval")
     ends = [max(row.ratio, row.interval[1] if row.interval else 0.0) for row in best]

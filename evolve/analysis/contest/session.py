@@ -134,9 +134,9 @@ def difference(size: str, played: Mapping[str, PlayedLeg]) -> str:
     return ""
 
 
-def _where(expected: list[str], came: tuple[str, ...]) -> str:
+def _where(expected: list[str], got: tuple[str, ...]) -> str:
     """Return the first generation and candidate with another tag, in words."""
-    for generation, (ours, theirs) in enumerate(zip(expected, came, strict=True)):
+    for generation, (ours, theirs) in enumerate(zip(expected, got, strict=True)):
         for candidate in range(len(ours) // TAG):
             a, b = (tags[candidate * TAG : (candidate + 1) * TAG] for tags in (ours, theirs))
             if a != b:

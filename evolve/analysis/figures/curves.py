@@ -191,7 +191,7 @@ def _draw_panel(figure: Any, panel: Any, kind: str, facet: Facet, inches: float,
         title = unit.capitalize()
     elif not alone and kind == "connections":
         title = f"{title}, best of each generation"
-    elif not alone and kind == "fitness" and len(shown := {_shown(group) for group in facet.groups}) == 1:
+    elif not alone and kind == "fitness" and len(shown := {_representative(group) for group in facet.groups}) == 1:
         unit = f"{unit}\n({shown.pop()})"
     panel.set_title(title)
     panel.set_ylabel("" if small else unit)
@@ -228,7 +228,7 @@ def _title_and_unit(kind: str, groups: Sequence[RunGroup]) -> tuple[str, str]:
     }[kind]
 
 
-def _shown(group: RunGroup) -> str:
+def _representative(group: RunGroup) -> str:
     """Return the fitness that stands for a generation of a group in comparisons.
 
     The best of all candidates around one centre is best by its noise, and a larger σ makes it better. The mean of these
@@ -244,12 +244,12 @@ def _shown(group: RunGroup) -> str:
 def _draw_fitness(panel: Any, facet: Facet) -> list[LineLabel]:
     """Draw the best fitness and the population of one group; return the labels.
 
-    The strong line is the best candidate, or the mean of candidates around one centre; see `_shown`.
+    The strong line is the best candidate, or the mean of candidates around one centre; see `_representative`.
     """
     (group,), (line_style,) = facet.groups, facet.styles
     x = facet.x(group)
     seeds = len(group.runs)
-    strong = _shown(group)
+    strong = _representative(group)
     faint = _BEST if strong == _MEAN else _MEAN
     summary, other = _quartiles(group, _SERIES[strong]), _quartiles(group, _SERIES[faint])[1]
     labels = []
@@ -290,8 +290,8 @@ def _draw_connections(panel: Any, facet: Facet) -> list[LineLabel]:
 
 def _draw_groups(panel: Any, kind: str, facet: Facet) -> list[LineLabel]:
     """Draw one line for each group of an environment; return the labels of fitness lines."""
-    summaries = [_quartiles(group, _SERIES[_shown(group) if kind == "fitness" else kind]) for group in facet.groups]
-    measures_differ = len({_shown(group) for group in facet.groups}) > 1
+    measures = [_representative(group) if kind == "fitness" else kind for group in facet.groups]
+    summaries = [_quartiles(group, _SERIES[measure]) for group, measure in zip(facet.groups, measures, strict=True)]
     dashes = style.alternating_dashes([middle for _, middle, _ in summaries], kind in ("connections", "throughput"))
     seeds_differ = len({len(group.runs) for group in facet.groups}) > 1
     labels = []
@@ -302,7 +302,7 @@ def _draw_groups(panel: Any, kind: str, facet: Facet) -> list[LineLabel]:
         _band(panel, x, summary, line_style | dash, len(group.runs))
         text, mark = _held_out(group)
         name = f"{group.name} ({pluralize(len(group.runs), 'seed')})" if seeds_differ else group.name
-        name += f", {_shown(group)}" if measures_differ else ""
+        name += f", {_representative(group)}" if len(set(measures)) > 1 else ""
         label = f"{name}\n{text}" if text else name
         labels.append(LineLabel(label, float(x[-1]), float(summary[1][-1]), line_style["color"], mark))
     return labels + _mark_searches(panel, facet) if kind == "fitness" else []

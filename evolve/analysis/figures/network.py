@@ -140,9 +140,9 @@ def curves_of(connections: Connections, places: list[Places]) -> Float64:
     detour = np.where(distance > 1.5, clearance * (distance - 1) * np.where(begin[:, 1:] > 0.5, 1, -1), 0)
     # The control points of a curve within a layer are beside it, a little apart.
     beside = np.where(distance == 0, 0.3, 0)
-    apart = np.where(distance == 0, clearance / 3, 0)
-    first = begin + np.concatenate([0.45 * distance + beside, detour + apart], axis=1)
-    second = end - np.concatenate([0.45 * distance - beside, apart - detour], axis=1)
+    bulge = np.where(distance == 0, clearance / 3, 0)
+    first = begin + np.concatenate([0.45 * distance + beside, detour + bulge], axis=1)
+    second = end - np.concatenate([0.45 * distance - beside, bulge - detour], axis=1)
     return np.stack([begin, first, second, end], axis=1)
 
 

@@ -211,7 +211,7 @@ def label_lines(panel: Any, labels: Sequence[LineLabel], inches: float) -> None:
     text_edge = beside(panel, (8 + _MARK_POINTS * max(1, min(marked, _MOST_MARKS))) / 72)
     end = max((label.x for label in shown), default=0.0)
     turn = 0
-    for label, y in zip(shown, apart(heights, needed), strict=True):
+    for label, y in zip(shown, without_overlap(heights, needed), strict=True):
         begin: dict[str, Any] = {"xy": (label.x, label.y), "xycoords": "data"}
         if label.mark is not None:
             mark_edge = beside(panel, _MARK_POINTS * (0.6 + turn % _MOST_MARKS) / 72)
@@ -252,7 +252,7 @@ def _draw_mark(panel: Any, label: LineLabel, transform: Any) -> None:
     panel.plot((1,), (value,), "D", ms=5, mec=PAPER, mew=0.7, scalex=False, scaley=False, **how)
 
 
-def apart(heights: Sequence[float], needed: Sequence[float]) -> Float64:
+def without_overlap(heights: Sequence[float], needed: Sequence[float]) -> Float64:
     """Return heights close to the given ones at which texts do not overlap.
 
     All values are shares of the panel's height. Texts stay beside the panel as long as they fit.

@@ -131,7 +131,7 @@ def _film(run: StoredRun, experiment: Experiment) -> Clip:
         path = Path(directory) / "film.mp4"
         title = f"{champion.title}, in Gymnasium" if remark else champion.title
         subject = video.Subject(run, shown, episode, title)
-        (results,) = video.film_episodes([subject], path, _FILM_WIDTH, at_most=_FILM_SECONDS)
+        (results,) = video.film_episodes([subject], path, _FILM_WIDTH, condense_to=_FILM_SECONDS)
         shows = f"{champion.title}: {remark or description}, return {number_of(float(results.returns[0]))}"
         return Clip(path.read_bytes(), video.still(path)[0], shows)
 

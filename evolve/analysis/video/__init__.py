@@ -153,14 +153,14 @@ class Subject:
         experiment: The experiment of the run, or the one shown in its place.
         chosen: The episode.
         playing: Its title, in words.
-        where: The difference of its environment or network from the run, such as ", env.kwargs.gravity=12.0".
+        changes: Changes of its environment or network since the run, for titles: ", env.kwargs.gravity=12.0".
     """
 
     run: Stored
     experiment: Experiment
     chosen: Episode
     playing: str
-    where: str = ""
+    changes: str = ""
 
     def network(self) -> DrawnNetwork | None:
         """Return the network to show at work; None if it does not report its activity, or does not fit."""
@@ -179,7 +179,7 @@ class Subject:
     def title(self, env: str, results: EpisodeResults) -> tuple[str, str]:
         """Return the title of the episode, and a line about its result."""
         ends = f"return {number(float(results.returns[0]))} in {pluralize(int(results.lengths[0]), 'step')}"
-        return self.playing[:1].upper() + self.playing[1:], f"{env.rpartition(':')[2]}{self.where}: {ends}"
+        return self.playing[:1].upper() + self.playing[1:], f"{env.rpartition(':')[2]}{self.changes}: {ends}"
 
 
 @dataclass
@@ -192,7 +192,7 @@ class Camera:
         subject: The episode.
         network: Its network, if it is shown.
         every: k, if only every k-th step is filmed.
-        seconds: The seconds of film after which the episode is cut.
+        cut_after: The seconds of film after which the episode is cut.
         check: Called at each step; may raise an error to give up the film.
         title: The text of the title card: the title, and a line about the result.
     """
@@ -202,7 +202,7 @@ class Camera:
     subject: Subject
     network: DrawnNetwork | None
     every: int
-    seconds: float
+    cut_after: float
     check: EachStep | None
     title: tuple[str, str]
 
@@ -216,7 +216,7 @@ class Camera:
         if self.check is not None:
             self.check(step, return_so_far)
         newest = self._newest_observation()
-        if step > self.seconds * self.recorder.fps * self.every:
+        if step > self.cut_after * self.recorder.fps * self.every:
             self._skipped = None  # the picture of the cut is the last one
             return
         activity = None if self._observer is None else self._observer.see(newest)
@@ -237,7 +237,7 @@ class Camera:
             self.film.card(frame, *self.title, _TITLE)
         speed = f", {self.every}x speed" if self.every > 1 else ""
         # The strip is narrow: an argument of the environment is known by its name alone.
-        playing = f"{self.subject.playing}{self.subject.where.replace('env.kwargs.', '')}{speed}"
+        playing = f"{self.subject.playing}{self.subject.changes.replace('env.kwargs.', '')}{speed}"
         label = Label(self.recorder.id, playing, step, return_so_far)
         self.film.add(frame, label, activity)
 
@@ -252,8 +252,8 @@ def film_episodes(
     subjects: Sequence[Subject],
     path: Path,
     width: int | None = None,
-    at_most: float = math.inf,
-    seconds: float = math.inf,
+    condense_to: float = math.inf,
+    cut_after: float = math.inf,
     check: EachStep | None = None,
 ) -> list[EpisodeResults]:
     """Film episodes one after another, each with a title card; return their results.
@@ -264,8 +264,8 @@ def film_episodes(
         subjects: The episodes, all in one environment.
         path: The file of the film.
         width: Its largest width, in pixels.
-        at_most: The seconds that an episode may last, roughly; a longer one shows only every k-th step.
-        seconds: The seconds of film after which an episode is cut.
+        condense_to: The seconds of film into which a longer episode is condensed, by showing only every k-th step.
+        cut_after: The seconds of film after which an episode is cut.
         check: Called at each step; may raise an error to give up the film.
 
     Raises:
@@ -280,9 +280,9 @@ def film_episodes(
         with Film(path, engine.fps, width, any(networks)) as film:
             for subject, network in zip(subjects, networks, strict=True):
                 ahead = subject.play(engine, check)
-                every = max(1, math.ceil(int(ahead.lengths[0]) / (at_most * engine.fps)))
+                every = max(1, math.ceil(int(ahead.lengths[0]) / (condense_to * engine.fps)))
                 title = subject.title(engine.id, ahead)
-                camera = Camera(film, recorder, subject, network, every, seconds, check, title)
+                camera = Camera(film, recorder, subject, network, every, cut_after, check, title)
                 results = subject.play(recorder.engine, camera)
                 camera.end(results)
                 found.append(results)

@@ -58,8 +58,8 @@ class Mp4:
 
 
 def _close(file: Any) -> None:
-    """Close a film of imageio for good."""
-    # A deleted film would be closed once more, with a second error, or with another search of all memory for garbage.
+    """Close a film of imageio, and keep its destructor from closing it again."""
+    # The second call would raise the error of the first one again, or collect garbage in all memory once more.
     close, file.close = file.close, lambda: None
     close()
 

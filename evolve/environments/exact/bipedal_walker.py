@@ -6,7 +6,7 @@ seed gives the same ground, number by number, and an episode has Gymnasium's obs
 
 Gymnasium's walker has one body. Here gravity, friction and the strengths of the legs are settings, which may differ
 between episodes, and the strengths may change within an episode. No observation shows them. A leg of strength s turns
-its action a into the action s·a, also in the reward; a negative leg turns the other way.
+its action a into the action s·a, also in the reward; if s is negative, the leg turns the other way.
 """
 
 from dataclasses import dataclass, field
@@ -26,7 +26,7 @@ from evolve.shapes import Float32, Float64, Int64, UInt8
 
 SCALE = 30.0
 STEP = 14 / SCALE
-"""Between the vertices of the ground, in meters."""
+"""The horizontal distance between neighbouring vertices of the ground, in meters."""
 VERTICES = 200
 START = 400 / SCALE / 4
 """The height of the ground where the walker begins."""
@@ -135,7 +135,7 @@ class BipedalWalkerOptions(Options):
     friction: float = Field(2.5, ge=0.0, le=100.0)
     """The friction of the ground; the coefficient of a contact is the root of its product with the body's friction."""
     leg_1: float = Field(1.0, ge=-1.0, le=1.0)
-    """The strength of the first leg, a share of the torque of its motors; a negative leg turns the other way."""
+    """The strength of the first leg, a share of the torque of its motors; if negative, the leg turns the other way."""
     leg_2: float = Field(1.0, ge=-1.0, le=1.0)
     """The strength of the second leg."""
     changes_at: int = Field(0, ge=0, le=1_000_000)

@@ -269,7 +269,7 @@ class Pendulum(ExactTask[PendulumOptions]):
         return (2.0 * min(self.action_scale, 1.0),)
 
     def parameters(self, options: Any) -> tuple[Any, ...]:
-        """Return the acceleration by gravity if the rod is level, and by a torque of 1."""
+        """Return the angular acceleration by gravity if the rod is level, and by a torque of 1."""
         return 3.0 * options.g / (2.0 * options.l), 3.0 / (options.m * (options.l * options.l))
 
     def begin(self, draws: Draws) -> Float64:
@@ -284,13 +284,13 @@ class Pendulum(ExactTask[PendulumOptions]):
 
     def step(self, states: Float64, outputs: Float32, draws: Draws) -> Moved:
         """Apply the torque of the output. An episode ends only at its limit of steps."""
-        angle, sine, _, speed, falling, turning = states
+        angle, sine, _, speed, by_gravity, by_torque = states
         torque = self.actions(outputs)[:, 0]
         # Subtract the nearest whole number of turns from the angle. Adding `ROUND` and subtracting it again rounds.
         turns = angle * (1.0 / (2.0 * math.pi)) + ROUND
         from_upright = angle - (turns - ROUND) * (2.0 * math.pi)
         reward = -(from_upright * from_upright + 0.1 * (speed * speed) + 0.001 * (torque * torque))
-        speed = clipped(speed + (falling * sine + turning * torque) * 0.05, -8.0, 8.0)
+        speed = clipped(speed + (by_gravity * sine + by_torque * torque) * 0.05, -8.0, 8.0)
         angle = angle + speed * 0.05
         moved = np.concatenate([[angle, *sincos(angle), speed], states[4:]])
         return Moved(moved, reward, np.zeros(len(outputs), np.bool_))

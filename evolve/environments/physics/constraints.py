@@ -167,17 +167,17 @@ class Joint:
         aa, ab = aa - ia * impulse, ab + ib * impulse
         arms = turned(rotation_of(np.array((aa, ab))), self._anchors)
         (rax, rbx), (ray, rby) = arms
-        apart = ((bodies.c[:, b] + arms[:, 1]) - bodies.c[:, a]) - arms[:, 0]
+        offset = ((bodies.c[:, b] + arms[:, 1]) - bodies.c[:, a]) - arms[:, 0]
         k11, k12 = ma + mb + ia * ray * ray + ib * rby * rby, -ia * rax * ray - ib * rbx * rby
         k22 = ma + mb + ia * rax * rax + ib * rbx * rbx
         inverse = _inverse(k11 * k22 - k12 * k12)
-        p = -(inverse * (np.array((k22, k11)) * apart - k12 * apart[::-1]))
+        p = -(inverse * (np.array((k22, k11)) * offset - k12 * offset[::-1]))
         turn_a, turn_b = cross(arms, p[:, None])
         bodies.c[:, a] = np.where(moving, bodies.c[:, a] - ma * p, bodies.c[:, a])
         bodies.c[:, b] = np.where(moving, bodies.c[:, b] + mb * p, bodies.c[:, b])
         bodies.a[a] = np.where(moving, aa - ia * turn_a, bodies.a[a])
         bodies.a[b] = np.where(moving, ab + ib * turn_b, bodies.a[b])
-        near: Bool = (length(apart) <= frames.SLOP) & (angular_error <= frames.ANGULAR_SLOP)
+        near: Bool = (length(offset) <= frames.SLOP) & (angular_error <= frames.ANGULAR_SLOP)
         return near
 
 
@@ -226,7 +226,7 @@ def prepare(contacts: Any, hulls: Any, c: Float32, a: Float32, friction: Float32
             for name in ("normal_impulse", "tangent_impulse"):
                 constraints[name][there, i] = contacts["points"][name][there, i]
     one, other = turns
-    k11, k12, k22 = (mass + inertia * a * b for a, b in ((one, one), (one, other), (other, other)))
+    k11, k12, k22 = (mass + inertia * x * y for x, y in ((one, one), (one, other), (other, other)))
     determinant = k11 * k22 - k12 * k12
     inverse = _inverse(determinant)
     # Two points that nearly coincide make a matrix that cannot be inverted. Then only the first point counts.
@@ -240,13 +240,13 @@ def prepare(contacts: Any, hulls: Any, c: Float32, a: Float32, friction: Float32
 
 
 class Plane:
-    """Contacts as constraints on positions: a row of them, as `world` explains, or one.
+    """Contacts as constraints on positions: one contact, or a row of contacts of different bodies, see `world`.
 
     Args:
         contacts: Records of `frames.CONTACT`, in an array of any shape, or one.
 
     Attributes:
-        count: Points.
+        count: The number of points of each contact.
         by_body: Whether the reference face is the body's.
     """
 
@@ -269,7 +269,7 @@ class Plane:
 
 
 class Row:
-    """Contacts as constraints on velocities: a row of them, or one. Their impulses change.
+    """Contacts as constraints on velocities: one contact, or a row of them. Their impulses change.
 
     Args:
         constraints: Records of CONSTRAINT, in an array of any shape, or one.

@@ -62,7 +62,7 @@ class _Difference(NamedTuple):
 
 
 _WeightedCorner = tuple[_Difference, np.float32]
-"""A corner, and the barycentric coordinate of the point nearest to the origin that belongs to it."""
+"""A corner, and its weight in the convex combination that is the point nearest to the origin."""
 
 
 def support(corners: Float32, d: Float32) -> int:
@@ -260,10 +260,10 @@ def time_of_impact(ground: Float32, body: Float32, sweep: Sweep) -> np.float32:
     t1, simplex = _ZERO, Simplex()
     for _ in range(20):
         frame = sweep.frame(t1)
-        apart, simplex = distance(ground, body, frame, simplex)
-        if apart <= 0:
+        gap, simplex = distance(ground, body, frame, simplex)
+        if gap <= 0:
             return _ONE  # they overlap already: the position solver will separate them
-        if apart < frames.TARGET + frames.TOLERANCE:
+        if gap < frames.TARGET + frames.TOLERANCE:
             return t1
         separator = _Separator(ground, body, frame, simplex)
         advance = _advance(separator, sweep, t1)
@@ -364,9 +364,9 @@ def stays_clear(ground: Polygons, bodies: Polygons, sweep: Sweep, reach: Any) ->
     offset = np.abs(ground.corner - sweep.c[:, None])
     ground_reach = (offset[0] + offset[1]).max(axis=0)
     ground_deviation = ((ground_reach + path) * turn * turn + _TWO * turn * path) * _EIGHTH + _NEAR
-    apart = np.ones(bodies.normal.shape[1:], np.bool_)
+    separated = np.ones(bodies.normal.shape[1:], np.bool_)
     for frame in ends:
         normal, origin = turned(frame.q, bodies.normal), placed(frame, bodies.corner)
         separation = dot(normal[:, :, None], ground.corner[:, None] - origin[:, :, None])
-        apart &= (separation > ground_deviation).all(axis=1)
-    return clear | apart.any(axis=0)
+        separated &= (separation > ground_deviation).all(axis=1)
+    return clear | separated.any(axis=0)

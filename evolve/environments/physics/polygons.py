@@ -211,8 +211,8 @@ def widened(box: Boxes) -> Boxes:
 
 def overlap(one: Boxes, other: Boxes) -> Bool:
     """Return whether boxes overlap or touch."""
-    apart = (one.low - other.high > 0) | (other.low - one.high > 0)
-    either: Bool = apart[0] | apart[1]
+    separated = (one.low - other.high > 0) | (other.low - one.high > 0)
+    either: Bool = separated[0] | separated[1]
     return ~either
 
 
