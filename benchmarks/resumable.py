@@ -69,7 +69,9 @@ class Clock:
         for job in self._left:
             if job.kind not in self._seen:
                 trial = self._out / "trials" / job.directory
-                settings = {**job.settings, "generations": 2, "held_out_episodes": 1}
+                # The run with which it is to begin may be missing, too.
+                settings = {key: value for key, value in job.settings.items() if key != "start_from"}
+                settings |= {"generations": 2, "held_out_episodes": 1}
                 self.saw(job, evolve.train(settings, seed=job.seed, output=trial, resume=True))
 
     def saw(self, job: Job, run: evolve.Run) -> None:

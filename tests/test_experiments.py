@@ -19,7 +19,7 @@ from evolve.training import load_config, prepare
 sys.path.insert(0, str(ROOT / "benchmarks"))
 
 import study
-from resumable import Clock, run_all
+from resumable import Clock, Job, run_all
 
 SMALL = """# Does {name} hold its pole?
 seeds = [1, 2]
@@ -226,3 +226,10 @@ def test_the_study_runs_the_missing_runs_and_estimates_their_time(place, tmp_pat
     assert [run.complete for _, run in run_all(jobs, tmp_path, said.append)] == [True] * 6
     assert re.search(r"\b0 left, 0 s$", said[-1])
     assert study.jobs_of("two", place)[0].generations(50.0) == 2
+
+
+def test_the_time_of_a_run_that_begins_with_a_missing_run_is_estimated(place, tmp_path):
+    (settings,) = (job.settings for job in study.jobs_of("one", place) if job.seed == 1)
+    clock = Clock(tmp_path, [Job(settings | {"start_from": {"file": str(tmp_path / "missing")}}, 1, "later")])
+    clock.try_kinds()
+    assert clock.seconds() > 0
