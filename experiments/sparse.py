@@ -1,0 +1,136 @@
+"""Write the table and the figure of sparse walkers on docs/results.md: python experiments/sparse.py [DIR]
+
+It reads the runs of `STAGES` in a folder of `benchmarks/study.py`. Each stage begins with the champions of the stage
+before it. While a stage prunes, the best candidates of some generations play held-out episodes, too: they show what
+pruning costs before the other weights have settled.
+"""
+
+import argparse
+import sys
+from pathlib import Path
+from typing import Any
+
+sys.path.insert(0, str(Path(__file__).parents[1] / "benchmarks"))
+
+import numpy as np
+from pages import fill, markdown
+
+import evolve
+from evolve.analysis.figures.style import COLOURS, FAINT, INK, new_figure, save, styled
+from evolve.strategies.acting import Paths
+
+ROOT = Path(__file__).parents[1]
+PAGE, FIGURE = ROOT / "docs" / "results.md", ROOT / "docs" / "assets" / "walker-sparse-curve.svg"
+STAGES = ("walker-far", "walker-sparse", "walker-sparser", "walker-sparsest")
+WHILE_PRUNING = (4, 9, 14, 19, 29, 39, 59)
+"""The generations of a stage with candidates that play, too."""
+EPISODES = 30
+POOR = 200.0
+"""A walker that falls has a smaller return."""
+HEAD = ("experiment", "seeds", "connections that can act", "held-out mean", f"episodes below {POOR:g}", "steps in all")
+Chain = list[evolve.Run]
+"""The runs of one seed, stage by stage."""
+
+
+def chains(folder: Path) -> list[Chain]:
+    """Return the complete runs of every seed; a chain ends before the first missing run."""
+    found = []
+    for path in sorted((folder / STAGES[0]).glob("seed-*.h5"), key=lambda path: int(path.stem.split("-")[1])):
+        chain: Chain = []
+        for file in (folder / stage / path.name for stage in STAGES):
+            run = evolve.load(file) if file.exists() else None
+            if not isinstance(run, evolve.Run) or not run.complete or run.held_out is None:
+                break
+            chain.append(run)
+        found.append(chain)
+    return found
+
+
+def acting(run: evolve.Run, generation: int | None = None) -> int:
+    """Return the number of connections that can act in the final champion, or in the best candidate of a generation."""
+    policy = run.champion(generation=generation)
+    return int(Paths(policy.experiment.network).count(policy.genome.mask)[0])
+
+
+def steps(chain: Chain) -> int:
+    """Return the environment steps that a seed's last champion took, in all stages."""
+    total = 0
+    for run, following in zip(chain, [*chain[1:], None], strict=True):
+        end = following.config.start_from.generation if following else None
+        total += sum(int(generation.record.steps) for generation in run.generations[:end])
+    return total
+
+
+def spread(values: list[float]) -> str:
+    """Return the median of some values, and the least and the largest, as text."""
+    return f"{np.median(values):.0f} ({min(values):.0f} to {max(values):.0f})"
+
+
+def table(found: list[Chain]) -> str:
+    """Return the table: a row for each stage, over its seeds."""
+    rows = []
+    for stage, name in enumerate(STAGES):
+        whole = [chain[: stage + 1] for chain in found if len(chain) > stage]
+        if not whole:
+            continue
+        returns = np.array([chain[-1].held_out.returns for chain in whole])  # [seeds, episodes]
+        rows.append([
+            f"`{name}`",
+            str(len(whole)),
+            spread([acting(chain[-1]) for chain in whole]),
+            f"**{spread(returns.mean(axis=1).tolist())}**",
+            f"{np.count_nonzero(returns < POOR)} of {returns.size:,}",
+            f"{spread([steps(chain) / 1e6 for chain in whole])} M",
+        ])  # fmt: skip
+    return markdown(HEAD, rows)
+
+
+def points(chain: Chain) -> list[tuple[int, float]]:
+    """Return the connections that can act and the held-out means of a seed, from the dense champion on."""
+    found = [(acting(chain[0]), chain[0].held_out.mean)]
+    for run in chain[1:]:
+        found += [
+            (acting(run, generation), run.evaluate(episodes=EPISODES, generation=generation).mean)
+            for generation in WHILE_PRUNING
+        ]
+        found.append((acting(run), run.held_out.mean))
+    return found
+
+
+@styled
+def draw(found: list[Chain]) -> Any:
+    """Return the figure: champions of each stage, with their median, and candidates while the network was pruned."""
+    figure = new_figure(3.6)
+    panel = figure.subplots()
+    for number, chain in enumerate(found):
+        x, y = zip(*points(chain), strict=True)
+        panel.plot(x, y, color=FAINT, lw=0.7, alpha=0.7, label=None if number else "a seed, while it is pruned")
+    for stage, (name, colour) in enumerate(zip(STAGES, COLOURS, strict=False)):
+        runs = [chain[stage] for chain in found if len(chain) > stage]
+        if not runs:
+            continue
+        x, y = [acting(run) for run in runs], [run.held_out.mean for run in runs]
+        middle = float(np.median(y))
+        panel.plot(x, y, "o", ms=5, mew=0, alpha=0.75, color=colour, label=f"{name}: {len(runs)} champions")
+        panel.plot(np.median(x), middle, "_", ms=22, mew=2.2, color=INK)
+        panel.annotate(f"{middle:.0f}", (float(np.median(x)), middle), (13, 0), textcoords="offset points", va="center")
+    panel.set(xscale="log", xlabel="connections that can act", ylabel="held-out mean return", ylim=(-130, 360))
+    ticks = [932, 500, 180, 100, 60, 40, 20]
+    panel.set_xticks(ticks, [str(tick) for tick in ticks])
+    panel.minorticks_off()
+    panel.invert_xaxis()
+    panel.legend(loc="lower left")
+    return figure
+
+
+def main() -> None:
+    """Write the table and the figure."""
+    parser = argparse.ArgumentParser(description="Write the table and the figure of sparse walkers.")
+    parser.add_argument("folder", nargs="?", type=Path, default=Path("runs/study"), metavar="DIR")
+    found = chains(parser.parse_args().folder)
+    fill(PAGE, "sparse", table(found))
+    save(draw(found), FIGURE)
+
+
+if __name__ == "__main__":
+    main()
