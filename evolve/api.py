@@ -266,7 +266,11 @@ def train(
 
     answer = unpack(ranks.call(work))
     path = Path(answer["path"].tobytes().decode())
-    return Run(store.read_image(path, answer["image"].tobytes()) if answer["image"].size else store.read(path))
+    run = Run(store.read_image(path, answer["image"].tobytes()) if answer["image"].size else store.read(path))
+    if seed not in (None, run.seed):
+        cure = "All ranks work on one run. Train seed after seed, or start a job for each seed."
+        raise InputError("seed", f"the same seed on all ranks, {run.seed} as on rank 0", seed, cure)
+    return run
 
 
 def sweep(

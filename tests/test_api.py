@@ -587,6 +587,13 @@ def test_an_error_on_all_ranks_is_reported_by_all(tmp_path):
     assert "MPI_ABORT" not in done.err
 
 
+def test_ranks_that_ask_for_different_seeds_are_told(tmp_path):
+    code = "import os, evolve; evolve.train(env='CartPole-v1', population=4, generations=1, seed={rank})"
+    done = python(code.format(rank="int(os.environ['OMPI_COMM_WORLD_RANK'])"), tmp_path, ranks=2)
+    assert done.code == 1
+    assert "InputError: seed: expected the same seed on all ranks, 0 as on rank 0, got 1" in done.err
+
+
 def test_a_script_under_mpirun_gives_every_rank_the_results_of_one_process(here, tmp_path, capsys):
     exec(SCRIPT, {})
     expected = json.loads(capsys.readouterr().out)
