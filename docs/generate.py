@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import DTypeLike
 
 from evolve.cli import COMMANDS
-from evolve.cli.parser import HIDDEN, parser_of
+from evolve.cli.parser import parser_of
 from evolve.config import Config, Options, Registry, StartFromOptions, descriptions
 from evolve.environments import TASKS
 from evolve.networks import NETWORKS
@@ -100,7 +100,7 @@ def _options_of(command: str, what: str) -> str:
     rows = [
         (_spelled(action), f"`{action.dest}`" if _is_setting(command, action.dest) else "", action.help or "")
         for action in parser(command)._actions
-        if action.help not in (HIDDEN, argparse.SUPPRESS) and not {"-h", "--version"} & {*action.option_strings}
+        if action.help != argparse.SUPPRESS and not {"-h", "--version"} & {*action.option_strings}
     ]
     heading = ("argument", "setting", "meaning")
     if not any(setting for _, setting, _ in rows):

@@ -12,24 +12,15 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from evolve import networks, strategies
-    from evolve.api import (
-        Config,
-        Evaluation,
-        Experiment,
-        Generation,
-        Policy,
-        Run,
-        RunComparison,
-        Sweep,
-        Verdict,
-        compare,
-        iterate,
-        load,
-        sweep,
-        train,
-    )
+    from evolve.analysis.generations import Evaluation, Generation
+    from evolve.analysis.policy import Policy
+    from evolve.analysis.runs import ChampionFile, Run
+    from evolve.api import RunComparison, Sweep, compare, iterate, load, sweep, train
+    from evolve.config import Config
     from evolve.environments import register_task
     from evolve.errors import EpisodeError, EvolveError, InputError, RunError
+    from evolve.training import Experiment
+    from evolve.verification import Verdict
 
 __version__ = "0.2.0"
 """The one place of the version: pyproject.toml reads it, and the changelog's newest heading is compared with it."""

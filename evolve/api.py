@@ -34,24 +34,6 @@ from evolve.training.plan import plan_from_arguments, preview, sweep_from_argume
 from evolve.verification import Verdict
 from evolve.verification.verdict import html_rows
 
-__all__ = [
-    "ChampionFile",
-    "Config",
-    "Evaluation",
-    "Experiment",
-    "Generation",
-    "Policy",
-    "Run",
-    "RunComparison",
-    "Sweep",
-    "Verdict",
-    "compare",
-    "iterate",
-    "load",
-    "sweep",
-    "train",
-]
-
 _MAX_SENT_BYTES = 2**29
 """Rank 0 sends the content of a run file to the other ranks; they read a larger file from the disk instead."""
 

@@ -13,6 +13,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+from evolve import errors
 from evolve.analysis.generations import Generation, pack, pack_generation, unpack, unpack_generation
 from evolve.analysis.progress import MIN_REFRESH, ProgressReporter
 from evolve.analysis.runs import script_ranks
@@ -20,20 +21,7 @@ from evolve.cluster import Coordinator, launched
 from evolve.cluster.hosts import count_workers_to_start
 from evolve.cluster.script import Collective, Link, StartedRanks
 from evolve.config import seconds
-from evolve.errors import (
-    EpisodeError,
-    EvolveError,
-    HostLost,
-    InputError,
-    RunError,
-    Setting,
-    Stopped,
-    check_flag,
-    check_whole,
-    error_from_json,
-    error_to_json,
-    one_line,
-)
+from evolve.errors import EpisodeError, InputError, Stopped
 from evolve.numerics.streams import Purpose
 from evolve.store import Record, RunFile, Start
 from evolve.training import iterate, load_config, prepare
@@ -63,7 +51,7 @@ class Task:
 
     def __post_init__(self) -> None:
         for argument in ("resume", "overwrite", "progress"):
-            check_flag(argument, getattr(self, argument))
+            errors.check_flag(argument, getattr(self, argument))
 
     def reporter(self, plan: PlannedRun, completed: int, steps: int) -> ProgressReporter:
         """Return the progress display of a run with a number of completed generations and their steps."""
@@ -84,7 +72,7 @@ def number_of_workers(asked: Any, plan: PlannedRun, task: Task) -> int:
     """Return the number of workers to start for a run; 1 if this process plays its episodes. Raises InputError."""
     if asked != "auto":
         try:
-            asked = check_whole("workers", asked, 1)
+            asked = errors.check_whole("workers", asked, 1)
         except InputError:
             raise InputError("workers", 'a number of workers, at least 1, or "auto"', repr(asked)) from None
     count = count_workers_to_start(asked, lambda: work_of([plan.experiment.config]), "workers", "a script")
@@ -136,7 +124,7 @@ def evolve(
                     reporter(record)
                     yield Generation(file.num_generations - 1, record)
     except Stopped as why:
-        if isinstance(why, HostLost):
+        if isinstance(why, errors.HostLost):
             raise
         # The caller finds the complete generations in the run file, unless that is still the file to be replaced.
         if file is not None and file.replaces:
@@ -185,7 +173,7 @@ def evolve_elsewhere(plan: PlannedRun, task: Task, workers: int) -> Generator[Ge
             if kind == _DONE:
                 return
             if kind == _ERROR:
-                raise error_from_json(content)
+                raise errors.error_from_json(content)
             if kind == _LOGGED:
                 level, text = json.loads(content)
                 _LOG.log(level, "%s", text)
@@ -215,12 +203,12 @@ def work_for_script() -> None:
         else:
             ranks.call(partial(_evolve_for_script, ranks, link))
             link.send(_DONE)
-    except EvolveError as error:  # all ranks raise it, and rank 0 reports it to the script
+    except errors.EvolveError as error:  # all ranks raise it, and rank 0 reports it to the script
         if link is not None:
-            link.send(_ERROR + error_to_json(error))
+            link.send(_ERROR + errors.error_to_json(error))
     except BaseException as error:
         if link is not None:
-            link.send(_ERROR + error_to_json(RunError(one_line(error))))
+            link.send(_ERROR + errors.error_to_json(errors.RunError(errors.one_line(error))))
         raise
     # A worker in a long episode would keep MPI, and thus this process, from ending.
     if ranks is not None and not ranks.all_have_left:
@@ -261,7 +249,7 @@ def only_in_script(error: InputError) -> InputError:
     # The id stands alone in `got` if the environment is not registered.
     if error.argument == "env.id" and re.fullmatch(r"[\w./-]+", error.got):
         why = f"workers: new processes do not know {error.got}, because only the script registers it: "
-        cure = Setting("env.id", f"module:{error.got}")
+        cure = errors.Setting("env.id", f"module:{error.got}")
         return InputError.plainly("workers", why, "register it in a module, and write ", cure, ".")
     return InputError.plainly("workers", f"workers: new processes cannot prepare the experiment of the script. {error}")
 

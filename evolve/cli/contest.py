@@ -22,7 +22,7 @@ from evolve.analysis.contest.results import ContestFile, ContestRow
 from evolve.analysis.progress import width
 from evolve.analysis.statistics import duration
 from evolve.cli.app import App, launch, say
-from evolve.cli.parser import HIDDEN, Parser
+from evolve.cli.parser import Parser
 from evolve.cluster import Transport, check_mpi4py
 from evolve.cluster.cores import available_cores
 from evolve.cluster.mpirun import Supervisor, mpirun_environment, mpirun_words
@@ -73,7 +73,7 @@ def _parser() -> Parser:
     compare = "compare files of several machines, all against the first one"
     add("--compare", type=Path, nargs="+", metavar="FILE", help=compare)
     add("--markdown", action="store_true", help="with --compare: print the table as Markdown")
-    add(JOB, type=Path, metavar="FILE", help=HIDDEN)
+    add(JOB, type=Path, metavar="FILE", help=argparse.SUPPRESS)
     return made
 
 

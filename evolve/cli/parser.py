@@ -32,8 +32,6 @@ _WHOLE_SETTINGS = {
     Setting("mode", "rgb_array"): "--video OUT",
 }
 """The options that replace a setting together with its value."""
-HIDDEN = argparse.SUPPRESS
-"""The help of an option that users do not need."""
 _MISTAKES = {
     r"argument (\S+): invalid int value: '(.*)'": "a whole number",
     r"argument (\S+): invalid _cell value: '(.*)'": "whole numbers and commas, such as 3,5",
@@ -70,7 +68,7 @@ def parser_of(command: str) -> "Parser":
 def flags_of(command: str) -> dict[str, str]:
     """Return the options of a command, such as "-e/--env", by the settings and the parts of a run that they give."""
     actions = parser_of(command)._actions if command in COMMANDS else ()
-    shown = (action for action in actions if action.help != HIDDEN)
+    shown = (action for action in actions if action.help != argparse.SUPPRESS)
     return {_KEYS.get(action.dest, action.dest): "/".join(action.option_strings) for action in shown}
 
 

@@ -1,5 +1,6 @@
 """evolve run: evolve an experiment, one seed after another, each into a run file of its own."""
 
+import argparse
 import math
 import os
 import shlex
@@ -16,15 +17,7 @@ from evolve import environments, networks, store, strategies
 from evolve.analysis import statistics, tensorboard
 from evolve.analysis.progress import ProgressReporter, RunsClock
 from evolve.cli.app import App, BestEffortStream, launch, say
-from evolve.cli.parser import (
-    HIDDEN,
-    Parser,
-    add_threads_option,
-    add_workers_option,
-    command_line,
-    how_to_resume,
-    steps_after,
-)
+from evolve.cli.parser import Parser, add_threads_option, add_workers_option, command_line, how_to_resume, steps_after
 from evolve.cluster import Coordinator, mpirun
 from evolve.cluster.hosts import Work, count_workers
 from evolve.config import Config, annotated_toml, differences, parse, read_assignment, read_file, seconds, sweep
@@ -83,7 +76,7 @@ def _parser() -> Parser:
     add("-e", "--env", dest="env.id", metavar="ID", help="Gymnasium environment, or module:Env-v0")
     known = f"network (hebbian-dag): {', '.join(networks.NETWORKS)}"
     add("-a", "--network", dest="network.name", metavar="NAME", help=known)
-    add("--agent", dest="network.name", help=HIDDEN)  # the name of --network in version 0.2
+    add("--agent", dest="network.name", help=argparse.SUPPRESS)  # the name of --network in version 0.2
     known = f"strategy (prune): {', '.join(strategies.STRATEGIES)}"
     add("--strategy", dest="strategy.name", metavar="NAME", help=known)
     add("-p", "--population", type=int, metavar="P", help=f"candidates per generation ({usual.population})")

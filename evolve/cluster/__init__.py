@@ -29,18 +29,6 @@ if TYPE_CHECKING:
     from evolve.cluster.watchdog import Watchdog
     from evolve.cluster.worker import KeptRollouts, serve
 
-__all__ = [
-    "Coordinator",
-    "KeptRollouts",
-    "Transport",
-    "Watchdog",
-    "check_mpi4py",
-    "connect",
-    "dismiss",
-    "launched",
-    "serve",
-    "started_by",
-]
 
 __getattr__ = import_on_demand(
     __name__,

@@ -17,14 +17,8 @@ from evolve.cluster.watchdog import patience
 from evolve.cluster.workers import ChunkSizes, Fate, Loss, WorkQueue
 from evolve.errors import EpisodeError, RunError, pluralize
 from evolve.numerics.streams import Purpose
-from evolve.rollouts import (
-    EpisodeBatch,
-    EpisodeFailure,
-    EpisodeResults,
-    PopulationResults,
-    ResultsCollector,
-    RolloutSpec,
-)
+from evolve.rollouts.episodes import EpisodeBatch, EpisodeFailure, EpisodeResults, RolloutSpec
+from evolve.rollouts.results import PopulationResults, ResultsCollector
 from evolve.shapes import Int64
 
 Progress = Callable[[Purpose, int, int, int], None]

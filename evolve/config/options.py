@@ -8,16 +8,8 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Annotated, Any, ClassVar, TypeVar, get_args, get_origin
 
-from pydantic import (
-    AfterValidator,
-    BaseModel,
-    BeforeValidator,
-    ConfigDict,
-    Field,
-    ValidationError,
-    ValidationInfo,
-    model_validator,
-)
+import pydantic
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, model_validator
 from pydantic_core import ErrorDetails
 
 from evolve.errors import EvolveError, InputError, sanitize
@@ -127,7 +119,7 @@ _LARGEST = {"uniform": 1e300, "log_uniform": 1e300, "integers": 2**52}
 """The largest size of a bound, so that no arithmetic overflows or loses whole numbers."""
 
 
-def _distributions(table: dict[str, Any], info: ValidationInfo) -> dict[str, Any]:
+def _distributions(table: dict[str, Any], info: pydantic.ValidationInfo) -> dict[str, Any]:
     """Return a table of distributions, each with bounds of one type. Raises InputError, which names the argument."""
     at = "env.randomize" if info.field_name == "randomize" else str(info.field_name)
     return {name: _distribution(f"{at}.{name}", given) for name, given in table.items()}

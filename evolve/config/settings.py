@@ -9,20 +9,8 @@ from typing import Annotated, Any, Literal
 import tomli_w
 from pydantic import Field, PlainSerializer, PlainValidator, ValidationInfo, field_validator, model_validator
 
-from evolve.config.options import (
-    Distributions,
-    Duration,
-    Fitness,
-    Kwargs,
-    Metrics,
-    Options,
-    Rounds,
-    Seeds,
-    Table,
-    flatten,
-    observed_by,
-    parse,
-)
+from evolve.config import options
+from evolve.config.options import Distributions, Duration, Fitness, Kwargs, Metrics, Options, Rounds, Seeds, Table
 from evolve.config.registry import Choice, advice, registry_of
 from evolve.errors import InputError
 
@@ -108,7 +96,7 @@ class EnvOptions(Options):
     @property
     def reported_metrics(self) -> tuple[str, ...]:
         """The metrics that the environment reports; the others are means of observations."""
-        return tuple(name for name in self.metrics if observed_by(name) is None)
+        return tuple(name for name in self.metrics if options.observed_by(name) is None)
 
     def changed(self, changes: Mapping[str, Any]) -> "EnvOptions":
         """Return this environment with other settings, which are merged into its tables of arguments.
@@ -128,7 +116,7 @@ class EnvOptions(Options):
                 table[section] = {} if replaced else {**table[section], **given}
                 table[other] = {name: value for name, value in table[other].items() if name not in given}
         merged = {name: table[name] for name in ("kwargs", "randomize") if isinstance(changes.get(name, {}), Mapping)}
-        return parse(EnvOptions, table | dict(changes) | merged, "env")
+        return options.parse(EnvOptions, table | dict(changes) | merged, "env")
 
 
 def check_set_once(kwargs: Table, randomize: Table, key: str) -> None:
@@ -345,7 +333,7 @@ def differences(ours: Config, theirs: Config) -> list[tuple[str, object, object]
     file may have been moved.
     """
     skipped = (*RUNTIME_KEYS, "start_from")
-    a, b = (flatten({k: v for k, v in c.model_dump(mode="json").items() if k not in skipped}) for c in (ours, theirs))
+    a, b = (options.flatten(config.model_dump(mode="json", exclude={*skipped})) for config in (ours, theirs))
     starts = ours.start_from, theirs.start_from
     if not (starts[0].is_same(starts[1]) if starts[0] else starts[1] is None):
         a["start_from"], b["start_from"] = (start and start.describe() for start in starts)

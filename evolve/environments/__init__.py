@@ -27,42 +27,6 @@ if TYPE_CHECKING:
     from evolve.environments.gymnasium_making import is_quick, registered_ids
     from evolve.environments.rendering import check_drawable, drawn, has_display, names, without_display
 
-__all__ = [
-    "ENGINES",
-    "TASKS",
-    "AnyTask",
-    "Codec",
-    "CompiledSlots",
-    "Engine",
-    "EnvPoolEngine",
-    "ExactEngine",
-    "GymnasiumFallback",
-    "Mode",
-    "Recorder",
-    "Recording",
-    "Spaces",
-    "check",
-    "check_drawable",
-    "check_metrics",
-    "check_randomized",
-    "chunk_seconds",
-    "decode_metrics",
-    "drawn",
-    "exact_task",
-    "fixed",
-    "has_display",
-    "is_quick",
-    "kwargs_model",
-    "make",
-    "max_episode_steps",
-    "names",
-    "register_task",
-    "registered_ids",
-    "replay",
-    "slots_per_call",
-    "task_on_device",
-    "without_display",
-]
 
 ENGINES = ("gymnasium", "envpool", "exact")
 """The kinds of engines, the values of `env.engine`."""

@@ -11,20 +11,12 @@ import numpy as np
 from gymnasium.wrappers import OrderEnforcing, TimeLimit
 
 from evolve.config import EnvOptions, Table
+from evolve.environments import spaces
 from evolve.environments.engine import FPS, Transition, as_frame, do_nothing, encode_metrics
 from evolve.environments.exact import exact_task
 from evolve.environments.gymnasium_making import MUJOCO_CURE, draws_by_mujoco, make_or_explain, maker, may_reuse
 from evolve.environments.randomization import draw_tables, example
-from evolve.environments.spaces import (
-    Space,
-    Spaces,
-    action_decoder,
-    check_observation,
-    observation_encoder,
-    quiet,
-    separate,
-    task_spaces,
-)
+from evolve.environments.spaces import Space, separate
 from evolve.errors import FAILURES, EpisodeTimeout, EvolveError, InputError, describe
 from evolve.shapes import Bool, Float32, Float64, Int64, Slots, UInt8
 
@@ -45,7 +37,7 @@ class GymnasiumEngine:
     refill = 1  # a free slot need not wait for others
 
     def __init__(self, options: EnvOptions, slots: int) -> None:
-        quiet()
+        spaces.quiet()
         self.faults: dict[int, str] = {}
         self.on_fault: Callable[[], None] = do_nothing
         self._make = maker(options)
@@ -62,13 +54,13 @@ class GymnasiumEngine:
         first = make_or_explain(options, self._make)
         self._place(0, first, example(self._randomize))
         try:
-            self.spaces = Spaces(first.observation_space, first.action_space)
+            self.spaces = spaces.Spaces(first.observation_space, first.action_space)
         except AttributeError as error:  # a class without spaces, or its constructor does not set them
             expected = "an environment with an observation_space and an action_space"
             raise InputError("env.id", expected, f"{options.id} ({error})") from error
-        self.observation_size, self._encode = observation_encoder(first.observation_space)
+        self.observation_size, self._encode = spaces.observation_encoder(first.observation_space)
         self._actions = first.action_space
-        self.action_size, self._decode = action_decoder(first.action_space, options.action_scale)
+        self.action_size, self._decode = spaces.action_decoder(first.action_space, options.action_scale)
         self.reuses = may_reuse(first, options)
         self.fps = float(first.metadata.get("render_fps") or FPS)
         self._stops = options.on_failure == "stop"
@@ -254,7 +246,7 @@ class GymnasiumFallback(GymnasiumEngine):
     def __init__(self, options: EnvOptions, slots: int) -> None:
         task = exact_task(options)
         super().__init__(options.model_copy(update={"engine": "gymnasium"}), slots)
-        self.spaces = task_spaces(task)
+        self.spaces = spaces.task_spaces(task)
         # The task defines the action of a NaN output, on which Gymnasium's environment would fail.
         self._decode = task.actions
 
@@ -314,7 +306,7 @@ def step_fault(space: Space, said: Any) -> str | None:
 
 def _observation_fault(space: Space, observation: Any, method: str) -> str | None:
     try:
-        check_observation(space, observation)
+        spaces.check_observation(space, observation)
     except FAILURES as error:
         return f"the observation of {method} must fit {space}, but has {error}"
     return None

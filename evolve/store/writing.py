@@ -16,23 +16,10 @@ from numpy.typing import NDArray
 
 from evolve.errors import InputError, RunError, Setting
 from evolve.genome import Genomes, GenomeSource
+from evolve.store import schema
 from evolve.store.disk import DeferredErrorFile, Lock, atomic_write, sync, without_links
 from evolve.store.reading import exists, is_empty, read, unwritable
-from evolve.store.schema import (
-    COLUMNS,
-    HELD_OUT,
-    POPULATION,
-    SCHEMA,
-    START,
-    STEP_HASHES,
-    VALIDATIONS,
-    Column,
-    Header,
-    HeldOut,
-    Record,
-    Start,
-    metric_column,
-)
+from evolve.store.schema import Column, Header, HeldOut, Record, Start, metric_column
 
 # Durations of the last flush until the next one: flushing costs at most 5 % of a run, and 0.5 % if it can be that rare
 # without a wait of more than two seconds, the work that a kill may then take.
@@ -183,7 +170,7 @@ class RunFile:
         # HDF5 refuses two open files of one name, and another thread may be writing another run: so use a unique name.
         name = f"{self.path}, in memory"
         with h5py.File(name, "w", driver="core", backing_store=False) as file:
-            file.attrs.update(self.header.attributes(), schema=SCHEMA, complete=False)
+            file.attrs.update(self.header.attributes(), schema=schema.SCHEMA, complete=False)
             file.create_group("checkpoint").attrs["num_generations"] = 0
             write_start(file, self.header.start)
             file.flush()
@@ -211,8 +198,8 @@ class RunFile:
         file.attrs.modify("complete", self.complete)
         if self._pending:
             hashes = np.concatenate([record.champion_step_hashes for record in self._pending])
-            _append_rows(file, STEP_HASHES, self._num_hashes, hashes)
-        for name, column in COLUMNS.items():
+            _append_rows(file, schema.STEP_HASHES, self._num_hashes, hashes)
+        for name, column in schema.COLUMNS.items():
             rows = [getattr(record, name) for record in self._pending]
             if rows and rows[0] is not None:
                 _append_rows(file, column, self.on_disk, _stack(rows, column.dtype))
@@ -223,8 +210,8 @@ class RunFile:
             self._write_population(file, self.on_disk + number, genomes)
         new = list(self.validations.items())[self._num_validations :]
         for number, (generations, returns) in enumerate(new, self._num_validations):
-            _append_rows(file, VALIDATIONS["generations"], number, np.array([generations]))
-            _append_rows(file, VALIDATIONS["returns"], number, returns[None])
+            _append_rows(file, schema.VALIDATIONS["generations"], number, np.array([generations]))
+            _append_rows(file, schema.VALIDATIONS["returns"], number, returns[None])
         self._write_checkpoint(file)
         if "evaluation" in file:
             del file["evaluation"]
@@ -235,7 +222,7 @@ class RunFile:
         at_once = max(1, MAX_BUFFERED // max(1, 8 * genomes.num_weights))  # limits the memory of the genomes
         for first in range(0, len(genomes), at_once):
             some = genomes.take(np.arange(first, min(first + at_once, len(genomes))))
-            for name, column in POPULATION.items():
+            for name, column in schema.POPULATION.items():
                 _write_candidates(file, column, generation, first, len(genomes), getattr(some, name))
 
     def _write_checkpoint(self, file: h5py.File) -> None:
@@ -394,7 +381,7 @@ def _write_candidates(
 
 def write_held_out(file: h5py.File, held_out: HeldOut) -> None:
     """Write a held-out evaluation."""
-    for name, column in HELD_OUT.items():
+    for name, column in schema.HELD_OUT.items():
         write_column(file, column, getattr(held_out, name))
     for name, values in held_out.metrics.items():
         write_column(file, metric_column("evaluation", "N", name, values.dtype), values)
@@ -408,7 +395,7 @@ def write_column(file: h5py.File, column: Column, array: NDArray[Any]) -> None:
 
 def write_start(file: h5py.File, start: Start | None) -> None:
     """Write the genome with which a run began, if there is one."""
-    for name, column in START.items():
+    for name, column in schema.START.items():
         array = getattr(start, name, None)
         if array is not None:
             write_column(file, column, array)

@@ -23,14 +23,7 @@ from evolve.rollouts import Moments
 from evolve.shapes import Float32
 from evolve.store import Header, Start, Stored, StoredChampion, StoredRun
 from evolve.strategies import Strategy
-from evolve.training.experiment import (
-    Experiment,
-    PlannedRun,
-    load_config,
-    prepare,
-    prepare_policy,
-    with_other_settings,
-)
+from evolve.training.experiment import Experiment, PlannedRun, load_config, prepare, prepare_policy, with_other_settings
 
 Source = Stored | Start | Genomes
 """A source in memory: the content of a file, the start of a run, or a genome (P = 1)."""

@@ -16,17 +16,9 @@ from typing import Any
 import numpy as np
 
 from evolve import verification
-from evolve.analysis import figures, video
+from evolve.analysis import comparison, figures, video
 from evolve.analysis.champion import champion_of, typical_episode
-from evolve.analysis.comparison import (
-    RunGroup,
-    best_run,
-    compare_groups,
-    costs_connections,
-    deduplicate_seeds,
-    fitness_in_words,
-    uneven_lengths,
-)
+from evolve.analysis.comparison import RunGroup, best_run
 from evolve.analysis.html import tables
 from evolve.analysis.html.tables import Clip, HeldOutSample, ReportTable, RunSummary, VerificationSummary
 from evolve.analysis.statistics import number as number_of
@@ -154,7 +146,7 @@ def render(groups: Sequence[RunGroup], summaries: Sequence[RunSummary], empty: S
     champions = {run.path: reported_champion(run, group_of[run.path]) for run in runs}
     best = [champions[best_run(group).path] for group in groups]
     samples = {run.path: sample for name, run in named if (sample := tables.held_out_sample(name, run))}
-    compared, left_out = deduplicate_seeds(groups)
+    compared, left_out = comparison.deduplicate_seeds(groups)
     text: str = _template().render(
         title=", ".join(sorted({group.config.env.id for group in groups})),
         verdict=tables.conclude(groups, summaries, [f"{champion.left} left" for champion in best]),
@@ -168,9 +160,9 @@ def render(groups: Sequence[RunGroup], summaries: Sequence[RunSummary], empty: S
             tables.digest_table(names, runs),
         ],
         left_out=left_out,
-        uneven=uneven_lengths(compared),
-        costs_connections=costs_connections(compared),
-        fitness=fitness_in_words(compared),
+        uneven=comparison.uneven_lengths(compared),
+        costs_connections=comparison.costs_connections(compared),
+        fitness=comparison.fitness_in_words(compared),
         comparison=_comparison(compared),
         curves=_picture("curves", "Curves over generations", figures.draw_curves(compared, titled=False)),
         networks=[_network(*each) for each in zip(range(len(groups)), groups, best, strict=True)],
@@ -237,7 +229,7 @@ def _comparison(groups: Sequence[RunGroup]) -> tuple[ReportTable, Picture, tuple
     """Return the comparison of several groups: a table, a figure and notes. None for a single group."""
     if len(groups) < 2:
         return None
-    found = compare_groups(groups)
+    found = comparison.compare_groups(groups)
     picture = _picture("comparison", found.score, figures.draw_comparison(found, titled=False))
     return tables.comparison_table(found), picture, found.notes
 

@@ -3,6 +3,7 @@
 The speed of a machine drifts, so compare the ratios within each pair, not rates of different pairs.
 """
 
+import argparse
 import json
 import statistics
 import tempfile
@@ -13,7 +14,7 @@ from typing import Any
 from evolve.analysis.progress import width
 from evolve.cli.app import App, StopFlag, launch
 from evolve.cli.bench import measurements
-from evolve.cli.parser import HIDDEN, Parser
+from evolve.cli.parser import Parser
 from evolve.cluster import Transport
 from evolve.config import Config, parse, read_assignment, set_key
 from evolve.display import table
@@ -52,7 +53,7 @@ def _parser() -> Parser:
     sleep = "measure scheduling, on any number of ranks, with episodes that only sleep; their mean duration"
     add("--sleep-env", type=float, nargs="?", const=0.03, metavar="SECONDS", dest="sleep", help=sleep)
     add("--json", action="store_true", help="print the figures as JSON")
-    add(measurements.MEASURE, metavar="FILE", help=HIDDEN)
+    add(measurements.MEASURE, metavar="FILE", help=argparse.SUPPRESS)
     return made
 
 

@@ -7,22 +7,7 @@ import numpy as np
 
 from evolve.environments.physics import frames
 from evolve.environments.physics.contacts import touching_rows
-from evolve.environments.physics.frames import (
-    Frame,
-    Number,
-    choose,
-    cross,
-    dot,
-    frame_around,
-    greater,
-    left_of,
-    length,
-    placed,
-    right_of,
-    rotation_of,
-    turned,
-    within,
-)
+from evolve.environments.physics.frames import Number, choose, cross, dot, left_of, placed, right_of, turned, within
 from evolve.environments.physics.polygons import vectors
 from evolve.shapes import Bool, Float32, Int64
 
@@ -85,7 +70,7 @@ class Joint:
         """Begin with the impulses of the step before: change the velocities of the bodies."""
         a, b = self._both
         ma, mb, ia, ib = self._masses
-        self._arms = turned(rotation_of(bodies.a[self._both]), self._anchors)
+        self._arms = turned(frames.rotation_of(bodies.a[self._both]), self._anchors)
         self._lefts = left_of(self._arms)
         (rax, rbx), (ray, rby) = self._arms
         # K, a symmetric 3 × 3 matrix, gives the change of the relative velocity (x, y, angular) by impulses at the
@@ -165,7 +150,7 @@ class Joint:
         impulse = -self._motor_mass * np.where(limited, np.where(lower, low, high), _ZERO)
         angular_error = np.where(limited, np.where(lower, -under, over), _ZERO)
         aa, ab = aa - ia * impulse, ab + ib * impulse
-        arms = turned(rotation_of(np.array((aa, ab))), self._anchors)
+        arms = turned(frames.rotation_of(np.array((aa, ab))), self._anchors)
         (rax, rbx), (ray, rby) = arms
         offset = ((bodies.c[:, b] + arms[:, 1]) - bodies.c[:, a]) - arms[:, 0]
         k11, k12 = ma + mb + ia * ray * ray + ib * rby * rby, -ia * rax * ray - ib * rbx * rby
@@ -177,7 +162,7 @@ class Joint:
         bodies.c[:, b] = np.where(moving, bodies.c[:, b] + mb * p, bodies.c[:, b])
         bodies.a[a] = np.where(moving, aa - ia * turn_a, bodies.a[a])
         bodies.a[b] = np.where(moving, ab + ib * turn_b, bodies.a[b])
-        near: Bool = (length(offset) <= frames.SLOP) & (angular_error <= frames.ANGULAR_SLOP)
+        near: Bool = (frames.length(offset) <= frames.SLOP) & (angular_error <= frames.ANGULAR_SLOP)
         return near
 
 
@@ -207,7 +192,7 @@ def prepare(contacts: Any, hulls: Any, c: Float32, a: Float32, friction: Float32
     """
     mass, inertia = hulls["inverse_mass"], hulls["inverse_inertia"]
     plane = Plane(contacts)
-    frame = frame_around(c, a, vectors(hulls["center"]))
+    frame = frames.frame_around(c, a, vectors(hulls["center"]))
     face, origin = plane.face(frame)
     constraints = np.zeros(len(contacts), CONSTRAINT)
     normal = np.where(plane.by_body, -face, face)
@@ -256,12 +241,12 @@ class Plane:
         self._normal, self._local = (vectors(contacts[name]).copy() for name in ("normal", "local"))
         self._points = [vectors(contacts["points"]["local"][..., i, :]).copy() for i in range(2)]
 
-    def face(self, frame: Frame) -> tuple[Float32, Float32]:
+    def face(self, frame: frames.Frame) -> tuple[Float32, Float32]:
         """Return the normal of the reference face, and a point on it, for bodies in frames."""
         normal = choose(self.by_body, turned(frame.q, self._normal), self._normal)
         return normal, choose(self.by_body, placed(frame, self._local), self._local)
 
-    def point(self, number: int, frame: Frame) -> Float32:
+    def point(self, number: int, frame: frames.Frame) -> Float32:
         """Return the position of a point, for bodies in frames."""
         local = self._points[number]
         at: Float32 = choose(self.by_body, local, placed(frame, local))
@@ -318,7 +303,7 @@ class Row:
         (rx, ry), (sx, sy) = self.arms
         a1, a2 = self.normal_impulse
         v1 = (vx - w * ry) * nx + (vy + w * rx) * ny
-        n1 = greater(a1 - self.normal_mass[0] * v1, _ZERO)
+        n1 = frames.greater(a1 - self.normal_mass[0] * v1, _ZERO)
         if not self.any_two:
             self.normal_impulse[0] = n1
             px, py = (n1 - a1) * nx, (n1 - a1) * ny
@@ -374,7 +359,7 @@ def push_out(
     Returns:
         The new centers of mass and angles, and the distances of the points from the ground before.
     """
-    frame = frame_around(c, a, center)
+    frame = frames.frame_around(c, a, center)
     face, origin = plane.face(frame)
     at = plane.point(point, frame)
     separation = dot(at - origin, face) - frames.SKIN - frames.SKIN

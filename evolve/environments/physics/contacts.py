@@ -6,19 +6,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from evolve.environments.physics import frames, polygons
-from evolve.environments.physics.frames import (
-    Frame,
-    Number,
-    Rotation,
-    dot,
-    frame_around,
-    placed,
-    placed_back,
-    right_of,
-    turned,
-    turned_back,
-    unit,
-)
+from evolve.environments.physics.frames import Frame, Rotation, dot, placed, right_of, turned, turned_back
 from evolve.environments.physics.polygons import Boxes, Polygons, vectors
 from evolve.shapes import Bool, Float32, Int64
 
@@ -61,7 +49,7 @@ class _End(NamedTuple):
 def touch_edges(ground: Polygons, bodies: Polygons, frame: Frame) -> Manifolds:
     """Return the manifolds of N edges, `ground`, and of N bodies in frames [N]."""
     v1, v2 = ground.corner[:, 0], ground.corner[:, 1]
-    right = right_of(unit(v2 - v1))
+    right = right_of(frames.unit(v2 - v1))
     front = dot(right, placed(frame, bodies.centroid) - v1) >= 0
     normal = np.where(front, right, -right)
     corner, outward = placed(frame.per_corner(), bodies.corner), turned(frame.q, bodies.normal)
@@ -117,7 +105,7 @@ def touch_blocks(ground: Polygons, bodies: Polygons, frame: Frame) -> Manifolds:
     ]
     after = _after(face, one.size)
     v1, v2 = _at(one.corner, face), _at(one.corner, after)
-    along = unit(v2 - v1)
+    along = frames.unit(v2 - v1)
     tangent = turned(f1.q, along)
     normal = right_of(tangent)
     r1, r2 = placed(f1, v1), placed(f1, v2)
@@ -156,7 +144,7 @@ def _best_faces(one: Polygons, f1: Frame, two: Polygons, f2: Frame) -> tuple[Int
     return face, best
 
 
-def _clip(ends: list[_End], normal: Float32, offset: Number, corner: Int64) -> tuple[list[_End], Bool]:
+def _clip(ends: list[_End], normal: Float32, offset: frames.Number, corner: Int64) -> tuple[list[_End], Bool]:
     """Keep the parts of lines that lie behind a border; return their ends, and whether anything is left, [N]."""
     d0, d1 = (dot(normal, end.v) - offset for end in ends)
     whole = (d0 <= 0) & (d1 <= 0)
@@ -174,7 +162,7 @@ def _manifolds(
     """Return manifolds with the kept ends as points."""
     points = np.zeros((2, len(by_body)), frames.POINT)
     for point, end in zip(points, ends, strict=True):
-        point["local"] = np.where(by_body, end.v, placed_back(frame, end.v)).T
+        point["local"] = np.where(by_body, end.v, frames.placed_back(frame, end.v)).T
         # An identity names the feature of the ground first.
         a, b = np.where(by_body, end.index_b, end.index_a), np.where(by_body, end.index_a, end.index_b)
         face_a, face_b = np.where(by_body, end.face_b, end.face_a), np.where(by_body, end.face_a, end.face_b)
@@ -331,7 +319,7 @@ def follow_bodies(states: Any, model: Any, which: slice = slice(None)) -> None:
     hulls = model["hull"][: model["num_bodies"]][which]
     bodies = states["body"][:, : model["num_bodies"]][:, which]
     corner = polygons.hull_polygons(hulls).corner[:, :, None]
-    old = frame_around(vectors(bodies["c0"]), bodies["a0"], vectors(hulls["center"])[:, None])
+    old = frames.frame_around(vectors(bodies["c0"]), bodies["a0"], vectors(hulls["center"])[:, None])
     now = Frame(vectors(bodies["p"]), Rotation(bodies["sine"], bodies["cosine"]))
     before, after = (polygons.boxes(placed(frame.per_corner(), corner)) for frame in (old, now))
     swept = Boxes(np.minimum(before.low, after.low), np.maximum(before.high, after.high))

@@ -15,20 +15,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from evolve.environments.physics import frames
-from evolve.environments.physics.frames import (
-    Frame,
-    Number,
-    cross,
-    dot,
-    frame_around,
-    left_of,
-    length,
-    placed,
-    right_of,
-    turned,
-    turned_back,
-    unit,
-)
+from evolve.environments.physics.frames import Frame, cross, dot, left_of, length, placed, right_of, turned
 from evolve.environments.physics.polygons import Polygons
 from evolve.shapes import Bool, Float32
 
@@ -97,7 +84,7 @@ def distance(ground: Float32, body: Float32, frame: Frame, cached: Simplex) -> t
         d = _towards_origin(simplex)
         if dot(d, d) < frames.SMALLEST * frames.SMALLEST:
             break  # the origin is on the simplex
-        new = support(ground, -d), support(body, turned_back(frame.q, d))
+        new = support(ground, -d), support(body, frames.turned_back(frame.q, d))
         if new in known:
             break  # no corner is nearer to the origin
         simplex.append(difference(new))
@@ -191,13 +178,13 @@ class Sweep(NamedTuple):
     c0: Float32
     c: Float32
     center: Float32
-    a0: Number
-    a: Number
+    a0: frames.Number
+    a: frames.Number
 
     def frame(self, t: np.float32) -> Frame:
         """Return the frame at a time from 0 (before the motion) to 1 (after it)."""
         c, a = (_ONE - t) * self.c0 + t * self.c, (_ONE - t) * self.a0 + t * self.a
-        return frame_around(c, a, self.center)
+        return frames.frame_around(c, a, self.center)
 
 
 class _Separator:
@@ -214,10 +201,10 @@ class _Separator:
         self._of_body = bool(rest) and one[0] == rest[0][0]
         self._of_ground = bool(rest) and not self._of_body
         if not rest:
-            self._axis = unit(placed(frame, b) - a)
+            self._axis = frames.unit(placed(frame, b) - a)
             return
         begin, end = (b, body[:, rest[0][1]]) if self._of_body else (a, ground[:, rest[0][0]])
-        self._axis = unit(right_of(end - begin))
+        self._axis = frames.unit(right_of(end - begin))
         self._middle = _HALF * (begin + end)  # a point on the face, in the frame of its polygon
         if self.separation(frame, one) < 0:
             self._axis = -self._axis
@@ -242,7 +229,7 @@ class _Separator:
         """
         if self._of_body:
             return support(self._ground, -turned(frame.q, self._axis)), 0
-        corner = support(self._body, turned_back(frame.q, -self._axis))
+        corner = support(self._body, frames.turned_back(frame.q, -self._axis))
         return 0 if self._of_ground else support(self._ground, self._axis), corner
 
 
@@ -342,7 +329,7 @@ def stays_clear(ground: Polygons, bodies: Polygons, sweep: Sweep, reach: Any) ->
         sweep: Their motions, [N].
         reach: [N], the largest distance of a corner from the center of mass.
     """
-    ends = [frame_around(c, a, sweep.center).per_corner() for c, a in ((sweep.c0, sweep.a0), (sweep.c, sweep.a))]
+    ends = [frames.frame_around(c, a, sweep.center).per_corner() for c, a in ((sweep.c0, sweep.a0), (sweep.c, sweep.a))]
     corner = np.concatenate([placed(frame, bodies.corner) for frame in ends], axis=1)
     turn, path = np.abs(sweep.a - sweep.a0), length(sweep.c - sweep.c0)
     deviation = reach * turn * turn * _EIGHTH + _NEAR

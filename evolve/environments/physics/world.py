@@ -12,17 +12,8 @@ from typing import Any
 
 import numpy as np
 
-from evolve.environments.physics import frames
-from evolve.environments.physics.constraints import (
-    Joint,
-    Motion,
-    Plane,
-    Row,
-    TouchingContacts,
-    frictions,
-    prepare,
-    push_out,
-)
+from evolve.environments.physics import constraints, frames
+from evolve.environments.physics.constraints import Joint, Motion, Plane, Row, TouchingContacts, push_out
 from evolve.environments.physics.contacts import (
     compute_manifolds,
     contact_list,
@@ -33,17 +24,7 @@ from evolve.environments.physics.contacts import (
     wake,
 )
 from evolve.environments.physics.distance import Sweep, stays_clear, time_of_impact
-from evolve.environments.physics.frames import (
-    Frame,
-    Number,
-    choose,
-    dot,
-    frame_around,
-    length,
-    lesser,
-    placed,
-    rotation_of,
-)
+from evolve.environments.physics.frames import choose, dot, frame_around, length, lesser, placed, rotation_of
 from evolve.environments.physics.polygons import boxes, ground_polygons, hull_polygons, vectors, widened
 from evolve.shapes import Bool, Float32, Int64
 
@@ -110,7 +91,7 @@ def solve_island(states: Any, model: Any) -> Bool:
     return solved
 
 
-def _set_velocities(motion: Motion, velocities: list[Number]) -> None:
+def _set_velocities(motion: Motion, velocities: list[frames.Number]) -> None:
     motion.v[0], motion.v[1], motion.w[:] = velocities
 
 
@@ -330,9 +311,10 @@ class _Impacts:
         # Solve its velocity. Impulses begin at zero: Box2D does not warm-start at an impact.
         places = np.zeros(len(island), np.int64)
         hulls = np.broadcast_to(hull, len(island))
-        friction = frictions(self._states, self._model, places, contacts)
-        constraints = prepare(contacts, hulls, c[:, None], np.full(len(island), a), friction, warm=False)
-        rows = [Row(constraint) for constraint in constraints]
+        friction = constraints.frictions(self._states, self._model, places, contacts)
+        a_of_each = np.full(len(island), a)
+        found = constraints.prepare(contacts, hulls, c[:, None], a_of_each, friction, warm=False)
+        rows = [Row(constraint) for constraint in found]
         velocities = [*record["v"], record["w"]]
         state: list[Any] = []
         for _ in range(frames.VELOCITY_ITERATIONS):
@@ -353,7 +335,7 @@ def reset_bodies(states: Any, model: Any) -> None:
     B, J = int(model["num_bodies"]), int(model["num_joints"])
     hulls, bodies = model["hull"][:B], states["body"][:, :B]
     states["body"], states["joint"] = np.zeros((), states["body"].dtype), np.zeros((), states["joint"].dtype)
-    frame = Frame(vectors(hulls["p"]), rotation_of(hulls["a"]))
+    frame = frames.Frame(vectors(hulls["p"]), rotation_of(hulls["a"]))
     around = widened(boxes(placed(frame.per_corner(), hull_polygons(hulls).corner)))
     bodies["awake"] = bodies["moved"] = 1
     bodies["a"] = bodies["a0"] = hulls["a"]
