@@ -14,11 +14,22 @@ and a candidate takes its cell if the cell is empty, or if its fitness is larger
 Of candidates of equal fitness the one with the smallest number takes the cell, and an elite stays before an equal
 candidate. An elite is not evaluated again, so the fitness of a cell never falls. A lucky episode may fill a cell, so
 several episodes for each candidate help. The champion is the elite of the largest fitness, in the first such cell.
+
+With `emitters` = K half of the candidates come from K searches by sep-cma-es (Fontaine, Togelius, Nikolaidis and
+Hoover, "Covariance Matrix Adaptation for the Rapid Illumination of Behavior Space", 2020), the first P/2K of them from
+the first search, and so on:
+
+    start      at a random elite, whose connections it keeps, with σ = `sigma`
+    order      of its candidates: those that find an empty cell by their fitness; then those in filled cells by their
+               gain, the fitness minus the fitness of the elite there; then those without a cell. The archive is the one
+               before this generation
+    update     sep-cma-es by this order. Its parents are the first half, also if fewer than half entered the archive
+    restart    if none of its candidates found an empty cell or a gain above 0
 """
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Annotated, Any
 
 import numpy as np
@@ -28,13 +39,16 @@ from pydantic import Field
 from evolve.config import Options
 from evolve.errors import InputError
 from evolve.genome import GenomeLayout, Genomes, GenomeSource, concatenate
+from evolve.numerics.perturbation import perturbed
 from evolve.numerics.streams import Purpose, Stream, Streams
-from evolve.shapes import Float64, Int64
+from evolve.shapes import Bool, Float32, Float64, Int64
 from evolve.strategies import strategy as contract
 from evolve.strategies.acting import ACTING, GENOME_MEASURES, Measures
+from evolve.strategies.cma import SepCma, SepCmaOptions, SepCmaState
 
 _CELLS = 16  # in each dimension, by default
 _MOST_CELLS = 2**17
+_FEWEST = 4  # candidates of a search
 
 Limits = Annotated[tuple[float, float], Field(strict=False)]
 
@@ -52,6 +66,10 @@ class MapElitesOptions(Options):
     """The standard deviation of the noise that is added to a weight."""
     line_noise: float = Field(0.2, ge=0, le=1e6)
     """The standard deviation of the step along the line to another elite, as a share of its length."""
+    emitters: int = Field(0, ge=0, le=1000)
+    """The number of searches by sep-cma-es that make half of the candidates, as in CMA-ME."""
+    sigma: float = Field(0.5, gt=0, le=1e6)
+    """The initial σ of these searches."""
 
 
 def cells_of(measures: Float64, bounds: Float64, cells: Int64) -> Int64:
@@ -90,6 +108,14 @@ def best_of_cells(cells: Int64, fitness: Float64) -> Int64:
 
 
 @dataclass(frozen=True)
+class Search:
+    """A search for elites: its state, and the connections [W] of its candidates."""
+
+    state: SepCmaState
+    mask: Bool
+
+
+@dataclass(frozen=True)
 class Archive:
     """The elites of the n filled cells, in ascending order of the cells.
 
@@ -99,6 +125,7 @@ class Archive:
     measures: [n, D], the descriptors.
     origins: [n, 2], the generation and the number of each elite when it was a candidate.
     generations: the number of generations so far.
+    searches: the K searches, none if no cell is filled.
     """
 
     genomes: Genomes
@@ -107,6 +134,7 @@ class Archive:
     measures: Float64
     origins: Int64
     generations: int
+    searches: tuple[Search, ...] = ()
 
     def __len__(self) -> int:
         return len(self.cells)
@@ -130,6 +158,14 @@ class MapElites(contract.Strategy[Archive]):
         self.capacity = self._num_cells = math.prod(self.cells.tolist())
         self._measures = Measures(layout, self.measured)
         self._parents_of = contract.NewestValue(self._draw_parents)
+        K = options.emitters
+        self._share = population // 2 // K if K else 0  # candidates of each search
+        if K and self._share < _FEWEST:
+            expected = f"at most {population // (2 * _FEWEST)} with a population of {population}"
+            cure = f"Each makes {_FEWEST} candidates or more."
+            raise InputError("strategy.emitters", expected, K, cure)
+        if K:
+            self._cma = self._search(np.zeros((1, layout.num_weights), np.float32))
 
     @staticmethod
     def validate(options: MapElitesOptions, layout: GenomeLayout) -> None:
@@ -173,10 +209,18 @@ class MapElites(contract.Strategy[Archive]):
         steps = np.float32(self._options.line_noise) * noise.normal_rows(1)
         weights = first.weights + np.float32(self._options.weight_noise) * noise.normal_rows(self._layout.num_weights)
         weights += steps * (second.weights - first.weights)
-        weights[~first.mask] = 0
+        mask = first.mask.copy() if state.searches else first.mask
+        for number, search in enumerate(state.searches):
+            own = np.flatnonzero(candidates // self._share == number)
+            sigma: Float64 = np.full(len(own), search.state.progress.sigma)
+            centre, scale = search.state.mean, np.sqrt(search.state.covariance)
+            key = self._seed, Purpose.WEIGHT_NOISE, generation
+            weights[own] = perturbed(centre, search.mask, sigma, key, candidates[own], scale)
+            mask[own] = search.mask
+        weights[~mask] = 0
         if given and not len(state):  # the given genome itself is candidate 0
             weights[candidates == 0] = first.weights[candidates == 0]
-        return Genomes(weights, first.mask)
+        return Genomes(weights, mask)
 
     def tell(self, state: Archive, genomes: GenomeSource, results: contract.Results) -> Archive:
         """Let each candidate take its cell, if it is better than the elite there."""
@@ -191,7 +235,7 @@ class MapElites(contract.Strategy[Archive]):
         # `both` has the old elites first and then the new ones. These places bring them into the order of the cells.
         places = np.argsort(np.argsort(is_new, kind="stable"), kind="stable")
         new = np.column_stack([np.full(self._P, state.generations), np.arange(self._P)])
-        return Archive(
+        after = Archive(
             both.take(places),
             cells[best],
             fitness[best],
@@ -199,6 +243,7 @@ class MapElites(contract.Strategy[Archive]):
             np.concatenate([state.origins, new])[best],
             state.generations + 1,
         )
+        return replace(after, searches=self._searches(state, after, genomes, cells[n:], results.fitness))
 
     def champion(self, state: Archive) -> Genomes:
         """Return the elite of the largest fitness; without elites the given genome, or the first initial one."""
@@ -228,7 +273,10 @@ class MapElites(contract.Strategy[Archive]):
         arrays = {"weights": state.genomes.weights, "mask": state.genomes.mask, "cells": state.cells}
         arrays |= {"fitness": state.fitness, "measures": state.measures, "origins": state.origins}
         named = {f"elites_{name}": array for name, array in arrays.items()}
-        return named | {"elites_generations": np.array([state.generations], np.int64)}
+        named |= {"elites_generations": np.array([state.generations], np.int64)}
+        searches = [{**self._cma.to_arrays(search.state), "mask": search.mask} for search in state.searches]
+        names = searches[0] if searches else ()
+        return named | {f"emitters_{name}": np.stack([search[name] for search in searches]) for name in names}
 
     def from_arrays(self, arrays: contract.Arrays) -> Archive:
         """Return the state that `to_arrays` stored. Raises ValueError if an array is missing or has another shape."""
@@ -246,7 +294,62 @@ class MapElites(contract.Strategy[Archive]):
             raise ValueError("elites_cells: expected ascending numbers of cells")
         genomes = Genomes(found["weights"], found["mask"])
         parts = cells, found["fitness"], found["measures"], found["origins"]
-        return Archive(genomes, *parts, int(found["generations"][0]))
+        searches = self._stored_searches(arrays) if len(cells) and self._options.emitters else ()
+        return Archive(genomes, *parts, int(found["generations"][0]), searches)
+
+    def _stored_searches(self, arrays: contract.Arrays) -> tuple[Search, ...]:
+        """Return the searches that `to_arrays` stored. Raises ValueError as `from_arrays` does."""
+        sizes = {"K": self._options.emitters, "W": self._layout.num_weights}
+        shapes = dict.fromkeys(("mean", "p_sigma", "p_c", "covariance"), "K W") | {"progress": "K 2"}
+        found = {
+            name: contract.stored_array(arrays, f"emitters_{name}", symbols, np.float64, **sizes)
+            for name, symbols in shapes.items()
+        }
+        masks = contract.stored_array(arrays, "emitters_mask", "K W", np.bool_, **sizes)
+        rows = ({name: array[number] for name, array in found.items()} for number in range(sizes["K"]))
+        return tuple(Search(self._cma.from_arrays(row), mask) for row, mask in zip(rows, masks, strict=True))
+
+    def _searches(
+        self, before: Archive, after: Archive, genomes: GenomeSource, cells: Int64, fitness: Float64
+    ) -> tuple[Search, ...]:
+        """Return the searches after a generation.
+
+        Args:
+            before: The archive before it.
+            after: The archive after it.
+            genomes: The P candidates.
+            cells: [P], their cells.
+            fitness: [P].
+        """
+        K, share = self._options.emitters, self._share
+        if not (K and len(after)):
+            return ()
+        there = np.append(self.outcome(before)["archive"], np.nan)[cells]  # the elite's fitness; cell -1 is the last
+        known = (cells >= 0) & ~np.isnan(fitness)
+        finds = known & np.isnan(there)
+        with np.errstate(invalid="ignore"):  # infinite minus infinite: no gain
+            gain = np.where(finds, fitness, fitness - there)
+        gain = np.where(known & ~np.isnan(gain), gain, -np.inf)
+        places: Float64 = np.empty(self._P)
+        places[np.lexsort((-gain, ~finds))] = np.arange(self._P)
+        enters = finds | (gain > 0)
+        starts = after.genomes.take(Stream(self._seed, "emitters", before.generations).below(len(after), K))
+        searches = []
+        for number in range(K):
+            own = np.arange(number * share, (number + 1) * share)
+            if before.searches and enters[own].any():
+                search = before.searches[number]
+                told = self._cma.tell(search.state, genomes.take(own), contract.Results(-places[own]))
+                searches.append(replace(search, state=told))
+            else:
+                searches.append(Search(self._search(starts.weights[[number]]).start(), starts.mask[number]))
+        return tuple(searches)
+
+    def _search(self, weights: Float32) -> SepCma:
+        """Return sep-cma-es for the candidates of a search that begins at weights [1, W]."""
+        # It searches absent connections, too: their weight is always 0, so they change nothing.
+        layout = contract.StartLayout(self._layout, Genomes(weights, np.ones(weights.shape, np.bool_)))
+        return SepCma(SepCmaOptions(sigma=self._options.sigma), layout, self._share, self._seed)
 
     def _draw_parents(self, state: Archive, generation: int) -> Int64:
         """Return [2, P]: the places of both parents of each candidate in the archive."""

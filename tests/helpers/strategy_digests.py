@@ -18,6 +18,7 @@ SETS = {
     "pgpe": {**PGPE, "sigma_learning_rate": 0.5},
     "sep-cma-es": {"name": "sep-cma-es", "sigma": 0.3},
     "map-elites": {"name": "map-elites", "descriptors": ["connections"], "line_noise": 0.4},
+    "map-elites with emitters": {"name": "map-elites", "descriptors": ["connections"], "emitters": 1},
     "nsga2": {"name": "nsga2", "parents": 4, "regrowth": 0.05},
     "restarts": {**OPENAI_ES, "restart_after": 1},
     "restarts anew": {**PGPE, "restart_after": 1, "restart_from": "anew"},

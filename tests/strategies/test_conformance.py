@@ -40,6 +40,7 @@ VARIANTS = [  # every strategy with its defaults, so that a new one needs no lin
         "prior_evaluations": 1,
     },
     {"name": "map-elites", "descriptors": ["connections", "acting_connections"], "cells": [4, 3], "line_noise": 0.0},
+    {"name": "map-elites", "descriptors": ["connections"], "emitters": 1, "sigma": 0.2},
     {"name": "ga", "parents": 3, "survivors": 8, "prior_evaluations": 2},
     {"name": "openai-es", "restart_after": 2, "pruning": 0.3, "pruning_generations": 4, "pruning_by": "trace"},
     {"name": "openai-es", "sigma": 0.1, "learning_rate": 0.05, "restart_after": 1, "restart_from": "anew"},
@@ -100,7 +101,7 @@ def evolve(made, generations, objective=sphere, state=None, first=0):
 
 @pytest.mark.parametrize("population", [2, 3, 4, 9, 20])
 def test_population_keeps_its_size(table, population):
-    if population < FEWEST.get(table["name"], 2):
+    if population < (8 * table["emitters"] if "emitters" in table else FEWEST.get(table["name"], 2)):
         with pytest.raises(InputError, match="population"):
             strategy(table, population=population)
         return

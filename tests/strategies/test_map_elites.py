@@ -8,9 +8,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import evolve
-from evolve import store
+from evolve import networks, store
 from evolve.errors import InputError
-from evolve.strategies import Results, make
+from evolve.strategies import Results, from_table, make
 from evolve.strategies.map_elites import best_of_cells, cells_of
 from evolve.verification import choose_episode, playing
 
@@ -86,6 +86,72 @@ def test_the_origin_is_the_candidate_that_took_the_cell():
         assert again.weights.tobytes() == made.select(states[-1], cell=cell).weights.tobytes()
 
 
+def test_a_search_of_one_cell_is_sep_cma_es_from_its_elite():
+    """With one cell candidates gain in the order of their fitness, so both have the same candidates to the bit."""
+    made = strategy(cells=[1, 1], emitters=1, sigma=0.3, weight_noise=0.0)  # the other candidates are copies: no gain
+
+    def slope(weights):
+        return weights.astype(np.float64).sum(axis=1)
+
+    state = step(made, made.start(), 0, slope)
+    alone = make("sep-cma-es", x0=made.champion(state).weights[0], population=8, seed=4, sigma=0.3)
+    cma = alone.start()
+    for generation in range(1, 9):
+        genomes, expected = made.ask(state, generation), alone.ask(cma, generation)
+        assert genomes.weights[:8].tobytes() == expected.weights.tobytes()
+        before, state = state, step(made, state, generation, slope)
+        assert state.fitness[0] > before.fitness[0]
+        cma = alone.tell(cma, expected, Results(slope(expected.weights)))
+    state = step(made, state, 9, lambda weights: np.full(len(weights), -9.0))
+    assert state.searches[0].state.progress.generations == 0  # without a gain it begins anew
+
+
+@given(arrays.arrays(np.float64, 16, elements=NUMBERS), arrays.arrays(np.float64, (16, 2), elements=NUMBERS))
+def test_searches_prefer_empty_cells_and_begin_anew_without_a_gain(fitness, measures):
+    made = strategy(emitters=2)
+    state = step(made, made.start(), 0)
+    genomes, there = made.ask(state, 1), made.outcome(state)["archive"]
+    cells = cells_of(measures, made.bounds, made.cells)
+    after = made.tell(state, genomes, Results(fitness, measures=measures))
+
+    def key(candidate):
+        """The order of the paper, spelled out: what it finds, its gain, its number."""
+        cell, value = cells[candidate], fitness[candidate]
+        if cell < 0 or np.isnan(value):
+            return 1, np.inf, candidate
+        if np.isnan(there[cell]):
+            return 0, -value, candidate
+        return 1, there[cell] - value, candidate
+
+    for number, search in enumerate(after.searches):
+        own = range(4 * number, 4 * number + 4)
+        if not any(key(candidate)[0] == 0 or key(candidate)[1] < 0 for candidate in own):
+            assert search.state.progress.generations == 0
+            assert search.state.progress.sigma == 0.5
+            assert (search.state.mean.astype(np.float32) == after.genomes.weights).all(axis=1).any()
+            continue
+        # Two parents of four: the mean moves to their weighted mean.
+        first, second = sorted(own, key=key)[:2]
+        share = np.log(3.0) / (2 * np.log(3.0) - np.log(2.0))
+        expected = share * genomes.weights[first].astype(float) + (1 - share) * genomes.weights[second].astype(float)
+        assert search.state.progress.generations == 1
+        np.testing.assert_allclose(search.state.mean, expected, rtol=1e-6, atol=1e-6)
+
+
+def test_searches_keep_the_connections_of_their_elites():
+    network = networks.make({"name": "hebbian-dag", "hidden": [5], "init_sparsity": 0.5}, 3, 2)
+    made = from_table({"name": "map-elites", "descriptors": ["connections"], "emitters": 2}, network, 16, 1)
+    state = made.start()
+    for generation in range(6):
+        genomes = made.ask(state, generation)
+        if generation:
+            known = {mask.tobytes() for mask in state.genomes.mask}
+            assert {mask.tobytes() for mask in genomes.mask} <= known
+        assert not genomes.weights[~genomes.mask].any()
+        state = made.tell(state, genomes, Results(genomes.weights.astype(np.float64).sum(axis=1)))
+    assert len({search.mask.tobytes() for search in state.searches}) == 2
+
+
 def test_an_elite_stays_before_an_equal_candidate():
     made = strategy(weight_noise=0.5)
     one = step(made, made.start(), 0, lambda w: np.zeros(len(w)))
@@ -138,6 +204,7 @@ def test_a_cell_without_an_elite_is_named(cell, message):
             r"strategy\.bounds: expected two finite numbers each, the smaller first",
         ),
         ({"cells": [2**10, 2**10]}, r"strategy\.cells: expected at most 131,072 cells in all"),
+        ({"emitters": 3}, r"strategy\.emitters: expected at most 2 with a population of 16, got 3\. Each makes 4"),
     ],
 )
 def test_a_grid_that_does_not_fit_is_refused(options, message):
@@ -151,7 +218,8 @@ NAMES = ["mean_observation_0", "mean_observation_2"]
 RUN = ("-e", "CartPole-v1", "--engine", "exact", "-a", "mlp", "-d", 4, "-p", 12, "-r", 2, "-s", 3,
        "--strategy", "map-elites", "--set", "held_out_episodes=3", "--set", "normalize_observations=true",
        "--set", f"env.metrics={NAMES}", "--set", f"strategy.descriptors={NAMES}",
-       "--set", "strategy.cells=[6, 5]", "--set", "strategy.bounds=[[-0.3, 0.3], [-0.1, 0.1]]")  # fmt: skip
+       "--set", "strategy.emitters=1", "--set", "strategy.cells=[6, 5]", "--set",
+       "strategy.bounds=[[-0.3, 0.3], [-0.1, 0.1]]")  # fmt: skip
 
 
 @pytest.fixture(scope="module")
@@ -160,7 +228,8 @@ def made(tmp_path_factory):
     return evolve.train(
         env={"id": "CartPole-v1", "engine": "exact", "metrics": NAMES}, network={"name": "mlp", "hidden": [4]},
         population=12, episodes=2, generations=5, seed=3, held_out_episodes=3, normalize_observations=True,
-        strategy={"name": "map-elites", "descriptors": NAMES, "cells": [6, 5], "bounds": [[-0.3, 0.3], [-0.1, 0.1]]},
+        strategy={"name": "map-elites", "descriptors": NAMES, "cells": [6, 5], "bounds": [[-0.3, 0.3], [-0.1, 0.1]],
+                  "emitters": 1},
         output=tmp_path_factory.mktemp("made"),
     )  # fmt: skip
 

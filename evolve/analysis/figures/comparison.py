@@ -309,7 +309,7 @@ def draw_archive(run: StoredRun) -> Any:
     if run.records[-1].archive is None:
         raise InputError(str(run.path), "a run with an archive (strategy map-elites)", "another one")
     config = load_config(run.header.config, str(run.path))
-    strategy = from_table(config.strategy, VectorLayout(run.records[0].champion_weights.size), 2, 0)
+    strategy = from_table(config.strategy, VectorLayout(run.records[0].champion_weights.size), config.population, 0)
     assert isinstance(strategy, MapElites)
     archives = np.stack([drawable(record.archive) for record in run.records if record.archive is not None])
     figure = style.new_figure(7.4)
