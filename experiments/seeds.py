@@ -68,7 +68,11 @@ def update(experiment: Path, runs: Sequence[StoredRun], file: Path = SEEDS) -> l
     results |= {run.header.seed: result_of(run) for run in runs}
     found = [results[seed] for seed in sorted(results)]
     if found:
-        known[experiment.stem] = {"settings": settings, "results": list(map(asdict, found))}
+        # Equal settings keep their order, so that the lines of other experiments do not change.
+        known[experiment.stem] = {
+            "settings": before["settings"] if same else settings,
+            "results": list(map(asdict, found)),
+        }
     else:
         known.pop(experiment.stem, None)
     file.write_text(_written(known))
