@@ -1,6 +1,6 @@
-"""What works in this installation, and what is missing: MPI, kernels, cores, engines, a GPU, and optional extras.
+"""The parts of this installation that work, and the missing ones: MPI, kernels, cores, engines, a GPU, and extras.
 
-What may crash or hang, such as a launcher or a driver, is tried in a process of its own with a time limit.
+A part that may crash or hang, such as a launcher or a driver, is tried in a process of its own with a time limit.
 """
 
 import json
@@ -45,7 +45,7 @@ EXTRAS: Mapping[str, tuple[str, tuple[str, ...]]] = {
     "completion": ("Tab completion", ("shtab",)),
     "video": ("films", ("imageio", "av", "PIL", "pygame")),
 }
-"""What each extra for users is for, and the modules that it installs."""
+"""The purpose of each extra for users, and the modules that it installs."""
 _OWN_LINES = ("mpi", "mpich", "gpu", "gpu-cuda12")
 """Extras with a line of their own."""
 SECONDS = 120.0

@@ -228,7 +228,7 @@ def _evolve_for_script(ranks: Collective, link: Link, coordinator: Coordinator) 
     try:
         experiment = prepare(load_config(request["config"]))
     except InputError as error:
-        raise only_in_script(error) from None
+        raise error_outside_script(error) from None
     if arrays := unpack(start):
         experiment = replace(experiment, start=Start(**arrays))
     plan = PlannedRun(experiment, request["seed"], Path(request["path"]))
@@ -244,7 +244,7 @@ def _evolve_for_script(ranks: Collective, link: Link, coordinator: Coordinator) 
     return b""
 
 
-def only_in_script(error: InputError) -> InputError:
+def error_outside_script(error: InputError) -> InputError:
     """Return the error of an experiment that the process of the script could prepare, but a new process cannot."""
     # The id stands alone in `got` if the environment is not registered.
     if error.argument == "env.id" and re.fullmatch(r"[\w./-]+", error.got):

@@ -24,7 +24,7 @@ def _parser() -> Parser:
         "evolve export runs/CartPole-v1-hebbian-dag/seed-0.h5 --format tensorboard -o logs/pole",
     )
     # Options of earlier versions, which errors translate.
-    parser.former = {f"--{name}": f"--format {name}" for name in ("c", "csv", "tensorboard")}
+    parser.renamed = {f"--{name}": f"--format {name}" for name in ("c", "csv", "tensorboard")}
     add = parser.add_argument
     add("file", type=file_argument, metavar="FILE", help="a run file, its directory, or a champion file")
     formats = "champion (the default); c, json, onnx, torch: its network; csv, tensorboard: its columns by generation"

@@ -82,8 +82,8 @@ class Parser(argparse.ArgumentParser):
         add_help: Whether it has --help and --version.
     """
 
-    former: Mapping[str, str] = {}
-    """By options of earlier versions: the present spelling, which errors name."""
+    renamed: Mapping[str, str] = {}
+    """The present spelling of each option of an earlier version, for errors."""
 
     def __init__(self, name: str, description: str, *examples: str, add_help: bool = True) -> None:
         super().__init__(
@@ -108,7 +108,7 @@ class Parser(argparse.ArgumentParser):
         known = [option for action in self._actions for option in action.option_strings]
         see = f"See python -m {self.prog.replace('.', ' ')} --help."
         cure = nearest(unknown[1], known, cutoff=0.6) if unknown else see
-        if unknown and (now := self.former.get(unknown[1].partition("=")[0])):
+        if unknown and (now := self.renamed.get(unknown[1].partition("=")[0])):
             cure = f"It is now {now}."
         got = message.removeprefix("unrecognized arguments: ")
         raise InputError("command line", "arguments that it knows", got, cure)

@@ -207,7 +207,7 @@ def page_of(runs: Sequence[PlannedRun]) -> Path:
     return Path(os.path.commonpath([run.path.parent for run in runs]) or ".") / "report.html"
 
 
-def draws_later(runs: Sequence[PlannedRun]) -> bool:
+def can_check_report_later(runs: Sequence[PlannedRun]) -> bool:
     """Return whether the page about runs may be checked after the first generation, as its libraries are installed.
 
     Their imports take longer than the start of a run. Environments other than exact tasks are drawn before a run.
@@ -272,7 +272,7 @@ def run_all(app: App, request: Request) -> None:
         previews = [plan.preview(run, request.resume, request.overwrite) for run in runs]
     later: Callable[[], None] = _do_nothing
     if request.report:
-        if request.dry_run or not draws_later(runs):
+        if request.dry_run or not can_check_report_later(runs):
             check_report(runs, request.dry_run)
         else:
             check_page(runs)
@@ -344,9 +344,9 @@ def _replacement_warning(replaced: plan.RunPreview) -> str:
 
 
 def _evolve(
-    app: App, runs: Sequence[PlannedRun], replaced: set[object], logs: Path | None, each: Callable[[], None]
+    app: App, runs: Sequence[PlannedRun], replaced: set[object], logs: Path | None, after_each: Callable[[], None]
 ) -> None:
-    """Evolve runs. each: Called after each generation."""
+    """Evolve runs. after_each: Called after each generation."""
     coordinator = app.coordinator()
     clock = RunsClock([_episodes_left(run, run.path in replaced) for run in runs])
     for number, run in enumerate(runs, 1):
@@ -363,7 +363,7 @@ def _evolve(
                 f"evolve.run: stopped; {run.path} keeps its complete generations; continue with: {command}"
             )
             log = tensorboard.live_log(logs, run.path, "--tensorboard")
-            _run_one(coordinator, run, opened, command, clock, log, each)
+            _run_one(coordinator, run, opened, command, clock, log, after_each)
             app.stop.stop_message = ""
 
 
@@ -388,7 +388,7 @@ def _run_one(
     command: str,
     clock: RunsClock,
     live_log: AbstractContextManager[tensorboard.LogGeneration],
-    each: Callable[[], None],
+    after_each: Callable[[], None],
 ) -> None:
     config = run.experiment.config
     steps = config.early_stop.steps
@@ -400,7 +400,7 @@ def _run_one(
             for record in iterate(run.experiment, coordinator, file):
                 reporter(record)
                 log(file.num_generations - 1, record)
-                each()
+                after_each()
     except Stopped as why:
         then = "" if file.replaces else f"; continue with --resume: {command}"
         raise type(why)(f"stopped by {why}: {resume.generations_on_disk(file)}{then}") from None

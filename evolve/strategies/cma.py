@@ -1,7 +1,7 @@
 """cma-es and sep-cma-es: covariance matrix adaptation, with a full and with a diagonal covariance.
 
-Both search the n connections of an initial genome, which is the first mean m and whose mask all candidates share. The
-champion is m: an average over many candidates of all generations, so a lucky fitness cannot make it. Weights are
+Both search the n connections of an initial genome. Its weights are the first mean m, and all candidates share its mask.
+The champion is m: an average over many candidates of all generations, so a lucky fitness cannot make it. Weights are
 float32, so no standard deviation may fall below the distance to the next float32: candidates would be equal, fitness
 would be noise, and σ would follow it to zero or beyond all bounds.
 

@@ -140,7 +140,7 @@ def test_workers_do_not_know_the_tasks_of_this_process(here):
 
 
 def test_another_experiment_that_workers_cannot_prepare_is_one_message():
-    error = script_runs.only_in_script(evolve.InputError("network.name", "a known network", "mine"))
+    error = script_runs.error_outside_script(evolve.InputError("network.name", "a known network", "mine"))
     said = (
         "workers: new processes cannot prepare the experiment of the script. network.name: expected a known network, "
     )
