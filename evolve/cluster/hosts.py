@@ -265,16 +265,12 @@ class AvailableHosts:
         hosts: All hosts.
         ssh: The words of the ssh command.
         say: Prints a message for the user.
-        every: The seconds between two inquiries to the hosts that are left out.
     """
 
-    def __init__(
-        self, hosts: Sequence[Host], ssh: Sequence[str], say: Callable[[str], None], every: float = _INQUIRY_INTERVAL
-    ) -> None:
+    def __init__(self, hosts: Sequence[Host], ssh: Sequence[str], say: Callable[[str], None]) -> None:
         self._hosts = hosts
         self._ssh = ssh
         self._say = say
-        self._every = every
         self._out: set[Host] = set()
         self._answers: dict[Host, int] = {}
         self._inquiry: Inquiry | None = None
@@ -308,11 +304,11 @@ class AvailableHosts:
             self._inquiry = None
         # Stopping a run costs time: take a host back only if it answers steadily, and the run had time for progress.
         back = [host.name for host, answers in self._answers.items() if answers >= _ANSWERS_NEEDED]
-        if back and now - self._begun > min(_LEAST_UNDISTURBED, 2 * self._every):
+        if back and now - self._begun > min(_LEAST_UNDISTURBED, 2 * _INQUIRY_INTERVAL):
             self._say(f"{', '.join(back)} answers again: the run is stopped, and resumed with it")
             self._answers = {}
             return True
-        if self._answers and now - self._asked > self._every:
+        if self._answers and now - self._asked > _INQUIRY_INTERVAL:
             self._asked = now
             self._inquiry = Inquiry(list(self._answers), self._ssh)
         return False
