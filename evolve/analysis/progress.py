@@ -193,8 +193,7 @@ class ProgressReporter:
         if math.isinf(self.steps) or not steps_per_generation:
             return self.generations
         return min(
-            self.generations,
-            self.completed + math.ceil(max(0, self.steps - self._steps_taken) / steps_per_generation),
+            self.generations, self.completed + math.ceil(max(0, self.steps - self._steps_taken) / steps_per_generation)
         )
 
 

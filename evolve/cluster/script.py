@@ -83,11 +83,7 @@ class Collective:
         shared: The state that rank 0 updates on the other ranks.
     """
 
-    def __init__(
-        self,
-        make_rollout: MakeRollout,
-        shared: SharedState | None = None,
-    ) -> None:
+    def __init__(self, make_rollout: MakeRollout, shared: SharedState | None = None) -> None:
         self._shared = shared
         self.transport = all_ranks()
         """The transport between the ranks."""

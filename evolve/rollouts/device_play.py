@@ -365,13 +365,7 @@ class _Results:
         hashes = self._hashes(np.minimum(lengths, self.room))
         kept = quantize_traces(np.where(feed.mask[feed.genomes], traced, np.float32(0))) if traces else None
         return Played(
-            feed.keys,
-            returns,
-            lengths,
-            prints,
-            hashes,
-            moments,
-            np.zeros((n, 0), np.int64) if kept is None else kept,
+            feed.keys, returns, lengths, prints, hashes, moments, np.zeros((n, 0), np.int64) if kept is None else kept
         )
 
     def _begin(self, name: str, n: int) -> NDArray[Any]:
