@@ -1,6 +1,6 @@
 """Gaits of a walker's archive, and what a damaged leg leaves of them: the table of docs/fronts.md (Cully et al., 2015).
 
-    python benchmarks/gaits.py runs/gaits/seed-1.h5
+    python benchmarks/gaits.py runs/gaits/seed-*.h5
     python benchmarks/gaits.py runs/gaits/seed-1.h5 --film gaits.mp4 --cells 9,9 5,12 12,5 3,9 9,3 7,7
 
 A damaged joint has no motor: the connections to its output are removed, so its torque is 0. Every elite of the archive
@@ -11,6 +11,7 @@ it ends before its limit of steps with a return below 230: a walker that reaches
 
 import argparse
 from contextlib import closing, suppress
+from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
@@ -51,12 +52,14 @@ def play(
     elites: list[Elite],
     genomes: Genomes,
     coordinator: Coordinator,
-    episodes: range = range(TRIALS + EPISODES),
+    episodes: int = TRIALS + EPISODES,
 ) -> PopulationResults:
-    """Play held-out episodes of the genomes of elites, each with the normalizer of its own generation."""
+    """Play the first held-out episodes of the genomes of elites, each with the normalizer of its own generation."""
     normalizers = np.stack([run.records[elite.generation].normalizer for elite in elites])
     keys = generation_keys(0, len(genomes), common=True)
-    batch = EpisodeBatch.of(run.header.seed, Purpose.HELD_OUT, genomes, keys, episodes, normalizers, traces="none")
+    batch = EpisodeBatch.of(
+        run.header.seed, Purpose.HELD_OUT, genomes, keys, range(episodes), normalizers, traces="none"
+    )
     return coordinator.evaluate(experiment.in_evaluation().rollout_spec, batch)
 
 
@@ -66,8 +69,44 @@ def stands(results: PopulationResults, limit: int) -> np.ndarray:
     return ~falls.any(axis=1)
 
 
-def report(run: store.StoredRun, coordinator: Coordinator) -> str:
-    """Return the numbers of an archive, and the table of its damaged gaits."""
+@dataclass(frozen=True)
+class Gaits:
+    """The numbers of an archive, without harm and with each damaged motor.
+
+    Attributes:
+        name: The run in words.
+        counts: The gaits; those that never fall; and those of these with a mean above 200.
+        best: The gait with the best trial, in words; empty for several runs.
+        walking: The gaits of the last count, in words; likewise.
+        harm: [motors, 4], the mean of the best gait with the damage, the mean of the best other gait, the mean of this
+            one unharmed, and the number of gaits with half of the best one's unharmed mean, or more, in their trials.
+        others: The cell of the best other gait for each motor.
+    """
+
+    name: str
+    counts: tuple[int, int, int]
+    best: str
+    walking: str
+    harm: np.ndarray
+    others: tuple[str, ...]
+
+    def __str__(self) -> str:
+        counts = "{} gaits, {} never fall, {} of these have a mean above 200".format(*self.counts)
+        which = f" The best gait is {self.best}. Above 200: {self.walking}." if self.best else ""
+        lines = [f"{self.name}: {counts}.{which}", "", *_HEAD]
+        for joint, (best, other, whole, many), cell in zip(JOINTS, self.harm, self.others, strict=True):
+            lines.append(f"| {joint} | {best:.0f} | **{other:.0f}** | {cell} | {whole:.0f} | {many:.0f} |")
+        return "\n".join(lines)
+
+
+_HEAD = (
+    "| damaged motor | best gait | best other gait | its cell | unharmed | gaits with half of the best, or more |",
+    "|---|---|---|---|---|---|",
+)
+
+
+def measure(run: store.StoredRun, coordinator: Coordinator) -> Gaits:
+    """Return the numbers of an archive."""
     experiment = training.reload(run)
     elites = elites_of(run)
     genomes = concatenate(*(elite.genome for elite in elites))
@@ -76,27 +115,34 @@ def report(run: store.StoredRun, coordinator: Coordinator) -> str:
     means = whole.returns[:, TRIALS:].mean(axis=1)
     best = int(np.argmax(whole.returns[:, :TRIALS].mean(axis=1)))
     standing = stands(whole, limit)
-    lines = [
-        f"{len(elites)} gaits, {run.steps / 1e6:.1f} M steps, digest {run.digest[:8]}. "
-        f"{np.count_nonzero(standing)} never fall in {TRIALS + EPISODES} held-out episodes, "
-        f"{np.count_nonzero(standing & (means > 200))} of these have a mean above 200. "
-        f"The best gait is {_cell(elites[best])}, mean {means[best]:.0f}.",
-        "",
-        "| damaged motor | best gait | best other gait | its cell | unharmed | gaits with half of the best, or more |",
-        "|---|---|---|---|---|---|",
-    ]
-    for joint, name in enumerate(JOINTS):
+    walking = np.flatnonzero(standing & (means > 200))
+
+    def words(n: int) -> str:
+        return f"{_cell(elites[n])} ({means[n]:.0f})"
+
+    harm, others = [], []
+    for joint in range(len(JOINTS)):
         limping = damaged(genomes, experiment, joint)
-        trials = play(run, experiment, elites, limping, coordinator, range(TRIALS)).returns.mean(axis=1)
+        trials = play(run, experiment, elites, limping, coordinator, TRIALS).returns.mean(axis=1)
         many = np.count_nonzero(trials >= means[best] / 2)
         trials[best] = -np.inf
         other = int(np.argmax(trials))
-        pair = [elites[best], elites[other]]
-        two = limping.take(np.array([best, other]))
-        after = play(run, experiment, pair, two, coordinator, range(TRIALS, TRIALS + EPISODES)).returns.mean(axis=1)
-        cells = f"{after[0]:.0f} | **{after[1]:.0f}** | {_cell(elites[other])} | {means[other]:.0f} | {many}"
-        lines.append(f"| {name} | {cells} |")
-    return "\n".join(lines)
+        pair, two = [elites[best], elites[other]], limping.take(np.array([best, other]))
+        after = play(run, experiment, pair, two, coordinator).returns[:, TRIALS:].mean(axis=1)
+        harm.append([*after, means[other], many])
+        others.append(_cell(elites[other]))
+    name = f"seed {run.header.seed}, {run.steps / 1e6:.1f} M steps, digest {run.digest[:8]}"
+    counts = len(elites), np.count_nonzero(standing), len(walking)
+    return Gaits(name, counts, words(best), ", ".join(map(words, walking)), np.array(harm), tuple(others))
+
+
+def medians(found: list[Gaits]) -> Gaits:
+    """Return the medians over runs, and in place of a cell the number of runs in which the other gait does better."""
+    harm = np.stack([gaits.harm for gaits in found])
+    better = np.count_nonzero(harm[:, :, 1] > harm[:, :, 0], axis=0)
+    counts = np.median([gaits.counts for gaits in found], axis=0).astype(int).tolist()
+    others = tuple(f"better in {n} of {len(found)}" for n in better)
+    return Gaits(f"median of {len(found)} runs", tuple(counts), "", "", np.median(harm, axis=0), others)
 
 
 class _EnoughError(Exception):
@@ -158,16 +204,20 @@ def _cell(elite: Elite) -> str:
 def main(argv: list[str] | None = None) -> int:
     """Print the report of a run; return the exit code."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n", maxsplit=1)[0])
-    parser.add_argument("file", type=Path, help="the run file of a walker with an archive")
+    parser.add_argument("files", type=Path, nargs="+", metavar="FILE", help="run files of a walker with an archive")
     parser.add_argument("--film", type=Path, metavar="OUT", help="film gaits instead: a file .mp4 or .gif")
     cells = "the cells of these gaits, a multiple of three"
     parser.add_argument("--cells", nargs="+", default=[], metavar="I,J", help=cells)
     options = parser.parse_args(argv)
-    run = store.read(options.file)
     if options.film is not None:
-        film(run, [tuple(map(int, cell.split(","))) for cell in options.cells], options.film)
+        film(store.read(options.files[0]), [tuple(map(int, cell.split(","))) for cell in options.cells], options.film)
         return 0
-    print(script_ranks().call(lambda coordinator: report(run, coordinator).encode()).decode())
+
+    def report(coordinator: Coordinator) -> bytes:
+        found = [measure(store.read(path), coordinator) for path in options.files]
+        return "\n\n".join(map(str, [*found, medians(found)] if len(found) > 1 else found)).encode()
+
+    print(script_ranks().call(report).decode())
     return 0
 
 
