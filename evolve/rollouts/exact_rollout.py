@@ -13,9 +13,9 @@ import math
 import time
 import weakref
 from collections.abc import Callable
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, nullcontext
 from queue import Empty, SimpleQueue
-from threading import Event, Thread
+from threading import Event, Lock, Thread
 
 import numpy as np
 
@@ -37,6 +37,9 @@ _FEEDS_PER_THREAD = 2
 _MIN_FEED_SECONDS, _MAX_FEED_SECONDS = 0.0005, 0.004
 """Only one thread can feed at a time. A feed that plays for less than the minimum costs more time than it saves. A feed
 that plays for longer than the maximum saves no more, so a thread takes a large fair share in several feeds."""
+_SMALL = 2**10
+"""The weights of a network below which threads feed in turn. A feed of small genomes consists of many short native
+calls. Each hands Python's lock to another thread that feeds, and has to wait for it afterwards."""
 _TICK_SECONDS = 0.004
 """The longest duration of a tick without results: short, because a worker probes for messages only between ticks."""
 
@@ -236,18 +239,21 @@ class ThreadedRollout:
         make_part: Makes the rollout of one thread, which takes its episodes from a queue.
         threads: The number of threads, and of parts.
         least_feed: The smallest number of episodes in a feed while more wait: the slots that a kernel steps together.
+        num_weights: W of the networks.
     """
 
     whole_episodes = True
 
-    def __init__(self, make_part: Callable[[EpisodeQueue], ExactRollout], threads: int, least_feed: int) -> None:
+    def __init__(
+        self, make_part: Callable[[EpisodeQueue], ExactRollout], threads: int, least_feed: int, num_weights: int
+    ) -> None:
         self._queue = EpisodeQueue()
         queues = [self._queue, *(EpisodeQueue(shared_with=self._queue) for _ in range(threads - 1))]
         self._parts = [make_part(queue) for queue in queues]
         self.max_episode_seconds = self._parts[0].max_episode_seconds
         self._pending = 0
         self._playing: set[ExactRollout] = set()
-        self._shared = Shared(self._queue, threads, least_feed)
+        self._shared = Shared(self._queue, threads, least_feed, num_weights)
         for _ in range(threads):
             # A daemon does not keep the process alive. No thread refers to this object, so its end stops them.
             Thread(target=self._shared.play, name="evolve-rollout", daemon=True).start()
@@ -354,7 +360,7 @@ class Shared:
         episode_seconds: The mean duration of the last episodes.
     """
 
-    def __init__(self, queue: EpisodeQueue, threads: int, least_feed: int) -> None:
+    def __init__(self, queue: EpisodeQueue, threads: int, least_feed: int, num_weights: int) -> None:
         self.to_play: SimpleQueue[ExactRollout | None] = SimpleQueue()
         self.played: SimpleQueue[tuple[ExactRollout, EpisodeResults | None, BaseException | None]] = SimpleQueue()
         self.pausing = Event()
@@ -364,6 +370,7 @@ class Shared:
         self._queue = queue
         self._feeds = _FEEDS_PER_THREAD * threads
         self._least_feed = least_feed
+        self._feeding: AbstractContextManager[object] = Lock() if num_weights < _SMALL else nullcontext()
 
     def play(self) -> None:
         """Play parts until None comes."""
@@ -386,7 +393,8 @@ class Shared:
     def _play_part(self, part: ExactRollout) -> None:
         """Play until no episode is left, or the rollout pauses."""
         while not self.pausing.is_set():
-            part.feed(self.feed_size())
+            with self._feeding:
+                part.feed(self.feed_size())
             if not part.occupied:
                 break
             self._began[part] = time.monotonic()

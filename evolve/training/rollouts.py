@@ -142,7 +142,7 @@ def _exact_rollout(config: Config, slots: int, chosen: Backend) -> ExactRollout 
         return ExactRollout(task, play, slot_arrays, feed_size, config.env.max_episode_seconds, queue)
 
     threads = num_threads(config)
-    return part() if threads == 1 else ThreadedRollout(part, threads, lanes)
+    return part() if threads == 1 else ThreadedRollout(part, threads, lanes, network.num_weights)
 
 
 def _rollout(config: Config, slots: int, queue: rollouts.EpisodeQueue | None = None) -> Rollout:

@@ -9,6 +9,7 @@ import tempfile
 import threading
 import time
 from collections import deque
+from contextlib import suppress
 from pathlib import Path
 
 import numpy as np
@@ -87,10 +88,35 @@ def test_the_bits_are_those_of_one_thread(threads, traces, env):
 def test_a_feed_is_worth_its_time(seconds, sizes):
     found = []
     for waiting in (64, 32):
-        shared = Shared(range(waiting), threads=2, least_feed=8)
+        shared = Shared(range(waiting), threads=2, least_feed=8, num_weights=8)
         shared.fair_share, shared.episode_seconds = 32, seconds
         found.append(shared.feed_size())
     assert found == sizes
+
+
+@pytest.mark.parametrize(("num_weights", "together"), [(8, False), (2**16, True)])
+def test_threads_feed_small_genomes_in_turn(num_weights, together):
+    """Short native calls of two threads would hand Python's lock to and fro."""
+    both = threading.Barrier(2)
+
+    class Part:
+        occupied = False
+
+        def feed(self, _):
+            with suppress(threading.BrokenBarrierError):
+                both.wait(10 if together else 0.1)
+
+    shared = Shared(range(64), threads=2, least_feed=8, num_weights=num_weights)
+    threads = [threading.Thread(target=shared.play) for _ in range(2)]
+    for thread in threads:
+        shared.to_play.put(Part())
+        thread.start()
+    for _ in threads:
+        shared.played.get()
+    shared.stop(len(threads))
+    for thread in threads:
+        thread.join()
+    assert both.broken is not together
 
 
 def test_the_memory_of_a_feed_is_limited(monkeypatch):
