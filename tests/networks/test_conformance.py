@@ -51,6 +51,18 @@ def test_what_is_no_network_is_refused_with_all_that_it_lacks():
         networks.NETWORKS.check({"name": "sizes"}, Sizes(), networks.Network)
 
 
+def test_a_network_that_draws_no_genome_is_refused():
+    network = networks.make({"name": "mlp"}, O, A)
+
+    class Drawing(type(network)):
+        def init(self, stream):
+            return super().init(stream).weights
+
+    drawing = Drawing(network.options, O, A)
+    with pytest.raises(InputError, match="whose init fails .TypeError: expected evolve.genome.Genomes, got ndarray"):
+        networks.check({"name": "mlp"}, drawing, A)
+
+
 def usable(backend, request):
     """Return a back end, or skip the test if the back end is not available; a device is emulated."""
     if backend == "native" and not native.available():

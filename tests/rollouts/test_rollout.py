@@ -11,7 +11,7 @@ from evolve.config import EnvOptions
 from evolve.genome import SelectedGenomes, concatenate
 from evolve.numerics import backend
 from evolve.numerics.streams import Purpose, Stream
-from evolve.rollouts import EpisodeBatch, Rollout, generation_keys, queue
+from evolve.rollouts import EpisodeBatch, Rollout, RolloutInHalves, generation_keys, queue
 
 P, E = 5, 3
 
@@ -181,6 +181,21 @@ def test_the_callback_is_called_between_two_faults_of_one_tick(where):
     failures = rollout.take_failures()
     assert [(f.genome, f.episode, f.step) for f in failures] == [(p, 0, 3 if where == "step" else 0) for p in range(4)]
     assert all("the motor burnt out" in failure.message for failure in failures)
+
+
+def test_a_fault_in_either_half_calls_the_callback():
+    options = EnvOptions(id="toys:Faulty-v0", kwargs={"share": 1.0, "where": "step"})
+    engines = [environments.make(options, 2) for _ in range(2)]
+    network = networks.make({"name": "mlp"}, engines[0].observation_size, engines[0].action_size)
+    genomes = concatenate(*(network.init(Stream(1, Purpose.INIT, 0, p)) for p in range(4)))
+    halves = iter(engines)
+    rollout = RolloutInHalves(lambda queue: Rollout(next(halves), network, 2, backend("auto"), queue=queue))
+    faults = []
+    rollout.call_on_fault(lambda: faults.append([len(engine.faults) for engine in engines]))
+    rollout.submit(EpisodeBatch.of(1, Purpose.EPISODE, genomes, generation_keys(0, 4), range(1)))
+    assert len(finish(rollout)) == 4
+    assert sorted(faults) == [[0, 1], [0, 2], [1, 0], [2, 0]]
+    rollout.close()
 
 
 class SlowlyMade:

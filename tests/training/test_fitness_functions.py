@@ -50,6 +50,15 @@ def test_an_unknown_fitness_is_refused(wrong):
         parse(Config, {"fitness": wrong})
 
 
+def test_a_function_that_tells_no_arguments_may_be_right():
+    assert import_function("builtins:max") is max
+
+
+def test_candidates_without_a_whole_evaluation_are_not_passed_to_a_function():
+    found = fitness_function("toy_fitness:worst_two")(np.full((2, 3), math.nan), {}, np.zeros(2, np.int32))
+    assert np.isnan(found).tolist() == [True, True]
+
+
 def scores(function, returns, costs=0.0):
     made = np.full(len(returns), costs)
     return Scores(function, returns, {}, np.arange(len(returns), dtype=np.int32), made)

@@ -11,11 +11,12 @@ import evolve
 from evolve import store
 from evolve.cluster import Coordinator, Transport
 from evolve.config import Config, EarlyStopOptions, EnvOptions
+from evolve.errors import InputError
 from evolve.genome import Genomes
 from evolve.numerics.streams import Purpose, environment_seeds
 from evolve.rollouts import EPISODE_QUANTITIES, ResultsCollector
 from evolve.store import Record
-from evolve.training import iterate, make_rollout, prepare
+from evolve.training import evaluate_champion, experiment, iterate, make_rollout, prepare
 from evolve.training.loop import is_good_enough, is_validation_due, validation_returns
 
 CART = ("-e", "CartPole-v1", "-p", 8, "-r", 2, "-d", 2, "-s", 3, "--set", "held_out_episodes=4")
@@ -202,3 +203,14 @@ def test_validation_returns_are_in_the_file_and_in_the_table(call, tmp_path):
     assert [not np.isnan(value) for value in column] == [False, True, False, True, False, True, False]
     assert column[3] == pytest.approx(kept[0][4].mean())
     assert whole.table()["validation_std"][3] == pytest.approx(kept[0][4].std(ddof=1))
+
+
+def test_an_evaluation_that_does_not_fit_into_memory_is_refused(monkeypatch):
+    monkeypatch.setattr(experiment.os, "sysconf", lambda name: 1000)  # a page of 1,000 bytes, 1,000 times
+    with pytest.raises(InputError, match=r"episodes: expected as many as fit into 0\.0 GB of memory, got 1,000,000"):
+        evaluate_champion(None, None, None, 1_000_000)
+
+
+def test_the_memory_of_a_system_that_does_not_tell_it_is_no_limit(monkeypatch):
+    monkeypatch.setattr(experiment.os, "sysconf", lambda name: -1 if name == "SC_PAGE_SIZE" else int("none"))
+    assert experiment.memory() == np.inf
