@@ -59,7 +59,7 @@ def test_a_network_that_draws_no_genome_is_refused():
             return super().init(stream).weights
 
     drawing = Drawing(network.options, O, A)
-    with pytest.raises(InputError, match="whose init fails .TypeError: expected evolve.genome.Genomes, got ndarray"):
+    with pytest.raises(InputError, match=r"init fails \(TypeError: expected evolve\.genome\.Genomes, got ndarray"):
         networks.check({"name": "mlp"}, drawing, A)
 
 
