@@ -446,8 +446,8 @@ class Run(_Evolved):
         return self.generations[-1]
 
     def __repr__(self) -> str:
-        of = f"{self._stored.num_generations} of {self.config.generations} generations"
-        return f"<Run {self.path}: {self.config.env.id}, {self.config.network.name}, {of}>"
+        done = f"{self._stored.num_generations} of {self.config.generations} generations"
+        return f"<Run {self.path}: {self.config.env.id}, {self.config.network.name}, {done}>"
 
 
 def evolved(stored: Stored) -> Run | ChampionFile:

@@ -131,9 +131,9 @@ def _arguments(argv: list[str]) -> argparse.Namespace:
     for name, given in {**chosen, "traces": found.traces}.items():
         if given and not found.network:
             raise InputError(f"--{name}", "--network with it, to draw a network", "no --network", "Add --network.")
-    for name, given, of in (("-x/--over", found.over is not None, "over it"), ("--load", found.load, "with it")):
+    for name, given, how in (("-x/--over", found.over is not None, "over it"), ("--load", found.load, "with it")):
         if given and (other := _kind_of_picture(found)):
-            raise InputError(name, f"curves to be drawn {of}", f"--{other}")
+            raise InputError(name, f"curves to be drawn {how}", f"--{other}")
     if (found.network or found.archive) and len(found.files) > 1:
         raise InputError("FILE", f"one run file with --{_kind_of_picture(found)}", f"{len(found.files)} of them")
     if found.output is None:

@@ -189,8 +189,8 @@ def _describe_run(run_preview: plan.RunPreview) -> str:
     stored = run_preview.stored
     there = ""
     if stored is not None:
-        of = run_preview.run.experiment.config.generations
-        there = f", {stored.num_generations:,} of {pluralize(of, 'generation')} complete"
+        generations = pluralize(run_preview.run.experiment.config.generations, "generation")
+        there = f", {stored.num_generations:,} of {generations} complete"
         if run_preview.action == "replace":
             there = f", {pluralize(stored.num_generations, 'generation')} would be lost"
     left = "" if run_preview.action == "keep" else f"; {_quantity(run_preview.size)}"
@@ -419,8 +419,8 @@ def _summary(file: store.RunFile, generations: int) -> str:
     best = f"best of the last generation ({file.num_generations - 1}) {last.champion_fitness:.2f}"
     lines = [f"{file.path}: {best}; {ever}; digest {last.digest.decode()}"]
     if file.num_generations < generations:
-        of = f"{file.num_generations} of {pluralize(generations, 'generation')}"
-        lines.append(f"stopped early, after {of} and {file.steps:,} steps")
+        done = f"{file.num_generations} of {pluralize(generations, 'generation')}"
+        lines.append(f"stopped early, after {done} and {file.steps:,} steps")
     if file.held_out is not None:
         episodes = pluralize(len(file.held_out.returns), "held-out episode")
         lines.append(f"held-out champion, {episodes}: {statistics.summary(file.held_out.returns)}")

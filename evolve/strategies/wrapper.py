@@ -184,8 +184,8 @@ def mean_fitness(fitness: Float64, first: int | None = None) -> float:
     finite = np.isfinite(fitness)
     if not finite.any():
         return -np.inf
-    of = np.where(finite, fitness, fitness[finite].min())[:first]
-    return float(ordered_sum(of)) / len(of)
+    counted = np.where(finite, fitness, fitness[finite].min())[:first]
+    return float(ordered_sum(counted)) / len(counted)
 
 
 @dataclass(frozen=True)

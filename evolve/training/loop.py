@@ -117,10 +117,10 @@ class _Run:
             return True
         if not is_validation_due(self.experiment.config, self.log.num_generations):
             return False
-        of = self.log.header.seed, self.log.num_generations
-        returns = validation_returns(self.experiment, self.coordinator, self._champion(), *of)
+        seed, generations = self.log.header.seed, self.log.num_generations
+        returns = validation_returns(self.experiment, self.coordinator, self._champion(), seed, generations)
         # A resumed run repeats the validation that is due when it begins.
-        self.log.validations.setdefault(self.log.num_generations, returns)
+        self.log.validations.setdefault(generations, returns)
         return is_good_enough(self.experiment.config, returns)
 
     def finish(self) -> None:

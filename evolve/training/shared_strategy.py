@@ -239,8 +239,10 @@ class StrategyReplica:
         """Return the sums of the requested columns."""
         asked = record_of(content, _KINDS)
         place = slice(asked.start, asked.stop)
-        of = self.genomes()
-        self._sums[place] = _sum_columns(of.strategy, of.state, of.generation, asked.fitness, place, self._threads)
+        held = self.genomes()
+        self._sums[place] = _sum_columns(
+            held.strategy, held.state, held.generation, asked.fitness, place, self._threads
+        )
         return self._sums[place].reshape(-1).view(np.uint8)
 
     def genomes(self) -> AskedGenomes[Any]:
@@ -267,13 +269,13 @@ class StrategyReplica:
         self._held, self._arrays = None, {}
 
     def _tell(self, results: TellResults) -> None:
-        of = self.genomes()
+        held = self.genomes()
         mean_traces = results.mean_traces if len(results.mean_traces) else None
         sums = self._sums if len(self._sums) else None
         measures = results.measures if results.measures.shape[1] else None
         taken = Results(results.fitness, mean_traces=mean_traces, sums=sums, measures=measures)
-        state = of.strategy.tell(of.state, of, taken)
-        self._asked = AskedGenomes(of.strategy, state, of.generation + 1, of.population, of.num_weights)
+        state = held.strategy.tell(held.state, held, taken)
+        self._asked = AskedGenomes(held.strategy, state, held.generation + 1, held.population, held.num_weights)
 
 
 def _sum_columns(

@@ -35,8 +35,8 @@ class Manifolds(NamedTuple):
 class _End(NamedTuple):
     """One end of N lines.
 
-    v: [2, N]. index_a, index_b: [N], the features of the reference polygon and of the other polygon from which it
-    comes. face_a, face_b: [N], 1 for a face, 0 for a corner.
+    v: [2, N], its position. It is where a feature of the reference polygon, number index_a [N], meets a feature of the
+    other polygon, number index_b [N]. face_a, face_b: [N], 1 if that feature is a face, 0 if it is a corner.
     """
 
     v: Float32
