@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 from conftest import ROOT, make_runs
 
+import evolve
 from evolve import store
 from evolve.cli.run import load
 from evolve.config import differences
@@ -233,3 +234,39 @@ def test_the_time_of_a_run_that_begins_with_a_missing_run_is_estimated(place, tm
     clock = Clock(tmp_path, [Job(settings | {"start_from": {"file": str(tmp_path / "missing")}}, 1, "later")])
     clock.try_kinds()
     assert clock.seconds() > 0
+
+
+def test_a_seed_goes_through_the_stages_of_pruning(results, tmp_path, monkeypatch):
+    import sparse  # beside results.py, which puts its folder on the path
+
+    monkeypatch.setattr(sparse, "STAGES", ("dense", "few", "fewer"))
+    monkeypatch.setattr(sparse, "WHILE_PRUNING", (1,))
+    settings = {
+        "env": {"id": "CartPole-v1", "engine": "exact", "max_episode_steps": 30},
+        "network": {"name": "mlp", "hidden": [3]},
+        "generations": 3,
+        "population": 6,
+        "episodes": 1,
+        "held_out_episodes": 4,
+    }
+    pruning = {"name": "openai-es", "pruning": 0.5, "pruning_generations": 2, "pruning_by": "flow"}
+    for seed in (2, 10):
+        evolve.train(settings, strategy="openai-es", seed=seed, output=tmp_path / "dense")
+    start = {"file": str(tmp_path / "dense"), "generation": 2}
+    evolve.train(settings, strategy=pruning, start_from=start, seed=2, output=tmp_path / "few")
+    whole, alone = found = sparse.chains(tmp_path)
+    assert [[run.seed for run in chain] for chain in found] == [[2, 2], [10]]
+    dense, few = whole
+    taken = [[generation.record.steps for generation in run.generations] for run in whole]
+    assert sparse.steps(whole) == sum(taken[0][:2]) + sum(taken[1])
+    assert sparse.steps(alone) == sum(generation.record.steps for generation in alone[0].generations)
+    assert sparse.acting(dense) == 23
+    assert sparse.acting(few) <= 12 < sparse.acting(few, 0)
+    (_, *between, last) = sparse.points(whole)
+    assert [count for count, _ in between] == [sparse.acting(few, 1)]
+    assert last == (sparse.acting(few), few.held_out.mean)
+    rows = sparse.table(found).splitlines()[2:]
+    assert [row.split(" | ")[1] for row in rows] == ["2", "1"]
+    assert "| 4 of 4 |" in rows[1]  # no episode is that long
+    panel = sparse.draw(found).axes[0]
+    assert [text.get_text() for text in panel.texts][-1] == f"median {few.held_out.mean:.0f}"
