@@ -18,7 +18,7 @@ ROOT = Path(__file__).parent.parent
 PAGE = ROOT / "docs" / "zoo.md"
 FILMS = ROOT / "docs" / "films"
 NAMES = ("cartpole", "pendulum", "acrobot", "car", "lander", "cheetah", "walker-quick", "walker-es", "walker-far",
-         "walker-pruned", "walker-plastic")  # fmt: skip
+         "walker-sparse", "walker-sparser", "walker-pruned", "walker-plastic")  # fmt: skip
 SIZES = ((640, 6), (560, 6), (560, 4), (560, 3))
 """Pixels of width, and seconds: a film has the first of these sizes that keeps to the budget."""
 MOST_BYTES = 2**20
@@ -92,6 +92,9 @@ def card(name: str, champion: evolve.ChampionFile) -> str:
         "digest of the run": f"`{champion.digest}`",
         "verify": f"`evolve verify zoo/{name}.champion`",
     }
+    if (start := config.start_from) is not None:
+        which = "champion" if start.generation is None else f"best candidate of generation {start.generation}"
+        rows["environment steps"] += f" after the {which} of `{start.file}`"
     lines = "\n".join(f"| {key} | {value} |" for key, value in rows.items())
     film = f"![{config.env.id}: the champion and its network](films/{name}.gif)"
     return f"## {name}: {config.env.id}\n\n{film}\n\n| | |\n|---|---|\n{lines}\n"
