@@ -251,6 +251,10 @@ class MapElites(contract.Strategy[Archive]):
             return contract.initial_genomes(self._layout, self._seed, 0, range(1))
         return state.genomes.take(contract.ranking(state.fitness)[:1])
 
+    def champion_generation(self, state: Archive) -> int | None:
+        """Return the generation in which the champion took its cell."""
+        return int(state.origins[contract.ranking(state.fitness)[0], 0]) if len(state) else None
+
     def select(self, state: Archive, connections: int | None = None, cell: Sequence[int] | None = None) -> Genomes:
         """Return the elite of a cell."""
         if cell is None or connections is not None:

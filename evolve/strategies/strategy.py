@@ -147,6 +147,10 @@ class Strategy(Generic[State]):
         """Return the genome (P = 1) that the strategy estimates to be best, after at least one `tell`."""
         raise NotImplementedError
 
+    def champion_generation(self, _state: State) -> int | None:
+        """Return the generation in which the champion was evaluated, if it is never evaluated again; otherwise None."""
+        return None
+
     @abstractmethod
     def to_arrays(self, state: State) -> dict[str, NDArray[Any]]:
         """Return the state as named arrays."""

@@ -22,7 +22,14 @@ from evolve.training.experiment import Experiment, memory
 from evolve.training.fitness import Metrics, Scores, evaluate_population, mean_metrics, with_step_limit
 from evolve.training.resume import RunLog
 from evolve.training.shared_strategy import SharedStrategy
-from evolve.training.stored import Which, final_champion, restore, restore_moments
+from evolve.training.stored import (
+    CHAMPION_NORMALIZER,
+    Which,
+    champion_normalizer,
+    final_champion,
+    restore,
+    restore_moments,
+)
 
 _EPISODE = 500  # approximate bytes of memory of an episode until its return is known
 Player = tuple[Genomes, Float32 | None]
@@ -37,7 +44,8 @@ def iterate(experiment: Experiment, coordinator: Coordinator, log: RunLog) -> Ge
     complete generation is lost. Raises Stopped, EpisodeError and RunError as `Coordinator.evaluate` does.
     """
     shared = SharedStrategy(experiment, coordinator, *restore(experiment, log), log.header.seed)
-    run = _Run(experiment, coordinator, log, shared, restore_moments(experiment, log))
+    moments, champions = restore_moments(experiment, log), champion_normalizer(experiment, log)
+    run = _Run(experiment, coordinator, log, shared, moments, champions)
     coordinator.set_up(experiment.rollout_spec)
     coordinator.take_seconds()  # discards the seconds of an earlier run
     try:
@@ -53,13 +61,17 @@ def iterate(experiment: Experiment, coordinator: Coordinator, log: RunLog) -> Ge
 
 @dataclass
 class _Run:
-    """The state of a run between two generations."""
+    """The state of a run between two generations.
+
+    champion_normalizer: the normalizer of the champion's generation, if the champion is never evaluated again.
+    """
 
     experiment: Experiment
     coordinator: Coordinator
     log: RunLog
     shared: SharedStrategy
     moments: Moments
+    champion_normalizer: Float32 | None
 
     def next_generation(self, begin: float) -> Record:
         """Evolve one generation and append it to the log. begin: the time at which it began."""
@@ -93,6 +105,10 @@ class _Run:
             if learning is None or generation < learning:
                 self.moments = self.moments.merged(results.lengths, results.moments)
             checkpoint |= self.moments.to_arrays()
+            if strategy.champion_generation(self.shared.state) == generation:
+                self.champion_normalizer = normalizer
+            if self.champion_normalizer is not None:
+                checkpoint[CHAMPION_NORMALIZER] = self.champion_normalizer
         seconds = self.coordinator.take_seconds()
         record = generation_record(
             self._last_digest(),
@@ -135,7 +151,8 @@ class _Run:
         return self.moments.normalizer() if self.experiment.config.normalize_observations else None
 
     def _champion(self) -> Player:
-        return self.shared.strategy.champion(self.shared.state), self._normalizer()
+        known = self.champion_normalizer
+        return self.shared.strategy.champion(self.shared.state), self._normalizer() if known is None else known
 
     def _last_digest(self) -> bytes:
         last = self.log.last

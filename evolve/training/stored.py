@@ -20,7 +20,7 @@ from evolve.errors import InputError, check_whole, pluralize
 from evolve.genome import Block, Genomes
 from evolve.networks import NETWORKS
 from evolve.rollouts import Moments
-from evolve.shapes import Float32
+from evolve.shapes import Float32, check_shape
 from evolve.store import Header, Start, Stored, StoredChampion, StoredRun
 from evolve.strategies import Strategy
 from evolve.training.experiment import Experiment, PlannedRun, load_config, prepare, prepare_policy, with_other_settings
@@ -206,6 +206,24 @@ def restore_moments(experiment: Experiment, run: RunState) -> Moments:
         raise InputError(str(run.path), "a whole checkpoint", f"a damaged one ({error})") from None
 
 
+CHAMPION_NORMALIZER = "champion_normalizer"
+"""The name of an array in the checkpoint, [2, O]."""
+
+
+def champion_normalizer(experiment: Experiment, run: RunState) -> Float32 | None:
+    """Return the normalizer [2, O] of the champion's generation, if the champion is never evaluated again.
+
+    It is None for other strategies, and in files of earlier versions. Raises InputError if it is damaged.
+    """
+    known = run.checkpoint.get(CHAMPION_NORMALIZER)
+    if known is not None:
+        try:
+            check_shape(known, CHAMPION_NORMALIZER, "2 O", np.float32, O=experiment.network.observation_size)
+        except ValueError as error:
+            raise InputError(str(run.path), "a whole checkpoint", f"a damaged one ({error})") from None
+    return known
+
+
 @dataclass(frozen=True)
 class Which:
     """One of the genomes of a run; by default the final champion.
@@ -256,7 +274,9 @@ def final_champion(experiment: Experiment, run: store.Stored, which: Which = Whi
     if isinstance(run, store.StoredRun):
         strategy, state = restore(experiment, run)
         if which.is_champion:
-            return strategy.champion(state), normalizer_of(experiment, run, run.num_generations)
+            known = champion_normalizer(experiment, run)
+            newest = normalizer_of(experiment, run, run.num_generations)
+            return strategy.champion(state), newest if known is None else known
         genome, generation = strategy.select(state, which.connections, which.cell), run.num_generations
         if which.cell is not None:  # an elite is not evaluated again: it is used to the observations of its generation
             generation, _ = strategy.origin(state, which.cell)

@@ -254,7 +254,7 @@ class RunRepetition(Repetition):
             return Verdict(False, summary, *explain("log", None), what="log")
         if kept is None:
             return None
-        normalizer = training.normalizer_of(experiment, self.run, self.run.num_generations)
+        _, normalizer = training.final_champion(experiment, self.run)
         player = Genomes(kept.weights[None], kept.mask[None]), normalizer
         episodes, seed = len(kept.returns), self.run.header.seed
         repeated = training.held_out(experiment, self.coordinator, player, seed, episodes)

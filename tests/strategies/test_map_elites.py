@@ -306,7 +306,26 @@ def test_elites_play_held_out_episodes_with_the_normalizers_of_their_generations
         assert made.champion(cell=elite.cell).normalizer.tobytes() == own.tobytes()
         used.add(own.tobytes())
     assert len(used) > 1
-    assert made.champion().normalizer.tobytes() not in used  # the champion has the newest one
+    best = max(made.archive(), key=lambda elite: elite.fitness)
+    assert made.champion().normalizer.tobytes() == made.champion(cell=best.cell).normalizer.tobytes()
+    assert np.array_equal(made.held_out.returns, made.evaluate(episodes=3, cell=best.cell).returns)
+
+
+@pytest.mark.parametrize("way", ["earlier version", "damaged"])
+def test_the_normalizer_of_the_champion_is_in_the_checkpoint(made, tmp_path, way):
+    path = tmp_path / "changed.h5"
+    path.write_bytes(made.path.read_bytes())
+    with h5py.File(path, "r+") as file:
+        del file["checkpoint/champion_normalizer"]
+        if way == "damaged":
+            file["checkpoint/champion_normalizer"] = np.zeros((2, 3), np.float32)
+    changed = evolve.load(path)
+    if way == "damaged":
+        with pytest.raises(InputError, match=r"expected a whole checkpoint, got a damaged one \(champion_normalizer"):
+            changed.champion()
+        return
+    newest = changed.champion().normalizer
+    assert all(newest.tobytes() != g.record.normalizer.tobytes() for g in made.generations)
 
 
 def test_an_archive_and_its_elites_are_shown_from_python(made):
