@@ -120,7 +120,6 @@ class Strategy(Generic[State]):
     @abstractmethod
     def start(self) -> State:
         """Return the state before generation 0."""
-        raise NotImplementedError
 
     @abstractmethod
     def ask(self, state: State, generation: int, candidates: Int64 | None = None) -> Genomes:
@@ -128,7 +127,6 @@ class Strategy(Generic[State]):
 
         A candidate has the same bits whichever other candidates are asked for with it.
         """
-        raise NotImplementedError
 
     @abstractmethod
     def tell(self, state: State, genomes: GenomeSource, results: Results) -> State:
@@ -140,12 +138,10 @@ class Strategy(Generic[State]):
                 as few as possible.
             results: The results of their evaluation.
         """
-        raise NotImplementedError
 
     @abstractmethod
     def champion(self, state: State) -> Genomes:
         """Return the genome (P = 1) that the strategy estimates to be best, after at least one `tell`."""
-        raise NotImplementedError
 
     def champion_generation(self, _state: State) -> int | None:
         """Return the generation in which the champion was evaluated, if it is never evaluated again; otherwise None."""
@@ -154,12 +150,10 @@ class Strategy(Generic[State]):
     @abstractmethod
     def to_arrays(self, state: State) -> dict[str, NDArray[Any]]:
         """Return the state as named arrays."""
-        raise NotImplementedError
 
     @abstractmethod
     def from_arrays(self, arrays: Arrays) -> State:
         """Return the state that `to_arrays` stored. Raises ValueError if an array is missing or has another shape."""
-        raise NotImplementedError
 
     def start_anew(self, _generation: int) -> State:
         """Return an initial state with genomes from the random streams of a generation other than 0."""
