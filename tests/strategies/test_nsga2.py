@@ -198,6 +198,16 @@ def test_a_prior_shrinks_a_first_fitness_but_no_measure():
     assert (state.parents.score[0], state.parents.count[0], state.measures[0, 0]) == (3 * 2 / 4 + 8 / 4, 4, 4)
 
 
+def test_a_stored_front_names_candidates_of_its_population():
+    strategy = make("nsga2", 8, population=20, parents=6)
+    state = search(strategy, 2)
+    arrays = strategy.to_arrays(state)
+    assert strategy.from_arrays(arrays).candidates.tolist() == state.candidates.tolist()
+    arrays["parents_candidates"] = arrays["parents_candidates"] + 1_000
+    with pytest.raises(ValueError, match="parents_candidates: expected numbers of candidates"):
+        strategy.from_arrays(arrays)
+
+
 def test_small_weights_are_lost_more_often():
     weights = np.repeat([[0.01, 0.1, 1.0, 10.0]], 500, axis=1).reshape(-1)
     strategy = make("nsga2", x0=weights, population=400, pruning=0.1, weight_noise=0.0, regrowth=0.0)

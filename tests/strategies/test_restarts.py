@@ -12,7 +12,7 @@ from evolve import networks, strategies
 from evolve.errors import InputError
 from evolve.numerics.streams import Purpose, Stream
 from evolve.strategies import STRATEGIES, Results
-from evolve.strategies.wrapper import Restarting, RestartRecord
+from evolve.strategies.wrapper import Restarting, RestartRecord, joined
 
 NETWORK = networks.make({"name": "hebbian-dag", "hidden": [3], "init_sparsity": 0.2}, 4, 2)
 P = 8
@@ -177,3 +177,10 @@ def test_the_fitness_tells_when_starts_and_rounds_began():
         (10, "control"), (20, "round 2"), (30, "control"), (40, "round 3"), (50, "control"),
     ]  # fmt: skip
     assert strategies.searches(rounds, []) == []
+
+
+def test_parts_of_a_state_have_arrays_of_different_names():
+    one, other = {"means": np.zeros(1)}, {"centre": np.ones(1)}
+    assert joined(one, other) == one | other
+    with pytest.raises(ValueError, match="two arrays of one name"):
+        joined(one, other, {"centre": np.zeros(1)})
