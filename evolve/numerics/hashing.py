@@ -55,7 +55,7 @@ def fold_present(values: Float32, present: Bool) -> UInt64:
     if native.available():
         folds = np.empty(n, np.uint64)
         arrays = np.ascontiguousarray(values), np.ascontiguousarray(present), coefficients(k), folds
-        native.bind("fold_present", [ADDRESS] * 4 + [INT64] * 2)(*(array.ctypes.data for array in arrays), n, k)
+        native.bind("fold_present", [ADDRESS] * 4 + [INT64] * 2)(*map(native.address, arrays), n, k)
         return folds
     rows = max(1, _BLOCK // max(1, k))
     parts = [slice(first, first + rows) for first in range(0, max(1, n), rows)]
@@ -74,7 +74,7 @@ def sha256(values: Float32, present: Bool) -> UInt8:
     # The kernel hashes `_FEWEST_ROWS` rows side by side, in the same time as fewer rows.
     if n >= _FEWEST_ROWS and native.available():
         kernel = native.bind("sha256", [ADDRESS, INT64, ADDRESS, INT64, ADDRESS, INT64])
-        kernel(rows.ctypes.data, 4 * k, present.ctypes.data, k, digests.ctypes.data, n)
+        kernel(native.address(rows), 4 * k, native.address(present), k, native.address(digests), n)
         return digests
     for row, mask, digest in zip(rows, present.view(np.uint8), digests, strict=True):
         state = hashlib.sha256(row)
@@ -89,7 +89,7 @@ def count_present(present: Bool) -> Int32:
     if native.available():
         counts = np.empty(n, np.int32)
         rows = np.ascontiguousarray(present)
-        native.bind("count_present", [ADDRESS] * 2 + [INT64] * 2)(rows.ctypes.data, counts.ctypes.data, n, k)
+        native.bind("count_present", [ADDRESS] * 2 + [INT64] * 2)(native.address(rows), native.address(counts), n, k)
         return counts
     counted: Int32 = np.count_nonzero(present, axis=1).astype(np.int32)
     return counted

@@ -17,7 +17,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from evolve.numerics import native
-from evolve.numerics.native import ADDRESS, DOUBLE, FLOAT, INT64
+from evolve.numerics.native import ADDRESS, DOUBLE, FLOAT, INT64, address
 from evolve.numerics.streams import Purpose, normal_rows, philox_keys
 from evolve.shapes import Bool, Float32, Float64, Int64
 
@@ -44,9 +44,9 @@ def perturbed(
         # The kernel receives addresses, so the arrays must stay alive during the call.
         arrays = [*map(np.ascontiguousarray, (centre, mask, philox_keys(*key, streams), steps)), rows]
         scales = None if scale is None else np.ascontiguousarray(scale)
-        addresses = (array.ctypes.data for array in arrays)
+        addresses = map(address, arrays)
         fill = native.bind("perturbed", [ADDRESS] * 5 + [INT64] * 2 + [ADDRESS])
-        fill(*addresses, *rows.shape, None if scales is None else scales.ctypes.data)
+        fill(*addresses, *rows.shape, None if scales is None else address(scales))
         return rows
     for row, step, stream in zip(rows, steps, streams, strict=True):
         row[:] = centre + step * _scaled_deviates(key, stream, scale, 0, len(centre))
@@ -77,7 +77,7 @@ def moments_about_centre(
         inputs = centre, scale, philox_keys(*key, streams), steps, coefficients
         arrays = [*map(np.ascontiguousarray, inputs), moments]
         add_up = native.bind("moments_about_centre", [ADDRESS] * 6 + [INT64] * 3)
-        add_up(*(array.ctypes.data for array in arrays), first, len(centre), len(streams))
+        add_up(*map(address, arrays), first, len(centre), len(streams))
         return moments
     sums = np.zeros((2, len(centre)))
     for step, stream, coefficient in zip(steps, streams, coefficients, strict=True):
@@ -106,7 +106,7 @@ def antithetic_sums(centre: Float64, step: float, key: StreamsKey, coefficients:
     if native.available():
         arrays = [*map(np.ascontiguousarray, (centre, philox_keys(*key, streams), coefficients)), sums]
         add_up = native.bind("antithetic_sums", [ADDRESS] * 4 + [DOUBLE] + [INT64] * 3)
-        add_up(*(array.ctypes.data for array in arrays), step, first, len(centre), len(coefficients))
+        add_up(*map(address, arrays), step, first, len(centre), len(coefficients))
         return sums
     for coefficient, stream in zip(coefficients, streams, strict=True):
         perturbation = step * _scaled_deviates(key, stream, None, first, len(centre))
@@ -275,7 +275,7 @@ def add_noise(weights: Float32, mask: Bool, scale: float, key: StreamsKey, strea
     if native.available():
         arrays = [weights, mask, np.ascontiguousarray(philox_keys(*key, streams))]
         add = native.bind("add_noise", [ADDRESS] * 3 + [FLOAT] + [INT64] * 2)
-        add(*(array.ctypes.data for array in arrays), scale, *weights.shape)
+        add(*map(address, arrays), scale, *weights.shape)
         return
     weights += np.float32(scale) * normal_rows(*key, streams, weights.shape[1])
     weights[~mask] = 0

@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from evolve.numerics import native
-from evolve.numerics.native import ADDRESS, INT64
+from evolve.numerics.native import ADDRESS, INT64, address
 from evolve.numerics.portable import normal_quantile
 from evolve.shapes import Bool, Float32, Float64, Int64, Slots, UInt64
 
@@ -221,7 +221,7 @@ class Streams:
             return to_open_interval(_raw_rows(self._keys, first, stop))
         numbers = np.empty((len(self), size))
         fill = native.bind("uniform_rows", [ADDRESS, INT64, INT64, ADDRESS, INT64])
-        fill(self._keys.ctypes.data, first, stop, numbers.ctypes.data, len(self))
+        fill(address(self._keys), first, stop, address(numbers), len(self))
         return numbers
 
     def at_least(self, threshold: Float64 | float, size: int) -> Bool:
@@ -234,8 +234,8 @@ class Streams:
         strides = (stride // thresholds.itemsize for stride in thresholds.strides)  # 0 along an axis of equal values
         reached = np.empty(thresholds.shape, np.bool_)
         fill = native.bind("at_least_rows", [ADDRESS, INT64, INT64, ADDRESS, INT64, INT64, ADDRESS, INT64])
-        inputs = self._keys.ctypes.data, first, stop, thresholds.ctypes.data
-        fill(*inputs, *strides, reached.ctypes.data, len(self))
+        inputs = address(self._keys), first, stop, thresholds.ctypes.data
+        fill(*inputs, *strides, address(reached), len(self))
         return reached
 
     def normal_rows(self, size: int) -> Float32:
@@ -245,7 +245,7 @@ class Streams:
             return normal_quantile(to_open_interval(_raw_rows(self._keys, first, stop)))
         deviates = np.empty((len(self), size), np.float32)
         fill = native.bind("normal_rows", [ADDRESS, INT64, INT64, ADDRESS, INT64])
-        fill(self._keys.ctypes.data, first, stop, deviates.ctypes.data, len(self))
+        fill(address(self._keys), first, stop, address(deviates), len(self))
         return deviates
 
     def _next(self, size: int) -> tuple[int, int]:
@@ -378,9 +378,9 @@ def first_words(seed: int | Int64, keys: Int64, count: int) -> NDArray[np.uint32
     words = np.empty((len(keys), count), np.uint32)
     keys = np.ascontiguousarray(keys)
     row_stride = entropy.shape[1] if len(entropy) > 1 else 0  # 0: all keys have the same seed
-    inputs = entropy.ctypes.data, entropy.shape[1], row_stride, keys.ctypes.data
+    inputs = address(entropy), entropy.shape[1], row_stride, address(keys)
     fill = native.bind("seed_words", [ADDRESS, INT64, INT64, ADDRESS, ADDRESS, INT64, INT64])
-    fill(*inputs, words.ctypes.data, count, len(keys))
+    fill(*inputs, address(words), count, len(keys))
     return words
 
 

@@ -302,9 +302,8 @@ def may_be_best(keys: Int64, returns: Float64, best_of: int) -> Bool:
         return needed
     order = np.argsort(keys)
     genomes = keys[order] >> BITS_OF_EPISODES
-    first = np.flatnonzero(np.diff(genomes, prepend=-1))
-    # The mean is known of genomes with all their episodes here.
-    whole = first[np.diff(first, append=len(keys)) == best_of]
+    # The mean is known of genomes with all their episodes here: in this order they lie side by side.
+    whole = np.flatnonzero(genomes[best_of - 1 :] == genomes[: max(len(keys) - best_of + 1, 0)])
     if len(whole):
         places = order[whole[:, None] + np.arange(best_of)]
         best = int(np.argmax(ordered_sum(returns[places]) / best_of))

@@ -8,7 +8,7 @@ genomes.
 
 from abc import abstractmethod
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import astuple, dataclass, field, fields
+from dataclasses import dataclass, field, fields
 from typing import Any, ClassVar, Generic, Literal, Self, TypeVar
 
 import numpy as np
@@ -398,7 +398,7 @@ class NamedNumbers:
 
     def to_array(self) -> NDArray[Any]:
         """Return the numbers as one array."""
-        return np.array(astuple(self), self.dtype)
+        return np.array(tuple(vars(self).values()), self.dtype)
 
     @classmethod
     def from_arrays(cls, arrays: Arrays, name: str) -> Self:
