@@ -33,7 +33,7 @@ SHORTEST_SLEEP, LONGEST_SLEEP = 2e-3, 5e-2
 """Seconds that a waiting rank sleeps between two looks for messages."""
 # The shortest sleep grows with the number of other ranks, up to `SHORTEST_SLEEP`: among few ranks a rank waits more
 # often for the answer of one other rank, which a long sleep would delay.
-_SHORTEST_PER_RANK = 1e-4  # seconds
+_SHORTEST_PER_RANK = 1.5e-4  # seconds
 SHARE_ASLEEP = 0.03
 """The longest sleep as a share of the wait so far, and so the largest relative delay of a message."""
 
