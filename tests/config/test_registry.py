@@ -127,6 +127,10 @@ def test_an_error_of_a_kind_names_the_kind():
     assert wrong.value.argument == "network.name"
     assert "evolve.networks.network" in wrong.value.expected
     assert all(word in wrong.value.got for word in ("leaky", "init", "ValueError", "[1, 3] float64"))
+    refused = InputError("network.leak", "at most 1", 2)
+    with pytest.raises(InputError) as same, NETWORKS.as_input_error({"name": "leaky"}, "init"):
+        raise refused
+    assert same.value is refused
 
 
 MODULE = """
