@@ -101,11 +101,6 @@ class ExactRollout:
         """Whether it took episodes from the queue whose results it has not returned."""
         return self._num_held + self.play.waiting + self.play.running + self.play.finished > 0
 
-    @property
-    def ticking(self) -> int:
-        """The smallest number of episodes that the next tick steps."""
-        return self.play.running or min(self.pending, 1)
-
     def submit(self, batch: EpisodeBatch) -> None:
         """Queue episodes."""
         self._queue.append(batch)
@@ -273,11 +268,6 @@ class ThreadedRollout:
     def pending(self) -> int:
         """The number of episodes without returned results."""
         return self._pending
-
-    @property
-    def ticking(self) -> int:
-        """The smallest number of episodes that the next tick steps."""
-        return min(self.pending, 1)
 
     def submit(self, batch: EpisodeBatch) -> None:
         """Queue episodes, and let all threads play."""

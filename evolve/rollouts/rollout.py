@@ -352,8 +352,7 @@ class Rollout:
     def _load(self, slots: Slots) -> int:
         """Put queued episodes, all of one batch, into the first of these slots; return their number."""
         episodes = self._queue.take(len(slots))
-        if episodes is None:
-            return 0
+        assert episodes is not None  # `fill` begins at most as many as are queued
         at = slots[: len(episodes)]
         genomes = episodes.genome_of_each()
         self.inference.load(at, genomes.weights, genomes.mask, episodes.seeds, episodes.normalizers)

@@ -19,7 +19,7 @@ from evolve.numerics.device import MOST_STAGING, device, has_device
 from evolve.numerics.device_protocol import WIDTH, DeviceMemoryError
 from evolve.numerics.hashing import MAX_HASHED_STEPS
 from evolve.numerics.streams import Purpose
-from evolve.rollouts import AnyRollout, EpisodeBatch, ExactRollout, Rollout
+from evolve.rollouts import AnyRollout, EpisodeBatch, ExactRollout, Rollout, RolloutInHalves
 from evolve.rollouts.device_play import DevicePlay, DeviceRollout
 from evolve.rollouts.exact_rollout import ThreadedRollout
 from evolve.rollouts.inference import device_step, make_inference
@@ -272,11 +272,10 @@ def _measure(rollout: AnyRollout, batch: EpisodeBatch, seconds: float, pat: Call
             steps = 0
         if rollout.pending < len(batch) / 2:
             rollout.submit(batch)
-        at_least = rollout.ticking
+        # A tick of other rollouts plays many steps, which are counted when their episodes have ended.
+        steps += rollout.ticking if isinstance(rollout, Rollout | RolloutInHalves) and not rollout.whole_episodes else 0
         results = rollout.tick()
-        if not rollout.whole_episodes:
-            steps += at_least
-        elif results is not None:  # whole episodes, of many steps
+        if results is not None and rollout.whole_episodes:
             steps += int(results.lengths.sum())
         pat()
         ticks += 1

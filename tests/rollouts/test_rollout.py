@@ -21,10 +21,10 @@ def setting(env, **settings):
     options = EnvOptions(id=env)
     table = {"name": "hebbian-dag", "hidden": [4]} | settings
 
-    def rollout(slots):
+    def rollout(slots, **more):
         engine = environments.make(options, slots)
         network = networks.make(table, engine.observation_size, engine.action_size)
-        return Rollout(engine, network, slots, backend("auto"))
+        return Rollout(engine, network, slots, backend("auto"), **more)
 
     engine = environments.make(options, 1)
     network = networks.make(table, engine.observation_size, engine.action_size)
@@ -86,6 +86,14 @@ def test_slots_do_not_matter_to_networks_that_remember(network, slots):
     ours = rollout(slots)
     ours.submit(batch)
     assert table(finish(ours)) == table(finish(expected))
+
+
+@pytest.mark.parametrize("slots", [1, 4])
+def test_no_episode_takes_more_steps_than_it_may(slots):
+    rollout, batch = setting("CartPole-v1")
+    limited = rollout(slots, max_steps=7)
+    limited.submit(batch)
+    assert {row[2:4] for row in finish(limited)} == {(7.0, 7)}
 
 
 def test_arrival_does_not_matter():
