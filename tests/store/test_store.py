@@ -5,12 +5,13 @@ import gc
 import json
 import os
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from dataclasses import replace
 
 import h5py
 import numpy as np
 import pytest
+from tampering import tamper
 
 from evolve import store
 from evolve.errors import InputError, RunError
@@ -445,6 +446,57 @@ def test_damaged_and_foreign_files_are_refused(path, damage):
     with h5py.File(path, "r+") as f:
         damage(f)
     with pytest.raises(InputError, match=str(path)):
+        store.read(path)
+
+
+@pytest.mark.parametrize(
+    ("place", "where", "value", "why"),
+    [
+        ("champion/candidate", 1, P, "champion/candidate: not one of the population"),
+        ("generation/lengths", (1, 0, 0), -1, "generation/lengths: negative"),
+        ("generation/digest", 1, b"12" * 31, "generation/digest: not 64 hexadecimal characters"),
+    ],
+)
+def test_columns_that_contradict_one_another_are_refused(path, place, where, value, why):
+    write(path)
+    tamper(path, place, where, value)
+    with pytest.raises(InputError, match=why):
+        store.read(path)
+
+
+@pytest.mark.parametrize(
+    ("owner", "name", "value", "why"),
+    [
+        ("checkpoint", "num_generations", 1, "its checkpoint belongs to another generation"),
+        ("/", "manifest", 5, "manifest: not a text"),
+        ("/", "seed", [3, 3], "seed: not one number"),
+    ],
+)
+def test_attributes_that_contradict_the_file_are_refused(path, owner, name, value, why):
+    write(path)
+    with h5py.File(path, "r+") as f:
+        f[owner].attrs[name] = value
+    with pytest.raises(InputError, match=why):
+        store.read(path)
+
+
+def test_a_dataset_in_the_place_of_a_group_is_refused(path):
+    write(path)
+    with h5py.File(path, "r+") as f:
+        del f["champion"]
+        f["champion"] = np.zeros(2)
+    with pytest.raises(InputError, match=r"champion/.*: a Dataset"):
+        store.read(path)
+
+
+def test_validations_after_no_complete_generation_are_refused(path):
+    write(path)
+    with closing(store.reopen(path)) as file:
+        file.validations[2] = np.zeros(3)
+        file.flush()
+    assert store.read(path).validations[2].tolist() == [0.0] * 3
+    tamper(path, "validation/generations", 0, 9)
+    with pytest.raises(InputError, match="validation/generations: not different numbers of complete generations"):
         store.read(path)
 
 
