@@ -17,6 +17,7 @@ from conftest import OPENMPI, ROOT, finished, without
 from emulation import emulation_available
 from hosts import why_not
 
+import evolve
 from evolve import environments
 from evolve.config import EnvOptions
 from evolve.networks import NETWORKS
@@ -129,6 +130,21 @@ def test_walkers_beside_other_engines(bench, monkeypatch):
     assert champions["length"] > 600  # a fast walker needs about 750
     assert random["length"] < 800
     assert all(0 < row["share"] < 1 for row in found["generations"])
+
+
+def test_gaits_are_counted_and_damaged(bench, tmp_path):
+    contacts = ["mean_observation_8", "mean_observation_13"]
+    settings = {"generations": 2, "population": 8, "episodes": 1, "held_out_episodes": 0, "output": tmp_path}
+    settings["env"] = {"id": "BipedalWalker-v3", "engine": "exact", "metrics": contacts, "max_episode_steps": 20}
+    settings["strategy"] = {"name": "map-elites", "descriptors": contacts, "cells": [2, 2]}
+    runs = [evolve.train(network="mlp", normalize_observations=True, seed=seed, **settings) for seed in (1, 2)]
+    code, out, err = bench("gaits", *(run.path for run in runs))
+    assert code == 0, err
+    for run in runs:
+        assert f"digest {run.digest[:8]}: {len(run.archive())} gaits, " in out
+    head, *_, last = out.partition("median of 2 runs")[2].strip().splitlines()
+    assert re.fullmatch(r": \d gaits, \d never fall, 0 of these have a mean above 200\.", head)
+    assert re.fullmatch(r"\| knee 2 \| -?\d+ \| \*\*-?\d+\*\* \| better in [012] of 2 \| -?\d+ \| \d \|", last), out
 
 
 @pytest.mark.skipif(find_spec("gymnax") is not None, reason="gymnax is installed")
