@@ -65,3 +65,14 @@ def test_a_step_that_fails_is_not_shown(record):
     with pytest.raises(EpisodeError, match="in step 5"):
         play(run, experiment, chosen, environments.make(broken, 1), lambda step, _: seen.append(step))
     assert seen == [0, 1, 2, 3, 4]
+
+
+@pytest.mark.parametrize(("words", "expected"), [
+    (("--held-out",), "a run that has a champion"), (("--generations", "0"), "a run that has champions"),
+])  # fmt: skip
+def test_a_run_without_a_generation_has_no_champion(call, runs, tmp_path, words, expected):
+    empty = store.path_of(tmp_path / "empty", 1)
+    store.create(empty, store.read(runs["a"]).header).close()
+    done = call("replay", empty, *words)
+    assert done.code == 2
+    assert f"expected {expected}, got {empty}, without a complete generation" in done.err

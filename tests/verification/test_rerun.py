@@ -35,3 +35,11 @@ def test_nothing_is_written(call, runs, tmp_path):
     done = call("verify", runs["a"], "--full", "--json")
     assert (done.code, json.loads(done.out)["equal"]) == (0, True)
     assert {path: path.read_bytes() for path in tmp_path.rglob("*.h5")} == before
+
+
+def test_a_changed_checkpoint_is_found(verdict, runs):
+    """All generations are equal, so only the repetition of the whole run, or another file, can tell."""
+    tamper(runs["a"], "checkpoint/leaderboard_total", 0, 1000.0)
+    found = verdict(runs["a"], "--full")
+    assert (found["what"], found["summary"]) == ("log", "the checkpoint does not belong to its generations")
+    assert verdict(runs["a"], runs["b"])["summary"] == "the checkpoints differ, though every generation is equal"
