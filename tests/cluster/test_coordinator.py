@@ -15,7 +15,7 @@ from evolve.cluster import Coordinator, dismiss, jobs, serve
 from evolve.cluster.coordinator import unhurried_sleep
 from evolve.cluster.transport import Transport
 from evolve.config import Config, parse
-from evolve.errors import EpisodeError, RunError, Stopped
+from evolve.errors import EpisodeError, Interrupted, RunError, Stopped
 from evolve.numerics.streams import Purpose
 from evolve.rollouts import EpisodeBatch, generation_keys
 from evolve.training import evaluate_population, make_rollout, prepare
@@ -136,6 +136,27 @@ def test_a_worker_that_cannot_go_on_ends_the_evaluation_with_its_traceback(ranks
     with pytest.raises(RunError, match=r"(?s)failed on rank 1 .*Traceback.*no environment today"):
         evaluate(Coordinator(transport, make), experiment())
     assert dismiss(transport)
+
+
+@pytest.mark.parametrize("interrupted", [False, True])
+def test_rank_0_that_cannot_go_on_alone_ends_the_evaluation(interrupted):
+    """An interrupt ends it with the reason to stop, and any other exception with its traceback."""
+    made = experiment()
+    reasons = []
+
+    def broken(text):
+        rollout = make_rollout(text)
+
+        def tick():
+            reasons.extend(["SIGTERM"] * interrupted)
+            raise Interrupted if interrupted else ZeroDivisionError("the wheel came off")
+
+        rollout.tick = tick
+        return rollout
+
+    coordinator = Coordinator(Transport(), broken, lambda: reasons[0] if reasons else None)
+    with pytest.raises(Stopped if interrupted else RunError, match="SIGTERM" if interrupted else "the wheel came off"):
+        evaluate(coordinator, made)
 
 
 def test_a_stop_is_noticed_with_workers_and_without(ranks):

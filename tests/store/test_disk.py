@@ -1,6 +1,7 @@
 """Full, read-only and shared disks: a plain message, the right exit code, and no loss of what a file held."""
 
 import contextlib
+import errno
 import os
 import re
 import subprocess
@@ -11,6 +12,8 @@ from conftest import finished, make_runs, wait_for
 
 from evolve import store
 from evolve.errors import InputError
+from evolve.store import disk as disk_module
+from evolve.store.disk import Lock
 
 RUN = ("-e", "toys:Slow-v0", "--set", "env.kwargs.seconds=0.0015", "--set", "env.kwargs.brake=brake", "-p", 16, "-r", 8,
        "-g", 12, "-d", 8, "--set", "held_out_episodes=3")  # fmt: skip
@@ -131,3 +134,24 @@ def test_a_lock_ends_with_its_file(tmp_path):
     again = store.reopen(path)
     again.close()
     assert [p.name for p in tmp_path.iterdir()] == ["seed-0.h5"]
+
+
+def test_a_file_is_unlocked_if_no_process_writes_it(tmp_path, monkeypatch):
+    path = store.path_of(tmp_path, 1)
+    store.check_unlocked(path)  # there is no lock file
+    lock = Lock(path)
+    with pytest.raises(InputError, match=f"which process {os.getpid()} on .* is writing"):
+        store.check_unlocked(path)
+    with pytest.raises(InputError, match="is writing"):
+        Lock(path)
+    lock.release()
+    store.check_unlocked(path)
+
+    def no_locks(*_):
+        raise OSError(errno.ENOLCK, "no locks available")
+
+    monkeypatch.setattr(disk_module.fcntl, "flock", no_locks)
+    unlocked = Lock(path)
+    assert not unlocked.is_effective
+    store.check_unlocked(path)
+    unlocked.release()
