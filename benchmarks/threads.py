@@ -2,15 +2,20 @@
 
     python benchmarks/threads.py --threads 1 2
     python benchmarks/threads.py --tasks walker --threads 1 8 16 --repeats 5
+    python benchmarks/threads.py --tasks few --seen                       # by a script that sees each generation
+    mpirun -n 3 python benchmarks/threads.py --tasks few --threads 1      # two workers
 
 Each repeat trains by every number of threads in turn, so that all of them meet the same noise. All runs of a task must
 have one digest. The first generation is left out. The seconds are the medians of all other generations of all repeats.
 """
 
 import argparse
+import itertools
+import os
 import statistics
 import sys
 import tempfile
+import time
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parent))
@@ -27,17 +32,22 @@ TASKS = {
 HEADER = ["task", "candidates × episodes", "threads", "seconds of a generation", "× one thread's rate", "digest"]
 
 
-def train(task: dict, threads: int) -> tuple[str, list[float]]:
-    """Return the digest of a run, and the seconds of its generations but the first."""
+def train(task: dict, threads: int, seen: bool) -> tuple[str, list[float]]:
+    """Return the digest of a run, and the seconds of its generations but the first.
+
+    seen: whether a callback sees each generation, so that each is flushed; the seconds then include the flush.
+    """
     env = {"id": task["env"], "engine": "exact"}
     more = {"network": "mlp", "strategy": {"name": "openai-es", "sigma": 0.1, "learning_rate": 0.05}, "seed": 1}
     sizes = {name: task[name] for name in ("population", "episodes", "generations")}
     with tempfile.TemporaryDirectory() as folder:
-        compute = {"threads": threads}
+        compute, times = {"threads": threads}, []
+        callbacks = [lambda _: times.append(time.perf_counter())] if seen else []
         run = evolve.train(
-            env=env, **sizes, **more, compute=compute, held_out_episodes=0, output=folder, progress=False
+            env=env, **sizes, **more, compute=compute, held_out_episodes=0, output=folder, callbacks=callbacks
         )
-        return run.digest, run.table()["seconds"][1:]
+        between = [after - before for before, after in itertools.pairwise(times)]
+        return run.digest, between if seen else run.table()["seconds"][1:]
 
 
 def main() -> int:
@@ -47,6 +57,7 @@ def main() -> int:
     parser.add_argument("--tasks", nargs="+", choices=TASKS, default=list(TASKS))
     parser.add_argument("--repeats", type=int, default=3)
     parser.add_argument("--generations", type=int, help="of each run")
+    parser.add_argument("--seen", action="store_true", help="let a callback see each generation")
     args = parser.parse_args()
     rows, same = [], True
     for name in args.tasks:
@@ -54,7 +65,7 @@ def main() -> int:
         digests, seconds = set(), {threads: [] for threads in args.threads}
         for _ in range(args.repeats):
             for threads in args.threads:
-                digest, took = train(task, threads)
+                digest, took = train(task, threads, args.seen)
                 digests.add(digest)
                 seconds[threads] += took
         same = same and len(digests) == 1
@@ -64,7 +75,8 @@ def main() -> int:
             size = f"{task['population']:,} × {task['episodes']}"
             said = digests.copy().pop()[:12] if len(digests) == 1 else "differ"
             rows.append([name, size, str(threads), f"{median:.4f}", f"{first / median:.2f}", said])
-    print(markdown(HEADER, rows))
+    if os.environ.get("OMPI_COMM_WORLD_RANK", "0") == "0":
+        print(markdown(HEADER, rows))
     return 0 if same else 1
 
 
