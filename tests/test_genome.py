@@ -5,7 +5,8 @@ import numpy as np
 import pytest
 from old_digest import old_chain_digest
 
-from evolve.genome import DIGEST_START, Genomes, candidate_digests, chain_digest, concatenate, pruned
+from evolve.errors import InputError
+from evolve.genome import DIGEST_START, Genomes, candidate_digests, chain_digest, concatenate, one_genome, pruned
 
 
 def some(P=3, W=4):
@@ -108,3 +109,10 @@ def test_digest_does_not_depend_on_the_layout_in_memory():
 def test_digest_does_not_depend_on_the_sign_of_nan():
     genomes, lengths = some(), np.zeros((3, 1), np.int32)
     assert len({digest(genomes, np.full((3, 1), nan), lengths) for nan in (np.nan, -np.nan)}) == 1
+
+
+def test_one_genome_is_asked_for_and_not_several():
+    two = Genomes(np.zeros((2, 3), np.float32), np.ones((2, 3), np.bool_))
+    assert one_genome(two.take(slice(1)), "start_from").weights.tolist() == [[0.0] * 3]
+    with pytest.raises(InputError, match="start_from: expected one genome, got 2 of them"):
+        one_genome(two, "start_from")
