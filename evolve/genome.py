@@ -34,7 +34,7 @@ class Genomes:
     mask: Bool
 
     def __post_init__(self) -> None:
-        # Genomes are made for each episode, so the usual case is told without `check_shape`, which is slow.
+        # Genomes are made for each episode, so the usual case goes without `check_shape`, which is slow.
         if (
             self.weights.shape == self.mask.shape
             and self.mask.ndim == 2
