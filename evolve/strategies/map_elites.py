@@ -343,8 +343,8 @@ class MapElites(contract.Strategy[Archive]):
             own = np.arange(number * share, (number + 1) * share)
             if before.searches and enters[own].any():
                 search = before.searches[number]
-                after = self._cma.tell(search.state, genomes.take(own), contract.Results(-places[own]))
-                searches.append(replace(search, state=after))
+                adapted = self._cma.tell(search.state, genomes.take(own), contract.Results(-places[own]))
+                searches.append(replace(search, state=adapted))
             else:
                 searches.append(Search(self._search(starts.weights[[number]]).start(), starts.mask[number]))
         return tuple(searches)
