@@ -75,6 +75,36 @@ def test_many_ranks_are_simulated():
     assert re.search(r"^\| 3 \| 4 \| 80 \| 0\.\d+ \| 0\.\d+ \| \d+\.\d % \| \d+ \|$", out, re.M)
 
 
+SHORT = {
+    "generations": 1, "population": 4, "held_out_episodes": 2, "evaluation_max_episode_steps": 90, "early_stop": {},
+    "early_max_episode_steps": None, "early_generations": None, "strategy": {"name": "openai-es"},
+}  # fmt: skip
+
+
+def test_bodies_that_change(monkeypatch, tmp_path):
+    monkeypatch.syspath_prepend(str(ROOT / "benchmarks"))
+    bodies = importlib.import_module("bodies")
+    short = {name: value for name, value in (bodies.EXPERIMENT | SHORT).items() if value is not None}
+    monkeypatch.setattr(bodies, "EXPERIMENT", short)
+    monkeypatch.setattr(bodies, "EPISODES", 2)
+    job = next(job for job in bodies.jobs_of(1) if job.directory == "hebbian-dag")
+    run = job.run(tmp_path)
+    found = bodies.judge(run)
+    assert found == bodies.judge(run)  # the second time from the file beside the run
+    assert set(found) == {*bodies.BODIES, bodies.OFF_NAME}
+    assert found["as in training"] == run.held_out.mean
+    assert len({found["a leg weakens"], found["heavier"], found["weaker legs"], found["as in training"]}) == 4
+
+    results = {"mlp": {body: [1.0, 2.0, 4.0] for body in bodies.BODIES}}
+    results["hebbian-dag"] = {body: [value, value + 7, value + 2] for body, value in found.items()}
+    table = bodies.reached({name: [run] * 3 for name in results}, results)
+    assert re.search(r"^\| mlp \| 1048 \| 3 \| \*\*2\*\* \(1 to 4\) .* \|  \|$", table, re.M)
+    assert len(re.findall(r"[-+]\d+ \([-+]\d+ to [-+]\d+\), p = 0\.\d+", bodies.differences(results))) == len(
+        bodies.BODIES
+    )
+    assert bodies.draw(results).axes[0].get_title(loc="left") == "As in training"
+
+
 def test_threads():
     code, out, err = bench_process("threads", "--tasks", "few", "--threads", 1, 3, "--repeats", 1, "--generations", 3)
     assert code == 0, out + err
