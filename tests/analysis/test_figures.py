@@ -143,6 +143,13 @@ def test_a_legend_names_the_signs_that_there_are():
         assert [text.get_text() for text in drawn.axes[0].get_legend().get_texts()] == entries
 
 
+def test_hidden_biases_are_named():
+    network = networks.make({"name": "mlp", "hidden": [2]}, 2, 1)
+    every = figures.connections_of(network, np.ones(9, np.bool_), np.ones(9, np.float32))
+    drawn = figures.draw_network(whole(every, ("a", "b", "c"), ("d",)))
+    assert [text for text in texts_of(drawn) if text in {"bias", "a", "b", "c", "d"}] == ["a", "b", "c", "d", "bias"]
+
+
 def connected(table, left, strength, observations=2):
     """The connections of a network with O = 2 and A = 1, as (source, tail, target, head, strength)."""
     network = networks.make(table, observations, 1)

@@ -252,6 +252,11 @@ def draw_network(drawn: DrawnNetwork, note: str = "") -> Any:
     fontsize = 6.5 if tallest > 40 else 9.0
     _label(panel, places[0], drawn.inputs, connected[0], "right", fontsize)
     _label(panel, places[-1], drawn.outputs, connected[-1], "left", fontsize)
+    for layer in range(1, len(places) - 1):
+        # A hidden neuron that acts without an input is a bias: any other would be 0.
+        fed = set(drawn.left.head[drawn.left.target == layer].tolist())
+        biases = {neuron: place for neuron, place in places[layer].items() if neuron not in fed}
+        _label(panel, biases, ["bias"] * drawn.left.sizes[layer], connected[layer], "right", fontsize)
     _add_legend(panel, drawn.shown, drawn.kind)
     panel.set_xlim(*_sides(drawn.inputs, drawn.outputs, len(places), fontsize))
     if note:
