@@ -105,6 +105,19 @@ def test_bodies_that_change(monkeypatch, tmp_path):
     assert bodies.draw(results).axes[0].get_title(loc="left") == "As in training"
 
 
+def test_an_ablation(monkeypatch, tmp_path):
+    monkeypatch.syspath_prepend(str(ROOT / "benchmarks"))
+    ablation = importlib.import_module("ablation")
+    settings = {name: ablation.settings_of(change) for name, change in ablation.CHANGES.items()}
+    assert len({json.dumps(each, sort_keys=True) for each in settings.values()}) == len(settings)
+    assert all(each["early_stop"] == {"steps": ablation.STEPS} for each in settings.values())
+    short = {name: value for name, value in (settings[ablation.PLAIN] | SHORT).items() if value is not None}
+    runs = [evolve.train(short, seed=seed, output=tmp_path) for seed in (1, 2)]
+    found = {ablation.PLAIN: runs, "Adam": runs}
+    assert re.search(r"^\| Adam \| \*\*-?\d+\*\* \| -?\d+ to -?\d+ \| 100% \| 1.000 \| `", ablation.table(found), re.M)
+    assert [each.get_text() for each in ablation.draw(found).axes[0].get_yticklabels()] == list(found)
+
+
 def test_threads():
     code, out, err = bench_process("threads", "--tasks", "few", "--threads", 1, 3, "--repeats", 1, "--generations", 3)
     assert code == 0, out + err
