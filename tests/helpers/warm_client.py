@@ -35,8 +35,15 @@ def main():
     socket.sendmsg([len(request).to_bytes(8, "little")], rights)
     socket.sendall(request)
     pid = int.from_bytes(socket.recv(8), "little")
+
+    def forward(number, _):
+        try:
+            os.kill(pid, number)
+        except ProcessLookupError:  # the process has just ended, and the server is about to say so
+            pass
+
     for name in _FORWARDED:
-        _signal.signal(getattr(_signal, name), lambda number, _: os.kill(pid, number))
+        _signal.signal(getattr(_signal, name), forward)
     code = os.waitstatus_to_exitcode(int.from_bytes(socket.recv(8), "little"))
     if code < 0:  # a signal ended the process
         _signal.signal(-code, _signal.SIG_DFL) if -code != _signal.SIGKILL else None
