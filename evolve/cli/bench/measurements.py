@@ -316,19 +316,18 @@ def _seconds(words: Sequence[str]) -> tuple[float, float, str]:
     return time.perf_counter() - begin, before, done.stderr
 
 
-def startup_seconds(words: Sequence[str], directory: str) -> dict[str, Any]:
+def startup_seconds(words: Sequence[str], directory: str, rounds: int = 3) -> dict[str, Any]:
     """Return the seconds of three processes: bare Python, `import evolve.cli.run`, and a run up to its first step.
-
-    Each is measured three times, and its smallest time counts.
 
     Args:
         words: The command-line arguments of the run.
         directory: The directory for its run files.
+        rounds: The number of measurements. The smallest time of each process counts.
     """
     # One generation of two candidates with one episode each: the shortest run that takes a step.
     small = [*words, "-g", "1", "-p", "2", "-r", "1", "--set", "held_out_episodes=0"]
     bare, imported, first = [], [], []
-    for number in range(3):
+    for number in range(rounds):
         bare.append(_seconds(["-c", "pass"])[0])
         imported.append(_seconds(["-c", "import evolve.cli.run"])[0])
         _, before, output = _seconds(["-c", _RUN, *small, "-o", f"{directory}/{number}"])
@@ -356,22 +355,22 @@ def _steppers(network: Network, slots: int) -> dict[str, Callable[[], object]]:
     return found
 
 
-def network_row(network: Network, slots: int) -> dict[str, Any]:
+def network_row(network: Network, slots: int, rounds: int = 5, seconds: float = 0.05) -> dict[str, Any]:
     """Return the nanoseconds of one step of one network with each back end.
 
-    The back ends take turns, and the smallest time of five rounds counts. In each round a back end makes as many steps
-    as fit into about 50 ms.
+    The back ends take turns, and the smallest time of all rounds counts. In each round a back end makes as many steps
+    as fit into about `seconds`.
     """
     steppers = _steppers(network, slots)
     best = dict.fromkeys(steppers, float("inf"))
     ticks = dict.fromkeys(steppers, 1)
-    for _ in range(5 + 1):  # one round more, which only finds the numbers of steps
+    for _ in range(rounds + 1):  # one round more, which only finds the numbers of steps
         for name, step in steppers.items():
             begin = time.perf_counter()
             for _ in range(ticks[name]):
                 step()
             best[name] = min(best[name], (time.perf_counter() - begin) / ticks[name])
-            ticks[name] = max(1, int(0.05 / best[name]))
+            ticks[name] = max(1, int(seconds / best[name]))
     return {"slots": slots} | {name: took / slots * 1e9 for name, took in best.items()}
 
 
