@@ -162,9 +162,10 @@ def become(request):
 
 def run(words):
     """Run `python WORDS`."""
-    while words[0] == "-W":
-        warnings._setoption(words[1])
-        words = words[2:]
+    while words[0] in ("-W", "-B"):
+        if words[0] == "-W":
+            warnings._setoption(words[1])
+        words = words[1 + (words[0] == "-W") :]  # -B: nothing is imported anew that could be written
     if words[0] == "-m":
         sys.argv = words[1:]
         sys.path.insert(0, os.getcwd())
