@@ -13,7 +13,7 @@ from collections.abc import Callable, Sequence
 
 from evolve import store, training, verification
 from evolve.analysis.progress import ProgressReporter, width
-from evolve.cli.app import App, launch
+from evolve.cli.app import App, launch, say
 from evolve.cli.parser import Parser, add_threads_option, add_workers_option, file_argument
 from evolve.cluster.hosts import Work
 from evolve.errors import InputError
@@ -24,7 +24,8 @@ def _parser() -> Parser:
     parser = Parser(
         "evolve.verify",
         "Compare two run files; or evaluate one run's champions again on this machine. Exit 0: equal; 1: different, "
-        "with the first difference: configuration, random stream, strategy, environment or network, and the step.",
+        "with the first difference: configuration, random stream, strategy, environment or network, and the step; 2: a "
+        "file could not be verified.",
         "python -m evolve.verify runs/here/seed-13.h5 runs/there/seed-13.h5",
         "mpirun -n 8 python -m evolve.verify their.h5",
         "mpirun -n 8 python -m evolve.verify their.h5 --full --json",
@@ -68,15 +69,26 @@ def _check(app: App, run: store.Stored, arguments: argparse.Namespace) -> verifi
 def _verify_each(
     files: Sequence[store.Stored], verdict_on: Callable[[store.Stored], verification.Verdict], as_json: bool
 ) -> int:
-    """Print the verdict on each file; return 0 if all are equal."""
+    """Print the verdict on each file; return 0 if all are equal, 1 if one differs, else 2.
+
+    A file that cannot be played here, such as one that needs EnvPool, does not keep the others from being verified.
+    """
     verdicts = {}
     for file in files:
-        found = verdicts[str(file.path)] = verdict_on(file)
+        try:
+            found = verdicts[str(file.path)] = verdict_on(file)
+        except InputError as error:
+            if len(files) == 1:
+                raise
+            say("verify", f"{file.path}: not verified: {error}")
+            continue
         if not as_json:
             print(f"{file.path}: {found.to_text(width())}", flush=True)
     if as_json:
         print(json.dumps({path: verdict.to_json() for path, verdict in verdicts.items()}, indent=2))
-    return 0 if all(verdict.equal for verdict in verdicts.values()) else 1
+    if not all(verdict.equal for verdict in verdicts.values()):
+        return 1
+    return 0 if len(verdicts) == len(files) else 2
 
 
 def _compare_with_published(files: Sequence[store.Stored], arguments: argparse.Namespace) -> int:

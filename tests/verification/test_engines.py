@@ -7,7 +7,7 @@ import shutil
 import h5py
 import numpy as np
 import pytest
-from conftest import run_on
+from conftest import ROOT, run_on
 
 import evolve
 from evolve import store
@@ -139,3 +139,15 @@ def test_python_verifies_and_evaluates_by_another_engine(walker):
     assert np.array_equal(ours.returns, theirs.returns)
     with pytest.raises(InputError, match=r"^env\.engine: .*got none"):
         run.verify(engine="none")
+
+
+def test_a_champion_that_cannot_be_played_does_not_keep_others_from_being_verified(call):
+    cheetah, pole = (ROOT / "zoo" / f"{name}.champion" for name in ("cheetah", "cartpole"))
+    done = call("verify", cheetah, pole, "--engine", "exact")
+    assert done.code == 2
+    assert f"{pole}: equal: " in done.out
+    assert done.err.count("\n") == 1
+    assert f"{cheetah}: not verified: env.id: expected" in done.err
+    assert list(json.loads(call("verify", cheetah, pole, "--engine", "exact", "--json").out)) == [str(pole)]
+    alone = call("verify", cheetah, "--engine", "exact")
+    assert (alone.code, "not verified" in alone.err) == (2, False)
