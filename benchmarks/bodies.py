@@ -3,7 +3,7 @@
     python benchmarks/bodies.py -o runs/bodies                 the missing runs; then the tables of docs/learning.md
     mpirun -n 9 python benchmarks/bodies.py -o runs/bodies     over any number of ranks, with the same digests
 
-Each run is experiments/bodies.toml with one of NETWORKS, whose settings were tried on seed 101.
+Each run is experiments/bodies.toml with one of NETWORKS. Their settings were tried on seed 101.
 The final champion of each run plays the same held-out episodes with each kind of body, and once more without learning.
 The results are kept beside the run file, so that only new runs are played. The rank tests (Mann and Whitney, 1947)
 compare each network with the static perceptron; Holm's method corrects them for their number. An interval is Student's,
@@ -94,7 +94,7 @@ def jobs_of(seeds: int) -> list[Job]:
 
 
 def judged(runs: Mapping[str, Sequence[evolve.Run]]) -> Results:
-    """Return what the champions of all runs reach."""
+    """Return the mean returns of the champions of all runs."""
     found = {network: [judge(run) for run in each] for network, each in runs.items()}
     return {network: {body: [one[body] for one in each] for body in each[0]} for network, each in found.items()}
 
