@@ -18,7 +18,7 @@ sys.path.insert(0, str(Path(__file__).parent))
 
 import numpy as np
 from pages import fill, markdown
-from resumable import Job, run_all
+from resumable import Job, announcer, run_all
 
 import evolve
 from evolve.analysis.figures.style import COLOURS, FAINT, new_figure, save, styled
@@ -44,6 +44,7 @@ CHANGES: dict[str, dict[str, Any]] = {
     "no decay of weights": {"strategy": {"weight_decay": 0.0}},
 }
 """The changes of the settings, by their names in the table."""
+say = announcer("ablation")
 
 
 def settings_of(change: Mapping[str, Any]) -> dict[str, Any]:
@@ -101,12 +102,6 @@ def draw(found: Mapping[str, Sequence[evolve.Run]]) -> Any:
     panel.set(yticks=range(len(found)), yticklabels=list(found), ylim=(len(found) - 0.5, -0.5))
     panel.set(xlabel="held-out mean return")
     return figure
-
-
-def say(text: str) -> None:
-    """Print a line, on rank 0."""
-    if script_ranks().leads:
-        print(f"ablation: {text}", file=sys.stderr, flush=True)
 
 
 def main() -> None:

@@ -22,7 +22,7 @@ sys.path.insert(0, str(Path(__file__).parent))
 import numpy as np
 from lifetime_parts.presets import OFF
 from pages import fill, markdown
-from resumable import Job, run_all
+from resumable import Job, announcer, run_all
 
 import evolve
 from evolve.analysis.figures.style import COLOURS, new_figure, save, styled
@@ -62,9 +62,10 @@ BODIES: dict[str, dict[str, Any]] = {
         "randomize": {"changes_at": {"integers": [100, 300]}, "leg_2_later": {"uniform": [0.3, 0.6]}},
     },
 }
-"""The kinds of bodies: settings that replace those of the environment."""
+"""The kinds of bodies, as changes of the settings of the environment."""
 Results = Mapping[str, Mapping[str, Sequence[float]]]
 """For each network and each kind of body the mean return of each seed."""
+say = announcer("bodies")
 
 
 def judge(run: evolve.Run) -> dict[str, float]:
@@ -134,12 +135,6 @@ def digests(runs: Mapping[str, Sequence[evolve.Run]]) -> str:
     """Return the table of the abridged digests of all runs."""
     rows = [[network, " ".join(f"`{run.digest[:8]}`" for run in each)] for network, each in runs.items()]
     return markdown(["network", "digests of seeds 1, 2, …"], rows)
-
-
-def say(text: str) -> None:
-    """Print a line, on rank 0."""
-    if script_ranks().leads:
-        print(f"bodies: {text}", file=sys.stderr, flush=True)
 
 
 @styled

@@ -75,7 +75,7 @@ class Gaits:
 
     Attributes:
         name: The run in words.
-        counts: The gaits; those that never fall; and those of these with a mean above 200.
+        counts: The numbers of all gaits, of gaits that never fall, and of gaits that also have a mean above 200.
         best: The gait with the best trial, in words; empty for several runs.
         walking: The gaits of the last count, in words; likewise.
         harm: [motors, 4], the mean of the best gait with the damage, the mean of the best other gait, the mean of this

@@ -26,17 +26,12 @@ from lifetime_parts.runs import (
     sweep,
     tuning,
 )
-from resumable import Clock, in_words, run_all
+from resumable import Clock, announcer, in_words, run_all
 
 from evolve.analysis.runs import script_ranks
 
 PARTS = ("tune", "judge", "sweep", "long", "report")
-
-
-def say(text: str) -> None:
-    """Print a line, on rank 0."""
-    if script_ranks().leads:
-        print(f"lifetime: {text}", file=sys.stderr, flush=True)
+say = announcer("lifetime")
 
 
 def jobs_of(part: str, task: Task, networks: list[str], seeds: list[int]) -> list[Job]:

@@ -1,5 +1,6 @@
 """Studies of many runs: complete runs are not run again, and the time of the missing runs is estimated."""
 
+import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
@@ -9,6 +10,7 @@ from typing import Any, TypeVar
 import numpy as np
 
 import evolve
+from evolve.analysis.runs import script_ranks
 from evolve.config import Config, parse
 
 
@@ -118,3 +120,13 @@ def run_all(jobs: Sequence[Kind], out: Path, say: Callable[[str], None]) -> Iter
 def in_words(seconds: float) -> str:
     """Return a duration as text."""
     return f"{seconds:.0f} s" if seconds < 100 else f"{seconds / 60:.0f} min"
+
+
+def announcer(study: str) -> Callable[[str], None]:
+    """Return a function that prints a line about a study on stderr, on rank 0."""
+
+    def say(text: str) -> None:
+        if script_ranks().leads:
+            print(f"{study}: {text}", file=sys.stderr, flush=True)
+
+    return say

@@ -15,7 +15,7 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parent))
 
-from resumable import Clock, Job, in_words, run_all
+from resumable import Clock, Job, announcer, in_words, run_all
 
 from evolve.analysis.runs import script_ranks
 from evolve.config import Config, parse, read_file
@@ -23,12 +23,7 @@ from evolve.config.sweep import points
 
 FOLDER = Path(__file__).parent.parent / "experiments"
 EXPERIMENTS = sorted(path.stem for path in FOLDER.glob("*.toml"))
-
-
-def say(text: str) -> None:
-    """Print a line, on rank 0."""
-    if script_ranks().leads:
-        print(f"study: {text}", file=sys.stderr, flush=True)
+say = announcer("study")
 
 
 def jobs_of(name: str, folder: Path = FOLDER) -> list[Job]:
