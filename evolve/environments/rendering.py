@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from contextlib import closing
 from ctypes.util import find_library
 from functools import lru_cache
+from itertools import pairwise
 from typing import Any
 
 import gymnasium
@@ -15,6 +16,8 @@ from evolve.config import EnvOptions
 from evolve.environments.engine import Mode, as_frame
 from evolve.environments.envpool_engine import can_draw
 from evolve.environments.exact import AnyTask, exact_task
+from evolve.environments.exact.bipedal_walker import Terrain, draw_terrain
+from evolve.environments.exact.task import Pcg64
 from evolve.environments.gymnasium_engine import GymnasiumEngine
 from evolve.environments.gymnasium_making import MUJOCO_CURE, draws_by_mujoco, make_or_explain, maker
 from evolve.environments.spaces import quiet
@@ -175,8 +178,12 @@ def _named(known: tuple[str, ...], what: str, number: int) -> list[str]:
     return list(known) if len(known) == number else [f"{what} {n}" for n in range(number)]
 
 
-def _place_walker(env: Any, task: AnyTask, world: Any, step: int) -> None:
+def _place_walker(env: Any, task: AnyTask, world: Any, seed: int, step: int) -> None:
     _place_bodies([env.hull, *env.legs], world)
+    obstacles = float(world["parameter"][task.randomizable.index("obstacles")])
+    if obstacles and obstacles != getattr(env, "obstacles", 1.0):  # a blank world has zeros
+        _place_ground(env, draw_terrain(Pcg64.seeded(seed), env.hardcore, obstacles))
+        env.obstacles = obstacles
     x, y = env.hull.position
     env.scroll = x - _WIDTH / 5
     for ray, (forward, down) in zip(env.lidar, task.rays, strict=True):  # type: ignore[attr-defined]
@@ -186,7 +193,18 @@ def _place_walker(env: Any, task: AnyTask, world: Any, step: int) -> None:
     env.lidar_render = step
 
 
-def _place_lander(env: Any, _task: AnyTask, world: Any, _step: int) -> None:
+def _place_ground(env: Any, terrain: Terrain) -> None:
+    """Give an environment another ground with as many obstacles."""
+    edges = [*pairwise(zip(env.terrain_x, terrain.heights, strict=True))]
+    for body, corners in zip(reversed(env.terrain), [*terrain.blocks, *edges], strict=True):
+        body.fixtures[0].shape.vertices = corners
+    env.terrain_poly = [
+        ([left, right, (right[0], 0), (left[0], 0)], color)
+        for (left, right), (_, color) in zip(edges, env.terrain_poly, strict=True)
+    ]
+
+
+def _place_lander(env: Any, _task: AnyTask, world: Any, _seed: int, _step: int) -> None:
     _place_bodies([env.lander, *env.legs], world)
 
 
@@ -195,13 +213,13 @@ def _place_bodies(bodies: Sequence[Any], world: Any) -> None:
         body.transform = place["p"].tolist(), float(place["a"])
 
 
-_WORLDS: dict[str, Callable[[Any, AnyTask, Any, int], None]] = {
+_WORLDS: dict[str, Callable[[Any, AnyTask, Any, int, int], None]] = {
     "BipedalWalker-v3": _place_walker,
     "BipedalWalkerHardcore-v3": _place_walker,
     "LunarLander-v3": _place_lander,
     "LunarLanderContinuous-v3": _place_lander,
 }
-"""Functions (environment, task, world, step) that bring Gymnasium's environment into the state of a world."""
+"""Functions (environment, task, world, seed, step) that bring Gymnasium's environment into the state of a world."""
 
 
 def has_picture(env_id: str) -> bool:
@@ -217,8 +235,8 @@ def drawn_numbers(env_id: str) -> list[int]:
 def picture(env_id: str, task: AnyTask, state: Any, seed: int, step: int) -> UInt8:
     """Return a picture of a state, [H, W, 3]; it needs no display.
 
-    A world has the terrain and the clouds of Gymnasium's episode with the same seed. The flames of a lander's engines
-    are not part of a state, so they are not drawn.
+    A world has the clouds of Gymnasium's episode with the same seed, and its terrain, where obstacles may be lower.
+    The flames of a lander's engines are not part of a state, so they are not drawn.
 
     Args:
         env_id: The task.
@@ -241,7 +259,7 @@ def picture(env_id: str, task: AnyTask, state: Any, seed: int, step: int) -> UIn
     else:
         settings = task.options.model_dump(exclude=set(task.own_settings))
         env = _environment(env_id, tuple(settings.items()), seed)
-        _WORLDS[env_id](env, task, state, step)
+        _WORLDS[env_id](env, task, state, seed, step)
     return as_frame(env_id, env.render)
 
 

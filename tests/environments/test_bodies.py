@@ -40,6 +40,7 @@ CASES = [
     (WALKER, {}, "walker-es"),
     (WALKER, {"friction": 1.5, "changes_at": 150, "leg_2_later": 0.6}, "walker-es"),
     (HARDCORE, {}, "walker-plastic"),
+    (HARDCORE, {"fall": -7.5}, "walker-plastic"),
     (LANDER, {}, "lander"),
     (LANDER, WIND, "pilot"),
     (CONTINUOUS, {}, "pilot"),
@@ -53,12 +54,13 @@ class ChangedWalker(BipedalWalker):
     """Gymnasium's walker with the settings of ours, made from outside."""
 
     def __init__(self, hardcore=False, gravity=-10.0, friction=2.5, leg_1=1.0, leg_2=1.0, changes_at=0,
-                 leg_1_later=1.0, leg_2_later=1.0):  # fmt: skip
+                 leg_1_later=1.0, leg_2_later=1.0, fall=-100.0):  # fmt: skip
         super().__init__(hardcore=hardcore)
         self.world.gravity = (0.0, gravity)
         self.fd_polygon.friction = self.fd_edge.friction = friction
         self._legs = [leg_1, leg_1, leg_2, leg_2]
         self._later = changes_at, [leg_1_later, leg_1_later, leg_2_later, leg_2_later]
+        self._fall = fall
 
     def reset(self, **options):
         self._taken = -1  # a reset makes a step that does not count
@@ -68,12 +70,13 @@ class ChangedWalker(BipedalWalker):
         at, later = self._later
         legs = later if 0 < at <= self._taken else self._legs
         self._taken += 1
-        return super().step(np.clip(action, -1, 1) * np.array(legs, np.float32))
+        seen, reward, *ends = super().step(np.clip(action, -1, 1) * np.array(legs, np.float32))
+        return seen, self._fall if reward == -100 else reward, *ends
 
 
 def in_gymnasium(name, kwargs):
     """Gymnasium's environment, or the changed walker in its wrappers."""
-    if not {"gravity", "friction", "leg_1", "leg_2_later"} & set(kwargs) or name in (LANDER, CONTINUOUS):
+    if not {"gravity", "friction", "leg_1", "leg_2_later", "fall"} & set(kwargs) or name in (LANDER, CONTINUOUS):
         return gymnasium.make(name, disable_env_checker=True, **kwargs)
     env = ChangedWalker(**gymnasium.spec(name).kwargs | kwargs)
     return gymnasium.wrappers.TimeLimit(env, gymnasium.spec(name).max_episode_steps)

@@ -100,6 +100,21 @@ def test_a_walker_that_walks_stays_in_the_picture():
     assert pair.env.scroll > 5
 
 
+def test_lower_obstacles_are_drawn():
+    """Also after others of the same episode, as the environment that draws is kept."""
+    pictures = {}
+    for obstacles in (0.1, 1.0, 0.5, 0.1, 1.0):
+        pair = Pair("BipedalWalkerHardcore-v3")
+        pair.engine = environments.make(
+            EnvOptions(id="BipedalWalkerHardcore-v3", engine="exact", kwargs={"obstacles": obstacles}), slots=4
+        )
+        pair.reset(7)
+        ours, theirs = pair.frames()
+        assert np.array_equal(ours, theirs) == (obstacles == 1)
+        assert np.array_equal(pictures.setdefault(obstacles, ours), ours)
+    assert (pictures[0.1] != pictures[0.5]).any()
+
+
 @pytest.mark.parametrize(
     ("missing", "name", "extra"),
     [("Box2D", "BipedalWalker-v3", "box2d"), ("pygame", "LunarLander-v3", "box2d"), ("pygame", "CartPole-v1", "video")],

@@ -117,6 +117,7 @@ def test_each_slot_of_an_exact_task_has_its_own_values(name):
         ("BipedalWalker-v3", {"gravity": {"uniform": [-15, -5]}, "friction": {"uniform": [0, 4]}}),
         ("BipedalWalker-v3", {"leg_1": {"choice": [-1, 1.0]}, "leg_2": {"uniform": [0, 1]}}),
         ("BipedalWalkerHardcore-v3", {"changes_at": {"integers": [1, 12]}, "leg_2_later": {"uniform": [-1, 1]}}),
+        ("BipedalWalkerHardcore-v3", {"obstacles": {"uniform": [0.05, 1]}}),
     ],
     ids=str,
 )

@@ -68,14 +68,16 @@ class Terrain:
         self.blocks.append([(x1, y1), (x2, y1), (x2, y2), (x1, y2)])
 
 
-def draw_terrain(generator: Pcg64, hardcore: bool) -> Terrain:
+def draw_terrain(generator: Pcg64, hardcore: bool, obstacles: float = 1.0) -> Terrain:
     """Draw the ground of an episode.
 
     Args:
         generator: The generator of the episode.
         hardcore: Whether there are obstacles.
+        obstacles: Their height and depth, a share of Gymnasium's.
     """
     terrain = Terrain()
+    up, deep = STEP * obstacles, 4 * STEP * obstacles
     grass, stump, stairs, pit = range(4)
     state, counter, begins = grass, START_PAD, False
     velocity, y, original = 0.0, START, 0.0
@@ -91,24 +93,24 @@ def draw_terrain(generator: Pcg64, hardcore: bool) -> Terrain:
         elif state == pit and begins:
             counter = generator.integer(3, 5)
             for shift in (0.0, STEP * counter):
-                terrain.add_block(x + shift, x + STEP + shift, y, y - 4 * STEP)
+                terrain.add_block(x + shift, x + STEP + shift, y, y - deep)
             counter += 2
             original = y
         elif state == pit:
-            y = original - 4 * STEP if counter > 1 else original
+            y = original - deep if counter > 1 else original
         elif state == stump and begins:
             counter = generator.integer(1, 3)
-            terrain.add_block(x, x + counter * STEP, y, y + counter * STEP)
+            terrain.add_block(x, x + counter * STEP, y, y + counter * up)
         elif state == stairs and begins:
             direction = 1 if generator.random() > 0.5 else -1
             width, steps = generator.integer(4, 5), generator.integer(3, 5)
             original = y
             for s in range(steps):
-                low, high = y + (-1 + s * direction) * STEP, y + (s * direction) * STEP
+                low, high = y + (-1 + s * direction) * up, y + (s * direction) * up
                 terrain.add_block(x + (s * width) * STEP, x + ((1 + s) * width) * STEP, low, high)
             counter = steps * width
         elif state == stairs:
-            y = original + ((steps * width - counter - direction) / width * direction) * STEP
+            y = original + ((steps * width - counter - direction) / width * direction) * up
         begins = False
         terrain.heights.append(y)
         counter -= 1
@@ -144,6 +146,10 @@ class BipedalWalkerOptions(Options):
     """The later strength of the first leg."""
     leg_2_later: float = Field(1.0, ge=-1.0, le=1.0)
     """The later strength of the second leg."""
+    obstacles: float = Field(1.0, ge=0.05, le=1.0)
+    """The height of stumps and stairs and the depth of pits, a share of Gymnasium's; it needs `hardcore`."""
+    fall: float = Field(-100.0, ge=-100.0, le=0.0)
+    """The reward of the step in which the walker falls."""
 
 
 def _model(hardcore: bool, scale: float) -> Any:
@@ -175,7 +181,7 @@ def _model(hardcore: bool, scale: float) -> Any:
 def _draw_episode(state: Any, seed: int, hardcore: bool) -> float:
     """Draw the ground of an episode into a record of `frames.WORLD`; return the push that its hull gets."""
     generator = Pcg64.seeded(seed)
-    terrain = draw_terrain(generator, hardcore)
+    terrain = draw_terrain(generator, hardcore, float(state["parameter"][7]))
     skip_clouds(generator)
     push = generator.uniform(-INITIAL_RANDOM, INITIAL_RANDOM)
     state["height"], state["num_blocks"] = terrain.heights, len(terrain.blocks)
@@ -192,7 +198,9 @@ def _shaping(states: Any) -> Float64:
     return shaping
 
 
-_PARAMETERS = ("gravity", "friction", "leg_1", "leg_2", "leg_1_later", "leg_2_later", "changes_at")
+_PARAMETERS = (
+    "gravity", "friction", "leg_1", "leg_2", "leg_1_later", "leg_2_later", "changes_at", "obstacles", "fall"
+)  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -282,7 +290,7 @@ class BipedalWalker(ExactTask[BipedalWalkerOptions]):
         states["shaping"] = shaping
         fallen = (states["crashed"] != 0) | (x < 0.0)
         over = fallen | (x > (VERTICES - GRASS) * STEP)
-        return Moved(states, np.where(fallen, -100.0, rewards.astype(np.float64)), over)
+        return Moved(states, np.where(fallen, states["parameter"][:, 8], rewards.astype(np.float64)), over)
 
     def _strengths(self, states: Any, steps: Int64) -> Float32:
         """Return the present strengths of hips and knees, [k, 4], after `steps` [k] steps."""

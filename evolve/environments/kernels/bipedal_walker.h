@@ -1,6 +1,7 @@
 /* BipedalWalker, and its hardcore terrain; environments/exact/bipedal_walker.py is the definition. Bodies: the hull, then
  * thigh and shin of either leg. Joints: hip and knee of either leg. Parameters: gravity, the friction of the ground, the
- * strengths of both legs, their later strengths, and the step from which these hold (0: never). */
+ * strengths of both legs, their later strengths, the step from which these hold (0: never), the height of the obstacles,
+ * and the reward of a fall. */
 #pragma once
 #undef HINGES
 #define HINGES(X) X(3, 3, 4) X(2, 0, 3) X(0, 0, 1) X(1, 1, 2) /* joints in the order of the solver, and their bodies */
@@ -38,6 +39,7 @@ INLINE void walker_block(world *w, double x1, double x2, double y1, double y2)
 INLINE void walker_terrain(world *w, int hardcore)
 {
     pcg64 *r = &w->generator;
+    const double up = WALKER_STEP * w->parameter[7], deep = 4 * WALKER_STEP * w->parameter[7];
     int32_t state = GRASS, counter = 20, begins = 0, height = 0, width = 0, steps = 0;
     double velocity = 0.0, y = WALKER_HEIGHT, original = 0.0;
     w->num_blocks = 0;
@@ -51,15 +53,15 @@ INLINE void walker_terrain(world *w, int hardcore)
             y += velocity;
         } else if (state == PIT && begins) {
             counter = pcg64_integer(r, 3, 5);
-            walker_block(w, x, x + WALKER_STEP, y, y - 4 * WALKER_STEP);
-            walker_block(w, x + WALKER_STEP * counter, x + WALKER_STEP + WALKER_STEP * counter, y, y - 4 * WALKER_STEP);
+            walker_block(w, x, x + WALKER_STEP, y, y - deep);
+            walker_block(w, x + WALKER_STEP * counter, x + WALKER_STEP + WALKER_STEP * counter, y, y - deep);
             counter += 2;
             original = y;
         } else if (state == PIT) {
-            y = counter > 1 ? original - 4 * WALKER_STEP : original;
+            y = counter > 1 ? original - deep : original;
         } else if (state == STUMP && begins) {
             counter = pcg64_integer(r, 1, 3);
-            walker_block(w, x, x + counter * WALKER_STEP, y, y + counter * WALKER_STEP);
+            walker_block(w, x, x + counter * WALKER_STEP, y, y + counter * up);
         } else if (state == STAIRS && begins) {
             height = pcg64_random(r) > 0.5 ? 1 : -1;
             width = pcg64_integer(r, 4, 5);
@@ -67,11 +69,11 @@ INLINE void walker_terrain(world *w, int hardcore)
             original = y;
             for (int32_t s = 0; s < steps; s++)
                 walker_block(w, x + (s * width) * WALKER_STEP, x + ((1 + s) * width) * WALKER_STEP,
-                             y + (s * height) * WALKER_STEP, y + (-1 + s * height) * WALKER_STEP);
+                             y + (s * height) * up, y + (-1 + s * height) * up);
             counter = steps * width;
         } else if (state == STAIRS) {
             const double n = (double)(steps * width - counter - height) / width;
-            y = original + (n * height) * WALKER_STEP;
+            y = original + (n * height) * up;
         }
         begins = 0;
         w->height[i] = (float)y;
@@ -144,7 +146,7 @@ ONE_WORLD void bipedal_walker_reward(const task *at, int64_t slot, const float *
     for (int32_t j = 0; j < MAX_JOINTS; j++)
         reward -= (float)(0.00035 * 80) * fabsf(walker_action(at, slot, j, outputs));
     w->shaping = shaping;
-    at->rewards[slot] = fallen ? -100.0 : (double)reward;
+    at->rewards[slot] = fallen ? w->parameter[8] : (double)reward;
     at->ended[slot] = fallen || x > (200 - 10) * WALKER_STEP;
 }
 

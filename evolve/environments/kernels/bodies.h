@@ -37,7 +37,7 @@
 #define MAX_TOUCHING 8
 #define MAX_BLOCKS 40
 #define MAX_HEIGHTS 200
-#define MAX_PARAMETERS 8
+#define MAX_PARAMETERS 10
 
 /* Box2D's settings; lengths in meters. */
 #define SLOP 0.005f                                   /* how far bodies may sink in */

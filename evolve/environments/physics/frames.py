@@ -50,7 +50,7 @@ MAX_TOUCHING = 8
 MAX_BLOCKS = 40
 """Rectangles on the ground: the obstacles of BipedalWalkerHardcore."""
 MAX_HEIGHTS = 200
-MAX_PARAMETERS = 8
+MAX_PARAMETERS = 10
 """Numbers of a task that may differ between its episodes."""
 
 _I = np.int32

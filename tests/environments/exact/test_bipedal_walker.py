@@ -67,3 +67,15 @@ def test_torques_are_scaled_as_gymnasiums_engine_scales_them():
         expected = np.clip(min(scale, 1.0) * outputs.astype(np.float64), -1, 1).astype(np.float32)
         assert found[0].tolist() == [0, 1, -1, 0]
         assert (found[1:] == expected[1:]).all()
+
+
+def test_a_fall_has_the_reward_of_the_settings():
+    """A walker that is left of the ground has fallen."""
+    task = exact_task(EnvOptions(id=WALKERS[0], engine="exact", kwargs={"fall": -7.5}))
+    draws = Draws(np.arange(2), np.zeros(2, np.int64))
+    states = task.begin(draws)
+    for place in ("p", "c", "c0"):
+        states["body"][place][1, :, 0] -= 8
+    moved = task.step(states, np.zeros((2, 4), np.float32), draws)
+    assert moved.over.tolist() == [False, True]
+    assert moved.rewards[1] == -7.5 != moved.rewards[0]

@@ -27,3 +27,16 @@ def test_the_ground_of_a_seed_is_gymnasiums(hardcore):
         assert generator.state == env.np_random.bit_generator.state["state"]["state"]
         kinds |= {round(abs(corners[1][0] - corners[0][0]) * 30 / 14) for corners in terrain.blocks}
     assert kinds == ({1, 2, 4} if hardcore else set())
+
+
+@pytest.mark.parametrize("share", [0.05, 0.5, 1.0])
+def test_lower_obstacles_stand_where_high_ones_stand(share):
+    """Their heights and depths are a share of Gymnasium's; the random numbers and the widths are the same."""
+    for seed in range(12):
+        high, low = Pcg64.seeded(seed), Pcg64.seeded(seed)
+        expected, found = draw_terrain(high, True), draw_terrain(low, True, share)
+        assert low.state == high.state
+        for theirs, ours in zip(expected.blocks, found.blocks, strict=True):
+            (left, _), (right, _) = ours[:2]
+            assert [left, right] == [theirs[0][0], theirs[1][0]]
+            assert ours[2][1] - ours[1][1] == pytest.approx(share * (theirs[2][1] - theirs[1][1]))
