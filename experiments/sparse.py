@@ -7,6 +7,7 @@ pruning costs before the other weights have settled.
 
 import argparse
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -32,12 +33,12 @@ Chain = list[evolve.Run]
 """The runs of one seed, stage by stage."""
 
 
-def chains(folder: Path) -> list[Chain]:
+def chains(folder: Path, stages: Sequence[str]) -> list[Chain]:
     """Return the complete runs of every seed; a chain ends before the first missing run."""
     found = []
-    for path in sorted((folder / STAGES[0]).glob("seed-*.h5"), key=lambda path: int(path.stem.split("-")[1])):
+    for path in sorted((folder / stages[0]).glob("seed-*.h5"), key=lambda path: int(path.stem.split("-")[1])):
         chain: Chain = []
-        for file in (folder / stage / path.name for stage in STAGES):
+        for file in (folder / stage / path.name for stage in stages):
             run = evolve.load(file) if file.exists() else None
             if not isinstance(run, evolve.Run) or not run.complete or run.held_out is None:
                 break
@@ -127,7 +128,7 @@ def main() -> None:
     """Write the table and the figure."""
     parser = argparse.ArgumentParser(description="Write the table and the figure of sparse walkers.")
     parser.add_argument("folder", nargs="?", type=Path, default=Path("runs/study"), metavar="DIR")
-    found = chains(parser.parse_args().folder)
+    found = chains(parser.parse_args().folder, STAGES)
     fill(PAGE, "sparse", table(found))
     save(draw(found), FIGURE)
 

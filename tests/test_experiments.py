@@ -254,7 +254,7 @@ def test_a_seed_goes_through_the_stages_of_pruning(results, tmp_path, monkeypatc
         evolve.train(settings, strategy="openai-es", seed=seed, output=tmp_path / "dense")
     start = {"file": str(tmp_path / "dense"), "generation": 2}
     evolve.train(settings, strategy=pruning, start_from=start, seed=2, output=tmp_path / "few")
-    whole, alone = found = sparse.chains(tmp_path)
+    whole, alone = found = sparse.chains(tmp_path, sparse.STAGES)
     assert [[run.seed for run in chain] for chain in found] == [[2, 2], [10]]
     dense, few = whole
     taken = [[generation.record.steps for generation in run.generations] for run in whole]
@@ -270,3 +270,32 @@ def test_a_seed_goes_through_the_stages_of_pruning(results, tmp_path, monkeypatc
     assert "| 4 of 4 |" in rows[1]  # no episode is that long
     panel = sparse.draw(found).axes[0]
     assert [text.get_text() for text in panel.texts][-1] == f"median {few.held_out.mean:.0f}"
+
+
+def test_a_hardcore_walker_is_shown_with_the_steps_of_all_stages(results, tmp_path):
+    import hardcore  # beside results.py, which puts its folder on the path
+    import sparse
+
+    settings = {
+        "env": {"id": "CartPole-v1", "engine": "exact", "max_episode_steps": 30},
+        "network": {"name": "mlp", "hidden": [3]},
+        "strategy": "openai-es",
+        "generations": 12,
+        "population": 6,
+        "held_out_episodes": 4,
+    }
+    before = {}
+    for stage in hardcore.STAGES:
+        run = evolve.train(settings | before, seed=3, output=tmp_path / stage)
+        before = {"start_from": {"file": str(run.path.parent)}}
+    (chain,) = sparse.chains(tmp_path, hardcore.STAGES)
+    assert sparse.steps(chain) == sum(sum(generation.record.steps for generation in run.generations) for run in chain)
+    _, _, row, medians = hardcore.table([chain]).splitlines()
+    assert row.startswith("| 3 | ")
+    assert f" | {run.held_out.mean:.0f} | " in row
+    assert medians.startswith("| all | ")
+    taken, means = hardcore.curve(chain)
+    assert len(taken) == len(means) == 2 * 12 - hardcore.SMOOTH + 1
+    first = [np.mean(generation.record.fitness) for generation in [*chain[1].generations, *chain[2].generations]]
+    assert means[0] == pytest.approx(np.mean(first[: hardcore.SMOOTH]))
+    assert hardcore.draw([chain]).axes[0].get_ylim() == (-60, 260)

@@ -1,0 +1,83 @@
+"""Write the table and the figure of the hardcore walkers on docs/results.md: python experiments/hardcore.py [DIR]
+
+It reads the runs of `STAGES` in a folder of `benchmarks/study.py`. Each stage begins with the champions of the stage
+before it.
+"""
+
+import argparse
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from sparse import PAGE, ROOT, Chain, chains, fill, markdown, spread, steps
+
+from evolve.analysis.figures.style import COLOURS, FAINT, INK, new_figure, save, styled
+
+FIGURE = ROOT / "docs" / "assets" / "walker-hardcore.svg"
+STAGES = ("walker-far", "walker-hardcore-first", "walker-hardcore")
+HEAD = ("seed", *(f"`{name}`" for name in STAGES[1:]), "median episode", "episodes above 250", "steps in all")
+ELSEWHERE = {"PPO": 122, "TQC": 235}
+"""Agents of rl-baselines3-zoo on BipedalWalkerHardcore-v3."""
+SMOOTH = 20  # generations
+
+
+def table(found: list[Chain]) -> str:
+    """Return the table: a row for each seed, and one for their medians."""
+    rows, means = [], []
+    for chain in found:
+        last = chain[-1].held_out.returns
+        means.append([run.held_out.mean for run in chain[1:]])
+        share, total = f"{np.mean(last > 250):.0%}", f"{steps(chain) / 1e6:.0f} M"
+        seed = str(chain[0].seed)
+        rows.append([seed, *(f"{mean:.0f}" for mean in means[-1]), f"{np.median(last):.0f}", share, total])
+    rows.append(["all", *(f"**{spread(stage)}**" for stage in np.transpose(means).tolist()), "", "", ""])
+    return markdown(HEAD, rows)
+
+
+def curve(chain: Chain) -> tuple[Any, Any]:
+    """Return the steps over obstacles, in millions, and the mean returns of the candidates: [generations] both.
+
+    The means are running means of `SMOOTH` generations.
+    """
+    records = [generation.record for run in chain[1:] for generation in run.generations]
+    taken = np.cumsum([record.steps for record in records]) / 1e6
+    means = np.array([np.mean(record.fitness) for record in records])
+    window = np.ones(SMOOTH) / SMOOTH
+    return taken[SMOOTH - 1 :], np.convolve(means, window, "valid")
+
+
+@styled
+def draw(found: list[Chain]) -> Any:
+    """Return the figure: the candidates' mean return over steps, and the champions' held-out means."""
+    figure = new_figure(3.8)
+    panel = figure.subplots()
+    ends = []
+    for number, chain in enumerate(found):
+        x, y = curve(chain)
+        ends.append(x[-1])
+        panel.plot(x, y, lw=1, alpha=0.8, color=COLOURS[0], label=None if number else "candidates of a seed, mean")
+        panel.plot(
+            x[-1], chain[-1].held_out.mean, "o", ms=5, mew=0, color=COLOURS[1],
+            label=None if number else "its champion, held-out mean",
+        )  # fmt: skip
+    for name, mean in ELSEWHERE.items():
+        panel.axhline(mean, color=FAINT, lw=1, zorder=0)
+        panel.text(0, mean + 3, f"{name}, rl-baselines3-zoo", color=INK, va="bottom")
+    panel.set(
+        xlabel="steps over obstacles, millions", ylabel="mean return", xlim=(0, 1.04 * max(ends)), ylim=(-60, 260)
+    )
+    panel.legend(loc="lower right")
+    return figure
+
+
+def main() -> None:
+    """Write the table and the figure."""
+    parser = argparse.ArgumentParser(description="Write the table and the figure of hardcore walkers.")
+    parser.add_argument("folder", nargs="?", type=Path, default=Path("runs/study"), metavar="DIR")
+    found = [chain for chain in chains(parser.parse_args().folder, STAGES) if len(chain) == len(STAGES)]
+    fill(PAGE, "hardcore", table(found))
+    save(draw(found), FIGURE)
+
+
+if __name__ == "__main__":
+    main()
