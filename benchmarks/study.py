@@ -19,7 +19,7 @@ from resumable import Clock, Job, announcer, in_words, run_all
 
 from evolve.analysis.runs import script_ranks
 from evolve.config import Config, parse, read_file
-from evolve.config.sweep import points
+from evolve.config.documents import points
 
 FOLDER = Path(__file__).parent.parent / "experiments"
 EXPERIMENTS = sorted(path.stem for path in FOLDER.glob("*.toml"))

@@ -27,7 +27,7 @@ from evolve.cli import COMMANDS
 from evolve.cli.parser import Answered
 from evolve.cli.run import load
 from evolve.config import Config, descriptions, read_table
-from evolve.config.sweep import experiments
+from evolve.config.documents import experiments
 from evolve.environments import TASKS
 from evolve.errors import InputError
 from evolve.networks import NETWORKS

@@ -9,7 +9,7 @@ from conftest import ROOT
 
 import evolve
 from evolve.config import differences, read_file
-from evolve.config.sweep import experiments
+from evolve.config.documents import experiments
 from evolve.training import prepare
 from evolve.verification.comparison import PUBLISHED
 

@@ -20,7 +20,7 @@ from evolve.cli.app import App, BestEffortStream, launch, say
 from evolve.cli.parser import Parser, add_threads_option, add_workers_option, command_line, how_to_resume, steps_after
 from evolve.cluster import Coordinator, mpirun
 from evolve.cluster.hosts import Work, count_workers
-from evolve.config import Config, annotated_toml, differences, parse, read_assignment, read_file, seconds, sweep
+from evolve.config import Config, annotated_toml, differences, documents, parse, read_assignment, read_file, seconds
 from evolve.errors import EpisodeError, InputError, RunError, Setting, Stopped, is_installed, pluralize, sanitize
 from evolve.store.disk import check_writable
 from evolve.training import Experiment, iterate, load_config, plan, prepare, resume, rollouts
@@ -136,9 +136,9 @@ def load(argv: list[str]) -> Request:
     table = resume.experiment_table(file) if file else read_file(path) if name else {}
     stored = parse(Config, table) if file else None
     given = [(key, value) for key, value in arguments.items() if value is not None]
-    sweep.override(table, given + [read_assignment(words) for words in assignments])
+    documents.override(table, given + [read_assignment(words) for words in assignments])
     try:
-        configs = sweep.experiments(table, path.stem)
+        configs = documents.experiments(table, path.stem)
     except InputError:
         if file and stored:  # a better message, if the options belong to another network or strategy
             resume.check_same_names(table, stored, file)

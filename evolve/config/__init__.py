@@ -6,8 +6,8 @@ settings in `RUNTIME_KEYS` cannot change a fitness, so they may differ when a ru
 """
 
 from evolve.config.descriptions import annotated_toml, descriptions
+from evolve.config.documents import NAMES, read_assignment, read_file, read_table, set_key
 from evolve.config.options import (
-    NAMES,
     Options,
     Table,
     UnknownKeyError,
@@ -18,11 +18,7 @@ from evolve.config.options import (
     observed_by,
     parse,
     quantile_of,
-    read_assignment,
-    read_file,
-    read_table,
     seconds,
-    set_key,
 )
 from evolve.config.registry import Choice, ImportedOnDemand, Kind, Registry, Section
 from evolve.config.settings import (

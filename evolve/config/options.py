@@ -1,11 +1,9 @@
-"""Tables of settings: reading TOML, their base class, the types of single settings, and messages for invalid ones."""
+"""Tables of settings: their base class, the types of single settings, and messages for invalid ones."""
 
 import difflib
 import math
 import re
-import tomllib
 from collections.abc import Iterable, Mapping
-from pathlib import Path
 from typing import Annotated, Any, ClassVar, TypeVar, get_args, get_origin
 
 import pydantic
@@ -14,8 +12,6 @@ from pydantic_core import ErrorDetails
 
 from evolve.errors import EvolveError, InputError, sanitize
 
-_MAX_CHARACTERS = 1_000_000  # of a TOML document
-_MAX_DEPTH = 32  # levels of nested tables and arrays
 _OBSERVED = re.compile(r"mean_observation_(0|[1-9][0-9]{0,8})")
 _FUNCTION = re.compile(r"[^\W\d]\w*(\.[^\W\d]\w*)*:[^\W\d]\w*")
 _DURATION = re.compile(r"(?:(\d+)d)?(?:(\d+)h)?(?:(\d+)m)?(?:(\d+(?:\.\d+)?)s?)?")
@@ -366,94 +362,3 @@ def flatten(table: Mapping[str, Any], prefix: str = "") -> Table:
 def assignments(table: Mapping[str, Any]) -> str:
     """Return the settings of a table in one line: "env.kwargs.gravity=12.0, network.plasticity=0.0"."""
     return ", ".join(f"{key}={value}" for key, value in flatten(table).items())
-
-
-def read_table(text: str, source: str) -> Table:
-    """Return the table of a TOML document.
-
-    Args:
-        text: The document.
-        source: The name of the document in errors.
-
-    Raises:
-        InputError: The document is malformed or too long, or has values that are nested too deep or too large.
-    """
-    if len(text) > _MAX_CHARACTERS:
-        raise InputError(source, f"TOML of at most {_MAX_CHARACTERS:,} characters", f"{len(text):,}")
-    try:
-        table = tomllib.loads(text)
-    except RecursionError:
-        raise _too_deep(source) from None
-    except ValueError as error:  # a TOMLDecodeError, or an integer with more digits than Python converts
-        raise InputError(source, "well-formed TOML", f"{error}", "") from None
-    _check_values(table, source)
-    return table
-
-
-def _check_values(value: object, source: str, depth: int = 0) -> None:
-    """Raise InputError for values that are nested too deep, and for integers of more than 64 bits."""
-    if depth > _MAX_DEPTH:
-        raise _too_deep(source)
-    if isinstance(value, int) and not -(2**63) <= value < 2**63:
-        raise InputError(source, "integers of at most 64 bits", value)
-    for part in value.values() if isinstance(value, dict) else value if isinstance(value, list) else ():
-        _check_values(part, source, depth + 1)
-
-
-def _too_deep(source: str) -> InputError:
-    return InputError(source, f"values nested at most {_MAX_DEPTH} deep", "deeper nesting")
-
-
-def read_file(path: Path) -> Table:
-    """Return the table of an experiment file. Raises InputError if it cannot be read, and as `read_table` does."""
-    try:
-        with path.open(encoding="utf-8-sig") as file:  # some editors of Windows begin a file with a byte order mark
-            text = file.read(_MAX_CHARACTERS + 1)
-    except (OSError, ValueError) as error:
-        raise InputError("EXPERIMENT.toml", "a readable TOML file", f"{path} ({error})") from None
-    table = read_table(text, str(path))
-    for key in NAMES.keys() & table.keys():
-        set_key(table, key, table.pop(key))
-    return table
-
-
-NAMES = {"env": "id", "network": "name", "strategy": "name"}
-"""The sections of which the name alone is enough, and the setting that has it."""
-
-
-def set_key(table: Table, key: str, value: object) -> None:
-    """Set a dotted key in a table, and create the tables that the key names and the table lacks.
-
-    Args:
-        table: The table, changed in place.
-        key: "env.kwargs.gravity".
-        value: Any TOML value; a text for a section of `NAMES` is its name.
-
-    Raises:
-        InputError: A part of the key, such as "env", is a value that is not a table.
-    """
-    if key in NAMES and isinstance(value, str):
-        key = f"{key}.{NAMES[key]}"
-    *sections, last = key.split(".")
-    for section in sections:
-        inner = table.setdefault(section, {})
-        if not isinstance(inner, dict):
-            raise InputError(f"key {key}", f"{section} to be a table", inner)
-        table = inner
-    table[last] = value
-
-
-def read_assignment(text: str) -> tuple[str, object]:
-    """Return the key and the value of `section.key=value`. A value that is not valid TOML is plain text.
-
-    Raises InputError if `text` is not such an assignment.
-    """
-    key, equals, value = text.partition("=")
-    if not equals or not re.fullmatch(r"[\w-]+(\.[\w-]+){,31}", key.strip()):
-        raise InputError("--set", "section.key=value", text)
-    try:
-        found = tomllib.loads(f"value = {value}")["value"]
-    except (ValueError, RecursionError):
-        return key.strip(), value.strip()
-    _check_values(found, "--set")
-    return key.strip(), found

@@ -16,7 +16,7 @@ import numpy as np
 from evolve import environments, store
 from evolve.cluster.hosts import Work
 from evolve.config import NAMES, ComputeOptions, Config, StartFromOptions, Table, parse, read_file, set_key
-from evolve.config.sweep import combinations, experiments
+from evolve.config.documents import combinations, experiments
 from evolve.errors import InputError, Setting
 from evolve.genome import Genomes, one_genome
 from evolve.store import Start, Stored, StoredRun

@@ -8,7 +8,7 @@ from conftest import LONG, environment
 
 from evolve import store
 from evolve.cli.run import load
-from evolve.config.sweep import points
+from evolve.config.documents import points
 from evolve.errors import InputError
 
 

@@ -11,7 +11,7 @@ from conftest import ROOT, make_runs
 import evolve
 from evolve import store
 from evolve.config import read_file
-from evolve.config.sweep import experiments
+from evolve.config.documents import experiments
 from evolve.errors import InputError
 from evolve.verification import Verdict, compare_with_published, read_published
 from evolve.verification.comparison import PUBLISHED

@@ -1,7 +1,8 @@
-"""Sweeps: one experiment file that describes a grid of experiments.
+"""Experiment files: TOML documents, settings that flags change, and sweeps.
 
-The table `[sweep]` lists values for keys. Each combination of values is an experiment. The experiments have the order
-of the file, and the last key changes fastest:
+A document is a table. `set_key` and `override` change it. `experiments` returns a `Config` for each of its experiments.
+A sweep is a document with a table `[sweep]`, which lists values for keys. Each combination of values is an experiment.
+The experiments have the order of the file, and the last key changes fastest:
 
     [sweep]
     strategy.survivors = [1, 8]
@@ -15,16 +16,108 @@ import itertools
 import json
 import math
 import re
+import tomllib
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from evolve.config.options import Table, parse, set_key
+from evolve.config.options import Table, parse
 from evolve.config.settings import Config
 from evolve.errors import InputError
 
 MAX_EXPERIMENTS = 1000
 """The largest number of experiments in a sweep."""
+NAMES = {"env": "id", "network": "name", "strategy": "name"}
+"""The sections that a document may replace by a text: `network = "lstm"` means `network.name = "lstm"`."""
+_MAX_CHARACTERS = 1_000_000  # of a TOML document
+_MAX_DEPTH = 32  # levels of nested tables and arrays
+
+
+def read_table(text: str, source: str) -> Table:
+    """Return the table of a TOML document.
+
+    Args:
+        text: The document.
+        source: The name of the document in errors.
+
+    Raises:
+        InputError: The document is malformed or too long, or has values that are nested too deep or too large.
+    """
+    if len(text) > _MAX_CHARACTERS:
+        raise InputError(source, f"TOML of at most {_MAX_CHARACTERS:,} characters", f"{len(text):,}")
+    try:
+        table = tomllib.loads(text)
+    except RecursionError:
+        raise _too_deep(source) from None
+    except ValueError as error:  # a TOMLDecodeError, or an integer with more digits than Python converts
+        raise InputError(source, "well-formed TOML", f"{error}", "") from None
+    _check_values(table, source)
+    return table
+
+
+def _check_values(value: object, source: str, depth: int = 0) -> None:
+    """Raise InputError for values that are nested too deep, and for integers of more than 64 bits."""
+    if depth > _MAX_DEPTH:
+        raise _too_deep(source)
+    if isinstance(value, int) and not -(2**63) <= value < 2**63:
+        raise InputError(source, "integers of at most 64 bits", value)
+    for part in value.values() if isinstance(value, dict) else value if isinstance(value, list) else ():
+        _check_values(part, source, depth + 1)
+
+
+def _too_deep(source: str) -> InputError:
+    return InputError(source, f"values nested at most {_MAX_DEPTH} deep", "deeper nesting")
+
+
+def read_file(path: Path) -> Table:
+    """Return the table of an experiment file. Raises InputError if it cannot be read, and as `read_table` does."""
+    try:
+        with path.open(encoding="utf-8-sig") as file:  # some editors of Windows begin a file with a byte order mark
+            text = file.read(_MAX_CHARACTERS + 1)
+    except (OSError, ValueError) as error:
+        raise InputError("EXPERIMENT.toml", "a readable TOML file", f"{path} ({error})") from None
+    table = read_table(text, str(path))
+    for key in NAMES.keys() & table.keys():
+        set_key(table, key, table.pop(key))
+    return table
+
+
+def set_key(table: Table, key: str, value: object) -> None:
+    """Set a dotted key in a table, and create the tables that the key names and the table lacks.
+
+    Args:
+        table: The table, changed in place.
+        key: "env.kwargs.gravity".
+        value: Any TOML value; a text for a section of `NAMES` is its name.
+
+    Raises:
+        InputError: A part of the key, such as "env", is a value that is not a table.
+    """
+    if key in NAMES and isinstance(value, str):
+        key = f"{key}.{NAMES[key]}"
+    *sections, last = key.split(".")
+    for section in sections:
+        inner = table.setdefault(section, {})
+        if not isinstance(inner, dict):
+            raise InputError(f"key {key}", f"{section} to be a table", inner)
+        table = inner
+    table[last] = value
+
+
+def read_assignment(text: str) -> tuple[str, object]:
+    """Return the key and the value of `section.key=value`. A value that is not valid TOML is plain text.
+
+    Raises InputError if `text` is not such an assignment.
+    """
+    key, equals, value = text.partition("=")
+    if not equals or not re.fullmatch(r"[\w-]+(\.[\w-]+){,31}", key.strip()):
+        raise InputError("--set", "section.key=value", text)
+    try:
+        found = tomllib.loads(f"value = {value}")["value"]
+    except (ValueError, RecursionError):
+        return key.strip(), value.strip()
+    _check_values(found, "--set")
+    return key.strip(), found
 
 
 def experiments(table: Table, title: str) -> list[Config]:
@@ -53,7 +146,7 @@ def experiments(table: Table, title: str) -> list[Config]:
 def _check_text(config: Config) -> None:
     """Raise InputError for an empty directory, and for text that UTF-8 cannot encode.
 
-    Arguments of the command line that are not valid UTF-8 become such text.
+    Python turns arguments of the command line that are not valid UTF-8 into such text (surrogates).
     """
     directory = config.output.directory
     if directory == "" or "\0" in (directory or ""):
@@ -101,11 +194,10 @@ def override(table: Table, given: Sequence[tuple[str, object]]) -> None:
         given: Dotted keys and their values; a key may begin with "sweep.".
 
     Raises:
-        InputError: A key is inside a table that the sweep varies as a whole, or is given both with and without
-            "sweep.".
+        InputError: A key is inside a table that is one value of the sweep, or is given both with and without "sweep.".
     """
     swept = [(key, value) for key, value in given if key.partition(".")[0] == "sweep"]
-    single = [one for one in given if one not in swept]
+    single = [(key, value) for key, value in given if key.partition(".")[0] != "sweep"]
     # A flag overrides the file's sweep, so its key leaves the sweep before the flags' own sweep is added.
     for key, value in single:
         _remove_from_sweep(table, key)
@@ -119,15 +211,17 @@ def override(table: Table, given: Sequence[tuple[str, object]]) -> None:
 
 
 def _remove_from_sweep(table: Table, key: str) -> None:
-    """Remove a key from the sweep. Raises InputError if the key is inside a table that the sweep varies as a whole."""
+    """Remove a key from the sweep. Raises InputError if the key is inside a table that is one value of the sweep."""
     *sections, last = key.split(".")
     grid: Any = table.get("sweep", {})
     if isinstance(grid, dict):
         # A TOML file can spell the same key in quotes, "strategy.name", or as nested tables. Remove both.
         grid.pop(key, None)
-        whole = [name for name, values in _lists(grid, "") if key.startswith(f"{name}.")]
-        if whole:
-            raise InputError.plainly(key, f"{key} cannot be set: the file sweeps over {whole[0]} as a whole.")
+        # With sweep.strategy = [{…}, {…}] each table has its own strategy.survivors, so no single value is right.
+        swept_tables = [name for name, values in _lists(grid, "") if key.startswith(f"{name}.")]
+        if swept_tables:
+            message = f"{key} cannot be set: each value of sweep.{swept_tables[0]} in the file is a whole table. Set it"
+            raise InputError.plainly(key, f"{message} in these tables.")
     for section in sections:
         grid = grid.get(section, {}) if isinstance(grid, dict) else {}
     if isinstance(grid, dict):
@@ -164,6 +258,8 @@ def _names(points: list[dict[str, Any]]) -> list[str]:
 
 
 def _name(chosen: Mapping[str, Any], keyed: bool) -> str:
+    """Return the directory name of one combination. keyed: whether the names of tables contain their keys, too."""
+    # The last part of a dotted key is enough, unless two keys of the sweep have the same last part.
     last = [key.rpartition(".")[2] for key in chosen]
     names = [short if last.count(short) == 1 else key for short, key in zip(last, chosen, strict=True)]
     texts = (re.sub(r"[^A-Za-z0-9.+-]", "-", _text(value, keyed)) for value in chosen.values())
