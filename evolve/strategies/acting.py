@@ -2,13 +2,13 @@
 
 A connection can act if its input depends on an observation or a bias, and an action depends on its output. The neurons
 that act on the network itself (`modulators`) count as actions. If the genome consists of learning rules, a connection
-is left as long as any coefficient of its rule is.
+is present as long as any coefficient of its rule is present.
 
 The flow through a connection says how much it can act: the sum, over all paths through it from an observation or a bias
 to an action, of the product of the |weights| on the path. It is above 0 if and only if the connection can act. Tanaka,
 Kunin, Yamins & Ganguli, "Pruning Neural Networks without Any Data by Iteratively Conserving Synaptic Flow" (2020),
-section 6. Recurrent connections lead to infinitely many paths. A path counts if it uses at most k of them, k the
-smallest number with which every connection that can act has a flow.
+section 6. Recurrent connections lead to infinitely many paths, so only paths with at most k recurrent connections
+count. k is the smallest number with which every connection that can act has a flow above 0.
 """
 
 from collections.abc import Mapping, Sequence
@@ -41,7 +41,7 @@ class Paths:
 
     @classmethod
     def of(cls, layout: GenomeLayout) -> "Paths":
-        """Return the paths of a layout, which may have other initial genomes than its network."""
+        """Return the paths of a layout. A `ChangedLayout` only has other initial genomes, so the paths are the same."""
         return cls(layout.layout if isinstance(layout, ChangedLayout) else layout)
 
     @cached_property
@@ -65,25 +65,27 @@ class Paths:
         if not hasattr(self.layout, "modulators"):
             return ()
         last = len(self.sizes) - 1
-        others: int = self.sizes[-1] - self.layout.action_size  # type: ignore[attr-defined]  # exists beside modulators
-        return tuple(neuron for neuron in range(others) if (last, neuron) not in self.layout.modulators)
+        # The actions are the last neurons of the last layer. A layout with `modulators` also has `action_size`.
+        first_action: int = self.sizes[-1] - self.layout.action_size  # type: ignore[attr-defined]
+        return tuple(neuron for neuron in range(first_action) if (last, neuron) not in self.layout.modulators)
 
     def left(self, mask: Bool) -> list[Bool]:
         """Return the connections that masks [P, W] leave, [P, rows, columns] for each matrix."""
         found = []
         for blocks, shape in zip(self.matrices, self._shapes, strict=True):
-            rows_columns = blocks[0].rows, blocks[0].columns
-            left = mask[:, blocks[0].start : blocks[0].stop]
-            for other in blocks[1:]:
-                left = left | mask[:, other.start : other.stop]
-            found.append(np.broadcast_to(left.reshape(-1, *rows_columns), (len(mask), *shape)))
+            first, *further = blocks
+            left = mask[:, first.start : first.stop]
+            for block in further:
+                left = left | mask[:, block.start : block.stop]
+            found.append(np.broadcast_to(left.reshape(-1, first.rows, first.columns), (len(mask), *shape)))
         return found
 
     def acting(self, mask: Bool) -> list[Bool]:
         """Return the connections that masks [P, W] leave and that can act, [P, rows, columns] for each matrix."""
         all_left = self.left(mask)
-        # `fed` are the neurons that depend on an observation or a bias, and on `used` neurons an action depends.
-        fed, used = ([np.repeat(ends[None], len(mask), axis=0) for ends in every] for every in self._ends)
+        # `fed` neurons depend on an observation or a bias; an action depends on `used` neurons. Both begin with the
+        # ends of the paths, and `_spread` adds all other neurons.
+        fed, used = ([np.repeat(neurons[None], len(mask), axis=0) for neurons in layers] for layers in self._ends)
         self._spread(all_left, fed, forwards=True)
         self._spread(all_left, used, forwards=False)
         return [
@@ -103,21 +105,23 @@ class Paths:
 
         The flow of a coefficient of a learning rule is the sum over the connections that learn by this rule.
         """
-        sizes = [np.abs(weights[b.start : b.stop]).reshape(b.rows, b.columns) for b in self.layout.blocks]
-        strengths, blocks = [], iter(sizes)
-        for matrix, shape in zip(self.matrices, self._shapes, strict=True):
-            strengths.append(sum((np.broadcast_to(next(blocks), shape) for _ in matrix), np.zeros(shape)))
+        sizes = {b: np.abs(weights[b.start : b.stop]).reshape(b.rows, b.columns) for b in self.layout.blocks}
+        strengths = [
+            sum((np.broadcast_to(sizes[block], shape) for block in matrix), np.zeros(shape))
+            for matrix, shape in zip(self.matrices, self._shapes, strict=True)
+        ]
         fed, used = (self._flows(strengths, forwards) for forwards in (True, False))
-        found, blocks = [], iter(sizes)
+        found = []
         for matrix, (rows, columns) in zip(self.matrices, self._shapes, strict=True):
             paths = fed[matrix[0].source][:rows, None] * used[matrix[0].layer + 1][None, :columns]
             for block in matrix:
-                own = paths
+                # A block of learning rules with one row (or column) holds for all rows (or columns): sum over them.
+                paths_of_block = paths
                 if block.rows < rows:
-                    own = ordered_sum(own.T)[None]
+                    paths_of_block = ordered_sum(paths_of_block.T)[None]
                 if block.columns < columns:
-                    own = ordered_sum(own)[:, None]
-                found.append((next(blocks) * own).ravel())
+                    paths_of_block = ordered_sum(paths_of_block)[:, None]
+                found.append((sizes[block] * paths_of_block).ravel())
         return np.concatenate(found)
 
     @cached_property
@@ -140,9 +144,9 @@ class Paths:
     def _shapes(self) -> list[tuple[int, int]]:
         return [blocks[0].span or (blocks[0].rows, blocks[0].columns) for blocks in self.matrices]
 
-    def _spread(self, every: Sequence[Bool], reached: list[Bool], forwards: bool) -> None:
-        """Add to the reached neurons [P, size] of each layer all neurons that connections lead to."""
-        steps = list(zip(self.matrices, every, strict=True))[:: 1 if forwards else -1]
+    def _spread(self, all_left: Sequence[Bool], reached: list[Bool], forwards: bool) -> None:
+        """Add to the reached neurons [P, size] of each layer all neurons that connections lead to, or come from."""
+        steps = list(zip(self.matrices, all_left, strict=True))[:: 1 if forwards else -1]
         before = -1
         # The matrices are in the order of their layers, so only recurrent connections need several rounds.
         while (now := sum(map(np.count_nonzero, reached))) != before:
@@ -165,11 +169,12 @@ class Paths:
             before, flows, earlier = now, [neurons.copy() for neurons in ends], flows
             for (block, *_), strength in steps:
                 rows, columns = strength.shape
-                come = earlier if block.source > block.layer else flows
+                # A recurrent connection passes on the flow of the earlier round, which has one such connection less.
+                incoming = earlier if block.source > block.layer else flows
                 if forwards:
-                    flows[block.layer + 1][:columns] += ordered_sum(come[block.source][:rows] * strength.T)
+                    flows[block.layer + 1][:columns] += ordered_sum(incoming[block.source][:rows] * strength.T)
                 else:
-                    flows[block.source][:rows] += ordered_sum(strength * come[block.layer + 1][:columns])
+                    flows[block.source][:rows] += ordered_sum(strength * incoming[block.layer + 1][:columns])
         return flows
 
 
@@ -186,21 +191,24 @@ class Measures:
         self._names = tuple(names)
 
     def of(self, genomes: GenomeSource, metrics: Mapping[str, Float64], setting: str) -> Float64:
-        """Return the measures [P, D] of P candidates, see `Strategy.measures`. setting: names them, for errors."""
+        """Return the measures [P, D] of P candidates, see `Strategy.measures`.
+
+        setting: the setting that names the measures, for errors.
+        """
         P = len(genomes)
         found = np.zeros((P, len(self._names)))
-        for place, name in enumerate(self._names):
+        for column, name in enumerate(self._names):
             if name not in GENOME_MEASURES:
                 if name not in metrics:
                     expected = f"{ACTING}, {CONNECTIONS} or a metric of the episodes"
                     raise InputError(setting, expected, name)
-                found[:, place] = metrics[name]
+                found[:, column] = metrics[name]
         at_once = max(1, _WEIGHTS_AT_ONCE // genomes.num_weights)
-        counted = [place for place, name in enumerate(self._names) if name in GENOME_MEASURES]
+        counted = [column for column, name in enumerate(self._names) if name in GENOME_MEASURES]
         for first in range(0, P, at_once) if counted else ():
             mask = genomes.take(np.arange(first, min(first + at_once, P))).mask
-            for place in counted:
-                is_acting = self._names[place] == ACTING
+            for column in counted:
+                is_acting = self._names[column] == ACTING
                 counts = self.paths.count(mask) if is_acting else np.count_nonzero(mask, axis=1)
-                found[first : first + len(mask), place] = counts
+                found[first : first + len(mask), column] = counts
         return found

@@ -182,12 +182,12 @@ class Elitist(contract.Strategy[contract.State]):
 
     def survivors(self, state: contract.State) -> int:
         """Return the number of leading candidates of the next generation that were evaluated before."""
-        return self._kept(state) if self._elite(state).count.all() else 0
+        return self._num_kept(state) if self._elite(state).count.all() else 0
 
     def ask(self, state: contract.State, generation: int, candidates: Int64 | None = None) -> Genomes:
         """Return candidates: initial genomes in generation 0, later the survivors and then the children."""
         candidates = contract.requested_candidates(self._P, candidates)
-        kept, elite = self._kept(state), self._elite(state).genomes
+        kept, elite = self._num_kept(state), self._elite(state).genomes
         if not kept:
             return contract.initial_genomes(self._layout, self._seed, generation, candidates)
         old = candidates < kept
@@ -205,7 +205,7 @@ class Elitist(contract.Strategy[contract.State]):
         """Return the leader of the elite."""
         return self._elite(state).genomes.take(np.zeros(1, np.intp))
 
-    def _kept(self, state: contract.State) -> int:
+    def _num_kept(self, state: contract.State) -> int:
         """Return the number of leading candidates of the next generation that are members of the elite.
 
         These are the survivors and, in generation 0, the genome with which a search begins.
@@ -253,7 +253,7 @@ class EliteOnly(Elitist[ScoredGenomes]):
 
     def _parents(self, bound: int, state: ScoredGenomes, generation: int, candidates: Int64) -> Int64:
         """Return [n]: the parent of each of the candidates, drawn uniformly from the first members of the elite."""
-        kept = self._kept(state)
+        kept = self._num_kept(state)
         drawn = Stream(self._seed, Purpose.PARENTS, generation).below(bound, self._P - kept)
         return drawn[candidates - kept]
 

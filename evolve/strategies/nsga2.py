@@ -260,7 +260,7 @@ class Nsga2(Elitist[FrontState]):
 
     def _tournament(self, state: FrontState, generation: int) -> Int64:
         """Return the parent of each child, the better of two that are drawn uniformly."""
-        children = self._P - self._kept(state)
+        children = self._P - self._num_kept(state)
         drawn = Stream(self._seed, Purpose.PARENTS, generation).below(len(state.parents), 2, children)
         # The parents are in the order of selection, so the smaller number is the better one.
         winners: Int64 = np.minimum(drawn[0], drawn[1])
@@ -268,7 +268,7 @@ class Nsga2(Elitist[FrontState]):
 
     def _children(self, state: FrontState, generation: int, candidates: Int64) -> Genomes:
         o, W = self._options, self._layout.num_weights
-        parents = state.parents.genomes.take(self._parents_of(state, generation)[candidates - self._kept(state)])
+        parents = state.parents.genomes.take(self._parents_of(state, generation)[candidates - self._num_kept(state)])
         weights, mask = parents.weights, parents.mask
 
         def streams(purpose: Purpose) -> Streams:

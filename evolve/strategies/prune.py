@@ -1,8 +1,8 @@
 """prune: selection from an elite, block swaps, and trace-guided pruning of connections that episodes did not use.
 
 This is the strategy of the 2020 script. With K = ceil(P/8), the pool is the champion, the leaderboard (the K best ever)
-and the K best of the last generation, sorted by score. A generation is the first `survivors` of the leaderboard,
-unchanged, and children:
+and the K best of the last generation, sorted by score. A genome can be in the pool several times: the champion is also
+the first of the leaderboard. A generation is the first `survivors` of the leaderboard, unchanged, and children:
 
     parent     drawn from the pool with probability proportional to (pool size - rank)
     K swaps    two children exchange one matrix or, half the time, all matrices into one layer
@@ -58,7 +58,7 @@ class PruneOptions(Options):
     uniform_pruning_chance: float = Field(0.5, ge=0, le=1)
     """The share of children that are pruned by chance."""
     survivors: int = Field(4, ge=1)
-    """The number of genomes that are kept unchanged and evaluated again; at most K, the whole leaderboard."""
+    """The number of genomes that are kept unchanged and evaluated again; at most ceil(population / 8)."""
     prior_evaluations: int = Field(0, ge=0, le=1000)
     """Extra evaluations in the score of a new genome, each with the mean fitness of its first generation."""
     regrowth: float = Field(0.0, ge=0, le=1)
@@ -75,7 +75,7 @@ class PruneState:
     recent: ScoredGenomes
 
 
-_ADAPTIVE = 0.001, 0.0125  # the least and the greatest rate
+_ADAPTIVE_LIMITS = 0.001, 0.0125
 
 
 def adaptive_rate(state: PruneState) -> float:
@@ -84,12 +84,13 @@ def adaptive_rate(state: PruneState) -> float:
     connections = np.concatenate([best[:1], best, recent]).astype(np.float64)
     mean = float(ordered_sum(connections)) / len(connections)
     variance = float(ordered_sum((mean - connections) ** 2)) / len(connections)
-    least, greatest = _ADAPTIVE
+    least, greatest = _ADAPTIVE_LIMITS
     return min(max(math.sqrt(variance) / mean if mean else 0.0, least), greatest)
 
 
 def parent_ranks(pool_size: int, children: int, stream: Stream) -> NDArray[np.intp]:
-    """Return [children]: the rank in the pool of each child's parent, by linear rank selection in whole numbers."""
+    """Return [children]: the rank in the pool of each child's parent, by linear rank selection."""
+    # Integers have no rounding errors, so every machine selects the same parents.
     shares = np.cumsum(np.arange(pool_size, 0, -1))
     return np.searchsorted(shares, stream.below(int(shares[-1]), children), side="right")
 
@@ -97,27 +98,30 @@ def parent_ranks(pool_size: int, children: int, stream: Stream) -> NDArray[np.in
 def swap_blocks(sources: Int64, blocks: Sequence[Block], draws: Float64) -> Int64:
     """Return sources [children, blocks] after swaps between pairs of children: of one block, or of a layer's blocks.
 
-    draws: [K, 5], uniform numbers for each of K swaps.
+    draws: [K, 5], uniform numbers for each of K swaps. They choose the first child, the second child, the block,
+    whether a layer is swapped instead of the block, and the layer.
     """
     children = len(sources)
     if children < 2:
         return sources
     layer_of = [block.layer for block in blocks]
-    single = [slice(number, number + 1) for number in range(len(blocks))]
-    layers = [slice(layer_of.index(n), layer_of.index(n) + layer_of.count(n)) for n in range(layer_of[-1] + 1)]
-    bounds = children, children - 1, len(blocks), len(layers)
+    block_slices = [slice(number, number + 1) for number in range(len(blocks))]
+    layer_slices = [slice(layer_of.index(n), layer_of.index(n) + layer_of.count(n)) for n in range(layer_of[-1] + 1)]
+    bounds = children, children - 1, len(blocks), len(layer_slices)
     # A uniform number times a bound, rounded down, as in `Stream.below`.
     one, other, block, layer = (
         np.floor(draws[:, column] * bound).astype(np.int64) for column, bound in zip((0, 1, 2, 4), bounds, strict=True)
     )
     other += other >= one  # another child than the first one
-    places = [
-        layers[to] if whole else single[number]
-        for whole, number, to in zip((draws[:, 3] < 0.5).tolist(), block.tolist(), layer.tolist(), strict=True)
+    swapped = [
+        layer_slices[layer_number] if swaps_layer else block_slices[block_number]
+        for swaps_layer, block_number, layer_number in zip(
+            (draws[:, 3] < 0.5).tolist(), block.tolist(), layer.tolist(), strict=True
+        )
     ]
     columns = sources.T.tolist()  # swapping entries is faster in lists than in arrays
-    for a, b, place in zip(one.tolist(), other.tolist(), places, strict=True):
-        for column in columns[place]:
+    for a, b, swapped_columns in zip(one.tolist(), other.tolist(), swapped, strict=True):
+        for column in columns[swapped_columns]:
             column[a], column[b] = column[b], column[a]
     return np.array(columns, np.int64).T
 
@@ -135,51 +139,53 @@ def assemble(
     # Children are put together block by block: a copy of the whole pool would double the memory of the strategy.
     for column, block in enumerate(blocks):
         place = slice(block.start, block.stop)
-        # Most members have several children, so the block of each member is taken once.
-        members, which = np.arange(pool_size), sources[:, column]
+        # Several children can have the same source, so its block is computed once. If there are fewer children than
+        # members, only the members that are sources are computed.
+        members, row_of_child = np.arange(pool_size), sources[:, column]
         if n < pool_size:
-            members, which = np.unique(which, return_inverse=True)
+            members, row_of_child = np.unique(row_of_child, return_inverse=True)
         of_weights, of_mask, of_traces = _blocks_of(state, members, place)
-        weights[:, place] = of_weights[which]
-        mask[:, place] = of_mask[which]
+        weights[:, place] = of_weights[row_of_child]
+        mask[:, place] = of_mask[row_of_child]
         if q is not None:
-            probability[:, place] = trace_pruning_probability(q, of_mask, of_traces)[which]
+            probability[:, place] = trace_pruning_probability(q, of_mask, of_traces)[row_of_child]
     return weights, mask, probability
 
 
 def _blocks_of(state: PruneState, members: Int64, place: slice) -> tuple[Float32, Bool, Float32]:
     """Return weights, mask and traces, [n, k] each, of one block of members [n] of the pool, in ascending order."""
-    leaders = 1 + len(state.leaderboard)
-    old = np.maximum(members[members < leaders] - 1, 0)  # the leader is the first on the leaderboard
-    recent = members[len(old) :] - leaders
+    first_recent = 1 + len(state.leaderboard)
+    # Member 0, the leader, is the first on the leaderboard; members 1, 2, … are the leaderboard.
+    ranks = np.maximum(members[members < first_recent] - 1, 0)
+    recent_ranks = members[len(ranks) :] - first_recent
 
-    def both(first: NDArray[Any], second: NDArray[Any]) -> NDArray[Any]:
-        return np.concatenate([first[old, place], second[recent, place]])
+    def joined(leaderboard: NDArray[Any], recent: NDArray[Any]) -> NDArray[Any]:
+        return np.concatenate([leaderboard[ranks, place], recent[recent_ranks, place]])
 
-    one, other = state.leaderboard, state.recent
+    leaderboard, recent = state.leaderboard, state.recent
     return (
-        both(one.genomes.weights, other.genomes.weights),
-        both(one.genomes.mask, other.genomes.mask),
-        both(one.traces, other.traces),
+        joined(leaderboard.genomes.weights, recent.genomes.weights),
+        joined(leaderboard.genomes.mask, recent.genomes.mask),
+        joined(leaderboard.traces, recent.traces),
     )
 
 
-def trace_pruning_probability(q: float, left: Bool, traces: Float32) -> Float64:
-    """Return [n, k] float64: min(1, q·c·softmax(-|H̄|)) within one block, over the c connections left.
+def trace_pruning_probability(q: float, mask: Bool, traces: Float32) -> Float64:
+    """Return [n, k] float64: min(1, q·c·softmax(-|H̄|)) within one block, over the c connections of the mask.
 
-    left, traces: [n, k].
+    mask, traces: [n, k].
     """
-    count = np.count_nonzero(left, axis=1)[:, None]
-    probability: Float64 = np.minimum(1.0, q * count * _softmax_of_negative(np.abs(traces), left))
+    count = np.count_nonzero(mask, axis=1)[:, None]
+    probability: Float64 = np.minimum(1.0, q * count * _softmax_of_negative(np.abs(traces), mask))
     return probability
 
 
-def _softmax_of_negative(size: Float32, left: Bool) -> Float64:
-    """Return [n, k] float64: softmax(-size) of each row of size [n, k], over the connections left; 0 elsewhere."""
-    size = np.where(left, size, np.float32(np.inf))
+def _softmax_of_negative(size: Float32, mask: Bool) -> Float64:
+    """Return [n, k] float64: softmax(-size) of each row of size [n, k], over the connections of the mask, else 0."""
+    size = np.where(mask, size, np.float32(np.inf))
     smallest = size.min(axis=1, keepdims=True)
-    smallest[np.isinf(smallest)] = 0
-    weight = np.where(left, exp(smallest - size), np.float32(0)).astype(np.float64)
+    smallest[np.isinf(smallest)] = 0  # a row without connections: inf - inf would be NaN
+    weight = np.where(mask, exp(smallest - size), np.float32(0)).astype(np.float64)
     total = ordered_sum(weight)[:, None]
     share: Float64 = weight / np.where(total > 0, total, 1.0)
     return share
@@ -199,8 +205,9 @@ class Prune(Elitist[PruneState]):
     @staticmethod
     def validate(options: PruneOptions, layout: GenomeLayout) -> None:
         """Raise InputError for a rate of trace pruning if episodes leave no traces."""
-        usual = PruneOptions().trace_pruning
-        if not layout.num_traces and options.trace_pruning not in (0.0, usual):
+        # The default has no effect without traces, and is accepted, so that any network works with the defaults.
+        default = PruneOptions().trace_pruning
+        if not layout.num_traces and options.trace_pruning not in (0.0, default):
             expected = "a network that leaves Hebbian traces, such as hebbian-dag, or 0"
             raise InputError("strategy.trace_pruning", expected, options.trace_pruning)
 
@@ -210,18 +217,18 @@ class Prune(Elitist[PruneState]):
         return PruneState(ScoredGenomes.first_of(self._layout, W), recent=ScoredGenomes.none(W, W))
 
     def tell(self, state: PruneState, genomes: GenomeSource, results: contract.Results) -> PruneState:
-        """Score the survivors again, rank the new candidates, and keep the K best of each."""
+        """Score the survivors again; keep the K best genomes of all generations, and the K best of this one."""
         P, T = self._P, self._layout.num_traces
         contract.check_population(genomes, results, P, self._layout.num_weights)
         check_shape(results.traces, "traces", "P T", np.float32, P=P, T=T)
-        known = self.survivors(state)
+        num_survivors = self.survivors(state)
         fitness = results.fitness
         best = contract.ranking(fitness)[: self._K]
-        best_new = known + contract.ranking(fitness[known:])[: self._K]
+        best_new = num_survivors + contract.ranking(fitness[num_survivors:])[: self._K]
         new = self._evaluated(genomes, results, best_new).with_prior(self._prior, fitness)
-        before = state.leaderboard.evaluated_before
-        again = before.with_evaluation(fitness[:known], results.traces[:known] if T else None)
-        return PruneState(again.joined(new).best(self._K), recent=self._evaluated(genomes, results, best))
+        traces = results.traces[:num_survivors] if T else None
+        leaderboard = state.leaderboard.evaluated_before.with_evaluation(fitness[:num_survivors], traces)
+        return PruneState(leaderboard.joined(new).best(self._K), recent=self._evaluated(genomes, results, best))
 
     def to_arrays(self, state: PruneState) -> dict[str, NDArray[Any]]:
         """Return the state as named arrays."""
@@ -237,14 +244,14 @@ class Prune(Elitist[PruneState]):
 
     def _evaluated(self, genomes: GenomeSource, results: contract.Results, candidates: Int64) -> ScoredGenomes:
         """Return the given candidates [n] with fitness and traces; a network without traces has zeros [n, W]."""
-        taken = genomes.take(candidates)
-        traces = results.traces[candidates] if self._layout.num_traces else np.zeros(taken.weights.shape, np.float32)
-        return ScoredGenomes.evaluated(taken, results.fitness[candidates], traces)
+        members = genomes.take(candidates)
+        traces = results.traces[candidates] if self._layout.num_traces else np.zeros(members.weights.shape, np.float32)
+        return ScoredGenomes.evaluated(members, results.fitness[candidates], traces)
 
     def _plan(self, state: PruneState, generation: int) -> tuple[Int64, float]:
         """Return the sources of all children, [children, blocks], see `assemble`, and the rate of uniform pruning."""
         scores = np.concatenate([state.leaderboard.score[:1], state.leaderboard.score, state.recent.score])
-        children, blocks = self._P - self._kept(state), self._layout.blocks
+        children, blocks = self._P - self._num_kept(state), self._layout.blocks
         ranks = parent_ranks(len(scores), children, Stream(self._seed, Purpose.PARENTS, generation))
         parents = contract.ranking(scores)[ranks]
         draws = Streams(self._seed, Purpose.SWAPS, generation, np.arange(self._K)).uniform(5)
@@ -256,7 +263,7 @@ class Prune(Elitist[PruneState]):
         o, W, blocks = self._options, self._layout.num_weights, self._layout.blocks
         sources, rate = self._plan_of(state, generation)
         q = o.trace_pruning if self._layout.num_traces else None
-        weights, mask, probability = assemble(state, sources[candidates - self._kept(state)], blocks, q)
+        weights, mask, probability = assemble(state, sources[candidates - self._num_kept(state)], blocks, q)
 
         def streams(purpose: Purpose) -> Streams:
             return Streams(self._seed, purpose, generation, candidates)
