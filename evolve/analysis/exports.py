@@ -1,7 +1,7 @@
 """Policies for use without this package: JSON, ONNX, PyTorch, and one C file (`c_source`).
 
 The graphs of ONNX and PyTorch contain the normalization of observations, the layers, and the decoding of actions. They
-need a network that its blocks define (`Network.is_static`). JSON and C take every network.
+need a network whose weights do not change within an episode (`Network.is_static`). JSON and C take every network.
 """
 
 import inspect
@@ -27,13 +27,15 @@ from evolve.store.disk import check_writable, write_output
 if TYPE_CHECKING:
     from evolve.analysis.policy import Policy
 
+FORMATS = {"c": ".c", "json": ".json", "onnx": ".onnx", "torch": ".pt2"}
+"""The formats of a policy, and the endings of their files."""
 JSON_VERSION = 1
-_MOST_ROWS = 1024  # of a matrix, if a program of PyTorch spells out its sums
+_MOST_ROWS = 1024  # the largest matrix of which a PyTorch program adds up the rows one by one
 _OPSET, _IR = 17, 8  # of ONNX; old versions, which every runtime reads
 
 
 def export_policy(policy: "Policy", path: Path) -> Path:
-    """Write a policy in the format of the name's ending; see `Policy.export`."""
+    """Write a policy in the format that the ending of the path names; see `Policy.export`."""
     check_writable(path, tuple(FORMATS.values()))
     writers: dict[str, Callable[[Policy], bytes]] = {
         ".c": lambda p: c_source(p.experiment, p.genome, p.normalizer, _title(p)).encode(),
@@ -43,10 +45,6 @@ def export_policy(policy: "Policy", path: Path) -> Path:
     }
     write_output(path, writers[path.suffix](policy))
     return path
-
-
-FORMATS = {"c": ".c", "json": ".json", "onnx": ".onnx", "torch": ".pt2"}
-"""The formats of a policy, and the endings of their files."""
 
 
 def _title(policy: "Policy") -> str:
@@ -102,7 +100,7 @@ def _numbers(values: Any) -> list[float]:
     return [float(str(value)) for value in np.asarray(values, np.float32).ravel()]
 
 
-def _array_of_actions(policy: "Policy") -> Any:
+def _action_array_space(policy: "Policy") -> Any:
     """Return the space of actions if an action is one array or number; None for a Dict, a Tuple, or no space."""
     space = policy.experiment.spaces.action
     return None if space is None or kind_of(space) in ("Dict", "Tuple") else space
@@ -118,7 +116,7 @@ def _decoding(policy: "Policy") -> dict[str, list[float]] | None:
 
 
 class Link(NamedTuple):
-    """Connections into a layer, from the numbers of one or more sources. The observation is source 0, layer l is l + 1.
+    """Connections into a layer, from one or more sources. Source 0 is the observation, source l + 1 is layer l.
 
     sources: Each source, and whether the link reads its value of the previous step. matrix: [rows, columns]. bias:
     [columns], None without biases.
@@ -146,7 +144,7 @@ class Layers:
 
 
 def layers_of(policy: "Policy", name: str) -> Layers:
-    """Return the layers of a policy's network. Raises InputError unless its blocks define it.
+    """Return the layers of a policy's network. Raises InputError if its weights change within an episode.
 
     name: the name of the format, for the error.
     """
@@ -154,7 +152,7 @@ def layers_of(policy: "Policy", name: str) -> Layers:
     if not getattr(network, "is_static", False):
         kind = policy.experiment.config.network.name
         expected = f"a network with weights that do not change within an episode, for {name}"
-        raise InputError("network", expected, kind, "Export it as C, which has all its bits: the ending .c.")
+        raise InputError("network", expected, kind, "Export it as C, the ending .c, which takes every network.")
     weights = policy.weights
     columns = {block.layer: block.columns for block in network.blocks}
     sizes = [network.observation_size, *columns.values()]
@@ -163,7 +161,8 @@ def layers_of(policy: "Policy", name: str) -> Layers:
     for layer, group in groupby(network.blocks, lambda block: block.layer):
         found = []
         for block in group:
-            matrix = weights[block.title].reshape(-1, block.rows, block.columns)[0]  # of a batch, the first row's
+            # A policy that plays a batch of environments has the same weights in each row of the batch: take row 0.
+            matrix = weights[block.title].reshape(-1, block.rows, block.columns)[0]
             is_recurrent = block.source > layer
             if is_recurrent and block.source not in remembered:
                 remembered.append(block.source)
@@ -175,7 +174,7 @@ def layers_of(policy: "Policy", name: str) -> Layers:
 
 
 def _joined(links: list[Link]) -> Link:
-    """Return one link from the sources of all; only the last of them may have a bias."""
+    """Return one link with the matrices of several links, one below the other. Only the last link may have a bias."""
     sources = [source for link in links for source in link.sources]
     return Link(sources, np.concatenate([link.matrix for link in links]), links[-1].bias)
 
@@ -201,20 +200,20 @@ def onnx_model(policy: "Policy") -> bytes:
         total = ""
         for link in links:
             inputs = [(previous if is_recurrent else sources)[source] for source, is_recurrent in link.sources]
-            one = graph.ordered_sum(graph.add("Concat", *inputs, axis=1), link.matrix)
+            term = graph.ordered_sum(graph.add("Concat", *inputs, axis=1), link.matrix)
             if link.bias is not None:
-                one = graph.add("Add", one, graph.constant(link.bias))
-            total = graph.add("Add", total, one) if total else one
+                term = graph.add("Add", term, graph.constant(link.bias))
+            total = graph.add("Add", total, term) if total else term
         sources[layer + 1] = graph.tanh(total)
     outputs, size, A = sources[len(layers.links)], layers.sizes[-1], policy.experiment.action_size
     outputs = outputs if size == A else graph.columns(outputs, size - A, size)
-    space = _array_of_actions(policy)
+    space = _action_array_space(policy)
     results = [] if space is None else [("action", *_onnx_action(graph, policy, space, outputs))]
     results.append(("outputs", outputs, kinds.FLOAT, [policy.experiment.action_size]))
-    given = [("observation", kinds.FLOAT, [layers.sizes[0]])]
+    graph_inputs = [("observation", kinds.FLOAT, [layers.sizes[0]])]
     if layers.remembered:
         M = sum(layers.sizes[source] for source in layers.remembered)
-        given.append(("memory", kinds.FLOAT, [M]))
+        graph_inputs.append(("memory", kinds.FLOAT, [M]))
         memory = graph.add("Concat", *(sources[source] for source in layers.remembered), axis=1)
         results.append(("next_memory", memory, kinds.FLOAT, [M]))
     for name, value, _, _ in results:
@@ -223,7 +222,7 @@ def onnx_model(policy: "Policy") -> bytes:
         helper.make_graph(
             graph.nodes,
             "policy",
-            [helper.make_tensor_value_info(name, kind, ["N", *shape]) for name, kind, shape in given],
+            [helper.make_tensor_value_info(name, kind, ["N", *shape]) for name, kind, shape in graph_inputs],
             [helper.make_tensor_value_info(name, kind, ["N", *shape]) for name, _, kind, shape in results],
             graph.constants,
         ),
@@ -239,23 +238,23 @@ def onnx_model(policy: "Policy") -> bytes:
 
 
 class _OnnxGraph:
-    """The nodes and constants of a graph that grows; values are named by numbers."""
+    """The nodes and constants of a graph under construction. The methods return the name of the value that they add."""
 
     def __init__(self, onnx: Any) -> None:
-        self._onnx = onnx
+        self.onnx = onnx
         self.nodes: list[Any] = []
         self.constants: list[Any] = []
 
     def constant(self, values: Any) -> str:
         """Add an array; return its name."""
         name = f"constant_{len(self.constants)}"
-        self.constants.append(self._onnx.numpy_helper.from_array(np.array(values, order="C"), name))
+        self.constants.append(self.onnx.numpy_helper.from_array(np.array(values, order="C"), name))
         return name
 
     def add(self, kind: str, *inputs: str, **attributes: Any) -> str:
         """Add an operation; return the name of its result."""
         name = f"value_{len(self.nodes)}"
-        self.nodes.append(self._onnx.helper.make_node(kind, inputs, [name], **attributes))
+        self.nodes.append(self.onnx.helper.make_node(kind, inputs, [name], **attributes))
         return name
 
     def ordered_sum(self, value: str, matrix: Float32) -> str:
@@ -270,7 +269,7 @@ class _OnnxGraph:
 
     def tanh(self, value: str) -> str:
         """Add tanh. Runtimes approximate it in float32, with errors that grow from layer to layer, so it is float64."""
-        kinds = self._onnx.TensorProto
+        kinds = self.onnx.TensorProto
         return self.add("Cast", self.add("Tanh", self.add("Cast", value, to=kinds.DOUBLE)), to=kinds.FLOAT)
 
     def columns(self, value: str, start: int, stop: int) -> str:
@@ -290,7 +289,7 @@ def _split(graph: _OnnxGraph, layers: Layers) -> dict[int, str]:
 
 def _onnx_action(graph: _OnnxGraph, policy: "Policy", space: Any, outputs: str) -> tuple[str, int, list[int]]:
     """Add the decoding of actions of a space; return the name, the type and the shape of the action."""
-    types = graph._onnx.helper.np_dtype_to_tensor_dtype
+    types = graph.onnx.helper.np_dtype_to_tensor_dtype
     kind, shape = kind_of(space), list(space.shape)
     dtype = np.dtype(np.int64 if kind == "Discrete" else space.dtype)
     if kind == "Discrete":
@@ -325,7 +324,7 @@ def torch_program(policy: "Policy") -> bytes:
     layers = layers_of(policy, "PyTorch")
     torch = import_extra("torch", "torch", "export", "PyTorch")
     module = _torch_module(torch, policy, layers)
-    rows = 2  # with one row the program would only take one row
+    rows = 2  # `torch.export` would specialize the program to a batch of one row
     arguments = [torch.zeros(rows, layers.sizes[0])]
     if layers.remembered:
         arguments.append(torch.zeros(rows, sum(layers.sizes[source] for source in layers.remembered)))
@@ -340,16 +339,17 @@ def _torch_module(torch: Any, policy: "Policy", layers: Layers) -> Any:
     """Return a policy as a module of PyTorch."""
     experiment = policy.experiment
     sizes = [layers.sizes[source] for source in layers.remembered]
-    space = _array_of_actions(policy)
+    space = _action_array_space(policy)
     scale = experiment.config.env.action_scale
     tensor = torch.from_numpy
 
     def ordered_sum(x: Any, matrix: Any) -> Any:
-        # A product of matrices adds in another order. Beyond these rows the program would become too long.
+        # The engine adds the rows in ascending order, and so does the program: a product of matrices would have another
+        # order. A program that adds very many rows would be too long; a product in float64 is close to the ordered sum.
         if len(matrix) > _MOST_ROWS:
             return (x.double() @ matrix.double()).float()
-        first, *others = (x.unsqueeze(2) * matrix).unbind(1)
-        return sum(others, first)
+        first, *following = (x.unsqueeze(2) * matrix).unbind(1)
+        return sum(following, first)
 
     class Network(torch.nn.Module):  # type: ignore[misc]
         def __init__(self) -> None:
@@ -375,8 +375,8 @@ def _torch_module(torch: Any, policy: "Policy", layers: Layers) -> Any:
                 terms = []
                 for number, link in enumerate(links):
                     inputs = [(previous if is_recurrent else sources)[source] for source, is_recurrent in link.sources]
-                    one = ordered_sum(torch.cat(inputs, 1), getattr(self, f"weights_{layer}_{number}"))
-                    terms.append(one if link.bias is None else one + getattr(self, f"bias_{layer}_{number}"))
+                    term = ordered_sum(torch.cat(inputs, 1), getattr(self, f"weights_{layer}_{number}"))
+                    terms.append(term if link.bias is None else term + getattr(self, f"bias_{layer}_{number}"))
                 sources[layer + 1] = torch.tanh(sum(terms[1:], terms[0]))
             outputs = sources[len(layers.links)][:, layers.sizes[-1] - experiment.action_size :]
             remembered = (torch.cat([sources[source] for source in layers.remembered], 1),) if sizes else ()

@@ -1,4 +1,4 @@
-"""Statistics of samples of returns or scores, and such values as short texts for people.
+"""Statistics of samples of returns or scores, and short texts with such values for tables, messages and pages.
 
 The statistics are means, their intervals, and tests between samples. The texts have no control characters.
 
@@ -22,7 +22,7 @@ _Z = 1.959963984540054  # the 97.5 % quantile of the normal distribution
 # The 97.5 % quantiles of Student's t with 1 to 9 degrees of freedom.
 _STUDENT = (12.706205, 4.302653, 3.182446, 2.776445, 2.570582, 2.446912, 2.364624, 2.306004, 2.262157)
 _LONGEST_TEXT = 2000  # characters of a value
-_LARGEST_DECIMAL = 1e15  # larger numbers are rounded
+_LARGEST_DECIMAL = 1e15  # larger numbers have four significant digits instead of two decimals
 
 
 def finite(values: Float64) -> Float64:
@@ -65,12 +65,13 @@ def interval(sample: Float64) -> Interval | None:
 def interval_of_returns(returns: Float64) -> Interval | None:
     """Return the 95 % interval of the mean of finite returns [n] of episodes; None for fewer than two returns.
 
-    It is Student's interval, cut at the best and at the worst return if several episodes share it. Such a return is
-    taken for a bound of the task: no episode of CartPole-v1 returns more than 500, and neither does a mean.
+    It is Student's interval, cut at the best and at the worst return if several episodes have it. Such a return is
+    assumed to be a bound of the task: no episode of CartPole-v1 returns more than 500, so no mean can be larger.
     """
     found = interval(returns)
     if found is None:
         return None
+    # NaN stands for no bound: fmax and fmin ignore it.
     low, high = (end if np.count_nonzero(returns == end) > 1 else np.nan for end in (returns.min(), returns.max()))
     return float(np.fmax(found[0], low)), float(np.fmin(found[1], high))
 
@@ -91,11 +92,12 @@ def ratio_interval(one: Float64, other: Float64) -> Interval | None:
     logs = np.log(one), np.log(other)
     centre = math.log(typical_ratio(one, other))
     variances = [float(log.var(ddof=1)) / len(log) for log in logs]
-    both = sum(variances)
-    if not both:
+    variance_of_difference = sum(variances)
+    if not variance_of_difference:
         return math.exp(centre), math.exp(centre)
     parts = sum(variance**2 / (len(log) - 1) for variance, log in zip(variances, logs, strict=True))
-    half = _student(max(1, int(both**2 / parts))) * math.sqrt(both)
+    degrees = max(1, int(variance_of_difference**2 / parts))  # by Welch and Satterthwaite
+    half = _student(degrees) * math.sqrt(variance_of_difference)
     return math.exp(centre - half), math.exp(centre + half)
 
 
@@ -113,12 +115,15 @@ def _at_scale(statistic: Callable[[Float64], Any], sample: Float64) -> float:
         return float(np.ldexp(statistic(np.ldexp(sample, -exponent)), exponent))
 
 
-def _student(freedom: int) -> float:
-    """Return the 97.5 % quantile of Student's t: Abramowitz and Stegun (1964), 26.7.5, accurate to 4e-6 from 10 on."""
-    if freedom <= len(_STUDENT):
-        return _STUDENT[freedom - 1]
+def _student(degrees: int) -> float:
+    """Return the 97.5 % quantile of Student's t with a number of degrees of freedom.
+
+    From 10 degrees on it is the expansion of Abramowitz and Stegun (1964), 26.7.5, accurate to 4e-6.
+    """
+    if degrees <= len(_STUDENT):
+        return _STUDENT[degrees - 1]
     z = _Z
-    n = float(freedom)
+    n = float(degrees)
     return (
         z
         + (z**3 + z) / (4 * n)
@@ -150,6 +155,7 @@ def rank_test(one: Float64, other: Float64) -> float:
         InputError: SciPy is not installed.
     """
     stats = import_extra("scipy.stats", "stats", "statistics", "SciPy")
+    # SciPy's permutation test is exact if all permutations are at most `n_resamples`.
     exact = math.comb(len(one) + len(other), len(one)) <= _RESAMPLES
     method = stats.PermutationMethod(n_resamples=_RESAMPLES) if exact else "auto"
     return float(stats.mannwhitneyu(one, other, alternative="two-sided", method=method).pvalue)
@@ -185,7 +191,7 @@ def between(interval: tuple[float, float]) -> str:
 
 
 def duration(seconds: float) -> str:
-    """Return a time in its two largest units."""
+    """Return a time in words: "5.2 s", "3 min 05 s" or "2 h 07 min"."""
     if not 0 <= seconds < 1e10:
         return "unknown"
     if seconds < 60:
@@ -195,7 +201,7 @@ def duration(seconds: float) -> str:
 
 
 def words(value: object, separator: str = ", ") -> str:
-    """Return a value of a configuration or a manifest; the parts of a list are joined by `separator`."""
+    """Return a value of a configuration or a manifest as text; the parts of a list are joined by `separator`."""
     if value is None:
         return "none"
     if isinstance(value, list | tuple) and value and not any(isinstance(part, list | dict) for part in value):

@@ -23,7 +23,7 @@ traces T_k of the same shape. W_a is [H, A], σ the sigmoid, limit the setting `
     T_k    ← T_k + clip((c'[1] x)ᵀ gate_k, ±limit)   after the action; never at a pruned connection
 
 Cell 0 thus scales the effect of the traces, and cell 1 their change. c is zero when an episode starts. After n steps no
-trace exceeds n · limit. W_a has no traces; arrays with a trace for every weight have zeros in their places. Initial
+trace exceeds n · limit. W_a has no traces; arrays with a trace for every weight have zeros for W_a. Initial
 weights are N(0, 1). The gates follow Hochreiter and Schmidhuber (1997) and Gers et al. (2000). The traces follow the
 script of 2020 that this project began with (`experiments/script-2020.toml`).
 
@@ -149,11 +149,13 @@ class HebbianDagBatch(SlotArrays):
             self.kernel = self._arrays.kernel("hebbian_dag", self._structure(), sizes)
         else:
             D = network.sizes
-            edges = np.cumsum([0, *D]).tolist()
+            bounds = np.cumsum([0, *D]).tolist()
             self._nodes = np.zeros((sum(D), slots), np.float32)
-            self._rows = [slice(a, b) for a, b in pairwise(edges)]  # the rows of x_0, x_1, … in the nodes
-            # The matrices into each layer: where they begin and end in the genome, and their number of columns.
-            starts = np.cumsum([0, *(rows * columns for rows, columns in zip(edges[1:], D[1:], strict=False))]).tolist()
+            self._rows = [slice(a, b) for a, b in pairwise(bounds)]  # the rows of x_0, x_1, … in the nodes
+            # The matrices into each layer: where they begin and end in the genome, and their number of columns. They
+            # have a row for each node of all earlier layers.
+            inputs = bounds[1:-1]
+            starts = np.cumsum([0, *(rows * columns for rows, columns in zip(inputs, D[1:], strict=True))]).tolist()
             self._spans = [(*span, columns) for span, columns in zip(pairwise(starts), D[1:], strict=True)]
 
     def initial(self, weights: Float32, mask: Bool, seeds: Int64) -> tuple[Float32 | None, ...]:
@@ -179,14 +181,14 @@ class HebbianDagBatch(SlotArrays):
         x[rows[0]] = observations.T
         layers = []
         with np.errstate(over="ignore", under="ignore", invalid="ignore"):  # the kernel does not warn either
-            for i, to in enumerate(rows[1:]):
+            for i, target in enumerate(rows[1:]):
                 # The matrices from layers 0, 1, … to layer i + 1 are stacked, in the order of their inputs x_0, x_1, …
                 weights, traces = self._matrix(self._weights, i, n), self._matrix(self._traces, i, n)
                 if self._gains is not None:
                     weights = weights + self._matrix(self._gains, i, n) * traces
-                products = x[: to.start, None] * weights
+                products = x[: target.start, None] * weights
                 z = [sequential_sum(products[j]).copy() for j in rows[: i + 1]]
-                x[to] = tanh(reduce(np.add, z))
+                x[target] = tanh(reduce(np.add, z))
                 layers.append((traces, z, products))
             outputs = x[rows[-1]]
             rate = outputs[0] if options.neuromodulated else np.float32(options.trace_rate)
@@ -300,7 +302,7 @@ class HebbianLstmBatch(SlotArrays):
         if self._compiled:
             O, H, A = self._sizes
             self.kernel = self._arrays.kernel("hebbian_lstm", self._structure(), (O, A, max(H, A)))
-        self._last_step: tuple[Float32, ...] = ()  # observations and actions of `_reference`
+        self._last_step: tuple[Float32, ...] = ()  # observations and actions of `_reference`, for `activity`
 
     def initial(self, weights: Float32, mask: Bool, seeds: Int64) -> tuple[Float32 | None, ...]:
         """Return weights, mask, traces and cells of slots at the start of an episode."""
@@ -352,6 +354,7 @@ class HebbianLstmBatch(SlotArrays):
             left=(ADDRESS, self._mask.address),
             traces=(ADDRESS, self._traces.address),
             cells=(ADDRESS, self._cells.address),
+            # Of this step, and of the step before, whose update of the traces is pending.
             nodes=(ADDRESS, self._arrays.zeros(2 * nodes)),
             age=(ADDRESS, self._arrays.counters()),
             update_limit=(FLOAT, self._limit),
