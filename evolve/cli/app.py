@@ -185,7 +185,7 @@ def launch(name: str, body: Body, argv: list[str] | None, work: Callable[[list[s
 
 
 def launch_light(name: str, argv: list[str]) -> int | None:
-    """Do the work of this process if it needs no command's module; return the exit code, else None.
+    """Run this process without the module of a command, if possible; return the exit code, else None.
 
     The module of a command imports most of the package, which takes longer than all the rest of a start. Neither the
     process that starts ranks by `--workers N` nor a worker rank needs it.
@@ -195,6 +195,7 @@ def launch_light(name: str, argv: list[str]) -> int | None:
     if cluster.launched().rank != 0 and not words:
         imported("evolve.cluster.worker", "evolve.training.rollouts", "evolve.training.shared_strategy")
         return _launch_here(name, _no_body, argv)
+    # Only `--workers N` is read here. `--workers auto`, 1 worker and errors need the parser of the command.
     number = re.search(r"(?:^| )--workers[= ](\d+)(?: |$)", " ".join(argv))
     if name not in WITH_WORKERS or len(words) != 1 or number is None or int(number[1]) < 2:
         return None
@@ -217,7 +218,7 @@ def _open_streams() -> None:
 def _run_in_ranks(command: str, argv: list[str], work: Callable[[list[str]], Work] | None) -> int | None:
     """Run a command in new ranks if `--workers` asks for them; return the exit code, None if no rank was started.
 
-    work: Returns the amount of work. If it is None, rank 0 checks the command line, and makes remarks on the work.
+    work: Returns the amount of work. If it is None, only rank 0 checks the command line.
 
     Raises InputError as `count_workers_to_start` does, and without mpi4py or mpirun.
     """
@@ -229,7 +230,8 @@ def _run_in_ranks(command: str, argv: list[str], work: Callable[[list[str]], Wor
 
     def amount() -> Work:
         known = Work() if work is None else work(rest)
-        return known if found.workers in ("auto", 1) else Work()  # rank 0 makes the remarks on other numbers
+        # For 2 or more workers, rank 0 compares their number with the work (`_remark`), so nothing is said here.
+        return known if found.workers in ("auto", 1) else Work()
 
     count = count_workers_to_start(found.workers, amount, "--workers", "a command")
     say(command, count.describe())
@@ -282,6 +284,7 @@ def _refuse(name: str, error: EvolveError) -> int:
 
 
 def _coordinate(name: str, body: Body, app: App, argv: list[str], work: Callable[[list[str]], Work] | None) -> int:
+    """Run a command on rank 0, and dismiss the workers; return the exit code."""
     transport = app.transport
     mpirun.say_begun()
     app.stop.interrupts = True
@@ -306,11 +309,13 @@ def _remark(name: str, work: Callable[[], Work]) -> None:
     workers = mpirun.supervised_workers()
     if workers is not None:
         remark = count_workers(workers, work()).remark
+        # The process that started the ranks has printed the remark that does not depend on the work.
         if remark != count_workers(workers, Work()).remark:
             say(name, remark)
 
 
 def _guarded(name: str, body: Callable[[], int], stop: StopFlag) -> int:
+    """Run a command, and print its error as one message; return the exit code."""
     try:
         code = _run(body)
         sys.stdout.flush()
@@ -345,15 +350,15 @@ def _print_error(name: str, error: EvolveError) -> None:
     print(message.encode("utf-8", "backslashreplace").decode(), file=sys.stderr, flush=True)
 
 
-def ready_rollout(text: str) -> "AnyRollout":
+def ready_rollout(experiment: str) -> "AnyRollout":
     """Return the rollout of an experiment (TOML text). From now on the process is used for rollouts only."""
-    rollout = training.make_rollout(text)
-    spare_collector()
+    rollout = training.make_rollout(experiment)
+    freeze_objects()
     return rollout
 
 
-@cache  # only once: objects that are alive at a later time may become garbage
-def spare_collector() -> None:
+@cache  # only the first call: at a later one, objects of the last episodes would never be collected
+def freeze_objects() -> None:
     """Exempt all present objects from garbage collection.
 
     Environments make and drop many objects; a scan of all imported modules each time would cost a tenth of a run.

@@ -23,7 +23,7 @@ def _parser() -> Parser:
         "evolve export pole.champion -o pole.onnx",
         "evolve export runs/CartPole-v1-hebbian-dag/seed-0.h5 --format tensorboard -o logs/pole",
     )
-    # Options of earlier versions, which errors translate.
+    # Options of earlier versions: the error names the current spelling.
     parser.renamed = {f"--{name}": f"--format {name}" for name in ("c", "csv", "tensorboard")}
     add = parser.add_argument
     add("file", type=file_argument, metavar="FILE", help="a run file, its directory, or a champion file")
@@ -36,7 +36,7 @@ def _parser() -> Parser:
 
 
 def _output(options: argparse.Namespace) -> tuple[str, Path]:
-    """Return the format and the output path. Raises InputError if it cannot be written, before any work."""
+    """Return the format and the output path. Raises InputError if the output cannot be written."""
     file: Path = options.file
     given: Path | None = options.output
     if options.format == "tensorboard":
@@ -53,7 +53,7 @@ def _body(app: App, argv: list[str]) -> int:
     options = _parser().parse_args(argv)
     options.file = store.one_run_file(options.file)
     chosen, output = _output(options)
-    # The numbers by generation are in run files alone.
+    # A champion file has no numbers by generation.
     run = store.read(options.file) if chosen in ("csv", "tensorboard") else store.read_any(options.file)
     store.check_begun("there is nothing to export", run)
     if isinstance(run, store.StoredRun) and chosen == "tensorboard":

@@ -12,16 +12,16 @@ from evolve.numerics.device_protocol import MOST_PARTS, WIDTH, Device, Memory, Q
 from evolve.shapes import Float32, Slots
 
 _OPEN: list[Device] = []
-_ABREAST = 4  # columns that a thread adds up side by side if there are many tiles, as in kernels/sums.h
+_COLUMNS_PER_THREAD = 4  # columns that a thread adds up side by side if there are many tiles, as in kernels/sums.h
 COPYING_PARTS = 4
-"""The parts of a block that copies."""
+"""The threads per slot in a block that copies."""
 STAGING = 2**18
 """The initial size of the staging memory, which holds copies under way, in bytes."""
 _ALIGNMENT = 256  # bytes
 LARGEST_COPY = 2**22
 """The largest copy, in bytes; larger arrays are copied in parts."""
 MOST_STAGING = 2 * LARGEST_COPY
-"""The approximate largest size of the staging memory, in bytes, while an old and a new one exist side by side."""
+"""The approximate largest size, in bytes, of the staging memory and of the smaller one that it replaces, together."""
 
 
 def device() -> Device:
@@ -99,9 +99,9 @@ class DeviceColumns:
         values = np.empty((len(slots), count), self._dtype)
         for part in self._pieces(len(slots), count):
             piece = values[part]
-            taken = self._arrays.scratch(piece.nbytes, 8 * len(piece))
-            self._launch("take", len(piece), *self._arrays.uploads(_numbers(slots[part])), taken, count)
-            self._arrays.queue.download(taken, piece)
+            gathered = self._arrays.scratch(piece.nbytes, 8 * len(piece))
+            self._launch("take", len(piece), *self._arrays.uploads(_numbers(slots[part])), gathered, count)
+            self._arrays.queue.download(gathered, piece)
         self._arrays.wait()
         return values
 
@@ -113,9 +113,9 @@ class DeviceColumns:
     def max_staged_bytes(self) -> int:
         """The largest number of bytes that a copy holds in the staging memory, including the numbers of its slots."""
         column = self.rows * self._dtype.itemsize
-        return _rounded(min(self._arrays.slots * column, max(LARGEST_COPY, column))) + 2 * _rounded(
-            8 * self._arrays.slots
-        )
+        values = _rounded(min(self._arrays.slots * column, max(LARGEST_COPY, column)))
+        numbers = 2 * _rounded(8 * self._arrays.slots)  # `move` sends the numbers of its sources and of its targets
+        return values + numbers
 
     def _pieces(self, k: int, count: int) -> list[slice]:
         """Return slices of k slots, each so small that `count` numbers per slot can be copied at once."""
@@ -140,10 +140,10 @@ class DeviceArrays:
         self.queue: Queue = self.device.queue()
         self.slots = slots
         self.tiles = -(-slots // WIDTH)
-        self._kept: list[Memory] = []
+        self._memory: list[Memory] = []  # keeps the memory of all arrays allocated
         self._staging = self.device.allocate(STAGING)
         self._used = 0  # bytes of the staging memory
-        self._on_the_way: list[NDArray[Any]] = []  # kept alive until the queue has copied them
+        self._in_flight: list[NDArray[Any]] = []  # keeps arrays alive until the queue has copied them
 
     def columns(self, n: int, dtype: Any = np.float32) -> DeviceColumns:
         """Return columns of n zeros."""
@@ -175,8 +175,8 @@ class DeviceArrays:
 
     def allocate(self, nbytes: int) -> Memory:
         """Return memory filled with zeros that lives as long as this object."""
-        self._kept.append(self.device.allocate(max(nbytes, 1)))
-        return self._kept[-1]
+        self._memory.append(self.device.allocate(max(nbytes, 1)))
+        return self._memory[-1]
 
     def scratch(self, nbytes: int, more: int = 0) -> int:
         """Return the address of staging memory that is valid until the next `wait`.
@@ -208,13 +208,13 @@ class DeviceArrays:
         return [self.upload(array, sum(sizes[n + 1 :])) for n, array in enumerate(arrays)]
 
     def _upload(self, address: int, array: NDArray[Any]) -> None:
-        self._on_the_way.append(array)
+        self._in_flight.append(array)
         self.queue.upload(address, array)
 
     def wait(self) -> None:
         """Wait for all queued work."""
         self.queue.wait()
-        self._on_the_way.clear()
+        self._in_flight.clear()
         self._used = 0
 
 
@@ -228,7 +228,12 @@ class DeviceStep:
         sizes: O, A, and the neurons of the widest layer, which the threads of a slot share.
 
     Attributes:
-        structure: The first argument.
+        arrays: The arrays of the batch.
+        name: The name of the kernel.
+        structure: Its first argument.
+        observations: [slots, O], on the host; the caller writes them before `begin`.
+        actions: [slots, A], on the host.
+        input: The address of the observations on the device.
         parts: The threads per slot in a block that steps a tile.
     """
 
@@ -244,7 +249,7 @@ class DeviceStep:
         self.name = name
         self.structure = structure
         # With few tiles most of a device is idle, so threads need not add up several columns side by side.
-        columns = 1 if arrays.tiles < arrays.device.multiprocessors else _ABREAST
+        columns = 1 if arrays.tiles < arrays.device.multiprocessors else _COLUMNS_PER_THREAD
         self.parts = max(1, min(MOST_PARTS, -(-widest // columns)))
 
     def begin(self, n: int, normalization: int = 0, fingerprints: int = 0) -> None:
@@ -275,7 +280,7 @@ class DeviceStep:
         return self.finish(n).copy()
 
     def settle(self, slots: Slots) -> None:
-        """Make the pending updates of traces, in the tiles of slots."""
+        """Apply the pending updates of traces in the tiles of slots."""
         tiles = np.unique(slots // WIDTH)
         if len(tiles):
             at = self.arrays.upload(_numbers(tiles))

@@ -23,7 +23,7 @@ def metrics_of(encoded: Int64, moments: Float64, lengths: Int32, names: Sequence
         encoded: […, 2, M], the metrics that the environment reported.
         moments: […, 2, O], the moments of the observations.
         lengths: […], the lengths of the episodes.
-        names: The names of all metrics, also of means of observations.
+        names: The names of all metrics: the reported ones, and means of observations (`observed_by`).
     """
     reported = decode_metrics(encoded, [name for name in names if observed_by(name) is None])
 
@@ -74,22 +74,23 @@ def join_descriptions(parts: Sequence[tuple[Int32, GenomeDescriptions]]) -> tupl
     return np.concatenate(genomes), GenomeDescriptions(*map(np.concatenate, columns))
 
 
-_NO_PART = -1
+_NO_PART = -1  # the worker left out the step hashes of an episode
 
 
 class StepHashes:
-    """The step hashes of many episodes, kept in the parts in which workers sent them. shape: P, E."""
+    """The step hashes of many episodes, in the parts in which workers sent them. shape: P, E."""
 
     def __init__(self, shape: tuple[int, int]) -> None:
         self._parts: list[UInt8] = []
+        # For each episode: the number of its part, and the row of the part at which its step hashes begin.
         self._part = np.zeros(shape, np.int32)
         self._begin = np.zeros(shape, np.int64)
 
     def add(self, results: EpisodeResults, at: Int64) -> None:
-        """Keep the step hashes of these episodes at the places `at` [N] of flat tables."""
-        kept = np.minimum(results.lengths, MAX_HASHED_STEPS) * results.hashed
+        """Add the step hashes of N episodes. at: [N], the number of each episode in P × E."""
+        rows = np.minimum(results.lengths, MAX_HASHED_STEPS) * results.hashed
         self._part.reshape(-1)[at] = np.where(results.hashed, len(self._parts), _NO_PART)
-        self._begin.reshape(-1)[at] = np.cumsum(kept, dtype=np.int64) - kept
+        self._begin.reshape(-1)[at] = np.cumsum(rows, dtype=np.int64) - rows
         # A view into a message would keep the whole message in memory.
         self._parts.append(results.step_hashes if results.step_hashes.base is None else results.step_hashes.copy())
 
@@ -132,12 +133,13 @@ class ResultsCollector:
 
     def add(self, results: EpisodeResults) -> None:
         """Add results; the caller adds each episode only once."""
+        # One index into flat tables is faster than two.
         at = results.genomes.astype(np.int64) * self._played.shape[1] + results.episodes
         for name in EPISODE_QUANTITIES:
             values = getattr(results, name)
             if name not in self._quantities:
                 self._quantities[name] = np.zeros((*self._played.shape, *values.shape[1:]), QUANTITIES[name][1])
-            if values.size:  # one index is faster than two
+            if values.size:
                 self._quantities[name].reshape(-1, *values.shape[1:])[at] = values
         self._played.reshape(-1)[at] = True
         self._step_hashes.add(results, at)
@@ -158,11 +160,11 @@ class ResultsCollector:
         sizes = {"N": 1, "O": observation_size, "L": 0, "K": 0, "D": 0, "T": self._traces.shape[1], "M": num_metrics}
         zeros = {name: np.zeros(shape_of(symbols, sizes), dtype) for name, (symbols, dtype) in QUANTITIES.items()}
         key = {"genomes": np.array([genome], np.int32), "episodes": np.array([episode], np.int32)}
-        one = {"returns": np.array([np.nan]), "hashed": np.array([True])}
-        self.add(EpisodeResults(**zeros | key | one))
+        failed = {"returns": np.array([np.nan]), "hashed": np.array([True])}
+        self.add(EpisodeResults(**zeros | key | failed))
 
     def collect(self) -> "PopulationResults":
-        """Return all results so far. Results that are added later may change them."""
+        """Return all results so far. They are not copied: results that are added later change their arrays."""
         self._quantities["returns"][~self._played] = np.nan
         # Each row of traces is a sum over a candidate's episodes, or over all episodes: divide by their number.
         counts = np.count_nonzero(self._played, axis=1)
@@ -181,8 +183,9 @@ class PopulationResults:
 
     quantities: an array [P, E, …] for each quantity that `EpisodeResults` declares, by its name. played: [P, E],
     whether an episode was played. traces: [P, T], the means over each candidate's episodes; or [1, T], the mean over
-    all episodes, if workers returned only the sum; trace_sums: the sums themselves, in units of `TRACE_UNIT`.
-    described: [P], whether the rank that played a candidate described its genome, in its row of `received`.
+    all episodes, if workers returned only the sum; trace_sums: the sums themselves, in units of `TRACE_UNIT`. hashes:
+    the step hashes of the episodes. received: P descriptions of genomes, from the ranks that played them; described:
+    [P], whether a rank sent the description, otherwise its row of `received` is empty.
     """
 
     quantities: Mapping[str, NDArray[Any]]

@@ -222,13 +222,13 @@ class RunRepetition(Repetition):
         record = self.run.records[generation]
         candidate = int(record.champion_candidate)
         error = logs.inconsistency(record)
-        kept = logs.log_of_record(record, candidate)
-        different = np.flatnonzero(logs.different_episodes(kept, log)).tolist()
+        stored = logs.log_of_record(record, candidate)
+        different = np.flatnonzero(logs.different_episodes(stored, log)).tolist()
         if different:
             key = generation, candidate, different[0]
             return playing.diagnose(self.run, self.experiment, key, log, kind, self._manifests())
         # The episodes are equal, but other parts of the log may differ. A fingerprint of 0 means that it is unknown.
-        if kept.trace_fingerprint and log.trace_fingerprint != kept.trace_fingerprint:
+        if stored.trace_fingerprint and log.trace_fingerprint != stored.trace_fingerprint:
             kind = kind or "traces"
         if not np.array_equal(record.champion_step_hashes, np.concatenate(log.step_hashes or [])):
             kind = kind or "log"
@@ -248,19 +248,19 @@ class RunRepetition(Repetition):
         if difference is not None:
             cause, why = explain("log", None)
             return Verdict(False, difference.summary, cause, why, generation=difference.generation, what="log")
-        kept, experiment = self.run.held_out, self.experiment
-        if kept is None and self.run.complete and experiment.config.held_out_episodes:
+        stored, experiment = self.run.held_out, self.experiment
+        if stored is None and self.run.complete and experiment.config.held_out_episodes:
             summary = "the held-out evaluation is missing, though the run is complete"
             return Verdict(False, summary, *explain("log", None), what="log")
-        if kept is None:
+        if stored is None:
             return None
         _, normalizer = training.final_champion(experiment, self.run)
-        player = Genomes(kept.weights[None], kept.mask[None]), normalizer
-        episodes, seed = len(kept.returns), self.run.header.seed
+        player = Genomes(stored.weights[None], stored.mask[None]), normalizer
+        episodes, seed = len(stored.returns), self.run.header.seed
         repeated = training.held_out(experiment, self.coordinator, player, seed, episodes)
-        equal = np.array_equal(repeated.returns, kept.returns, equal_nan=True)
-        if equal and np.array_equal(repeated.seeds, kept.seeds):
-            if logs.same_metrics(kept.metrics, repeated.metrics, np.isnan(kept.returns)).all():
+        equal = np.array_equal(repeated.returns, stored.returns, equal_nan=True)
+        if equal and np.array_equal(repeated.seeds, stored.seeds):
+            if logs.same_metrics(stored.metrics, repeated.metrics, np.isnan(stored.returns)).all():
                 return None
             summary = f"the champion's metrics on {pluralize(episodes, 'held-out episode')} differ on {HERE}"
             return Verdict(False, summary, *explain("metrics", None), what="metrics")
@@ -293,19 +293,19 @@ class ChampionRepetition(Repetition):
 
     def reevaluate(self) -> Verdict:
         """Play all held-out episodes again, and compare their returns to the bit."""
-        kept = self.run.held_out
-        repeated = training.evaluate_champion(self.run, self.experiment, self.coordinator, len(kept.returns))
-        different = ~((repeated.returns == kept.returns) | (np.isnan(repeated.returns) & np.isnan(kept.returns)))
-        episodes = pluralize(len(kept.returns), "held-out episode")
+        stored = self.run.held_out
+        repeated = training.evaluate_champion(self.run, self.experiment, self.coordinator, len(stored.returns))
+        different = ~((repeated.returns == stored.returns) | (np.isnan(repeated.returns) & np.isnan(stored.returns)))
+        episodes = pluralize(len(stored.returns), "held-out episode")
         if different.any():
             episode = int(np.argmax(different))
-            returns = float(kept.returns[episode]), float(repeated.returns[episode])
+            returns = float(stored.returns[episode]), float(repeated.returns[episode])
             summary = f"{np.count_nonzero(different)} of {episodes} have different returns, first episode {episode}: "
             summary += f"{returns[0]!r} against {returns[1]!r} on {HERE}"
             return self._unequal(summary, "held-out", (None, None, episode), returns)
-        if not np.array_equal(repeated.seeds, kept.seeds):
+        if not np.array_equal(repeated.seeds, stored.seeds):
             return self._unequal("the environment seeds of its held-out episodes do not follow from its seed", "log")
-        if not logs.same_metrics(kept.metrics, repeated.metrics, np.isnan(kept.returns)).all():
+        if not logs.same_metrics(stored.metrics, repeated.metrics, np.isnan(stored.returns)).all():
             return self._unequal(f"metrics of {episodes} differ on {HERE}", "metrics")
         generations = pluralize(self.run.num_generations, "generation")
         return Verdict(True, f"the champion of {generations}, {episodes} again")
@@ -321,8 +321,8 @@ class ChampionRepetition(Repetition):
         if digest != run.digest:
             return self._unequal(f"on {HERE} its run ends with digest {digest}, not {run.digest}", "digest")
         strategy, state = training.restore(self.experiment, log)
-        kept = Genomes(run.held_out.weights[None], run.held_out.mask[None])
-        if not np.array_equal(strategy.champion(state).fingerprints(), kept.fingerprints()):
+        stored = Genomes(run.held_out.weights[None], run.held_out.mask[None])
+        if not np.array_equal(strategy.champion(state).fingerprints(), stored.fingerprints()):
             return self._unequal("its genome is not the champion of its run, though the digest is equal", "log")
         verdict = self.reevaluate()
         return replace(verdict, summary=f"{verdict.summary}; digest {digest}") if verdict.equal else verdict
@@ -335,12 +335,12 @@ class _ComparedRun(training.UnsavedRun):
         super().__init__(run.path, run.header)
         self._expected = run.records
 
-    def append(self, record: Record, *state: Any, **how: Any) -> None:
-        """Keep a generation if it is equal. Otherwise the generation before, which was equal, is still kept."""
+    def append(self, record: Record, *state: Any, **options: Any) -> None:
+        """Append a generation if it is equal. Otherwise this run still ends with the last equal generation."""
         difference = logs.first_difference(self.num_generations, self._expected[self.num_generations], record)
         if difference is not None:
             raise _DifferenceFound(difference, record)
-        super().append(record, *state, **how)
+        super().append(record, *state, **options)
 
 
 class _DifferenceFound(Exception):  # noqa: N818 - the difference is the result
@@ -370,30 +370,30 @@ def spot_check(run: StoredRun, experiment: Experiment, stop_reason: Callable[[],
         Stopped: `stop_reason` has returned a reason.
         InputError: The file lacks the episode.
     """
-    chosen = playing.choose_episode(run, experiment)  # by default this episode
-    kept = logs.log_of_record(run.records[-1], chosen.candidate)
+    chosen = playing.choose_episode(run, experiment)  # the default: the first episode of the newest champion
+    stored = logs.log_of_record(run.records[-1], chosen.candidate)
 
     def each_step(step: int, _returned: float) -> None:
         if (why := stop_reason()) is not None:
             raise Stopped(why)
-        if step > kept.lengths[0]:
+        if step > stored.lengths[0]:
             raise _LongerError
 
     try:
         with closing(playing.make_engine(experiment, chosen)) as engine:
             played = playing.play(run, experiment, chosen, engine, each_step)
     except _LongerError:
-        difference = f"goes on here after step {kept.lengths[0]}"
+        difference = f"goes on here after step {stored.lengths[0]}"
     except EpisodeError as error:
         difference = f"fails here: {str(error).splitlines()[-1]}"
     else:
         local_log = playing.log_of_played(played, experiment.config.env.metrics)
-        failed = np.isnan(local_log.returns[0]) and np.isnan(kept.returns[0])
-        if failed or not logs.different_episodes(local_log, kept)[0]:
+        failed = np.isnan(local_log.returns[0]) and np.isnan(stored.returns[0])
+        if failed or not logs.different_episodes(local_log, stored)[0]:
             return None
-        here, log = local_log.episode_log(0), kept.episode_log(0)
+        here, log = local_log.episode_log(0), stored.episode_log(0)
         if logs.first_different_step(here, log)[1] == "metrics":
             return f"generation {chosen.generation}, {logs.describe_difference(chosen.candidate, 0, here, log)}"
         difference = f"has a return of {here.summary} here"
-    difference += f" (in the log {kept.episode_log(0).summary})"
+    difference += f" (in the log {stored.episode_log(0).summary})"
     return f"generation {chosen.generation}, candidate {chosen.candidate}, episode 0, which {difference}"

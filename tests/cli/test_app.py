@@ -149,7 +149,7 @@ def test_a_mistake_of_ours_is_shown_with_its_traceback(launched):
 def test_the_collector_is_spared_once_for_environments_come_and_go(monkeypatch):
     frozen = []
     monkeypatch.setattr(gc, "freeze", lambda: frozen.append(True))
-    app.spare_collector.cache_clear()
+    app.freeze_objects.cache_clear()
     for steps in (10, 20, 30):
         env = {"id": "CartPole-v1", "max_episode_steps": steps}
         app.ready_rollout(prepare(parse(Config, {"env": env})).rollout_spec.experiment).close()
