@@ -14,10 +14,10 @@ from evolve.config import Options
 from evolve.environments.exact.task import DRAWS_TO_BEGIN, Draws, ExactTask, Moved, largest
 from evolve.shapes import Bool, Float32, Float64
 
-_FIRST_CUE = 63  # the number of the draw for the first cue of an episode
+_FIRST_CUE = 63  # the number of the draw for the first cue of an episode: the last of `DRAWS_TO_BEGIN`
 _TURN = np.float32(1.0) / np.float32(3.0)  # outputs beyond ±1/3 turn left or right in the T-maze
 MOST_SWITCHES = 20
-"""The largest number of switches, as they are drawn at the beginning, from `DRAWS_TO_BEGIN` random numbers."""
+"""The largest number of switches. The T-maze needs 1 + 2 · switches of the `DRAWS_TO_BEGIN` numbers of an episode."""
 
 
 def _sides(outputs: Float32) -> Float64:
@@ -113,8 +113,8 @@ class Cues(ExactTask[CuesOptions]):
     The return is the share of right answers: 0.5 for a network that cannot learn, and at best
     1 - 1 / (2 · presentations).
 
-    States: the right answer to each cue; the presentations left of each cue; the cue shown, the answer (0 before it),
-    and its success.
+    States: the right answer to each cue; the presentations left of each cue; the cue shown, the answer (0 before the
+    network answers), and its success.
     """
 
     kernel = "cues"
@@ -180,14 +180,16 @@ class Cues(ExactTask[CuesOptions]):
         C = self.options.cues
         shown = states.copy()
         left = shown[C : 2 * C]
-        place = u * _ordered_total(left)
-        which = np.zeros(len(u), np.int64)
+        # Number the presentations from cue to cue. `rest` is a random number of one; subtracting the presentations of
+        # one cue after another finds the cue to which it belongs.
+        rest = u * _ordered_total(left)
+        drawn = np.zeros(len(u), np.int64)
         for cue in range(C - 1):
-            later = (which == cue) & (place >= left[cue])
-            place = np.where(later, place - left[cue], place)
-            which = np.where(later, cue + 1, which)
-        left[which, np.arange(len(u))] -= 1
-        shown[2 * C :] = which, np.zeros(len(u)), np.zeros(len(u))
+            later = (drawn == cue) & (rest >= left[cue])
+            rest = np.where(later, rest - left[cue], rest)
+            drawn = np.where(later, cue + 1, drawn)
+        left[drawn, np.arange(len(u))] -= 1
+        shown[2 * C :] = drawn, np.zeros(len(u)), np.zeros(len(u))
         return shown
 
 
@@ -231,7 +233,7 @@ class Reversal(ExactTask[TrialOptions]):
     (±1). The better arm is drawn at the beginning, and changes `switches` times. The changes divide the episode into
     equal parts, give or take two trials. The return is the mean over trials: 0.6 for a network that cannot learn.
 
-    States: the better arm, the arm chosen (0 before), and the trials at which the better arm changes.
+    States: the better arm, the arm chosen (0 before the choice), and the trials at which the better arm changes.
     """
 
     kernel = "reversal"
@@ -305,8 +307,8 @@ class TMaze(ExactTask[TMazeOptions]):
 
     The double T-maze of Soltoggio et al. (2008) has two turns. Rewards as in Coleman and Blair (AHNI, 2012).
 
-    States: the best end, the place, the turns taken (a binary number), the trial, the reward, and the trials at which
-    the best end changes.
+    States: the best end, the position (the steps from home), the turns made (a binary number, right is 1), the trial,
+    the reward, and the trials at which the best end changes.
     """
 
     kernel = "t_maze"
@@ -334,7 +336,7 @@ class TMaze(ExactTask[TMazeOptions]):
 
     @property
     def _end(self) -> int:
-        """The place of the ends."""
+        """The position of every end."""
         return self.options.turns * (self.options.corridor + 1) + 1
 
     def begin(self, draws: Draws) -> Float64:
@@ -346,28 +348,29 @@ class TMaze(ExactTask[TMazeOptions]):
 
     def observe(self, states: Float64) -> Float64:
         """Return three flags, for a junction, an end and home; and the reward of the last step."""
-        place = states[1]
-        return np.stack([self._at_junction(place) & (place < self._end), place == self._end, place == 0, states[4]])
+        position = states[1]
+        at_end = position == self._end
+        return np.stack([self._at_junction(position) & ~at_end, at_end, position == 0, states[4]])
 
     def step(self, states: Float64, outputs: Float32, draws: Draws) -> Moved:
         """Walk, turn, or return home after an end or a crash."""
-        good, place, taken, trial = states[:4]
+        good, position, turns, trial = states[:4]
         output = outputs[:, 0]
         right = output > _TURN
         turning = (output < -_TURN) | right
-        junction = self._at_junction(place)
-        at_end = place == self._end
-        crash = ~at_end & (place > 0) & (junction != turning)
+        junction = self._at_junction(position)
+        at_end = position == self._end
+        crash = ~at_end & (position > 0) & (junction != turning)
         home = at_end | crash
-        taken = np.where(junction, 2.0 * taken + right, taken)
-        arrived = np.where(place + 1 == self._end, np.where(taken == good, 1.0, 0.2), 0.0)
+        turns = np.where(junction, 2.0 * turns + right, turns)
+        arrived = np.where(position + 1 == self._end, np.where(turns == good, 1.0, 0.2), 0.0)
         reward = np.where(crash, -0.4, np.where(at_end, 0.0, arrived))
         next_trial = trial + 1.0
         after = np.concatenate([
             [
                 np.where(home, self._switched(good, next_trial, states[5:], draws), good),
-                np.where(home, 0.0, place + 1),
-                np.where(home, 0.0, taken),
+                np.where(home, 0.0, position + 1),
+                np.where(home, 0.0, turns),
                 np.where(home, next_trial, trial),
                 reward,
             ],
@@ -379,14 +382,15 @@ class TMaze(ExactTask[TMazeOptions]):
         """Return [k, 1]: -1 to turn left, 0 to go on, 1 to turn right."""
         return np.where(outputs > _TURN, 1.0, np.where(outputs < -_TURN, -1.0, 0.0))
 
-    def _at_junction(self, place: Float64) -> Bool:
-        junction: Bool = (place > 0) & (place % (self.options.corridor + 1) == 0)
+    def _at_junction(self, position: Float64) -> Bool:
+        junction: Bool = (position > 0) & (position % (self.options.corridor + 1) == 0)
         return junction
 
     def _switched(self, good: Float64, trial: Float64, switches: Float64, draws: Draws) -> Float64:
         """Return [k]: the best end from a trial on."""
-        others = float((1 << self.options.turns) - 1)
+        num_others = float((1 << self.options.turns) - 1)
         for number, when in enumerate(switches):
-            drawn = good + 1.0 + np.floor(draws.number(1 + len(switches) + number) * others)
-            good = np.where(when == trial, np.where(drawn > others, drawn - (others + 1), drawn), good)
+            # Count on from the best end by 1 … num_others; after the last end, counting goes on at end 0.
+            drawn = good + 1.0 + np.floor(draws.number(1 + len(switches) + number) * num_others)
+            good = np.where(when == trial, np.where(drawn > num_others, drawn - (num_others + 1), drawn), good)
         return good

@@ -1,7 +1,7 @@
 """Convex polygons side by side: their shapes and masses, their boxes, and rays that hit them.
 
-A polygon with fewer corners than the array has places is padded by its first corner and face. That changes no minimum,
-nor the first corner that has it, so most formulas need not know how many corners there are.
+Arrays have `MAX_CORNERS` corners. A polygon with fewer corners is padded by its first corner and face. That changes no
+minimum, nor the first corner that has it, so most formulas need not know how many corners there are.
 """
 
 from collections.abc import Iterable, Sequence
@@ -13,10 +13,7 @@ from evolve.environments.physics.frames import BLOCK, HULL, MARGIN, MAX_CORNERS,
 from evolve.shapes import Bool, Float32, Int64
 
 _F = np.float32
-_HALF, _THIRD, _QUARTER = _F(0.5), _F(1.0) / _F(3.0), _F(0.25)
-
-
-_ZERO, _ONE = np.float32(0.0), np.float32(1.0)
+_ONE, _HALF, _THIRD, _QUARTER = _F(1.0), _F(0.5), _F(1.0) / _F(3.0), _F(0.25)
 
 
 def convex(points: Float32) -> Float32:
@@ -70,7 +67,7 @@ def hull(corners: Float32, density: float, friction: Sequence[float]) -> Any:
     Args:
         corners: [n, 2], counterclockwise: the corners of a box, or in the order of `convex`.
         density: Its mass per area.
-        friction: Coefficients with the ground, and with its first pieces.
+        friction: Two coefficients, as in `frames.BODY`: the second is for the first `base` edges of the ground.
     """
     n = len(corners)
     record = np.zeros((), HULL)
@@ -92,14 +89,16 @@ def hull(corners: Float32, density: float, friction: Sequence[float]) -> Any:
         inertia += (_QUARTER * _THIRD * D) * (squares[0] + squares[1])
     mass = _F(density) * area
     center *= _F(1.0) / area
-    whole = center + middle  # the center of mass, not relative to `middle`
-    inertia = _F(density) * inertia + mass * (dot(whole, whole) - dot(center, center))
+    center_of_shape = center + middle  # `center` is relative to `middle`
+    inertia = _F(density) * inertia + mass * (dot(center_of_shape, center_of_shape) - dot(center, center))
     inverse = _F(1.0) / mass
-    balanced = (mass * whole) * inverse  # the same point, rounded as Box2D rounds it when it adds up a body's shapes
+    # The same point, rounded as Box2D rounds it when it adds up the shapes of a body.
+    center_of_body = (mass * center_of_shape) * inverse
     record["inverse_mass"] = inverse
-    record["center"] = balanced
-    record["inverse_inertia"] = _F(1.0) / (inertia - mass * dot(balanced, balanced))
-    arms = corners - balanced
+    record["center"] = center_of_body
+    record["inverse_inertia"] = _F(1.0) / (inertia - mass * dot(center_of_body, center_of_body))
+    arms = corners - center_of_body
+    # `distance.stays_clear` needs an upper bound, whatever the rounding.
     record["reach"] = np.sqrt(arms[:, 0] * arms[:, 0] + arms[:, 1] * arms[:, 1]).max() * _F(1.001)
     return record
 
@@ -114,7 +113,7 @@ def box(half_width: float, half_height: float, density: float, friction: Sequenc
 
 
 def finish_hinges(model: Any) -> None:
-    """Let the anchors of a model's joints be relative to centers of mass, and set what follows from its bodies."""
+    """Make the anchors of a model's joints relative to centers of mass, and set their reference angles and masses."""
     hulls = model["hull"]
     for hinge in model["hinge"][: model["num_joints"]]:
         a, b = hulls[hinge["a"]], hulls[hinge["b"]]
@@ -125,7 +124,7 @@ def finish_hinges(model: Any) -> None:
 
 
 def mixed(one: float, other: float) -> float:
-    """Return the friction of two surfaces."""
+    """Return the friction of two surfaces: the geometric mean of their coefficients, as in Box2D."""
     return float(np.sqrt(_F(one) * _F(other)))
 
 
@@ -161,10 +160,10 @@ def vectors(field: Float32) -> Float32:
 def hull_polygons(hulls: Any) -> Polygons:
     """Return the shapes of bodies, records of `frames.HULL` [N], in the frames of the bodies."""
     count = hulls["count"].astype(np.int64)
-    place = np.arange(MAX_CORNERS)[:, None]
-    place = np.where(place < count, place, 0)
+    index = np.arange(MAX_CORNERS)[:, None]
+    index = np.where(index < count, index, 0)
     corner, normal = (
-        np.take_along_axis(hulls[name].transpose(2, 1, 0), place[None], axis=1) for name in ("corner", "normal")
+        np.take_along_axis(hulls[name].transpose(2, 1, 0), index[None], axis=1) for name in ("corner", "normal")
     )
     return Polygons(count, corner, normal, vectors(hulls["centroid"]))
 
@@ -194,7 +193,10 @@ def ground_polygons(states: Any, model: Any, worlds: Int64, pieces: Int64) -> Po
 
 
 def first_vertices(model: Any, edges: Int64) -> Int64:
-    """Return the vertices at which edges begin: the first `base` edges lie apart, the others are a chain."""
+    """Return the vertices at which edges begin.
+
+    The first `base` edges of the ground are separate, with two vertices each. All other edges form a chain.
+    """
     base = int(model["base"])
     return np.where(edges < base, 2 * edges, edges + base)
 
@@ -230,16 +232,16 @@ def ray_to_edges(states: Any, model: Any, p: Float32, d: Float32) -> Float32:
     v1 = vertices[:, :-1]
     e = vertices[:, 1:] - v1
     normal = right_of(unit(e))
-    top = dot(normal, v1 - p[:, None])
-    f = np.ones(d.shape[1:], np.float32)
-    for ray in range(len(f)):
+    numerator = dot(normal, v1 - p[:, None])
+    nearest = np.ones(d.shape[1:], np.float32)
+    for ray in range(len(nearest)):
         with np.errstate(divide="ignore", invalid="ignore"):
-            bottom = dot(normal, d[:, ray, None])
-            share = top / bottom
+            denominator = dot(normal, d[:, ray, None])
+            share = numerator / denominator
             along = dot((p[:, None] + share * d[:, ray, None]) - v1, e) / dot(e, e)
-            hit = (bottom != 0) & (share >= 0) & (share <= 1) & (along >= 0) & (along <= 1)
-        f[ray] = np.where(hit, share, _ONE).min(axis=0)
-    return f
+            hit = (denominator != 0) & (share >= 0) & (share <= 1) & (along >= 0) & (along <= 1)
+        nearest[ray] = np.where(hit, share, _ONE).min(axis=0)
+    return nearest
 
 
 def ray_to_blocks(states: Any, p: Float32, d: Float32, nearest: Float32) -> Float32:
@@ -254,13 +256,16 @@ def ray_to_blocks(states: Any, p: Float32, d: Float32, nearest: Float32) -> Floa
     for number in range(states["num_blocks"].max(initial=0)):
         block = states["block"][:, number]
         corner, normal = (block[name].transpose(2, 1, 0) for name in ("corner", "normal"))
-        f = _ray_to_block(corner - p[:, None], normal, d, nearest)
-        nearest = np.where(number < states["num_blocks"], f, nearest)
+        with_block = _ray_to_block(corner - p[:, None], normal, d, nearest)
+        nearest = np.where(number < states["num_blocks"], with_block, nearest)
     return nearest
 
 
 def _ray_to_block(corner: Float32, normal: Float32, d: Float32, nearest: Float32) -> Float32:
-    """Clip rays d [2, rays, k] by the faces of one block of each world, whose corners [2, 4, k] are relative to p."""
+    """Return `nearest` [rays, k], or the share after which a ray d [2, rays, k] meets one block of its world.
+
+    The faces of the block clip the ray. corner: [2, 4, k], relative to the point from which the rays begin.
+    """
     lower, upper = np.zeros_like(nearest), nearest
     enters = np.zeros(nearest.shape, np.bool_)
     misses = enters.copy()

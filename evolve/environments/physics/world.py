@@ -31,19 +31,21 @@ from evolve.shapes import Bool, Float32, Int64
 _F = np.float32
 _ZERO, _ONE, _TWO = _F(0.0), _F(1.0), _F(2.0)
 # Constants of b2Island::Solve.
-_STEP_SHARE = _F(0.2)  # of an overlap that an iteration corrects (b2_baumgarte)
+_STEP_SHARE = _F(0.2)  # the share of an overlap that an iteration corrects (b2_baumgarte)
 _STEP_SEPARATION = _F(-3.0) * frames.SLOP  # the positions are solved when no overlap is deeper
 # Constants of b2World::SolveTOI and b2Island::SolveTOI.
-_IMPACT_SHARE = _F(0.75)  # of an overlap that an iteration corrects (b2_toiBaugarte)
+_IMPACT_SHARE = _F(0.75)  # the share of an overlap that an iteration corrects (b2_toiBaugarte)
 _IMPACT_SEPARATION = _F(-1.5) * frames.SLOP  # corrections stop when no overlap is deeper
 _LATEST_IMPACT = _ONE - _F(10.0) * frames.SMALLEST  # a later impact is left to the next step
-_MAX_IMPACTS = 8  # of a contact in a step (b2_maxSubSteps)
+_MAX_IMPACTS = 8  # of one contact in a step (b2_maxSubSteps)
+_IMPACT_ITERATIONS = 20  # the largest number of position iterations (b2TimeStep::positionIterations)
 
 
 def move(motion: Motion, seconds: np.float32) -> Motion:
     """Return bodies after some seconds of motion at their velocities, which are limited first."""
     c, v, a, w = motion
     step = seconds * v
+    # No body moves farther than 2 in one step (b2_maxTranslation).
     v = choose(dot(step, step) > 4, (_TWO / length(step)) * v, v)
     turn = seconds * w
     w = choose(turn * turn > frames.MAX_TURN * frames.MAX_TURN, w * (frames.MAX_TURN / np.abs(turn)), w)
@@ -105,9 +107,9 @@ def _solve_positions(
         for plane in planes:
             for point in range(plane.count.max()):
                 c, a, separation = push_out(plane, point, motion.c, motion.a, mass, inertia, center, _STEP_SHARE)
-                there = moving & (plane.count > point)
-                motion.c[:], motion.a[:] = np.where(there, c, motion.c), np.where(there, a, motion.a)
-                deepest = np.where(there, lesser(deepest, separation), deepest)
+                corrected = moving & (plane.count > point)
+                motion.c[:], motion.a[:] = np.where(corrected, c, motion.c), np.where(corrected, a, motion.a)
+                deepest = np.where(corrected, lesser(deepest, separation), deepest)
         solved = deepest.min(axis=0) >= _STEP_SEPARATION
         for joint in joints:
             solved &= joint.pull(motion, moving)
@@ -150,20 +152,22 @@ class _Impacts:
 
     Times are shares of the step, from 0 to 1. Each body has a time up to which its impacts are solved: c0 and a0 are
     its position and angle at that time, c and a at the end of the step. A piece of ground has a time, too. If the model
-    has a base, all its ground is one body in Box2D, with one time. Contacts are numbered by their places in the world.
+    has a base, all its ground is one body in Box2D, with one time. The place of a contact is its index in the world's
+    list of contacts.
 
     Args:
         states: The world, records of `frames.WORLD` [1].
         model: A record of `frames.MODEL`.
-        clear: By contact: whether a bound proves that it has no impact. It holds until the motion of its body changes.
+        clear: For places of contacts, whether the bound of `distance.stays_clear` proves that there is no impact. The
+            proof holds until the motion of the body changes. Missing places are computed when they are needed.
     """
 
     def __init__(self, states: Any, model: Any, clear: dict[int, bool]) -> None:
         self._states, self._world, self._model = states, states[0], model
         self._body_times = [_ZERO] * int(model["num_bodies"])
         self._ground_times: dict[int, np.float32] = {}
-        self._impact_times: dict[int, np.float32] = {}  # by contact; missing if it has to be computed
-        self._num_impacts: Counter[int] = Counter()  # solved in this step, by contact
+        self._impact_times: dict[int, np.float32] = {}  # by the contact's place; missing if it has to be computed
+        self._num_impacts: Counter[int] = Counter()  # solved in this step, by the contact's place
         self._clear = clear
 
     def solve(self) -> None:
@@ -240,30 +244,33 @@ class _Impacts:
         self._body_times[body] = time
         self._forget_bounds(body)
 
-    def _solve_impact(self, contact: int, time: np.float32) -> None:
-        """Move the body of a contact back to its impact, solve it there, and move it to the end of the step."""
-        body = int(self._world["contact"]["body"][contact])
-        record, piece = self._world["body"][body], self._ground_key(contact)
+    def _solve_impact(self, earliest: int, time: np.float32) -> None:
+        """Move the body of a contact back to its impact, solve it there, and move it to the end of the step.
+
+        earliest: The place of the contact. time: The time of its impact.
+        """
+        body = int(self._world["contact"]["body"][earliest])
+        record, piece = self._world["body"][body], self._ground_key(earliest)
         before = {name: record[name].copy() for name in ("c", "c0", "a", "a0")}
         times_before = self._body_times[body], self._ground_times.get(piece, _ZERO)
         self._ground_times[piece] = time
         self._advance(body, time)
         record["c"], record["a"] = record["c0"], record["a0"]
         set_frames(self._states, self._model, slice(body, body + 1))
-        touching = list(self._update_contacts([contact]))
-        del self._impact_times[contact]
-        self._num_impacts[contact] += 1
+        touching = list(self._update_contacts([earliest]))
+        del self._impact_times[earliest]
+        self._num_impacts[earliest] += 1
         # If the manifold has no point, there is no impact: undo the motion, and ignore the contact from here on.
         if not touching:
-            self._world["contact"]["enabled"][contact] = 0
+            self._world["contact"]["enabled"][earliest] = 0
             for name, value in before.items():
                 record[name] = value
             self._body_times[body], self._ground_times[piece] = times_before
             set_frames(self._states, self._model, slice(body, body + 1))
             return
         # The body is solved with all its contacts that touch at this time.
-        island = [contact]
-        for place in self._update_contacts([place for place in self._newest_first(body) if place != contact]):
+        island = [earliest]
+        for place in self._update_contacts([place for place in self._newest_first(body) if place != earliest]):
             self._ground_times[self._ground_key(place)] = time
             island.append(place)
             if len(island) > frames.MAX_TOUCHING:  # the contact of the impact, and this many others
@@ -298,7 +305,7 @@ class _Impacts:
 
         # Push the body out of the ground.
         c, a = record["c"].copy(), record["a"]
-        for _ in range(20):
+        for _ in range(_IMPACT_ITERATIONS):
             deepest = _ZERO
             for plane in planes:
                 for point in range(plane.count):
@@ -309,11 +316,11 @@ class _Impacts:
         record["c0"], record["a0"] = c, a
 
         # Solve its velocity. Impulses begin at zero: Box2D does not warm-start at an impact.
-        places = np.zeros(len(island), np.int64)
+        worlds = np.zeros(len(island), np.int64)  # `_states` holds one world
         hulls = np.broadcast_to(hull, len(island))
-        friction = constraints.frictions(self._states, self._model, places, contacts)
-        a_of_each = np.full(len(island), a)
-        found = constraints.prepare(contacts, hulls, c[:, None], a_of_each, friction, warm=False)
+        friction = constraints.frictions(self._states, self._model, worlds, contacts)
+        angles = np.full(len(island), a)
+        found = constraints.prepare(contacts, hulls, c[:, None], angles, friction, warm=False)
         rows = [Row(constraint) for constraint in found]
         velocities = [*record["v"], record["w"]]
         state: list[Any] = []
