@@ -89,10 +89,10 @@ def _table(rows: Sequence[comparison.Comparison]) -> str:
 
 def _deduplicated(groups: list[comparison.RunGroup], say: bool = True) -> list[comparison.RunGroup]:
     """Return groups with one run for each seed. say: whether to print notes on omitted runs and uneven lengths."""
-    kept, left_out = comparison.deduplicate_seeds(groups)
-    for note in filter(None, (left_out, comparison.uneven_lengths(kept)) if say else ()):
+    deduplicated, left_out = comparison.deduplicate_seeds(groups)
+    for note in filter(None, (left_out, comparison.uneven_lengths(deduplicated)) if say else ()):
         print(f"evolve.plot: {note}", file=sys.stderr)
-    return kept
+    return deduplicated
 
 
 def _draw_network(app: App, file: Path, which: training.Which, traces: bool, output: Path) -> None:

@@ -117,8 +117,8 @@ def _compare(
     """
     returned = float(results.returns[0])
     seed = environment_seed(run, experiment, chosen)
-    here, kept = experiment.config.env.engine, load_config(run.header.config, str(run.path)).env.engine
-    by = f", engine {here}" if here != kept else ""
+    here, in_file = experiment.config.env.engine, load_config(run.header.config, str(run.path)).env.engine
+    by = f", engine {here}" if here != in_file else ""
     env = environment_of(experiment, chosen)
     kwargs = environments.fixed(env, seed).kwargs
     drawn = "".join(f", {name}={kwargs[name]!r}" for name in env.randomize)
@@ -130,7 +130,7 @@ def _compare(
         print(_unlogged(run, chosen))
         return None
     if returned != chosen.logged and not (np.isnan(returned) and np.isnan(chosen.logged)):
-        by = f", engine {kept}" if by else ""
+        by = f", engine {in_file}" if by else ""
         return f"{run.path} has a return of {chosen.logged!r} for this episode ({chosen.title}{by})"
     print("equal to the log, to the bit")
     return None

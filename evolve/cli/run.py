@@ -333,8 +333,8 @@ def _replacement_warning(replaced: plan.RunPreview) -> str:
     stored = replaced.stored
     assert stored is not None
     best = max(float(record.champion_fitness) for record in stored.records)
-    whole = "complete" if stored.complete else "not complete"
-    lost = f"{pluralize(stored.num_generations, 'generation')} ({whole}; best fitness {best:.2f})"
+    state = "complete" if stored.complete else "not complete"
+    lost = f"{pluralize(stored.num_generations, 'generation')} ({state}; best fitness {best:.2f})"
     theirs = load_config(stored.header.config, str(stored.path))
     changed = differences(replaced.run.experiment.config, theirs)[:1]
     other = "".join(

@@ -82,8 +82,8 @@ def limits(kind: Any, metadata: Any = ()) -> str:
         words = ["true or false" if part is bool else limits(part) for part in parts if part is not NoneType]
         return " or ".join(words) if all(words) else ""
     if origin is tuple:
-        each = limits(parts[0])
-        return f"each {each}" if each else ""
+        limits_of_part = limits(parts[0])
+        return f"each {limits_of_part}" if limits_of_part else ""
     return _range(metadata)
 
 

@@ -139,8 +139,8 @@ def _distribution(key: str, given: Any) -> dict[str, Any]:
     fit = len(listed) == 2 and all(isinstance(x, numbers) and not isinstance(x, bool) for x in listed)
     least = 1e-300 if kind == "log_uniform" else -_LARGEST[kind]
     if not (fit and least <= listed[0] < listed[1] <= _LARGEST[kind]):
-        whole, above = "whole " * (kind == "integers"), " above 0" * (kind == "log_uniform")
-        raise InputError(f"{key}.{kind}", f"two {whole}numbers{above}, [low, high], the lower one first", values)
+        kind_of_numbers = {"integers": "whole numbers", "log_uniform": "numbers above 0"}.get(kind, "numbers")
+        raise InputError(f"{key}.{kind}", f"two {kind_of_numbers}, [low, high], the lower one first", values)
     return {kind: listed if kind == "integers" else [float(x) for x in listed]}
 
 

@@ -306,8 +306,8 @@ class Config(Options):
 
     def with_env(self, env: EnvOptions) -> "Config":
         """Return this experiment with another environment for all episodes, including held-out episodes."""
-        whole = {"env": env, "evaluation_max_episode_steps": None, "evaluation_randomize": None}
-        return self.model_copy(update=whole)
+        for_all = {"env": env, "evaluation_max_episode_steps": None, "evaluation_randomize": None}
+        return self.model_copy(update=for_all)
 
     def with_env_changes(self, changes: Mapping[str, Any]) -> "Config":
         """Return this experiment with other settings of its environment, in training and in evaluation.

@@ -138,13 +138,13 @@ class LayeredBatch(SlotArrays):
 
     def columns_of(self, genomes: Genomes, seeds: Int64) -> tuple[Float32 | None, ...]:
         """Return the initial contents of slots, with factors in the place of weights if the kernel can use them."""
-        weights, *others = self.initial(genomes.weights, genomes.mask, seeds)
+        weights, *other_columns = self.initial(genomes.weights, genomes.mask, seeds)
         factors = self._usable_factors(genomes)
         if factors is not None:
             self._place_weights(factors.values.shape[1], factors.centre, factors.matrices)
-            return factors.values, *others
+            return factors.values, *other_columns
         self._place_weights(self._wiring.num_weights, None, ())
-        return weights, *others
+        return weights, *other_columns
 
     def _usable_factors(self, genomes: Genomes) -> Factors | None:
         """Return the factors of genomes if the kernel computes weights from them: on the host, of rank 1.

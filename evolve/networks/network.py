@@ -370,8 +370,8 @@ class SlotArrays:
         if self.kept_traces is None:
             return np.zeros((len(slots), 0), np.float32)
         self._settle(slots)
-        taken: Float32 = self.kept_traces.take(slots)
-        return taken
+        traces: Float32 = self.kept_traces.take(slots)
+        return traces
 
     def move(self, sources: Slots, targets: Slots) -> None:
         """Copy the genomes and the state of the source slots to the target slots."""

@@ -82,11 +82,11 @@ def machine_code(architecture: str, cache_folder: Path | None = None, unit: str 
     """
     files = source(unit)
     key = hashlib.sha256(repr((files, EXACT, architecture, nvrtc_version())).encode()).hexdigest()
-    kept = (cache_folder or _cache_folder()) / f"{key[:32]}.cubin"
-    code = _kept(kept)
+    cached = (cache_folder or _cache_folder()) / f"{key[:32]}.cubin"
+    code = _read_cached(cached)
     if code is None:
         code = compile_source(files, architecture, "CUBIN")
-        _keep(kept, code)
+        _write_cached(cached, code)
     return code
 
 
@@ -179,17 +179,17 @@ def _cache_folder() -> Path:
     return Path(base) / "evolve"
 
 
-def _kept(path: Path) -> bytes | None:
-    """Return the code that `_keep` has written; None if it is missing or damaged."""
+def _read_cached(path: Path) -> bytes | None:
+    """Return the code that `_write_cached` has written; None if it is missing or damaged."""
     try:
-        whole = path.read_bytes()
+        content = path.read_bytes()
     except OSError:
         return None
-    code = whole[_HASH:]
-    return code if hashlib.sha256(code).digest() == whole[:_HASH] else None
+    code = content[_HASH:]
+    return code if hashlib.sha256(code).digest() == content[:_HASH] else None
 
 
-def _keep(path: Path, code: bytes) -> None:
+def _write_cached(path: Path, code: bytes) -> None:
     """Write compiled code after its sha256. Errors are ignored: a run does not need the cache."""
     with suppress(OSError):
         path.parent.mkdir(parents=True, exist_ok=True)

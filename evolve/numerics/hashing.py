@@ -177,9 +177,9 @@ class StepHashes:
 
         The step hashes [Σ min(length, MAX_HASHED_STEPS), 2] of all episodes are concatenated.
         """
-        kept = np.minimum(lengths, MAX_HASHED_STEPS)
-        longest = int(kept.max(initial=0))
-        return self._states[slots], end_to_end(self._hashes.view(np.uint16)[slots, :longest, 0], kept)
+        hashed = np.minimum(lengths, MAX_HASHED_STEPS)
+        longest = int(hashed.max(initial=0))
+        return self._states[slots], end_to_end(self._hashes.view(np.uint16)[slots, :longest, 0], hashed)
 
     def _grow(self) -> None:
         """Double the capacity if an episode has reached it, up to `MAX_HASHED_STEPS`."""
@@ -205,9 +205,9 @@ class StepHashes:
             self._address = ctypes.addressof(self._arguments)
 
 
-def end_to_end(pairs: NDArray[np.uint16], kept: Int32) -> UInt8:
-    """Return [Σ kept, 2]: the first kept[i] byte pairs of each row i of pairs [k, longest], concatenated."""
-    return pairs[np.arange(pairs.shape[1]) < kept[:, None]].view(np.uint8).reshape(-1, 2)
+def end_to_end(pairs: NDArray[np.uint16], counts: Int32) -> UInt8:
+    """Return [Σ counts, 2]: the first counts[i] byte pairs of each row i of pairs [k, longest], concatenated."""
+    return pairs[np.arange(pairs.shape[1]) < counts[:, None]].view(np.uint8).reshape(-1, 2)
 
 
 def _words(rows: Float32) -> NDArray[np.uint32]:

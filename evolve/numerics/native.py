@@ -47,7 +47,7 @@ def load_library() -> ctypes.CDLL | None:
         return None
     built_from, ours = _text(library, "sources"), header_fingerprint()
     if ours and built_from != ours:
-        got = f"got one built from others ({built_from or 'without a fingerprint'})"
+        got = f"got a library of other headers ({built_from or 'without a fingerprint'})"
         cure = "Build it again: pip install -e ."
         raise RunError(f"native kernels: expected a library of the headers in this folder ({ours}), {got}. {cure}")
     return library

@@ -204,10 +204,10 @@ class Streams:
 
         which: Indexes [k], or a mask [n].
         """
-        taken = object.__new__(Streams)  # not `Streams(…)`, which would compute the keys again
-        taken._keys = self._keys[which]
-        taken._position = self._position
-        return taken
+        selected = object.__new__(Streams)  # not `Streams(…)`, which would compute the keys again
+        selected._keys = self._keys[which]
+        selected._position = self._position
+        return selected
 
     def skip(self, size: int) -> "Streams":
         """Skip the next `size` numbers of all streams; return the streams."""

@@ -220,8 +220,9 @@ class HostInference(Inference):
         normalizer = ObservationNormalizer(observations, backend) if normalize else None
         super().__init__(observations, batch, StepHashes(observations, action_size, backend), normalizer)
         self._outputs = np.zeros((0, action_size), np.float32)
-        whole = getattr(type(batch), "step", None) is SlotArrays.step  # the kernel does the whole step
-        kernel = batch.kernel if whole and isinstance(batch, SlotArrays) else None
+        # A batch that overrides `step` does more than its kernel, so the kernel alone cannot do a step.
+        kernel_suffices = getattr(type(batch), "step", None) is SlotArrays.step
+        kernel = batch.kernel if kernel_suffices and isinstance(batch, SlotArrays) else None
         self._attached = isinstance(kernel, native.NativeStep)
         if isinstance(kernel, native.NativeStep):
             self._outputs, self._step = kernel.attach(observations if normalizer is None else normalizer.normalized)

@@ -90,8 +90,8 @@ class FailureDetector:
     def _check_time(self, live: Slots) -> None:
         latest = self.clock - self._max_episode_seconds
         for slot in live[self._begun[live] < latest].tolist():
-            taken = f"it has taken {self._max_episode_seconds:g} s (env.max_episode_seconds)"
-            self._engine.faults.setdefault(slot, taken)
+            message = f"it has taken {self._max_episode_seconds:g} s (env.max_episode_seconds)"
+            self._engine.faults.setdefault(slot, message)
         begun = self._begun[live]
         self._deadline = float(begun[begun >= latest].min(initial=math.inf)) + self._max_episode_seconds
 

@@ -93,7 +93,7 @@ def explain_write_errors(path: Path) -> Iterator[None]:
 
 
 def write_output(path: Path, content: bytes) -> None:
-    """Write a file as a whole; an existing one is replaced. Raises InputError if that fails."""
+    """Write a file completely or not at all; an existing file is replaced. Raises InputError if that fails."""
     with explain_write_errors(path), atomic_write(path) as partial:
         partial.write_bytes(content)
 

@@ -109,12 +109,12 @@ class Reader:
 
     def _step_hashes(self, columns: Mapping[str, NDArray[Any]]) -> list[NDArray[Any]]:
         """Return the step hashes of each champion."""
-        whole, lengths = self.columns({"step_hashes": schema.STEP_HASHES})["step_hashes"], columns["lengths"]
-        champions = [row[c] for row, c in zip(lengths, columns["champion_candidate"], strict=True)]
+        hashes = self.columns({"step_hashes": schema.STEP_HASHES})["step_hashes"]
+        champions = [row[c] for row, c in zip(columns["lengths"], columns["champion_candidate"], strict=True)]
         parts = [int(np.minimum(row, MAX_HASHED_STEPS).sum(dtype=np.int64)) for row in champions]
-        if sum(parts) != len(whole):
-            raise ValueError(f"{schema.STEP_HASHES.path}: {len(whole)} steps, not {sum(parts)}")
-        return np.split(whole, np.cumsum(parts)[:-1])
+        if sum(parts) != len(hashes):
+            raise ValueError(f"{schema.STEP_HASHES.path}: {len(hashes)} steps, not {sum(parts)}")
+        return np.split(hashes, np.cumsum(parts)[:-1])
 
     def shape(self, path: str) -> tuple[int, ...]:
         """Return the shape of a dataset."""
@@ -270,7 +270,7 @@ def exists(path: Path) -> bool:
 
 
 def is_empty(path: Path) -> bool:
-    """Return whether a file is a whole run file without a complete generation."""
+    """Return whether a file is an undamaged run file without a complete generation."""
     if path.is_file() and path.stat().st_size > _LARGEST_EMPTY:
         return False
     try:

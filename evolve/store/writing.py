@@ -356,9 +356,9 @@ def _append_rows(file: h5py.File, column: Column, before: int, rows: NDArray[Any
     # block, which cannot grow.
     wider = np.result_type(stored.dtype, rows.dtype)
     if stored.dtype != wider or not _can_grow(stored):
-        whole = h5py.Dataset(stored)[()].astype(wider)
+        widened = h5py.Dataset(stored)[()].astype(wider)
         del file[column.path]
-        stored = _describe(_make(file, column.path, whole, column.chunk), column).id
+        stored = _describe(_make(file, column.path, widened, column.chunk), column).id
     old = stored.shape
     _write_rows(stored, before, rows, (before + len(rows), *map(max, old[1:], rows.shape[1:])))
     # Only columns of ranks have rows of different lengths: a resumed run may have another number of ranks.

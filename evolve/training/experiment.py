@@ -105,7 +105,7 @@ def load_config(text: str, source: str = "the experiment") -> Config:
     try:
         table = read_table(text, source)
     except InputError as error:
-        raise InputError(source, "a whole configuration", f"a damaged one ({error})") from None
+        raise InputError(source, "an undamaged configuration", f"a damaged one ({error})") from None
     try:
         return parse(Config, table, lenient=True)
     except InputError as error:
@@ -116,7 +116,7 @@ def with_other_settings(source: str, error: InputError) -> InputError:
     """Return the error of a file with settings that this version does not know or allow."""
     expected = f"settings that version {__version__} of evolve knows"
     cure = "If a newer version wrote the file, use that version."
-    return InputError(source, expected, f"others ({str(error).removesuffix('.')})", cure)
+    return InputError(source, expected, f"unknown settings ({str(error).removesuffix('.')})", cure)
 
 
 def prepare(config: Config) -> Experiment:
@@ -165,8 +165,8 @@ def _check_observed(config: Config, observation_size: int) -> None:
     for name in config.env.metrics:
         number = observed_by(name)
         if number is not None and not config.normalize_observations:
-            cure = "Its sums are taken for the normalization: ", Setting("normalize_observations", True), "."
-            raise InputError("env.metrics", f"normalized observations with {name}", "others", *cure)
+            cure = "The sums that the mean needs are only computed with ", Setting("normalize_observations", True), "."
+            raise InputError("env.metrics", f"normalized observations with {name}", "unnormalized ones", *cure)
         if number is not None and number >= observation_size:
             last = observation_size - 1
             raise InputError("env.metrics", f"mean_observation_0 to mean_observation_{last}", name)

@@ -121,13 +121,13 @@ class _Run:
             (time.perf_counter() - begin, *seconds),
             {"measures": measures, **strategy.outcome(self.shared.state)},
         )
-        kept = genomes if config.output.genomes == "all" else None
+        stored_genomes = genomes if config.output.genomes == "all" else None
         # If workers or threads play, the log is flushed in the next generation, while they play (`meanwhile`).
-        self.log.append(record, checkpoint, kept, flush=not self.coordinator.plays_elsewhere)
+        self.log.append(record, checkpoint, stored_genomes, flush=not self.coordinator.plays_elsewhere)
         return record
 
     def is_finished(self) -> bool:
-        """Return whether the run stops early: it has taken its steps, or its champion is good enough."""
+        """Return whether the run stops early: it has reached its limit of steps, or its champion is good enough."""
         stop = self.experiment.config.early_stop
         if stop.steps is not None and self.log.steps >= stop.steps:
             return True

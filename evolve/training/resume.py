@@ -281,8 +281,8 @@ def check_configuration(run: PlannedRun, file: RunFile | StoredRun) -> None:
     for key, ours, theirs in differences(config, stored):
         raise InputError(key, f"{theirs!r} as in the run file", ours, *anew, where=where)
     if file.num_generations and config.output.genomes != stored.output.genomes:
-        kept = f"{stored.output.genomes!r} as in the run file"
-        raise InputError("output.genomes", kept, config.output.genomes, *anew, where=where)
+        expected = f"{stored.output.genomes!r} as in the run file"
+        raise InputError("output.genomes", expected, config.output.genomes, *anew, where=where)
     if file.num_generations and config.output.genomes == "all" and not file.has_population:
         raise InputError(str(path), "the genomes of all candidates, as its configuration says", "none", *anew)
     if file.num_generations > config.generations:

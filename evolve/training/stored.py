@@ -185,7 +185,7 @@ def restore(experiment: Experiment, run: RunState) -> tuple[Strategy[Any], Any]:
         state = strategy.from_arrays(run.checkpoint)
         strategy.champion(state)  # also fails if arrays contradict one another
     except (ValueError, IndexError) as error:
-        raise InputError(str(run.path), "a whole checkpoint", f"a damaged one ({error})") from None
+        raise InputError(str(run.path), "an undamaged checkpoint", f"a damaged one ({error})") from None
     return strategy, state
 
 
@@ -203,7 +203,7 @@ def restore_moments(experiment: Experiment, run: RunState) -> Moments:
     try:
         return Moments.from_arrays(run.checkpoint, size)
     except ValueError as error:
-        raise InputError(str(run.path), "a whole checkpoint", f"a damaged one ({error})") from None
+        raise InputError(str(run.path), "an undamaged checkpoint", f"a damaged one ({error})") from None
 
 
 CHAMPION_NORMALIZER = "champion_normalizer"
@@ -220,7 +220,7 @@ def champion_normalizer(experiment: Experiment, run: RunState) -> Float32 | None
         try:
             check_shape(known, CHAMPION_NORMALIZER, "2 O", np.float32, O=experiment.network.observation_size)
         except ValueError as error:
-            raise InputError(str(run.path), "a whole checkpoint", f"a damaged one ({error})") from None
+            raise InputError(str(run.path), "an undamaged checkpoint", f"a damaged one ({error})") from None
     return known
 
 
@@ -338,19 +338,19 @@ def with_start(run: PlannedRun, resume: bool = False, source: Source | None = No
     if wanted is None:
         _check_frozen(experiment, None)
         return run
-    kept = _kept(run, wanted) if resume and store.exists(run.path) else None
-    if kept is None:
+    found = _start_in_file(run, wanted) if resume and store.exists(run.path) else None
+    if found is None:
         start = _load(wanted, source, experiment, run.seed)
-        kept = wanted.model_copy(update={"digest": start.digest}), start
-    recorded, start = kept
+        found = wanted.model_copy(update={"digest": start.digest}), start
+    recorded, start = found
     _check_size(start.weights, experiment, "the run file" if source is None else "the given genome")
     _check_frozen(experiment, start)
     config = experiment.config.model_copy(update={"start_from": recorded})
     return replace(run, experiment=replace(experiment, config=config, start=start))
 
 
-def _kept(run: PlannedRun, wanted: StartFromOptions) -> tuple[StartFromOptions, Start] | None:
-    """Return the start in the file of a run that is resumed; None if the file has another one, or none."""
+def _start_in_file(run: PlannedRun, wanted: StartFromOptions) -> tuple[StartFromOptions, Start] | None:
+    """Return the start in the file of a run that is resumed; None if the file has another start, or no start."""
     header = store.read(run.path).header
     recorded = load_config(header.config, str(run.path)).start_from
     start = recorded_start(header, recorded, run.path)

@@ -25,5 +25,5 @@ def with_failures_allowed(experiment: Experiment) -> Experiment:
 
 def name_engines(verdict: Verdict, run: Stored, experiment: Experiment) -> Verdict:
     """Return a verdict that names the engine of the file and the engine that has played here, if they differ."""
-    kept, here = load_config(run.header.config, str(run.path)).env.engine, experiment.config.env.engine
-    return verdict if kept == here else replace(verdict, configuration=((ENGINE, kept, here),))
+    in_file, here = load_config(run.header.config, str(run.path)).env.engine, experiment.config.env.engine
+    return verdict if in_file == here else replace(verdict, configuration=((ENGINE, in_file, here),))

@@ -120,8 +120,8 @@ def _look_closer(
         for log, found in zip(logged, played, strict=True)
     ]
     step, what = logs.first_different_step(*known)
-    each = zip(runs, logged, played, strict=True)
-    return step, what, tuple(_side(run, log, found, step) for run, log, found in each)
+    sides = (_side(run, log, found, step) for run, log, found in zip(runs, logged, played, strict=True))
+    return step, what, tuple(sides)
 
 
 def _side(run: StoredRun, log: EpisodeLog, played: PlayedEpisode | None, step: int | None) -> Side:

@@ -376,11 +376,11 @@ def diagnose(
         genome: The genome of the candidate (P = 1), if the file may not hold it.
     """
     generation, candidate, episode = key
-    kept = logs.log_of_record(run.records[generation], candidate).episode_log(episode)
+    stored = logs.log_of_record(run.records[generation], candidate).episode_log(episode)
     here = local_log.episode_log(episode)
-    summary = f"generation {generation}: {logs.describe_difference(candidate, episode, kept, here)} on {HERE}"
+    summary = f"generation {generation}: {logs.describe_difference(candidate, episode, stored, here)} on {HERE}"
     genome = genome_of(run, experiment, generation, candidate) if genome is None else genome
-    step, kind = logs.first_different_step(kept, here)
+    step, kind = logs.first_different_step(stored, here)
     cause, why = explain(known_kind or kind, step, run.header.seed)
     if known_kind is not None and step is not None:
         why += f"; {kind} differ in step {step}"
@@ -388,5 +388,5 @@ def diagnose(
     # The log holds no observations and actions, so play the episode once more to show them.
     if step is not None and genome is not None:
         played = play_recorded(run, experiment, key, genome).side(HERE, step)
-    sides = Side(str(run.path), kept.return_, kept.length), played
+    sides = Side(str(run.path), stored.return_, stored.length), played
     return Verdict(False, summary, cause, why, *key, step, known_kind or kind, sides, (), manifests)

@@ -321,7 +321,9 @@ def test_the_normalizer_of_the_champion_is_in_the_checkpoint(made, tmp_path, way
             file["checkpoint/champion_normalizer"] = np.zeros((2, 3), np.float32)
     changed = evolve.load(path)
     if way == "damaged":
-        with pytest.raises(InputError, match=r"expected a whole checkpoint, got a damaged one \(champion_normalizer"):
+        with pytest.raises(
+            InputError, match=r"expected an undamaged checkpoint, got a damaged one \(champion_normalizer"
+        ):
             changed.champion()
         return
     newest = changed.champion().normalizer

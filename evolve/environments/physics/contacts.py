@@ -328,11 +328,11 @@ def follow_bodies(states: Any, model: Any, which: slice = slice(None)) -> None:
     ahead = np.float32(2.0) * (now.p - old.p)
     wide = polygons.widened(swept)
     new = Boxes(np.where(ahead < 0, wide.low + ahead, wide.low), np.where(ahead < 0, wide.high, wide.high + ahead))
-    bodies["low"], bodies["high"] = _kept(inside, low, new.low), _kept(inside, high, new.high)
+    bodies["low"], bodies["high"] = _old_if_inside(inside, low, new.low), _old_if_inside(inside, high, new.high)
     bodies["moved"] = np.where(inside, bodies["moved"], 1)
 
 
-def _kept(inside: Any, box: Float32, new: Float32) -> Float32:
+def _old_if_inside(inside: Any, box: Float32, new: Float32) -> Float32:
     """Return the corners [..., 2] of boxes: the old ones [2, ...] of bodies inside, else the new ones."""
     return np.moveaxis(np.where(inside, box, new), 0, -1)
 
