@@ -15,11 +15,11 @@ from evolve.analysis.figures.style import COLOURS, FAINT, INK, new_figure, save,
 
 FIGURE = ROOT / "docs" / "assets" / "walker-hardcore.svg"
 STAGES = ("walker-far", "walker-hardcore")
+GOOD = 250.0
+"""A walker that reaches the end of the course has a larger return."""
 HEAD = ("seed", "held-out mean", "median episode", f"episodes above {GOOD:g}", "steps over obstacles", "in all")
 ELSEWHERE = {"PPO": 122, "TQC": 235}
 """Agents of rl-baselines3-zoo on BipedalWalkerHardcore-v3."""
-GOOD = 250.0
-"""A walker that reaches the end of the course has a larger return."""
 SMOOTH = 20  # generations
 
 
