@@ -50,10 +50,12 @@ def reload(
     """
     changes = dict(env or {})
     config = load_config(run.header.config, str(run.path))
-    if changes.get("id", config.env.id) == config.env.id:
+    is_same = changes.get("id", config.env.id) == config.env.id
+    if is_same:
         engine = changes.pop("engine", engine)
     if engine is not None:
-        config = config.with_env_changes({"engine": engine})
+        # The changes may drop arguments that the engine does not take.
+        config = config.with_env_changes({**(changes if is_same else {}), "engine": engine})
     compute = parse(ComputeOptions, {"check": config.compute.check, "threads": threads}, "compute")
     start = recorded_start(run.header, config.start_from, run.path)
     try:

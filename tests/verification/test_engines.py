@@ -141,6 +141,15 @@ def test_python_verifies_and_evaluates_by_another_engine(walker):
         run.verify(engine="none")
 
 
+def test_an_argument_that_the_other_engine_lacks_can_be_dropped(record):
+    """A training with milder falls, and Gymnasium's own falls in the held-out episodes of both engines."""
+    run = evolve.load(record(*WALKER, "--engine", "exact", "--set", "env.randomize={fall={choice=[-50.0]}}"))
+    with pytest.raises(InputError, match="'fall'"):
+        run.evaluate(3, engine="gymnasium")
+    ours, theirs = (run.evaluate(3, env={"randomize": {}}, engine=engine) for engine in ("exact", "gymnasium"))
+    assert np.array_equal(ours.returns, theirs.returns)
+
+
 def test_a_champion_that_cannot_be_played_does_not_keep_others_from_being_verified(call):
     cheetah, pole = (ROOT / "zoo" / f"{name}.champion" for name in ("cheetah", "cartpole"))
     done = call("verify", cheetah, pole, "--engine", "exact")
