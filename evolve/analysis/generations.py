@@ -66,8 +66,8 @@ def table(run: StoredRun) -> dict[str, list[Any]]:
         "generation": list(range(len(records))),
         "best_fitness": [float(record.champion_fitness) for record in records],
         **{f"{name}_fitness": [values[name] for values in fitness] for name in empty},
-        "best_connections": [int(np.count_nonzero(record.champion_mask)) for record in records],
-        "median_connections": [float(np.median(record.connections)) for record in records],
+        "best_connections": best_connections(run),
+        "median_connections": median_connections(run),
         "steps": [int(record.steps) for record in records],
         "seconds": [float(record.seconds) for record in records],
         "digest": [record.digest.decode() for record in records],
@@ -75,6 +75,35 @@ def table(run: StoredRun) -> dict[str, list[Any]]:
         **{f"held_out_{name}": [values[name] for values in held_out] for name in empty},
         **_metric_columns(records),
     }
+
+
+def best_connections(run: StoredRun) -> list[int]:
+    """Return the number of connections of the best candidate of each generation."""
+    return [int(np.count_nonzero(record.champion_mask)) for record in run.records]
+
+
+def median_connections(run: StoredRun) -> list[float]:
+    """Return the median number of connections of the candidates of each generation."""
+    return [float(np.median(record.connections)) for record in run.records]
+
+
+def idle_shares(run: StoredRun) -> Float64:
+    """Return [G, workers]: the share of each generation that a worker was idle, in per cent; NaN if it was absent."""
+    ranks = max(len(record.busy_seconds) for record in run.records)
+    busy = np.full((run.num_generations, ranks), np.nan)
+    for row, record in zip(busy, run.records, strict=True):
+        row[: len(record.busy_seconds)] = record.busy_seconds / record.seconds
+    idle: Float64 = 100 * (1 - np.minimum(busy, 1))
+    # With several ranks, rank 0 coordinates and is not among the workers.
+    return idle[:, 1:] if ranks > 1 else idle
+
+
+def mean_idle_shares(run: StoredRun) -> list[float]:
+    """Return the share of each generation that workers were idle, in per cent: the mean of the workers present."""
+    idle = idle_shares(run)
+    present = ~np.isnan(idle)
+    means: list[float] = (np.where(present, idle, 0).sum(axis=1) / np.maximum(present.sum(axis=1), 1)).tolist()
+    return means
 
 
 def _spread(sample: Float64) -> dict[str, float]:

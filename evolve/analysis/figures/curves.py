@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from evolve import strategies
-from evolve.analysis import statistics
+from evolve.analysis import generations, statistics
 from evolve.analysis.comparison import RunGroup, costs_connections, described, fitness_in_words, held_out_score
 from evolve.analysis.figures import style
 from evolve.analysis.figures.style import COLOURS, FAINT, INK, LineLabel, Mark, drawable
@@ -84,12 +84,16 @@ def draw_curves(groups: list[RunGroup], axis: str = "generation", titled: bool =
     """
     if axis == "time" and max(run.seconds for group in groups for run in group.runs) <= _SHORT_RUN:
         axis = "seconds"
-    names = list(dict.fromkeys(group.name for group in groups))  # groups of one name have one style
+    # Groups of one name have one style, in all environments.
+    styles: dict[str, LineStyle] = {
+        name: {"color": COLOURS[n % len(COLOURS)], "ls": style.DASHES[n // len(COLOURS) % len(style.DASHES)]}
+        for n, name in enumerate(dict.fromkeys(group.name for group in groups))
+    }
     envs = dict.fromkeys(group.config.env.id for group in groups)
     facets = []
     for env in envs:
         in_env = tuple(group for group in groups if group.config.env.id == env)
-        facets.append(Facet(in_env, tuple(_style_of(names.index(group.name)) for group in in_env), axis))
+        facets.append(Facet(in_env, tuple(styles[group.name] for group in in_env), axis))
     kinds = [_kinds(facet, load) for facet in facets]
     stacked = load or len(facets) == 1
     figure, panels, heights = _stacked(kinds) if stacked else _side_by_side(kinds)
@@ -102,11 +106,6 @@ def draw_curves(groups: list[RunGroup], axis: str = "generation", titled: bool =
     if titled:
         style.set_title(figure, described(groups) + _constant_in_words(groups))
     return figure
-
-
-def _style_of(n: int) -> LineStyle:
-    """Return the style of the n-th group's line."""
-    return {"color": COLOURS[n % len(COLOURS)], "ls": style.DASHES[n // len(COLOURS) % len(style.DASHES)]}
 
 
 def _kinds(facet: Facet, load: bool) -> list[str]:
@@ -278,8 +277,8 @@ def _draw_connections(panel: Any, facet: Facet) -> list[LineLabel]:
     """Draw the connections of the best and of the median candidate of one group; return the labels."""
     (group,), (line_style,) = facet.groups, facet.styles
     x = facet.x(group)
-    best = _quartiles(group, _best_connections)
-    middle = _quartiles(group, lambda run: [float(np.median(record.connections)) for record in run.records])[1]
+    best = _quartiles(group, generations.best_connections)
+    middle = _quartiles(group, generations.median_connections)[1]
     _band(panel, x, best, line_style, len(group.runs))
     panel.plot(x, middle, color=INK, lw=1.1, ls="--")
     return [
@@ -385,63 +384,31 @@ def _over_finite(function: Callable[..., Any], fitness: Float64, *arguments: flo
     return float(function(known, *arguments)) if len(known) else np.nan
 
 
-def _best_connections(run: StoredRun) -> list[float]:
-    return [float(np.count_nonzero(record.champion_mask)) for record in run.records]
-
-
-def _mean_idle(run: StoredRun) -> list[float]:
-    """Return the share of each generation that workers were idle, in per cent: the mean of the workers present."""
-    idle = _idle_shares(run)
-    present = ~np.isnan(idle)
-    means: list[float] = (np.where(present, idle, 0).sum(axis=1) / np.maximum(present.sum(axis=1), 1)).tolist()
-    return means
-
-
 _SERIES: dict[str, Series] = {
     _BEST: lambda run: drawable(np.array([record.champion_fitness for record in run.records])).tolist(),
     _MEAN: lambda run: [_over_finite(np.mean, record.fitness) for record in run.records],
-    "connections": _best_connections,
+    "connections": generations.best_connections,
     "throughput": lambda run: [record.steps / record.seconds / 1000 for record in run.records],
-    "idle": _mean_idle,
+    "idle": generations.mean_idle_shares,
 }
-
-
-def _idle_shares(run: StoredRun) -> Float64:
-    """Return [G, workers]: the share of each generation that a worker was idle, in per cent; NaN if it was absent."""
-    ranks = max(len(record.busy_seconds) for record in run.records)
-    busy = np.full((run.num_generations, ranks), np.nan)
-    for row, record in zip(busy, run.records, strict=True):
-        row[: len(record.busy_seconds)] = record.busy_seconds / record.seconds
-    idle: Float64 = 100 * (1 - np.minimum(busy, 1))
-    return idle[:, 1:] if ranks > 1 else idle
 
 
 def _draw_idle_workers(figure: Any, panel: Any, run: StoredRun, x: Float64) -> None:
     """Draw the idle share of every worker of a run over x [G]: few workers as lines, many workers as a heat map."""
-    idle = _idle_shares(run)
-    # With several ranks, rank 0 coordinates and is not among the workers.
+    idle = generations.idle_shares(run)
     first = 0 if len(run.records[-1].busy_seconds) == 1 else 1
     if idle.shape[1] <= _MAX_LINES:
         for worker, column in enumerate(idle.T):
             panel.plot(x, column, color=COLOURS[worker], lw=1.2, label=f"rank {worker + first}")
         panel.set_ylim(bottom=0)
         # The legend stands above the panel, beside its title, so that it covers no data.
-        place = {"loc": "lower right", "bbox_to_anchor": (1.0, 1.0), "borderaxespad": 0.1}
-        panel.legend(**place, ncols=idle.shape[1], fontsize=8.5)
+        columns = idle.shape[1]
+        panel.legend(loc="lower right", bbox_to_anchor=(1.0, 1.0), borderaxespad=0.1, ncols=columns, fontsize=8.5)
         return
     ranks = np.arange(first, first + idle.shape[1] + 1) - 0.5
     # An SVG would store each cell as a path, so the map is rasterized.
-    shades = panel.pcolormesh(
-        _borders(x), ranks, idle.T, cmap="cividis", vmin=0, vmax=max(10.0, float(np.nanmax(idle))), rasterized=True
-    )
+    colours = {"cmap": "cividis", "vmin": 0, "vmax": max(10.0, float(np.nanmax(idle)))}
+    shades = panel.pcolormesh(style.cell_borders(x), ranks, idle.T, **colours, rasterized=True)
     panel.set_ylabel("rank")
     panel.grid(False)
     figure.colorbar(shades, ax=panel, label="% idle", pad=0.01)
-
-
-def _borders(x: Float64) -> Float64:
-    """Return [G + 1]: the borders of cells centred, roughly, on the points x [G] of an axis."""
-    if len(x) == 1:
-        return np.array([x[0] - 0.5, x[0] + 0.5])
-    middle = (x[1:] + x[:-1]) / 2
-    return np.concatenate([[2 * x[0] - middle[0]], middle, [2 * x[-1] - middle[-1]]])

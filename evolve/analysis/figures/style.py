@@ -284,3 +284,11 @@ def _extent(stack: Sequence[int], heights: Sequence[float], needed: Sequence[flo
     begin = float(np.mean([heights[n] for n in stack])) - total / 2
     begin = min(max(begin, _LOWEST), max(_HIGHEST - total, _LOWEST))
     return begin, begin + total
+
+
+def cell_borders(x: Float64) -> Float64:
+    """Return [n + 1]: the borders of the cells of a heat map, centred, roughly, on the points x [n] of an axis."""
+    if len(x) == 1:
+        return np.array([x[0] - 0.5, x[0] + 0.5])
+    middle = (x[1:] + x[:-1]) / 2
+    return np.concatenate([[2 * x[0] - middle[0]], middle, [2 * x[-1] - middle[-1]]])
