@@ -273,8 +273,8 @@ class StrategyReplica:
         mean_traces = results.mean_traces if len(results.mean_traces) else None
         sums = self._sums if len(self._sums) else None
         measures = results.measures if results.measures.shape[1] else None
-        told = Results(results.fitness, mean_traces=mean_traces, sums=sums, measures=measures)
-        state = held.strategy.tell(held.state, held, told)
+        results_of_all = Results(results.fitness, mean_traces=mean_traces, sums=sums, measures=measures)
+        state = held.strategy.tell(held.state, held, results_of_all)
         self._asked = AskedGenomes(held.strategy, state, held.generation + 1, held.population, held.num_weights)
 
 
