@@ -280,6 +280,8 @@ def test_a_hardcore_walker_is_shown_with_the_steps_of_both_stages(results, tmp_p
         "env": {"id": "CartPole-v1", "engine": "exact", "max_episode_steps": 30},
         "network": {"name": "mlp", "hidden": [3]},
         "strategy": "openai-es",
+        "early_max_episode_steps": 20,
+        "early_generations": 22,
         "generations": 25,
         "population": 6,
         "held_out_episodes": 4,
