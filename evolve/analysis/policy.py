@@ -224,7 +224,10 @@ class Policy:
         return export_policy(self, check_path("path", path))
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """Support copy and pickle: a copy has the same seed and is at the start of an episode."""
+        """Return the call by which copy and pickle make this policy again, at the start of an episode.
+
+        The new policy has the same seeds and the same number of rows. It does not have the state within an episode.
+        """
         spaces = json.dumps(self.experiment.spaces.to_json())
         text = self.experiment.config.to_toml()
         seed = self._seeds if self._rows == len(self._seeds) else self._seeds[0]

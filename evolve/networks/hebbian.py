@@ -354,7 +354,7 @@ class HebbianLstmBatch(SlotArrays):
             left=(ADDRESS, self._mask.address),
             traces=(ADDRESS, self._traces.address),
             cells=(ADDRESS, self._cells.address),
-            # Of this step, and of the step before, whose update of the traces is pending.
+            # Of this step and of the step before: the update of its traces is pending.
             nodes=(ADDRESS, self._arrays.zeros(2 * nodes)),
             age=(ADDRESS, self._arrays.counters()),
             update_limit=(FLOAT, self._limit),
