@@ -20,11 +20,24 @@ from evolve.shapes import Bool, Float32, Float64, Int64, Slots, UInt8
 
 
 def slots_per_call(task: AnyTask) -> int:
-    """Return the number of slots that one call of a task's kernel steps.
+    """Return the least number of slots that one call of a task's kernel steps.
 
-    The kernel of a task with rigid bodies may step several tiles at once, the kernels of other tasks step one.
+    The kernel of a task with rigid bodies solves the worlds of several tiles together, the kernels of other tasks step
+    one tile.
     """
-    return int(native.bind("worlds", returns=ctypes.c_int)()) if task.has_world else native.lanes()
+    return _number("worlds") if task.has_world else native.lanes()
+
+
+def largest_crowd(task: AnyTask) -> int:
+    """Return the largest number of slots that one call of a task's kernel steps.
+
+    Among more worlds with rigid bodies more are alike, and those that are alike are solved together.
+    """
+    return _number("largest_crowd") if task.has_world else native.lanes()
+
+
+def _number(name: str) -> int:
+    return int(native.bind(name, returns=ctypes.c_int)())
 
 
 class TaskStructure(ctypes.Structure):
@@ -34,6 +47,7 @@ class TaskStructure(ctypes.Structure):
         ("num_observations", INT64), ("num_actions", INT64), ("state_rows", INT64), ("limit", INT64),
         ("states", ADDRESS), ("seeds", ADDRESS), ("steps", ADDRESS), ("outputs", ADDRESS), ("observations", ADDRESS),
         ("rewards", ADDRESS), ("ended", ADDRESS), ("options", ADDRESS), ("worlds", ADDRESS), ("active", ADDRESS),
+        ("crowd", INT64),
     )  # fmt: skip
 
 
@@ -48,11 +62,16 @@ def task_on_device(task: AnyTask, arrays: DeviceArrays) -> TaskStructure:
     worlds = arrays.allocate(WORLD.itemsize * slots if task.has_world else 0).address
     # A thread of a device steps its own world, and only while an episode runs there, so all slots may be active.
     active = arrays.constant(np.ones(slots, np.uint8))
-    return TaskStructure(O, A, S, task.step_limit, *addresses, options, worlds, active)
+    return TaskStructure(O, A, S, task.step_limit, *addresses, options, worlds, active, 1)
 
 
 class CompiledSlots:
     """B slots of a task, stepped by the native kernels tile by tile. The states of a task are S numbers, or a world.
+
+    Args:
+        task: The task.
+        slots: B.
+        per_call: How many slots a call of the kernel steps: a multiple of `slots_per_call`, which is the default.
 
     Attributes:
         address: The address of the structure that the kernels receive.
@@ -60,9 +79,9 @@ class CompiledSlots:
         worlds: [B rounded up to tiles], the states of a task with rigid bodies; None for other tasks.
     """
 
-    def __init__(self, task: AnyTask, slots: int) -> None:
+    def __init__(self, task: AnyTask, slots: int, per_call: int | None = None) -> None:
         self._lanes = lanes = native.lanes()
-        self._slots_per_call = slots_per_call(task)
+        self._slots_per_call = slots_per_call(task) if per_call is None else per_call
         calls = -(-slots // self._slots_per_call)  # rounded up
         tiles = calls * (self._slots_per_call // lanes)
         O, A, S = task.observation_size, task.action_size, task.state_size
@@ -80,7 +99,8 @@ class CompiledSlots:
             self.active if self.worlds is None else self.worlds,  # without worlds the kernel ignores this address
             self.active,
         )  # fmt: skip
-        self._structure = TaskStructure(O, A, S, task.step_limit, *(array.ctypes.data for array in arrays))
+        addresses = (array.ctypes.data for array in arrays)
+        self._structure = TaskStructure(O, A, S, task.step_limit, *addresses, self._slots_per_call)
         self.address = ctypes.addressof(self._structure)
         self._begin, self._step = (native.bind(f"{task.kernel}_{name}", [ADDRESS, INT64]) for name in ("begin", "step"))
 

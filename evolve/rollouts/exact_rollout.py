@@ -79,6 +79,8 @@ class ExactRollout:
         self._held: EpisodesToBegin | None = None  # until the slots are free
         self._traces = "none"
         self._best_of = 0
+        self.share = 2**62
+        """The number of episodes that run at a time while others wait: fewer than slots if other threads need some."""
         self.steps = 64
         """The limit of steps of the next call of `Play.run`; each tick adapts it to `_CALL_SECONDS`."""
         self.longest_call = 0.0
@@ -119,10 +121,11 @@ class ExactRollout:
 
         most: The largest number of episodes; by default the feed size.
         """
-        if self.play.ready:
+        room = self.share - self.play.running
+        if self.play.ready and room > 0:
             episodes = self._held
             if episodes is None:
-                episodes = self._queue.take(self._feed_size if most is None else min(most, self._feed_size))
+                episodes = self._queue.take(min(self._feed_size if most is None else most, self._feed_size, room))
             if episodes is not None:
                 # Genomes of two generations may not share slots. They meet only if results came late.
                 waits = self.play.running > 0 and not self._batch.fits(episodes.genomes)
@@ -134,7 +137,8 @@ class ExactRollout:
         """Play for some milliseconds."""
         busy = self._busy
         begin = time.perf_counter()
-        made = self.play.run(self.steps, more=len(self._queue) > 0 and self._held is None)
+        more = len(self._queue) > 0 and self._held is None and self.play.running < self.share
+        made = self.play.run(self.steps, more)
         seconds = time.perf_counter() - begin
         self._count(made, busy, seconds, seconds)
 
@@ -274,6 +278,8 @@ class ThreadedRollout:
         self._queue.append(batch)
         self._pending += len(batch)
         self._shared.fair_share = -(-self._pending // len(self._parts))
+        for part in self._parts:
+            part.share = self._shared.share_of(part)
         self._start()
 
     def tick(self) -> EpisodeResults | None:
@@ -394,6 +400,10 @@ class Shared:
             if results is not None:
                 self.episode_seconds = float(results.episode_seconds.mean())
                 self.played.put((part, results, None))
+
+    def share_of(self, part: ExactRollout) -> int:
+        """Return how many episodes may run at a time in a part: fewer than its slots if all others would be idle."""
+        return 2**62 if self.fair_share >= part.play.slots else max(self.fair_share, self._least_feed)
 
     def hangs(self, limit: float) -> bool:
         """Return whether a call of a kernel, which should take milliseconds, takes more than `limit` seconds."""

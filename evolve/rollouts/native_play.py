@@ -11,7 +11,7 @@ from typing import Any, NamedTuple, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from evolve.environments import AnyTask, CompiledSlots, slots_per_call
+from evolve.environments import AnyTask, CompiledSlots
 from evolve.networks.network import SlotArrays
 from evolve.numerics import native, ordered_sum
 from evolve.numerics.hashing import MAX_HASHED_STEPS, coefficients
@@ -143,6 +143,7 @@ class NativePlay:
 
     Args:
         task: The task.
+        slots: The number of slots, which a call of the task's kernel can step.
         batch: The networks of the slots, on the native back end.
         episodes: The largest number of episodes in a feed.
         normalize: Whether networks see normalized observations.
@@ -150,13 +151,13 @@ class NativePlay:
 
     shares_genomes = False
 
-    def __init__(self, task: AnyTask, batch: SlotArrays, episodes: int, normalize: bool) -> None:
+    def __init__(self, task: AnyTask, slots: int, batch: SlotArrays, episodes: int, normalize: bool) -> None:
         assert isinstance(batch.kernel, native.NativeStep)
         O, A = task.observation_size, task.action_size
         traces = batch.kept_traces
         self._num_traces = 0 if traces is None else traces.rows
-        self._lanes = slots_per_call(task)
-        self._slots = CompiledSlots(task, self._lanes)
+        self._num_slots = slots
+        self._slots = CompiledSlots(task, slots, per_call=slots)
         self._columns = (InitialColumns * len(batch.held))(*(InitialColumns(c.address, c.rows) for c in batch.held))
         # The structure below has only addresses; these attributes keep the arrays alive.
         self._pointed_to = batch, coefficients(max(O, A))
@@ -169,19 +170,19 @@ class NativePlay:
             coefficients=self._pointed_to[1].ctypes.data,
             room=room,
             normalize=normalize,
-            tiles=self._lanes // native.lanes(),
+            tiles=slots // native.lanes(),
             num_columns=len(batch.held),
             columns=ctypes.addressof(self._columns),
             traces=0 if traces is None else traces.address,
         )
         self._make_slots(room, 2 * O if normalize else 0)
-        self._make_results(episodes + self._lanes, room, O if normalize else 0)
+        self._make_results(episodes + slots, room, O if normalize else 0)
         self._play = native.bind("play", [ADDRESS, INT64, INT64], INT64)
 
     @property
     def slots(self) -> int:
         """The number of episodes that can run at a time."""
-        return self._lanes
+        return self._num_slots
 
     @property
     def ready(self) -> bool:
@@ -253,16 +254,16 @@ class NativePlay:
         self._fed = None
 
     def _make_slots(self, room: int, normalizer: int) -> None:
-        lanes = self._lanes
+        slots = self._num_slots
         self._attach(
             live=self._slots.active,
-            slot_masks=np.zeros((lanes, self._num_traces), np.bool_),
-            slot_keys=np.zeros(lanes, np.int64),
-            returns=np.zeros(lanes),
-            prints=np.zeros(2 * lanes, np.uint64),
-            step_hashes=np.zeros((lanes, room, 2), np.uint8),
-            slot_normalizers=np.zeros(normalizer * lanes, np.float32),
-            moments=np.zeros(normalizer * lanes),
+            slot_masks=np.zeros((slots, self._num_traces), np.bool_),
+            slot_keys=np.zeros(slots, np.int64),
+            returns=np.zeros(slots),
+            prints=np.zeros(2 * slots, np.uint64),
+            step_hashes=np.zeros((slots, room, 2), np.uint8),
+            slot_normalizers=np.zeros(normalizer * slots, np.float32),
+            moments=np.zeros(normalizer * slots),
         )
 
     def _make_results(self, n: int, room: int, observations: int) -> None:

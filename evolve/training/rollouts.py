@@ -31,6 +31,8 @@ _FEED = 4
 """Episodes of each slot in one call of a device; with several, few slots wait for the longest episode."""
 FEED_BYTES = 2**26
 """The memory of the largest feed on the host."""
+_CROWD_BYTES = 2**22
+"""The memory of the networks of worlds that a thread steps together: a part of a cache of the second level or two."""
 LEAST_GAIN = 1.3
 """The speed of a GPU, in units of the host's, above which it is used."""
 TRIAL_SECONDS = 0.5
@@ -128,17 +130,19 @@ def _exact_rollout(config: Config, slots: int, chosen: Backend) -> ExactRollout 
         return None
     task, network = exact_parts(config)
     lanes = environments.slots_per_call(task)
+    crowd = min(environments.largest_crowd(task), slots, _CROWD_BYTES // (4 * network.slot_size))
+    crowd = max(lanes, crowd - crowd % lanes)
     if not isinstance(network.batch(lanes, chosen), SlotArrays):
         return None
     normalize = config.normalize_observations
     # A feed has the numbers, the mask and the traces of each genome. Each thread has one, so large ones are limited.
     numbers = 5 * network.num_weights + 8 * network.num_traces + 2 * min(task.step_limit, MAX_HASHED_STEPS)
-    feed_size = max(lanes, min(slots, FEED_BYTES // numbers))
+    feed_size = max(crowd, min(slots, FEED_BYTES // numbers))
 
     def part(queue: rollouts.EpisodeQueue | None = None) -> ExactRollout:
-        slot_arrays = network.batch(lanes, chosen)
+        slot_arrays = network.batch(crowd, chosen)
         assert isinstance(slot_arrays, SlotArrays)
-        play = NativePlay(task, slot_arrays, feed_size, normalize)
+        play = NativePlay(task, crowd, slot_arrays, feed_size, normalize)
         return ExactRollout(task, play, slot_arrays, feed_size, config.env.max_episode_seconds, queue)
 
     threads = num_threads(config)

@@ -1,18 +1,24 @@
-"""Whole runs of tasks with rigid bodies: by arrays as by kernels, and with any number of slots."""
+"""Whole runs of tasks with rigid bodies: by arrays as by kernels, with any number of slots and of worlds in a step."""
 
 import pytest
 
 from evolve import train
+from evolve.config import Config, parse
 from evolve.numerics import native
+from evolve.rollouts import ExactRollout
+from evolve.training.rollouts import rollout_of
+
+WALKER = {"id": "BipedalWalkerHardcore-v3", "engine": "exact", "max_episode_steps": 60}
+compiled = pytest.mark.skipif(not native.available(), reason="the native kernels were not built")
 
 
-def digest(output, **compute):
-    """Return the digest of a short run of the lander, whose arrays take a few milliseconds a step."""
+def digest(output, env, population=4, **compute):
+    """Return the digest of a short run."""
     run = train(
-        env={"id": "LunarLander-v3", "engine": "exact", "max_episode_steps": 12},
+        env=env,
         network="hebbian-dag",
         generations=2,
-        population=4,
+        population=population,
         episodes=1,
         seed=3,
         compute={"check": False, **compute},
@@ -22,6 +28,21 @@ def digest(output, **compute):
     return run.digest
 
 
-@pytest.mark.skipif(not native.available(), reason="the native kernels were not built")
+@compiled
 def test_arrays_and_kernels_have_one_digest(tmp_path):
-    assert digest(tmp_path / "native", backend="native") == digest(tmp_path / "numpy", backend="numpy", slots=3)
+    """The arrays of the lander take a few milliseconds a step."""
+    lander = {"id": "LunarLander-v3", "engine": "exact", "max_episode_steps": 12}
+    native = digest(tmp_path / "native", lander, backend="native")
+    assert native == digest(tmp_path / "numpy", lander, backend="numpy", slots=3)
+
+
+@compiled
+def test_worlds_that_are_stepped_together_do_not_change_each_other(tmp_path):
+    found, crowds = [], []
+    for slots in (1, 100, 1000):
+        rollout = rollout_of(parse(Config, {"env": WALKER, "compute": {"slots": slots, "threads": 1}}))
+        assert isinstance(rollout, ExactRollout)
+        crowds.append(rollout.play.slots)
+        found.append(digest(tmp_path / str(slots), WALKER, 300, slots=slots, threads=1))
+    assert crowds == [32, 96, 256]
+    assert found == found[:1] * 3

@@ -169,7 +169,7 @@ def test_an_error_in_a_thread_is_raised_by_the_tick(monkeypatch):
     monkeypatch.setattr(ExactRollout, "play_on", fail)
     rollout.submit(batch_of(network, False))
     with pytest.raises(MemoryError, match="no room"):
-        rollout.tick()
+        finish(rollout)
     monkeypatch.undo()
     rollout.clear()
     rollout.submit(batch_of(network, False))

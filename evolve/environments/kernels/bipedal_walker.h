@@ -151,42 +151,59 @@ ONE_WORLD void bipedal_walker_reward(const task *at, int64_t slot, const float *
 }
 
 #define RAYS 10
+#ifdef __CUDACC__
+#define RAY_LANES RAYS
+#else
+#define RAY_LANES 16 /* whole vectors */
+#endif
+#define FOR_RAYS AS_VECTORS for (int r = 0; r < RAY_LANES; r++)
 #define RAY_EDGES 14 /* that a ray may cross */
 
-/* How far a ray from p along d goes to a block: at most `nearest` of d. */
-INLINE float ray_to_block(const block *k, vec p, vec d, float nearest)
+typedef ALIGNED float ray_row[RAY_LANES];
+
+/* Shorten rays, from p along (x, y), to where they enter a block: `nearest` is in units of their lengths. */
+INLINE void look_at_block(const block *k, vec p, const float *RESTRICT x, const float *RESTRICT y, float *RESTRICT nearest)
 {
-    float lower = 0.0f, upper = nearest;
-    int enters = 0;
-    for (int i = 0; i < 4; i++) {
-        const float numerator = dot(k->normal[i], minus(k->corner[i], p)), denominator = dot(k->normal[i], d);
-        if (denominator == 0.0f) {
-            if (numerator < 0.0f)
-                return nearest;
-        } else if (denominator < 0.0f && numerator < lower * denominator) {
-            lower = numerator / denominator;
-            enters = 1;
-        } else if (denominator > 0.0f && numerator < upper * denominator)
-            upper = numerator / denominator;
-        if (upper < lower)
-            return nearest;
+    ray_row lower, upper;
+    ALIGNED int32_t hits[RAY_LANES], misses[RAY_LANES];
+    FOR_RAYS {
+        lower[r] = 0.0f, upper[r] = nearest[r];
+        hits[r] = misses[r] = 0;
     }
-    return enters ? lower : nearest;
+    for (int i = 0; i < 4; i++) {
+        const float nx = k->normal[i].x, ny = k->normal[i].y, numerator = dot(k->normal[i], minus(k->corner[i], p));
+        FOR_RAYS {
+            const float denominator = nx * x[r] + ny * y[r], f = numerator / denominator;
+            const int32_t enters = (denominator < 0.0f) & (numerator < lower[r] * denominator);
+            const int32_t leaves = (denominator > 0.0f) & (numerator < upper[r] * denominator);
+            lower[r] = enters ? f : lower[r];
+            upper[r] = leaves ? f : upper[r];
+            hits[r] |= enters;
+            misses[r] |= ((denominator == 0.0f) & (numerator < 0.0f)) | (upper[r] < lower[r]);
+        }
+    }
+    FOR_RAYS
+        nearest[r] = hits[r] & (misses[r] ^ 1) ? lower[r] : nearest[r];
 }
 
 /* The rays of one walker to the blocks before it. */
-ONE_WORLD void look_at_blocks(const world *w, const double *rays, float *seen)
+INLINE void look_at_blocks(const world *w, const double *rays, float *seen)
 {
     const vec p = w->bodies[0].p;
+    ray_row x, y, nearest;
+    for (int r = 0; r < RAY_LANES; r++) {
+        const int there = r < RAYS;
+        x[r] = there ? (float)((double)p.x + rays[2 * r]) - p.x : 0.0f;
+        y[r] = there ? (float)((double)p.y - rays[2 * r + 1]) - p.y : 0.0f;
+        nearest[r] = there ? seen[r * WIDTH] : 0.0f;
+    }
     for (int32_t i = 0; i < w->num_blocks; i++) {
         const block *k = &w->blocks[i];
-        if (k->corner[2].x > p.x + 6.0f || k->corner[0].x < p.x - 1.0f)
-            continue;
-        for (int r = 0; r < RAYS; r++) {
-            const float x = (float)((double)p.x + rays[2 * r]), y = (float)((double)p.y - rays[2 * r + 1]);
-            seen[r * WIDTH] = ray_to_block(k, p, minus(vector(x, y), p), seen[r * WIDTH]);
-        }
+        if (k->corner[2].x <= p.x + 6.0f && k->corner[0].x >= p.x - 1.0f)
+            look_at_block(k, p, x, y, nearest);
     }
+    for (int r = 0; r < RAYS; r++)
+        seen[r * WIDTH] = nearest[r];
 }
 
 /* The observations of a walker's bodies and joints. */

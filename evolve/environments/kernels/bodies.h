@@ -17,8 +17,10 @@
 #ifdef __CUDACC__
 #define ONE_WORLD __device__ static __noinline__
 #define ONCE_ON_DEVICE ONE_WORLD
-#define WORLDS 1 /* that are stepped together */
-#define FIRST_WORLD(group) ((group) * WIDTH + LANE)
+#define WORLDS 1        /* that are solved together */
+#define LARGEST_CROWD 1 /* of worlds that are stepped together */
+#define CROWD_OF(at) 1
+#define FIRST_WORLD(at, call) ((call) * WIDTH + LANE)
 #else
 #ifdef __clang__
 #define ONE_WORLD static __attribute__((noinline))
@@ -27,7 +29,9 @@
 #endif
 #define ONCE_ON_DEVICE INLINE
 #define WORLDS (2 * LANES)
-#define FIRST_WORLD(group) ((group) * WORLDS)
+#define LARGEST_CROWD (8 * WORLDS)
+#define CROWD_OF(at) (at)->crowd
+#define FIRST_WORLD(at, call) ((call) * (at)->crowd)
 #endif
 
 #define MAX_BODIES 5
@@ -51,6 +55,7 @@
 #define SECONDS_TO_SLEEP 0.5f
 #define VELOCITY_ITERATIONS 180
 #define POSITION_ITERATIONS 60
+#define EARLY_ITERATIONS 2                            /* after which most worlds need no more */
 #define TIME_STEP ((float)(1.0 / 50))
 #define LARGEST 3.402823466e38f
 #define SMALLEST 1.1920928955078125e-7f               /* FLT_EPSILON */

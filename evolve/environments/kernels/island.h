@@ -108,14 +108,23 @@ INLINE void gather_contacts(island *s, const world *w, const model *m, int t)
     }
 }
 
+/* Write the positions of a lane back to its world. */
+INLINE void scatter_positions(const island *s, world *w, const model *m, int t)
+{
+    for (int32_t b = 0; b < m->num_bodies; b++) {
+        w->bodies[b].c = vector(s->bodies[b].x[t], s->bodies[b].y[t]);
+        w->bodies[b].a = s->bodies[b].a[t];
+    }
+}
+
 /* Write the solution of a lane back to its world. */
 INLINE void scatter_world(const island *s, world *w, const model *m, int t)
 {
     const contact_rows *k = s->contacts[0];
+    scatter_positions(s, w, m, t);
     for (int32_t b = 0; b < m->num_bodies; b++) {
         const body_rows *from = &s->bodies[b];
         body *to = &w->bodies[b];
-        to->c = vector(from->x[t], from->y[t]), to->a = from->a[t];
         to->v = vector(from->vx[t], from->vy[t]), to->w = from->w[t];
         if (WORLDS > 1)
             k = s->contacts[b];
@@ -434,66 +443,9 @@ INLINE int position_iteration(island *s, const model *m, const int width)
 }
 
 #if WORLDS > 1
-/* Most lanes are done after two iterations, the others need many: those go on in half the lanes, with the same bits. */
-#define HALF LANES
-
-INLINE int pack(const island *s, const model *m, island *half, int *from, const int width)
+/* Solve the first `width` rows. */
+INLINE void solve_rows(island *s, const model *m, const int width)
 {
-    int n = 0;
-    for (int t = 0; t < width; t++)
-        if (s->open[t])
-            from[n++] = t;
-    for (int i = n; i < HALF; i++)
-        from[i] = from[0];
-    for (int i = 0; i < HALF; i++) {
-        const int t = from[i];
-        half->open[i] = i < n ? -1 : 0;
-        for (int32_t b = 0; b < m->num_bodies; b++) {
-            half->bodies[b].x[i] = s->bodies[b].x[t], half->bodies[b].y[i] = s->bodies[b].y[t];
-            half->bodies[b].a[i] = s->bodies[b].a[t];
-        }
-        for (int32_t j = 0; j < m->num_joints; j++)
-            half->joints[j].limit[i] = s->joints[j].limit[t];
-    }
-    for (int32_t b = 0; b < m->num_bodies; b++) {
-        half->num_rows[b] = 0;
-        for (int32_t r = 0; r < s->num_rows[b]; r++) {
-            const contact_rows *c = &s->contacts[b][r];
-            contact_rows *to = &half->contacts[b][half->num_rows[b]];
-            int any = 0;
-            to->any_second = 0;
-            for (int i = 0; i < HALF; i++) {
-                const int t = from[i];
-                any |= c->count[t];
-                to->any_second |= c->count[t] > 1;
-                to->by_body[i] = c->by_body[t], to->count[i] = c->count[t];
-                to->face_x[i] = c->face_x[t], to->face_y[i] = c->face_y[t];
-                to->plane_x[i] = c->plane_x[t], to->plane_y[i] = c->plane_y[t];
-                for (int p = 0; p < 2; p++)
-                    to->local_x[p][i] = c->local_x[p][t], to->local_y[p][i] = c->local_y[p][t];
-            }
-            half->num_rows[b] += any != 0;
-        }
-    }
-    return n;
-}
-
-INLINE void unpack(island *s, const model *m, const island *half, const int *from, int n)
-{
-    for (int i = 0; i < n; i++) {
-        const int t = from[i];
-        for (int32_t b = 0; b < m->num_bodies; b++) {
-            s->bodies[b].x[t] = half->bodies[b].x[i], s->bodies[b].y[t] = half->bodies[b].y[i];
-            s->bodies[b].a[t] = half->bodies[b].a[i];
-        }
-        s->open[t] = half->open[i];
-    }
-}
-
-/* Solve the first `width` rows; lanes that are closed from the first are left out. */
-INLINE void solve_rows(island *s, island *half, const model *m, int left, const int width)
-{
-    int tries = 0;
     for (int32_t b = 0; b < m->num_bodies; b++)
         for (int32_t r = 0; r < s->num_rows[b]; r++)
             warm_start_contact(&s->contacts[b][r], &s->bodies[b], &m->hulls[b], width);
@@ -522,23 +474,54 @@ INLINE void solve_rows(island *s, island *half, const model *m, int left, const 
     }
     for (int32_t b = 0; b < m->num_bodies; b++)
         move_bodies(&s->bodies[b], width);
-    for (; tries < POSITION_ITERATIONS && left && (left > HALF || tries < 2); tries++)
+    for (int tries = 0, left = 1; tries < EARLY_ITERATIONS && left; tries++)
         left = position_iteration(s, m, width);
-    if (left && tries < POSITION_ITERATIONS) {
-        int from[WORLDS];
-        const int n = pack(s, m, half, from, width);
-        for (; tries < POSITION_ITERATIONS && left; tries++)
-            left = position_iteration(half, m, HALF);
-        unpack(s, m, half, from, n);
-    }
 }
 
-/* Solve n worlds, which lie in the first rows. One function serves all tasks: it is large. */
-DISPATCH void evolve_solve_island(island *s, island *half, const model *m, int n)
+/* Solve n worlds, which lie in the first rows; those that are still open after EARLY_ITERATIONS over positions need
+ * evolve_solve_late. These functions serve all tasks: they are large. */
+DISPATCH void evolve_solve_island(island *s, const model *m, int n)
 {
     if (n <= LANES)
-        solve_rows(s, half, m, n, LANES);
+        solve_rows(s, m, LANES);
     else
-        solve_rows(s, half, m, n, WORLDS);
+        solve_rows(s, m, WORLDS);
+}
+
+/* Go on with the positions of worlds in the first LANES rows. */
+DISPATCH void evolve_solve_late(island *s, const model *m)
+{
+    for (int tries = EARLY_ITERATIONS, left = 1; tries < POSITION_ITERATIONS && left; tries++)
+        left = position_iteration(s, m, LANES);
+}
+
+/* Copy lane `from` of a solver, whose positions are open, into lane `to` of another one, whose later lanes are free. */
+INLINE void copy_open_lane(const island *s, int from, island *late, int to, const model *m)
+{
+    late->open[to] = -1;
+    for (int32_t b = 0; b < m->num_bodies; b++) {
+        int32_t n = 0;
+        late->bodies[b].x[to] = s->bodies[b].x[from];
+        late->bodies[b].y[to] = s->bodies[b].y[from];
+        late->bodies[b].a[to] = s->bodies[b].a[from];
+        for (int32_t r = 0; r < s->num_rows[b]; r++) {
+            const contact_rows *c = &s->contacts[b][r];
+            contact_rows *copy = &late->contacts[b][n];
+            if (!c->count[from])
+                continue;
+            if (n++ == late->num_rows[b]) {
+                memset(copy, 0, sizeof *copy);
+                late->num_rows[b]++;
+            }
+            copy->any_second |= c->count[from] > 1;
+            copy->by_body[to] = c->by_body[from], copy->count[to] = c->count[from];
+            copy->face_x[to] = c->face_x[from], copy->face_y[to] = c->face_y[from];
+            copy->plane_x[to] = c->plane_x[from], copy->plane_y[to] = c->plane_y[from];
+            for (int p = 0; p < 2; p++)
+                copy->local_x[p][to] = c->local_x[p][from], copy->local_y[p][to] = c->local_y[p][from];
+        }
+    }
+    for (int32_t j = 0; j < m->num_joints; j++)
+        late->joints[j].limit[to] = s->joints[j].limit[from];
 }
 #endif

@@ -130,7 +130,7 @@ INLINE void solve_positions(island *s, const model *m, int32_t num_contacts)
 }
 
 /* Solve one world, in the first row. */
-INLINE void evolve_solve_island(island *s, island *half, const model *m, int n)
+INLINE void evolve_solve_island(island *s, const model *m, int n)
 {
     const int32_t num_contacts = line_up_contacts(s, m);
     solve_velocities(s, m, num_contacts);

@@ -30,6 +30,7 @@ typedef struct {
     const double *options; /* numbers that the settings of the task give */
     void *worlds; /* [slots], of tasks with rigid bodies: bodies.h */
     const uint8_t *active; /* [slots]: whether a step has to advance the slot. It may advance others, but not worlds */
+    int64_t crowd; /* how many slots with worlds a step advances on a CPU: a multiple of WORLDS, at most LARGEST_CROWD */
 } task;
 
 /* Number `row` of the state, the outputs and the observation of lane t. */

@@ -40,8 +40,30 @@ INLINE void reset_bodies(world *w, const model *m)
     w->crashed = w->num_contacts = 0;
 }
 
-/* Begin a step of one world: update its contacts, apply forces, and gather its numbers into lane t of the solver. */
-ONE_WORLD void open_world(world *w, const model *m, island *s, int t)
+/* How much work the solver has with a world, roughly: the number of its contacts, and which joints are at a limit. */
+INLINE int32_t work_of(const world *w, const model *m)
+{
+    int32_t counts[MAX_BODIES] = {0}, two = 0, key = 0;
+    for (int32_t i = 0; i < w->num_contacts; i++) {
+        const contact *c = &w->contacts[i];
+        if (c->touching && c->enabled) {
+            counts[c->body]++;
+            two |= c->count == 2;
+        }
+    }
+    key = two;
+    for (int32_t b = m->num_bodies - 1; b >= 0; b--)
+        key = 4 * key + (counts[b] < 3 ? counts[b] : 3);
+    for (int32_t j = 0; j < m->num_joints; j++) {
+        const hinge *k = &m->hinges[j];
+        const float angle = w->bodies[k->b].a - w->bodies[k->a].a - k->reference;
+        key = 2 * key + (angle <= k->lower || angle >= k->upper);
+    }
+    return key;
+}
+
+/* Begin a step of one world: update its contacts, and apply forces. */
+ONE_WORLD void open_world(world *w, const model *m)
 {
     for (int32_t i = 0; i < m->num_bodies; i++)
         wake(&w->bodies[i]);
@@ -58,8 +80,14 @@ ONE_WORLD void open_world(world *w, const model *m, island *s, int t)
         b->v.y = b->v.y + TIME_STEP * (w->gravity + h->inverse_mass * b->force.y);
         b->w = b->w + TIME_STEP * h->inverse_inertia * b->torque;
     }
+}
+
+/* Gather the numbers of a world into lane t of the solver. */
+ONE_WORLD void gather(const world *w, const model *m, island *s, int t)
+{
     gather_world(s, w, m, t);
     gather_contacts(s, w, m, t);
+    s->open[t] = -1;
 }
 
 /* Put bodies that have rested long enough to sleep. Joints connect all bodies of a world, so all sleep or none. */
@@ -80,13 +108,12 @@ INLINE void let_sleep(world *w, const model *m, int solved)
     }
 }
 
-/* End a step of one world: write back the solution in lane t, and solve impacts during the step. */
-ONE_WORLD void close_world(world *w, const model *m, const island *s, int t)
+/* End a step of one world, whose positions may be `solved`; solve impacts during the step. */
+ONE_WORLD void close_world(world *w, const model *m, int solved)
 {
-    scatter_world(s, w, m, t);
     for (int32_t i = 0; i < m->num_bodies; i++)
         set_frame(&w->bodies[i], &m->hulls[i]);
-    let_sleep(w, m, !s->open[t]);
+    let_sleep(w, m, solved);
     for (int32_t i = 0; i < m->num_bodies; i++)
         follow_body(&w->bodies[i], &m->hulls[i]);
     seek_contacts(w, m);
@@ -97,26 +124,98 @@ ONE_WORLD void close_world(world *w, const model *m, const island *s, int t)
     }
 }
 
-/* Step the `active` worlds of the slots from `first` on, packed into the first lanes of the solver. */
-ONCE_ON_DEVICE void step_worlds(const task *at, int64_t first, const uint8_t *active)
+/* A world of a step: the number of its slot, its `work_of`, and whether its positions are solved. */
+typedef struct { int32_t slot, work, solved; } turn;
+
+/* Begin the steps of the `active` worlds among `count` slots. Sort them by their work, and return their number: lanes
+ * without a contact wait for lanes that have it. */
+INLINE int open_worlds(const task *at, int64_t first, int count, const uint8_t *active, turn *turns)
 {
-    island s, half;
-    const model *m = MODEL(at);
-    int rows[WORLDS], n = 0;
-    memset(s.bodies, 0, sizeof s.bodies);
-    memset(s.joints, 0, sizeof s.joints);
-    memset(s.num_rows, 0, sizeof s.num_rows);
-    memset(s.open, 0, sizeof s.open);
-    for (int t = 0; t < WORLDS; t++)
+    int n = 0;
+    for (int t = 0; t < count; t++)
         if (active[t]) {
-            open_world(WORLD(at, first + t), m, &s, n);
-            s.open[n] = -1;
-            rows[n++] = t;
+            world *w = WORLD(at, first + t);
+            open_world(w, MODEL(at));
+            const turn its = {t, WORLDS > 1 ? work_of(w, MODEL(at)) : 0, 0};
+            int i = n++;
+            for (; i && turns[i - 1].work > its.work; i--)
+                turns[i] = turns[i - 1];
+            turns[i] = its;
         }
-    if (n)
-        evolve_solve_island(&s, &half, m, n);
-    for (int row = 0; row < n; row++)
-        close_world(WORLD(at, first + rows[row]), m, &s, row);
+    return n;
+}
+
+INLINE void clear_island(island *s)
+{
+    memset(s->bodies, 0, sizeof s->bodies);
+    memset(s->joints, 0, sizeof s->joints);
+    memset(s->num_rows, 0, sizeof s->num_rows);
+    memset(s->open, 0, sizeof s->open);
+}
+
+#if WORLDS > 1
+/* Worlds of several solvers whose positions need more iterations: a few need as many as there may be. */
+typedef struct {
+    island s; /* its first LANES lanes */
+    turn *turns[LANES];
+    int n;
+} latecomers;
+
+INLINE void solve_latecomers(const task *at, int64_t first, latecomers *late)
+{
+    evolve_solve_late(&late->s, MODEL(at));
+    for (int t = 0; t < late->n; t++) {
+        scatter_positions(&late->s, WORLD(at, first + late->turns[t]->slot), MODEL(at), t);
+        late->turns[t]->solved = !late->s.open[t];
+    }
+    late->n = 0;
+}
+
+/* Add lane t of a solver. */
+INLINE void add_latecomer(const task *at, int64_t first, latecomers *late, const island *s, int t, turn *its)
+{
+    if (!late->n)
+        clear_island(&late->s);
+    copy_open_lane(s, t, &late->s, late->n, MODEL(at));
+    late->turns[late->n++] = its;
+    if (late->n == LANES)
+        solve_latecomers(at, first, late);
+}
+#endif
+
+/* Step the `active` worlds of `count` slots from `first` on. */
+ONCE_ON_DEVICE void step_worlds(const task *at, int64_t first, int count, const uint8_t *active)
+{
+    island s;
+    const model *m = MODEL(at);
+    turn turns[LARGEST_CROWD];
+    const int n = open_worlds(at, first, count, active, turns);
+#if WORLDS > 1
+    latecomers late;
+    late.n = 0;
+#endif
+    for (int from = 0; from < n; from += WORLDS) {
+        const int some = n - from < WORLDS ? n - from : WORLDS;
+        clear_island(&s);
+        for (int t = 0; t < some; t++)
+            gather(WORLD(at, first + turns[from + t].slot), m, &s, t);
+        evolve_solve_island(&s, m, some);
+        for (int t = 0; t < some; t++) {
+            turn *its = &turns[from + t];
+            scatter_world(&s, WORLD(at, first + its->slot), m, t);
+            its->solved = !s.open[t];
+#if WORLDS > 1
+            if (s.open[t])
+                add_latecomer(at, first, &late, &s, t, its);
+#endif
+        }
+    }
+#if WORLDS > 1
+    if (late.n)
+        solve_latecomers(at, first, &late);
+#endif
+    for (int i = 0; i < n; i++)
+        close_world(WORLD(at, first + turns[i].slot), m, turns[i].solved);
 }
 
 /* Copy the parameters of a slot, which the caller has set as the rows of its state, into its world. */
@@ -127,8 +226,9 @@ INLINE void take_parameters(const task *at, int64_t slot)
         WORLD(at, slot)->parameter[i] = rows[i * WIDTH];
 }
 
-/* begin_slot begins the episode of a slot whose seed and parameters are set. Like Gymnasium, it makes a first step without actions, which
- * does not count. step_tile advances the active slots of a group of WORLDS by one step. Both write the observations. */
+/* begin_slot begins the episode of a slot whose seed and parameters are set. Like Gymnasium, it makes a first step
+ * without actions, which does not count. step_tile advances the active slots of a crowd by one step. Both write the
+ * observations. */
 #define WORLD_TILE(name)                                                                                               \
     INLINE void name##_begin_slot(const task *at, int64_t slot)                                                        \
     {                                                                                                                  \
@@ -139,23 +239,24 @@ INLINE void take_parameters(const task *at, int64_t slot)
             active[t] = first + t == slot;                                                                             \
         take_parameters(at, slot);                                                                                     \
         name##_begin(at, slot);                                                                                        \
-        step_worlds(at, first, active);                                                                                \
+        step_worlds(at, first, WORLDS, active);                                                                        \
         name##_begun(at, slot);                                                                                        \
         name##_observe(at, first, active);                                                                             \
     }                                                                                                                  \
-    INLINE void name##_step_tile(const task *at, int64_t group)                                                        \
+    INLINE void name##_step_tile(const task *at, int64_t call)                                                         \
     {                                                                                                                  \
-        const int64_t first = FIRST_WORLD(group);                                                                      \
+        const int64_t first = FIRST_WORLD(at, call), count = CROWD_OF(at);                                             \
         const uint8_t *active = at->active + first;                                                                    \
-        for (int t = 0; t < WORLDS; t++)                                                                               \
+        for (int t = 0; t < count; t++)                                                                                \
             if (active[t])                                                                                             \
                 name##_act(at, first + t, SLOT_ROWS(at->outputs, at->num_actions, first + t));                         \
-        step_worlds(at, first, active);                                                                                \
-        for (int t = 0; t < WORLDS; t++)                                                                               \
+        step_worlds(at, first, count, active);                                                                         \
+        for (int t = 0; t < count; t++)                                                                                \
             if (active[t])                                                                                             \
-                name##_reward(at, first + t, SLOT_ROWS(at->outputs, at->num_actions, first + t));                       \
-        name##_observe(at, first, active);                                                                             \
-        for (int t = 0; t < WORLDS; t++) {                                                                             \
+                name##_reward(at, first + t, SLOT_ROWS(at->outputs, at->num_actions, first + t));                      \
+        for (int t = 0; t < count; t += WORLDS)                                                                        \
+            name##_observe(at, first + t, active + t);                                                                 \
+        for (int t = 0; t < count; t++) {                                                                              \
             at->steps[first + t] = at->steps[first + t] + 1;                                                           \
             at->ended[first + t] = at->ended[first + t] | (at->steps[first + t] >= at->limit);                         \
         }                                                                                                              \
@@ -163,7 +264,8 @@ INLINE void take_parameters(const task *at, int64_t slot)
 #ifdef __CUDACC__
 #define WORLD_TASK(name) WORLD_TILE(name)
 #else
-/* The number of slots that are stepped together. */
+/* The number of worlds that are solved together, and the largest number that one call steps. */
 int evolve_worlds(void) { return WORLDS; }
+int evolve_largest_crowd(void) { return LARGEST_CROWD; }
 #define WORLD_TASK(name) WORLD_TILE(name) TASK_FUNCTIONS(name)
 #endif
