@@ -116,6 +116,22 @@ def centred_ranks(fitness: Float64) -> Float64:
     return ranks
 
 
+def scaled_fitness(fitness: Float64) -> Float64:
+    """Return [N]: the fitness [N], scaled so that the best is 1/2 and the worst -1/2; zeros if all are equal.
+
+    So a large difference has more weight than a small one, and an outlier more weight than all others. What is not
+    finite counts as the best finite fitness if it is infinite, and else as the worst; N is at least 1.
+    """
+    finite = fitness[np.isfinite(fitness)]
+    if not len(finite):
+        return np.zeros(len(fitness))
+    worst, best = float(finite.min()), float(finite.max())
+    clipped = np.clip(np.where(np.isnan(fitness), worst, fitness), worst, best)
+    # Halves, because the difference of two finite numbers may be infinite.
+    span = best / 2 - worst / 2
+    return np.zeros(len(fitness)) if not span else (clipped / 2 - worst / 2) / span - 0.5
+
+
 def parts(size: int) -> Iterator[slice]:
     """Yield slices that cover range(size), each so short that several arrays of its length fit in a cache."""
     for start in range(0, size, _AT_ONCE):

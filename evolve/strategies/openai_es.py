@@ -6,7 +6,8 @@ mirrored sampling and fitness shaping of its section 2; Loshchilov & Hutter, "De
 centre θ is an initial genome at first, and all candidates share its mask. With n = floor(P/2) pairs and ε_i ~ N(0, 1):
 
     candidates   2i is θ + σ ε_i, 2i + 1 is θ - σ ε_i; if P is odd, the last is θ itself, to be seen in the log
-    u            centred ranks of the fitness of the 2n, so that outliers have no more weight than others
+    u            centred ranks of the fitness of the 2n, so that outliers have no more weight than others; or, with
+                 `fitness_shaping` "scaled", this fitness, scaled to -1/2 ... 1/2
     g            1/(2nσ) Σ_i (u_2i - u_{2i+1}) ε_i
     m, v         the memory of the optimizer. Adam's are β1 m + (1 - β1) g and β2 v + (1 - β2) g², elementwise. With
                  ClipUp m is the velocity, whose momentum is β1
@@ -44,6 +45,7 @@ from evolve.strategies.evolution_strategy import (
     centred_ranks,
     low_rank_matrices,
     parts,
+    scaled_fitness,
     stored,
 )
 from evolve.strategies.pruning_schedules import GradualPruning
@@ -69,6 +71,9 @@ class OpenAiEsOptions(RestartOptions):
     """The smallest σ, at which the decay ends."""
     perturbation_rank: Annotated[int, Field(ge=1, le=65536)] | None = None
     """r, the rank of the perturbation of a wide matrix; by default perturbations have full rank."""
+    fitness_shaping: Literal["ranks", "scaled"] = "ranks"
+    """What stands for fitness: "ranks", so that outliers have no more weight than others, or fitness itself, "scaled",
+    so that much is learned from a candidate that falls where its twin does not."""
     optimizer: Literal["adam", "clipup"] = "adam"
     """The optimizer: "adam", or "clipup", which uses only the direction of a gradient."""
     learning_rate: float = Field(0.3, gt=0, le=1e6)
@@ -253,7 +258,8 @@ class OpenAiEs(EvolutionStrategy[OpenAiEsState]):
 
     def _shares(self, fitness: Float64) -> Float64:
         """Return u_2i - u_{2i+1} of each pair, from the fitness [P]."""
-        u = centred_ranks(fitness[: len(fitness) // 2 * 2])
+        shaped = centred_ranks if self._options.fitness_shaping == "ranks" else scaled_fitness
+        u = shaped(fitness[: len(fitness) // 2 * 2])
         return u[::2] - u[1::2]
 
     def _sums_from_genomes(self, genomes: GenomeSource, fitness: Float64) -> Float64:

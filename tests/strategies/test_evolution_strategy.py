@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from evolve.numerics.portable import length, squared_length
 from evolve.strategies import best_candidate, ranking
-from evolve.strategies.evolution_strategy import Adam, ClipUp, OptimizerMemory, centred_ranks
+from evolve.strategies.evolution_strategy import Adam, ClipUp, OptimizerMemory, centred_ranks, scaled_fitness
 
 numbers = st.lists(st.floats(-1e6, 1e6).map(lambda x: 0.0 if abs(x) < 1e-100 else x), min_size=1, max_size=40)
 
@@ -42,6 +42,20 @@ def test_the_rank_of_a_candidate_is_the_mean_over_its_equals(fitness):
     expected = [0.5 - (2 * b + e - 1) / 2 / (len(fitness) - 1) for b, e in zip(better, equal, strict=True)]
     assert centred_ranks(fitness).tolist() == expected
     assert best_candidate(fitness) == ranking(fitness)[0]
+
+
+@pytest.mark.parametrize(
+    ("fitness", "expected"),
+    [
+        ([0.0, 100.0, 25.0], [-0.5, 0.5, -0.25]),
+        ([3.0, 3.0], [0.0, 0.0]),
+        ([np.nan, -np.inf, 0.0, np.inf, 2.0], [-0.5, -0.5, -0.5, 0.5, 0.5]),
+        ([np.nan, np.inf], [0.0, 0.0]),
+        ([-1.7e308, 0.0, 1.7e308], [-0.5, 0.0, 0.5]),
+    ],
+)
+def test_scaled_fitness(fitness, expected):
+    assert scaled_fitness(np.array(fitness)).tolist() == expected
 
 
 @given(numbers, numbers, st.floats(1e-3, 1e3))

@@ -12,7 +12,7 @@ from evolve.errors import InputError
 from evolve.numerics.streams import Purpose, Stream
 from evolve.strategies import Results
 from evolve.strategies.acting import Paths
-from evolve.strategies.evolution_strategy import centred_ranks
+from evolve.strategies.evolution_strategy import centred_ranks, scaled_fitness
 from evolve.strategies.openai_es import OpenAiEs, OpenAiEsOptions
 from evolve.strategies.strategy import StartLayout
 
@@ -112,15 +112,17 @@ def test_the_first_step_of_adam_is_the_learning_rate():
     assert moved == pytest.approx(0.03 * towards, rel=1e-6)
 
 
-def test_clip_up_takes_steps_of_one_length_along_the_gradient():
-    es = made(6, optimizer="clipup", learning_rate=0.3, max_speed=0.33, beta1=0.5, weight_decay=0.1, sigma=0.2)
+@pytest.mark.parametrize("shaping", ["ranks", "scaled"])
+def test_clip_up_takes_steps_of_one_length_along_the_gradient(shaping):
+    clip_up = {"optimizer": "clipup", "learning_rate": 0.3, "max_speed": 0.33, "beta1": 0.5}
+    es = made(6, fitness_shaping=shaping, weight_decay=0.1, sigma=0.2, **clip_up)
     state, velocity = es.start(), np.zeros(W)
     draw = np.random.Generator(np.random.Philox(2))
     speeds = []
     for t in range(4):
         fitness = draw.normal(size=6)
         weights = es.ask(state, t).weights.astype(float)
-        u = centred_ranks(fitness)
+        u = {"ranks": centred_ranks, "scaled": scaled_fitness}[shaping](fitness)
         g = ((u[::2] - u[1::2])[:, None] * (weights[::2] - weights[1::2])).sum(axis=0)
         velocity = 0.5 * velocity + 0.3 * g / np.linalg.norm(g)
         speeds.append(np.linalg.norm(velocity))
