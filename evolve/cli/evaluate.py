@@ -2,7 +2,7 @@
 
 Episodes come from keyed streams of their own, so asking for more of them later adds to the same ones. The returns are
 kept in the run file, in place of a smaller evaluation. Returns in another environment than the champion's own, or with
-other settings of its network, are not kept.
+other settings of its network, are not stored in the run file.
 """
 
 import argparse
@@ -39,9 +39,9 @@ def _parser() -> Parser:
         "evolve.evaluate",
         "Evaluate the champion of a run on held-out episodes, and keep the returns in the run file.",
         "mpirun -n 8 python -m evolve.evaluate runs/CartPole-v1-hebbian-dag/seed-0.h5 --episodes 1000",
-        "python -m evolve.evaluate seed-0.h5 --set env.kwargs.gravity=-3.7   # another environment; not kept",
-        "python -m evolve.evaluate seed-0.h5 --set network.plasticity=0   # as if it could not learn; not kept",
-        "python -m evolve.evaluate seed-0.h5 --generation 10   # an earlier champion; not kept",
+        "python -m evolve.evaluate seed-0.h5 --set env.kwargs.gravity=-3.7   # another environment; not stored",
+        "python -m evolve.evaluate seed-0.h5 --set network.plasticity=0   # as if it could not learn; not stored",
+        "python -m evolve.evaluate seed-0.h5 --generation 10   # an earlier champion; not stored",
     )
     add = parser.add_argument
     what = "a run file that no run is writing, or its directory; or a champion file, which is not changed"
@@ -106,7 +106,7 @@ def _body(app: App, argv: list[str]) -> int:
     own = training.load_config(run.header.config, str(run.path)).env
     unkept = isinstance(run, store.StoredRun) and (changes or not which.is_champion)
     kind = which.title or f"champion after generation {generation}"
-    where = changes.describe(own) + (": not kept" if unkept else "")
+    where = changes.describe(own) + (": not stored in the run file" if unkept else "")
     print(f"{run.path}: {kind}, {options.episodes} held-out episodes{where}")
     print(statistics.summary(evaluated.returns))
     return 0

@@ -50,7 +50,7 @@ def test_elsewhere_nothing_is_kept(call, command, tmp_path):
     assert "env: expected an environment of the champion's 4 observations and 2 actions" in other.err
     assert "got toys:Faulty-v0, of 3 and 2" in other.err
     same = call("evaluate", FILE, "--episodes", 5, "--engine", "envpool")
-    assert "in another environment, CartPole-v1 (engine envpool): not kept" in same.out
+    assert "in another environment, CartPole-v1 (engine envpool): not stored in the run file" in same.out
     assert (tmp_path / FILE).read_bytes() == before
     own = call("evaluate", FILE, "--episodes", 5, "--json")
     assert json.loads(own.out)["returns"] == kept(tmp_path).held_out.returns.tolist()
@@ -62,7 +62,7 @@ def test_learning_is_switched_off_and_nothing_is_kept(call, tmp_path):
     before = (tmp_path / FILE).read_bytes()
     done = call("evaluate", FILE, "--episodes", 5, "--set", "network.plasticity=0.0")
     assert done.code == 0, done.err
-    assert "5 held-out episodes with network.plasticity=0.0: not kept" in done.out
+    assert "5 held-out episodes with network.plasticity=0.0: not stored in the run file" in done.out
     known = json.loads(call("evaluate", FILE, "--episodes", 5, "--set", "network.plasticity=0.0", "--json").out)
     assert known["network"]["plasticity"] == 0.0
     assert done.out.splitlines()[-1] == statistics.summary(np.array(known["returns"]))
@@ -82,7 +82,7 @@ def test_an_earlier_champion_is_evaluated_and_not_kept(call, tmp_path):
     before = (tmp_path / FILE).read_bytes()
     done = call("evaluate", FILE, "--episodes", 5, "--generation", 0)
     assert done.code == 0, done.err
-    assert f"{FILE}: best of generation 0, 5 held-out episodes: not kept" in done.out
+    assert f"{FILE}: best of generation 0, 5 held-out episodes: not stored in the run file" in done.out
     known = json.loads(call("evaluate", FILE, "--episodes", 5, "--generation", 0, "--json").out)
     run = evolve.load(tmp_path / FILE)
     assert (known["generation"], known["returns"]) == (0, run.evaluate(5, generation=0).returns.tolist())

@@ -335,7 +335,7 @@ def test_fronts_are_objects_and_their_genomes_play(made, call):
     assert len(evaluation.returns) == 4
     done = call("evaluate", made.path, "--connections", small, "--episodes", 4)
     assert f"best with at most {small} acting connection" in done.out
-    assert "not kept" in done.out
+    assert "not stored" in done.out
     done = call("replay", made.path, "--connections", small, "--episode", 1)
     assert f"return {float(evaluation.returns[1])!r}" in done.out
     for wrong, message in (
