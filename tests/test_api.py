@@ -587,6 +587,25 @@ def test_an_error_on_all_ranks_is_reported_by_all(tmp_path):
     assert "MPI_ABORT" not in done.err
 
 
+@pytest.mark.parametrize("calls", ["not rank", "rank"])
+def test_no_rank_waits_for_one_that_has_ended(tmp_path, calls):
+    """The others leave the script while some rank calls a function that is meant for all ranks."""
+    script = f"""
+import os, evolve
+rank = int(os.environ["OMPI_COMM_WORLD_RANK"])
+run = evolve.train(env="CartPole-v1", population=4, generations=1, held_out_episodes=0)
+if {calls}:
+    print(run.verify().equal)
+"""
+    done = python(script, tmp_path, ranks=3)
+    if calls == "not rank":
+        assert (done.code, done.out.split()) == (0, ["True"])
+        assert "rank 1 on" in done.err
+    else:
+        assert done.code != 0
+        assert "rank 0 has ended its script" in done.err
+
+
 def test_ranks_that_ask_for_different_seeds_are_told(tmp_path):
     code = "import os, evolve; evolve.train(env='CartPole-v1', population=4, generations=1, seed={rank})"
     done = python(code.format(rank="int(os.environ['OMPI_COMM_WORLD_RANK'])"), tmp_path, ranks=2)

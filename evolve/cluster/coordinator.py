@@ -277,6 +277,6 @@ def dismiss(transport: Transport, answer: bytes = b"", patience: float = 5.0) ->
         if received is None:
             present -= set(transport.lost())
             transport.backoff()
-        elif isinstance(messages.decode(received[1]), messages.Dismiss):
+        elif isinstance(messages.decode(received[1]), messages.Dismiss | messages.Ended):
             present.discard(received[0])
     return not present and transport.flush(patience)

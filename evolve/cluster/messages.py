@@ -132,7 +132,12 @@ class Dismiss:
     answer: NDArray[np.uint8]
 
 
-ToWorker = Setup | Chunk | Update | Question | Kill | Dismiss
+@dataclass(frozen=True)
+class Ended:
+    """Between the ranks of a script: the script of this rank has ended, so this rank will not answer."""
+
+
+ToWorker = Setup | Chunk | Update | Question | Kill | Dismiss | Ended
 ToCoordinator = ChunkResults | Answer | FailedEpisode | Heartbeat | WorkerError | StopRequest
 JobMessage = ChunkResults | Answer | FailedEpisode
 """The messages that belong to a job, by its serial number."""

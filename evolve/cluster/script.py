@@ -25,6 +25,7 @@ from functools import cache, partial
 from pathlib import Path
 from types import TracebackType
 
+from evolve.cluster import messages
 from evolve.cluster.coordinator import Coordinator, dismiss
 from evolve.cluster.mpirun import SESSION_FOLDER, check_mpi4py, mpirun_environment, mpirun_words
 from evolve.cluster.start import connect, silence_seconds
@@ -51,12 +52,22 @@ _RUNNING: "weakref.WeakSet[StartedRanks]" = weakref.WeakSet()
 def all_ranks() -> Transport:
     """Return the transport of this process: MPI's ranks if a launcher started several, else this process alone.
 
-    An exception that ends the script on one of several ranks ends all ranks, which would wait for that one forever.
+    An exception that ends the script on one of several ranks ends all ranks, which would wait for that one forever. A
+    rank that ends its script in another way says so: rank 0 goes on without that rank, and no rank waits for rank 0.
     """
     transport = connect()
     if transport.size > 1:
         sys.excepthook = partial(_end_all, transport, sys.excepthook)
+        atexit.register(_announce_end, transport)
     return transport
+
+
+def _announce_end(transport: Transport) -> None:
+    """Tell the ranks that may wait for this rank that its script has ended. If they do not wait, they never read it."""
+    frame = messages.encode(messages.Ended())
+    for rank in [0] if transport.rank else range(1, transport.size):
+        transport.send(rank, frame)
+    transport.flush(patience=1.0)
 
 
 def _end_all(

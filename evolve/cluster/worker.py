@@ -258,6 +258,8 @@ def serve(
         if isinstance(message, messages.Dismiss):
             worker.disarm()
             break
+        if isinstance(message, messages.Ended):
+            raise RunError("rank 0 has ended its script, and this rank waits for it: call evolve on all ranks")
         signal = signalled()
         if signal is not None and not passed_on:
             passed_on = True

@@ -12,7 +12,7 @@ from enum import IntEnum
 import numpy as np
 
 from evolve.cluster import messages
-from evolve.cluster.messages import Kill, Message, Setup
+from evolve.cluster.messages import Ended, Kill, Message, Setup
 from evolve.cluster.start import SILENCE, silence_seconds
 from evolve.cluster.transport import Transport
 from evolve.cluster.watchdog import kill
@@ -267,6 +267,7 @@ class Workers:
     def __init__(self, transport: Transport) -> None:
         self._transport = transport
         self._ranks = [rank for rank in range(1, transport.size) if rank not in transport.gone]
+        self._ended: list[int] = []  # workers that sent `Ended` since the last call of `remove_lost`
         self._ready: set[int] = set()  # workers that sent a message since the setup; the others may still be making it
         self.reset_silence()
 
@@ -302,9 +303,14 @@ class Workers:
         if received is None:
             return None
         worker, frame = received
+        message = messages.decode(frame)
+        if isinstance(message, Ended):
+            self._transport.mark_dead([worker])
+            self._ended.append(worker)
+            return None
         self._ready.add(worker)
         self._silence[worker] = 0.0
-        return worker, messages.decode(frame)
+        return worker, message
 
     def reset_silence(self) -> None:
         """Count the silence of all workers from now on, since a new job begins."""
@@ -312,7 +318,7 @@ class Workers:
         self._checked = time.monotonic()
 
     def remove_lost(self, busy: Collection[int], patience: float) -> list[Loss]:
-        """Remove the workers that died or hang; return how each was lost.
+        """Remove the workers that died, ended or hang; return how each was lost.
 
         A busy worker that is silent for too long hangs. It is abandoned and, if MPI survives its death, killed.
 
@@ -326,10 +332,13 @@ class Workers:
         dead = self._transport.lost()
         check_silence(self._transport)
         dead = [worker for worker in dead if worker in self._ranks]
-        self._remove(dead)
+        ended, self._ended = self._ended, []
+        self._remove(dead + ended)
         silent = self._silent(busy, patience)
         self._remove(silent)
-        return [self._loss_of_dead(worker) for worker in dead] + [self._abandon(worker) for worker in silent]
+        losses = [Loss(worker, Fate.CUT_OFF, "has ended its script") for worker in ended]
+        losses += [self._loss_of_dead(worker) for worker in dead]
+        return losses + [self._abandon(worker) for worker in silent]
 
     def _silent(self, busy: Collection[int], patience: float) -> list[int]:
         """Return the busy workers that are silent for too long."""
