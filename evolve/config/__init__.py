@@ -1,8 +1,8 @@
-"""Experiments: read from TOML or made in Python, validated once, frozen, and written back in full.
+"""Experiments as validated, immutable settings, made in Python or read from TOML; `to_toml` writes all of them.
 
 `Config` is one experiment; `parse(Config, table)` validates a table. Each of the sections `[network]` and `[strategy]`
-becomes a `Choice`: a name and options. The registries of the packages `networks` and `strategies` validate it. The
-settings in `RUNTIME_KEYS` cannot change a fitness, so they may differ when a run is resumed or verified.
+becomes a `Choice`: a name and options, which a registry of the package `networks` or `strategies` validates. The
+settings in `settings.RUNTIME_KEYS` cannot change a fitness, so they may differ when a run is resumed or verified.
 """
 
 from evolve.config.descriptions import annotated_toml, descriptions

@@ -1,8 +1,8 @@
 """Domain randomization: the arguments of an environment that `env.randomize` draws for each episode.
 
-The values follow from the seed of the episode's environment: the value of an argument is the first number of the stream
-with this seed, whose purpose is "env.randomize." and the name of the argument. So any rank can draw the values of any
-episode, and they do not depend on the other arguments.
+The value of an argument is computed from the first number of a random stream. The stream is keyed by the seed of the
+episode's environment and by the purpose "env.randomize.NAME", with the name of the argument. So any rank can draw the
+values of any episode, and the value of an argument does not depend on the other arguments.
 """
 
 from collections.abc import Mapping
@@ -17,27 +17,27 @@ from evolve.shapes import Float64, Int64
 
 
 def draw(randomize: Mapping[str, Any], seeds: Int64) -> dict[str, list[Any]]:
-    """Return the k values of each randomized argument, for episodes with the environment seeds [k]."""
+    """Return the values of each randomized argument in k episodes, by name. seeds: [k], of their environments."""
     zeros = np.zeros_like(seeds)
     return {
-        name: _values(distribution, Streams(seeds, f"env.randomize.{name}", 0, zeros).uniform(1)[:, 0])
+        name: _values_at(distribution, Streams(seeds, f"env.randomize.{name}", 0, zeros).uniform(1)[:, 0])
         for name, distribution in randomize.items()
     }
 
 
 def draw_tables(randomize: Mapping[str, Any], seeds: Int64) -> list[Table]:
-    """Return the randomized arguments of each of k episodes, by the seeds [k] of their environments."""
-    drawn = draw(randomize, seeds) if randomize else {}  # most environments randomize nothing
+    """Return a table of the randomized arguments for each of k episodes. seeds: [k], of their environments."""
+    drawn = draw(randomize, seeds) if randomize else {}
     return [{name: values[row] for name, values in drawn.items()} for row in range(len(seeds))]
 
 
 def example(randomize: Mapping[str, Any]) -> Table:
-    """Return one value of each randomized argument, for an environment that is made to be looked at."""
+    """Return one value of each randomized argument, to make an environment only to inspect it."""
     return draw_tables(randomize, np.zeros(1, np.int64))[0]
 
 
 def fixed(options: EnvOptions, seed: int) -> EnvOptions:
-    """Return an environment with the arguments that it has in one episode, by the seed of its environment."""
+    """Return an environment with the arguments of one episode, and nothing randomized. seed: of its environment."""
     kwargs = options.kwargs | draw_tables(options.randomize, np.array([seed]))[0]
     return options.model_copy(update={"kwargs": kwargs, "randomize": {}})
 
@@ -48,19 +48,19 @@ def extremes(distribution: Mapping[str, Any]) -> list[Any]:
     return list(values)
 
 
-def _values(distribution: Mapping[str, Any], u: Float64) -> list[Any]:
-    """Return the values at numbers u [k], uniform on (0, 1)."""
-    ((kind, given),) = distribution.items()
+def _values_at(distribution: Mapping[str, Any], u: Float64) -> list[Any]:
+    """Return the values [k] that a distribution assigns to numbers u [k], uniform on (0, 1)."""
+    ((kind, parameters),) = distribution.items()
     if kind == "choice":
-        return [given[place] for place in (u * len(given)).astype(np.int64).tolist()]
-    low, high = given
+        return [parameters[place] for place in (u * len(parameters)).astype(np.int64).tolist()]
+    low, high = parameters
     values: Any
     if kind == "integers":
         values = low + np.floor(u * (high - low + 1)).astype(np.int64)
     elif kind == "uniform":
         values = low + (high - low) * u
     else:
-        logarithms = log(np.array(given))
+        logarithms = log(np.array(parameters))
         values = exponential(logarithms[0] + (logarithms[1] - logarithms[0]) * u)
     # Rounding must not carry a value past its bounds.
     inside: list[Any] = np.clip(values, low, high).tolist()

@@ -4,29 +4,32 @@
 
     round(C (1 - s)) of the C initial connections of a matrix are left, s = `pruning` · (1 - (1 - t/T)³)
 
-so pruning is fast while there are many. The connections of the smallest |θ| go first, θ the centre; or the connections
-of the smallest |H̄|, the trace averaged over all candidates, if the matrix has any; or, as a control, random ones. By
-"flow" C counts the connections of all matrices together, and the connections with the smallest flow go first, see
-`acting`: at first those that cannot act, whose flow is 0.
+so most connections are pruned early. `pruning_by` selects the connections that are pruned first:
 
-**Pruning in rounds**: after each round the search begins again with the connections that are left. Lange & Sprekeler,
-"Lottery Tickets in Evolutionary Optimization: On Sparse Backpropagation-Free Trainability" (ICML 2023), for pruning by
-signal-to-noise ratio; Frankle & Carbin, "The Lottery Ticket Hypothesis" (2019), for rounds with rewinding and for the
-control. A round is `pruning_every` generations of the strategy. With mean m and standard deviation s of each weight at
-its end, and C connections:
+    magnitude   the smallest |θ|; θ is the centre
+    trace       the smallest |H̄|; H̄ is the Hebbian trace, averaged over all candidates. A matrix without traces is
+                pruned by magnitude
+    random      a random order, as a control
+    flow        the smallest flow, see `acting`. Connections that cannot act have flow 0. C then counts the connections
+                of all matrices together
 
-    worth     |m|/s of each connection, or |m|, or, as a control, a random number
-    mask      the max(2, round(C · `pruning_keep`)) connections of the largest worth, in all matrices together; the
-              first ones of equal worth
-    weights   the initial weights, of generation 0, of all connections that are left: they are rewound. All else that
-              the strategy has learnt is forgotten. Random streams are keyed by generation, so candidates differ
-    control   with `pruning_control` another search of the same length follows each round. It has the same mask and new
-              initial weights, 0 if that initial genome lacks the connection: with a network whose `init_sparsity` is
-              above 0 it begins with less than the ticket does. Its result decides nothing: it shows what the mask is
-              worth without its weights
+**Pruning in rounds**: after each round the search begins again with the remaining connections. Pruning by
+signal-to-noise ratio is from Lange & Sprekeler, "Lottery Tickets in Evolutionary Optimization: On Sparse
+Backpropagation-Free Trainability" (ICML 2023). Rounds with rewinding, and the control, are from Frankle & Carbin, "The
+Lottery Ticket Hypothesis" (2019). A round is `pruning_every` generations of the strategy. At the end of a round each of
+the C connections has a weight with mean m and standard deviation s:
 
-The champion is the champion of the newest search. A round is over when the next one begins, so after
-n · `pruning_every` generations it is the result of the n-th search.
+    importance  |m|/s of each connection, or |m|, or, as a control, a random number
+    mask        the max(2, round(C · `pruning_keep`)) most important connections of all matrices together. Of equally
+                important connections the first ones remain
+    weights     each remaining connection is rewound to its initial weight, of generation 0. The strategy forgets
+                everything else. Random streams are keyed by generation, so the next search has other candidates
+    control     with `pruning_control` another search of the same length follows each round, with the same mask and new
+                initial weights. It measures the mask without the rewound weights, and does not affect later rounds. If
+                `init_sparsity` is above 0, the new initial genome lacks some connections; their weights begin at 0
+
+The champion is the champion of the newest search. The next search begins only with the next generation, so after
+n · `pruning_every` generations the champion is the result of the n-th search.
 """
 
 from collections.abc import Callable
@@ -55,26 +58,29 @@ from evolve.strategies.strategy import (
 )
 from evolve.strategies.wrapper import RestartOptions, copy_attributes, joined
 
-_FEWEST = 2  # connections that are left in any case
+_MIN_CONNECTIONS = 2  # that no round prunes
 
 
-def most_worthy(mask: Bool, worth: Float64, count: int) -> Bool:
-    """Return the at most `count` connections [n] of the largest worth [n] in a mask [n], the first of equal worth."""
-    best = np.argsort(np.where(mask, -worth, np.inf), kind="stable")
-    left = np.zeros(len(mask), np.bool_)
-    left[best[:count]] = True
-    return left & mask
+def most_important(mask: Bool, importance: Float64, count: int) -> Bool:
+    """Return a mask [n] of the `count` most important connections of a mask [n], or of all if there are fewer.
+
+    importance: [n]. Of equally important connections the first ones remain.
+    """
+    order = np.argsort(np.where(mask, -importance, np.inf), kind="stable")
+    remaining = np.zeros(len(mask), np.bool_)
+    remaining[order[:count]] = True
+    return remaining & mask
 
 
 @dataclass(frozen=True)
 class GradualPruning:
-    """Gradual pruning, see above.
+    """Gradual pruning, see the top of this module.
 
-    share: The share of connections that is pruned in all, `pruning`.
+    share: The share of the initial connections that is pruned after T generations, `pruning`.
     generations: T, `pruning_generations`.
-    by: Which connections go first, `pruning_by`.
+    by: The connections that are pruned first, `pruning_by`.
     layout: The layout of the genomes, with the matrices.
-    initial: [W], the mask at first.
+    initial: [W], the mask before generation 0.
     seed: The seed of the experiment.
     """
 
@@ -89,30 +95,31 @@ class GradualPruning:
         """Return the mask [W] after a number of generations.
 
         Args:
-            generations: t.
-            mask: [W], the mask before.
+            generations: t, the completed generations.
+            mask: [W], the present mask.
             centre: [W], θ.
             results: The results of the newest generation.
         """
-        to_come = 1 - min(generations / self.generations, 1.0)
-        gone = self.share * (1 - to_come * to_come * to_come)  # no power, which is libm's
-        worth = self._worth(mask, centre, results)
-        left = np.zeros(len(mask), np.bool_)
-        # Each matrix loses the same share, so that no layer loses all of its connections. Flow needs no such care:
-        # the smaller a layer becomes, the larger is the flow through each of its connections.
-        places = [slice(block.start, block.stop) for block in self.layout.blocks]
-        for place in [slice(None)] if self.by == "flow" else places:
-            of_block = worth[place] if worth[place].any() else np.abs(centre[place])
-            count = round(np.count_nonzero(self.initial[place]) * (1 - gone))
-            left[place] = most_worthy(mask[place], of_block, count)
-        return left
+        remaining_time = 1 - min(generations / self.generations, 1.0)
+        # Products, because the operator ** calls libm, whose bits differ between machines.
+        pruned_share = self.share * (1 - remaining_time * remaining_time * remaining_time)
+        importance = self._importance(mask, centre, results)
+        remaining = np.zeros(len(mask), np.bool_)
+        # Each matrix loses the same share, so that no layer loses all of its connections. Pruning by flow may treat all
+        # matrices as one: the smaller a layer becomes, the larger is the flow through each of its connections.
+        matrices = [slice(block.start, block.stop) for block in self.layout.blocks]
+        for place in [slice(None)] if self.by == "flow" else matrices:
+            ranked_by = importance[place] if importance[place].any() else np.abs(centre[place])
+            count = round(np.count_nonzero(self.initial[place]) * (1 - pruned_share))
+            remaining[place] = most_important(mask[place], ranked_by, count)
+        return remaining
 
     @cached_property
     def _paths(self) -> Paths:
         return Paths.of(self.layout)
 
-    def _worth(self, mask: Bool, centre: Float64, results: Results) -> Float64:
-        """Return the worth [W] of each connection, at least 0."""
+    def _importance(self, mask: Bool, centre: Float64, results: Results) -> Float64:
+        """Return the importance [W] of each connection, at least 0."""
         match self.by:
             case "trace":
                 return np.abs(np.nan_to_num(results.average_traces(len(centre)), nan=0.0))
@@ -125,20 +132,20 @@ class GradualPruning:
 
 
 class PruningOptions(RestartOptions):
-    """Settings of `[strategy]` that evolution strategies with a standard deviation of each weight share."""
+    """Settings of `[strategy]` that all evolution strategies with a standard deviation per weight have."""
 
     pruning_every: int = Field(0, ge=0)
-    """The generations after which connections are pruned and the search begins again; with 0, never."""
+    """The length of a round in generations; after each round connections are pruned. With 0 there are no rounds."""
     pruning_keep: float = Field(0.8, gt=0, lt=1)
-    """The share of the connections that each round leaves."""
+    """The share of the connections that remain after each round."""
     pruning_by: Literal["signal-to-noise", "magnitude", "random"] = "signal-to-noise"
-    """The connections that go first: by the ratio of a weight's mean to its standard deviation, by the size of its
-    mean, or at random."""
+    """The connections that are pruned first: those with the smallest ratio of a weight's mean to its standard
+    deviation, with the smallest mean, or random ones. The sign of the mean does not count."""
     pruning_control: bool = False
     """Whether a control follows each round: a search of the same length that begins with other initial weights."""
 
     def check_combinations(self) -> None:
-        """Raise InputError for a setting that has no effect beside the others, and for searches that end too early."""
+        """Raise InputError for a setting that has no effect, and for rounds that end before a search can restart."""
         super().check_combinations()
         every, starts = self.pruning_every, self.starts * self.start_generations
         names = ("pruning_keep", "pruning_by", "pruning_control")
@@ -146,7 +153,7 @@ class PruningOptions(RestartOptions):
         if changed and not every:
             raise InputError("strategy.pruning_every", f"1 or more, if there is a {changed[0]}", 0)
         if self.restart_after and 0 < every <= self.restart_after:
-            expected = f"below pruning_every, {every}, or no search lasts until it restarts"
+            expected = f"below pruning_every, {every}, because each round ends after {every} generations"
             raise InputError("strategy.restart_after", expected, self.restart_after)
         if self.starts > 1 and 0 < every <= starts:
             raise InputError("strategy.pruning_every", f"above starts × start_generations, {starts}", every)
@@ -154,7 +161,7 @@ class PruningOptions(RestartOptions):
 
 @dataclass(frozen=True)
 class MaskedLayout(ChangedLayout):
-    """A layout with initial genomes that have at most the connections of a mask [W]."""
+    """A layout that limits the connections of initial genomes to a mask [W]."""
 
     mask: Bool
 
@@ -168,9 +175,9 @@ class MaskedLayout(ChangedLayout):
 class RoundRecord(NamedNumbers):
     """The progress of a strategy that prunes in rounds.
 
-    spent: The generations of the present search.
-    search: The number of the search, from 0; a control is a search, too.
-    generations: All completed generations.
+    spent: The completed generations of the present search.
+    search: The number of the present search, from 0. Controls count as searches.
+    generations: The completed generations of all searches.
     """
 
     dtype: ClassVar[DTypeLike] = np.int64
@@ -184,24 +191,24 @@ class RoundRecord(NamedNumbers):
 class PruningState:
     """The state of a strategy that prunes in rounds.
 
-    now: The state of the strategy.
-    mask: [W], the connections that the strategy searches.
-    chosen: [W], the connections of the next round, during a control; otherwise equal to mask.
+    now: The state of the strategy that searches in this round.
+    mask: [W], the connections that this strategy searches.
+    next_mask: [W], the connections of the next round while a control runs; otherwise equal to mask.
     record: The progress.
     """
 
     now: Any
     mask: Bool
-    chosen: Bool
+    next_mask: Bool
     record: RoundRecord
 
 
 class PruningRounds(Strategy[PruningState]):
-    """A strategy that prunes in rounds, see `PruningOptions`, with the attributes and abilities of another strategy.
+    """A strategy that runs another strategy in rounds and prunes between them. It has the attributes of that strategy.
 
     Args:
         make: Returns the other strategy for a layout.
-        options: When and what to prune.
+        options: The length of the rounds, and the connections to prune.
         layout: The layout of the genomes.
         seed: The seed of the experiment.
     """
@@ -212,34 +219,34 @@ class PruningRounds(Strategy[PruningState]):
         self._options = options
         self._seed = seed
         self._W = layout.num_weights
-        self._first = initial_genomes(layout, seed, 0, range(1)).mask[0]
+        self._initial_mask = initial_genomes(layout, seed, 0, range(1)).mask[0]
         self._make = make
         self._layout = layout
-        self._newest = self._first, self._made(self._first)
-        self._begun = NewestValue(self._begin)
+        self._newest = self._initial_mask, self._new_strategy(self._initial_mask)
+        self._current = NewestValue(self._current_search)
         copy_attributes(self, self._newest[1])
 
     def start(self) -> PruningState:
         """Return the state before generation 0."""
-        first = self._first
-        return PruningState(self._strategy(first).start(), first, first, RoundRecord(0, 0, 0))
+        mask = self._initial_mask
+        return PruningState(self._strategy(mask).start(), mask, mask, RoundRecord(0, 0, 0))
 
     def ask(self, state: PruningState, generation: int, candidates: Int64 | None = None) -> Genomes:
-        """Return candidates of the strategy."""
-        state = self._begun(state, 0)
+        """Return candidates of the present search."""
+        state = self._current(state, 0)
         return self._strategy(state.mask).ask(state.now, generation, candidates)
 
     def sums(self, state: PruningState, generation: int, fitness: Float64, columns: slice) -> Float64:
         """Return the strategy's sums over all candidates, for some columns."""
-        state = self._begun(state, 0)
+        state = self._current(state, 0)
         return self._strategy(state.mask).sums(state.now, generation, fitness, columns)
 
     def tell(self, state: PruningState, genomes: GenomeSource, results: Results) -> PruningState:
-        """Take in a generation."""
-        state = self._begun(state, 0)
+        """Return the state after a generation: the present search learns from its results."""
+        state = self._current(state, 0)
         now, before = self._strategy(state.mask).tell(state.now, genomes, results), state.record
         record = RoundRecord(before.spent + 1, before.search, before.generations + 1)
-        return PruningState(now, state.mask, state.chosen, record)
+        return PruningState(now, state.mask, state.next_mask, record)
 
     def champion(self, state: PruningState) -> Genomes:
         """Return the champion of the newest search."""
@@ -247,28 +254,29 @@ class PruningRounds(Strategy[PruningState]):
 
     def to_arrays(self, state: PruningState) -> dict[str, NDArray[Any]]:
         """Return the state as named arrays."""
-        ours = {"round_mask": state.mask, "round_chosen": state.chosen, "rounds": state.record.to_array()}
-        return joined(self._strategy(state.mask).to_arrays(state.now), ours)
+        own = {"round_mask": state.mask, "round_chosen": state.next_mask, "rounds": state.record.to_array()}
+        return joined(self._strategy(state.mask).to_arrays(state.now), own)
 
     def from_arrays(self, arrays: Arrays) -> PruningState:
         """Return the state that `to_arrays` stored. Raises ValueError if an array is missing or has another shape."""
-        mask, chosen = (stored_array(arrays, name, "W", np.bool_, W=self._W) for name in ("round_mask", "round_chosen"))
+        names = "round_mask", "round_chosen"
+        mask, next_mask = (stored_array(arrays, name, "W", np.bool_, W=self._W) for name in names)
         record = RoundRecord.from_arrays(arrays, "rounds")
-        return PruningState(self._strategy(mask).from_arrays(arrays), mask, chosen, record)
+        return PruningState(self._strategy(mask).from_arrays(arrays), mask, next_mask, record)
 
     def _strategy(self, mask: Bool) -> Strategy[Any]:
         """Return the strategy for a mask; the newest one is cached."""
         if mask is not self._newest[0] and not np.array_equal(mask, self._newest[0]):
-            self._newest = mask, self._made(mask)
+            self._newest = mask, self._new_strategy(mask)
         return self._newest[1]
 
-    def _made(self, mask: Bool) -> Strategy[Any]:
+    def _new_strategy(self, mask: Bool) -> Strategy[Any]:
         return self._make(MaskedLayout(self._layout, mask))
 
-    def _begin(self, state: PruningState, _: int) -> PruningState:
-        """Return the state that candidates are drawn from: the start of the next search, if the present one is over."""
-        # The next search begins with the next generation, not at the end of the last one. So a state at the end of a
-        # round still has the champion of that round, and a run that ends there does not prune for nothing.
+    def _current_search(self, state: PruningState, _: int) -> PruningState:
+        """Return the state from which candidates are drawn: if a round is over, the start of the next search."""
+        # The next search begins when its first candidates are drawn, not at the end of the round before. So a run that
+        # ends with a round still has the champion of that round.
         if state.record.spent < self._options.pruning_every:
             return state
         search, generations = state.record.search + 1, state.record.generations
@@ -276,17 +284,17 @@ class PruningRounds(Strategy[PruningState]):
         is_control = self._options.pruning_control and search % 2 == 1
         if is_control:
             anew = self._strategy(state.mask).start_anew(generations)
-            return PruningState(anew, state.mask, self._left(state), record)
-        mask = state.chosen if self._options.pruning_control else self._left(state)
+            return PruningState(anew, state.mask, self._pruned_mask(state), record)
+        mask = state.next_mask if self._options.pruning_control else self._pruned_mask(state)
         return PruningState(self._strategy(mask).start(), mask, mask, record)
 
-    def _left(self, state: PruningState) -> Bool:
-        """Return [W]: the connections that the end of a round leaves."""
-        count = max(_FEWEST, round(np.count_nonzero(state.mask) * self._options.pruning_keep))
-        return most_worthy(state.mask, self._worth(state), count)
+    def _pruned_mask(self, state: PruningState) -> Bool:
+        """Return the mask [W] after the pruning at the end of a round."""
+        count = max(_MIN_CONNECTIONS, round(np.count_nonzero(state.mask) * self._options.pruning_keep))
+        return most_important(state.mask, self._importance(state), count)
 
-    def _worth(self, state: PruningState) -> Float64:
-        """Return the worth [W] of each connection, at least 0."""
+    def _importance(self, state: PruningState) -> Float64:
+        """Return the importance [W] of each connection, at least 0."""
         mean, deviation = self._strategy(state.mask).distribution(state.now)
         match self._options.pruning_by:
             case "signal-to-noise":

@@ -42,15 +42,15 @@ def moments(name, now):
 
 @pytest.mark.parametrize("name", BOTH)
 @pytest.mark.parametrize("by", ["signal-to-noise", "magnitude"])
-def test_the_worthiest_are_left_and_weights_are_rewound(name, by):
+def test_the_most_important_connections_remain_and_are_rewound(name, by):
     strategy, inner = made(name, pruning_every=3, pruning_keep=0.7, pruning_by=by), made(name)
     assert isinstance(strategy, PruningRounds)
     assert not isinstance(inner, PruningRounds)
     *_, end = states_of(strategy, 3)
     there = START.mask[0]
     mean, deviation = moments(name, end.now)
-    worth = abs(mean) / deviation if by == "signal-to-noise" else abs(mean)
-    places = np.flatnonzero(there)[np.argsort(-worth, kind="stable")[: round(0.7 * there.sum())]]
+    importance = abs(mean) / deviation if by == "signal-to-noise" else abs(mean)
+    places = np.flatnonzero(there)[np.argsort(-importance, kind="stable")[: round(0.7 * there.sum())]]
     left = strategy.ask(end, 3).mask
     assert np.flatnonzero(left[0]).tolist() == sorted(places)
     assert (left == left[0]).all()
@@ -113,7 +113,7 @@ def test_two_connections_are_left_in_any_case():
 def test_settings_without_effect_are_refused(name):
     with pytest.raises(InputError, match=r"strategy\.pruning_every: expected 1 or more, if there is a pruning_by"):
         STRATEGIES.validate({"name": name, "pruning_by": "magnitude"}, NETWORK)
-    with pytest.raises(InputError, match=r"strategy\.restart_after: expected below pruning_every, 3, or no search"):
+    with pytest.raises(InputError, match=r"strategy\.restart_after: expected below pruning_every, 3, because each"):
         STRATEGIES.validate({"name": name, "pruning_every": 3, "restart_after": 3}, NETWORK)
     STRATEGIES.validate({"name": name, "pruning_every": 3, "restart_after": 2, "pruning_by": "random"}, NETWORK)
 

@@ -300,7 +300,7 @@ def _films(groups: Sequence[RunGroup], summaries: Sequence[RunSummary]) -> list[
         for summary in summaries:
             if summary.film and any(run.path == summary.run.path for run in group.runs):
                 label = f"{group.label}: " if len(groups) > 1 else ""
-                caption = f"{label}{_seed(summary.run, group)}, {summary.film.shows}"
+                caption = f"{label}{_seed(summary.run, group)}, {summary.film.caption}"
                 film = data_url("video/mp4", summary.film.mp4), data_url("image/jpeg", summary.film.jpeg)
                 films.append((caption, *film))
     return films

@@ -1,4 +1,4 @@
-"""The tables and sentences of a report, and the results of playing a run again that they tell."""
+"""The tables and sentences of a report, and the films and verification results that it shows."""
 
 import shlex
 from collections.abc import Mapping, Sequence
@@ -16,7 +16,7 @@ from evolve.shapes import Float64
 from evolve.store import StoredRun
 from evolve.training import load_config
 
-_LONGEST = 1000  # characters of a line
+_MAX_LINE = 1000  # characters
 
 
 @dataclass(frozen=True)
@@ -25,7 +25,7 @@ class VerificationSummary:
 
     Attributes:
         equal: Whether the compared parts are equal; None if nothing can be compared.
-        message: The parts that were compared, the first difference, or the reason why it cannot be checked.
+        message: The parts that were compared, the first difference, or the reason why nothing can be compared.
     """
 
     equal: bool | None
@@ -39,17 +39,17 @@ class Clip:
     Attributes:
         mp4: The film.
         jpeg: A still of it, shown before it is played.
-        shows: The caption: the champion, the episode and its return.
+        caption: The champion, the episode and its return.
     """
 
     mp4: bytes
     jpeg: bytes
-    shows: str
+    caption: str
 
 
 @dataclass(frozen=True)
 class RunSummary:
-    """A run with at least one complete generation, and the results of playing its episodes again.
+    """A run with at least one complete generation, its film, and the result of its verification.
 
     Attributes:
         run: The run file.
@@ -64,50 +64,52 @@ class RunSummary:
     verification: VerificationSummary | None = None
 
 
-def conclude(groups: Sequence[RunGroup], summaries: Sequence[RunSummary], left: Sequence[str]) -> list[str]:
-    """Return the conclusion on groups: a line for each environment.
+def conclude(groups: Sequence[RunGroup], summaries: Sequence[RunSummary], connections: Sequence[str]) -> list[str]:
+    """Return the conclusion of a report: a line for each environment.
 
     Args:
         groups: The groups of the runs that have completed a generation.
         summaries: One for each of their runs.
-        left: For each group, the connections that its best champion has left: "31 of 32 acting connections left".
+        connections: The remaining connections of each group's best champion, "31 of 32 acting connections left".
     """
     by_env: dict[str, list[tuple[RunGroup, str]]] = {}
-    for group, connections in zip(groups, left, strict=True):
-        by_env.setdefault(group.config.env.id, []).append((group, connections))
-    parts = [
-        sanitize(_of_one(*own[0]) if len(own) == 1 else _of_several([group for group, _ in own]), _LONGEST)
+    for group, remaining in zip(groups, connections, strict=True):
+        by_env.setdefault(group.config.env.id, []).append((group, remaining))
+    lines = [
+        sanitize(_single_result(*own[0]) if len(own) == 1 else _compared_result([group for group, _ in own]), _MAX_LINE)
         for own in by_env.values()
     ]
-    return [" ".join([parts[0], *_repeated(summaries)])] if len(parts) == 1 else [*parts, *_repeated(summaries)]
+    repeats = _repetition_sentence(summaries)
+    return [" ".join([lines[0], *repeats])] if len(lines) == 1 else [*lines, *repeats]
 
 
-def _of_one(group: RunGroup, left: str) -> str:
-    """Return the result of the only group of an environment in a sentence."""
-    found = comparison.held_out_score(group)
+def _single_result(group: RunGroup, connections: str) -> str:
+    """Return a sentence about the only group of an environment."""
+    score = comparison.held_out_score(group)
     evolved, _, seeds = comparison.described([group]).rpartition(", seed")
-    if found is None:
+    if score is None:
         done = f"{group.num_generations:,} of {group.config.generations:,} generations"
         best = number(max(run.records[-1].champion_fitness for run in group.runs))
         return f"{evolved} has a best training fitness of {best} after {done}; held-out episodes were not played yet."
-    mean, interval = found
+    mean, interval = score
     spread = f", 95 % interval {between(interval)}" if interval is not None and interval[0] < interval[1] else ""
     over = f"over {pluralize(len(group.runs), 'seed')}" if len(group.runs) > 1 else f"seed{seeds}"
-    return f"{evolved} reaches a mean return of {number(mean)} on held-out episodes ({over}{spread}), with {left}."
+    reached = f"reaches a mean return of {number(mean)} on held-out episodes ({over}{spread})"
+    return f"{evolved} {reached}, with {connections}."
 
 
-def _of_several(groups: Sequence[RunGroup]) -> str:
-    """Return the result of several groups of an environment in a sentence."""
-    found = comparison.compare_groups(groups)
-    best, second, *_ = found.rows
+def _compared_result(groups: Sequence[RunGroup]) -> str:
+    """Return a sentence that compares the groups of an environment."""
+    ranking = comparison.compare_groups(groups)
+    best, second, *_ = ranking.rows
     if not len(best.scores):
         return f"{best.env}: none of {len(groups)} experiments has a score."
-    played = "on held-out episodes" if "held-out" in found.score else "in training, since none was evaluated"
+    played = "on held-out episodes" if "held-out" in ranking.score else "in training, as no champion was evaluated"
     if best.tied:
-        equals = " and ".join(row.name for row in found.rows if row.tied)
+        equals = " and ".join(row.name for row in ranking.rows if row.tied)
         same = f"are equally good, with a mean of {number(best.mean)} {played}"
         return f"{best.env}: of {len(groups)} experiments {equals} {same}."
-    text = f"{best.env}: of {len(groups)} experiments {best.name} is best, with {_scored(best)}"
+    text = f"{best.env}: of {len(groups)} experiments {best.name} is best, with {_mean_over_seeds(best)}"
     if len(second.scores):
         text += f" against {number(second.mean)} of {second.name}"
     if second.p is None:
@@ -117,24 +119,24 @@ def _of_several(groups: Sequence[RunGroup]) -> str:
     return f"{text} {played} ({second.against_best})."
 
 
-def _scored(row: Comparison) -> str:
+def _mean_over_seeds(row: Comparison) -> str:
     return f"a mean of {number(row.mean)} over {pluralize(len(row.scores), 'seed')}"
 
 
-def _repeated(summaries: Sequence[RunSummary]) -> list[str]:
-    """Return a sentence on the runs that could be repeated here; none if no run was checked."""
-    known = [s.verification.equal for s in summaries if s.verification is not None and s.verification.equal is not None]
-    if not known:
+def _repetition_sentence(summaries: Sequence[RunSummary]) -> list[str]:
+    """Return a sentence on the runs that could be repeated on this machine; an empty list if no run was checked."""
+    equal = [s.verification.equal for s in summaries if s.verification is not None and s.verification.equal is not None]
+    if not equal:
         return []
-    if all(known):
-        runs = "The run repeats" if len(known) == 1 else f"All {len(known)} runs repeat"
+    if all(equal):
+        runs = "The run repeats" if len(equal) == 1 else f"All {len(equal)} runs repeat"
         return [f"{runs} on this machine, to the bit."]
-    return [f"{known.count(False)} of {pluralize(len(known), 'run')} could not be repeated on this machine."]
+    return [f"{equal.count(False)} of {pluralize(len(equal), 'run')} could not be repeated on this machine."]
 
 
 @dataclass(frozen=True)
 class ManifestRow:
-    """An entry of the manifests: (runs, value) for each of its values; `runs` is empty if all runs have the same."""
+    """An entry of the manifests: (names of runs, value) for each value; no names if all runs have the same value."""
 
     key: str
     values: tuple[tuple[str, str], ...]
@@ -146,7 +148,7 @@ class ManifestRow:
 
 
 TableColumn = tuple[str, str]
-"""The name of a column, and its kind for the style sheet, which may be empty."""
+"""The name of a column, and its class in the style sheet; the class may be empty."""
 
 
 @dataclass(frozen=True)
@@ -158,32 +160,36 @@ class ReportTable:
     rows: tuple[tuple[str, ...], ...]
 
 
-def _numbers(*names: str) -> tuple[TableColumn, ...]:
-    """Return columns of numbers."""
+def _number_columns(*names: str) -> tuple[TableColumn, ...]:
+    """Return columns of numbers with these names."""
     return tuple((name, "number") for name in names)
 
 
 def differing_settings(groups: Sequence[RunGroup]) -> ReportTable | None:
-    """Return the settings in which groups differ, the longer side downwards; None if they do not differ."""
+    """Return a table of the settings in which groups differ; None if they do not differ.
+
+    A row is an experiment or, if there are more settings than experiments, a setting.
+    """
     first, *others = groups
     differing = [differences(first.config, other.config) for other in others]
-    base = {key: ours for found in differing for key, ours, _ in found}
-    if not base:
+    of_first = {key: value for found in differing for key, value, _ in found}
+    if not of_first:
         return None
-    settings = [base, *(base | {key: theirs for key, _, theirs in found} for found in differing)]
-    keys = sorted(base)
+    settings = [of_first, *(of_first | {key: value for key, _, value in found} for found in differing)]
+    keys = sorted(of_first)
     labels = [group.label for group in groups]
     cells = [[words(table[key]) for key in keys] for table in settings]
-    corner, side, head = "experiment", labels, keys
+    corner, row_names, column_names = "experiment", labels, keys
     if len(keys) > len(labels):
-        corner, side, head, cells = "setting", keys, labels, [list(column) for column in zip(*cells, strict=True)]
-    columns = ((corner, ""), *((name, "key") for name in head))
-    rows = tuple((name, *values) for name, values in zip(side, cells, strict=True))
+        corner, row_names, column_names = "setting", keys, labels
+        cells = [list(column) for column in zip(*cells, strict=True)]
+    columns = ((corner, ""), *((name, "key") for name in column_names))
+    rows = tuple((name, *values) for name, values in zip(row_names, cells, strict=True))
     return ReportTable("Settings in which the experiments differ", columns, rows)
 
 
 def manifest_rows(names: Sequence[str], runs: Sequence[StoredRun]) -> list[ManifestRow]:
-    """Return the manifests of named runs side by side, nested tables laid out under dotted keys."""
+    """Return the manifests of named runs side by side; the keys of nested tables are dotted."""
     tables = [_flat(run.header.manifest) for run in runs]
     rows = []
     for key in dict.fromkeys(key for table in tables for key in table):
@@ -197,7 +203,7 @@ def manifest_rows(names: Sequence[str], runs: Sequence[StoredRun]) -> list[Manif
 
 
 def _flat(manifest: Mapping[str, object]) -> dict[str, str]:
-    """Return a manifest as texts, sanitized, as any program may have written it."""
+    """Return the values of a manifest as texts. They are sanitized, because any program may have written the file."""
     return {sanitize(key): words(value, " " if key == "command" else ", ") for key, value in flatten(manifest).items()}
 
 
@@ -246,7 +252,7 @@ def experiments_table(groups: Sequence[RunGroup]) -> ReportTable:
         rows.append((*map(sanitize, names), f"{config.population:,}", f"{config.episodes:,}", seeds))
     title = "seeds" if any(len(group.runs) > 1 for group in groups) else "seed"
     texts = (("experiment", ""), ("environment", ""), ("network", ""), ("strategy", ""), *[("start", "")] * has_starts)
-    columns = (*texts, *_numbers("candidates (P)", "episodes each (E)", title))
+    columns = (*texts, *_number_columns("candidates (P)", "episodes each (E)", title))
     alone = len(rows) == 1  # the name of the only experiment would repeat the other columns
     return ReportTable("Experiments", columns[alone:], tuple(row[alone:] for row in rows))
 
@@ -268,28 +274,29 @@ def training_table(names: Sequence[str], runs: Sequence[StoredRun]) -> ReportTab
             f"{_ranks(run)} on {words(run.header.manifest.get('host', 'unknown'))}",
         ))  # fmt: skip
     names_of_numbers = ("generations completed", "best fitness in any generation", "environment steps", "wall time")
-    columns = (("run", "run"), *_numbers(*names_of_numbers), ("ranks", ""))
+    columns = (("run", "run"), *_number_columns(*names_of_numbers), ("ranks", ""))
     return ReportTable("Training", columns, tuple(rows))
 
 
 def _ranks(run: StoredRun) -> str:
+    """Return the number of ranks in a run's generations: "4", or "3 to 4" if it changed."""
     numbers = sorted({np.count_nonzero(~np.isnan(record.busy_seconds)) for record in run.records})
     return f"{numbers[0]} to {numbers[-1]}" if len(numbers) > 1 else str(numbers[0])
 
 
-def champion_table(names: Sequence[str], runs: Sequence[StoredRun], left: Sequence[str]) -> ReportTable:
-    """Return a table of the champion of each run: its held-out return, and the connections left.
+def champion_table(names: Sequence[str], runs: Sequence[StoredRun], connections: Sequence[str]) -> ReportTable:
+    """Return a table of the champion of each run: its held-out return, and its remaining connections.
 
     Args:
         names: The names of the runs.
         runs: The runs.
-        left: The connections that the champion of each run has left, in words.
+        connections: The remaining connections of the champion of each run, in words.
     """
     rows = []
-    for name, run, remains in zip(names, runs, left, strict=True):
+    for name, run, remaining in zip(names, runs, connections, strict=True):
         champion = champion_of(run)
         sample = held_out_sample(name, run) if champion.generation is None else None
-        rows.append((name, champion.title, "not evaluated" if sample is None else _mean(sample), remains))
+        rows.append((name, champion.title, "not evaluated" if sample is None else _mean(sample), remaining))
     mean = "its mean held-out return, 95 % interval"
     columns = (("run", "run"), ("champion", ""), (mean, "number"), ("left after pruning", ""))
     return ReportTable("Champions", columns, tuple(rows))
@@ -298,20 +305,20 @@ def champion_table(names: Sequence[str], runs: Sequence[StoredRun], left: Sequen
 def _mean(sample: HeldOutSample) -> str:
     if not len(sample.returns):
         return "no episode has a return"
-    found = sample.interval
-    return number(statistics.mean(sample.returns)) + (f" ({between(found)})" if found is not None else "")
+    interval = "" if sample.interval is None else f" ({between(sample.interval)})"
+    return f"{number(statistics.mean(sample.returns))}{interval}"
 
 
-def comparison_table(found: Ranking) -> ReportTable:
+def comparison_table(ranking: Ranking) -> ReportTable:
     """Return a comparison of groups as a table."""
-    columns = (("experiment", ""), *_numbers("seeds", "mean", "95 % interval", "against the best"))
-    tested = any(row.against_best for row in found.rows)
+    columns = (("experiment", ""), *_number_columns("seeds", "mean", "95 % interval", "against the best"))
+    tested = any(row.against_best for row in ranking.rows)
     texts = []
-    for row in found.rows:
+    for row in ranking.rows:
         interval = between(row.interval) if row.interval else "–"
         texts.append((sanitize(row.label), str(len(row.scores)), number(row.mean), interval, row.against_best or "–"))
     shown = len(columns) if tested else len(columns) - 1
-    return ReportTable(f"Comparison: {found.score}", columns[:shown], tuple(text[:shown] for text in texts))
+    return ReportTable(f"Comparison: {ranking.score}", columns[:shown], tuple(text[:shown] for text in texts))
 
 
 def digest_table(names: Sequence[str], runs: Sequence[StoredRun]) -> ReportTable:
@@ -327,26 +334,27 @@ def held_out_table(samples: Sequence[HeldOutSample]) -> ReportTable:
         known = sample.returns
         functions = (statistics.mean, statistics.median, np.min, np.max)
         values = [number(f(known)) for f in functions] if len(known) else ["none"] * 4
-        found = sample.interval
-        row = (f"{len(known) + sample.failed:,}", values[0], between(found) if found else "none", *values[1:])
+        interval = between(sample.interval) if sample.interval else "none"
+        row = (f"{len(known) + sample.failed:,}", values[0], interval, *values[1:])
         rows.append((sample.name, *row, f"{sample.failed:,}"))
-    columns = (("run", "run"), *_numbers("episodes", "mean", "95 % interval", "median", "worst", "best", "failed"))
+    names = "episodes", "mean", "95 % interval", "median", "worst", "best", "failed"
+    columns = (("run", "run"), *_number_columns(*names))
     return ReportTable("Returns of the held-out champion", columns, tuple(rows))
 
 
 def verification_table(names: Sequence[str], summaries: Sequence[RunSummary]) -> ReportTable:
-    """Return a table of the results of verification, or of the command that verifies."""
+    """Return a table of the verification of each run: its result, or the command that verifies the run."""
     rows = []
     for name, summary in zip(names, summaries, strict=True):
-        found = summary.verification
-        known = None if found is None else found.equal
-        answer = "not checked" if known is None else "equal" if known else "different"
-        text = f"python -m evolve.verify {file_argument(summary.run)}" if found is None else words(found.message)
+        checked = summary.verification
+        equal = None if checked is None else checked.equal
+        answer = "not checked" if equal is None else "equal" if equal else "different"
+        text = f"python -m evolve.verify {file_argument(summary.run)}" if checked is None else words(checked.message)
         rows.append((name, answer, text))
     columns = (("run", "run"), ("result", ""), ("details", "long"))
     return ReportTable("Can it be repeated?", columns, tuple(rows))
 
 
 def file_argument(run: StoredRun) -> str:
-    """Return the path of a run file as a word of a command line."""
+    """Return the path of a run file, quoted for a shell."""
     return sanitize(shlex.quote(str(run.path)))

@@ -1,12 +1,12 @@
-"""BipedalWalker: two legs with hips and knees walk over rough ground; if it is hardcore, over stumps, stairs and pits.
+"""BipedalWalker: a robot with two legs walks over rough ground; with `hardcore`, over stumps, stairs and pits.
 
 Gymnasium's BipedalWalker-v3 (Oleg Klimov, MIT licence) with Box2D's physics (Erin Catto, zlib licence): the same
-seed gives the same ground, number by number, and an episode has Gymnasium's observations, rewards and end, to the bit.
-`environments/physics/` has the physics.
+seed gives the same ground, and an episode has Gymnasium's observations, rewards and end, to the bit. The physics is in
+`environments/physics/`.
 
-Gymnasium's walker has one body. Here gravity, friction and the strengths of the legs are settings, which may differ
-between episodes, and the strengths may change within an episode. No observation shows them. A leg of strength s turns
-its action a into the action s·a, also in the reward; if s is negative, the leg turns the other way.
+In Gymnasium gravity, friction and the strengths of the legs are constants. Here they are settings, which may differ
+between episodes. The strengths may also change within an episode. No observation shows these settings. With strength s
+the action a of a leg becomes s·a, in the physics and in the reward. If s is negative, the motors turn the other way.
 """
 
 from dataclasses import dataclass, field
@@ -25,30 +25,31 @@ from evolve.numerics.portable import sincos
 from evolve.shapes import Float32, Float64, Int64, UInt8
 
 SCALE = 30.0
+"""Pixels per meter, in Gymnasium's window."""
 STEP = 14 / SCALE
 """The horizontal distance between neighbouring vertices of the ground, in meters."""
 VERTICES = 200
 START = 400 / SCALE / 4
-"""The height of the ground where the walker begins."""
+"""The height of the ground where the walker begins, in meters."""
 START_PAD = 20
-"""Vertices of flat ground at the beginning."""
+"""The number of vertices of flat ground at the beginning."""
 GRASS = 10
-"""The most vertices of rough ground between obstacles. The episode ends this number of vertices before the last one."""
-CLOUDS, NUMBERS_OF_A_CLOUD = 10, 11
-"""The clouds of an episode, and the random numbers that Gymnasium draws for each of them."""
+"""Obstacles are at most this number of vertices apart. The goal is the same number of vertices before the last one."""
+CLOUDS, NUMBERS_PER_CLOUD = 10, 11
+"""The number of clouds, and the number of random numbers that Gymnasium draws for each cloud."""
 
 Corners = list[tuple[float, float]]
-
+"""The corners of a polygon (x, y), in meters."""
 
 HULL_FRICTION, LEG_FRICTION = 0.1, 0.2
-HULL_POLY = [(34, -8), (34, 1), (6, 9), (-30, 9), (-30, -8)]
+HULL_POLY = [(34, -8), (34, 1), (6, 9), (-30, 9), (-30, -8)]  # pixels
 LEG_DOWN = -8 / SCALE
 LEG_W, LEG_H = 8 / SCALE, 34 / SCALE
-INITIAL_RANDOM = 5
+INITIAL_RANDOM = 5  # newtons, the largest horizontal push of the hull at the beginning
 LIDAR_RANGE = 160 / SCALE
-LIDAR = 10
-MOTORS_TORQUE = 80
-SPEED_HIP, SPEED_KNEE = 4, 6
+LIDAR = 10  # rays
+MOTORS_TORQUE = 80  # N·m
+SPEED_HIP, SPEED_KNEE = 4, 6  # rad/s, of the motors
 
 
 @dataclass
@@ -56,7 +57,7 @@ class Terrain:
     """The ground of one episode.
 
     Attributes:
-        heights: [VERTICES], from left to right.
+        heights: [VERTICES], in meters, from left to right.
         blocks: The corners of each obstacle, from left to right.
     """
 
@@ -64,7 +65,7 @@ class Terrain:
     blocks: list[Corners] = field(default_factory=list)
 
     def add_block(self, x1: float, x2: float, y1: float, y2: float) -> None:
-        """Add a rectangle."""
+        """Add the rectangle between x1 and x2, y1 and y2, in meters."""
         self.blocks.append([(x1, y1), (x2, y1), (x2, y2), (x1, y2)])
 
 
@@ -74,8 +75,10 @@ def draw_terrain(generator: Pcg64, hardcore: bool, obstacles: float = 1.0) -> Te
     Args:
         generator: The generator of the episode.
         hardcore: Whether there are obstacles.
-        obstacles: Their height and depth, a share of Gymnasium's.
+        obstacles: The height and depth of the obstacles, as a share of Gymnasium's.
     """
+    # This is Gymnasium's state machine, with its order of random numbers: `counter` counts the vertices until the next
+    # kind of ground begins.
     terrain = Terrain()
     up, deep = STEP * obstacles, 4 * STEP * obstacles
     grass, stump, stairs, pit = range(4)
@@ -122,43 +125,44 @@ def draw_terrain(generator: Pcg64, hardcore: bool, obstacles: float = 1.0) -> Te
 
 
 def skip_clouds(generator: Pcg64) -> None:
-    """Skip the random numbers of an episode's clouds, which are not drawn here; the numbers after them are needed."""
-    for _ in range(CLOUDS * NUMBERS_OF_A_CLOUD):
+    """Skip the random numbers that Gymnasium draws for the clouds of an episode, before the numbers of the physics."""
+    for _ in range(CLOUDS * NUMBERS_PER_CLOUD):
         generator.word()
 
 
 class BipedalWalkerOptions(Options):
-    """The settings of the walker; `hardcore` is Gymnasium's, and the defaults of the others are Gymnasium's walker."""
+    """The settings of the walker. With the defaults it is Gymnasium's; Gymnasium itself has `hardcore` alone."""
 
     hardcore: bool = False
     """Whether there are stumps, stairs and pits on the ground."""
     gravity: float = Field(-10.0, ge=-30.0, le=0.0)
     """The vertical acceleration of a free fall, in m/s²; negative values point down."""
     friction: float = Field(2.5, ge=0.0, le=100.0)
-    """The friction of the ground; the coefficient of a contact is the root of its product with the body's friction."""
+    """The friction of the ground. The coefficient of a contact is √(friction of the ground · friction of the body)."""
     leg_1: float = Field(1.0, ge=-1.0, le=1.0)
-    """The strength of the first leg, a share of the torque of its motors; if negative, the leg turns the other way."""
+    """The strength of the first leg, a factor of its actions; if it is negative, the motors turn the other way."""
     leg_2: float = Field(1.0, ge=-1.0, le=1.0)
     """The strength of the second leg."""
     changes_at: int = Field(0, ge=0, le=1_000_000)
-    """The number of steps after which the later strengths hold; 0: never."""
+    """The number of steps after which `leg_1_later` and `leg_2_later` replace the strengths; with 0, never."""
     leg_1_later: float = Field(1.0, ge=-1.0, le=1.0)
-    """The later strength of the first leg."""
+    """The strength of the first leg after `changes_at` steps."""
     leg_2_later: float = Field(1.0, ge=-1.0, le=1.0)
-    """The later strength of the second leg."""
+    """The strength of the second leg after `changes_at` steps."""
     obstacles: float = Field(1.0, ge=0.05, le=1.0)
-    """The height of stumps and stairs and the depth of pits, a share of Gymnasium's; it needs `hardcore`."""
+    """The height of stumps and stairs and the depth of pits, as a share of Gymnasium's; needs `hardcore`."""
     fall: float = Field(-100.0, ge=-100.0, le=0.0)
     """The reward of the step in which the walker falls."""
 
 
-def _model(hardcore: bool, scale: float) -> Any:
-    # The parameters of an episode set its gravity and its frictions.
+def _model(hardcore: bool, action_scale: float) -> Any:
+    """Return the walker as a record of `frames.MODEL`; its bodies are the hull, and thigh and shin of each leg."""
+    # Gravity and friction are not here, because each episode may have its own: `begin` sets them.
     model = np.zeros((), frames.MODEL)
     model["num_bodies"], model["num_joints"], model["num_edges"] = 5, 4, VERTICES - 1
     model["body_order"], model["joint_order"] = (4, 3, 0, 1, 2), (3, 2, 0, 1)
     model["spacing"] = STEP
-    model["flag"], model["option"][0] = hardcore, scale
+    model["flag"], model["option"][0] = hardcore, action_scale  # as bipedal_walker.h reads them
     model["x"] = [i * STEP for i in range(VERTICES)]
     x, y = STEP * START_PAD / 2, START + 2 * LEG_H
     corners = np.array([(a / SCALE, b / SCALE) for a, b in HULL_POLY], np.float32)
@@ -179,9 +183,9 @@ def _model(hardcore: bool, scale: float) -> Any:
 
 
 def _draw_episode(state: Any, seed: int, hardcore: bool) -> float:
-    """Draw the ground of an episode into a record of `frames.WORLD`; return the push that its hull gets."""
+    """Draw the ground of an episode into a record of `frames.WORLD`; return the first force on the hull, in newtons."""
     generator = Pcg64.seeded(seed)
-    terrain = draw_terrain(generator, hardcore, float(state["parameter"][7]))
+    terrain = draw_terrain(generator, hardcore, float(_parameter(state, "obstacles")))
     skip_clouds(generator)
     push = generator.uniform(-INITIAL_RANDOM, INITIAL_RANDOM)
     state["height"], state["num_blocks"] = terrain.heights, len(terrain.blocks)
@@ -203,9 +207,14 @@ _PARAMETERS = (
 )  # fmt: skip
 
 
+def _parameter(states: Any, name: str) -> Any:
+    """Return a setting of the episodes with states [k], by its name: [k] float64."""
+    return states["parameter"][..., _PARAMETERS.index(name)]
+
+
 @dataclass(frozen=True)
 class BipedalWalker(ExactTask[BipedalWalkerOptions]):
-    """States: records of `frames.WORLD`."""
+    """The walker as an exact task; the state of an episode is a record of `frames.WORLD`."""
 
     kernel = "bipedal_walker"
     settings = BipedalWalkerOptions
@@ -224,7 +233,7 @@ class BipedalWalker(ExactTask[BipedalWalkerOptions]):
 
     @cached_property
     def rays(self) -> Float64:
-        """The ends of the lidar's rays, forward and down from the hull: [10, 2]."""
+        """The end of each lidar ray, forward and down from the hull, in meters: [10, 2]."""
         sine, cosine = sincos(np.array([1.5 * i / 10.0 for i in range(LIDAR)]))
         return np.stack([sine * LIDAR_RANGE, cosine * LIDAR_RANGE], axis=1)
 
@@ -240,10 +249,10 @@ class BipedalWalker(ExactTask[BipedalWalkerOptions]):
             for state, seed in zip(states, draws.seeds.tolist(), strict=True)
         ]
         reset_bodies(states, self.model)
-        gravity, ground = states["parameter"][:, :2].astype(np.float32).T
-        states["gravity"] = gravity
-        own = np.array([HULL_FRICTION, *[LEG_FRICTION] * 4], np.float32)
-        states["body"]["friction"] = np.sqrt(ground[:, None] * own)[..., None]
+        states["gravity"] = _parameter(states, "gravity").astype(np.float32)
+        ground_friction = _parameter(states, "friction").astype(np.float32)
+        body_frictions = np.array([HULL_FRICTION, *[LEG_FRICTION] * 4], np.float32)
+        states["body"]["friction"] = np.sqrt(ground_friction[:, None] * body_frictions)[..., None]
         states["body"]["force"][:, 0, 0] = pushes
         states["joint"]["speed"] = states["joint"]["torque"] = 0
         step_worlds(states, self.model)
@@ -251,7 +260,12 @@ class BipedalWalker(ExactTask[BipedalWalkerOptions]):
         return states
 
     def observe(self, states: Any) -> Float64:
-        """Return [24, k]: the hull, the hip, knee and foot of both legs, and ten distances of the lidar."""
+        """Return Gymnasium's observations [24, k].
+
+        4 of the hull (angle and velocities), 5 of each leg (angle and speed of hip and knee, and whether the foot
+        touches the ground), and 10 lidar distances.
+        """
+        # 600 × 400 pixels is Gymnasium's window, and 50 its steps per second.
         bodies, reference = states["body"], self.model["hinge"]["reference"]
         hull, w = bodies[:, 0], bodies["w"].astype(np.float64)
         v = hull["v"].astype(np.float64)
@@ -276,7 +290,7 @@ class BipedalWalker(ExactTask[BipedalWalkerOptions]):
         return ray_to_blocks(states, p, rays, shares) if self.options.hardcore else shares
 
     def step(self, states: Any, outputs: Float32, draws: Draws) -> Moved:
-        """Turn hips and knees."""
+        """Move the hips and knees by outputs [k, 4], and return the states, rewards and ends after one step."""
         states = states.copy()
         actions = self.actions(outputs) * self._strengths(states, draws.steps)
         speeds = np.array([SPEED_HIP, SPEED_KNEE] * 2, np.float32)
@@ -290,17 +304,20 @@ class BipedalWalker(ExactTask[BipedalWalkerOptions]):
         states["shaping"] = shaping
         fallen = (states["crashed"] != 0) | (x < 0.0)
         over = fallen | (x > (VERTICES - GRASS) * STEP)
-        return Moved(states, np.where(fallen, states["parameter"][:, 8], rewards.astype(np.float64)), over)
+        return Moved(states, np.where(fallen, _parameter(states, "fall"), rewards.astype(np.float64)), over)
 
     def _strengths(self, states: Any, steps: Int64) -> Float32:
-        """Return the present strengths of hips and knees, [k, 4], after `steps` [k] steps."""
-        parameters = states["parameter"]
-        later = (parameters[:, 6] > 0) & (steps >= parameters[:, 6])
-        legs = np.where(later[:, None], parameters[:, 4:6], parameters[:, 2:4]).astype(np.float32)
-        return np.repeat(legs, 2, axis=1)
+        """Return the strengths of hips and knees after `steps` [k] steps: [k, 4], hip and knee of each leg."""
+        changes_at = _parameter(states, "changes_at")
+        has_changed = (changes_at > 0) & (steps >= changes_at)
+        legs = [
+            np.where(has_changed, _parameter(states, f"{leg}_later"), _parameter(states, leg))
+            for leg in ("leg_1", "leg_2")
+        ]
+        return np.repeat(np.stack(legs, axis=1).astype(np.float32), 2, axis=1)
 
     def actions(self, outputs: Float32) -> Any:
-        """Return the torques [k, 4] as shares of the largest; 0 for NaN."""
+        """Return the actions [k, 4] of outputs [k, 4], in [-1, 1]; 0 for NaN."""
         return bounded(outputs * np.float64(min(self.action_scale, 1.0))).astype(np.float32)
 
 
