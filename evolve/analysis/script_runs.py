@@ -188,7 +188,7 @@ def evolve_elsewhere(plan: PlannedRun, task: Task, workers: int) -> Generator[Ge
                 if task.sees_each:
                     yield generation
                     ranks.send(_GO_ON)
-        raise ranks.lost()
+        raise ranks.unexpected_end()
 
 
 def work_for_script() -> None:

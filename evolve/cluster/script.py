@@ -1,11 +1,11 @@
-"""Scripts over several ranks: collective calls of all ranks, or ranks that the script starts itself.
+"""Python scripts that work on several ranks, started by a launcher or by the script itself.
 
 If a launcher started the script on every rank, all ranks call the same functions (`Collective`): rank 0 does the work,
-and all get its answer.
+and every rank returns the answer of rank 0.
 
-Otherwise a script may start ranks with mpirun (`StartedRanks`). The script has one end of a socket, and rank 0 the
-other. If the script ends, even by SIGKILL, rank 0 reads the end of the stream and stops. If the script leaves early,
-it closes its end, and kills the ranks that do not stop by themselves.
+Otherwise a script may start ranks with mpirun (`StartedRanks`). A socket connects the script with rank 0. If the script
+ends, even by SIGKILL, rank 0 reads the end of the stream and stops. If the script stops early, it closes the socket,
+and kills the ranks that do not stop by themselves.
 """
 
 import atexit
@@ -41,19 +41,20 @@ _SEARCH_PATH = "EVOLVE_SCRIPT_PATH"
 """The variable with the script's `sys.path` (JSON), so that the ranks find the modules that the script finds."""
 _PROGRAM = f"import json, os, sys; sys.path[:] = json.loads(os.environ[{_SEARCH_PATH!r}]); "
 _LENGTH = struct.Struct("!Q")
-_LONGEST_PATH = 100  # bytes of the name of a socket
-_PATIENCE = 10.0
-"""Seconds that the ranks may take to stop by themselves; rank 0 waits five seconds for workers in an episode."""
-_LAST_PATIENCE = 3.0  # seconds that mpirun may take to end them
-_RUNNING: "weakref.WeakSet[StartedRanks]" = weakref.WeakSet()
+_MAX_SOCKET_FOLDER = 100  # bytes; systems limit the path of a socket to 104 or 108 bytes
+_STOP_SECONDS = 10.0
+"""The time that ranks have to stop by themselves; rank 0 waits five seconds for workers in an episode."""
+_TERMINATE_SECONDS = 3.0  # the time that mpirun has to end the ranks
+_RUNNING: "weakref.WeakSet[StartedRanks]" = weakref.WeakSet()  # closed when the script exits
 
 
 @cache
 def all_ranks() -> Transport:
     """Return the transport of this process: MPI's ranks if a launcher started several, else this process alone.
 
-    An exception that ends the script on one of several ranks ends all ranks, which would wait for that one forever. A
-    rank that ends its script in another way says so: rank 0 goes on without that rank, and no rank waits for rank 0.
+    An exception that ends the script on one of several ranks ends all ranks, because the others would wait forever. A
+    rank that ends its script in another way sends a message: rank 0 goes on without that rank, and no rank waits for
+    rank 0.
     """
     transport = connect()
     if transport.size > 1:
@@ -63,7 +64,7 @@ def all_ranks() -> Transport:
 
 
 def _announce_end(transport: Transport) -> None:
-    """Tell the ranks that may wait for this rank that its script has ended. If they do not wait, they never read it."""
+    """Send a message to the ranks that may wait for this rank: its script has ended. Other ranks never read it."""
     frame = messages.encode(messages.Ended())
     for rank in [0] if transport.rank else range(1, transport.size):
         transport.send(rank, frame)
@@ -75,11 +76,11 @@ def _end_all(
     report: Callable[..., object],
     kind: type[BaseException],
     error: BaseException,
-    at: TracebackType | None,
+    traceback: TracebackType | None,
 ) -> None:
     """Report an exception that ends this rank, and end the other ranks unless it was raised on all of them."""
     try:
-        report(kind, error, at)
+        report(kind, error, traceback)
         sys.stdout.flush()
     finally:
         if not hasattr(error, _ON_ALL_RANKS):
@@ -119,7 +120,7 @@ class Collective:
     def call(self, work: Callable[[Coordinator], bytes]) -> bytes:
         """Do `work` on rank 0; return its answer, or raise its error, on every rank.
 
-        This is the last call: environments are released afterwards.
+        This is the last call: it closes the environments.
         """
         with closing(self):
             if not self.leads:
@@ -133,7 +134,7 @@ class Collective:
             return answer
 
     def close(self) -> None:
-        """Release the environments of this rank."""
+        """Close the environments of this rank."""
         self._rollouts.close()
 
     def follow(self) -> bytes:
@@ -146,19 +147,19 @@ class Collective:
         return answer[1:]
 
     def release(self, answer: bytes) -> None:
-        """Have the other ranks leave `follow` with an answer. Raises RunError if one of them does not."""
+        """End `follow` on the other ranks with an answer. Raises RunError if a rank does not confirm."""
         if not dismiss(self.transport, _ANSWER + answer, silence_seconds()):
             raise RunError("not all ranks answered: one of them hangs or has died")
 
     def release_error(self, error: BaseException) -> None:
-        """Have the other ranks leave `follow` with an error that is raised on this rank, too."""
+        """End `follow` on the other ranks with the error that this rank raises."""
         self.all_have_left = dismiss(self.transport, _ERROR + error_to_json(error))
         with suppress(Exception):  # an exception of another library may refuse attributes
             setattr(error, _ON_ALL_RANKS, True)
 
 
 class Link:
-    """One end of the connection, which transfers messages. After the other end has closed, messages are dropped."""
+    """One end of the socket between the script and rank 0. If the other end has closed, `send` does nothing."""
 
     def __init__(self, end: socket.socket) -> None:
         self._end = end
@@ -166,7 +167,7 @@ class Link:
 
     @classmethod
     def to_script(cls) -> "Link":
-        """Return the end of rank 0. Ends this process if the script has ended already."""
+        """Connect rank 0 to the script, and return its end. Ends this process if the script has ended already."""
         end = socket.socket(socket.AF_UNIX)
         try:
             end.connect(os.environ[_SOCKET])
@@ -231,18 +232,18 @@ class StartedRanks:
         words = [*mpirun_words(workers + 1), sys.executable, "-c", f"{_PROGRAM}from {module} import {name}; {name}()"]
         self._pid = os.getpid()
         self._folder = tempfile.TemporaryDirectory(prefix="evolve-", ignore_cleanup_errors=True)
-        if len(os.fsencode(self._folder.name)) > _LONGEST_PATH:
+        if len(os.fsencode(self._folder.name)) > _MAX_SOCKET_FOLDER:
             self._folder = tempfile.TemporaryDirectory(prefix="evolve-", ignore_cleanup_errors=True, dir="/tmp")
         path = str(Path(self._folder.name) / "s")
         with socket.socket(socket.AF_UNIX) as listener:
             listener.bind(path)
             listener.listen(1)
             listener.settimeout(0.1)
-            searched = json.dumps([each for each in sys.path if isinstance(each, str)])
+            search_path = json.dumps([folder for folder in sys.path if isinstance(folder, str)])
             environment = {SESSION_FOLDER: self._folder.name} | mpirun_environment()
             self._process = subprocess.Popen(
                 words,
-                env=environment | {_SOCKET: path, _SEARCH_PATH: searched},
+                env=environment | {_SOCKET: path, _SEARCH_PATH: search_path},
                 stdin=subprocess.DEVNULL,
                 process_group=0,  # Ctrl-C then reaches this process alone
             )
@@ -261,7 +262,7 @@ class StartedRanks:
                 end.settimeout(None)
                 return Link(end)
             if self._process.poll() is not None:
-                raise self.lost()
+                raise self.unexpected_end()
 
     def send(self, content: bytes) -> None:
         """Send a message to rank 0."""
@@ -273,16 +274,16 @@ class StartedRanks:
         assert self._link is not None
         return self._link.receive()
 
-    def lost(self) -> RunError:
+    def unexpected_end(self) -> RunError:
         """Return the error for ranks that ended without a message."""
         with suppress(subprocess.TimeoutExpired):
-            self._process.wait(_PATIENCE)
+            self._process.wait(_STOP_SECONDS)
         why = f"the ranks ended with code {self._process.poll()}; stderr has their messages. "
-        kept = "Complete generations are in the run file: continue with "
-        return RunError(why, kept, Setting("resume", True), ".")
+        cure = "Complete generations are in the run file: continue with "
+        return RunError(why, cure, Setting("resume", True), ".")
 
     def close(self) -> None:
-        """End the ranks: they stop by themselves, or are killed after a while."""
+        """Let the ranks stop, and kill those that do not stop within some seconds."""
         # A process that was forked from the script has copies of its objects, but the ranks belong to the script.
         if os.getpid() != self._pid:
             return
@@ -292,7 +293,7 @@ class StartedRanks:
                 self._process.terminate()
             else:
                 self._link.close()
-                self._wait(_PATIENCE)
+                self._wait(_STOP_SECONDS)
         finally:
             self._kill()
             self._folder.cleanup()
@@ -302,12 +303,12 @@ class StartedRanks:
             self._process.wait(seconds)
 
     def _kill(self) -> None:
-        """End the ranks that have not stopped: first by mpirun, then mpirun together with them."""
+        """Kill the ranks that have not stopped: let mpirun do it, and if mpirun hangs, kill mpirun and the ranks."""
         if self._process.poll() is not None:
             return
         self._process.terminate()
         try:
-            self._wait(_LAST_PATIENCE)
+            self._wait(_TERMINATE_SECONDS)
         finally:
             if self._process.poll() is None:
                 ranks = _children(self._process.pid)
@@ -329,6 +330,6 @@ def _children(pid: int) -> list[int]:
 
 @atexit.register
 def _close_all() -> None:
-    """End the ranks of generators that the script has left at its exit."""
+    """End all ranks when the script exits, also if it has not closed an unfinished iteration."""
     for ranks in list(_RUNNING):
         ranks.close()

@@ -63,7 +63,7 @@ def _rising(values: tuple[int, ...]) -> tuple[int, ...]:
 
 
 def quantile_of(fitness: str) -> float | None:
-    """Return the quantile that a setting `fitness` names, 0 to 1: "min" is 0, "median" 0.5; None for another one."""
+    """Return the quantile, 0 to 1, that a setting `fitness` names: "min" is 0, "median" 0.5; None for other fitness."""
     name, _, share = fitness.partition(":")
     if fitness in ("min", "median"):
         return 0.0 if fitness == "min" else 0.5
@@ -80,8 +80,8 @@ def names_function(fitness: str) -> bool:
 
 
 def _fitness(value: Any) -> str:
-    a_text = isinstance(value, str)
-    if not a_text or (names_function(value) and (not _FUNCTION.fullmatch(value) or value.startswith("quantile:"))):
+    is_text = isinstance(value, str)
+    if not is_text or (names_function(value) and (not _FUNCTION.fullmatch(value) or value.startswith("quantile:"))):
         raise ValueError('"mean", "min", "median", "quantile:0.25" (0 to 1), or a function, "module:function"')
     return str(value)
 
@@ -93,8 +93,8 @@ def _metrics(names: tuple[str, ...]) -> tuple[str, ...]:
     return names
 
 
-def observed_by(metric: str) -> int | None:
-    """Return the place, in the observation, of the number that a metric averages; None for other metrics."""
+def observation_index(metric: str) -> int | None:
+    """Return N for the metric "mean_observation_N", the mean of number N of observations; None for other metrics."""
     found = _OBSERVED.fullmatch(metric)
     return None if found is None else int(found[1])
 
@@ -104,19 +104,19 @@ def writable(value: Any) -> Any:
     parts = value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
     for part in parts:
         writable(part)
-    finite = not isinstance(value, float) or math.isfinite(value)
-    if not (isinstance(value, str | int | float | list | dict) and finite):
+    is_finite = not isinstance(value, float) or math.isfinite(value)
+    if not (isinstance(value, str | int | float | list | dict) and is_finite):
         raise ValueError("text, finite numbers, booleans, lists and tables")
     return value
 
 
 _DISTRIBUTION = "one of uniform, log_uniform and integers = [low, high], or choice = [one, another, …]"
-_LARGEST = {"uniform": 1e300, "log_uniform": 1e300, "integers": 2**52}
-"""The largest size of a bound, so that no arithmetic overflows or loses whole numbers."""
+_LARGEST_BOUND = {"uniform": 1e300, "log_uniform": 1e300, "integers": 2**52}
+"""The largest |bound| of each distribution, so that no arithmetic overflows or rounds whole numbers."""
 
 
 def _distributions(table: dict[str, Any], info: pydantic.ValidationInfo) -> dict[str, Any]:
-    """Return a table of distributions, each with bounds of one type. Raises InputError, which names the argument."""
+    """Return a table of distributions with bounds as lists of one type. Raises InputError, which names the argument."""
     at = "env.randomize" if info.field_name == "randomize" else str(info.field_name)
     return {name: _distribution(f"{at}.{name}", given) for name, given in table.items()}
 
@@ -133,12 +133,12 @@ def _distribution(key: str, given: Any) -> dict[str, Any]:
             return {kind: writable(listed)}
         except ValueError:
             raise InputError(f"{key}.choice", "a list of texts, finite numbers, booleans or tables", values) from None
-    if kind not in _LARGEST:
-        raise InputError(key, _DISTRIBUTION, given, nearest(str(kind), [*_LARGEST, "choice"]))
+    if kind not in _LARGEST_BOUND:
+        raise InputError(key, _DISTRIBUTION, given, nearest(str(kind), [*_LARGEST_BOUND, "choice"]))
     numbers = int if kind == "integers" else int | float
-    fit = len(listed) == 2 and all(isinstance(x, numbers) and not isinstance(x, bool) for x in listed)
-    least = 1e-300 if kind == "log_uniform" else -_LARGEST[kind]
-    if not (fit and least <= listed[0] < listed[1] <= _LARGEST[kind]):
+    is_pair = len(listed) == 2 and all(isinstance(x, numbers) and not isinstance(x, bool) for x in listed)
+    smallest = 1e-300 if kind == "log_uniform" else -_LARGEST_BOUND[kind]
+    if not (is_pair and smallest <= listed[0] < listed[1] <= _LARGEST_BOUND[kind]):
         kind_of_numbers = {"integers": "whole numbers", "log_uniform": "numbers above 0"}.get(kind, "numbers")
         raise InputError(f"{key}.{kind}", f"two {kind_of_numbers}, [low, high], the lower one first", values)
     return {kind: listed if kind == "integers" else [float(x) for x in listed]}
@@ -151,6 +151,7 @@ Fitness = Annotated[str, BeforeValidator(_fitness)]
 """The name of a statistic of returns, or of a function."""
 
 Table = dict[str, Any]
+"""Settings by name, as a TOML table: the values are texts, numbers, booleans, lists and tables."""
 
 Kwargs = Annotated[Table, AfterValidator(writable)]
 """Keyword arguments of an environment or a wrapper."""
@@ -168,7 +169,7 @@ Metrics = Annotated[
     Field(strict=False, max_length=1000),
     AfterValidator(_metrics),
 ]
-"""Different names of metrics."""
+"""The names of metrics, all different."""
 
 Rounds = Annotated[tuple[Annotated[int, Field(ge=1)], ...], Field(strict=False), AfterValidator(_rising)]
 """Increasing numbers of episodes."""
@@ -199,11 +200,11 @@ class Options(BaseModel):
 
     @classmethod
     def advice(cls, key: str, table: Mapping[str, Any]) -> str:
-        """Return advice about an unknown key, beyond the similar keys of its table; empty if there is none.
+        """Return better advice about an unknown key than the list of similar keys; empty if there is no such advice.
 
         Args:
             key: The dotted path of the unknown key.
-            table: The table that was given for this model. It names the network and the strategy.
+            table: The table that was validated. It names the network and the strategy, for example.
         """
         return ""
 
@@ -214,12 +215,13 @@ class UnknownKeyError(InputError):
     Args:
         key: The dotted path of the key.
         known: The allowed keys of its table.
-        advice: Advice that is better than the similar keys of the table.
+        advice: Shown in place of the similar keys of the table.
     """
 
     def __init__(self, key: str, known: Iterable[str], advice: str = "") -> None:
         self.known = list(known)
         cure = advice or nearest(key.rpartition(".")[2], self.known)
+        # Not by InputError, which would say "expected …, got …".
         EvolveError.__init__(self, sanitize(f"there is no setting {sanitize(key)}. {cure}".strip(), 4000))
         self.argument, self.expected, self.got, self.cure = key, "", "", ()
 
@@ -236,19 +238,19 @@ def nearest(name: str, known: Iterable[str], cutoff: float = 0.6, listed: bool =
         name: The unknown name.
         known: The known names.
         cutoff: The least similarity of a proposed name, from 0 to 1.
-        listed: Whether to list the known names even if some are proposed. More than 20 names are never listed.
+        listed: Whether to list the known names even if some of them are similar. More than 20 names are never listed.
     """
     names = sorted(known)
     folded = {fold(known_name): known_name for known_name in names}
     same = folded.get(fold(name))
     close = [same] if same else difflib.get_close_matches(name, names, n=3, cutoff=cutoff)
     meant = f"Did you mean {' or '.join(close)}?" if close else ""
-    every = f"Known: {', '.join(names)}." if 0 < len(names) <= 20 and (listed or not close) else ""
-    return f"{meant} {every}".strip()
+    all_known = f"Known: {', '.join(names)}." if 0 < len(names) <= 20 and (listed or not close) else ""
+    return f"{meant} {all_known}".strip()
 
 
 def parse(model: type[Model], table: Mapping[str, Any], at: str = "", lenient: bool = False) -> Model:
-    """Validate a table.
+    """Return a table as validated settings.
 
     Args:
         model: The model of the table.
@@ -266,7 +268,7 @@ def parse(model: type[Model], table: Mapping[str, Any], at: str = "", lenient: b
         error = _explain(model, invalid, at)
     except UnknownKeyError as unknown:  # from the registry that validates a section
         error = unknown
-    # Only the model of the whole table knows the other sections.
+    # Advice may need other sections of the table, such as the name of the network, so it is added here.
     if isinstance(error, UnknownKeyError):
         error = UnknownKeyError(error.argument, error.known, model.advice(error.argument, table))
     raise error
@@ -289,13 +291,13 @@ def _explain(model: type[BaseModel], invalid: ValidationError, at: str) -> Input
 def _expected(model: type[BaseModel], error: ErrorDetails) -> str:
     """Return the expected value that one of Pydantic's errors states."""
     if error["type"] == "model_type":
-        return _in_words(_model_in(_walk(model, error["loc"])[2]) or model)
+        return _described(_model_in(_walk(model, error["loc"])[2]) or model)
     if error["type"] == "tuple_type":
         return _expected_list(_walk(model, error["loc"])[2])
-    ours = _EXPECTED.get(error["type"])
-    if ours is not None:
+    plain = _EXPECTED.get(error["type"])
+    if plain is not None:
         context = error.get("ctx", {})
-        return ours.format(**{k: grouped(v) if isinstance(v, int | float) else v for k, v in context.items()})
+        return plain.format(**{k: grouped(v) if isinstance(v, int | float) else v for k, v in context.items()})
     return re.sub(r"^(Value error, |Input should be )", "", error["msg"])
 
 
@@ -303,12 +305,12 @@ def _expected_list(annotation: Any) -> str:
     """Return the description of a list of names, of tables, or of numbers, by the annotation of the setting."""
     inner = _model_in(annotation)
     if inner is not None:
-        return f"a list, each {_in_words(inner)}"
+        return f"a list, each {_described(inner)}"
     return 'a list of names, such as ["x"]' if _is_list_of_names(annotation) else "a list, such as [1, 4]"
 
 
-def _in_words(model: type[BaseModel]) -> str:
-    """Return the description of a table with its settings; if it has a name, the name alone is enough."""
+def _described(model: type[BaseModel]) -> str:
+    """Return the description of a table with its settings. A name may stand for a table that has a name."""
     name = "a name, or " if "name" in model.model_fields else ""
     return f"{name}a table with {', '.join(model.model_fields)}"
 
@@ -342,7 +344,7 @@ def _walk(model: type[BaseModel], location: tuple[int | str, ...]) -> tuple[list
 
 
 def _model_in(annotation: Any) -> type[BaseModel] | None:
-    """Return the model of the tables that a value consists of or contains; None if it contains no tables."""
+    """Return the model in an annotation such as `Model`, `Model | None` or `list[Model]`; None if there is no model."""
     if isinstance(annotation, type) and issubclass(annotation, BaseModel):
         return annotation
     return next((found for part in get_args(annotation) if (found := _model_in(part)) is not None), None)

@@ -96,7 +96,7 @@ class EnvOptions(Options):
     @property
     def reported_metrics(self) -> tuple[str, ...]:
         """The metrics that the environment reports; the others are means of observations."""
-        return tuple(name for name in self.metrics if options.observed_by(name) is None)
+        return tuple(name for name in self.metrics if options.observation_index(name) is None)
 
     def changed(self, changes: Mapping[str, Any]) -> "EnvOptions":
         """Return this environment with other settings, which are merged into its tables of arguments.

@@ -1,8 +1,8 @@
 """Access to the native CPU kernels, which are compiled with the package if there is a C compiler.
 
-The library is loaded with ctypes, so that one build serves every Python. A module that uses a kernel, such as a
-network, describes the C structure beside the code that fills it, and binds the function with `bind`. If the library
-was not built, array operations do the work, with the same bits.
+The library does not use Python's C API: ctypes loads it. A module that uses a kernel, such as a network, describes the
+C structure beside the code that fills it, and binds the function with `bind`. If the library was not built, array
+operations compute the same bits.
 """
 
 import ctypes
@@ -25,36 +25,36 @@ INT64 = ctypes.c_int64
 FLOAT = ctypes.c_float
 DOUBLE = ctypes.c_double
 ADDRESS = ctypes.c_void_p
-_ALIGNMENT = 64
+_ALIGNMENT = 64  # bytes, a cache line
 _BYTE = ctypes.c_char
 
 
 def path() -> Path:
-    """Return the path of the library, if it was built."""
+    """Return the path of the library, whether or not it was built."""
     return Path(__file__).with_name(f"_kernels{sysconfig.get_config_var('EXT_SUFFIX')}")
 
 
 @cache
 def load_library() -> ctypes.CDLL | None:
-    """Return the library of native kernels, None if it was not built.
+    """Return the library of native kernels; None if it was not built.
 
-    Raises RunError if it was built from other headers, or before libraries had a fingerprint: its structures may then
-    differ from the callers' structures.
+    Raises RunError if it was built from other headers than the ones here, because its C structures may then differ from
+    the structures that Python fills. A library without a fingerprint is from an earlier version.
     """
     try:
         library = ctypes.CDLL(str(path()))
     except OSError:
         return None
-    built_from, ours = _text(library, "sources"), header_fingerprint()
-    if ours and built_from != ours:
+    built_from, present = _text(library, "sources"), header_fingerprint()
+    if present and built_from != present:
         got = f"got a library of other headers ({built_from or 'without a fingerprint'})"
         cure = "Build it again: pip install -e ."
-        raise RunError(f"native kernels: expected a library of the headers in this folder ({ours}), {got}. {cure}")
+        raise RunError(f"native kernels: expected a library of the headers in this folder ({present}), {got}. {cure}")
     return library
 
 
 def header_fingerprint() -> str:
-    """Return the fingerprint of the headers, as setup.py computes it; "" if they are not here."""
+    """Return the fingerprint of the kernels' C headers, as setup.py computes it; "" if there are no headers here."""
     package = Path(__file__).parents[1]
     headers = sorted(path.relative_to(package).as_posix() for path in package.glob("*/kernels/*.h"))
     if not headers:
@@ -85,7 +85,7 @@ def bind(name: str, arguments: Sequence[Any] = (), returns: Any = None) -> Any:
 
     Raises:
         RuntimeError: The kernels were not built.
-        RunError: The library was built before the function was written.
+        RunError: The library lacks the function, because an earlier version was built.
     """
     library = load_library()
     if library is None:
@@ -110,13 +110,13 @@ def function_address(function: Any) -> int:
     return ctypes.cast(function, ADDRESS).value or 0 if function is not None else 0
 
 
-def exists(name: str) -> bool:
+def has_function(name: str) -> bool:
     """Return whether the library has a function `evolve_<name>`."""
     return hasattr(load_library(), f"evolve_{name}")
 
 
 def lanes() -> int:
-    """Return the number of slots in a tile."""
+    """Return the number of slots in a tile, which a kernel advances together in SIMD registers."""
     return int(bind("lanes", returns=ctypes.c_int)())
 
 
@@ -165,56 +165,57 @@ def address(array: Any) -> int:
 
 
 class NativeStep:
-    """The native step of a network's batch: `evolve_<name>` of the kernels, bound to the structure of that batch.
+    """The step of a network's slots by the native kernel `evolve_<name>`, bound to the structure of these slots.
 
     Args:
         name: The name of the function, without the prefix.
-        structure: Its first argument, with the addresses of the batch's arrays. The caller keeps these arrays alive.
-        action_size: A, the numbers in a slot's action.
-        lanes: The slots of a tile.
+        structure: Its first argument, with the addresses of the slots' arrays. The caller must keep references to them.
+        action_size: A.
+        lanes: The number of slots in a tile.
     """
 
     def __init__(self, name: str, structure: ctypes.Structure, action_size: int, lanes: int) -> None:
         self._name = name
         self._structure = structure
         self._address = ctypes.addressof(structure)
-        self._actions = action_size
+        self._action_size = action_size
         self._lanes = lanes
         self._step = bind(name, [ADDRESS, ADDRESS, ADDRESS, INT64])
-        self._settle = bind(f"{name}_settle", [ADDRESS, ADDRESS, INT64]) if exists(f"{name}_settle") else None
+        self._settle = bind(f"{name}_settle", [ADDRESS, ADDRESS, INT64]) if has_function(f"{name}_settle") else None
 
     @property
     def addresses(self) -> dict[str, int]:
-        """The addresses of the functions and the structure, for a kernel that calls them."""
-        functions = {what: bind(f"{self._name}_{what}") for what in ("places", "advance")} | {"settle": self._settle}
-        return {what: function_address(each) for what, each in functions.items()} | {"network": self._address}
+        """The addresses of the network's C functions and of its structure, for the kernel that plays whole episodes."""
+        functions = {name: bind(f"{self._name}_{name}") for name in ("places", "advance")} | {"settle": self._settle}
+        return {name: function_address(f) for name, f in functions.items()} | {"network": self._address}
 
     def set(self, **values: int | None) -> None:
-        """Set fields of the structure. The caller keeps arrays that it points to alive."""
+        """Set fields of the structure. If a value is an address, the caller must keep a reference to the array."""
         for name, value in values.items():
             setattr(self._structure, name, value)
 
     def __call__(self, observations: Float32) -> Float32:
         """Advance the first n slots by one step: observations [n, O] -> actions [n, A]."""
         rows = np.ascontiguousarray(observations, np.float32)
-        actions = np.empty((len(rows), self._actions), np.float32)
+        actions = np.empty((len(rows), self._action_size), np.float32)
         self._step(self._address, address(rows), address(actions), len(rows))
         return actions
 
     def attach(self, observations: Float32) -> tuple[Float32, Callable[[int], None]]:
         """Return an array [B, A], and a function of n that writes the actions of the first n slots into it.
 
-        observations: [B, O], C-contiguous, the array that the function reads. The caller keeps both arrays alive.
+        observations: [B, O], C-contiguous, the array that the function reads. The caller must keep references to both
+            arrays.
         """
-        actions = np.zeros((len(observations), self._actions), np.float32)
-        arguments = (ADDRESS(where) for where in (self._address, observations.ctypes.data, actions.ctypes.data))
-        return actions, partial(self._step, *arguments)
+        actions = np.zeros((len(observations), self._action_size), np.float32)
+        addresses = self._address, observations.ctypes.data, actions.ctypes.data
+        return actions, partial(self._step, *map(ADDRESS, addresses))
 
     def settle(self, slots: Slots) -> None:
-        """Make the pending updates of traces, in the tiles of slots."""
+        """Apply the pending updates of traces in all tiles that contain the given slots."""
         tiles: Int64 = slots // self._lanes
         if len(tiles) > 1:
-            # Each tile once. np.unique would import modules that a worker does not need.
+            # Remove duplicates. np.unique would import modules that a worker does not need.
             tiles = np.flatnonzero(np.bincount(tiles))
         if self._settle is not None:
             self._settle(self._address, address(tiles), len(tiles))
@@ -227,8 +228,8 @@ def normal(words: UInt64) -> Float32:
     return deviates
 
 
-def exact(name: Literal["tanh", "exp", "sigmoid"], x: Float32) -> Float32:
-    """Return the native tanh, exp or sigmoid of x [n]."""
+def apply(name: Literal["tanh", "exp", "sigmoid"], x: Float32) -> Float32:
+    """Return tanh, exp or sigmoid of x [n], computed by the native kernels."""
     rows = -(-len(x) // lanes())
     padded = np.zeros(rows * lanes(), np.float32)
     padded[: len(x)] = x

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from evolve.config import observed_by
+from evolve.config import observation_index
 from evolve.environments import decode_metrics
 from evolve.genome import GenomeDescriptions, GenomeSource, describe
 from evolve.numerics import ordered_sum
@@ -23,12 +23,12 @@ def metrics_of(encoded: Int64, moments: Float64, lengths: Int32, names: Sequence
         encoded: […, 2, M], the metrics that the environment reported.
         moments: […, 2, O], the moments of the observations.
         lengths: […], the lengths of the episodes.
-        names: The names of all metrics: the reported ones, and means of observations (`observed_by`).
+        names: The names of all metrics: the reported ones, and means of observations (`observation_index`).
     """
-    reported = decode_metrics(encoded, [name for name in names if observed_by(name) is None])
+    reported = decode_metrics(encoded, [name for name in names if observation_index(name) is None])
 
     def of(name: str) -> NDArray[Any]:
-        number = observed_by(name)
+        number = observation_index(name)
         if number is None:
             return reported[name]
         return np.where(lengths > 0, moments[..., 0, number] / np.maximum(lengths, 1), np.nan)

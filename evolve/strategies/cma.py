@@ -1,9 +1,9 @@
 """cma-es and sep-cma-es: covariance matrix adaptation, with a full and with a diagonal covariance.
 
 Both search the n connections of an initial genome. Its weights are the first mean m, and all candidates share its mask.
-The champion is m: an average over many candidates of all generations, so a lucky fitness cannot make it. Weights are
-float32, so no standard deviation may fall below the distance to the next float32: candidates would be equal, fitness
-would be noise, and σ would follow it to zero or beyond all bounds.
+The champion is m, an average over many candidates of all generations, so the lucky fitness of one candidate hardly
+changes it. Weights are float32. A standard deviation is never smaller than the distance of m to the next float32.
+Otherwise all candidates could be equal, and σ would adapt to noise until it vanished or overflowed.
 
 cma-es: Hansen, "The CMA Evolution Strategy: A Tutorial" (2016, arXiv:1604.00772), by the library cmaes, which comes
 with the extra `cma`. This module is its sole importer.
@@ -11,11 +11,11 @@ with the extra `cma`. This module is its sole importer.
     candidate    m + σ B D z, z ~ N(0, I) from keyed streams, C = B D² Bᵀ
     update       cmaes gets the candidates in order of fitness, NaN last, and updates m, σ and C
 
-The learning rates of the covariance are limited to 1 in sum. The state is kept as plain arrays, from which an optimizer
-of cmaes is restored for each tell. cmaes has no public way for that, so parts of it are used that may change:
-`__getstate__` and `__setstate__`, what they hold (`_sigma`, `_p_sigma`, `_pc`, `_g`, `_c_1d`), `_c1`, `_cmu` and
-`_eigen_decomposition`. The library's arithmetic is not portable: eigenvectors and norms come from BLAS. On one kind of
-machine they repeat themselves as long as BLAS keeps to one thread, whatever the launcher allows.
+The sum of the covariance's learning rates is limited to 1. The state is kept as plain arrays, from which an optimizer
+of cmaes is restored for each tell. cmaes has no public function for that, so this module uses private parts that may
+change: `__getstate__` and `__setstate__`, their entries `_sigma`, `_p_sigma`, `_pc`, `_g` and `_c_1d`, and `_c1`,
+`_cmu` and `_eigen_decomposition`. The library's arithmetic is not portable: eigenvectors and norms come from BLAS. On
+machines of one kind the bits are the same if BLAS uses one thread, so this module limits BLAS to one thread.
 
 sep-cma-es, in portable arithmetic: Ros & Hansen, "A Simple Modification in CMA-ES Achieving Linear Time and Space
 Complexity" (2008), with the parameters of the tutorial above. With C = 1 at first, mu = floor(P/2), x_i the i-th best
@@ -29,14 +29,14 @@ candidate, NaN last, and all operations elementwise:
     σ            σ exp(c_σ/d_σ (‖p_σ‖/χ - 1)), χ = sqrt(n) (1 - 1/(4n) + 1/(21n²)),
                  d_σ = 1 + 2 max(0, sqrt((mu_eff - 1)/(n + 1)) - 1) + c_σ
     h            1 if ‖p_σ‖/sqrt(1 - (1 - c_σ)^(2(t + 1))) < (1.4 + 2/(n + 1)) χ after t generations, else 0;
-                 the tutorial's exponent is 2t, the library cmaes has this one
+                 the tutorial's exponent is 2t; this is the exponent of the library cmaes
     p_c          (1 - c_c) p_c + h sqrt(c_c (2 - c_c) mu_eff) y, c_c = 4/(n + 4)
     C            (1 - c_1 - c_mu + (1 - h) c_1 c_c (2 - c_c)) C + c_1 p_c² + c_mu y², c_1 = 2/((n + 1.3)² + mu_eff),
                  c_mu = (n + 2)/3 (2/mu_eff/(n + sqrt(2))² + (1 - 1/mu_eff) min(1, (2mu_eff - 1)/((n + 2)² + mu_eff)))
 
-c_1 + c_mu is 1 at most, which that formula exceeds if P is much larger than n. The sums over candidates go from the
-best to the mu-th, from the weights as they were evaluated. The exponential function has the precision of float32, which
-changes σ by less than 1e-7 of itself.
+c_mu is reduced to 1 - c_1 if the formula gives more, as it does if P is much larger than n. Sums over candidates are
+taken in the order of their rank, from the float32 weights that were evaluated. The exponential function has the
+precision of float32, a relative error of σ below 1e-7.
 """
 
 import math
@@ -60,12 +60,12 @@ from evolve.strategies.pruning_schedules import PruningOptions
 from evolve.strategies.strategy import Results, check_population, ranking, requested_candidates, require_evolved_weights
 from evolve.strategies.wrapper import RestartOptions
 
-_LARGEST = 1e30  # of a weight, and of a standard deviation of sep-cma-es; cmaes refuses more than 1e32
-_SMALLEST = 1e-12  # of σ, which may shrink as long as the covariance grows
-_MOST_CONNECTIONS = 2_000
+_MAX_WEIGHT = 1e30  # also the largest standard deviation of sep-cma-es; cmaes refuses numbers above 1e32
+_MIN_SIGMA = 1e-12  # σ could vanish while the covariance grows
+_MAX_CONNECTIONS = 2_000
 """The largest n."""
-_MOST_PRODUCTS = 2**28
-"""The largest P·n²; cmaes holds as many float64 twice."""
+_MAX_PRODUCTS = 2**28
+"""The largest P·n²; cmaes allocates two arrays of P·n² float64."""
 
 
 class CmaOptions(RestartOptions):
@@ -115,7 +115,7 @@ class Cma(EvolutionStrategy[CmaState]):
         self._connections = SearchedConnections.of(self._initial, population, "cma-es")
         self._n = len(self._connections)
         self._sizes |= {"n": self._n, "c": self._n * (self._n + 1) // 2}
-        most = min(_MOST_CONNECTIONS, math.isqrt(_MOST_PRODUCTS // population))
+        most = min(_MAX_CONNECTIONS, math.isqrt(_MAX_PRODUCTS // population))
         if self._n > most:
             expected = f"genomes of at most {most:,} connections with cma-es and a population of {population:,}"
             cure = "Use ", Setting("strategy.name", "sep-cma-es"), ", which has a diagonal covariance."
@@ -161,15 +161,15 @@ class Cma(EvolutionStrategy[CmaState]):
         """Return B D z for each row of z [P, n]."""
         with self._one_thread():
             B, D = self._restored(state)._eigen_decomposition()
-        # No matrix product: in BLAS the bits of a candidate could depend on the candidates that are asked for with it.
+        # No matrix product: with BLAS the bits of a candidate could depend on the other candidates of the same call.
         shaped = np.zeros_like(z)
         for column, scale, along in zip(np.ascontiguousarray(B.T), D, z.T, strict=True):
             shaped += (scale * along)[:, None] * column
         return shaped
 
     def _genomes(self, x: Float64) -> Genomes:
-        """Return the genomes of connections [N, n]."""
-        return self._connections.genomes(np.clip(x, -_LARGEST, _LARGEST).astype(np.float32))
+        """Return the genomes of weights x [N, n]."""
+        return self._connections.genomes(np.clip(x, -_MAX_WEIGHT, _MAX_WEIGHT).astype(np.float32))
 
     def _one_thread(self) -> AbstractContextManager[Any]:
         limited: AbstractContextManager[Any] = self._threads.limit(limits=1, user_api="blas")
@@ -178,6 +178,7 @@ class Cma(EvolutionStrategy[CmaState]):
     def _optimizer(self, mean: Float64, sigma: float) -> Any:
         """Return a new optimizer of cmaes."""
         optimizer = self._cmaes.CMA(mean=mean.copy(), sigma=sigma, population_size=self._P, seed=0)
+        # With a large P cmaes's learning rates exceed 1 in sum, and the old covariance would have a negative weight.
         optimizer._cmu = min(optimizer._cmu, 1 - optimizer._c1)
         return optimizer
 
@@ -190,12 +191,11 @@ class Cma(EvolutionStrategy[CmaState]):
         return optimizer
 
     def _state(self, optimizer: Any) -> CmaState:
-        """Return the state of an optimizer, its standard deviations kept above the resolution of float32."""
+        """Return the state of an optimizer, with standard deviations above the resolution of float32."""
         parts = optimizer.__getstate__()
         covariance = parts["_c_1d"].copy()
-        progress = CmaProgress(max(float(parts["_sigma"]), _SMALLEST), int(parts["_g"]))
-        # Below the resolution of float32 candidates would be equal, see above.
-        size = np.minimum(np.abs(optimizer.mean), _LARGEST).astype(np.float32)
+        progress = CmaProgress(max(float(parts["_sigma"]), _MIN_SIGMA), int(parts["_g"]))
+        size = np.minimum(np.abs(optimizer.mean), _MAX_WEIGHT).astype(np.float32)
         resolution = np.spacing(size).astype(np.float64) / progress.sigma
         covariance[self._diagonal] = np.maximum(covariance[self._diagonal], resolution * resolution)
         return CmaState(optimizer.mean, parts["_p_sigma"], parts["_pc"], covariance, progress)
@@ -210,7 +210,11 @@ class SepCmaOptions(PruningOptions):
 
 @dataclass(frozen=True)
 class SepCmaState:
-    """m, p_σ, p_c and C: [n] float64; and σ and t."""
+    """The state of sep-cma-es.
+
+    mean, p_sigma, p_c, covariance: m, p_σ, p_c and C, [n] float64 each.
+    progress: σ and t, the number of completed generations.
+    """
 
     mean: Float64 = stored("n")
     p_sigma: Float64 = stored("n")
@@ -220,19 +224,21 @@ class SepCmaState:
 
 
 class _Rates:
-    """The parameters of the docstring above, by their names there; weights: [mu]."""
+    """The constants of the formulas at the top of this module, with the same names; weights: w_i, [mu]."""
 
     def __init__(self, n: int, population: int) -> None:
         mu = population // 2
-        falling = log(np.array([mu + 1.0])) - log(np.arange(1.0, mu + 1.0))
-        self.weights: Float64 = falling / ordered_sum(falling)
+        unscaled = log(np.array([mu + 1.0])) - log(np.arange(1.0, mu + 1.0))
+        self.weights: Float64 = unscaled / ordered_sum(unscaled)
         self.mu_eff = mu_eff = 1 / float(ordered_sum(self.weights * self.weights))
         self.c_sigma = (mu_eff + 2) / (n + mu_eff + 3)
         self.d_sigma = 1 + 2 * max(0, math.sqrt((mu_eff - 1) / (n + 1)) - 1) + self.c_sigma
         self.c_c = 4 / (n + 4)
         self.c_1 = 2 / ((n + 1.3) * (n + 1.3) + mu_eff)
-        far = n + math.sqrt(2)
-        c_mu = 2 / mu_eff / (far * far) + (1 - 1 / mu_eff) * min(1, (2 * mu_eff - 1) / ((n + 2) * (n + 2) + mu_eff))
+        shifted = n + math.sqrt(2)
+        c_mu = 2 / mu_eff / (shifted * shifted) + (1 - 1 / mu_eff) * min(
+            1, (2 * mu_eff - 1) / ((n + 2) * (n + 2) + mu_eff)
+        )
         self.c_mu = min((n + 2) / 3 * c_mu, 1 - self.c_1)
         self.chi = math.sqrt(n) * (1 - 1 / (4 * n) + 1 / (21 * n * n))
 
@@ -265,23 +271,23 @@ class SepCma(EvolutionStrategy[SepCmaState]):
         """Return candidates, drawn around the mean."""
         candidates = requested_candidates(self._P, candidates)
         steps = np.full(len(candidates), state.progress.sigma)
-        every, deviations = np.ones(self._n, np.bool_), np.sqrt(state.covariance)
-        x = perturbed(state.mean, every, steps, self._key(generation), candidates, deviations)
+        mask, deviations = np.ones(self._n, np.bool_), np.sqrt(state.covariance)
+        x = perturbed(state.mean, mask, steps, self._key(generation), candidates, deviations)
         return self._connections.genomes(x)
 
     def sums(self, state: SepCmaState, generation: int, fitness: Float64, columns: slice) -> Float64:
-        """Return [n, 2]: Σ w_i (x_i - m) and Σ w_i (x_i - m)² in n columns, 0 without a connection; fitness is [P]."""
-        there, which = self._connections.within(columns)
+        """Return Σ w_i (x_i - m) and Σ w_i (x_i - m)² in n columns, [n, 2]; 0 without a connection. fitness: [P]."""
+        places, connections = self._connections.within(columns)
         best = self._best(fitness)
         total = np.zeros((columns.stop - columns.start, 2))
-        total[there] = moments_about_centre(
-            state.mean[which],
-            np.sqrt(state.covariance[which]),
+        total[places] = moments_about_centre(
+            state.mean[connections],
+            np.sqrt(state.covariance[connections]),
             np.full(len(best), state.progress.sigma),
             self._key(generation),
             best,
             self._rates.weights,
-            first=which.start,
+            first=connections.start,
         )
         return total
 
@@ -295,11 +301,11 @@ class SepCma(EvolutionStrategy[SepCmaState]):
         r = self._rates
         sigma, generations = state.progress.sigma, state.progress.generations + 1
         y = moved / sigma
-        towards = math.sqrt(r.c_sigma * (2 - r.c_sigma) * r.mu_eff) * (y / np.sqrt(state.covariance))
-        p_sigma = (1 - r.c_sigma) * state.p_sigma + towards
+        path_step = math.sqrt(r.c_sigma * (2 - r.c_sigma) * r.mu_eff) * (y / np.sqrt(state.covariance))
+        p_sigma = (1 - r.c_sigma) * state.p_sigma + path_step
         ratio = length(p_sigma) / r.chi
-        usual = math.sqrt(1 - _power(1 - r.c_sigma, 2 * (generations + 1)))
-        h = 1.0 if ratio / usual < 1.4 + 2 / (self._n + 1) else 0.0
+        start_correction = math.sqrt(1 - _power(1 - r.c_sigma, 2 * (generations + 1)))
+        h = 1.0 if ratio / start_correction < 1.4 + 2 / (self._n + 1) else 0.0
         p_c = (1 - r.c_c) * state.p_c + (h * math.sqrt(r.c_c * (2 - r.c_c) * r.mu_eff)) * y
         kept = 1 - r.c_1 - r.c_mu + (1 - h) * r.c_1 * r.c_c * (2 - r.c_c)
         covariance = kept * state.covariance + r.c_1 * (p_c * p_c) + r.c_mu * (squares / (sigma * sigma))
@@ -333,17 +339,17 @@ class SepCma(EvolutionStrategy[SepCmaState]):
 
 
 def _bounded(mean: Float64, p_sigma: Float64, p_c: Float64, covariance: Float64, progress: CmaProgress) -> SepCmaState:
-    """Return a state with standard deviations above the resolution of float32, and all candidates finite."""
-    mean = np.clip(mean, -_LARGEST, _LARGEST)
-    sigma = min(max(progress.sigma, _SMALLEST), _LARGEST)
-    least = np.spacing(np.abs(mean).astype(np.float32)) / sigma
-    most = _LARGEST / sigma
-    covariance = np.clip(covariance, least * least, most * most)
+    """Return a state with standard deviations above the resolution of float32, and small enough for finite weights."""
+    mean = np.clip(mean, -_MAX_WEIGHT, _MAX_WEIGHT)
+    sigma = min(max(progress.sigma, _MIN_SIGMA), _MAX_WEIGHT)
+    smallest = np.spacing(np.abs(mean).astype(np.float32)) / sigma
+    largest = _MAX_WEIGHT / sigma
+    covariance = np.clip(covariance, smallest * smallest, largest * largest)
     return SepCmaState(mean, p_sigma, p_c, covariance, CmaProgress(sigma, progress.generations))
 
 
 def _power(x: float, exponent: int) -> float:
-    """Return x^exponent by squaring, for `**` is libm's."""
+    """Return x^exponent by squaring. The operator ** calls libm, whose bits differ between machines."""
     power = 1.0
     while exponent:
         if exponent & 1:

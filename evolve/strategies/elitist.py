@@ -1,15 +1,16 @@
-"""The strategies random, ga and umda: an elite of scored genomes opens every generation and is evaluated again in it.
+"""The strategies random, ga and umda: the best genomes of all generations are evaluated again in every generation.
 
 `random` is the control. `ga` is a simple genetic algorithm without crossover (Such et al., "Deep Neuroevolution", 2017,
-algorithm 1). `umda` is a univariate estimation of distribution over masks, as in the second version of the 2020 script.
+algorithm 1). `umda` is a univariate estimation of distribution over masks, as in the second version of the script of
+2020 with which this project began.
 
-The score of a genome is its mean fitness over all generations in which it was evaluated. A genome that is kept is
-evaluated again in the next generation, so a lucky score does not last. In addition a new genome may be counted as if it
-had been evaluated `prior` times more, each time with the mean fitness of its first generation: a single high fitness is
-shrunk towards that mean until later evaluations confirm it.
+The elite contains the genomes with the best scores. The score of a genome is its mean fitness over all generations in
+which it was evaluated. Survivors are evaluated again in the next generation, so a lucky score does not last. With
+`prior_evaluations` a new genome is scored as if it had been evaluated more often, each time with the mean fitness of
+its first generation: a single high fitness is shrunk towards that mean until later evaluations confirm it.
 
-A search that begins with a given genome (`StartLayout`) has that genome, not evaluated yet, as its first elite: the
-genome is candidate 0 of generation 0, and its children are the other candidates.
+A search may begin with a given genome (`StartLayout`), which is the first elite before it is evaluated: the genome is
+candidate 0 of generation 0, and the other candidates are its children.
 """
 
 from collections.abc import Mapping
@@ -35,11 +36,11 @@ _PARTS = {"weights": ("N W", np.float32), "mask": ("N W", np.bool_), "traces": (
 
 @dataclass(frozen=True)
 class ScoredGenomes:
-    """N evaluated genomes.
+    """N genomes and their scores.
 
     traces: [N, T] float32, the Hebbian trace of each connection in the newest evaluation; T = 0 if traces are not used.
     total: [N] float64, the sum of the fitness over all evaluations.
-    count: [N] int64, the number of evaluations; 0 for a genome with which the search begins.
+    count: [N] int64, the number of evaluations; 0 for the given genome of a search before generation 0.
     """
 
     genomes: Genomes
@@ -48,23 +49,23 @@ class ScoredGenomes:
     count: Int64
 
     @classmethod
-    def none(cls, W: int, T: int = 0) -> "ScoredGenomes":
-        """Return N = 0 genomes, of W weights and T trace values."""
+    def empty(cls, W: int, T: int = 0) -> "ScoredGenomes":
+        """Return no genomes (N = 0), for genomes of W weights and T trace values."""
         genomes = Genomes(np.zeros((0, W), np.float32), np.zeros((0, W), np.bool_))
         return cls(genomes, np.zeros((0, T), np.float32), np.zeros(0), np.zeros(0, np.int64))
 
     @classmethod
     def evaluated(cls, genomes: Genomes, fitness: Float64, traces: Float32 | None = None) -> "ScoredGenomes":
-        """Return N genomes after their first evaluation: its fitness [N], and traces [N, T] if any."""
+        """Return N genomes after one evaluation, with its fitness [N] and, if they are used, traces [N, T]."""
         N = len(genomes)
         return cls(genomes, np.zeros((N, 0), np.float32) if traces is None else traces, fitness, np.ones(N, np.int64))
 
     @classmethod
-    def first_of(cls, layout: GenomeLayout, T: int = 0) -> "ScoredGenomes":
-        """Return the elite before generation 0: the genome of a `StartLayout`, or none. T: as in `none`."""
+    def initial(cls, layout: GenomeLayout, T: int = 0) -> "ScoredGenomes":
+        """Return the elite before generation 0: the genome of a `StartLayout`, or no genome. T: trace values."""
         W = layout.num_weights
         if not isinstance(layout, contract.StartLayout):
-            return cls.none(W, T)
+            return cls.empty(W, T)
         return cls(layout.genome, np.zeros((1, T), np.float32), np.zeros(1), np.zeros(1, np.int64))
 
     @classmethod
@@ -100,16 +101,16 @@ class ScoredGenomes:
 
     @property
     def score(self) -> Float64:
-        """Mean fitness over all evaluations, [N]; 0 without one."""
+        """Mean fitness over all evaluations, [N]; 0 for a genome without evaluations."""
         return self.total / np.maximum(self.count, 1)
 
     @property
     def evaluated_before(self) -> "ScoredGenomes":
-        """The members that have been evaluated."""
+        """The genomes that have been evaluated."""
         return self if self.count.all() else self.take(np.flatnonzero(self.count))
 
     def take(self, which: NDArray[np.intp]) -> "ScoredGenomes":
-        """Return the given members, in the given order."""
+        """Return the genomes at the places `which` [n], in this order."""
         return ScoredGenomes(self.genomes.take(which), self.traces[which], self.total[which], self.count[which])
 
     def best(self, n: int) -> "ScoredGenomes":
@@ -126,16 +127,16 @@ class ScoredGenomes:
         )
 
     def with_prior(self, prior: int, fitness: Float64) -> "ScoredGenomes":
-        """Return the genomes as if evaluated `prior` times more, each with the mean of a generation's fitness [P].
+        """Return the genomes as if they had `prior` more evaluations, each with the mean of a generation's fitness [P].
 
-        Fitness that is not finite does not count.
+        Fitness that is not finite does not count in that mean.
         """
         finite = fitness[np.isfinite(fitness)]
         mean = float(ordered_sum(finite)) / max(len(finite), 1)
         return replace(self, total=self.total + prior * mean, count=self.count + prior)
 
     def with_evaluation(self, fitness: Float64, traces: Float32 | None = None) -> "ScoredGenomes":
-        """Return the genomes, the first n after another evaluation: its fitness [n], and traces [n, T] if any."""
+        """Return the genomes after another evaluation of the first n: its fitness [n], and traces [n, T] if used."""
         n = len(fitness)
         total, count, newest = self.total.copy(), self.count.copy(), self.traces.copy()
         total[:n] += fitness
@@ -155,7 +156,7 @@ class ElitistOptions(Options):
 
 
 class Elitist(contract.Strategy[contract.State]):
-    """A strategy with generations of survivors, the first members of an elite, followed by children.
+    """A strategy with an elite of scored genomes. A generation is the best of the elite, the survivors, then children.
 
     A subclass implements `_elite` and `_children`.
 
@@ -163,9 +164,9 @@ class Elitist(contract.Strategy[contract.State]):
         layout: The layout of the genomes.
         population: P.
         seed: The seed of the experiment.
-        size: The most members of the elite.
-        survivors: The most survivors; at most P - 1, so that at least one candidate is new.
-        prior: The number of prior evaluations of a new genome, see above.
+        size: The largest number of genomes in the elite.
+        survivors: The largest number of survivors. Never more than P - 1 survive, so at least one candidate is new.
+        prior: The `prior_evaluations` of a new genome.
     """
 
     portable = True
@@ -197,18 +198,18 @@ class Elitist(contract.Strategy[contract.State]):
         if not old.any():
             return children
         both = concatenate(elite.take(candidates[old]), children)
-        # Usually the candidates come in ascending order, so that survivors and children need not be copied once more.
+        # Survivors and children are copied into the order of `candidates`, unless that is ascending, as it usually is.
         places = np.argsort(np.argsort(~old, kind="stable"), kind="stable")
         return both if (places[:-1] < places[1:]).all() else both.take(places)
 
     def champion(self, state: contract.State) -> Genomes:
-        """Return the leader of the elite."""
+        """Return the best genome of the elite."""
         return self._elite(state).genomes.take(np.zeros(1, np.intp))
 
     def _num_kept(self, state: contract.State) -> int:
-        """Return the number of leading candidates of the next generation that are members of the elite.
+        """Return the number of leading candidates of the next generation that are copies of the elite.
 
-        These are the survivors and, in generation 0, the genome with which a search begins.
+        These are the survivors and, in generation 0, the given genome of a search, which was not evaluated before.
         """
         return min(self._most_survivors, len(self._elite(state)))
 
@@ -217,18 +218,18 @@ class Elitist(contract.Strategy[contract.State]):
         raise NotImplementedError
 
     def _children(self, state: contract.State, generation: int, candidates: Int64) -> Genomes:
-        """Return a child of the elite, which is not empty, for each of the candidates [n]."""
+        """Return children [n] for the candidates [n]. The elite is not empty."""
         raise NotImplementedError
 
 
 class EliteOnly(Elitist[ScoredGenomes]):
-    """An elitist strategy that has the elite as its state."""
+    """An elitist strategy with no other state than the elite."""
 
     traces = "none"
 
     def start(self) -> ScoredGenomes:
         """Return the state before generation 0: the elite is empty, or a given genome."""
-        return ScoredGenomes.first_of(self._layout)
+        return ScoredGenomes.initial(self._layout)
 
     def tell(self, state: ScoredGenomes, genomes: GenomeSource, results: contract.Results) -> ScoredGenomes:
         """Score the survivors again, and keep the best of them and of the new candidates."""
@@ -251,10 +252,10 @@ class EliteOnly(Elitist[ScoredGenomes]):
     def _elite(self, state: ScoredGenomes) -> ScoredGenomes:
         return state
 
-    def _parents(self, bound: int, state: ScoredGenomes, generation: int, candidates: Int64) -> Int64:
-        """Return [n]: the parent of each of the candidates, drawn uniformly from the first members of the elite."""
+    def _parents(self, num_parents: int, state: ScoredGenomes, generation: int, candidates: Int64) -> Int64:
+        """Return the place [n] in the elite of each candidate's parent, drawn uniformly from the best `num_parents`."""
         kept = self._num_kept(state)
-        drawn = Stream(self._seed, Purpose.PARENTS, generation).below(bound, self._P - kept)
+        drawn = Stream(self._seed, Purpose.PARENTS, generation).below(num_parents, self._P - kept)
         return drawn[candidates - kept]
 
 
@@ -278,7 +279,7 @@ class GaOptions(ElitistOptions, StartOptions):
     """Settings of `[strategy]` for ga."""
 
     parents: int = Field(20, ge=1)
-    """T, the number of the best genomes that have children."""
+    """The number of the best genomes that have children."""
     weight_noise: float = Field(0.1, ge=0, le=1e6)
     """The standard deviation of the noise that is added to a weight."""
 
@@ -299,8 +300,8 @@ class Ga(EliteOnly):
         options.check_combinations()
 
     def _children(self, state: ScoredGenomes, generation: int, candidates: Int64) -> Genomes:
-        T = min(self._num_parents, len(state))
-        children = state.genomes.take(self._parents(T, state, generation, candidates))
+        num_parents = min(self._num_parents, len(state))
+        children = state.genomes.take(self._parents(num_parents, state, generation, candidates))
         key = self._seed, Purpose.WEIGHT_NOISE, generation
         add_noise(children.weights, children.mask, self._weight_noise, key, candidates)
         return children
@@ -325,13 +326,13 @@ class Umda(EliteOnly):
     """The estimation of distribution for P = `population` candidates of a layout."""
 
     def __init__(self, options: UmdaOptions, layout: GenomeLayout, population: int, seed: int) -> None:
-        K = -(-population // 8)
+        K = -(-population // 8)  # ceil(P/8), as in prune
         super().__init__(layout, population, seed, size=K, survivors=K, prior=options.prior_evaluations)
         self._options = options
-        self._probability_of = contract.NewestValue(self.connection_probability)
+        self._cached_probability = contract.NewestValue(self.connection_probability)
 
     def _children(self, state: ScoredGenomes, generation: int, candidates: Int64) -> Genomes:
-        probability = self._probability_of(state, generation)
+        probability = self._cached_probability(state, generation)
         parents = state.genomes.take(self._parents(len(state), state, generation, candidates))
         streams = Streams(self._seed, Purpose.MASKS, generation, candidates)
         mask = ~streams.at_least(probability, self._layout.num_weights)
@@ -342,7 +343,8 @@ class Umda(EliteOnly):
         return pruned(parents.weights, mask)
 
     def connection_probability(self, state: ScoredGenomes, generation: int) -> Float64:
-        """Return p [W]; its noise comes from the stream of candidate 0, which is never a child."""
+        """Return the probability [W] of each connection in a child: its share in the elite, with noise, and clipped."""
+        # The noise is from the stream of candidate 0, which no child uses: candidate 0 is always a survivor.
         noise = Stream(self._seed, Purpose.MASKS, generation).normal(self._layout.num_weights)
         mean = np.count_nonzero(state.genomes.mask, axis=0) / len(state)
         noisy = mean + self._options.mask_noise * noise.astype(np.float64)

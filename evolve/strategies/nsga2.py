@@ -184,7 +184,7 @@ class Nsga2(Elitist[FrontState]):
 
     def start(self) -> FrontState:
         """Return the state before generation 0: no parents, or a given genome."""
-        parents = ScoredGenomes.first_of(self._layout)
+        parents = ScoredGenomes.initial(self._layout)
         N = len(parents)
         return FrontState(parents, np.zeros((N, len(self.measured))), *(np.zeros(N, np.int64) for _ in range(2)))
 

@@ -214,7 +214,7 @@ class Prune(Elitist[PruneState]):
     def start(self) -> PruneState:
         """Return the state before generation 0: nothing has been evaluated."""
         W = self._layout.num_weights
-        return PruneState(ScoredGenomes.first_of(self._layout, W), recent=ScoredGenomes.none(W, W))
+        return PruneState(ScoredGenomes.initial(self._layout, W), recent=ScoredGenomes.empty(W, W))
 
     def tell(self, state: PruneState, genomes: GenomeSource, results: contract.Results) -> PruneState:
         """Score the survivors again; keep the K best genomes of all generations, and the K best of this one."""

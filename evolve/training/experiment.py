@@ -11,7 +11,7 @@ from typing import Any, Literal
 from evolve import __version__, environments, networks, store, strategies
 from evolve.cluster import Watchdog
 from evolve.cluster.cores import playing_cores
-from evolve.config import Config, observed_by, parse, read_table
+from evolve.config import Config, observation_index, parse, read_table
 from evolve.errors import EpisodeTimeout, InputError, Setting
 from evolve.networks import NETWORKS, Network
 from evolve.networks.network import SlotArrays
@@ -163,7 +163,7 @@ def _prepare(config: Config) -> Experiment:
 def _check_observed(config: Config, observation_size: int) -> None:
     """Raise InputError for the mean of an observation that is not there, or without the sums of observations."""
     for name in config.env.metrics:
-        number = observed_by(name)
+        number = observation_index(name)
         if number is not None and not config.normalize_observations:
             cure = "The sums that the mean needs are only computed with ", Setting("normalize_observations", True), "."
             raise InputError("env.metrics", f"normalized observations with {name}", "unnormalized ones", *cure)

@@ -76,4 +76,4 @@ def test_traces_are_stored_only_where_there_are_any():
     assert "e_traces" not in without.to_arrays("e")
     assert ScoredGenomes.from_arrays(without.to_arrays("e"), "e", W).traces.shape == (2, 0)
     assert (ScoredGenomes.from_arrays(with_traces.to_arrays("e"), "e", W, W).traces == 1).all()
-    assert len(ScoredGenomes.from_arrays(ScoredGenomes.none(W, W).to_arrays("e"), "e", W, W)) == 0
+    assert len(ScoredGenomes.from_arrays(ScoredGenomes.empty(W, W).to_arrays("e"), "e", W, W)) == 0

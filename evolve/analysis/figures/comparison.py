@@ -16,7 +16,7 @@ from evolve.analysis.comparison import Comparison, Ranking
 from evolve.analysis.figures import style
 from evolve.analysis.figures.style import COLOURS, FAINT, GRID, INK, PAPER, drawable
 from evolve.analysis.statistics import between, number
-from evolve.config import observed_by
+from evolve.config import observation_index
 from evolve.errors import InputError, sanitize
 from evolve.shapes import Float64
 from evolve.store import StoredRun
@@ -330,7 +330,7 @@ def draw_archive(run: StoredRun) -> Any:
 
 def _in_words(measure: str, run: StoredRun) -> str:
     """Return the name of a measure as a label: "mean_observation_2" of CartPole is "mean pole angle"."""
-    index = observed_by(measure)
+    index = observation_index(measure)
     if index is None:
         return measure.replace("_", " ")
     size = reload_policy(run).network.observation_size
