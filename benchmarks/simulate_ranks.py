@@ -26,7 +26,7 @@ from some_results import results  # noqa: E402
 
 from evolve.cli.bench.measurements import list_schedule  # noqa: E402
 from evolve.cluster import messages  # noqa: E402
-from evolve.cluster.coordinator import unhurried_sleep  # noqa: E402
+from evolve.cluster.coordinator import idle_sleep  # noqa: E402
 from evolve.cluster.jobs import Evaluation  # noqa: E402
 from evolve.cluster.messages import ChunkResults  # noqa: E402
 from evolve.cluster.transport import LONGEST_SLEEP, SHARE_ASLEEP, SHORTEST_SLEEP  # noqa: E402
@@ -110,7 +110,7 @@ class World:
     def _coordinate(self, arrived: float, work) -> None:
         """Let rank 0 work once it is free and has noticed the message; its CPU time here is its simulated time."""
         if arrived > self.free:  # it was asleep
-            least = unhurried_sleep(self.queue.ahead * self.seconds / self.threads)
+            least = idle_sleep(self.queue.ahead * self.seconds / self.threads)
             arrived += max(_sleep(arrived - self.free), least) * self.draw.random()
         self.begun, self.spent = max(arrived, self.free), 0.0
         begin = time.thread_time()

@@ -20,24 +20,24 @@ from evolve.rollouts import AnyRollout, EpisodeBatch, PopulationResults, Results
 from evolve.rollouts.exact_rollout import ThreadedRollout
 from evolve.shapes import Float64, Int64
 
-# Jobs and setups are numbered over all coordinators of this process, for workers may still answer an earlier one.
+# Numbers of jobs and setups are unique in this process: a worker may still answer a job of an earlier coordinator.
 _SERIALS = itertools.count(1)
 _SETUPS = itertools.count(1)
-_SHARE_OF_WORK = 0.05
+_SLEEP_SHARE = 0.05  # of the time for which each worker has work in advance
 _LOG = logging.getLogger("evolve")
 
 
 class Coordinator:
     """Evaluates batches of episodes over the ranks of a transport, or in this process if there are no workers.
 
-    Each verb has its counterpart at a worker: `set_up`, `evaluate`, `update`, and `ask`, which a worker answers.
+    `Worker.receive` is the counterpart: it handles the messages of `set_up`, `evaluate`, `update` and `ask`.
 
     Args:
-        transport: To the workers, if there are any.
+        transport: Connects the ranks. Ranks other than 0 are workers; there may be no worker.
         make_rollout: Makes a rollout from the experiment's text in a `RolloutSpec`; every rank has the same function.
         stop_reason: Called often; returns a reason to stop early, which is raised as `Stopped`, or None.
         chunk_sizes: Yields the sizes of chunks; by default they shrink towards the end of a batch.
-        exit_on_hang: Whether this process ends if it plays an episode itself that hangs in native code.
+        exit_on_hang: Whether this process exits if an episode that it plays itself hangs in native code.
     """
 
     def __init__(
@@ -58,11 +58,11 @@ class Coordinator:
         self._setup = 0
         self._episode_seconds = 0.0  # the mean duration of an episode in the last batch
         self._own_rollout: AnyRollout | None = None
-        self._seconds = np.zeros((2, transport.size))
+        self._seconds = np.zeros((2, transport.size))  # at work, in environments
         self.shared_version: Hashable = None
         """The version of the workers' shared state, as last passed to `update`."""
         self.progress: Progress = _ignore
-        """Called often during `evaluate`."""
+        """Called often during `evaluate`, with the arguments of `jobs.Progress`."""
 
     @property
     def workers(self) -> tuple[int, ...]:
@@ -71,11 +71,11 @@ class Coordinator:
 
     @property
     def plays_elsewhere(self) -> bool:
-        """Whether workers or other threads play, while this thread can do other work."""
+        """Whether workers or other threads play, so that this thread can do other work meanwhile."""
         return bool(self._workers) or isinstance(self._own_rollout, ThreadedRollout)
 
     def set_up(self, spec: RolloutSpec) -> None:
-        """Have every worker make the rollout of an experiment, unless it has that rollout. Do not wait for it."""
+        """Tell all workers to make the rollout of an experiment, if they lack it. Do not wait for them."""
         if spec == self._spec:
             return
         self._spec = spec
@@ -84,11 +84,11 @@ class Coordinator:
         self._workers.set_up(messages.Setup(self._setup, spec.experiment))
 
     def forget_setup(self) -> None:
-        """Have workers set up again before the next batch, because they left `serve`. Their shared state is kept."""
+        """Set workers up again before the next batch, because they left `serve`. They have kept their shared state."""
         self._spec = None
 
     def update(self, updates: Iterable[tuple[Buffer, int]], version: Hashable) -> None:
-        """Update the shared state of all workers, before anything else that is sent to them.
+        """Update the shared state of all workers. They apply an update before they handle any later message.
 
         Args:
             updates: Pairs of an update and the rank of the worker that has it already; 0 if no worker has it.
@@ -99,7 +99,7 @@ class Coordinator:
         self.shared_version = version
 
     def ask(self, questions: Sequence[Buffer]) -> list[tuple[int, Buffer] | None]:
-        """Have workers answer questions; return the rank and the answer for each, None if no worker could answer it.
+        """Let workers answer questions; return a rank and its answer for each, None for an unanswered question.
 
         Raises Stopped and RunError as `evaluate` does.
         """
@@ -122,13 +122,13 @@ class Coordinator:
         Args:
             spec: The experiment to which the batch belongs.
             batch: The episodes.
-            meanwhile: Called once, as soon as workers or threads have work, if there are any.
-            collector: Takes the results, if it has results of other batches with the same genomes.
+            meanwhile: Called once, as soon as workers or other threads have work; never if this thread plays alone.
+            collector: Takes the results, beside results of other batches with the same genomes; by default a new one.
 
         Raises:
             Stopped: `stop_reason` gave a reason, or a worker received a signal.
             EpisodeError: An episode failed, and `spec.on_failure` is "stop".
-            RunError: A worker cannot go on, or all that were left hang.
+            RunError: A worker failed, or all remaining workers hang.
         """
         self.set_up(spec)
         chunk_sizes = self._chunk_sizes or partial(
@@ -158,7 +158,7 @@ class Coordinator:
         return busy, environments
 
     def _run(self, job: Job, meanwhile: Callable[[], None] | None = None) -> Int64:
-        """Have the workers do a job; return the items [n] that are left if there is no worker to do them."""
+        """Let the workers do a job; return the unfinished items [n]; there are some only if no worker is left."""
         workers = self._workers
         if not workers:
             return np.arange(len(job))
@@ -178,7 +178,7 @@ class Coordinator:
             received = workers.receive()
             if received is None:
                 self._check_losses(job, queue)
-                self._transport.backoff(unhurried_sleep(queue.ahead * self._episode_seconds))
+                self._transport.backoff(idle_sleep(queue.ahead * self._episode_seconds))
                 continue
             worker, message = received
             match message:
@@ -191,8 +191,8 @@ class Coordinator:
         return queue.pending.take_all()
 
     def _check_losses(self, job: Job, queue: WorkQueue) -> None:
-        """Give the items of lost workers to the others, and count items that end workers as failed."""
-        # All lost workers are removed before their items are handed out, so that none of these goes to a lost worker.
+        """Give the items of lost workers to other workers. Items that ended several workers count as failed."""
+        # All lost workers are removed before any item is handed out, so that no item goes to another lost worker.
         losses = self._workers.remove_lost(queue.busy, job.patience)
         for loss in losses:
             pending, failed = queue.remove(loss.worker, loss.fate)
@@ -215,12 +215,13 @@ class Coordinator:
         rollout.clear()
         rollout.environment_seconds = 0.0
         begin = time.perf_counter()
-        # Episodes of other environments may fail: then no more are begun than the slots and a few in advance.
+        # Exact tasks cannot fail, so all episodes are submitted at once. Other environments may fail and stop the run,
+        # so at most as many episodes as there are slots are submitted in advance.
         at_once = len(items) if rollout.whole_episodes else spec.slots
         submitted = 0
         done = 0
         with Watchdog(spec.max_episode_seconds, fatal=self._exit_on_hang) as watchdog:
-            rollout.make_genomes_within(watchdog.paused)
+            rollout.make_genomes_within(watchdog.paused)  # generating genomes may take long, and is no hang
             while done < len(items):
                 self._check_stop()
                 watchdog.pat()
@@ -251,9 +252,9 @@ class Coordinator:
         check_silence(self._transport)
 
 
-def unhurried_sleep(seconds: float) -> float:
-    """Return the longest sleep of rank 0 while each worker has work in advance. seconds: The duration of this work."""
-    return min(_SHARE_OF_WORK * seconds, LONGEST_SLEEP)
+def idle_sleep(seconds: float) -> float:
+    """Return the seconds that rank 0 may sleep between looks for messages, if workers have work for `seconds`."""
+    return min(_SLEEP_SHARE * seconds, LONGEST_SLEEP)
 
 
 def _ignore(*_progress: object) -> None:
@@ -261,9 +262,9 @@ def _ignore(*_progress: object) -> None:
 
 
 def dismiss(transport: Transport, answer: bytes = b"", patience: float = 5.0) -> bool:
-    """Have every worker leave `serve` with an answer; return whether all confirmed it in time.
+    """Make `serve` return `answer` at every worker; return whether all workers confirmed in time.
 
-    patience: Seconds for a few ranks. Many ranks on few cores take turns, so each rank adds a twentieth of a second.
+    patience: Seconds to wait for a few ranks. Each rank adds 0.05 s, because many ranks on few cores take turns.
     """
     patience += 0.05 * transport.size
     deadline = time.monotonic() + patience

@@ -20,11 +20,10 @@ from evolve.training.manifest import PORTABLE, USER_FUNCTION
 from evolve.verification.verdict import Cause
 
 _MIN_AGREEING_STEPS = 8
-"""Steps after which hashes that agree again cannot be by chance: 2 bytes each, so 256**-16."""
+"""Hashes (2 bytes) that agree in this many steps after a difference prove that a log was changed (256**-16)."""
 _OTHER_COLUMNS = ("champion_candidate", "champion_weights", "champion_mask", "champion_fitness", "champion_step_hashes",
          "connections", "fitness", "steps")  # fmt: skip
-
-
+"""The columns that are equal if genomes and episodes are, unless a record was changed."""
 _SELECTION = ("measures", "front", "archive")
 """The columns of strategies that select by more than fitness."""
 _ALGEBRA = ("packages.numpy", "packages.cmaes", "blas", "cpu", "cpu features")
@@ -50,7 +49,7 @@ class EpisodeLog:
         return f"{self.return_!r} in {self.length} steps"
 
     def matches_fingerprint(self) -> bool:
-        """Return whether the last step hashes are the top bytes of the fingerprint; True if they are cut off."""
+        """Return whether the last step hashes are the top bytes of the fingerprint; True without the last hashes."""
         if self.step_hashes is None or self.length > MAX_HASHED_STEPS or not len(self.step_hashes):
             return True
         return bool((self.step_hashes[-1] == self.fingerprint >> np.uint64(56)).all())
@@ -90,9 +89,10 @@ def different_episodes(ours: LogOrRecord, theirs: LogOrRecord) -> Bool:
 
 
 def same_metrics(ours: Mapping[str, NDArray[Any]], theirs: Mapping[str, NDArray[Any]], failed: Bool) -> Bool:
-    """Return whether the metrics that both sides have are equal in each episode, of any shape; failed ones have none.
+    """Return whether the metrics that both logs have are equal in each episode. failed: as returned, [E] or [P, E].
 
-    The types may differ, because a column of a file has the widest type of all generations.
+    Failed episodes have no metrics, so they count as equal. The types of metrics may differ, because a column of a file
+    has the widest type of all generations.
     """
     same = np.ones(failed.shape, np.bool_)
     for name in ours.keys() & theirs.keys():
@@ -141,10 +141,12 @@ def first_different_step(ours: EpisodeLog, theirs: EpisodeLog) -> tuple[int | No
 
 
 def _locate_step(a: UInt8, b: UInt8) -> tuple[int | None, str]:
+    """Return `first_different_step` by step hashes, [length, 2] each."""
     common = min(len(a), len(b))
     different = np.argwhere(a[:common] != b[:common])
     if len(different):
         step, which = (int(number) for number in different[0])
+        # Episodes that differ once do not become equal again. If all later hashes agree, a log was changed.
         later = a[step + 1 : common] == b[step + 1 : common]
         forged = len(later) >= _MIN_AGREEING_STEPS and later.all()
         return (None, "log") if forged else (step, ("observations", "actions")[which])
@@ -170,14 +172,14 @@ def inconsistency(record: Record) -> str | None:
 
 
 def same_arrays(ours: Mapping[str, NDArray[Any]], theirs: Mapping[str, NDArray[Any]]) -> bool:
-    """Return whether two checkpoints are equal; any NaN is as good as another."""
+    """Return whether two checkpoints are equal; NaN equals NaN."""
     return ours.keys() == theirs.keys() and all(
         np.array_equal(ours[name], theirs[name], equal_nan=ours[name].dtype.kind == "f") for name in ours
     )
 
 
 def digest_difference(run: StoredRun) -> "FirstDifference | None":
-    """Return the first generation whose digest contradicts the stored genomes; None if there is none, or no genomes."""
+    """Return the first generation whose digest contradicts the stored genomes; None if no digest does."""
     previous = DIGEST_START
     for generation, record in enumerate(run.records if run.has_population else ()):
         genomes = store.population(run.path, generation)
@@ -193,7 +195,7 @@ def digest_difference(run: StoredRun) -> "FirstDifference | None":
 
 @dataclass(frozen=True)
 class FirstDifference:
-    """The first difference of two logs. what: shape, genome, episode, traces, or log; summary: in words."""
+    """The first difference of two logs. what: shape, genome, episode, traces, fitness or log; summary: in words."""
 
     what: str
     summary: str
@@ -228,6 +230,7 @@ def first_difference(generation: int, ours: Record, theirs: Record) -> FirstDiff
 def _episode_difference(
     generation: int, ours: Record, theirs: Record, different: Bool, genomes: Bool
 ) -> FirstDifference:
+    """Return the difference of generations with different episodes [P, E], or with different genomes [P] as well."""
     places = np.argwhere(different)
     champions = [place for place in places if place[0] in (ours.champion_candidate, theirs.champion_candidate)]
     # Other genomes explain every difference, so any episode will do; otherwise prefer one with step hashes.
@@ -251,7 +254,7 @@ def describe_difference(candidate: int, episode: int, ours: EpisodeLog, theirs: 
 
 
 def _other_difference(generation: int, ours: Record, theirs: Record) -> FirstDifference | None:
-    """Return the difference of two records with equal episodes: one was changed, or another evolve wrote it."""
+    """Return the difference of two records with equal episodes: one was changed, or written by another version."""
     at = f"generation {generation}"
     for name in _OTHER_COLUMNS:
         if not np.array_equal(getattr(ours, name), getattr(theirs, name), equal_nan=name.endswith("fitness")):
@@ -276,11 +279,11 @@ def fitness_difference(run: StoredRun, experiment: Experiment, generations: Sequ
     for generation in generations:
         record = run.records[generation]
         scores = Scores.of(config, record.returns, record.metrics, record.connections, W)
-        here = scores.fitness(_played(config, record))
-        different = ~((here == record.fitness) | (np.isnan(here) & np.isnan(record.fitness)))
+        computed = scores.fitness(_played(config, record))
+        different = ~((computed == record.fitness) | (np.isnan(computed) & np.isnan(record.fitness)))
         if different.any():
             candidate = int(np.argmax(different))
-            values = f"{record.fitness[candidate]} in the log, {here[candidate]} from its returns"
+            values = f"{record.fitness[candidate]} in the log, {computed[candidate]} from its returns"
             summary = f"generation {generation}: candidate {candidate}: its fitness is {values}"
             return FirstDifference("fitness", summary, generation, candidate)
     return None
@@ -289,14 +292,14 @@ def fitness_difference(run: StoredRun, experiment: Experiment, generations: Sequ
 def selection_difference(run: StoredRun, experiment: Experiment) -> FirstDifference | None:
     """Return the first measure, front or archive that contradicts the log; None if there is none.
 
-    The strategy selects again, by the logged fitness and measures. Of the measures that need genomes, only the
-    measures of the best candidates are computed again.
+    The strategy selects again, by the logged fitness and measures. Measures that need genomes are computed again only
+    for the best candidate of each generation, because the log has its genome.
     """
     config, seed = experiment.config, run.header.seed
     measuring = experiment.strategy(seed)
     if not measuring.measured:
         return None
-    # The genomes themselves decide nothing here, but their size does: it bounds the number of connections.
+    # Selection does not look at genomes, which the log lacks, but at their size, which bounds the connections.
     W = experiment.network.num_weights
     shape = config.population, W
     genomes = Genomes(np.broadcast_to(np.float32(0), shape), np.broadcast_to(np.True_, shape))
@@ -338,27 +341,27 @@ def _wrong_measure(record: Record, strategy: strategies.Strategy[Any], means: Ma
 
 
 def _same_numbers(ours: Float64 | None, theirs: Float64 | None) -> bool:
-    """Return whether two optional arrays are equal; any NaN is as good as another."""
+    """Return whether two optional arrays are equal; NaN equals NaN."""
     if ours is None or theirs is None:
         return ours is theirs
     return np.array_equal(ours, theirs, equal_nan=True)
 
 
 def _played(config: Config, record: Record) -> Bool:
-    """Return [P, E]: whether each episode was played, although an episode that failed in `reset` leaves no step."""
+    """Return [P, E]: whether each episode was played. One that failed in `reset` was played, and has no step."""
     P, E = record.returns.shape
     limits = [0, *round_limits(config.racing, E)]
     if len(limits) == 2 and config.least_population is None:
         return np.ones((P, E), np.bool_)
     seen = ~np.isnan(record.returns) | (record.lengths > 0) | record.fingerprints.any(axis=2)
-    numbers = np.where(seen, np.arange(1, E + 1), 0).max(axis=1)
-    # A candidate plays whole rounds.
-    counts = np.array(limits)[np.searchsorted(limits, numbers)]
+    # A candidate plays whole rounds, so the last episode that the log shows tells how many episodes it played.
+    last_seen = np.where(seen, np.arange(1, E + 1), 0).max(axis=1)
+    counts = np.array(limits)[np.searchsorted(limits, last_seen)]
     played: Bool = np.arange(E) < counts[:, None]
     return played
 
 
-_WHY: dict[Cause, dict[str, str]] = {
+_REASONS: dict[Cause, dict[str, str]] = {
     "configuration": {"shape": "the numbers of candidates or episodes differ"},
     "random stream": {
         "genome": "the strategy asked for other genomes",
@@ -366,7 +369,7 @@ _WHY: dict[Cause, dict[str, str]] = {
     },
     "strategy": {
         "algebra": "the strategy's linear algebra is not portable, so its genomes depend on the machine as well",
-        "function": "the fitness is a function of the user, whose code or arithmetic may be another one here",
+        "function": "the fitness is a function of the user, and its code or arithmetic may differ here",
     },
     "environment": {
         "reset": "the observations of reset differ already: the environment differs, or its seed",
@@ -397,14 +400,14 @@ def explain(what: str, step: int | None, seed: int = 0) -> tuple[Cause, str]:
     """Return the cause of a kind of difference, and the reason to assume that cause."""
     if what == "observations" and step == 0:
         what = "reset"
-    return next((cause, kinds[what].format(step=step, seed=seed)) for cause, kinds in _WHY.items() if what in kinds)
+    return next((cause, kinds[what].format(step=step, seed=seed)) for cause, kinds in _REASONS.items() if what in kinds)
 
 
 def refine(what: str, generation: int, manifests: tuple[dict[str, str], ...]) -> str:
-    """Return a kind of difference, or the kind that explains it, by the manifests of both sides.
+    """Return the kind of a difference; "function" or "algebra" instead if the manifests of both sides explain it.
 
-    A fitness that is a function of the user explains another log ("function"), and other genomes after generation 0. So
-    does a strategy whose linear algebra is not portable ("algebra"), if the machines differ.
+    "function": a fitness that is a function of the user explains a different log, and different genomes after
+    generation 0. "algebra": so do linear algebra that is not portable and different machines, for the genomes.
     """
     if any(USER_FUNCTION in side.get("strategy", "") for side in manifests):
         return "function" if what == "log" or (what == "genome" and generation) else what

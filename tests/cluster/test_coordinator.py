@@ -12,7 +12,7 @@ from conftest import LONG
 from wire import Wire
 
 from evolve.cluster import Coordinator, dismiss, jobs, serve
-from evolve.cluster.coordinator import unhurried_sleep
+from evolve.cluster.coordinator import idle_sleep
 from evolve.cluster.transport import Transport
 from evolve.config import Config, parse
 from evolve.errors import EpisodeError, Interrupted, RunError, Stopped
@@ -241,7 +241,7 @@ def test_rank_0_plays_alone_if_all_workers_die():
 
 
 def test_rank_0_sleeps_for_less_than_its_workers_have_to_do():
-    assert [unhurried_sleep(seconds) for seconds in (0.0, 0.1, 100.0)] == pytest.approx([0.0, 0.005, 0.05])
+    assert [idle_sleep(seconds) for seconds in (0.0, 0.1, 100.0)] == pytest.approx([0.0, 0.005, 0.05])
 
 
 def test_racing_asks_for_one_batch_after_another(ranks):

@@ -34,7 +34,7 @@ _SHORT_RUN = 120  # seconds; shorter runs are drawn over seconds instead of minu
 _HEIGHTS = {"fitness": 3.2, "connections": 1.7, "throughput": 1.3, "idle": 1.4}  # inches
 _FACET_HEIGHT = 1.9  # inches
 _FACET_WIDTHS = (2.4, 1)  # relative widths of the panels of fitness and of connections
-_MOST_NAMED = 8  # searches of a run; more are triangles without names
+_MOST_NAMED = 8  # up to this number, the searches (see `strategies.searches`) have named lines, otherwise triangles
 _BEST, _MEAN = "best of generation", "population mean"
 _MAX_LINES = 4  # up to this number of workers, each has a line; more workers are drawn as a heat map
 
@@ -57,8 +57,7 @@ class Facet:
     def x(self, group: RunGroup) -> Float64:
         """Return [G]: the x coordinate of each generation of a group.
 
-        It is the number of the generation; or the steps, seconds or minutes from the beginning of a run to the end of
-        the generation, as the median of the runs.
+        This is the generation's number, or the median over runs of the steps, seconds or minutes up to its end.
         """
         if self.axis == "generation":
             return np.arange(group.num_generations, dtype=np.float64)
@@ -104,7 +103,7 @@ def draw_curves(groups: list[RunGroup], axis: str = "generation", titled: bool =
             facet_panels[0].set_title(facet.title)
         _share_x_axis(facet_panels, axis, stacked)
     if titled:
-        style.set_title(figure, described(groups) + _constant_in_words(groups))
+        style.set_title(figure, described(groups) + _connections_in_words(groups))
     return figure
 
 
@@ -115,14 +114,14 @@ def _kinds(facet: Facet, load: bool) -> list[str]:
 
 
 def _constant_connections(group: RunGroup) -> int | None:
-    """Return the number of connections of all candidates of all generations; None if it varies."""
+    """Return the number of connections that all candidates of all generations have; None if their numbers differ."""
     first = int(group.runs[0].records[0].connections[0])
     same = all((record.connections == first).all() for run in group.runs for record in run.records)
     return first if same else None
 
 
-def _constant_in_words(groups: list[RunGroup]) -> str:
-    """Return the number of connections in words, for the title; empty if it varies and thus has a panel."""
+def _connections_in_words(groups: list[RunGroup]) -> str:
+    """Return the number of connections in words, for the title; empty if the number varies and has a panel."""
     counts = {(_constant_connections(group), group.mask_unit) for group in groups}
     if len(counts) > 1:
         return ""
@@ -182,7 +181,7 @@ def _draw_panel(figure: Any, panel: Any, kind: str, facet: Facet, inches: float,
         kind: "fitness", "connections", "throughput" or "idle".
         facet: The groups of the environment.
         inches: The height of the panel, roughly.
-        small: Whether it is beside the panel of fitness; the line labels there then apply to both.
+        small: Whether the panel stands beside the fitness panel, whose line labels then apply to both.
     """
     title, unit = _title_and_unit(kind, facet.groups)
     alone = len(facet.groups) == 1
@@ -190,7 +189,7 @@ def _draw_panel(figure: Any, panel: Any, kind: str, facet: Facet, inches: float,
         title = unit.capitalize()
     elif not alone and kind == "connections":
         title = f"{title}, best of each generation"
-    elif not alone and kind == "fitness" and len(shown := {_representative(group) for group in facet.groups}) == 1:
+    elif not alone and kind == "fitness" and len(shown := {_fitness_series(group) for group in facet.groups}) == 1:
         unit = f"{unit}\n({shown.pop()})"
     panel.set_title(title)
     panel.set_ylabel("" if small else unit)
@@ -227,13 +226,14 @@ def _title_and_unit(kind: str, groups: Sequence[RunGroup]) -> tuple[str, str]:
     }[kind]
 
 
-def _representative(group: RunGroup) -> str:
-    """Return the fitness that stands for a generation of a group in comparisons.
+def _fitness_series(group: RunGroup) -> str:
+    """Return the series that represents a group in comparisons: `_BEST`, or `_MEAN` if candidates share a centre.
 
-    The best of all candidates around one centre is best by its noise, and a larger σ makes it better. The mean of these
-    candidates tells more about the centre, which is the champion.
+    The best of the samples around a centre owes its fitness to noise, and gains from a larger σ. Their mean says more
+    about the centre, which is the champion.
     """
     try:
+        # Only strategies that sample around one centre give all candidates the same mask.
         centred = strategies.shared_mask(group.config.strategy)
     except InputError:  # this installation does not have the strategy
         centred = False
@@ -243,14 +243,14 @@ def _representative(group: RunGroup) -> str:
 def _draw_fitness(panel: Any, facet: Facet) -> list[LineLabel]:
     """Draw the best fitness and the population of one group; return the labels.
 
-    The strong line is the best candidate, or the mean of candidates around one centre; see `_representative`.
+    The main line is the series of `_fitness_series`. The dashed line is the other of best and mean.
     """
     (group,), (line_style,) = facet.groups, facet.styles
     x = facet.x(group)
     seeds = len(group.runs)
-    strong = _representative(group)
-    faint = _BEST if strong == _MEAN else _MEAN
-    summary, other = _quartiles(group, _SERIES[strong]), _quartiles(group, _SERIES[faint])[1]
+    main = _fitness_series(group)
+    dashed = _BEST if main == _MEAN else _MEAN
+    summary, other = _quartiles(group, _SERIES[main]), _quartiles(group, _SERIES[dashed])[1]
     labels = []
     # One seed has room for the spread of its population. With several seeds the band is the spread of seeds.
     if seeds == 1:
@@ -261,8 +261,8 @@ def _draw_fitness(panel: Any, facet: Facet) -> list[LineLabel]:
     _band(panel, x, summary, line_style, seeds)
     panel.plot(x, other, color=INK, lw=1.1, ls="--")
     of_seeds = f": median and quartiles of {pluralize(seeds, 'seed')}" if seeds > 1 else ""
-    labels.append(LineLabel(f"{strong}{of_seeds}", x[-1], float(summary[1][-1]), line_style["color"]))
-    labels.append(LineLabel(faint + (" (median)" if seeds > 1 else ""), x[-1], float(other[-1]), INK))
+    labels.append(LineLabel(f"{main}{of_seeds}", x[-1], float(summary[1][-1]), line_style["color"]))
+    labels.append(LineLabel(dashed + (" (median)" if seeds > 1 else ""), x[-1], float(other[-1]), INK))
     labels += _mark_searches(panel, facet)
     text, mark = _held_out(group)
     if mark is not None:
@@ -289,9 +289,10 @@ def _draw_connections(panel: Any, facet: Facet) -> list[LineLabel]:
 
 def _draw_groups(panel: Any, kind: str, facet: Facet) -> list[LineLabel]:
     """Draw one line for each group of an environment; return the labels of fitness lines."""
-    measures = [_representative(group) if kind == "fitness" else kind for group in facet.groups]
-    summaries = [_quartiles(group, _SERIES[measure]) for group, measure in zip(facet.groups, measures, strict=True)]
-    dashes = style.alternating_dashes([middle for _, middle, _ in summaries], kind in ("connections", "throughput"))
+    series = [_fitness_series(group) if kind == "fitness" else kind for group in facet.groups]
+    summaries = [_quartiles(group, _SERIES[name]) for group, name in zip(facet.groups, series, strict=True)]
+    from_zero = kind in ("connections", "throughput")
+    dashes = style.alternating_dashes([middle for _, middle, _ in summaries], from_zero)
     seeds_differ = len({len(group.runs) for group in facet.groups}) > 1
     labels = []
     for group, summary, line_style, dash in zip(facet.groups, summaries, facet.styles, dashes, strict=True):
@@ -301,7 +302,7 @@ def _draw_groups(panel: Any, kind: str, facet: Facet) -> list[LineLabel]:
         _band(panel, x, summary, line_style | dash, len(group.runs))
         text, mark = _held_out(group)
         name = f"{group.name} ({pluralize(len(group.runs), 'seed')})" if seeds_differ else group.name
-        name += f", {_representative(group)}" if len(set(measures)) > 1 else ""
+        name += f", {_fitness_series(group)}" if len(set(series)) > 1 else ""
         label = f"{name}\n{text}" if text else name
         labels.append(LineLabel(label, float(x[-1]), float(summary[1][-1]), line_style["color"], mark))
     return labels + _mark_searches(panel, facet) if kind == "fitness" else []
@@ -310,11 +311,11 @@ def _draw_groups(panel: Any, kind: str, facet: Facet) -> list[LineLabel]:
 def _mark_searches(panel: Any, facet: Facet) -> list[LineLabel]:
     """Mark the generations in which searches of the strategies start, restart or begin a round: curves dip there.
 
-    Searches that all runs of the only group have are lines with their names. Other ones are triangles at the lower
-    edge, for which a label is returned.
+    If the facet has one group, a search that all its runs begin in the same generation is a line with a name. Every
+    other search is a triangle at the lower edge; the returned label explains the triangles.
     """
-    names: list[tuple[float, str]] = []
-    edges: list[tuple[float, str]] = []
+    lines: list[tuple[float, str]] = []  # x, name
+    triangles: list[tuple[float, str]] = []  # x, colour
     for group, line_style in zip(facet.groups, facet.styles, strict=True):
         x = facet.x(group)
         found = [set(_searches(run, group.config)) for run in group.runs]
@@ -322,24 +323,24 @@ def _mark_searches(panel: Any, facet: Facet) -> list[LineLabel]:
         named = in_all if len(in_all) <= _MOST_NAMED else set()
         # A search begins between two points of the curve.
         middle = (x[1:] + x[:-1]) / 2
-        names += [(middle[first - 1], kind) for first, kind in sorted(named)]
+        lines += [(middle[first - 1], kind) for first, kind in sorted(named)]
         rest = {first for first, _ in set.union(*found) - named if first < len(x)}
-        edges += [(middle[first - 1], line_style["color"]) for first in sorted(rest)]
+        triangles += [(middle[first - 1], line_style["color"]) for first in sorted(rest)]
     across = panel.get_xaxis_transform()  # x in data, y as a share of the panel's height
-    for at, kind in names:
+    for at, kind in lines:
         panel.axvline(at, color=FAINT, lw=0.9, ls=":", zorder=1)
         panel.text(at, 1.01, kind, transform=across, ha="center", va="bottom", fontsize=8, color=INK)
-    for at, colour in edges:
+    for at, colour in triangles:
         panel.plot(at, 0.025, "^", color=colour, ms=5, mew=0, transform=across, zorder=3)
-    if not edges:
+    if not triangles:
         return []
     text = "\N{BLACK UP-POINTING TRIANGLE} a search restarts, or the next begins"
     return [LineLabel(text, max(float(facet.x(group)[-1]) for group in facet.groups), panel.get_ylim()[0], FAINT)]
 
 
 def _searches(run: StoredRun, config: Config) -> list[tuple[int, str]]:
-    """Return the searches of a run after its first, see `strategies.searches`; none for an unknown strategy."""
-    # Of a population that grows, the last candidates may not have played, and the strategy has not seen them.
+    """Return the searches of a run after its first, see `strategies.searches`; empty for an unknown strategy."""
+    # While a population grows, its last candidates may not play, and the strategy never sees their fitness.
     grows = config.least_population is not None
     fitness = [each.fitness[: np.count_nonzero(each.lengths.any(axis=1))] if grows else each.fitness
                for each in run.records]  # fmt: skip
@@ -350,7 +351,7 @@ def _searches(run: StoredRun, config: Config) -> list[tuple[int, str]]:
 
 
 def _held_out(group: RunGroup) -> tuple[str, Mark | None]:
-    """Return the held-out mean of a group in words, and as a mark with its interval; "" and None if it has none."""
+    """Return the held-out mean of a group in words, and as a mark with an interval; "" and None without evaluation."""
     found = held_out_score(group)
     if found is None:
         return "", None
@@ -396,7 +397,7 @@ _SERIES: dict[str, Series] = {
 def _draw_idle_workers(figure: Any, panel: Any, run: StoredRun, x: Float64) -> None:
     """Draw the idle share of every worker of a run over x [G]: few workers as lines, many workers as a heat map."""
     idle = generations.idle_shares(run)
-    first = 0 if len(run.records[-1].busy_seconds) == 1 else 1
+    first = 0 if len(run.records[-1].busy_seconds) == 1 else 1  # rank 0 is a worker only if it is alone
     if idle.shape[1] <= _MAX_LINES:
         for worker, column in enumerate(idle.T):
             panel.plot(x, column, color=COLOURS[worker], lw=1.2, label=f"rank {worker + first}")

@@ -1,7 +1,7 @@
 """Tasks of lifetime learning: each episode draws hidden answers, which the network has to find out and to remember.
 
-The outcome of an answer is shown in a step of its own, whose outputs are ignored. No observation can therefore replace
-memory, and a network that does not change in an episode can only guess.
+The outcome of an answer is shown in a separate step, in which the outputs of the network are ignored. So no observation
+can replace memory, and a network that does not change in an episode can only guess.
 """
 
 from dataclasses import dataclass
@@ -14,14 +14,14 @@ from evolve.config import Options
 from evolve.environments.exact.task import DRAWS_TO_BEGIN, Draws, ExactTask, Moved, largest
 from evolve.shapes import Bool, Float32, Float64
 
-_FIRST_CUE = 63  # the number of the draw for the first cue of an episode: the last of `DRAWS_TO_BEGIN`
-_TURN = np.float32(1.0) / np.float32(3.0)  # outputs beyond ±1/3 turn left or right in the T-maze
+_FIRST_CUE = DRAWS_TO_BEGIN - 1  # the draw for the first cue of an episode; cues use draws from 0 for their answers
+_TURN_THRESHOLD = np.float32(1.0) / np.float32(3.0)  # outputs beyond ±1/3 turn left or right in the T-maze
 MOST_SWITCHES = 20
 """The largest number of switches. The T-maze needs 1 + 2 · switches of the `DRAWS_TO_BEGIN` numbers of an episode."""
 
 
 def _sides(outputs: Float32) -> Float64:
-    """Return outputs as answers of the same shape: 1, right, for numbers above 0, otherwise -1, left."""
+    """Return the answer of each output, in the same shape: 1 (right) for outputs above 0, otherwise -1 (left)."""
     return np.where(outputs > 0, 1.0, -1.0)
 
 
@@ -79,7 +79,7 @@ class Bandit(ExactTask[BanditOptions]):
         return np.stack([*(draws.number(arm) for arm in range(self.options.arms)), zeros - 1, zeros])
 
     def observe(self, states: Float64) -> Float64:
-        """Return two flags, for a step to pull and a step to look; the arm pulled (one-hot); and ±1 for its result."""
+        """Return [arms + 3, k]: flags of a pulling and a showing step, the arm pulled (one-hot), its result (±1)."""
         *_, pulled, given = states
         arms = np.arange(self.options.arms)[:, None] == pulled
         return np.concatenate([[pulled < 0, pulled >= 0], arms, [np.where(pulled < 0, 0.0, 2.0 * given - 1.0)]])
@@ -153,7 +153,7 @@ class Cues(ExactTask[CuesOptions]):
         return self._show(states, draws.number(_FIRST_CUE))
 
     def observe(self, states: Float64) -> Float64:
-        """Return the cue, the answer and its success."""
+        """Return [cues + 2, k]: the cue (one-hot), the answer and its success."""
         C = self.options.cues
         return np.concatenate([np.arange(C)[:, None] == states[2 * C], states[2 * C + 1 :]])
 
@@ -180,8 +180,8 @@ class Cues(ExactTask[CuesOptions]):
         C = self.options.cues
         shown = states.copy()
         left = shown[C : 2 * C]
-        # Number the presentations from cue to cue. `rest` is a random number of one; subtracting the presentations of
-        # one cue after another finds the cue to which it belongs.
+        # The presentations that are left are numbered, first those of cue 0, then of cue 1, and so on. `rest` is the
+        # number of the drawn presentation; subtracting the counts of cues in turn finds its cue.
         rest = u * _ordered_total(left)
         drawn = np.zeros(len(u), np.int64)
         for cue in range(C - 1):
@@ -194,6 +194,7 @@ class Cues(ExactTask[CuesOptions]):
 
 
 def _ordered_total(rows: Float64) -> Float64:
+    """Return [k]: the sum of rows [n, k], added in order as in the kernel; np.sum may use another order."""
     total = np.zeros(rows.shape[1])
     for row in rows:
         total = total + row
@@ -204,7 +205,7 @@ class TrialOptions(Options):
     """The settings of tasks in which the best answer changes after some trials."""
 
     trials: int = Field(40, ge=1, le=100_000)
-    """The number of trials in an episode; at least five for each part between switches."""
+    """The number of trials in an episode, at least 5 · (switches + 1)."""
     switches: int = Field(3, ge=0, le=MOST_SWITCHES)
     """The number of times that the best answer changes in an episode."""
 
@@ -264,7 +265,7 @@ class Reversal(ExactTask[TrialOptions]):
         return np.concatenate([[good, np.zeros_like(good)], self.options.switch_trials(draws)])
 
     def observe(self, states: Float64) -> Float64:
-        """Return two flags, for a step to choose and a step to look; the arm (±1); and ±1 for the better or worse."""
+        """Return [4, k]: flags of a choosing and a showing step; the arm (±1); 1 if it is the better arm, else -1."""
         good, arm = states[:2]
         return np.stack([arm == 0, arm != 0, arm, arm * good])
 
@@ -300,7 +301,8 @@ class TMaze(ExactTask[TMazeOptions]):
 
     The network walks from home through `turns` corridors of `corridor` steps, each of which ends at a junction, to one
     of 2^turns ends. It goes straight on if output 0 is within ±1/3, turns left if it is below, right if it is above.
-    The best end gives 1, the others 0.2. A turn in a corridor, or none at a junction, is a crash, which costs 0.4.
+    The best end gives 1, the others 0.2. To turn in a corridor is a crash, as is to go straight on at a junction; a
+    crash costs 0.4.
     After an end or a crash the network is home again for the next of `trials` trials. The best end is drawn at the
     beginning, and changes `switches` times as in `Reversal`, each time to another end. The network sees whether it is
     at a junction, at an end or at home, and the reward of the last step. The return is the mean over trials.
@@ -347,7 +349,7 @@ class TMaze(ExactTask[TMazeOptions]):
         return states
 
     def observe(self, states: Float64) -> Float64:
-        """Return three flags, for a junction, an end and home; and the reward of the last step."""
+        """Return [4, k]: three flags, for a junction, an end and home; and the reward of the last step."""
         position = states[1]
         at_end = position == self._end
         return np.stack([self._at_junction(position) & ~at_end, at_end, position == 0, states[4]])
@@ -356,15 +358,15 @@ class TMaze(ExactTask[TMazeOptions]):
         """Walk, turn, or return home after an end or a crash."""
         good, position, turns, trial = states[:4]
         output = outputs[:, 0]
-        right = output > _TURN
-        turning = (output < -_TURN) | right
+        right = output > _TURN_THRESHOLD
+        turning = (output < -_TURN_THRESHOLD) | right
         junction = self._at_junction(position)
         at_end = position == self._end
         crash = ~at_end & (position > 0) & (junction != turning)
         home = at_end | crash
         turns = np.where(junction, 2.0 * turns + right, turns)
-        arrived = np.where(position + 1 == self._end, np.where(turns == good, 1.0, 0.2), 0.0)
-        reward = np.where(crash, -0.4, np.where(at_end, 0.0, arrived))
+        end_reward = np.where(position + 1 == self._end, np.where(turns == good, 1.0, 0.2), 0.0)
+        reward = np.where(crash, -0.4, np.where(at_end, 0.0, end_reward))
         next_trial = trial + 1.0
         after = np.concatenate([
             [
@@ -380,17 +382,18 @@ class TMaze(ExactTask[TMazeOptions]):
 
     def actions(self, outputs: Float32) -> Any:
         """Return [k, 1]: -1 to turn left, 0 to go on, 1 to turn right."""
-        return np.where(outputs > _TURN, 1.0, np.where(outputs < -_TURN, -1.0, 0.0))
+        return np.where(outputs > _TURN_THRESHOLD, 1.0, np.where(outputs < -_TURN_THRESHOLD, -1.0, 0.0))
 
     def _at_junction(self, position: Float64) -> Bool:
         junction: Bool = (position > 0) & (position % (self.options.corridor + 1) == 0)
         return junction
 
     def _switched(self, good: Float64, trial: Float64, switches: Float64, draws: Draws) -> Float64:
-        """Return [k]: the best end from a trial on."""
+        """Return [k]: the best end in trials [k], after any switch. switches: [n, k], the trials of the switches."""
         num_others = float((1 << self.options.turns) - 1)
         for number, when in enumerate(switches):
-            # Count on from the best end by 1 … num_others; after the last end, counting goes on at end 0.
+            # Count on from the best end by 1 … num_others; after the last end, counting goes on at end 0. The draws
+            # before this one decided the first best end and the trials of the switches.
             drawn = good + 1.0 + np.floor(draws.number(1 + len(switches) + number) * num_others)
             good = np.where(when == trial, np.where(drawn > num_others, drawn - (num_others + 1), drawn), good)
         return good

@@ -1,7 +1,7 @@
-"""Box2D's constants, the records of worlds, and frames: two-dimensional vectors, rotations and positions.
+"""The constants of Box2D, the records of which worlds consist, and the arithmetic of vectors, rotations and frames.
 
 The constants have the values of b2Settings.h of Box2D 2.3, in meters, seconds and radians. Kernels (kernels/bodies.h)
-have the same constants, records and functions.
+have the same constants, records and functions. Vectors are arrays [2, ...], numbers scalars or arrays [...].
 """
 
 from typing import Any, NamedTuple
@@ -18,9 +18,10 @@ SKIN = _F(2.0) * SLOP
 """The thickness of the skin around every polygon and edge (b2_polygonRadius)."""
 PI = _F(3.14159265359)
 ANGULAR_SLOP = _F(2.0) / _F(180.0) * PI
+"""The angle by which a joint may exceed its limits (b2_angularSlop)."""
 MAX_CORRECTION = _F(0.2)
 """The largest correction of a position in one iteration of the solver."""
-MAX_ANGULAR_CORRECTION = _F(8.0) / _F(180.0) * PI
+MAX_ANGULAR_CORRECTION = _F(8.0) / _F(180.0) * PI  # likewise, of an angle
 MAX_TURN = _F(0.5) * PI
 """The largest rotation of a body in one step."""
 MARGIN = _F(0.1)
@@ -28,6 +29,7 @@ MARGIN = _F(0.1)
 SLEEP_SPEED, SLEEP_TURN_RATE = _F(0.01), ANGULAR_SLOP
 """A body is at rest if its speed and its rate of rotation are below these."""
 SECONDS_TO_SLEEP = _F(0.5)
+# The arguments with which Gymnasium's walker and lander call b2World::Step.
 VELOCITY_ITERATIONS = 180
 POSITION_ITERATIONS = 60
 TIME_STEP = _F(1.0 / 50)
@@ -50,6 +52,7 @@ MAX_TOUCHING = 8
 MAX_BLOCKS = 40
 """Rectangles on the ground: the obstacles of BipedalWalkerHardcore."""
 MAX_HEIGHTS = 200
+"""Vertices of the ground."""
 MAX_PARAMETERS = 10
 """Numbers of a task that may differ between its episodes."""
 
@@ -59,7 +62,7 @@ GENERATOR = np.dtype(
     [("high", np.uint64), ("low", np.uint64), ("increment_high", np.uint64), ("increment_low", np.uint64),
      ("has_half", np.uint32), ("half", np.uint32)]
 )  # fmt: skip
-"""NumPy's PCG64, see `pcg64.py`."""
+"""NumPy's PCG64, see `task.Pcg64`."""
 
 BODY = np.dtype([
     ("c", _F, 2), ("c0", _F, 2),         # center of mass: now, and at `alpha0`
@@ -69,12 +72,12 @@ BODY = np.dtype([
     ("a", _F), ("a0", _F), ("alpha0", _F),       # angle: now, at `alpha0`; alpha0 is a share of the time step
     ("w", _F), ("torque", _F),
     ("rested", _F),                      # seconds at rest
-    ("friction", _F, 2),                 # coefficients: with most edges and all blocks; with the first `base` edges
+    ("friction", _F, 2),                 # coefficients: with most edges and all blocks; with the first MODEL.base edges
     ("awake", _I), ("moved", _I), ("grounded", _I),
 ])  # fmt: skip
 """`moved`: the body has a new box, so the broad phase has to look for new contacts.
 
-`grounded`: 1 if a contact of the body began more recently than one ended, as Gymnasium's contact listeners set it.
+`grounded`: 1 if the last event of the body's contacts was a beginning, 0 if an end. Gymnasium's listeners set it so.
 """
 
 JOINT = np.dtype([
@@ -82,6 +85,7 @@ JOINT = np.dtype([
     ("limit", _I),                       # -1 at the lower limit, 1 at the upper limit, else 0
 ])  # fmt: skip
 
+# A point of contact (b2ManifoldPoint). local: in the frame of the side that does not have the reference face.
 POINT = np.dtype([("local", _F, 2), ("normal_impulse", _F), ("tangent_impulse", _F), ("id", np.uint32)])
 
 CONTACT = np.dtype([
@@ -92,6 +96,7 @@ CONTACT = np.dtype([
     ("by_body", _I), ("count", _I), ("normal", _F, 2), ("local", _F, 2), ("points", POINT, 2),
 ])  # fmt: skip
 
+# A rectangle on the ground: its corners, the normals of its sides, and its centre, in world coordinates.
 BLOCK = np.dtype([("corner", _F, (4, 2)), ("normal", _F, (4, 2)), ("centroid", _F, 2)])
 
 WORLD = np.dtype(
@@ -129,7 +134,7 @@ HINGE = np.dtype([
     ("a", _I), ("b", _I), ("anchor_a", _F, 2), ("anchor_b", _F, 2),  # two bodies; anchors from the centers of mass
     ("reference", _F), ("lower", _F), ("upper", _F), ("motor_mass", _F), ("speed", _F), ("torque", _F),
 ])  # fmt: skip
-"""A revolute joint (b2RevoluteJoint). reference: the angle between the bodies that counts as 0; limits are from there.
+"""A revolute joint (b2RevoluteJoint). reference: the angle between the bodies at which the angle of the joint is 0.
 
 motor_mass: the inverse of the sum of the inverse moments of inertia. speed, torque: the initial speed of the motor and
 its largest torque.
@@ -164,7 +169,7 @@ _COSINE = [
     *map(float.fromhex, ("-0x1.6c087e89a359dp-10", "0x1.99343027bf8c3p-16")),
 ]
 _QUARTER_TURN = float.fromhex("0x1.921fb54442d18p0")
-_QUARTERS_PER_RADIAN = float.fromhex("0x1.45f306dc9c883p+23")
+_SCALED_QUARTERS_PER_RADIAN = float.fromhex("0x1.45f306dc9c883p+23")
 """Quarter turns per radian, times 2^24."""
 
 
@@ -286,7 +291,7 @@ def rotation_of(a: Number) -> Rotation:
     """
     x = np.float64(a)
     # A larger angle gives a wrong result, but the same one everywhere.
-    bounded = np.minimum(np.maximum(x * _QUARTERS_PER_RADIAN, -2e9), 2e9)
+    bounded = np.minimum(np.maximum(x * _SCALED_QUARTERS_PER_RADIAN, -2e9), 2e9)
     n = (bounded.astype(np.int32) + 0x800000) >> 24  # quarter turns, rounded
     r = x - n * _QUARTER_TURN
     y = r * (1 - ((n + 1) & 2))  # the sine changes its sign in quarters 1 and 2
