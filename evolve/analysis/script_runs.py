@@ -1,4 +1,4 @@
-"""A run that a script asks for, generation by generation: in this process and its ranks, or in ranks that it starts."""
+"""Runs of the Python interface by generations, on the ranks of a script or on ranks that a script starts."""
 
 import json
 import logging
@@ -32,16 +32,20 @@ from evolve.training.rollouts import choose_backend
 from evolve.verification import spot_check
 
 _LOG = logging.getLogger("evolve")
-_LINE_EVERY = 5.0  # seconds between two lines of progress without a terminal
+_LINE_EVERY = 5.0  # seconds between lines of progress if they do not go to a terminal
 
 
 @dataclass(frozen=True)
 class Task:
-    """The arguments of a script that are no part of the planned run.
+    """The options of a script's call that do not belong to the `PlannedRun`.
 
-    sees_each: whether the script sees each generation. The run file is then flushed before the script sees it.
+    Attributes:
+        resume: Whether to continue an existing run file.
+        overwrite: Whether to replace an existing run file.
+        progress: Whether to show progress on standard error.
+        sees_each: Whether the script receives each generation. The run file is flushed before.
 
-    Raises InputError if a flag is neither True nor False.
+    Raises InputError if `resume`, `overwrite` or `progress` is neither True nor False.
     """
 
     resume: bool
@@ -69,23 +73,26 @@ class Task:
 
 
 def number_of_workers(asked: Any, plan: PlannedRun, task: Task) -> int:
-    """Return the number of workers to start for a run; 1 if this process plays its episodes. Raises InputError."""
+    """Return the number of workers to start for a run; 1 to start none and play episodes here. Raises InputError.
+
+    asked: the argument `workers` of the script, a number or "auto".
+    """
     if asked != "auto":
         try:
             asked = errors.check_whole("workers", asked, 1)
         except InputError:
             raise InputError("workers", 'a number of workers, at least 1, or "auto"', repr(asked)) from None
     count = count_workers_to_start(asked, lambda: work_of([plan.experiment.config]), "workers", "a script")
-    _check_task(plan, task)
+    _check_options(plan, task)
     if preview(plan, task.resume, task.overwrite).action == "keep":
-        return 1
+        return 1  # the run is complete: there is nothing to play
     _LOG.info("%s", count.describe())
     return count.workers
 
 
-def _check_task(plan: PlannedRun, task: Task) -> None:
-    """Raise InputError for options that do not fit, before any file is written."""
-    plan.experiment.strategy(plan.seed)
+def _check_options(plan: PlannedRun, task: Task) -> None:
+    """Raise InputError for options that exclude each other or do not suit the run, before any file is written."""
+    plan.experiment.strategy(plan.seed)  # raises InputError for options of the strategy
     if task.resume and task.overwrite:
         raise InputError(
             "overwrite", "not together with resume=True: overwrite begins a new run, resume continues one", "both"
@@ -99,15 +106,15 @@ def evolve(
     task: Task,
     open_reporter: "Callable[[PlannedRun, int, int], ProgressReporter | _Relay]",
 ) -> Generator[Generation]:
-    """Evolve a run on rank 0 until its end, its time limit, or another reason to stop.
+    """Evolve a run on rank 0 until it ends or is stopped; yield each generation.
 
-    open_reporter: returns the object that receives the progress.
+    open_reporter: called with the run, the completed generations and their steps; returns the receiver of progress.
     """
     experiment, trial = choose_backend(plan.experiment)
     plan = replace(plan, experiment=experiment)
     if trial is not None:
         _LOG.info("%s", trial)
-    _check_task(plan, task)
+    _check_options(plan, task)
     ranks.stop_reason = _with_time_limit(ranks.stop_reason, experiment.config.compute.time_limit)
     # A file that is replaced stays in place until the first new generation is complete.
     replaced = task.overwrite and preview(plan, overwrite=True).action == "replace"
@@ -126,7 +133,7 @@ def evolve(
     except Stopped as why:
         if isinstance(why, errors.HostLost):
             raise
-        # The caller finds the complete generations in the run file, unless that is still the file to be replaced.
+        # The caller reads the complete generations from the run file. If that is still the old file, tell the caller.
         if file is not None and file.replaces:
             raise Stopped(f"stopped by {why}: {generations_on_disk(file)}.") from None
     except EpisodeError as error:
@@ -137,17 +144,18 @@ def evolve(
 
 
 def _with_time_limit(reason: Callable[[], str | None], limit: str | None) -> Callable[[], str | None]:
-    """Return a function that gives a reason to stop: the given one, or the time limit, which begins now."""
+    """Return a function that gives the reason to stop of `reason`, or the time limit, which begins now."""
     if limit is None:
         return reason
     deadline = time.monotonic() + seconds(limit)
     return lambda: reason() or ("the time limit" if time.monotonic() > deadline else None)
 
 
-# The first byte of each message from the rank 0 that a script has started. The only answer of the script is `_GO_ON`.
+# The first byte of each message to the script from the rank 0 that it has started. The script only answers `_GO_ON`,
+# to a generation that it has seen.
 _BEGIN, _UPDATE, _GENERATION, _LOGGED, _ERROR, _DONE = b"B", b"U", b"G", b"L", b"E", b"D"
 _GO_ON = b"+"
-_ENDED = "the script has left its run, or has ended"
+_SCRIPT_ENDED = "the script has left its run, or has ended"
 
 
 def evolve_elsewhere(plan: PlannedRun, task: Task, workers: int) -> Generator[Generation]:
@@ -210,7 +218,7 @@ def work_for_script() -> None:
         if link is not None:
             link.send(_ERROR + errors.error_to_json(errors.RunError(errors.one_line(error))))
         raise
-    # A worker in a long episode would keep MPI, and thus this process, from ending.
+    # MPI_Finalize would wait for a worker that is still in a long episode, so this process aborts the job.
     if ranks is not None and not ranks.all_have_left:
         ranks.transport.abort(1)
 
@@ -219,12 +227,12 @@ def _evolve_for_script(ranks: Collective, link: Link, coordinator: Coordinator) 
     """Evolve the run that a script asks for on rank 0, and send the script each generation."""
     request, start = json.loads(link.receive() or b"{}"), link.receive()
     if not request or start is None:
-        raise Stopped(_ENDED)
+        raise Stopped(_SCRIPT_ENDED)
     sys.orig_argv[:] = request["command"]  # for the manifest of the run file
     _LOG.addHandler(_Relay.Handler(link))
     _LOG.propagate = False
     _LOG.setLevel(request["level"])
-    ranks.stop_reason = lambda: _ENDED if link.is_closed else None
+    ranks.stop_reason = lambda: _SCRIPT_ENDED if link.is_closed else None
     try:
         experiment = prepare(load_config(request["config"]))
     except InputError as error:
@@ -240,13 +248,13 @@ def _evolve_for_script(ranks: Collective, link: Link, coordinator: Coordinator) 
             if task.sees_each and link.receive() is None:
                 break
     if link.is_closed:
-        raise Stopped(_ENDED)
+        raise Stopped(_SCRIPT_ENDED)
     return b""
 
 
 def error_outside_script(error: InputError) -> InputError:
-    """Return the error of an experiment that the process of the script could prepare, but a new process cannot."""
-    # The id stands alone in `got` if the environment is not registered.
+    """Return the error for the script if new processes cannot prepare an experiment, although the script could."""
+    # If the environment is not registered, `got` is its id and nothing else.
     if error.argument == "env.id" and re.fullmatch(r"[\w./-]+", error.got):
         why = f"workers: new processes do not know {error.got}, because only the script registers it: "
         cure = errors.Setting("env.id", f"module:{error.got}")
@@ -255,7 +263,7 @@ def error_outside_script(error: InputError) -> InputError:
 
 
 class _Relay:
-    """Sends the progress of a run to the script that has started this rank."""
+    """Sends the progress of a run to the script that has started this rank, in the place of a `ProgressReporter`."""
 
     def __init__(self, link: Link, task: Task, _: PlannedRun, completed: int, steps: int) -> None:
         self._link = link
@@ -284,7 +292,7 @@ class _Relay:
         """Do nothing: the script receives the generation itself."""
 
     def update(self, purpose: Purpose, done: int, episodes: int, idle: int) -> None:
-        """Send the progress of the current evaluation, unless it was sent just now."""
+        """Send the progress of the current evaluation, at most every `MIN_REFRESH` seconds."""
         if self._wanted and time.monotonic() - self._sent_at > MIN_REFRESH:
             self._sent_at = time.monotonic()
             self._link.send(_UPDATE + json.dumps([int(purpose), done, episodes, idle]).encode())

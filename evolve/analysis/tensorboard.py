@@ -1,4 +1,4 @@
-"""Event files for TensorBoard: the numbers of a finished run, or of each generation of a run as soon as it is complete.
+"""Event files for TensorBoard, from a run file or during a run.
 
 This is the only module that imports a writer of event files: tensorboardX, which the extra `tensorboard` installs, or
 PyTorch's.
@@ -21,10 +21,10 @@ from evolve.store import Header, Record, StoredRun, disk
 LogGeneration = Callable[[int, Record], None]
 """A function of the number and the record of a generation."""
 
-_EXPORTED = "events.out.tfevents.evolve"
+_EXPORTED = "events.out.tfevents.evolve"  # the file that `write` writes
 _LIVE = ".evolve"  # ends the names of files that are written during a run
 _FLUSH_EVERY = 1.0  # seconds
-_NOT_DRAWN = ("generation", "seconds", "digest")  # columns of `table` without a curve
+_NOT_DRAWN = ("generation", "seconds", "digest")  # columns of `generations.table` that are not drawn
 
 
 def check_library(argument: str) -> None:
@@ -33,6 +33,7 @@ def check_library(argument: str) -> None:
 
 
 def _summary_writer(argument: str) -> Any:
+    """Return the class that writes event files; raise InputError, which names tensorboardX, without a library."""
     try:
         return import_extra("tensorboardX", "tensorboard", argument).SummaryWriter
     except InputError:
@@ -42,7 +43,7 @@ def _summary_writer(argument: str) -> Any:
 
 
 def _table(run: StoredRun) -> dict[str, list[Any]]:
-    """Return the columns of a run by generation."""
+    """Return `generations.table` of a run."""
     from evolve.analysis.generations import table  # noqa: PLC0415 - a run without event files does not need it
 
     return table(run)
@@ -54,7 +55,7 @@ def _curves(columns: Mapping[str, list[Any]]) -> dict[str, list[float]]:
 
 
 def write(run: StoredRun, directory: Path) -> None:
-    """Write the numbers of `table` by generation as an event file; an earlier one is replaced.
+    """Write the columns of a run by generation as an event file, which replaces an earlier file of this function.
 
     Raises InputError without the library, or if the directory cannot be written.
     """
@@ -63,7 +64,7 @@ def write(run: StoredRun, directory: Path) -> None:
     seconds = np.cumsum(columns["seconds"])
     with disk.explain_write_errors(directory):
         directory.mkdir(parents=True, exist_ok=True)
-        # The writer names its file after the time, so it writes elsewhere, and the file gets its fixed name at the end.
+        # The library names the file after the time. So it writes to another directory, and the file is renamed.
         with tempfile.TemporaryDirectory(prefix=".events-", dir=directory) as partial:
             writer = writer_class(partial)
             for name, values in _curves(columns).items():
@@ -76,15 +77,15 @@ def write(run: StoredRun, directory: Path) -> None:
 
 
 class LiveLog:
-    """An event file that grows by each generation of a run. As a context manager, it is complete when it is left.
+    """An event file that grows by each generation of a run. The end of its `with` block closes it.
 
     A new run replaces the files of an earlier run. A resumed run adds a file; its numbers replace earlier numbers of
     the same generations.
 
     Args:
         directory: The directory of all runs.
-        run: The path of the run file. The file is in `<directory>/<directory of the run file>/seed-S`.
-        argument: The option that asks for it, for errors.
+        run: The path of the run file. The event file is in `<directory>/<directory of the run file>/seed-S`.
+        argument: The option that asks for the event file, for errors.
 
     Raises:
         InputError: No library for event files is installed, or the directory cannot be written.
@@ -123,9 +124,8 @@ class LiveLog:
         if generation == 0:
             for earlier in self.directory.glob(f"events.out.tfevents.*{_LIVE}"):
                 earlier.unlink(missing_ok=True)
-        # The names of the writer's files contain the time in seconds. The generation in the suffix distinguishes the
-        # file of a run that is resumed within the same second. TensorBoard drops from earlier files this generation and
-        # all later ones.
+        # The library's file names contain the time in seconds. The generation in the suffix tells two files apart if a
+        # run is resumed within one second. TensorBoard ignores generations from `purged` on in earlier files.
         purged = generation or None
         self._writer = self._writer_class(
             str(self.directory), purge_step=purged, filename_suffix=f".{generation:06d}{_LIVE}"
@@ -137,7 +137,7 @@ class LiveLog:
 
 
 def live_log(directory: str | Path | None, run: Path, argument: str) -> AbstractContextManager[LogGeneration]:
-    """Return a `LiveLog`, or without a directory a function that does nothing, as a context manager.
+    """Return a `LiveLog`; without a directory, a context manager of a function that does nothing.
 
     Raises InputError as `LiveLog` does, and if `directory` is no path.
     """

@@ -1,7 +1,7 @@
 """evolve contest: machine against machine, on equal work; see `evolve.analysis.contest`.
 
-The command measures this machine, or compares the files of several machines. The measurement with each number of
-workers is a row of the result; the ranks of a row are started with mpirun, as a job of their own.
+The command measures this machine, or compares the result files of several machines. A result has a row for each
+measured number of workers. The command starts mpirun for each row.
 """
 
 import argparse
@@ -33,14 +33,14 @@ from evolve.store.disk import check_writable
 from evolve.training.manifest import load_averages, machine_facts
 
 JOB = "--job"
-"""The hidden option with which the contest starts itself; its value is the file for the measured row."""
-_EXCLUDED = {  # the options that cannot accompany an option
+"""The hidden option of the processes that the command starts to measure a row; its value is the file for the row."""
+_EXCLUDED = {  # for each of these options, the options that it excludes
     "compare": ("size", "workers", "repeats", "backend", "price", "name", "validate", "unverified"),
     "validate": ("workers", "repeats", "price", "name", "output", "unverified"),
 }
 _HEAD = ("machine", "played by", "seconds", "spread", "speed-up", "ratio", "95 % interval", "cost", "remarks")
-_OF_SEVERAL = ("machine", "ratio", "95 % interval")  # columns that compare machines
-_TEXTS = ("machine", "played by", "remarks")  # columns that are aligned on the left
+_COMPARING = ("machine", "ratio", "95 % interval")  # columns that compare machines
+_LEFT = ("machine", "played by", "remarks")  # columns of texts, aligned on the left
 
 _say = partial(say, "contest")
 
@@ -49,7 +49,7 @@ def _parser() -> Parser:
     """Return the parser of the command line."""
     made = Parser(
         "evolve.contest",
-        "Play a fixed experiment, which digests prove to be the same everywhere, and say how long this machine takes.",
+        "Play a fixed experiment, which digests prove to be the same everywhere, and print the time that it takes.",
         "evolve contest --price 1.28/h",
         "evolve contest --size medium --workers 1 8 64 -o xeon.json",
         "evolve contest --validate",
@@ -78,7 +78,7 @@ def _parser() -> Parser:
 
 
 def read_options(argv: list[str], transport: Transport) -> argparse.Namespace:
-    """Return the completed options. Raises InputError for a forbidden combination, before any work."""
+    """Return the options, completed with defaults. Raises InputError for invalid or incompatible options."""
     found = _parser().parse_args(argv)
     for option, others in _EXCLUDED.items():
         for other in others:
@@ -107,6 +107,7 @@ def read_options(argv: list[str], transport: Transport) -> argparse.Namespace:
 
 
 def _check_comparison(found: argparse.Namespace, transport: Transport) -> None:
+    """Raise InputError if there are several ranks, or the figure cannot be drawn or written."""
     if transport.size > 1:
         raise InputError("--compare", "one process", f"{transport.size} ranks", "Leave out mpirun.")
     if found.output is not None:
@@ -115,7 +116,7 @@ def _check_comparison(found: argparse.Namespace, transport: Transport) -> None:
 
 
 def line(found: ContestFile) -> str:
-    """Return the result in one line: work, score, machine, software, verdict."""
+    """Return the result in one line, to be quoted: work, score, machine, software, verdict."""
     best, system = found.best, found.system
     repeats = pluralize(len(best.repeats), "repeat")
     spread = f"spread {best.spread:.1%}, {repeats}" if len(best.repeats) > 1 else repeats
@@ -132,21 +133,22 @@ def line(found: ContestFile) -> str:
 
 
 def table(ranked: Sequence[RankedRow], several: bool, markdown: bool = False) -> str:
-    """Return rows as lines under a header, without empty columns. several: whether they belong to several machines."""
+    """Return rows as a table without empty columns. several: whether the rows belong to several machines."""
     rows = [_cells(row) for row in ranked]
     shown = [
         name
         for name, cells in zip(_HEAD, zip(*rows, strict=True), strict=True)
-        if any(cells) and (several or name not in _OF_SEVERAL)
+        if any(cells) and (several or name not in _COMPARING)
     ]
     lines = [shown, *([row[_HEAD.index(name)] for name in shown] for row in rows)]
     if markdown:
         lines.insert(1, ["---"] * len(shown))
         return "\n".join(f"| {' | '.join(cell.replace('|', '/') for cell in cells)} |" for cells in lines)
-    return display.table(lines, width(), {n for n, name in enumerate(shown) if name in _TEXTS})
+    return display.table(lines, width(), {n for n, name in enumerate(shown) if name in _LEFT})
 
 
 def _cells(ranked: RankedRow) -> tuple[str, ...]:
+    """Return the cells of a row, in the order of `_HEAD`; empty if unknown."""
     row, interval = ranked.measured, ranked.interval
     few = len(row.repeats) < results.MIN_REPEATS
     repeats = pluralize(len(row.repeats), "repeat")
@@ -165,7 +167,7 @@ def _cells(ranked: RankedRow) -> tuple[str, ...]:
 
 
 def summary(found: ContestFile) -> str:
-    """Return the result of one machine: the table, its legs, the benchmark of 2020, and the line to paste."""
+    """Return the result of one machine: the table, the times of the legs, the benchmark of 2020, and `line`."""
     best = found.best
     times = best.repeats[-1].legs
     parts = ", ".join(f"{leg} {seconds:.2f} s" for leg, seconds in times.items())
@@ -212,7 +214,7 @@ def plan_rows(workers: Sequence[int] | None, chosen: str | None, cores: int) -> 
 
 
 def run_job(supervisor: Supervisor, size: ContestSize, workers: int, chosen: str, unverified: bool) -> ContestRow | int:
-    """Measure a row in new ranks, which print their progress; return it, or the exit code of a failed job."""
+    """Measure a row in new processes, which print their progress; return the row, or the exit code of a failed job."""
     with tempfile.TemporaryDirectory() as folder:
         file = Path(folder) / "row.json"
         words = [sys.executable, "-m", "evolve", "contest", JOB, str(file), "--size", size.name, "--backend", chosen]
@@ -234,6 +236,7 @@ def _measure_here(app: App, options: argparse.Namespace) -> ContestRow:
 
 
 def _validate(app: App, options: argparse.Namespace) -> int:
+    """Play the short run with the known digest; raise DifferentWorkError if the digest differs."""
     begin = time.perf_counter()
     chosen = backend(options.backend or "auto")
     digests = session.validate(app.coordinator(), options.size, chosen)
@@ -244,7 +247,7 @@ def _validate(app: App, options: argparse.Namespace) -> int:
 
 
 def _rows(app: App, options: argparse.Namespace) -> list[ContestRow] | int:
-    """Return all rows, or the exit code of a failed job. Raises DifferentWorkError."""
+    """Return all rows, or the exit code of a failed job. Raises DifferentWorkError if digests differ."""
     if app.transport.size > 1:
         return [_measure_here(app, options)]
     planned = plan_rows(options.workers, options.backend, available_cores())
@@ -270,6 +273,7 @@ def _in_words(planned: list[tuple[int, str]]) -> str:
 def _contest_file(
     app: App, options: argparse.Namespace, rows: list[ContestRow], load: tuple[float, ...]
 ) -> ContestFile:
+    """Return the result file of this machine. load: the load averages before the first row."""
     backends = tuple(dict.fromkeys(row.backend for row in rows))
     facts = machine_facts(app.transport, available_cores(), backends)
     found = ContestFile(
@@ -284,6 +288,7 @@ def _contest_file(
         system=facts,
         rows=tuple(rows),
     )
+    # The verdict follows from the other fields, and the line from all of them.
     found = found.model_copy(update={"verdict": found.assess()[0]})
     return found.model_copy(update={"line": line(found)})
 

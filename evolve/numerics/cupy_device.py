@@ -1,4 +1,4 @@
-"""A GPU through CuPy, and its machine code, which NVRTC compiles from rollouts/*.cu. Only this module imports cupy."""
+"""GPUs: NVRTC compiles their kernels from rollouts/*.cu, CuPy runs them. Only this module imports cupy."""
 
 import ctypes
 import ctypes.util
@@ -24,22 +24,24 @@ from evolve.numerics.device_protocol import WIDTH, DeviceMemoryError, Transfers,
 
 _PACKAGE = Path(__file__).parents[1]
 _HEADERS = ("numerics", "networks", "environments", "rollouts")  # packages with a folder `kernels`
-_PLAYS = re.compile(r"play_(\w+?)_on_(\w+)")
+_PLAY_KERNEL = re.compile(r"play_(\w+?)_on_(\w+)")  # network, task
 EXACT = ("--fmad=false", "--prec-div=true", "--prec-sqrt=true", "--ftz=false", "--std=c++17")
-"""The compiler options that keep the bits."""
+"""The compiler options with which results equal the results of the CPU to the bit."""
 _HASH = 32  # bytes of a sha256
 Kind = Literal["PTX", "CUBIN", "ProgramLog"]
+"""The outputs of NVRTC: assembly, machine code, and messages of the compiler."""
 
 
-_UP, _DOWN = 1, 2  # cudaMemcpyHostToDevice and back
+_UP, _DOWN = 1, 2  # cudaMemcpyHostToDevice, cudaMemcpyDeviceToHost
 _NON_BLOCKING = 1  # cudaStreamNonBlocking
 _MULTIPROCESSORS = 16  # cudaDevAttrMultiProcessorCount
 _MAJOR, _MINOR = 75, 76  # cudaDevAttrComputeCapabilityMajor and Minor
-_OTHERWISE = "Or use ", Setting("compute.backend", "native"), ": the bits are the same."
-_SPARE = 0.9  # of the free memory
+_USE_CPU = "Or use ", Setting("compute.backend", "native"), ": the bits are the same."
+_USABLE = 0.9  # of the memory of a GPU, and of its free memory
 _OUT_OF_MEMORY = 2  # cudaErrorMemoryAllocation
 _NO_DEVICE = 100  # cudaErrorNoDevice
-_GONE = (RuntimeError, AttributeError, TypeError)  # raised at the end of a process, or after a GPU has failed
+# Ignored when memory is freed at the end of a process, or after a GPU has failed.
+_LATE_ERRORS = (RuntimeError, AttributeError, TypeError)
 
 
 def how_to_install_gpu() -> str:
@@ -48,23 +50,23 @@ def how_to_install_gpu() -> str:
 
 
 def unit_of(kernel: str) -> str:
-    """Return the compilation unit of a kernel: "network, task" for a kernel that plays, "" for all others."""
-    played = _PLAYS.fullmatch(kernel)
+    """Return the compilation unit of a kernel: "network, task" for `play_NETWORK_on_TASK`, "" for all other kernels."""
+    played = _PLAY_KERNEL.fullmatch(kernel)
     return ", ".join(played.groups()) if played else ""
 
 
 def source(unit: str = "") -> dict[str, str]:
-    """Return a compilation unit, see `unit_of`, and the headers that it may include, by name.
+    """Return source texts by file name: first a compilation unit (see `unit_of`), then the headers that it may include.
 
-    The header of a network or an exact task has the name of its kernel. The unit of a network and a task includes their
-    headers only; the other unit includes the headers of all networks.
+    The header of a network or an exact task has the name of its kernel. The unit of a network and a task includes the
+    headers of these two; the unit "" includes the headers of all networks.
     """
-    folders = [sorted((_PACKAGE / place / "kernels").glob("*.h")) for place in _HEADERS]
-    headers = {path.name: path.read_text() for folder in folders for path in folder}
+    folders = {place: sorted((_PACKAGE / place / "kernels").glob("*.h")) for place in _HEADERS}
+    headers = {path.name: path.read_text() for folder in folders.values() for path in folder}
     if unit:
         name, included, end = "play.cu", [f"{kernel}.h" for kernel in unit.split(", ")], f"PLAY({unit})\n"
     else:
-        name, included, end = "kernels.cu", [path.name for path in folders[_HEADERS.index("networks")]], ""
+        name, included, end = "kernels.cu", [path.name for path in folders["networks"]], ""
     includes = "".join(f'#include "{header}"\n' for header in included)
     return {name: f"{(_PACKAGE / 'rollouts' / name).read_text()}\n{includes}{end}", **headers}
 
@@ -128,6 +130,7 @@ def _text(nvrtc: Any, program: ctypes.c_void_p, what: str) -> bytes:
 
 
 def _check(status: int, what: str) -> None:
+    """Raise InputError if a call of NVRTC failed. what: the purpose of the call."""
     if status:
         raise InputError("compute.backend", f"an NVRTC that can {what}", f"error {status}")
 
@@ -142,12 +145,12 @@ def _nvrtc() -> Any:
 
 @cache
 def load_nvrtc() -> Any:
-    """Return the library NVRTC, None if none can be loaded."""
+    """Return the library NVRTC; None if it cannot be loaded."""
     for path in nvrtc_candidates():
         try:
             library = ctypes.CDLL(path)
-            # NVRTC opens its builtins by name when it compiles. In some wheels, such as 13.0.88, it has no path to
-            # them, and finds only a library that is loaded already.
+            # When it compiles, NVRTC opens a second library, its builtins, by name. Some wheels, such as 13.0.88, do
+            # not say where it is, so it must be loaded already.
             for builtins in Path(path).parent.glob("libnvrtc-builtins.so.*") if "/" in path else ():
                 ctypes.CDLL(str(builtins))
         except OSError:
@@ -200,29 +203,29 @@ def _write_cached(path: Path, code: bytes) -> None:
 
 
 def open_device() -> "CupyDevice":
-    """Return the GPU of this process: the ranks of a host take its GPUs in turn, by their local rank.
+    """Return the GPU of this process: number local rank mod GPUs of the host.
 
     Raises:
-        InputError: CuPy, a driver, a GPU or NVRTC is missing. The message names it, and how to get it.
+        InputError: CuPy, a driver, a GPU or NVRTC is missing or does not work. The message says how to get it.
     """
     cuda = _import()
     try:
         count = int(cuda.runtime.getDeviceCount())
     except RuntimeError as error:
         if _status(error) == _NO_DEVICE:
-            raise InputError("compute.backend", "a GPU", "no GPU that this process may use", *_OTHERWISE) from None
-        cure = "Install an NVIDIA driver that is new enough for CuPy. ", *_OTHERWISE
+            raise InputError("compute.backend", "a GPU", "no GPU that this process may use", *_USE_CPU) from None
+        cure = "Install an NVIDIA driver that is new enough for CuPy. ", *_USE_CPU
         raise InputError("compute.backend", "a driver that finds a GPU", str(error), *cure) from None
     rank, ranks = local_ranks()
     number = rank % count
     try:
         return CupyDevice(cuda, number, sharing=len(range(number, ranks, count)))
     except RuntimeError as error:  # another process may use the GPU exclusively
-        raise InputError("compute.backend", f"GPU {number} to be usable", str(error), *_OTHERWISE) from None
+        raise InputError("compute.backend", f"GPU {number} to be usable", str(error), *_USE_CPU) from None
 
 
 class CupyDevice:
-    """GPU `number`, which `sharing` processes share; each may use an equal part of the memory. See `device.Device`.
+    """GPU `number` of this host, see `device.Device`. Each of `sharing` processes may use an equal part of its memory.
 
     Attributes:
         runtime: `cupy.cuda.runtime`.
@@ -239,14 +242,14 @@ class CupyDevice:
         self._thread = threading.get_ident()
         self.name = runtime.getDeviceProperties(number)["name"].decode()
         self.allocated = 0
-        runtime.free(0)  # makes the context
-        self._budget = int(runtime.memGetInfo()[1] * _SPARE) // sharing
+        runtime.free(0)  # creates the CUDA context
+        self._budget = int(runtime.memGetInfo()[1] * _USABLE) // sharing
         wanted = _MAJOR, _MINOR, _MULTIPROCESSORS
         major, minor, self.multiprocessors = (int(runtime.deviceGetAttribute(which, number)) for which in wanted)
         self.architecture = f"sm_{major}{minor}"
         self.modules: dict[str, Any] = {}
         """The loaded modules by compilation unit, in the order of loading."""
-        self._load("")
+        self._load("")  # fails here, not in a run, if kernels cannot be compiled
         self._functions: dict[str, int] = {}
 
     def allocate(self, nbytes: int) -> "CupyMemory":
@@ -285,7 +288,7 @@ class CupyDevice:
         """Return the number of bytes that this process may still allocate."""
         self.enter()
         with _failures("asking for its memory"):
-            return max(0, min(self._budget - self.allocated, int(self.runtime.memGetInfo()[0] * _SPARE)))
+            return max(0, min(self._budget - self.allocated, int(self.runtime.memGetInfo()[0] * _USABLE)))
 
     def function(self, kernel: str) -> int:
         """Return the handle of `evolve_<kernel>`."""
@@ -301,7 +304,7 @@ class CupyDevice:
         return self.modules[unit]
 
     def facts(self) -> dict[str, str | int]:
-        """Return the architecture, the size, and the versions of the driver, the runtime and NVRTC."""
+        """Return the architecture, multiprocessors and free bytes, and the versions of driver, runtime and NVRTC."""
         return {
             "architecture": self.architecture,
             "multiprocessors": self.multiprocessors,
@@ -326,7 +329,7 @@ class CupyMemory:
         self.nbytes = nbytes
         self._device = device
 
-    def __del__(self, gone: tuple[type[Exception], ...] = _GONE) -> None:
+    def __del__(self, gone: tuple[type[Exception], ...] = _LATE_ERRORS) -> None:
         try:  # noqa: SIM105 - when the process ends, contextlib may be gone, too
             self._device.release(self)
         except gone:
@@ -341,7 +344,7 @@ class CupyQueue:
         self._device = device
         self._runtime = runtime
         self._driver = driver
-        # Keeps arrays alive: page-locked memory could be used again while a copy still writes to it.
+        # The arrays of running copies. Without a reference, page-locked memory could be reused during the copy.
         self._under_way: list[NDArray[Any]] = []
         device.enter()
         with _failures("making a stream"):
@@ -379,7 +382,7 @@ class CupyQueue:
             self._runtime.streamSynchronize(self._stream)
         self._under_way.clear()
 
-    def __del__(self, gone: tuple[type[Exception], ...] = _GONE) -> None:
+    def __del__(self, gone: tuple[type[Exception], ...] = _LATE_ERRORS) -> None:
         try:
             self._runtime.streamSynchronize(self._stream)
             self._runtime.streamDestroy(self._stream)
@@ -389,7 +392,7 @@ class CupyQueue:
 
 @contextmanager
 def _failures(what: str, nbytes: int = 0, free: int = 0) -> Iterator[None]:
-    """Turn CUDA's errors into RunError; or into DeviceMemoryError, if an allocation of `nbytes` ran out of memory."""
+    """Turn errors of CUDA into RunError, but an allocation of `nbytes` that failed into DeviceMemoryError."""
     try:
         yield
     except RuntimeError as error:
@@ -408,5 +411,5 @@ def _import() -> Any:
     try:
         return importlib.import_module("cupy").cuda
     except Exception as error:  # a damaged installation may raise anything, and "auto" then plays on the host
-        cure = f"{how_to_install_gpu()} ", *_OTHERWISE
+        cure = f"{how_to_install_gpu()} ", *_USE_CPU
         raise InputError("compute.backend", "a working CuPy", one_line(error), *cure) from None

@@ -1,4 +1,4 @@
-"""A rollout: B slots that play episodes side by side, and the detection of episodes that fail."""
+"""A rollout plays episodes side by side in B slots, and a failure detector finds the episodes that fail."""
 
 import math
 import time
@@ -16,12 +16,12 @@ from evolve.rollouts.queue import EpisodeQueue
 from evolve.rollouts.results import quantize_traces
 from evolve.shapes import Bool, Float32, Float64, Int64, Slots
 
-_FIRST = np.zeros(1, np.intp)
+_FIRST = np.zeros(1, np.intp)  # slot 0
 _SHORT = 64  # up to this length, Python adds numbers faster than NumPy checks them
 
 
 class FailureDetector:
-    """Adds slots with failed episodes to `engine.faults`, beside the faults that the engine found itself.
+    """Adds episodes with invalid numbers, or over the time limit, to `engine.faults`, where the engine adds its own.
 
     observations: [B, O], the observations of the slots. max_episode_seconds: the wall time that an episode may take.
     """
@@ -31,10 +31,10 @@ class FailureDetector:
         self._observations = observations
         self._max_episode_seconds = max_episode_seconds
         self.clock = 0.0
-        """Seconds that count for episodes; the generation of genomes and long pauses are left out."""
+        """Seconds that count for the time limit of episodes: not the generation of genomes, nor long pauses."""
         self._advanced = time.perf_counter()
         self._begun = np.zeros(len(observations))
-        self._deadline = math.inf
+        self._deadline = math.inf  # on `clock`, of the episode that began first
 
     def begin(self, slots: Slots) -> None:
         """Start the clocks of episodes that begin in slots [k]."""
@@ -47,8 +47,9 @@ class FailureDetector:
         self._begun[targets] = self._begun[sources]
 
     def advance(self, now: float) -> None:
-        """Advance the clock of episodes, but only a little after a suspension, or after another slot's episode hung."""
-        # The clock advances by at most a tenth of the limit at once, so that one long pause ends no episode.
+        """Advance the clock of episodes to `now`, in seconds of `time.perf_counter`."""
+        # The clock advances by at most a tenth of the limit at once, so that one long pause does not end all episodes:
+        # a suspended process, or one episode that hung.
         self.clock += min(now - self._advanced, self._max_episode_seconds / 10)
         self._advanced = now
 
@@ -63,7 +64,7 @@ class FailureDetector:
                 self._check_observation(slot)
 
     def after_step(self, live: Slots, span: int, rewards: Float64) -> None:
-        """Check the observations of live slots [k], all below `span`, their rewards [k], and the time."""
+        """Check the observations of live slots [k], their rewards [k], and the time. span: the last slot plus 1."""
         if not (np.isfinite(self._observations[:span]).all() and np.isfinite(rewards).all()):
             for slot, reward in zip(live.tolist(), rewards.tolist(), strict=True):
                 if not math.isfinite(reward):
@@ -73,21 +74,23 @@ class FailureDetector:
             self._check_time(live)
 
     def after_one_step(self, reward: float) -> None:
-        """Do the same as `after_step` if slot 0 is the only live one."""
-        # In float64 no sum of float32 overflows, so the sum is finite if and only if all numbers are.
+        """Do the same as `after_step`, but faster, if slot 0 is the only live slot."""
+        # A sum of float32 numbers does not overflow in float64, so it is finite if and only if all numbers are finite.
         row = self._observations[0]
         all_finite = math.isfinite(sum(row.tolist())) if len(row) <= _SHORT else np.isfinite(row).all()
         if not (all_finite and math.isfinite(reward)) or self.clock > self._deadline:
             self.after_step(_FIRST, 1, np.array([reward]))
 
     def _check_observation(self, slot: int) -> None:
-        strange = np.flatnonzero(~np.isfinite(self._observations[slot]))
-        if len(strange):
-            which = f"observation: expected finite numbers, got {self._observations[slot, strange[0]]}"
-            self._engine.faults.setdefault(slot, f"{which} at position {strange[0]} of {self._observations.shape[1]}")
+        """Report an observation with a NaN or an infinity, and replace it by zeros."""
+        invalid = np.flatnonzero(~np.isfinite(self._observations[slot]))
+        if len(invalid):
+            which = f"observation: expected finite numbers, got {self._observations[slot, invalid[0]]}"
+            self._engine.faults.setdefault(slot, f"{which} at position {invalid[0]} of {self._observations.shape[1]}")
             self._observations[slot] = 0
 
     def _check_time(self, live: Slots) -> None:
+        """Report episodes of live slots [k] over the time limit, and compute the deadline of the others."""
         latest = self.clock - self._max_episode_seconds
         for slot in live[self._begun[live] < latest].tolist():
             message = f"it has taken {self._max_episode_seconds:g} s (env.max_episode_seconds)"
@@ -101,13 +104,13 @@ class Rollout:
 
     Args:
         engine: Runs the environments of B slots.
-        network: The kind of network; its batches step B genomes.
+        network: The kind of network.
         slots: B.
-        backend: The back end of the network; the bits are the same on all.
+        backend: The back end of the network; all back ends give the same bits.
         max_episode_seconds: The wall time that an episode may take.
         normalize: Whether networks see normalized observations.
         check: Whether the copies to and from a device are counted.
-        queue: The queue of episodes, if another rollout takes from it, too.
+        queue: The queue of episodes, if several rollouts share one; by default a new one.
         max_steps: The number of steps after which an episode ends; by default only its environment ends it.
 
     Raises:
@@ -115,6 +118,7 @@ class Rollout:
     """
 
     whole_episodes = False
+    """Whether a tick plays many steps, and an episode cannot fail. It is True for exact tasks."""
 
     def __init__(
         self,
@@ -139,7 +143,7 @@ class Rollout:
         self._failures: list[EpisodeFailure] = []
         self._queue = EpisodeQueue() if queue is None else queue
         self.begun = False
-        """Whether a tick was begun and not finished."""
+        """Whether `begin` was called, and `finish` not yet."""
         self._free = np.ones(slots, np.bool_)
         self._genomes = np.zeros(slots, np.int32)
         self._episodes = np.zeros(slots, np.int32)
@@ -165,7 +169,7 @@ class Rollout:
 
     @property
     def ticking(self) -> int:
-        """The number of episodes that the next tick steps."""
+        """The number of episodes that the next tick steps; for one rollout, all that are running."""
         return len(self._live)
 
     def submit(self, batch: EpisodeBatch) -> None:
@@ -189,11 +193,11 @@ class Rollout:
         self.engine.close()
 
     def call_on_fault(self, callback: Callable[[], None]) -> None:
-        """Call a function whenever an environment failed or was interrupted, even several times in one tick."""
+        """Set a function to be called at every failure or interruption of an environment."""
         self.engine.on_fault = callback
 
     def make_genomes_within(self, context: Callable[[], AbstractContextManager[object]]) -> None:
-        """Set the context within which genomes are generated. The time within it counts for no episode."""
+        """Set the context in which genomes are generated, whose time does not count for the limit of episodes."""
         self._queue.making = context
 
     def newest(self, slot: int) -> tuple[int, float]:
@@ -222,7 +226,7 @@ class Rollout:
         return results
 
     def _advance(self, outputs: Float32) -> Bool | None:
-        """Step the environments; return [k]: which of the live episodes ended; None if none did."""
+        """Step the environments; return [k], whether each live episode ended, or None if no episode ended."""
         rows = self._rows
         rewards, ended, seconds = self._step_environments(outputs[rows])
         self._seconds[rows] += seconds / len(self._live)
@@ -238,7 +242,7 @@ class Rollout:
         return ended if ended.any() else None
 
     def _advance_one(self, outputs: Float32) -> Bool | None:
-        """Do the same if slot 0 is the only live one, with numbers, which are faster than arrays of one element."""
+        """Do the same as `_advance` if slot 0 is the only live slot. Numbers are faster than arrays of one element."""
         rewards, ended, seconds = self._step_environments(outputs)
         self._seconds[0] += seconds
         self._lengths[0] += 1
@@ -253,6 +257,7 @@ class Rollout:
         return ended if ended.item() else None
 
     def _step_environments(self, outputs: Float32) -> tuple[Float64, Bool, float]:
+        """Step live environments by outputs [k, A]; return rewards [k], whether episodes ended [k], and the seconds."""
         begin = time.perf_counter()
         rewards, ended = self.engine.step(self._live, outputs, self._observations)
         now = time.perf_counter()
@@ -266,7 +271,7 @@ class Rollout:
             self._metrics[slots] = self.engine.metrics(slots)
 
     def _fail(self, rewards: Float64, ended: Bool) -> None:
-        """End the episodes that failed."""
+        """End the episodes that failed: set their rewards [k] to NaN, and `ended` [k]."""
         for slot, message in self.engine.faults.items():
             if not self._free[slot]:
                 at = int(np.searchsorted(self._live, slot))
@@ -285,12 +290,13 @@ class Rollout:
         return failures
 
     def _results(self, slots: Slots) -> EpisodeResults:
+        """Free slots [k], and return the results of their episodes."""
         self._free[slots] = True
         self._update_live()
         genomes = self._genomes[slots]
         lengths = self._lengths[slots]
         fingerprints, step_hashes = self.inference.hashes(slots, lengths)
-        # Traces belong to the genome of their episode. For a mean over all genomes, they all belong to number 0.
+        # Row i of the traces belongs to genome traced[i]. If the mean of all genomes is wanted, all rows belong to 0.
         traced = genomes if self._traces == "each" else np.zeros(len(slots) if self._traces == "mean" else 0, np.int32)
         return EpisodeResults(
             genomes=genomes,
@@ -315,7 +321,7 @@ class Rollout:
         return quantize_traces(np.where(self._masks[slots], self.inference.traces(slots), np.float32(0)))
 
     def fill(self, most: int | None = None) -> None:
-        """Begin queued episodes if enough slots are free or no episode runs; else move live slots together.
+        """Begin queued episodes if enough slots are free or no episode runs. Otherwise close gaps between live slots.
 
         most: The largest number of episodes to begin.
         """
