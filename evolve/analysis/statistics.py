@@ -1,6 +1,6 @@
-"""Statistics of samples of returns or scores, and short texts with such values for tables, messages and pages.
+"""Statistics of samples of returns or scores: means, their intervals, and tests between samples.
 
-The statistics are means, their intervals, and tests between samples. The texts have no control characters.
+The module also formats values for tables, messages and pages, as texts without control characters.
 
 This is the only module that imports SciPy (extra `stats`). Only the rank test needs it.
 """
@@ -16,8 +16,9 @@ from evolve.errors import import_extra, sanitize
 from evolve.shapes import Float64
 
 Interval = tuple[float, float]
+"""The lower and the upper end."""
 
-_RESAMPLES = 10_000
+_RESAMPLES = 10_000  # up to this number of permutations, the rank test is exact
 _Z = 1.959963984540054  # the 97.5 % quantile of the normal distribution
 # The 97.5 % quantiles of Student's t with 1 to 9 degrees of freedom.
 _STUDENT = (12.706205, 4.302653, 3.182446, 2.776445, 2.570582, 2.446912, 2.364624, 2.306004, 2.262157)
@@ -32,22 +33,22 @@ def finite(values: Float64) -> Float64:
 
 def mean(sample: Float64) -> float:
     """Return the mean of finite values [n]; NaN for an empty sample."""
-    return _at_scale(np.mean, sample)
+    return _without_overflow(np.mean, sample)
 
 
 def median(sample: Float64) -> float:
     """Return the median of finite values [n]; NaN for an empty sample."""
-    return _at_scale(np.median, sample)
+    return _without_overflow(np.median, sample)
 
 
 def quantile(sample: Float64, share: float) -> float:
     """Return a quantile of finite values [n], by linear interpolation; NaN for an empty sample. share: 0 to 1."""
-    return _at_scale(lambda scaled: np.quantile(scaled, share), sample)
+    return _without_overflow(lambda scaled: np.quantile(scaled, share), sample)
 
 
 def deviation(sample: Float64) -> float:
     """Return the standard deviation (n - 1) of finite values [n]; NaN for fewer than two values."""
-    return _at_scale(lambda scaled: np.std(scaled, ddof=1), sample) if len(sample) > 1 else math.nan
+    return _without_overflow(lambda scaled: np.std(scaled, ddof=1), sample) if len(sample) > 1 else math.nan
 
 
 def interval(sample: Float64) -> Interval | None:
@@ -65,8 +66,8 @@ def interval(sample: Float64) -> Interval | None:
 def interval_of_returns(returns: Float64) -> Interval | None:
     """Return the 95 % interval of the mean of finite returns [n] of episodes; None for fewer than two returns.
 
-    It is Student's interval, cut at the best and at the worst return if several episodes have it. Such a return is
-    assumed to be a bound of the task: no episode of CartPole-v1 returns more than 500, so no mean can be larger.
+    It is Student's interval. If several episodes share the best or the worst return, the interval is cut there: such a
+    return is assumed to be a bound of the task, as 500 is in CartPole-v1, so no mean can be beyond it.
     """
     found = interval(returns)
     if found is None:
@@ -76,7 +77,7 @@ def interval_of_returns(returns: Float64) -> Interval | None:
     return float(np.fmax(found[0], low)), float(np.fmin(found[1], high))
 
 
-def typical_ratio(one: Float64, other: Float64) -> float:
+def geometric_ratio(one: Float64, other: Float64) -> float:
     """Return the ratio of the geometric means of two samples [n] and [m] of positive values."""
     return math.exp(float(np.log(one).mean() - np.log(other).mean()))
 
@@ -90,7 +91,7 @@ def ratio_interval(one: Float64, other: Float64) -> Interval | None:
     if min(len(one), len(other)) < 2:
         return None
     logs = np.log(one), np.log(other)
-    centre = math.log(typical_ratio(one, other))
+    centre = math.log(geometric_ratio(one, other))
     variances = [float(log.var(ddof=1)) / len(log) for log in logs]
     variance_of_difference = sum(variances)
     if not variance_of_difference:
@@ -106,8 +107,8 @@ def cut(found: Interval | None, low: float, high: float) -> Interval | None:
     return None if found is None else (max(found[0], low), min(found[1], high))
 
 
-def _at_scale(statistic: Callable[[Float64], Any], sample: Float64) -> float:
-    """Return a statistic, computed at a scale at which nothing overflows. The scale is a power of two, thus exact."""
+def _without_overflow(statistic: Callable[[Float64], Any], sample: Float64) -> float:
+    """Return a statistic of a sample [n], which is scaled by a power of two (so exactly) to avoid overflow."""
     if not len(sample):
         return math.nan
     exponent = math.frexp(float(np.abs(sample).max()))[1]
@@ -135,6 +136,7 @@ def _student(degrees: int) -> float:
 
 def can_be_significant(n: int, m: int, tests: int = 1) -> bool:
     """Return whether the rank test of n and m values can reach p ≤ 0.05 at all, as one of several tests."""
+    # The smallest p of the exact test is 2 / C(n + m, n). Holm's correction multiplies it by the number of tests.
     return tests * 2 / math.comb(n + m, n) <= 0.05
 
 
@@ -179,7 +181,7 @@ def summary(returns: Float64) -> str:
 
 
 def number(value: float) -> str:
-    """Return a return or a fitness with two decimals; "none" for NaN."""
+    """Return the text of a return or a fitness, with two decimals; "none" for NaN."""
     if math.isnan(value):
         return "none"
     return f"{value:,.2f}" if abs(value) < _LARGEST_DECIMAL else f"{value:.4g}"
@@ -191,7 +193,7 @@ def between(interval: tuple[float, float]) -> str:
 
 
 def duration(seconds: float) -> str:
-    """Return a time in words: "5.2 s", "3 min 05 s" or "2 h 07 min"."""
+    """Return a time in words: "5.2 s", "3 min 05 s" or "2 h 07 min"; "unknown" if negative, NaN or 1e10 s or more."""
     if not 0 <= seconds < 1e10:
         return "unknown"
     if seconds < 60:

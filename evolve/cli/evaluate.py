@@ -1,8 +1,8 @@
 """evolve evaluate: the returns of a run's champion on held-out episodes, which training never used.
 
-Episodes come from keyed streams of their own, so asking for more of them later adds to the same ones. The returns are
-kept in the run file, in place of a smaller evaluation. Returns in another environment than the champion's own, or with
-other settings of its network, are not stored in the run file.
+Held-out episodes have their own keyed random streams, so a larger evaluation begins with the episodes of a smaller one.
+The returns are stored in the run file, unless it has a larger evaluation, or the evaluation changes the environment or
+the network, or evaluates another genome than the final champion.
 """
 
 import argparse
@@ -47,8 +47,8 @@ def _parser() -> Parser:
     what = "a run file that no run is writing, or its directory; or a champion file, which is not changed"
     add("file", type=file_argument, metavar="FILE", help=what)
     add("--episodes", type=int, default=100, metavar="N", help="the number of episodes (100)")
-    add("-e", "--env", metavar="ID", help="in another environment")
-    add("--engine", metavar="NAME", help="by another environment engine")
+    add("-e", "--env", metavar="ID", help="play in another environment")
+    add("--engine", metavar="NAME", help="use another environment engine")
     add_changes_option(parser)
     add_which_options(parser)
     add("--json", action="store_true", help="print the result as JSON, returns included")
@@ -60,12 +60,13 @@ def _parser() -> Parser:
 def _evaluate(
     app: App, run: store.Stored, options: argparse.Namespace, changes: Changes, which: training.Which
 ) -> tuple[Experiment, store.HeldOut]:
-    """Evaluate the champion; keep its returns in the run file if nothing was changed. Raises InputError."""
+    """Evaluate a genome; store the returns in the run file if it is the unchanged final champion. Raises InputError."""
     threads = options.threads or "auto"
     if changes or not which.is_champion or isinstance(run, store.StoredChampion):
         experiment = training.reload(run, changes.env, changes.network, threads=threads)
         evaluated = training.evaluate_champion(run, experiment, app.coordinator(), options.episodes, which)
         return experiment, evaluated
+    # The file is locked before the evaluation, so that no work is lost if another process is writing it.
     with closing(store.reopen(run.path)) as file:
         experiment = training.reload(run, threads=threads)
         evaluated = training.evaluate_champion(run, experiment, app.coordinator(), options.episodes)
@@ -76,6 +77,7 @@ def _evaluate(
 
 
 def _as_json(run: store.Stored, generation: int, experiment: Experiment, returns: Float64) -> str:
+    """Return the returns [N], None for failed episodes, and their mean and interval, with the changed settings."""
     numbers = [value if math.isfinite(value) else None for value in returns.tolist()]
     known = returns[np.isfinite(returns)]
     config = experiment.config.in_evaluation()
@@ -104,15 +106,16 @@ def _body(app: App, argv: list[str]) -> int:
         print(_as_json(run, generation, experiment, evaluated.returns))
         return 0
     own = training.load_config(run.header.config, str(run.path)).env
-    unkept = isinstance(run, store.StoredRun) and (changes or not which.is_champion)
+    not_stored = isinstance(run, store.StoredRun) and (changes or not which.is_champion)
     kind = which.title or f"champion after generation {generation}"
-    where = changes.describe(own) + (": not stored in the run file" if unkept else "")
-    print(f"{run.path}: {kind}, {options.episodes} held-out episodes{where}")
+    note = changes.describe(own) + (": not stored in the run file" if not_stored else "")
+    print(f"{run.path}: {kind}, {options.episodes} held-out episodes{note}")
     print(statistics.summary(evaluated.returns))
     return 0
 
 
 def _work(argv: list[str]) -> Work:
+    """Return the work of the command line, by which `--workers auto` chooses processes or threads."""
     found = _parser().parse_args(argv)
     in_threads = plays_in_threads([found.file], changes_of(found).env, found.threads)
     return Work(episodes_at_once=found.episodes, in_threads=in_threads)

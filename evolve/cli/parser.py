@@ -18,20 +18,22 @@ from evolve.cli import COMMANDS
 from evolve.cluster.mpirun import COMMAND, supervised_workers
 from evolve.errors import EvolveError, InputError, Setting, install_command, sanitize
 
-# The process that starts ranks by --workers does without NumPy and pydantic, or each start would take longer.
+# Imports of NumPy and pydantic take long, and the process that starts the ranks of --workers needs neither. So this
+# module imports most of evolve in functions.
 if TYPE_CHECKING:
     from evolve.config import EnvOptions, Table
     from evolve.training.experiment import PlannedRun
     from evolve.training.stored import Which
 
 _KEYS = {"env": "env.id", "engine": "env.engine", "threads": "compute.threads"}
-"""The settings that some options give, by their `dest` in argparse. The `dest` of other options is the setting."""
+"""The settings that options give, by the `dest` of the option in argparse, if the `dest` is not the setting itself."""
 _WHOLE_SETTINGS = {
     Setting("resume", True): "--resume",
     Setting("overwrite", True): "--overwrite",
     Setting("mode", "rgb_array"): "--video OUT",
 }
 """The options that replace a setting together with its value."""
+_LONGEST_LINE = 4000  # characters of a command line or a path in a message
 _MISTAKES = {
     r"argument (\S+): invalid int value: '(.*)'": "a whole number",
     r"argument (\S+): invalid _cell value: '(.*)'": "whole numbers and commas, such as 3,5",
@@ -40,14 +42,14 @@ _MISTAKES = {
     r"argument (\S+): expected (?:one|at least one) argument()": "a value",
     r"the following arguments are required: (.+)()": "a value",
 }
-"""The messages of argparse, with groups for the option and its value; and the expected value."""
+"""Regular expressions for messages of argparse, with the expected value. Groups: the option, and the value it got."""
 
 
 def spelled(setting: Setting, command: str = "run") -> str:
-    """Return a setting of an error message in the words of a command line.
+    """Return the text of a setting in an error message of a command.
 
-    A name is followed by the option of the command, if there is one: "env.id (-e/--env)". A setting with a value
-    becomes the words that set it in a run: "--engine exact" or "--set env.reuse=true".
+    The option of the command, if it has one, follows the name of a setting: "env.id (-e/--env)". A setting with a value
+    becomes the arguments that set it in a run: "--engine exact" or "--set env.reuse=true".
     """
     if setting.value is None:
         key = re.sub(r"\.\d+$", "", setting.key)  # seeds.0 is one of the seeds
@@ -66,7 +68,7 @@ def parser_of(command: str) -> "Parser":
 
 
 def flags_of(command: str) -> dict[str, str]:
-    """Return the options of a command, such as "-e/--env", by the settings and the parts of a run that they give."""
+    """Return the options of a command, such as "-e/--env", by the setting (or the `dest`) of each option."""
     actions = parser_of(command)._actions if command in COMMANDS else ()
     shown = (action for action in actions if action.help != argparse.SUPPRESS)
     return {_KEYS.get(action.dest, action.dest): "/".join(action.option_strings) for action in shown}
@@ -98,7 +100,7 @@ class Parser(argparse.ArgumentParser):
             self.add_argument("--version", action="version", version=f"evolve {__version__}", help="print the version")
 
     def error(self, message: str) -> NoReturn:
-        """Raise InputError that names the option; near names are offered for unknown ones."""
+        """Raise InputError that names the option. For an unknown option, it suggests one with a similar name."""
         from evolve.config import nearest  # noqa: PLC0415 - only for errors
 
         for wrong, expected in _MISTAKES.items():
@@ -114,21 +116,19 @@ class Parser(argparse.ArgumentParser):
         raise InputError("command line", "arguments that it knows", got, cure)
 
     def exit(self, status: int = 0, message: str | None = None) -> NoReturn:
-        """Leave by an exception that no environment can raise."""
+        """Raise `Answered`: SystemExit could also come from an environment."""
         raise Answered(message or "")
 
 
 def add_workers_option(parser: argparse.ArgumentParser) -> None:
     """Add `--workers` to the options of a command."""
-    words = (
-        "start N workers and a coordinator with mpirun; auto: all cores of this machine, by threads where they serve"
-    )
+    words = "start N workers and a coordinator with mpirun; auto: use all cores of this machine, by threads if possible"
     parser.add_argument("--workers", type=number_or_auto, metavar="N", help=words)
 
 
 def add_threads_option(parser: argparse.ArgumentParser, name: str = "threads") -> None:
     """Add `--threads` to the options of a command. name: The attribute of the parsed options."""
-    words = "threads of each process that play exact tasks, or EnvPool's (auto: exact tasks on all its cores)"
+    words = "threads of each process, for exact tasks and EnvPool (auto: for exact tasks, all its cores)"
     parser.add_argument("--threads", dest=name, type=number_or_auto, metavar="N", help=words)
 
 
@@ -142,7 +142,7 @@ def number_or_auto(text: str) -> int | str:
 
 
 class Answered(EvolveError):  # noqa: N818 - nothing went wrong
-    """The command line asked for help, and has been answered."""
+    """The command line asked for help or the version, which has been printed."""
 
     exit_code = 0
 
@@ -188,7 +188,7 @@ def changes_of(options: argparse.Namespace) -> Changes:
             table["env"][key] = value
     for key, value in map(read_assignment, options.assignments):
         if not key.startswith(("env.", "network.")):
-            cure = "The rest of the experiment belongs to the champion."
+            cure = "All other settings are fixed by the champion."
             raise InputError("--set", "a key of env or of network", key, cure)
         set_key(table, key, value)
     return Changes(table["env"], table["network"])
@@ -210,6 +210,7 @@ def add_kept_options(parser: argparse.ArgumentParser) -> None:
 
 
 def _cell(text: str) -> tuple[int, ...]:
+    """Return the indices of a cell, "I,J"."""
     return tuple(int(part) for part in text.split(","))
 
 
@@ -223,26 +224,26 @@ def which_of(options: argparse.Namespace) -> "Which":
 def file_argument(text: str) -> Path:
     """Return the path that an argument names. Raises InputError for "", which shells make of an unset variable."""
     if not text:
-        cure = "This directory is named by a dot."
+        cure = 'The current directory is ".".'
         raise InputError("FILE", "the name of a file or a directory", "an empty text", cure)
     return Path(text)
 
 
 def command_line(command: str, *words: str | Path) -> str:
-    """Return a line that runs a command; by `evolve`, if the shell finds the script of this installation."""
+    """Return a line that runs a command: `evolve COMMAND`, or `python -m` if that is not this installation's script."""
     ours = Path(sys.executable).with_name("evolve")
     found = shutil.which("evolve")
     by_name = found is not None and Path(found) == ours
     is_module = importlib.util.find_spec(f"evolve.{command}") is not None
     module = [f"evolve.{command}"] if is_module else ["evolve", command]
     begin = ["evolve", command] if by_name else ["python", "-m", *module]
-    return sanitize(shlex.join([*begin, *map(str, words)]), 4000)
+    return sanitize(shlex.join([*begin, *map(str, words)]), _LONGEST_LINE)
 
 
 def how_to_resume(runs: "Sequence[PlannedRun]", ranks: int) -> str:
     """Return the command line that resumes stopped runs with the same number of processes."""
     if COMMAND in os.environ:
-        return sanitize(os.environ[COMMAND], 4000)
+        return sanitize(os.environ[COMMAND], _LONGEST_LINE)
     if len(runs) > 1:
         return "the same command line, and --resume"
     workers = supervised_workers()
@@ -268,4 +269,4 @@ def steps_after(paths: Sequence[Path], report: str = "") -> str:
     if importlib.util.find_spec("imageio") is None:
         film += f"   # needs: {install_command('video')}"
     verify = command_line("verify", first)
-    return "\n".join([sanitize(where, 4000), report or f"Film its champion: {film}", f"Verify it: {verify}"])
+    return "\n".join([sanitize(where, _LONGEST_LINE), report or f"Film its champion: {film}", f"Verify it: {verify}"])

@@ -31,7 +31,7 @@ def _parser() -> Parser:
     )
     add = parser.add_argument
     add("files", nargs="+", type=file_argument, metavar="FILE", help="run files, complete or not, or directories")
-    names = "curves.png, final.png, front.png, archive.png or network.png; or .svg, or .pdf"
+    names = "the picture, .png, .svg or .pdf (curves.png, final.png, front.png, archive.png or network.png)"
     add("-o", "--output", type=Path, metavar="OUT", help=names)
     add("-x", "--over", choices=tuple(figures.AXES), help="the axis of the curves (generation)")
     add("--load", action="store_true", help="draw throughput and idle workers, too")
@@ -53,14 +53,17 @@ def _parser() -> Parser:
 
 
 def _draw_curves(files: list[Path], output: Path, over: str, load: bool, say: bool = True) -> bool:
-    """Draw run files; return whether all of them are complete. Raises InputError, and RunError when all are empty."""
+    """Draw the curves of run files; return whether all are complete. say: whether to print notes.
+
+    Raises InputError, and RunError if all files are empty.
+    """
     runs, groups = comparison.read_groups(files)
     figures.save(figures.draw_curves(_deduplicated(groups, say), over, load=load), output)
     return all(run.complete for run in runs)
 
 
 def _draw_comparison(files: list[Path], output: Path) -> None:
-    """Draw and print how experiments compare. Raises InputError, and RunError when all files are empty."""
+    """Draw and print how experiments compare. Raises InputError, and RunError if all files are empty."""
     found = comparison.compare_groups(_deduplicated(comparison.read_groups(files)[1]))
     figures.save(figures.draw_comparison(found), output)
     print(f"{found.score}:\n\n{_table(found.rows)}\n")
@@ -96,7 +99,7 @@ def _deduplicated(groups: list[comparison.RunGroup], say: bool = True) -> list[c
 
 
 def _draw_network(app: App, file: Path, which: training.Which, traces: bool, output: Path) -> None:
-    """Draw a genome's network, its connections as strong as its weights, or as its traces."""
+    """Draw the network of a genome; the strength of a line shows a weight, or a mean trace if `traces`."""
     run = store.read_any(file)
     champion, experiment = champion_to_draw(run, which, traces)
     shown = mean_traces(run, experiment, champion, app.coordinator()) if traces else None
@@ -111,9 +114,9 @@ def _follow(paths: list[Path], output: Path, over: str, load: bool, stop: StopFl
         files: list[Path] = []
         with suppress(InputError):  # a directory that is still empty
             files = store.run_files(paths)
-        now = [path.stat().st_mtime_ns if path.exists() else 0 for path in files]
-        if all(now) and now != seen and any(store.read(path).num_generations for path in files):
-            seen = now
+        changed = [path.stat().st_mtime_ns if path.exists() else 0 for path in files]
+        if all(changed) and changed != seen and any(store.read(path).num_generations for path in files):
+            seen = changed
             print(f"{time.strftime('%H:%M:%S')}  {output}", flush=True)
             if _draw_curves(files, output, over, load, say=False):
                 return
@@ -125,17 +128,17 @@ def _follow(paths: list[Path], output: Path, over: str, load: bool, stop: StopFl
 
 
 def _arguments(argv: list[str]) -> argparse.Namespace:
-    """Return the completed arguments. Raises InputError for a forbidden combination, or a bad output."""
+    """Return the arguments, completed with defaults. Raises InputError for invalid or incompatible arguments."""
     found = _parser().parse_args(argv)
     chosen = {name: getattr(found, name) is not None for name in ("generation", "connections", "cell")}
     for name, given in {**chosen, "traces": found.traces}.items():
         if given and not found.network:
             raise InputError(f"--{name}", "--network with it, to draw a network", "no --network", "Add --network.")
-    for name, given, how in (("-x/--over", found.over is not None, "over it"), ("--load", found.load, "with it")):
+    for name, given in (("-x/--over", found.over is not None), ("--load", found.load)):
         if given and (other := _kind_of_picture(found)):
-            raise InputError(name, f"curves to be drawn {how}", f"--{other}")
+            raise InputError(name, "a picture of curves with it", f"--{other}")
     if (found.network or found.archive) and len(found.files) > 1:
-        raise InputError("FILE", f"one run file with --{_kind_of_picture(found)}", f"{len(found.files)} of them")
+        raise InputError("FILE", f"one run file with --{_kind_of_picture(found)}", f"{len(found.files)} files")
     if found.output is None:
         found.output = Path(f"{_kind_of_picture(found) or 'curves'}.png")
     check_writable(found.output, figures.FORMATS)

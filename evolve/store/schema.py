@@ -1,4 +1,4 @@
-"""The columns of a run file, each declared at the field of the record that holds it.
+"""The columns of a run file. A field of a record declares the column in which it is stored.
 
 Shape, unit and meaning of a column go into the file as attributes of its dataset, and into docs/run-file.md.
 """
@@ -17,6 +17,7 @@ from evolve.genome import Genomes, candidate_digests
 from evolve.shapes import Bool, Float32, Float64, Int32, Int64, UInt8, UInt64
 
 SCHEMA = 3
+"""The version of the layout of run files."""
 
 LETTERS = {
     "G": "generations",
@@ -76,11 +77,12 @@ def columns_of(record: type[Any]) -> dict[str, Column]:
 
 
 METRIC_TYPES = tuple(np.dtype(kind) for kind in (np.bool_, np.int64, np.float64))
+"""The types that a column of a metric may have, from the narrowest to the widest."""
 
 
 def metric_column(group: str, symbols: str, name: str, dtype: DTypeLike) -> Column:
     """Return the column of a metric in the group "generation" or "evaluation"."""
-    meaning = f"the metric {name} of each episode, from the info of its last step; NaN, 0 or false if it failed"
+    meaning = f"the metric {name} of each episode, from the info of its last step; NaN, 0 or false for a failed episode"
     return Column(f"{group}/metrics/{name}", symbols, np.dtype(dtype), meaning)
 
 
@@ -100,11 +102,11 @@ class Record:
         "generation/returns",
         "G P E",
         np.float64,
-        "return of each episode; NaN where it failed, or was not played (racing, or a growing population)",
+        "return of each episode; NaN if it failed or was not played (racing, or a growing population)",
         "reward",
     )
     lengths: Int32 = column(
-        "generation/lengths", "G P E", np.int32, "environment steps of each episode; 0 where it was not played", "steps"
+        "generation/lengths", "G P E", np.int32, "environment steps of each episode; 0 if it was not played", "steps"
     )
     episode_seconds: Float32 = column(
         "generation/episode_seconds",
@@ -118,15 +120,13 @@ class Record:
         "G P",
         np.float64,
         "the value by which selection ranks: the setting fitness of the returns (by default their mean), less the cost "
-        "of connections; NaN if it failed or did not play",
+        "of connections; NaN if the candidate failed or did not play",
         "reward",
     )
     connections: Int32 = column(
         "generation/connections", "G P", np.int32, "connections left of each candidate", "connections"
     )
-    digest: bytes = column(
-        "generation/digest", "G", "S64", "sha256 that stands for all generations up to this one", "hex"
-    )
+    digest: bytes = column("generation/digest", "G", "S64", "sha256 of this generation and of all before it", "hex")
     seconds: float = column("generation/seconds", "G", np.float64, "wall time of the generation", "s")
     steps: int = column("generation/steps", "G", np.int64, "environment steps of the generation", "steps")
     busy_seconds: Float64 = column("rank/busy_seconds", "G R", np.float64, "wall time that each rank was at work", "s")
@@ -149,12 +149,12 @@ class Record:
         "champion/step_hashes",
         "L 2",
         np.uint8,
-        "a byte for the observations and one for the outputs after each step of the best candidates (4,096 at most "
-        "of an episode), all episodes end to end, generation after generation",
+        "after each step of the best candidates, a byte of the hash of all observations so far, one of all outputs; "
+        "at most 4,096 steps of an episode, all episodes end to end, generation after generation",
         "hash",
         chunk=2**14,
     )
-    """[Σ min(length, MAX_HASHED_STEPS), 2]; in the file, of all champions."""
+    """[Σ min(length, MAX_HASHED_STEPS), 2], over the best candidate's episodes; in the file, also over generations."""
     fingerprints: UInt64 = column(
         "fingerprint/episodes",
         "G P E 2",
@@ -169,14 +169,15 @@ class Record:
         "fingerprint/traces",
         "G P",
         np.uint64,
-        "fingerprint of the traces of each candidate; 0 if its worker kept them",
+        "fingerprint of the traces of each candidate; 0 if the traces stayed at a worker",
         "hash",
     )
     normalizer: Float32 | None = column(
         "generation/normalizer",
         "G 2 O",
         np.float32,
-        "mean that is subtracted from observations, and factor of the difference; only if observations are normalized",
+        "mean that is subtracted from observations, and factor by which the difference is multiplied; only if they are "
+        "normalized",
         optional=True,
     )
     """[2, O], the normalizer of this generation's episodes."""
@@ -234,13 +235,13 @@ POPULATION = {
 
 @dataclass(frozen=True, eq=False)
 class HeldOut:
-    """The final champion (weights, mask [W]) on N held-out episodes: returns, environment seeds [N]."""
+    """The evaluation of the final champion on N held-out episodes. returns, seeds: [N]; weights, mask: [W]."""
 
     returns: Float64 = column(
         "evaluation/returns",
         "N",
         np.float64,
-        "returns of the final champion on held-out episodes; only once it was evaluated; NaN where one failed",
+        "returns of the final champion on held-out episodes; only once it was evaluated; NaN for a failed episode",
         "reward",
     )
     seeds: Int64 = column("evaluation/seeds", "N", np.int64, "seeds of the environments of these episodes")
@@ -263,7 +264,7 @@ VALIDATIONS = {
         "validation/returns",
         "V N",
         np.float64,
-        "returns of the champion on the validation episodes; NaN where one failed",
+        "returns of the champion on the validation episodes; NaN for a failed episode",
         "reward",
     ),
 }
@@ -279,13 +280,17 @@ class Start:
     )
     mask: Bool = column("start/mask", "W", np.bool_, "connections of that genome")
     num_observations: Int64 = column(
-        "start/num_observations", "1", np.int64, "number of observations for which its normalizer stands; 0 without one"
+        "start/num_observations",
+        "1",
+        np.int64,
+        "number of observations from which its normalizer was computed; 0 without one",
     )
     normalizer: Float32 | None = column(
         "start/normalizer",
         "2 O",
         np.float32,
-        "its mean to subtract from observations, and factor of the difference; only if observations are normalized",
+        "mean that is subtracted from observations, and factor by which the difference is multiplied; only if they are "
+        "normalized",
         optional=True,
     )
 
@@ -326,10 +331,10 @@ class Header:
 
     Attributes:
         config: The configuration as TOML.
-        manifest: The origin of the run, by name.
+        manifest: The versions and machines that produced the run, by name; see `training.manifest`.
         seed: The seed.
-        env: The environment.
-        start: The genome with which it began; None if it began with random genomes.
+        env: The id of the environment.
+        start: The genome with which the run began; None if it began with random genomes.
         spaces: The spaces of observations and actions, by `environments.Spaces.to_json`; None in files of earlier
             versions. A policy needs them to work without its environment.
     """
@@ -350,10 +355,11 @@ class Header:
 
 @dataclass(frozen=True)
 class StoredRun:
-    """A run file that was read.
+    """The contents of a run file.
 
-    has_population: whether it holds every genome, which `store.population` reads. validations: the champion's returns
-    on the validation episodes, [N], by the number of complete generations.
+    records: one for each complete generation. checkpoint: the state of the strategy after the last one, by name.
+    has_population: whether the file holds every genome, which `store.population` reads. validations: the champion's
+    returns on the validation episodes, [N], by the number of complete generations.
     """
 
     path: Path

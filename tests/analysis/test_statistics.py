@@ -102,7 +102,7 @@ def test_the_interval_of_a_ratio_is_welch_s():
     assert low * high == pytest.approx(math.exp(exact.low + exact.high))
     assert low == pytest.approx(math.exp(exact.low), rel=0.1)
     assert low <= math.exp(exact.low)  # the degrees of freedom are rounded down
-    assert low < statistics.typical_ratio(one, other) < high
+    assert low < statistics.geometric_ratio(one, other) < high
 
 
 def test_the_interval_of_a_ratio_of_few_values():

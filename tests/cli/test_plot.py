@@ -136,8 +136,8 @@ def test_live_ends_with_the_run(call, runs, tmp_path):
         (("--final", "--traces"), 2, "--traces: expected --network with it"),
         (("--final", "--network"), 2, "argument --network: not allowed with argument --final"),
         (("--final", "--live"), 2, "argument --live: not allowed with argument --final"),
-        (("--final", "--load"), 2, "--load: expected curves to be drawn with it, got --final"),
-        (("--network", "-x", "time"), 2, "-x/--over: expected curves to be drawn over it, got --network"),
+        (("--final", "--load"), 2, "--load: expected a picture of curves with it, got --final"),
+        (("--network", "-x", "time"), 2, "-x/--over: expected a picture of curves with it, got --network"),
         (("missing.h5",), 2, "no such file"),
     ],
 )

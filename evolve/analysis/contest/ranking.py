@@ -108,7 +108,7 @@ def ranked(name: str, found: ContestFile, reference: ContestRow) -> list[RankedR
                 speedup=None if alone is None else alone.seconds / row.seconds,
                 cost=None if found.price is None else found.price.of(row.seconds),
                 currency="" if found.price is None else found.price.currency,
-                ratio=statistics.typical_ratio(*times),
+                ratio=statistics.geometric_ratio(*times),
                 interval=None if row is reference else statistics.ratio_interval(*times),
             )
         )

@@ -4,9 +4,9 @@ States are arrays [S, k] of float64, one column for each of k episodes. Every op
 rounded on its own. The kernels do the same operations in the same order, so they give the same bits.
 
 Random numbers come from `Draws` or, in tasks that repeat Gymnasium's episodes, from `Pcg64`: NumPy's generator PCG64
-(O'Neill, 2014) as Gymnasium uses it, one per episode, seeded by the environment's seed. Its words are NumPy's, but the
-conversion to numbers is Python's. NumPy's conversion is compiled C whose compiler may fuse a multiplication and an
-addition, so its bits may depend on the processor.
+(O'Neill, 2014) as Gymnasium uses it, one per episode, seeded by the environment's seed. It gives the
+bits of NumPy's generator, but converts them to numbers in Python: a compiler of NumPy's C may fuse a multiplication and
+an addition, so numbers could depend on the processor.
 """
 
 from dataclasses import dataclass, field
@@ -23,7 +23,7 @@ from evolve.shapes import Bool, Float32, Float64, Int64, UInt8
 
 DRAWS_TO_BEGIN = 64
 """The random numbers 0 to 63 of an episode are for its beginning; the numbers of its steps follow."""
-# Constants of PCG64.
+# The multiplier of PCG64, and masks of its words, half words and state.
 _MULTIPLIER = 0x2360ED051FC65DA44385DF649FCCF645
 _WORD = 2**64 - 1
 _HALF = 2**32 - 1
@@ -57,7 +57,7 @@ class Draws:
         return draws(self.seeds, np.full_like(self.seeds, number))
 
     def between(self, number: int, low: float, high: float) -> Float64:
-        """Return [k]: such numbers from low to high."""
+        """Return [k]: random number `number` as in `number`, but uniform from `low` to `high`."""
         return low + (high - low) * self.number(number)
 
     def in_step(self) -> Float64:
@@ -73,7 +73,7 @@ class ExactTask(Generic[OptionsT]):
     """A task with its settings.
 
     options: the validated `env.kwargs`. action_scale: `env.action_scale`. max_episode_steps: the limit of steps of an
-    episode, if it is not the task's own, `limit`. randomize: `env.randomize`.
+    episode; None for the default of the task, `limit`. randomize: `env.randomize`.
     """
 
     options: OptionsT
@@ -82,15 +82,16 @@ class ExactTask(Generic[OptionsT]):
     randomize: Table = field(default_factory=dict)
 
     kernel: ClassVar[str]
-    """The name of its kernel: of the header in `environments/kernels/`, and of the functions there."""
+    """The name of the kernel: `environments/kernels/NAME.h`, with functions `NAME_…`."""
     settings: ClassVar[type[Options]] = NoOptions
     discrete: ClassVar[bool] = True
     """Whether an action is a whole number, the index of the largest output."""
     action_bound: ClassVar[float | None] = 1.0
     """The largest action, if actions are bounded numbers; None if only the sign of an output counts."""
     fps: ClassVar[float] = 50.0
+    """Steps per second, for films."""
     randomizable: ClassVar[tuple[str, ...]] = ()
-    """The settings that may differ between episodes, because `parameters` has all that follows from them."""
+    """The settings that may differ between episodes. They affect equations through `parameters` only."""
     own_settings: ClassVar[tuple[str, ...]] = ()
     """The settings that Gymnasium's environment of this name does not take."""
     has_world: ClassVar[bool] = False
@@ -127,11 +128,10 @@ class ExactTask(Generic[OptionsT]):
         return self.max_episode_steps or self.limit
 
     def parameters(self, options: Any) -> tuple[Any, ...]:
-        """Return the constants of the equations that follow from the randomizable settings.
+        """Return the parameters: constants of the equations, computed from the randomizable settings.
 
-        They are the last rows of a state or, in a task with a world, all of its parameters.
-
-        By default these are the randomizable settings themselves.
+        Parameters are the last rows of a state or, in a task with a world, its WORLD.parameter. By default they are the
+        randomizable settings themselves.
 
         options: The settings, as numbers or as arrays [k] for k episodes.
         """
@@ -153,7 +153,7 @@ class ExactTask(Generic[OptionsT]):
 
     def kernel_constants(self) -> UInt8:
         """Return the bytes of the settings that the kernel needs."""
-        return np.array([*self.constants, 0.0]).view(np.uint8)  # 0.0, so that there is an address without settings, too
+        return np.array([*self.constants, 0.0]).view(np.uint8)  # 0.0: an empty array has no valid address
 
     def blank(self, slots: int) -> Any:
         """Return the states of slots in which no episode has begun."""
@@ -186,7 +186,7 @@ AnyTask = ExactTask[Any]
 
 
 def largest(outputs: Float32) -> Int64:
-    """Return [k]: the index of the largest of outputs [k, A], the first of equals; only a NaN in column 0 can win."""
+    """Return [k]: the index of the first largest of outputs [k, A]; 0 if output 0 is NaN. Other NaNs are ignored."""
     best = np.zeros(len(outputs), np.int64)
     highest = outputs[:, 0]
     for number in range(1, outputs.shape[1]):
