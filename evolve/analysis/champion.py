@@ -137,7 +137,7 @@ def mean_traces(run: Stored, experiment: Experiment, champion: Champion, coordin
     else:
         assert isinstance(run, StoredRun)
         episodes = experiment.config.episodes
-        experiment = training.in_generation(experiment, run.records, champion.generation)
+        experiment = training.with_recorded_limit(experiment, run.records, champion.generation)
     genome = Genomes(champion.weights[None], champion.mask[None])
     candidate = np.array([chosen.candidate])
     batch = EpisodeBatch.of(

@@ -35,7 +35,7 @@ class Description:
 
 
 def descriptions(model: type[Options]) -> list[Description]:
-    """Return the settings of a model that are single values or lists, in their order."""
+    """Return the settings of a model in their order, without the settings that are tables of their own."""
     return [
         Description(name, _default(field), limits(field.annotation, field.metadata), _meaning(model, name))
         for name, field in model.model_fields.items()
@@ -50,11 +50,12 @@ def _meaning(model: type[Options], name: str) -> str:
 
 @cache
 def _docstrings(kind: type) -> dict[str, str]:
-    """Return the docstrings below the annotated names of a class, by name; none if its source is not at hand."""
-    # Pydantic can read them, too, but only when it makes the model: that is a fifth of the time of importing evolve.
+    """Return the docstrings below the annotated names of a class, by name; empty if its source is not available."""
+    # Pydantic can read the docstrings, too, but only when a model is defined. That would make each import of evolve
+    # slower by a fifth, and most commands show no descriptions.
     try:
         source = textwrap.dedent(inspect.getsource(kind))
-    except (OSError, TypeError):  # a class of C, or typed at Python's prompt
+    except (OSError, TypeError):  # a class of C, or one that was typed at the prompt
         return {}
     (definition,) = ast.parse(source).body
     assert isinstance(definition, ast.ClassDef)
@@ -70,7 +71,7 @@ def _docstrings(kind: type) -> dict[str, str]:
 
 
 def limits(kind: Any, metadata: Any = ()) -> str:
-    """Return the allowed values of a type in words: "0 to 1", "true or false". Empty if the type has no limits."""
+    """Return the allowed values of a type in words: "0 to 1", "true or false"; empty for a type without limits."""
     origin = get_origin(kind)
     parts = get_args(kind)
     if origin is Annotated:
@@ -98,7 +99,7 @@ def _range(metadata: Any) -> str:
 
 
 def _default(field: FieldInfo) -> str:
-    """Return a default as TOML; an empty text for no value."""
+    """Return a default as TOML; empty if the default is no value."""
     return "" if field.default is None else json.dumps(field.default)
 
 
@@ -132,9 +133,9 @@ def _model(config: Config, section: str) -> type[Options] | None:
 
 
 def _head(model: type[Options], table: Table, *title: str) -> list[str]:
-    """Return the first lines of a section: its purpose, its title, and the settings that its table lacks.
+    """Return the first lines of a section: its purpose, its title, and comments about the settings without a value.
 
-    TOML cannot express "no value", so these settings are comments. A default stands in a comment, too.
+    TOML cannot express "no value". A setting with a default that this table lacks is a comment with the default.
     """
     lines = [*_comment(inspect.cleandoc(vars(model).get("__doc__") or "")), *title]
     for name, field in model.model_fields.items():

@@ -1,4 +1,4 @@
-"""Environments in plain Python: tasks that are generator functions, and a task that only sleeps."""
+"""Environments in plain Python: tasks that are generator functions, and a task that sleeps, to measure scheduling."""
 
 import inspect
 import time
@@ -14,10 +14,11 @@ from evolve.errors import InputError, check_whole, pluralize, sanitize
 from evolve.shapes import Float32
 
 ID = "evolve.environments.function_task:Sleep-v0"
+"""The `env.id` of `Sleep`."""
 
 
 class Sleep(gymnasium.Env[Any, Any]):
-    """An environment that sleeps in its only step, for `seconds` in the mean over episodes."""
+    """An environment with one step, which sleeps. `seconds`: the mean over episodes; each takes 50 to 150 % of it."""
 
     observation_space = gymnasium.spaces.Box(0, 1, (1,))
     action_space = gymnasium.spaces.Discrete(2)
@@ -42,12 +43,12 @@ gymnasium.register(id="Sleep-v0", entry_point=f"{__name__}:Sleep")
 
 
 Episode = Callable[..., Generator[Any, Float32, float | tuple[float, dict[str, Any]]]]
-"""A generator function of a random generator and of keyword arguments (`env.kwargs`). It yields observations [O],
-receives actions [A] in [-1, 1], and returns the return, or the return and metrics by name."""
+"""A generator function. Its arguments are a random generator and, by keyword, `env.kwargs`. It yields observations [O],
+receives actions [A] in [-1, 1], and at the end returns the episode's return, or a pair of it and metrics by name."""
 
 
 class FunctionEnv(gymnasium.Env[Float32, Float32]):
-    """A Gymnasium environment that calls a function for each episode; the only reward comes at the end.
+    """A Gymnasium environment that calls a function for each episode. Only the last step has a reward.
 
     `reset` and `step` raise InputError if the function breaks the contract of `register_task`.
 
@@ -83,38 +84,39 @@ class FunctionEnv(gymnasium.Env[Float32, Float32]):
             got = f"one without a yield, which returned {sanitize(self._running, 100)}"
             raise InputError(self._title, "a function that yields observations", got)
         try:
-            self._seen = self._observation(next(self._running))
+            self._last_observation = self._observation(next(self._running))
         except StopIteration:
             raise InputError(self._title, "an observation to be yielded before it returns", "no observation") from None
-        return self._seen, {}
+        return self._last_observation, {}
 
     def step(self, action: Float32) -> tuple[Float32, float, bool, bool, dict[str, Any]]:
         """Send an action to the function; the episode ends when it returns."""
         try:
-            self._seen = self._observation(self._running.send(action))
+            self._last_observation = self._observation(self._running.send(action))
         except StopIteration as end:
             score, info = end.value if isinstance(end.value, tuple) and len(end.value) == 2 else (end.value, {})
-            return self._seen, self._return(score), True, False, info
-        return self._seen, 0.0, False, False, {}
+            return self._last_observation, self._return(score), True, False, info
+        return self._last_observation, 0.0, False, False, {}
 
-    def _observation(self, given: Any) -> Float32:
-        """Return the observation that the function has yielded, [O]. Raises InputError unless it is O numbers."""
+    def _observation(self, yielded: Any) -> Float32:
+        """Return what the function has yielded as an observation [O]. Raises InputError unless it is O numbers."""
         expected = f"each yield to give {pluralize(self._size, 'number')}, as registered (observation_size)"
         try:
-            seen = np.asarray(given, np.float32)
+            numbers = np.asarray(yielded, np.float32)
         except (TypeError, ValueError):  # not numbers, or lists of different lengths
-            raise InputError(self._title, expected, given) from None
-        if given is None or seen.size != self._size:
-            raise InputError(self._title, expected, f"{seen.size}: {sanitize(given, 100)}" if seen.shape else given)
-        return seen.reshape(self._size)
+            raise InputError(self._title, expected, yielded) from None
+        if yielded is None or numbers.size != self._size:
+            got = f"{numbers.size}: {sanitize(yielded, 100)}" if numbers.shape else yielded
+            raise InputError(self._title, expected, got)
+        return numbers.reshape(self._size)
 
-    def _return(self, given: Any) -> float:
-        """Return the return of the episode. Raises InputError unless the function has returned a number."""
+    def _return(self, returned: Any) -> float:
+        """Return the episode's return as a float. Raises InputError unless the function has returned a number."""
         try:
-            return float(given)
+            return float(returned)
         except (TypeError, ValueError):
-            cure = "" if given is not None else "Let it end with: return score."
-            raise InputError(self._title, "one number to be returned, the episode's return", given, cure) from None
+            cure = "" if returned is not None else "End the function with: return score."
+            raise InputError(self._title, "one number to be returned, the episode's return", returned, cure) from None
 
 
 def register_task(name: str, episode: Episode, observation_size: int, action_size: int) -> None:
@@ -140,8 +142,8 @@ def register_task(name: str, episode: Episode, observation_size: int, action_siz
             action for it, [A] float32 in [-1, 1]. At the end it returns the return of the episode, one number; higher
             is better. It may also return (return, metrics), a number and a dictionary of numbers, from which an
             experiment takes those that `env.metrics` names.
-        observation_size: O, the number of numbers in an observation.
-        action_size: A, the number of numbers in an action.
+        observation_size: O, the length of an observation.
+        action_size: A, the length of an action.
 
     Raises:
         InputError: Gymnasium cannot register the name, `episode` is not a function, or a size is wrong. Also raised

@@ -5,26 +5,29 @@ mirrored sampling and fitness shaping of its section 2; Loshchilov & Hutter, "De
 (2019), algorithm 2. See `evolution_strategy` for Adam and ClipUp, and `pruning_schedules` for gradual pruning. The
 centre θ is an initial genome at first, and all candidates share its mask. With n = floor(P/2) pairs and ε_i ~ N(0, 1):
 
-    candidates   2i is θ + σ ε_i, 2i + 1 is θ - σ ε_i; if P is odd, the last is θ itself, to be seen in the log
-    u            centred ranks of the fitness of the 2n, so that outliers have no more weight than others; or, with
-                 `fitness_shaping` "scaled", this fitness, scaled to -1/2 ... 1/2
+    candidates   2i is θ + σ ε_i, and 2i + 1 is θ - σ ε_i. If P is odd, the last candidate is θ itself, so that the log
+                 has its fitness
+    u            the centred ranks of the fitness of the 2n candidates, so that outliers count no more than others. With
+                 `fitness_shaping` "scaled" it is this fitness, scaled to -1/2 ... 1/2
     g            1/(2nσ) Σ_i (u_2i - u_{2i+1}) ε_i
-    m, v         the memory of the optimizer. Adam's are β1 m + (1 - β1) g and β2 v + (1 - β2) g², elementwise. With
-                 ClipUp m is the velocity, whose momentum is β1
-    θ            θ + α (m/(1 - β1^t) / (sqrt(v/(1 - β2^t)) + 1e-8) - λ θ) after t generations with Adam, λ the weight
-                 decay; as a part of g it would become steps of size α wherever fitness is flat. With ClipUp
-                 θ + m - α λ θ. With `constant_weight_decay` λ is times α_0/α, so that it takes the same share of θ in
-                 all generations, whatever becomes of α
-    σ, α         times their decays, down to their smallest values, after the first `constant_generations`
+    m, v         the state of the optimizer. Adam computes β1 m + (1 - β1) g and β2 v + (1 - β2) g², elementwise. With
+                 ClipUp m is the velocity, and β1 its momentum
+    θ            with Adam θ + α (m/(1 - β1^t) / (sqrt(v/(1 - β2^t)) + 1e-8) - λ θ) after t generations; with ClipUp
+                 θ + m - α λ θ. λ is the weight decay. It is not a part of g, because Adam would turn it into steps of
+                 size α if fitness is flat. With `constant_weight_decay` λ is multiplied by α_0/α: the share of θ that
+                 it removes is then the same in all generations, although α decays
+    σ, α         after `constant_generations` multiplied by their decays, until they have their smallest values
     mask         pruned gradually by |θ|, by traces, by flow, or at random
 
 With `perturbation_rank` = r the ε_i of a matrix [m, n] is a product of rank r, 1/√r A_i B_iᵀ with A_i [m, r] and
-B_i [n, r] ~ N(0, 1), where that takes fewer random numbers, r(m + n) < m n; biases keep full rank (Sarkar et al.,
-"Evolution Strategies at the Hyperscale", 2025, EGGROLL). Its elements have variance 1, too, and g is the same formula.
+B_i [n, r] ~ N(0, 1), if that needs fewer random numbers, r(m + n) < m n. Biases keep full rank (Sarkar et al.,
+"Evolution Strategies at the Hyperscale", 2025, EGGROLL). The elements of the product have variance 1, too, and the
+formula of g is the same.
 
-ε_i is computed as (w_2i - w_{2i+1})/2σ, from the weights as they were evaluated. θ, m, v are float64, and sums go from
-pair to pair. The champion is θ̄, an exponential average of θ with weight `averaging` on the past (Polyak & Juditsky,
-1992, on why averages are better), or θ itself if that is 0. So no candidate's lucky fitness can make the champion.
+ε_i is computed as (w_2i - w_{2i+1})/2σ, from the float32 weights that were evaluated. θ, m, v are float64, and sums are
+taken in the order of the pairs. The champion is θ̄, an exponential average of θ in which the past has weight
+`averaging`, or θ itself if that is 0 (Polyak & Juditsky, 1992, show why averages are better). So a candidate's lucky
+fitness hardly changes the champion.
 """
 
 from dataclasses import dataclass
@@ -72,12 +75,12 @@ class OpenAiEsOptions(RestartOptions):
     perturbation_rank: Annotated[int, Field(ge=1, le=65536)] | None = None
     """r, the rank of the perturbation of a wide matrix; by default perturbations have full rank."""
     fitness_shaping: Literal["ranks", "scaled"] = "ranks"
-    """What stands for fitness: "ranks", so that outliers have no more weight than others, or fitness itself, "scaled",
-    so that much is learned from a candidate that falls where its twin does not."""
+    """The weights of candidates in the gradient: their "ranks", so that outliers count no more than others; or their
+    "scaled" fitness, so that a pair with very different fitness counts more than other pairs."""
     optimizer: Literal["adam", "clipup"] = "adam"
     """The optimizer: "adam", or "clipup", which uses only the direction of a gradient."""
     learning_rate: float = Field(0.3, gt=0, le=1e6)
-    """α, Adam's step size for each weight; or the length of a gradient's step of ClipUp, over all weights."""
+    """α, the step size: of each weight with Adam; of the whole gradient, normalized to this length, with ClipUp."""
     max_speed: Annotated[float, Field(gt=0, le=1e6)] | None = None
     """The largest distance that ClipUp moves the centre in a generation; by default twice the learning rate."""
     learning_rate_decay: float = Field(1.0, gt=0, le=1)
@@ -91,18 +94,18 @@ class OpenAiEsOptions(RestartOptions):
     beta2: float = Field(0.999, ge=0, lt=1)
     """β2, the weight of the past in Adam's mean of squared gradients."""
     weight_decay: float = Field(0.005, ge=0, le=1e6)
-    """λ, the share of the centre that a step of size 1 would take away."""
+    """λ, the weight decay: each generation subtracts α λ times the centre."""
     constant_weight_decay: bool = False
-    """Whether the centre loses the same share in all generations, independently of α."""
+    """Whether each generation subtracts the same share of the centre, although α decays."""
     averaging: float = Field(0.0, ge=0, lt=1)
-    """The weight of the past in the average of centres that is the champion; with 0 it is the centre."""
+    """The champion is an average of all centres; this is the weight of the past. With 0 it is the newest centre."""
     pruning: float = Field(0.0, ge=0, le=1)
-    """The share of connections that is pruned in all."""
+    """The share of the initial connections that is pruned after `pruning_generations`."""
     pruning_generations: int = Field(100, ge=1)
     """T, the number of generations of pruning."""
     pruning_by: Literal["magnitude", "trace", "random", "flow"] = "magnitude"
-    """The connections that go first: those of the smallest weights, the weakest traces, or random ones; or, by "flow",
-    those that cannot act, and then those through which least can act on the outputs."""
+    """The connections that are pruned first: those with the smallest weights, those with the weakest traces, or random
+    ones; or, by "flow", those without effect on the outputs, then those with the least effect."""
 
 
 @dataclass(frozen=True)
@@ -148,7 +151,7 @@ def _check(o: OpenAiEsOptions, layout: GenomeLayout) -> None:
         raise InputError("strategy.smallest_learning_rate", "above 0 if weight decay is constant", 0.0)
 
 
-def _rounded(state: OpenAiEsState, _generation: int) -> Float32:
+def _float32_centre(state: OpenAiEsState, _generation: int) -> Float32:
     return state.centre.astype(np.float32)
 
 
@@ -169,12 +172,13 @@ class OpenAiEs(EvolutionStrategy[OpenAiEsState]):
         self._optimizer: Adam | ClipUp = adam if options.optimizer == "adam" else clip_up
         rank = options.perturbation_rank
         self._matrices = None if rank is None else low_rank_matrices(layout, rank)
-        # All candidates of a generation share one array, from which kernels see that they have the same centre.
-        self._rounded_centre: NewestValue[OpenAiEsState, Float32] = NewestValue(_rounded)
+        # Cached, so that all candidates of a generation share one array: kernels compare its address to find candidates
+        # with the same centre.
+        self._rounded_centre: NewestValue[OpenAiEsState, Float32] = NewestValue(_float32_centre)
         self._pruning: GradualPruning | None = None
         if options.pruning:
-            how = options.pruning, options.pruning_generations, options.pruning_by
-            self._pruning = GradualPruning(*how, layout, self._initial.mask[0], seed)
+            share, duration = options.pruning, options.pruning_generations
+            self._pruning = GradualPruning(share, duration, options.pruning_by, layout, self._initial.mask[0], seed)
         self.traces = "mean" if options.pruning and options.pruning_by == "trace" else "none"
 
     @staticmethod
@@ -183,12 +187,16 @@ class OpenAiEs(EvolutionStrategy[OpenAiEsState]):
         require_evolved_weights(layout, "openai-es")
         options.check_combinations()
         if options.learning_rate * options.weight_decay >= 1:
-            expected = f"below 1/learning_rate, {1 / options.learning_rate:g}, because more would remove all weights"
+            expected = (
+                f"below 1/learning_rate, {1 / options.learning_rate:g}, because each step would remove all weights"
+            )
             raise InputError("strategy.weight_decay", expected, options.weight_decay)
         if options.max_speed is not None and options.optimizer != "clipup":
             raise InputError("strategy.max_speed", f"none with the optimizer {options.optimizer}", options.max_speed)
         if options.optimizer == "clipup" and options.learning_rate_decay < 1 and not options.smallest_learning_rate:
-            raise InputError("strategy.smallest_learning_rate", "above 0 with clipup: its steps are that long", 0.0)
+            raise InputError(
+                "strategy.smallest_learning_rate", "above 0 with clipup, because α is the length of a step", 0.0
+            )
         rank = options.perturbation_rank
         if rank is not None and not any(matrix.rank for matrix in low_rank_matrices(layout, rank)):
             expected = "a network with a matrix [m, n] for which r(m + n) is below m n"
@@ -197,7 +205,9 @@ class OpenAiEs(EvolutionStrategy[OpenAiEsState]):
             start = getattr(options, name)
             least = getattr(options, f"smallest_{name}")
             if getattr(options, f"{name}_decay") < 1 and least >= start:
-                raise InputError(f"strategy.smallest_{name}", f"below {name}, {start:g}, which is to decay", least)
+                raise InputError(
+                    f"strategy.smallest_{name}", f"below {name}, {start:g}, because {name}_decay is below 1", least
+                )
 
     def _initial_state(self, initial: Genomes) -> OpenAiEsState:
         zeros = np.zeros(self._W)
@@ -221,8 +231,8 @@ class OpenAiEs(EvolutionStrategy[OpenAiEsState]):
         return Genomes(weights, masks)
 
     def sums(self, state: OpenAiEsState, generation: int, fitness: Float64, columns: slice) -> Float64:
-        """Return [n]: Σ (u_2i - u_{2i+1}) (w_2i - w_{2i+1}) in n columns; fitness is [P]."""
-        sigma, key, shares = state.schedule.sigma, self._key(generation), self._shares(fitness)
+        """Return Σ_i (u_2i - u_{2i+1}) (w_2i - w_{2i+1}) in n columns, [n]. fitness: [P]."""
+        sigma, key, shares = state.schedule.sigma, self._key(generation), self._pair_weights(fitness)
         if self._matrices is None:
             total = antithetic_sums(state.centre[columns], sigma, key, shares, first=columns.start)
         else:
@@ -235,28 +245,28 @@ class OpenAiEs(EvolutionStrategy[OpenAiEsState]):
         check_population(genomes, results, self._P, self._W, grows=True)
         now, after = state.schedule, state.schedule.after_generation(o)
         total = self._sums_from_genomes(genomes, results.fitness) if results.sums is None else results.sums
-        # g has 1/(2nσ), and ε_i is a difference of weights over 2σ.
+        # total is Σ (u_2i - u_{2i+1}) 2σ ε_i, and g is 1/(2nσ) Σ (u_2i - u_{2i+1}) ε_i.
         divisor = 4 * (len(results.fitness) // 2) * now.sigma * now.sigma
         memory = OptimizerMemory(state.m, state.v, after.beta1_power, after.beta2_power)
         step, m, v = self._optimizer.step(memory, total, divisor, now.learning_rate)
         decay = o.weight_decay * (o.learning_rate / now.learning_rate if o.constant_weight_decay else 1)
         centre, average = np.empty(self._W), np.empty(self._W)
-        for to in parts(self._W):
-            centre[to] = state.centre[to] + now.learning_rate * (step[to] - decay * state.centre[to])
-            average[to] = o.averaging * state.average[to] + (1 - o.averaging) * centre[to]
+        for part in parts(self._W):
+            centre[part] = state.centre[part] + now.learning_rate * (step[part] - decay * state.centre[part])
+            average[part] = o.averaging * state.average[part] + (1 - o.averaging) * centre[part]
         mask = state.mask
         if self._pruning is not None:
             mask = self._pruning.mask_after(after.generations, mask, centre, results)
-        # A pruned connection must not come back through what the optimizer or the average remembers of it.
+        # A pruned connection must not return through the state of the optimizer or through the average.
         for array in (centre, average, m, v):
             np.multiply(array, mask, out=array)
         return OpenAiEsState(centre, average, m, v, after, mask)
 
     def champion(self, state: OpenAiEsState) -> Genomes:
-        """Return the average of the centre."""
+        """Return the average of the centres."""
         return pruned(state.average[None].astype(np.float32), state.mask[None])
 
-    def _shares(self, fitness: Float64) -> Float64:
+    def _pair_weights(self, fitness: Float64) -> Float64:
         """Return u_2i - u_{2i+1} of each pair, from the fitness [P]."""
         shaped = centred_ranks if self._options.fitness_shaping == "ranks" else scaled_fitness
         u = shaped(fitness[: len(fitness) // 2 * 2])
@@ -265,7 +275,7 @@ class OpenAiEs(EvolutionStrategy[OpenAiEsState]):
     def _sums_from_genomes(self, genomes: GenomeSource, fitness: Float64) -> Float64:
         """Return the value of `sums` for all columns, computed from the genomes."""
         total = np.zeros(self._W)
-        for pair, share in enumerate(self._shares(fitness)):
+        for pair, share in enumerate(self._pair_weights(fitness)):
             plus, minus = genomes.take(np.array([2 * pair, 2 * pair + 1])).weights
             total += share * np.subtract(plus, minus, dtype=np.float64)
         return total

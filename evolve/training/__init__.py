@@ -10,7 +10,7 @@ from evolve.errors import import_on_demand
 
 if TYPE_CHECKING:
     from evolve.training.experiment import Experiment, load_config, prepare, validate_new_run
-    from evolve.training.fitness import Scores, evaluate_population, in_generation, limit_of
+    from evolve.training.fitness import Scores, evaluate_population, recorded_limit, with_recorded_limit
     from evolve.training.loop import evaluate_champion, held_out, iterate
     from evolve.training.manifest import is_portable, make_manifest
     from evolve.training.resume import UnsavedRun
@@ -22,7 +22,7 @@ __getattr__ = import_on_demand(
     __name__,
     {
         "experiment": "Experiment load_config prepare validate_new_run",
-        "fitness": "Scores evaluate_population in_generation limit_of",
+        "fitness": "Scores evaluate_population with_recorded_limit recorded_limit",
         "loop": "evaluate_champion held_out iterate",
         "manifest": "is_portable make_manifest",
         "resume": "UnsavedRun",

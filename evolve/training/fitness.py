@@ -117,10 +117,10 @@ class _UserFunction:
             got = f"{values.dtype}{list(values.shape)}" if isinstance(result, np.ndarray) else repr(result)
             raise InputError("fitness", expected, got)
         fitness = values.astype(np.float64)
-        strange = np.flatnonzero(~np.isfinite(fitness))
-        if len(strange):
+        invalid = np.flatnonzero(~np.isfinite(fitness))
+        if len(invalid):
             expected = f"{self._setting} to return finite numbers"
-            raise InputError("fitness", expected, f"{fitness[strange[0]]} at position {strange[0]} of {n}")
+            raise InputError("fitness", expected, f"{fitness[invalid[0]]} at position {invalid[0]} of {n}")
         return fitness
 
 
@@ -145,18 +145,19 @@ def import_function(setting: str) -> Callable[..., Any]:
     except TypeError as error:
         expected = "a function of three arguments: returns, metrics, connections"
         raise InputError("fitness", expected, f"{setting} ({error})") from None
-    except ValueError:  # some compiled functions do not tell their arguments
+    except ValueError:  # some compiled functions have no signature
         pass
     return found  # type: ignore[no-any-return]
 
 
-_NAMED = (min, *(getattr(np, name) for name in ("min", "mean", "median")))
+_STATISTICS = (min, *(getattr(np, name) for name in ("min", "mean", "median")))
+"""Functions of one array, for which `fitness` has names."""
 _EXAMPLES: dict[str, tuple[str, str, str | tuple[str, ...]]] = {
     "env": ("class or a function", "tasks.py", "tasks:Task"),
     "env.wrappers": ("class", "tasks.py", ("tasks:Wrapper",)),
     "fitness": ("function", "scores.py", "scores:function"),
 }
-"""The kind, the file and the value of an example, by setting."""
+"""By setting: the kind of object, and the file and the value of an example, for errors."""
 
 
 def setting_of(found: Callable[..., Any], key: str = "fitness") -> str:
@@ -169,7 +170,7 @@ def setting_of(found: Callable[..., Any], key: str = "fitness") -> str:
     Raises:
         InputError: No other process could import it, or it is a function of one array, such as `min`.
     """
-    if key == "fitness" and found in _NAMED:
+    if key == "fitness" and found in _STATISTICS:
         expected = "a function of returns, metrics and connections, or the name of a statistic"
         raise InputError(key, expected, repr(found), "Name it: ", Setting(key, found.__name__), ".")
     module, name = getattr(found, "__module__", None) or "__main__", getattr(found, "__qualname__", "")
@@ -208,19 +209,19 @@ def with_step_limit(experiment: "Experiment", generation: int, previous: Record 
     return replace(experiment, config=config.model_copy(update={"env": env}))
 
 
-def in_generation(experiment: "Experiment", records: Sequence[Record], generation: int) -> "Experiment":
-    """Return an experiment with the step limit of a generation. records: all earlier generations of the run."""
+def with_recorded_limit(experiment: "Experiment", records: Sequence[Record], generation: int) -> "Experiment":
+    """Return an experiment with the step limit of a generation of a run. records: the generations before it."""
     return with_step_limit(experiment, generation, records[generation - 1] if generation else None)
 
 
-def limit_of(experiment: "Experiment", records: Sequence[Record], generation: int) -> int | None:
-    """Return the step limit of a generation, see `step_limit`. records: all earlier generations of the run."""
+def recorded_limit(experiment: "Experiment", records: Sequence[Record], generation: int) -> int | None:
+    """Return the step limit of a generation of a run, see `step_limit`. records: the generations before it."""
     return step_limit(experiment.config, generation, records[generation - 1].lengths if generation else None)
 
 
 @dataclass(frozen=True)
 class Scores:
-    """The data of P candidates from which their fitness follows. In a race it covers the episodes so far.
+    """The data of P candidates from which their fitness is computed; during a race, of the episodes so far.
 
     Attributes:
         function: The fitness function of the experiment.
@@ -242,15 +243,15 @@ class Scores:
         costs: Float64 = config.connection_cost * (connections / num_weights)
         return cls(fitness_function(config.fitness), returns, metrics, connections, costs)
 
-    def after(self, episodes: int, candidates: NDArray[Any] | slice) -> Float64:
-        """Return the fitness [n] of some candidates [n] by their first episodes."""
+    def fitness_after(self, episodes: int, candidates: NDArray[Any] | slice) -> Float64:
+        """Return the fitness [n] of some candidates [n], computed from the first `episodes` of each."""
         metrics = {name: values[candidates, :episodes] for name, values in self.metrics.items()}
         values = self.function(self.returns[candidates, :episodes], metrics, self.connections[candidates])
         fitness: Float64 = values - self.costs[candidates]
         return fitness
 
     def fitness(self, played: Bool) -> Float64:
-        """Return the fitness [P] by the played episodes; NaN if the return of a played episode is NaN.
+        """Return the fitness [P], computed from the played episodes; NaN if one of their returns is NaN.
 
         A candidate that left the race has at most the lowest fitness of the candidates that stayed longer, because a
         good result over few episodes is luck.
@@ -260,14 +261,14 @@ class Scores:
         """
         counts = np.count_nonzero(played, axis=1)
         if counts.min() == counts.max() > 0:
-            return self.after(int(counts[0]), slice(None))
+            return self.fitness_after(int(counts[0]), slice(None))
         fitness = np.full(len(counts), np.nan)
-        most = np.inf
+        upper_bound = np.inf
         for count in np.unique(counts)[::-1].tolist():
             if count:
                 rows = np.flatnonzero(counts == count)
-                fitness[rows] = np.minimum(self.after(count, rows), most)
-                most = min(most, float(np.fmin.reduce(fitness[rows], initial=np.inf)))
+                fitness[rows] = np.minimum(self.fitness_after(count, rows), upper_bound)
+                upper_bound = min(upper_bound, float(np.fmin.reduce(fitness[rows], initial=np.inf)))
         return fitness
 
 
@@ -297,25 +298,26 @@ def next_round(last: Round, options: RacingOptions, scores: Scores) -> Round | N
     if not later:
         return None
     racing = last.candidates
-    left = max(1, round(len(racing) * options.keep))
-    return Round(np.sort(racing[ranking(scores.after(played, racing))[:left]]), range(played, later[0]))
+    remaining = max(1, round(len(racing) * options.keep))
+    best_first = racing[ranking(scores.fitness_after(played, racing))]
+    return Round(np.sort(best_first[:remaining]), range(played, later[0]))
 
 
 def _next_portion(
-    last: Round, population: int, least: int, num_interactions: int, results: PopulationResults
+    last: Round, population: int, size: int, num_interactions: int, results: PopulationResults
 ) -> Round | None:
-    """Return the round of the next `least` candidates of a growing population.
+    """Return the round of the next `size` candidates of a growing population.
 
     None if the results so far have `num_interactions` steps, or the whole population has played.
     """
     first = int(last.candidates[-1]) + 1
     if first == population or int(results.lengths.sum(dtype=np.int64)) >= num_interactions:
         return None
-    return Round(np.arange(first, min(first + least, population)), last.episodes)
+    return Round(np.arange(first, min(first + size, population)), last.episodes)
 
 
 def ranks_by_mean(config: Config) -> bool:
-    """Return whether the candidate with the best mean return of all its episodes has the best fitness."""
+    """Return whether fitness is the mean return over all episodes, so that workers can find the best candidates."""
     return config.fitness == "mean" and not config.connection_cost and not config.racing.rounds
 
 

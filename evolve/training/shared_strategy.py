@@ -27,9 +27,9 @@ from evolve.strategies import AskedGenomes, Results, Strategy, runs_on_every_ran
 from evolve.training.experiment import Experiment, load_config, num_threads
 
 MAX_EACH_TRACES = 2**20
-"""Up to P × T numbers, workers send the traces of each candidate, even if the strategy needs only their mean."""
+"""The largest P × T for which workers send the traces of each candidate even if the strategy needs only their mean."""
 MIN_SHARED_NUMBERS = 2**18
-"""Fewer than P × W numbers are summed here in one thread: in the 3 ms that this takes, no worker or thread starts."""
+"""The smallest P × W that workers or threads sum. One thread sums fewer numbers in 3 ms, before another has started."""
 CACHED_COLUMNS = 2**14
 """Columns that are summed together, so that they stay in a cache."""
 MIN_PART_NUMBERS = 2**19
@@ -37,14 +37,14 @@ MIN_PART_NUMBERS = 2**19
 _PARTS_PER_WORKER = 4  # so that no worker waits long for another
 _TOKENS = itertools.count()  # each number identifies a `SharedStrategy` in versions of the state
 _START = "start/weights", "start/mask"
-"""The names under which the given genome of a search travels, among the arrays of a state."""
+"""The names of the arrays with the genome that starts the search. They are sent with the arrays of the state."""
 
 
 @dataclass(frozen=True)
 class HoldState:
-    """To a worker: the state of a strategy before a generation; that many `StateArray` messages (`arrays`) follow.
+    """To a worker: the state of a strategy before a generation. Its arrays follow in `arrays` messages `StateArray`.
 
-    No array follows before generation 0, because each rank can compute the first state.
+    Before generation 0 only a given genome follows, because each rank can compute the first state.
     """
 
     experiment: str
@@ -73,7 +73,10 @@ class ColumnSums:
 
 @dataclass(frozen=True)
 class TellResults:
-    """To a worker: the results of a generation: fitness [P]; mean_traces [T], or [0] if not needed; measures [P, D]."""
+    """To a worker: the results of a generation.
+
+    fitness: [P]. mean_traces: [T], or [0] if not needed. measures: [P, D]; D = 0 if not needed.
+    """
 
     fitness: Float64
     mean_traces: Float64
@@ -116,13 +119,11 @@ class SharedStrategy:
         P, network = experiment.config.population, experiment.network
         self._wanted_traces = wanted_traces(strategy, network.num_traces)
         self._on_every_rank = runs_on_every_rank(strategy, network.num_traces)
-        few = P * network.num_traces <= MAX_EACH_TRACES
-        racing = self._wanted_traces == "mean" and bool(experiment.config.racing.rounds)
-        self.traces: Traces = "each" if few or racing else self._wanted_traces
-        """The traces that workers send: of each candidate if they are few, so that their fingerprints are known.
-
-        Also of each candidate in a race, because its mean is over candidates with different numbers of episodes.
-        """
+        are_few = P * network.num_traces <= MAX_EACH_TRACES
+        # In a race workers cannot compute the mean, because candidates play different numbers of episodes.
+        needs_each = self._wanted_traces == "mean" and bool(experiment.config.racing.rounds)
+        self.traces: Traces = "each" if are_few or needs_each else self._wanted_traces
+        """The traces that workers send. The traces of each candidate also give the log their fingerprints."""
 
     def ask(self, generation: int) -> GenomeSource:
         """Return the candidates of a generation. If workers can compute them, the workers receive the state first."""
@@ -137,9 +138,9 @@ class SharedStrategy:
             if self._experiment.start is not None:
                 genome = self._experiment.start.genome
                 arrays |= dict(zip(_START, (genome.weights, genome.mask), strict=True))
-            held = HoldState(self._experiment.config.to_toml(), *sizes, self._seed, generation, len(arrays))
-            records = itertools.chain([held], itertools.starmap(StateArray, arrays.items()))
-            # 0 stands for the rank that has the update already: all workers receive these.
+            header = HoldState(self._experiment.config.to_toml(), *sizes, self._seed, generation, len(arrays))
+            records = itertools.chain([header], itertools.starmap(StateArray, arrays.items()))
+            # An update goes to all workers except the rank beside it. That is rank 0 here, so all workers receive it.
             self._coordinator.update(((frame_of(record, _KINDS), 0) for record in records), version)
         P, W = self._experiment.config.population, self._experiment.network.num_weights
         return AskedGenomes(self.strategy, self.state, generation, P, W)
@@ -157,14 +158,17 @@ class SharedStrategy:
         sums = (
             None if isinstance(genomes, Genomes) else self._sum_candidates(generation, fitness, mean_traces, measures)
         )
-        # A strategy takes the traces of all candidates, or none.
+        # `results` may have the traces of some candidates only. A strategy gets the traces of all candidates, or none.
         traces = results.traces if len(results.traces) == len(fitness) else results.traces[:0]
         self.state = self.strategy.tell(self.state, genomes, Results(fitness, traces, mean_traces, sums, measures))
 
     def _sum_candidates(
         self, generation: int, fitness: Float64, mean_traces: Float64 | None, measures: Float64 | None
     ) -> Float64 | None:
-        """Return the sums [W], or [W, k], over all candidates, if the strategy needs them; send workers their part."""
+        """Return the sums [W] or [W, k] over all candidates, None if the strategy needs no sums.
+
+        Workers with the state compute parts of the sums, and receive the other parts and the results.
+        """
         W = self._experiment.network.num_weights
         workers_have_state = self._coordinator.workers and self._coordinator.shared_version == (self._token, generation)
         parts: list[tuple[int, slice, Float64]] = []
@@ -172,37 +176,37 @@ class SharedStrategy:
             if workers_have_state and len(fitness) * W > MIN_SHARED_NUMBERS:
                 parts = self._sum_on_workers(generation, fitness, W)
             else:
-                place = slice(0, W)
-                parts = [(0, place, self._sum_here(generation, fitness, place))]
+                columns = slice(0, W)
+                parts = [(0, columns, self._sum_here(generation, fitness, columns))]
         if workers_have_state:
             traces = np.zeros(0) if mean_traces is None else mean_traces
             message = TellResults(fitness, traces, np.zeros((len(fitness), 0)) if measures is None else measures)
             # Each part of the sums goes to all workers but the one that computed it; then all tell their copies.
             self._coordinator.update(
                 itertools.chain(
-                    ((frame_of(ColumnSums(place.start, sums), _KINDS), worker) for worker, place, sums in parts),
+                    ((frame_of(ColumnSums(columns.start, sums), _KINDS), worker) for worker, columns, sums in parts),
                     [(frame_of(message, _KINDS), 0)],
                 ),
                 (self._token, generation + 1),
             )
         return np.concatenate([sums for _, _, sums in parts]) if parts else None
 
-    def _sum_here(self, generation: int, fitness: Float64, place: slice) -> Float64:
-        return _sum_columns(self.strategy, self.state, generation, fitness, place, self._threads)
+    def _sum_here(self, generation: int, fitness: Float64, columns: slice) -> Float64:
+        return _sum_columns(self.strategy, self.state, generation, fitness, columns, self._threads)
 
     def _sum_on_workers(self, generation: int, fitness: Float64, W: int) -> list[tuple[int, slice, Float64]]:
-        """Let workers sum; return (worker, columns, sums) in ascending order of columns."""
+        """Return (rank, columns, sums) in ascending order of columns. Rank 0 sums a part if no worker is left."""
         size = max(-(-MIN_PART_NUMBERS // len(fitness)), -(-W // (_PARTS_PER_WORKER * len(self._coordinator.workers))))
-        places = [slice(start, min(start + size, W)) for start in range(0, W, size)]
-        asked = [frame_of(SumRequest(fitness, place.start, place.stop), _KINDS) for place in places]
+        requested = [slice(start, min(start + size, W)) for start in range(0, W, size)]
+        requests = [frame_of(SumRequest(fitness, columns.start, columns.stop), _KINDS) for columns in requested]
         parts = []
-        for place, answer in zip(places, self._coordinator.ask(asked), strict=True):
+        for columns, answer in zip(requested, self._coordinator.ask(requests), strict=True):
             if answer is None:  # no worker is left
-                parts.append((0, place, self._sum_here(generation, fitness, place)))
+                parts.append((0, columns, self._sum_here(generation, fitness, columns)))
             else:
                 worker, content = answer
                 sums = content.view(np.float64).reshape(-1, *(self.strategy.sum_shape or ()))
-                parts.append((worker, place, sums))
+                parts.append((worker, columns, sums))
         return parts
 
 
@@ -214,17 +218,17 @@ class StrategyReplica:
 
     def reset(self) -> None:
         """Drop the state, because updates were missed."""
-        self._held: HoldState | None = None
+        self._header: HoldState | None = None  # of a state that is arriving
         self._threads = 1
         self._arrays: dict[str, NDArray[Any]] = {}
         self._sums: Float64 = np.zeros(0)
         self._asked: AskedGenomes[Any] | None = None
 
     def update(self, content: UInt8) -> None:
-        """Take a part of a state, or the results of a generation."""
+        """Process a message: a part of a state, sums of another rank, or the results of a generation."""
         match record_of(content, _KINDS):
-            case HoldState() as held:
-                self._held = held
+            case HoldState() as header:
+                self._header = header
                 self._arrays = {}
                 self._start_if_complete()
             case StateArray(name, array):
@@ -237,13 +241,13 @@ class StrategyReplica:
 
     def answer(self, content: UInt8) -> UInt8:
         """Return the sums of the requested columns."""
-        asked = record_of(content, _KINDS)
-        place = slice(asked.start, asked.stop)
-        held = self.genomes()
-        self._sums[place] = _sum_columns(
-            held.strategy, held.state, held.generation, asked.fitness, place, self._threads
+        request = record_of(content, _KINDS)
+        columns = slice(request.start, request.stop)
+        asked = self.genomes()
+        self._sums[columns] = _sum_columns(
+            asked.strategy, asked.state, asked.generation, request.fitness, columns, self._threads
         )
-        return self._sums[place].reshape(-1).view(np.uint8)
+        return self._sums[columns].reshape(-1).view(np.uint8)
 
     def genomes(self) -> AskedGenomes[Any]:
         """Return the candidates of the present generation. Raises RuntimeError if this worker has no state."""
@@ -252,44 +256,44 @@ class StrategyReplica:
         return self._asked
 
     def _start_if_complete(self) -> None:
-        """Make the strategy, once all arrays of its state have come."""
-        held = self._held
-        if held is None or len(self._arrays) < held.arrays:
+        """Make the strategy once all arrays of its state have arrived."""
+        header = self._header
+        if header is None or len(self._arrays) < header.arrays:
             return
-        config = load_config(held.experiment)
+        config = load_config(header.experiment)
         self._threads = num_threads(config)
-        network = networks.make(config.network, held.observation_size, held.action_size)
+        network = networks.make(config.network, header.observation_size, header.action_size)
         given = [self._arrays.pop(name) for name in _START if name in self._arrays]
         start = Genomes(*given) if given else None
-        strategy = strategies.from_table(config.strategy, network, config.population, held.seed, start)
-        state = strategy.from_arrays(self._arrays) if held.generation else strategy.start()
-        self._asked = AskedGenomes(strategy, state, held.generation, config.population, network.num_weights)
+        strategy = strategies.from_table(config.strategy, network, config.population, header.seed, start)
+        state = strategy.from_arrays(self._arrays) if header.generation else strategy.start()
+        self._asked = AskedGenomes(strategy, state, header.generation, config.population, network.num_weights)
         has_sums = strategy.sum_shape is not None
         self._sums = np.zeros((network.num_weights if has_sums else 0, *(strategy.sum_shape or ())))
-        self._held, self._arrays = None, {}
+        self._header, self._arrays = None, {}
 
     def _tell(self, results: TellResults) -> None:
-        held = self.genomes()
+        asked = self.genomes()
         mean_traces = results.mean_traces if len(results.mean_traces) else None
         sums = self._sums if len(self._sums) else None
         measures = results.measures if results.measures.shape[1] else None
         results_of_all = Results(results.fitness, mean_traces=mean_traces, sums=sums, measures=measures)
-        state = held.strategy.tell(held.state, held, results_of_all)
-        self._asked = AskedGenomes(held.strategy, state, held.generation + 1, held.population, held.num_weights)
+        state = asked.strategy.tell(asked.state, asked, results_of_all)
+        self._asked = AskedGenomes(asked.strategy, state, asked.generation + 1, asked.population, asked.num_weights)
 
 
 def _sum_columns(
-    strategy: Strategy[Any], state: Any, generation: int, fitness: Float64, place: slice, threads: int
+    strategy: Strategy[Any], state: Any, generation: int, fitness: Float64, columns: slice, threads: int
 ) -> Float64:
-    """Return the sums [n] or [n, k] of the n columns of `place`, computed block by block.
+    """Return the sums [n] or [n, k] of n columns, computed block by block.
 
     threads: The number of threads that compute blocks. The sum of a column does not depend on its block.
     """
-    columns = place.stop - place.start
-    if columns * len(fitness) < MIN_SHARED_NUMBERS:
+    n = columns.stop - columns.start
+    if n * len(fitness) < MIN_SHARED_NUMBERS:
         threads = 1
-    size = min(CACHED_COLUMNS, -(-columns // threads))
-    parts = [slice(start, min(start + size, place.stop)) for start in range(place.start, place.stop, size)]
+    size = min(CACHED_COLUMNS, -(-n // threads))
+    parts = [slice(start, min(start + size, columns.stop)) for start in range(columns.start, columns.stop, size)]
     sums = partial(strategy.sums, state, generation, fitness)
     if threads == 1:
         return np.concatenate([sums(part) for part in parts])

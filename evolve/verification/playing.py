@@ -20,7 +20,7 @@ from evolve.rollouts import EpisodeBatch, EpisodeFailure, EpisodeResults, Rollou
 from evolve.shapes import UInt64
 from evolve.store import Stored, StoredChampion, StoredRun
 from evolve.strategies import runs_on_every_rank
-from evolve.training import Experiment, Which, final_champion, limit_of, normalizer_of, restore
+from evolve.training import Experiment, Which, final_champion, normalizer_of, recorded_limit, restore
 from evolve.training.stored import check_which
 from evolve.verification import logs
 from evolve.verification.logs import CandidateLog, EpisodeLog, explain
@@ -254,7 +254,7 @@ def play(
     backend = host_backend(config.compute.backend)
     limit = None
     if isinstance(run, StoredRun) and chosen.purpose is Purpose.EPISODE:
-        limit = limit_of(experiment, run.records, chosen.generation)
+        limit = recorded_limit(experiment, run.records, chosen.generation)
     normalize = config.normalize_observations
     rollout = Rollout(engine, experiment.network, 1, backend, seconds, normalize, max_steps=limit)
     results = None

@@ -156,7 +156,7 @@ class RunRepetition(Repetition):
 
         All episodes of a call have the same step limit, so a batch ends where the limit changes.
         """
-        for _, group in groupby(numbers, partial(training.limit_of, self.experiment, self.run.records)):
+        for _, group in groupby(numbers, partial(training.recorded_limit, self.experiment, self.run.records)):
             same_limit = list(group)
             for begin in range(0, len(same_limit), _GENERATIONS_AT_ONCE):
                 yield same_limit[begin : begin + _GENERATIONS_AT_ONCE]
@@ -195,7 +195,7 @@ class RunRepetition(Repetition):
             normalizers,
             candidates=np.array(candidates),
         )
-        spec = training.in_generation(experiment, run.records, numbers[0]).rollout_spec
+        spec = training.with_recorded_limit(experiment, run.records, numbers[0]).rollout_spec
         return genomes, self.coordinator.evaluate(spec, batch)
 
     def _check_genomes(self, generation: int, fingerprint: int) -> str | None:

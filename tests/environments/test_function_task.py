@@ -93,7 +93,10 @@ def words(random):
     ("episode", "message"),
     [
         (two, "expected each yield to give 3 numbers, as registered (observation_size), got 2: [1.0, 2.0]."),
-        (nothing_returned, "expected one number to be returned, the episode's return, got None. Let it end with: ret"),
+        (
+            nothing_returned,
+            "expected one number to be returned, the episode's return, got None. End the function with: ret",
+        ),
         (no_yield, "expected a function that yields observations, got one without a yield, which returned 1.5."),
         (hasty, "expected an observation to be yielded before it returns, got no observation."),
         (an_array, "expected one number to be returned, the episode's return, got array([0., 0.])."),

@@ -315,7 +315,7 @@ def test_it_climbs_a_sphere():
         ({"learning_rate": 0.001, "learning_rate_decay": 0.9}, r"smallest_learning_rate: expected below learning_rate"),
         (
             {"optimizer": "clipup", "learning_rate_decay": 0.9, "smallest_learning_rate": 0.0},
-            "smallest_learning_rate: expected above 0 with clipup: its steps are that long, got 0.0",
+            "smallest_learning_rate: expected above 0 with clipup, because α is the length of a step, got 0.0",
         ),
     ],
 )
