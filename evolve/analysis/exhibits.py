@@ -6,7 +6,7 @@ imported when an exhibit is made.
 
 import html as escaping
 import tempfile
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, Self
 
@@ -16,6 +16,7 @@ from evolve import environments, verification
 from evolve.analysis import figures, html, video
 from evolve.analysis.champion import Champion, champion_to_draw, chosen_champion, mean_traces, typical_episode
 from evolve.analysis.comparison import begun_groups, deduplicate_seeds
+from evolve.analysis.generations import pack, unpack
 from evolve.analysis.statistics import number
 from evolve.cluster import Coordinator
 from evolve.cluster.script import Collective, all_ranks
@@ -99,14 +100,16 @@ class Film(Exhibit):
         super().__init__(title)
         self._mp4, self._jpeg, self._size, self._make = mp4, jpeg, size, make
 
-    def to_arrays(self) -> dict[str, Any]:
-        """Return the film as arrays, for other ranks."""
+    def to_bytes(self) -> bytes:
+        """Return the film as bytes, for other ranks."""
         texts = {"title": self.title.encode(), "mp4": self._mp4, "jpeg": self._jpeg}
-        return {name: np.frombuffer(text, np.uint8) for name, text in texts.items()} | {"size": np.array(self._size)}
+        arrays = {name: np.frombuffer(text, np.uint8) for name, text in texts.items()}
+        return pack(size=np.array(self._size), **arrays)
 
     @classmethod
-    def from_arrays(cls, arrays: Mapping[str, Any]) -> Self:
-        """Return the film that `to_arrays` converted."""
+    def from_bytes(cls, content: bytes) -> Self:
+        """Return the film that `to_bytes` converted."""
+        arrays = unpack(content)
         title, mp4, jpeg = (arrays[name].tobytes() for name in ("title", "mp4", "jpeg"))
         return cls(title.decode(), mp4, jpeg, arrays["size"].tolist())
 

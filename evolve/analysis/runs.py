@@ -12,16 +12,7 @@ from evolve.analysis import champion as champion_files
 from evolve.analysis import exhibits, figures, statistics
 from evolve.analysis.champion import Elite, Member, elites_of, members_of_front
 from evolve.analysis.exports import FORMATS
-from evolve.analysis.generations import (
-    Evaluation,
-    Generation,
-    pack,
-    pack_evaluation,
-    table,
-    unpack,
-    unpack_evaluation,
-    write_csv,
-)
+from evolve.analysis.generations import Evaluation, Generation, pack_evaluation, table, unpack_evaluation, write_csv
 from evolve.analysis.policy import Policy
 from evolve.analysis.statistics import between, duration, number
 from evolve.cluster import Coordinator
@@ -39,7 +30,7 @@ _CSV = ".csv"
 
 
 def script_ranks() -> Collective:
-    """Return the ranks of this script, for one call. Calls share no rollouts, as several threads may call at once."""
+    """Return the ranks of this script for one call. Threads may call at once, so each call has its own rollouts."""
     return Collective(training.make_rollout, shared=training.StrategyReplica())
 
 
@@ -51,11 +42,11 @@ def _changes(env: str | Mapping[str, Any] | None) -> Mapping[str, Any]:
     return changes
 
 
-class _Evolved:
+class _EvolvedFile:
     """The common base of a run and a champion file: an experiment and its final champion."""
 
     _stored: Stored
-    _endings: tuple[str, ...] = (champion_files.SUFFIX, *FORMATS.values())
+    _endings: tuple[str, ...] = (champion_files.SUFFIX, *FORMATS.values())  # of the files that `export` writes
 
     @property
     def path(self) -> Path:
@@ -79,12 +70,18 @@ class _Evolved:
 
     @property
     def start(self) -> Start | None:
-        """The genome with which the run began, which `start_from` takes; None if it began with random genomes."""
+        """The genome with which the run began (`start_from`); None if it began with random genomes."""
         return self._stored.header.start
 
     @property
+    def digest(self) -> str:
+        """The digest of the last generation of the run. Raises InputError if no generation is complete."""
+        self._check_champion()
+        return self._stored.digest
+
+    @property
     def held_out(self) -> Evaluation | None:
-        """The evaluation of the final champion in the file; None if it was not evaluated."""
+        """The held-out evaluation of the final champion that the file contains; None if it contains no evaluation."""
         kept = self._stored.held_out
         return None if kept is None else Evaluation(kept.returns, kept.seeds, kept.metrics)
 
@@ -115,9 +112,7 @@ class _Evolved:
             connections: The best genome of a front with at most this number of acting connections plays instead.
             cell: The elite of this cell of an archive plays instead.
 
-        Raises:
-            InputError: There is no such genome, or no such environment with the champion's observations and
-                actions.
+        Raises InputError if there is no such genome, or no such environment with its observations and actions.
         """
         self._check_champion()
         episodes = check_whole("episodes", episodes, 1)
@@ -137,12 +132,7 @@ class _Evolved:
 
         For a run, these are the best candidates of all generations; for a champion file, the final champion.
 
-        Args:
-            engine: Another environment engine: "gymnasium", "envpool" or "exact".
-            threads: The number of threads, as `compute.threads`.
-
-        Raises:
-            InputError: The engine cannot play the environment.
+        engine, threads: as in `evaluate`. Raises InputError if the engine cannot play the environment.
         """
         self._check_champion()
         ranks = script_ranks()
@@ -164,11 +154,8 @@ class _Evolved:
     ) -> exhibits.Picture:
         """Return a picture of the final champion's network, which a notebook shows; `save` writes a file.
 
-        Args:
-            generation: A generation; its best candidate is drawn instead.
-            traces: Whether to draw its mean Hebbian traces instead of its weights.
-            connections: Draw the best genome of a front with at most this number of acting connections instead.
-            cell: Draw the elite of this cell of an archive instead.
+        generation, connections, cell: another genome to draw, as in `evaluate`. traces: whether to draw mean Hebbian
+        traces instead of weights.
         """
         which = Which(generation, connections, cell)
         return exhibits.plot_network(self._stored, script_ranks(), which, traces)
@@ -185,40 +172,37 @@ class _Evolved:
         """Return a film of the final champion, which a notebook shows; `save` writes it as MP4 or GIF.
 
         Args:
-            generation: A generation; its best candidate is filmed instead. Or several, one after another.
-            episode: The number of the episode; by default the held-out episode of median return, or episode 0 of
-                another genome.
+            generation, connections, cell: Another genome to film, as in `evaluate`; or several generations, one after
+                another. Genomes of a front play a held-out episode, elites an episode by which they took the cell.
+            episode: The number of the episode. By default the champion plays the held-out episode of median return,
+                and other genomes play episode 0.
             seconds: The seconds that an episode lasts at most; a longer one is shown at a higher speed.
             env: Another environment, as in `evaluate`. The default of `episode` is still the held-out episode of median
                 return in the environment of the run.
-            connections: Film the best genome of a front with at most this number of acting connections instead, in
-                a held-out episode.
-            cell: Film the elite of this cell of an archive instead, in an episode by which it took the cell.
 
-        Raises:
-            InputError: The environment cannot be drawn here, or a library is missing.
+        Raises InputError if the environment cannot be drawn here, or a library is missing.
         """
         changes = _changes(env)
         experiment = self._reloaded(changes)
         generations = generation if isinstance(generation, Sequence) else [generation]
         genomes = [Which(number, connections, cell) for number in generations]
-        # Only rank 0 runs `work`, and keeps its film. The other ranks build theirs from the arrays.
+        # Only rank 0 runs `work`, and keeps its film. The other ranks build theirs from the bytes.
         made: list[exhibits.Film] = []
 
         def work(_: Coordinator) -> bytes:
-            words = assignments({"env": changes})
-            made.append(exhibits.film(self._stored, experiment, genomes, episode, seconds, words))
-            return pack(**made[0].to_arrays())
+            changed = assignments({"env": changes})
+            made.append(exhibits.film(self._stored, experiment, genomes, episode, seconds, changed))
+            return made[0].to_bytes()
 
         answer = script_ranks().call(work)
-        return made[0] if made else exhibits.Film.from_arrays(unpack(answer))
+        return made[0] if made else exhibits.Film.from_bytes(answer)
 
     def _repr_html_(self) -> str:
         """Return a table about the file, for a notebook."""
         return html_table(*self._summary())
 
     def _summary(self) -> tuple[str, dict[str, str]]:
-        """Return a heading, and names and texts about the file."""
+        """Return the heading and the rows of a table about the file: a text for each name."""
         config = self.config
         seed = f"{config.env.id}, {config.network.name}, {config.strategy.name}, seed {self.seed}"
         held_out, stored = self.held_out, self._stored
@@ -233,11 +217,16 @@ class _Evolved:
     def champion(self) -> Policy:
         """Return the final champion as a policy, which needs no environment.
 
-        Raises InputError without a champion. A file of an earlier version needs its environment on this machine.
+        Raises InputError without a champion, or if a file of an early version needs an environment that is not here.
         """
+        return self._policy(Which())
+
+    def _policy(self, which: Which) -> Policy:
         self._check_champion()
         experiment = training.reload_policy(self._stored)
-        return Policy(experiment, *training.final_champion(experiment, self._stored), self._origin("champion"))
+        genome, normalizer = training.final_champion(experiment, self._stored, which)
+        origin = f"the {which.title or 'champion'} of seed {self.seed}, digest {self._stored.digest}"
+        return Policy(experiment, genome, normalizer, origin)
 
     def export(self, path: str | Path) -> Path:
         """Write the final champion, or the columns of a run; return the path. The ending of the name decides.
@@ -245,9 +234,8 @@ class _Evolved:
         `.champion`: a small file, which `load` reads. `.c`, `.json`, `.onnx`, `.pt2`: see `Policy.export`. `.csv`: the
         columns of `Run.table`. In a script of several ranks, rank 0 writes.
 
-        Raises:
-            InputError: The name has another ending, or the file cannot be written. Or, for a champion file, the run has
-                no held-out returns (`evolve evaluate` adds them to the run file).
+        Raises InputError if the name has another ending, or the file cannot be written; for a champion file, also if
+        the run has no held-out returns, which `evolve evaluate` adds to the run file.
         """
 
         def work(_: Coordinator) -> bytes:
@@ -261,9 +249,6 @@ class _Evolved:
         disk.check_writable(path, self._endings)
         return champion_files.export_champion(self._stored, path).path
 
-    def _origin(self, which: str) -> str:
-        return f"the {which} of seed {self.seed}, digest {self._stored.digest}"
-
     def _reloaded(
         self, env: Any = None, network: Any = None, engine: str | None = None, threads: int | str = "auto"
     ) -> Experiment:
@@ -273,21 +258,16 @@ class _Evolved:
         return self.experiment
 
     def _check_champion(self) -> None:
-        """Raise InputError if there is no champion yet."""
+        """Raise InputError if there is no champion yet. A champion file always has one."""
 
 
-class ChampionFile(_Evolved):
+class ChampionFile(_EvolvedFile):
     """The final champion of a run in a small file, as `Run.export` and `evolve export` write it."""
 
     _stored: StoredChampion
 
     def __init__(self, stored: StoredChampion) -> None:
         self._stored = stored
-
-    @property
-    def digest(self) -> str:
-        """The digest of the last generation of its run."""
-        return self._stored.digest
 
     @property
     def num_generations(self) -> int:
@@ -303,7 +283,7 @@ class ChampionFile(_Evolved):
         return f"<ChampionFile {self.path}: {self.config.env.id}, {self.config.network.name}>"
 
 
-class Run(_Evolved):
+class Run(_EvolvedFile):
     """A run, complete or not: the contents of its file, and uses of its champion."""
 
     _stored: StoredRun
@@ -322,11 +302,6 @@ class Run(_Evolved):
         """The complete generations."""
         return [Generation(number, record) for number, record in enumerate(self._stored.records)]
 
-    @property
-    def digest(self) -> str:
-        """The digest of the last generation. Raises InputError if no generation is complete."""
-        return self._last().digest
-
     def champion(
         self, generation: int | None = None, connections: int | None = None, cell: Sequence[int] | None = None
     ) -> Policy:
@@ -337,20 +312,16 @@ class Run(_Evolved):
             connections: The largest number of acting connections: it is the best such genome of the front (nsga2).
             cell: The cell of the archive (map-elites) that has it as elite.
 
-        Raises:
-            InputError: The run has no such genome. A file of an earlier version needs its environment on this machine.
+        Raises InputError without such a genome, or if a file of an early version needs an environment that is not here.
         """
-        self._last()
-        experiment, which = training.reload_policy(self._stored), Which(generation, connections, cell)
-        genome, normalizer = training.final_champion(experiment, self._stored, which)
-        return Policy(experiment, genome, normalizer, self._origin(which.title or "champion"))
+        return self._policy(Which(generation, connections, cell))
 
     def front(self, generation: int | None = None) -> list[Member]:
         """Return the front of a run of nsga2 after a generation, by default the last: the smallest genome first.
 
         Raises InputError if the run has no such generation, or no front.
         """
-        self._last()
+        self._check_champion()
         return members_of_front(self._stored, generation)
 
     def archive(self) -> list[Elite]:
@@ -358,7 +329,7 @@ class Run(_Evolved):
 
         Raises InputError if the run has no archive.
         """
-        self._last()
+        self._check_champion()
         return elites_of(self._stored)
 
     def environment_seed(self, generation: int, episode: int = 0) -> int:
@@ -389,12 +360,8 @@ class Run(_Evolved):
     def plot(self, over: str = "generation", load: bool = False) -> exhibits.Picture:
         """Return the curves of the run as a picture, which a notebook shows; `save` writes PNG, SVG or PDF.
 
-        Args:
-            over: The horizontal axis: "generation", "steps" or "time".
-            load: Whether to draw throughput and idle workers, too.
-
-        Raises:
-            InputError: matplotlib is not installed.
+        over: the horizontal axis, "generation", "steps" or "time". load: whether to draw throughput and idle workers,
+        too. Raises InputError if matplotlib is not installed.
         """
         return exhibits.plot([self._stored], over, load)
 
@@ -418,12 +385,12 @@ class Run(_Evolved):
     def table(self) -> dict[str, list[Any]]:
         """Return columns by generation, for CSV or pandas (`pandas.DataFrame(run.table())`).
 
-        A prefix of fitness and connections tells the best candidate from the mean, standard deviation (n - 1), median
-        or quartile (q25, q75) of all candidates. `validation_mean` and so on describe the champion's returns on the
-        validation episodes after a generation (`early_stop.mean_return`), and `held_out_mean` and so on the returns of
-        the held-out episodes, in the row of the last generation; other rows have NaN. Each metric NAME of `env.metrics`
-        has `best_metric_NAME`, the mean over the best candidate's episodes, and `mean_metric_NAME`, the mean over all
-        candidates. Values that are not finite are left out.
+        Columns of fitness and connections have a prefix: `best` for the best candidate, or the statistic of all
+        candidates: mean, standard deviation (n - 1), median or quartile (q25, q75). Columns `validation_…` describe the
+        champion's returns on the validation episodes (`early_stop.mean_return`), and `held_out_…` its returns on the
+        held-out episodes, in the row of the last generation; other rows have NaN. Each metric NAME of `env.metrics` has
+        `best_metric_NAME`, the mean over the best candidate's episodes, and `mean_metric_NAME`, the mean over all
+        candidates. Statistics ignore values that are not finite.
         """
         return table(self._stored)
 
@@ -438,12 +405,8 @@ class Run(_Evolved):
         return heading, {"generations": f"{done}{state}", "fitness": fitness} | rows
 
     def _check_champion(self) -> None:
-        self._last()
-
-    def _last(self) -> Generation:
         if not self._stored.records:
             raise InputError(str(self.path), "a run with a complete generation", "none yet")
-        return self.generations[-1]
 
     def __repr__(self) -> str:
         done = f"{self._stored.num_generations} of {self.config.generations} generations"

@@ -28,7 +28,9 @@ if TYPE_CHECKING:
     from evolve.store.champion_file import Stored, StoredChampion, check_begun, read_any, read_champion, write_champion
     from evolve.store.disk import check_unlocked
     from evolve.store.reading import (
+        already_exists,
         check_can_begin,
+        check_free,
         exists,
         is_empty,
         one_run_file,
@@ -39,15 +41,16 @@ if TYPE_CHECKING:
         run_files,
     )
     from evolve.store.schema import Header, HeldOut, Record, Start, StoredRun, path_of
-    from evolve.store.writing import RunFile, already_exists, check_free, create, reopen, replace
+    from evolve.store.writing import RunFile, create, reopen, replace
 
 __getattr__ = import_on_demand(
     __name__,
     {
         "champion_file": "Stored StoredChampion check_begun read_any read_champion write_champion",
         "disk": "check_unlocked",
-        "reading": "check_can_begin exists is_empty one_run_file population read read_image read_progress run_files",
+        "reading": "already_exists check_can_begin check_free exists is_empty one_run_file population read read_image "
+        "read_progress run_files",
         "schema": "Header HeldOut Record Start StoredRun path_of",
-        "writing": "RunFile already_exists check_free create reopen replace",
+        "writing": "RunFile create reopen replace",
     },
 )

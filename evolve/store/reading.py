@@ -14,7 +14,7 @@ import numpy as np
 from h5py import h5d
 from numpy.typing import NDArray
 
-from evolve.errors import InputError
+from evolve.errors import InputError, Setting
 from evolve.genome import Genomes
 from evolve.numerics.hashing import MAX_HASHED_STEPS
 from evolve.shapes import check_shape
@@ -277,6 +277,26 @@ def is_empty(path: Path) -> bool:
         return read(path).num_generations == 0
     except InputError:
         return False
+
+
+def check_free(path: Path, exclusive: bool = True) -> None:
+    """Raise InputError if a new run at `path` could destroy a file.
+
+    exclusive: whether certainly no other process writes the file, so that an empty run file may be replaced.
+    """
+    if exists(path) and not (exclusive and is_empty(path)):
+        raise already_exists(path)
+
+
+def already_exists(path: Path) -> InputError:
+    """Return the error of a new run at the path of an existing file, which may be damaged, or no run file."""
+    try:
+        read(path)
+    except InputError as error:
+        return error
+    resume, overwrite, another = Setting("resume", True), Setting("overwrite", True), Setting("output.directory")
+    cure = "Continue it with ", resume, ", replace it with ", overwrite, ", or choose another ", another, "."
+    return InputError.plainly("output.directory", f"{path} already exists. ", *cure)
 
 
 def run_files(paths: Sequence[Path]) -> list[Path]:

@@ -18,18 +18,18 @@ from evolve.errors import InputError, RunError, Setting
 from evolve.genome import Genomes, GenomeSource
 from evolve.store import schema
 from evolve.store.disk import DeferredErrorFile, Lock, atomic_write, sync, without_links
-from evolve.store.reading import exists, is_empty, read, unwritable
+from evolve.store.reading import check_free, read, unwritable
 from evolve.store.schema import Column, Header, HeldOut, Record, Start, metric_column
 
-# Durations of the last flush until the next one: flushing costs at most 5 % of a run, and 0.5 % if it can be that rare
-# without a wait of more than two seconds, the work that a kill may then take.
+# The next flush waits for 200 durations of the last one (flushes take 0.5 % of a run), but not more than two seconds,
+# because a kill loses this work; and in any case for 20 durations (5 %).
 _MIN_INTERVAL, _LONG_INTERVAL = 20.0, 200.0
 _LONGEST_WAIT = 2.0  # seconds
 MAX_BUFFERED = 2**26
 """Bytes of genomes, or of the strategy states from which genomes are computed, that may wait for a flush."""
 _CHUNK = 2048  # bytes of each chunk of a checkpoint array
 _MOST_CHUNKS = 64  # of a large checkpoint array
-_LARGEST_CHUNK = 2**18  # bytes of each chunk of an array with longer rows
+_LARGEST_CHUNK = 2**18  # bytes; a generation that is larger is divided into chunks
 
 # Python stops daemon threads at exit. A thread that is stopped inside HDF5 keeps HDF5's lock, and the exit hangs.
 # So the exit waits for a running write, and no other thread may begin one.
@@ -67,20 +67,14 @@ class RunFile:
     """The best fitness of all generations, and the first generation that reached it."""
     flush_cost: float = 0.0
     """Seconds that the last flush took."""
-    _exists: bool = False
-    """Whether the path holds a file of this run."""
-    _num_hashes: int = 0
-    """The number of step hashes in the file."""
-    _num_validations: int = 0
-    """The number of validations in the file."""
-    _pending: list[Record] = field(default_factory=list)
-    """The appended records that wait for a flush."""
-    _genomes: list[GenomeSource] = field(default_factory=list)
-    """The candidates of the pending records, if the run keeps them."""
     flushed_at: float = -np.inf
     """The monotonic time of the last flush."""
-    _flushed: tuple[object, ...] = ()
-    """The values on which the content of the file depends, at the last flush."""
+    _exists: bool = False  # whether the path holds a file of this run
+    _num_hashes: int = 0  # step hashes in the file
+    _num_validations: int = 0  # validations in the file
+    _pending: list[Record] = field(default_factory=list)  # the appended records that wait for a flush
+    _genomes: list[GenomeSource] = field(default_factory=list)  # of the pending records, if the run stores all genomes
+    _flushed: tuple[object, ...] = ()  # the `content` of the last flush
 
     def append(
         self,
@@ -94,7 +88,7 @@ class RunFile:
         Args:
             record: The generation.
             checkpoint: The state.
-            genomes: The P candidates; in every generation of a run that keeps them, otherwise in no generation.
+            genomes: The P candidates, if the run stores all genomes.
             flush: Whether to flush now if a flush is due. `flushes_each` flushes in any case.
         """
         self._pending.append(record)
@@ -114,15 +108,16 @@ class RunFile:
         if self.on_disk == self.num_generations:
             return
         # A lazy genome source keeps the state of its generation in memory.
-        state = sum(array.nbytes for array in self.checkpoint.values())
-        buffered = sum(part.weights.nbytes if isinstance(part, Genomes) else state for part in self._genomes)
+        state_bytes = sum(array.nbytes for array in self.checkpoint.values())
+        buffered = sum(part.weights.nbytes if isinstance(part, Genomes) else state_bytes for part in self._genomes)
         longest = _LONGEST_WAIT if self.on_disk else 0.0  # the first generation is soon on disk
         interval = max(_MIN_INTERVAL * self.flush_cost, min(_LONG_INTERVAL * self.flush_cost, longest))
         if buffered > MAX_BUFFERED or time.monotonic() - self.flushed_at >= interval:
             self.flush()
 
     def _add_to_totals(self, record: Record, generation: int) -> None:
-        self.steps += int(record.steps)  # read from a file it is a number of NumPy's, which JSON refuses
+        """Update `steps` and `best`."""
+        self.steps += int(record.steps)  # a record from a file has a NumPy integer, which JSON refuses
         if np.isnan(self.best[0]) or record.champion_fitness > self.best[0]:
             self.best = record.champion_fitness, generation
 
@@ -148,6 +143,8 @@ class RunFile:
         self.lock.release()
 
     def _replace(self) -> None:
+        """Replace the file by a copy with everything that waits."""
+        num_validations = len(self.validations)
         num_hashes = self._num_hashes + sum(len(record.champion_step_hashes) for record in self._pending)
         with atomic_write(self.path) as partial:
             if self._exists:
@@ -155,33 +152,32 @@ class RunFile:
             else:
                 partial.write_bytes(self._beginning())
             self._append_to(partial)
-        # KeyboardInterrupt is raised at calls only, so these six assignments are atomic.
+        # KeyboardInterrupt is raised at calls only, so these assignments, without a call, are atomic.
         self._exists = True
         self.replaces = False
         self.on_disk = self.num_generations
         self._num_hashes = num_hashes
-        self._num_validations = len(self.validations)
+        self._num_validations = num_validations
         self._pending = []
         self._genomes = []
         sync(without_links(self.path).parent)
 
     def _beginning(self) -> bytes:
         """Return the bytes of a file that holds the header only."""
-        # HDF5 refuses two open files of one name, and another thread may be writing another run: so use a unique name.
+        # HDF5 refuses two open files of one name, and other threads may write other runs: so name the path.
         name = f"{self.path}, in memory"
         with h5py.File(name, "w", driver="core", backing_store=False) as file:
             file.attrs.update(self.header.attributes(), schema=schema.SCHEMA, complete=False)
             file.create_group("checkpoint").attrs["num_generations"] = 0
             write_start(file, self.header.start)
             file.flush()
-            image: bytes = file.id.get_file_image()
-            return image
+            return bytes(file.id.get_file_image())
 
     def _append_to(self, partial: Path) -> None:
         with open(partial, "r+b", buffering=0) as disk:
-            deferred = DeferredErrorFile(disk)
+            deferred = DeferredErrorFile(disk)  # HDF5 may crash on a write error
             with h5py.File(deferred, "r+") as file:
-                # If an interrupt came after the renaming and before `on_disk` was set, the file holds one flush more.
+                # The file has more generations if the last flush was interrupted after it had renamed the file.
                 if not self.on_disk <= file["checkpoint"].attrs["num_generations"] <= self.num_generations:
                     raise OSError(f"another process has changed it: it no longer holds {self.on_disk} generations")
                 self._write(file)
@@ -190,8 +186,9 @@ class RunFile:
             os.fsync(disk.fileno())
 
     def _write(self, file: h5py.File) -> None:
-        # HDF5 does not reuse the space of a replaced text, so a text is written only if it has changed. A file of an
-        # earlier version gets its spaces here, when it is resumed.
+        """Bring a copy of the file up to date: append rows, and replace the checkpoint and the evaluation."""
+        # HDF5 does not reuse the space of a replaced text, so a text is written only if it has changed. Files of
+        # earlier versions lack the spaces, and get them when they are resumed.
         for name, text in self.header.attributes().items():
             if name in ("config", "spaces") and file.attrs.get(name) != text:
                 file.attrs[name] = text
@@ -212,26 +209,31 @@ class RunFile:
         for number, (generations, returns) in enumerate(new, self._num_validations):
             _append_rows(file, schema.VALIDATIONS["generations"], number, np.array([generations]))
             _append_rows(file, schema.VALIDATIONS["returns"], number, returns[None])
-        self._write_checkpoint(file)
-        if "evaluation" in file:
-            del file["evaluation"]
-        if self.held_out is not None:
-            write_held_out(file, self.held_out)
-
-    def _write_population(self, file: h5py.File, generation: int, genomes: GenomeSource) -> None:
-        at_once = max(1, MAX_BUFFERED // max(1, 8 * genomes.num_weights))  # limits the memory of the genomes
-        for first in range(0, len(genomes), at_once):
-            some = genomes.take(np.arange(first, min(first + at_once, len(genomes))))
-            for name, column in schema.POPULATION.items():
-                _write_candidates(file, column, generation, first, len(genomes), getattr(some, name))
-
-    def _write_checkpoint(self, file: h5py.File) -> None:
         state = file["checkpoint"]
         state.attrs.modify("num_generations", self.num_generations)
         for name in set(state) - set(self.checkpoint):
             del state[name]
         for name, array in self.checkpoint.items():
             _replace_array(state, name, array)
+        if "evaluation" in file:
+            del file["evaluation"]
+        if self.held_out is not None:
+            write_held_out(file, self.held_out)
+
+    def _write_population(self, file: h5py.File, generation: int, genomes: GenomeSource) -> None:
+        """Write the genomes of a generation, some at once, into the columns [G, P, W]."""
+        P = len(genomes)
+        at_once = max(1, MAX_BUFFERED // max(1, 8 * genomes.num_weights))  # genomes of about MAX_BUFFERED bytes
+        for first in range(0, P, at_once):
+            some = genomes.take(np.arange(first, min(first + at_once, P)))
+            for name, column in schema.POPULATION.items():
+                rows = getattr(some, name)
+                if column.path not in file:
+                    _create_column(file, column, np.zeros((generation + 1, P, rows.shape[1]), rows.dtype))
+                stored = file[column.path]
+                if len(stored) <= generation:
+                    stored.resize(generation + 1, axis=0)
+                stored[generation, first : first + len(rows)] = rows
 
 
 def create(path: Path, header: Header) -> RunFile:
@@ -257,26 +259,6 @@ def create(path: Path, header: Header) -> RunFile:
         file.close()
         raise
     return file
-
-
-def check_free(path: Path, alone: bool = True) -> None:
-    """Raise InputError if a new run at `path` could destroy a file.
-
-    alone: whether it is certain that no other process writes the file; then an empty run file may be replaced.
-    """
-    if exists(path) and not (alone and is_empty(path)):
-        raise already_exists(path)
-
-
-def already_exists(path: Path) -> InputError:
-    """Return the error of a new run if its path holds a run file, or a file that is not a run file."""
-    try:
-        read(path)
-    except InputError as error:
-        return error
-    resume, overwrite, another = Setting("resume", True), Setting("overwrite", True), Setting("output.directory")
-    cure = "Continue it with ", resume, ", replace it with ", overwrite, ", or choose another ", another, "."
-    return InputError.plainly("output.directory", f"{path} already exists. ", *cure)
 
 
 def replace(path: Path, header: Header) -> RunFile:
@@ -323,10 +305,10 @@ def reopen(path: Path) -> RunFile:
 
 
 def chunk_shape(shape: tuple[int, ...], itemsize: int, size: int) -> tuple[int, ...]:
-    """Return the shape of a chunk: about `size` bytes of whole generations, or one generation that has more bytes.
+    """Return the shape of a chunk of an array [G, …]: some generations of about `size` bytes, or one that is larger.
 
-    HDF5 takes about 15 µs to add a chunk, however small it is. So a generation of more than `_LARGEST_CHUNK` bytes is
-    divided into few parts, which are equally long, because the end of the last part takes space, too.
+    HDF5 takes about 15 µs to add a chunk of any size. So a generation of more than `_LARGEST_CHUNK` bytes is divided
+    into few chunks. They have equal lengths, because HDF5 stores the last chunk in full, too.
     """
     row = max(1, int(np.prod(shape[1:])) * itemsize)
     if row <= size or len(shape) == 1:
@@ -346,11 +328,11 @@ def _stack(rows: list[Any], dtype: Any) -> NDArray[Any]:
 
 
 def _append_rows(file: h5py.File, column: Column, before: int, rows: NDArray[Any]) -> None:
-    """Write rows [n, …] behind the first `before` rows; pad shorter rows by zeros, or by NaN if they are real."""
+    """Write rows [n, …] behind the first `before` rows; pad shorter rows by zeros, or by NaN if they are floats."""
     try:
         stored = h5py.h5d.open(file.id, column.path.encode())
     except KeyError:
-        _describe(_make(file, column.path, rows, column.chunk), column)
+        _create_column(file, column, rows)
         return
     # The values of a metric may need a wider type from now on. A copy made by another program may be stored as one
     # block, which cannot grow.
@@ -358,7 +340,7 @@ def _append_rows(file: h5py.File, column: Column, before: int, rows: NDArray[Any
     if stored.dtype != wider or not _can_grow(stored):
         widened = h5py.Dataset(stored)[()].astype(wider)
         del file[column.path]
-        stored = _describe(_make(file, column.path, widened, column.chunk), column).id
+        stored = _create_column(file, column, widened).id
     old = stored.shape
     _write_rows(stored, before, rows, (before + len(rows), *map(max, old[1:], rows.shape[1:])))
     # Only columns of ranks have rows of different lengths: a resumed run may have another number of ranks.
@@ -373,27 +355,13 @@ def _can_grow(stored: h5py.h5d.DatasetID) -> bool:
 
 
 def _write_rows(stored: h5py.h5d.DatasetID, before: int, rows: NDArray[Any], shape: tuple[int, ...]) -> None:
-    """Give a dataset a shape, and write rows [n, …] behind its first `before` rows.
-
-    These are HDF5's own functions: for a few rows h5py's datasets take more than twice as long.
-    """
+    """Give a dataset a shape, and write rows [n, …] behind its first `before` rows."""
+    # HDF5's own functions: for a few rows, h5py's datasets take more than twice as long.
     stored.set_extent(shape)
     if rows.size:
         place = stored.get_space()
         place.select_hyperslab((before, *(0 for _ in shape[1:])), rows.shape)
         stored.write(h5py.h5s.create_simple(rows.shape), place, np.ascontiguousarray(rows))
-
-
-def _write_candidates(
-    file: h5py.File, column: Column, generation: int, first: int, population: int, rows: NDArray[Any]
-) -> None:
-    """Write rows [n, W] of the candidates first … first + n - 1 of a generation into a column [G, P, W]."""
-    if column.path not in file:
-        _append_rows(file, column, generation, np.zeros((generation + 1, population, rows.shape[1]), rows.dtype))
-    stored = file[column.path]
-    if len(stored) <= generation:
-        stored.resize(generation + 1, axis=0)
-    stored[generation, first : first + len(rows)] = rows
 
 
 def write_held_out(file: h5py.File, held_out: HeldOut) -> None:
@@ -407,7 +375,7 @@ def write_held_out(file: h5py.File, held_out: HeldOut) -> None:
 def write_column(file: h5py.File, column: Column, array: NDArray[Any]) -> None:
     """Write a column that does not grow."""
     file[column.path] = array
-    _describe(file[column.path], column)
+    file[column.path].attrs.update(column.attributes)
 
 
 def write_start(file: h5py.File, start: Start | None) -> None:
@@ -419,29 +387,28 @@ def write_start(file: h5py.File, start: Start | None) -> None:
 
 
 def _replace_array(group: h5py.Group, name: str, array: NDArray[Any]) -> None:
-    """Write an array in the place of the array that has its name."""
+    """Write an array under a name, which may be taken by another array."""
     # A removed dataset leaves a hole in the file, so the old dataset is reused if possible.
-    try:
+    if name in group:
         old = h5py.h5d.open(group.id, name.encode())
-    except KeyError:
-        pass
-    else:
         if _can_grow(old) and old.dtype == array.dtype and old.rank == array.ndim:
             _write_rows(old, 0, array, array.shape)
             return
         del group[name]
     if array.size and array.ndim:
-        _make(group, name, array, max(_CHUNK, array.nbytes // _MOST_CHUNKS))
+        _create_dataset(group, name, array, max(_CHUNK, array.nbytes // _MOST_CHUNKS))
     else:
         group[name] = array
 
 
-def _make(group: h5py.Group, name: str, array: NDArray[Any], chunk: int = _CHUNK) -> h5py.Dataset:
+def _create_dataset(group: h5py.Group, name: str, array: NDArray[Any], chunk: int = _CHUNK) -> h5py.Dataset:
+    """Create a dataset that can grow along every axis, in chunks of about `chunk` bytes."""
     chunks = chunk_shape(array.shape, array.dtype.itemsize, chunk)
     return group.create_dataset(name, data=array, maxshape=(None,) * array.ndim, chunks=chunks)
 
 
-def _describe(dataset: h5py.Dataset, column: Column) -> h5py.Dataset:
-    """Give a dataset its shape, unit and meaning as attributes, for readers without this package; return it."""
+def _create_column(file: h5py.File, column: Column, rows: NDArray[Any]) -> h5py.Dataset:
+    """Create the dataset of a column that can grow, with attributes that describe it to other programs."""
+    dataset = _create_dataset(file, column.path, rows, column.chunk)
     dataset.attrs.update(column.attributes)
     return dataset
