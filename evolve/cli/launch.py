@@ -22,52 +22,52 @@ from evolve.cluster.mpirun import COMMAND, CONNECT, GivenLauncher, Launcher, Out
 from evolve.cluster.start import connect_seconds, silence_seconds
 from evolve.errors import InputError, Stopped, pluralize
 
-_MAX_FUTILE = 3  # attempts in a row without any progress
-_LONGEST_PAUSE = 10.0
+_MAX_FUTILE = 3  # attempts in a row without a new generation
+_MAX_PAUSE = 10.0  # seconds
 _REFUSED = ("--overwrite", "--dry-run", "--workers", "--settings")
 _LINGER, _LINGER_PER_RANK = 20.0, 0.15  # seconds that mpirun may take to end after rank 0
-_STARTED_WITHIN = 60.0  # seconds that mpirun may take until the ranks begin to connect
+_START_SECONDS = 60.0  # seconds that mpirun may take until the ranks begin to connect
 _HERE = "localhost"
 _say = partial(say, "launch")
 
 
 def run_until_complete(launch: "Launch") -> int:
-    """Start a run until it ends by itself; return its exit code.
+    """Start a run, and resume it until it ends by itself; return its exit code.
 
-    The run is started again after the death of a rank, after the loss of a host, and to take a host back. After three
-    attempts in a row without a new generation, the run is given up.
+    The run is resumed if a rank has died, if a host was lost, and if a lost host is available again. After three
+    attempts in a row without a new generation, the launcher gives up.
     """
-    before, futile, first = launch.progress(), 0, True
+    before, futile, is_first = launch.progress(), 0, True
     while True:
         outcome = launch.start(futile)
         if launch.stopping:
             return outcome.code if outcome is not None and outcome.is_own else Stopped.exit_code
-        if outcome is not None and _is_final(outcome, first, launch.returning):
+        if outcome is not None and _is_final(outcome, is_first, launch.reclaims_host):
             return outcome.code
         now = launch.progress()
-        futile = futile + 1 if now <= before and not launch.returning else 0
+        futile = futile + 1 if now <= before and not launch.reclaims_host else 0
         cause = "no host answers" if outcome is None else _cause(outcome)
         done = f"{pluralize(now, 'generation')} complete"
         if futile >= _MAX_FUTILE:
             launch.say(f"{cause}; {done}; {_MAX_FUTILE} attempts without any progress: given up")
             return 1 if outcome is None else outcome.code or 1
-        if not launch.returning:
+        if not launch.reclaims_host:
             launch.say(f"{cause}; {done}; the run is resumed")
-            launch.pause(min(2.0**futile, _LONGEST_PAUSE))
+            launch.pause(min(2.0**futile, _MAX_PAUSE))
         if launch.stopping:
             return Stopped.exit_code
-        before, first = now, False
+        before, is_first = now, False
 
 
-def _is_final(outcome: Outcome, first: bool, returning: bool) -> bool:
-    """Return whether the run has ended for good by its own exit code."""
+def _is_final(outcome: Outcome, is_first: bool, reclaims_host: bool) -> bool:
+    """Return whether rank 0 has ended the run with an exit code that no further attempt would change."""
     if not outcome.is_own or outcome.start_again:
         return False
-    # The first attempt has checked the input. If a later attempt refuses it, the reason is another one: ranks that an
-    # earlier attempt left behind still hold the run file.
+    # The first attempt has checked the input. If a later attempt exits with the code for wrong input, the run file is
+    # still locked by ranks of an earlier attempt.
     if outcome.code == InputError.exit_code:
-        return first
-    return not (returning and outcome.code == Stopped.exit_code)
+        return is_first
+    return not (reclaims_host and outcome.code == Stopped.exit_code)
 
 
 def _cause(outcome: Outcome) -> str:
@@ -77,8 +77,8 @@ def _cause(outcome: Outcome) -> str:
 def _parser() -> Parser:
     parser = Parser(
         "evolve.launch",
-        "Run an experiment with mpirun: here, on the hosts of a hostfile, or on an allocation. After a death "
-        "or the loss of a host it is resumed, until it has ended. All other arguments are passed to evolve run.",
+        "Run an experiment with mpirun: here, on the hosts of a hostfile, or on an allocation. If a rank dies or a "
+        "host is lost, the run is resumed, until it is complete. All other arguments are passed to evolve run.",
         "evolve launch --hostfile hostfiles/two-nodes experiments/walker.toml -s 1 -o runs/walker",
     )
     add = parser.add_argument
@@ -87,8 +87,8 @@ def _parser() -> Parser:
     add("-n", "--ranks", type=int, metavar="R", help=ranks)
     how = "start the ranks by this command in place of mpirun, such as srun --mpi=pmix in a SLURM job"
     add("--launcher", metavar="COMMAND", help=how)
-    reaches = "the command that reaches the other hosts without a password (ssh)"
-    add("--ssh", default="ssh", metavar="COMMAND", help=reaches)
+    login = "the command that logs in to the other hosts without a password (ssh)"
+    add("--ssh", default="ssh", metavar="COMMAND", help=login)
     return parser
 
 
@@ -96,36 +96,37 @@ class Launch:
     """A run that is started again until it has ended.
 
     Args:
-        argv: All arguments.
-        options: The options of `evolve launch`.
-        words: The arguments of `evolve run`.
-        request: The request of these words.
+        argv: All arguments of the command line.
+        options: The options of `evolve launch` among them.
+        run_arguments: The other arguments, for `evolve run`.
+        request: The experiments and options in `run_arguments`.
         folder: A directory for temporary files.
     """
 
     def __init__(
-        self, argv: list[str], options: argparse.Namespace, words: Sequence[str], request: Request, folder: Path
+        self, argv: list[str], options: argparse.Namespace, run_arguments: Sequence[str], request: Request, folder: Path
     ) -> None:
-        self._words = [*words, *([] if request.resume else ["--resume"])]
+        self._run_arguments = [*run_arguments, *([] if request.resume else ["--resume"])]
         self._paths = _run_files(request)
         self._launcher = Launcher.find() if options.launcher is None else GivenLauncher(options.launcher)
         self._ssh = shlex.split(options.ssh)
         self._folder = folder
         self._command = command_line("launch", *argv)
-        self._asked = options.ranks
+        self._requested_ranks = options.ranks
+        # An allocation decides on which hosts the ranks run.
         self._allocated = options.hostfile is None and (
             options.launcher is not None or int(os.environ.get("SLURM_JOB_NUM_NODES", "1")) > 1
         )
-        self._all = read_hostfile(options.hostfile) if options.hostfile else [Host(_HERE, available_cores() + 1)]
-        self._available_hosts = AvailableHosts(self._all, self._ssh, _say)
+        self._all_hosts = read_hostfile(options.hostfile) if options.hostfile else [Host(_HERE, available_cores() + 1)]
+        self._available_hosts = AvailableHosts(self._all_hosts, self._ssh, _say)
         self._supervisor = Supervisor(_say)
-        self.returning = False
-        """Whether the last attempt was stopped to take a host back."""
+        self.reclaims_host = False
+        """Whether the last attempt was stopped because a lost host is available again."""
         self.say = _say
 
     def run(self) -> int:
         """Start the run until it has ended; return its exit code."""
-        self._wait_for_writers()
+        self._wait_for_old_ranks()
         return run_until_complete(self)
 
     @property
@@ -133,8 +134,8 @@ class Launch:
         """Whether the user has asked to stop."""
         return self._supervisor.stopping
 
-    def _wait_for_writers(self) -> None:
-        """Wait until ranks that an earlier attempt left behind have noticed that they are cut off, and have ended."""
+    def _wait_for_old_ranks(self) -> None:
+        """Wait until no process has locked a run file. Ranks of an earlier launch end when they notice its end."""
         deadline, said = time.monotonic() + 3 * silence_seconds(), False
         while time.monotonic() < deadline and not self.stopping:
             try:
@@ -142,27 +143,30 @@ class Launch:
                     store.check_unlocked(path)
             except InputError as error:
                 if not said:
-                    _say(f"{error} Waiting for it")
+                    _say(f"{error} Waiting for its end")
                 said = True
                 self.pause(2.0)
             else:
                 return
 
     def start(self, futile: int) -> Outcome | None:
-        """Start the ranks, and wait for their end. futile: the number of preceding attempts without progress."""
-        self.returning = False
+        """Start the ranks, and wait for their end. Return None if no host is available.
+
+        futile: The number of preceding attempts without a new generation.
+        """
+        self.reclaims_host = False
         hosts = [] if self._allocated else self._available_hosts.choose()
         if not hosts and not self._allocated:
             return None
         ranks = self._ranks(hosts)
         where = "the allocation" if self._allocated else ", ".join(host.name for host in hosts)
         _say(f"{pluralize(ranks, 'rank') if ranks else 'ranks'} on {where}")
-        elsewhere = [] if all(host.is_here for host in hosts) else hosts
-        words = self._launcher.words(ranks, elsewhere, self._folder)
-        command = [*words, sys.executable, "-m", "evolve.run", *self._words]
+        listed_hosts = [] if all(host.is_here for host in hosts) else hosts
+        launcher = self._launcher.words(ranks, listed_hosts, self._folder)
+        command = [*launcher, sys.executable, "-m", "evolve.run", *self._run_arguments]
         environment = self._launcher.environment(self._ssh, self._folder)
         environment[COMMAND] = self._command
-        # The machine may be slow: each attempt in vain doubles the time that the ranks may take to connect.
+        # The machine may be slow: each attempt without progress doubles the time that the ranks have to connect.
         limit = 2**futile * connect_seconds(ranks)
         if ranks:
             environment[CONNECT] = f"{limit:g}"
@@ -170,26 +174,26 @@ class Launch:
         return self._supervisor.run(
             command,
             environment,
-            should_stop=self._can_return,
+            should_stop=self._can_reclaim_host,
             linger=_LINGER + _LINGER_PER_RANK * ranks,
-            begin=limit + 2**futile * _STARTED_WITHIN if here else math.inf,
+            begin=limit + 2**futile * _START_SECONDS if here else math.inf,
             here=here,
         )
 
     def _ranks(self, hosts: Sequence[Host]) -> int:
-        """Return the number of ranks to start, reduced in proportion if hosts are left out."""
+        """Return the number of ranks to start on some hosts, by their share of all slots; 0 if it is unknown."""
         if self._allocated:
-            return self._asked or int(os.environ.get("SLURM_NTASKS", "0"))
-        slots, all_slots = (sum(host.slots for host in some) for some in (hosts, self._all))
-        return max(2, round((self._asked or all_slots) * slots / all_slots))
+            return self._requested_ranks or int(os.environ.get("SLURM_NTASKS", "0"))
+        slots, all_slots = (sum(host.slots for host in some) for some in (hosts, self._all_hosts))
+        return max(2, round((self._requested_ranks or all_slots) * slots / all_slots))
 
-    def _can_return(self) -> bool:
-        """Return whether to stop the ranks, because a host can be taken back."""
-        self.returning = self._available_hosts.can_grow()
-        return self.returning
+    def _can_reclaim_host(self) -> bool:
+        """Note and return whether to stop the ranks, because a lost host is available again."""
+        self.reclaims_host = self._available_hosts.can_grow()
+        return self.reclaims_host
 
     def progress(self) -> int:
-        """Return the number of complete generations."""
+        """Return the number of complete generations of all runs, plus one for each run that has ended."""
         return sum(_generations(path) for path in self._paths)
 
     def pause(self, seconds: float) -> None:
@@ -200,6 +204,7 @@ class Launch:
 
 
 def _run_files(request: Request) -> list[Path]:
+    """Return the paths of the run files, which need not exist yet."""
     if request.file is not None:
         return [request.file]
     return [store.path_of(config.directory(), seed) for config in request.configs for seed in config.seeds]
@@ -215,11 +220,12 @@ def _generations(path: Path) -> int:
 
 
 def _body(_: App, argv: list[str]) -> int:
-    options, words = _parser().parse_known_args(argv)
-    if refused := next((word for word in words if word.split("=")[0] in _REFUSED), None):
-        raise InputError("evolve launch", "the arguments of a run that is to be kept going", refused)
-    if words[:1] == ["run"]:
-        cure = f"Leave it out: evolve launch {shlex.join(words[1:])}"
+    options, run_arguments = _parser().parse_known_args(argv)
+    if refused := next((word for word in run_arguments if word.split("=")[0] in _REFUSED), None):
+        expected = f"the arguments of a run that can be resumed, without {', '.join(_REFUSED)}"
+        raise InputError("evolve launch", expected, refused)
+    if run_arguments[:1] == ["run"]:
+        cure = f"Leave it out: evolve launch {shlex.join(run_arguments[1:])}"
         raise InputError("evolve launch", "only the arguments of evolve run", "the word run before them", cure)
     launcher = started_by()
     if launcher is not None:
@@ -228,9 +234,9 @@ def _body(_: App, argv: list[str]) -> int:
     if options.ranks is not None and options.ranks < 2:
         raise InputError("--ranks", "at least 2: a coordinator and a worker", options.ranks)
     check_mpi4py("evolve launch")
-    request = load(words)
+    request = load(run_arguments)
     with tempfile.TemporaryDirectory(prefix="evolve-") as folder:
-        return Launch(argv, options, words, request, Path(folder)).run()
+        return Launch(argv, options, run_arguments, request, Path(folder)).run()
 
 
 def main(argv: list[str] | None = None) -> int:

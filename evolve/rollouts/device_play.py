@@ -1,8 +1,8 @@
-"""Playing on a device: a rollout in two halves, and a launch that plays whole episodes of exact tasks.
+"""Playing on a device (a GPU): a rollout in two halves, and a kernel that plays whole episodes of exact tasks.
 
-In a `RolloutInHalves` the device computes for one half of the slots while the host works for the other half: it steps
-environments or, if a `DeviceRollout` plays whole episodes, returns results and prepares the next episodes. `DevicePlay`
-is the counterpart of rollouts/play.cu.
+A `RolloutInHalves` has two halves of slots, so that device and host work at the same time: the device computes for one
+half while the host steps the environments of the other half. If a `DeviceRollout` plays whole episodes on the device,
+the host instead returns results and prepares the next episodes. `DevicePlay` calls the kernel of rollouts/play.cu.
 """
 
 import ctypes
@@ -31,7 +31,7 @@ from evolve.shapes import Int32, Int64, UInt8
 
 
 class RolloutInHalves:
-    """Two rollouts that take turns and share one queue of episodes. It has the interface of `Rollout`.
+    """Two rollouts, the halves, that take turns and share one queue of episodes. It has the interface of `Rollout`.
 
     make_half: Makes a rollout that takes its episodes from a queue.
     """
@@ -44,7 +44,7 @@ class RolloutInHalves:
 
     @property
     def environment_seconds(self) -> float:
-        """The seconds that environments were at work."""
+        """The seconds that were spent in environments."""
         return sum(half.environment_seconds for half in self.halves)
 
     @environment_seconds.setter
@@ -59,18 +59,18 @@ class RolloutInHalves:
 
     @property
     def ticking(self) -> int:
-        """The number of episodes that the next tick steps."""
+        """The number of running episodes that the next tick advances."""
         return self.halves[0].running
 
     def submit(self, batch: EpisodeBatch) -> None:
-        """Queue episodes, and begin them in halves without a tick that was begun."""
+        """Queue episodes. A half that is not in the middle of a tick begins some of them at once."""
         self._queue.append(batch)
         free = [half for half in self.halves if not half.begun]
         for left, half in zip(range(len(free), 0, -1), free, strict=True):
             half.fill(most=-(-len(self._queue) // left))
 
     def tick(self) -> EpisodeResults | None:
-        """Step one half while the device works for the other; return the results of the episodes that ended."""
+        """Advance one half while the device works for the other half; return the results of ended episodes, or None."""
         one, other = self.halves
         self.halves = other, one
         for half in (one, other):
@@ -78,7 +78,7 @@ class RolloutInHalves:
                 half.begin()
         # While this half steps its environments, the device computes the networks of the other half.
         results = one.finish() if one.begun else None
-        # Episodes may have been submitted while both halves had begun a tick. They are spread evenly.
+        # Episodes may have been submitted while both halves were in the middle of a tick. Spread them evenly.
         if len(self._queue) or not one.running:
             one.fill(most=max(1, -(-(len(self._queue) + other.running - one.running) // 2)))
         if one.running:
@@ -105,16 +105,16 @@ class RolloutInHalves:
             half.call_on_fault(callback)
 
     def make_genomes_within(self, context: Callable[[], AbstractContextManager[object]]) -> None:
-        """Generate genomes within a context: that time belongs to no episode."""
+        """Generate genomes within a context, such as one that measures this time apart from the episodes."""
         self._queue.making = context
 
 
 MOST_COLUMNS = 4
-"""The largest number of columns of a network's slot, as in play.cu."""
+"""The largest number of state arrays (columns) of a network's slots, as in play.cu."""
 
 
 class _Structure(ctypes.Structure):
-    """`device_play` of play.cu."""
+    """The C structure `device_play` of play.cu, which documents its fields."""
 
     _fields_ = (
         ("coefficients", ADDRESS), ("room", INT64), ("normalize", INT64), ("fed", INT64), ("num_columns", INT64),
@@ -128,7 +128,7 @@ class _Structure(ctypes.Structure):
 
 
 class DevicePlay:
-    """Slots that play episodes of a task on the device of this process; a `Play`.
+    """Slots that play whole episodes of a task on the device of this process; implements the protocol `Play`.
 
     Args:
         task: The task.
@@ -147,15 +147,17 @@ class DevicePlay:
         assert isinstance(batch.kernel, DeviceStep)
         self._step = batch.kernel
         self._kernel = f"play_{self._step.name}_on_{task.kernel}"
-        # One thread steps a world, which takes nearly all of its time. Others would wait, and hold registers meanwhile.
+        # One thread steps a rigid-body world, which takes nearly all of the time. Other threads of the slot would wait
+        # and occupy registers.
         self._parts = 1 if task.has_world else self._step.parts
         self.arrays = DeviceArrays(episodes)
         self._num_traces = 0 if batch.kept_traces is None else batch.kept_traces.rows
         self._fed: Feed | None = None
         self._counts = self.arrays.allocate(24)  # episodes begun, episodes over, and steps made
-        self._arriving: Int64 = self.arrays.device.host_array((3,), np.int64)
-        self._counted = self._arriving.copy()
-        self._made = 0  # steps, when the last call began
+        # A download writes to `_new_counts` at any time; `_counts_now` changes only in `finish`.
+        self._new_counts: Int64 = self.arrays.device.host_array((3,), np.int64)
+        self._counts_now = self._new_counts.copy()
+        self._steps_before = 0  # steps made before the call that was begun last
         O = task.observation_size if normalize else 0
         parameters = len(task.parameters(task.options))
         self._memory = _FeedMemory(self.arrays, batch, num_weights, O, parameters)
@@ -164,24 +166,24 @@ class DevicePlay:
         self._task = task_on_device(task, self._step.arrays)
         self._structure = _Structure(
             coefficients=self.arrays.constant(coefficients(max(task.observation_size, task.action_size))),
-            room=self._results.room,
+            room=self._results.max_hashes,
             normalize=normalize,
             num_columns=len(batch.held),
             columns=self._memory.columns,
             num_parameters=parameters,
             traces=0 if batch.kept_traces is None else batch.kept_traces.address,
             **{name: self._counts.address + 8 * i for i, name in enumerate(("begun", "over", "made"))},
-            **self._slots(2 * O),
+            **self._slot_arrays(2 * O),
             **self._memory.addresses,
             **self._results.addresses,
         )
         self._step.arrays.wait()
 
-    def _slots(self, numbers: int) -> dict[str, int]:
-        """Return the addresses of the slots' arrays that belong neither to the network nor to the task."""
+    def _slot_arrays(self, normalizer_size: int) -> dict[str, int]:
+        """Allocate the slots' arrays that belong neither to the network nor to the task; return their addresses."""
         arrays, slots = self._step.arrays, len(self._free)
         sizes = {"episodes": 8, "ending": 8, "beginning": 8, "over_lanes": 8, "returns": 8, "prints": 16}
-        sizes |= {"slot_normalizers": 4 * numbers, "moments": 8 * numbers}
+        sizes |= {"slot_normalizers": 4 * normalizer_size, "moments": 8 * normalizer_size}
         return {name: arrays.allocate(size * slots).address for name, size in sizes.items()}
 
     @property
@@ -197,7 +199,7 @@ class DevicePlay:
     @property
     def waiting(self) -> int:
         """The number of episodes of the feed that have not begun."""
-        return max(0, self._size - int(self._counted[0]))
+        return max(0, self._size - int(self._counts_now[0]))
 
     @property
     def running(self) -> int:
@@ -207,19 +209,19 @@ class DevicePlay:
     @property
     def finished(self) -> int:
         """The number of episodes that `take` would return: all of the feed once all have ended, else 0."""
-        return self._size if self._counted[1] == self._size else 0
+        return self._size if self._counts_now[1] == self._size else 0
 
     @property
     def _size(self) -> int:
         return 0 if self._fed is None else len(self._fed.seeds)
 
     def feed(self, feed: Feed) -> None:
-        """Add the episodes of a feed; only if `ready`."""
+        """Copy the episodes of a feed to the device. The caller must check `ready`."""
         self._fed = fed = feed.contiguous()
-        self._counted[:] = 0
+        self._counts_now[:] = 0
         self._structure.fed = len(fed.seeds)
         self._structure.num_traces = self._num_traces if fed.mask.shape[1] else 0
-        # The kernel counts on the device; the counts begin at zero, and every slot is free.
+        # The kernel counts on the device. The counts begin at zero, and every slot is free.
         queue = self.arrays.queue
         queue.upload(self._counts.address, np.zeros(3, np.int64))
         queue.upload(self._structure.episodes, self._free)
@@ -231,25 +233,25 @@ class DevicePlay:
         return self.finish()
 
     def begin(self, steps: int) -> None:
-        """Begin to play at most `steps` steps in each slot. Only `finish` or `clear` may follow."""
-        self._made = int(self._counted[2])
+        """Begin to play at most `steps` steps in each slot. The next call must be `finish` or `clear`."""
+        self._steps_before = int(self._counts_now[2])
         if self._fed is not None:
             blocks = min(self._step.arrays.tiles, -(-self._size // WIDTH))
             arguments = self._step.structure, self._task, self._structure, steps
             self.arrays.queue.launch(self._kernel, blocks, self._parts, *arguments)
-            self.arrays.queue.download(self._counts.address, self._arriving)
+            self.arrays.queue.download(self._counts.address, self._new_counts)
 
     def finish(self) -> int:
-        """Wait for the call that was begun; return the number of steps made, summed over all episodes."""
+        """Wait for the end of the call that `begin` began; return the steps that it made, summed over all episodes."""
         self.arrays.wait()
-        self._counted[:] = self._arriving
-        return int(self._counted[2]) - self._made
+        self._counts_now[:] = self._new_counts
+        return int(self._counts_now[2]) - self._steps_before
 
     def take(self) -> Played:
         """Return the results of the feed, after all its episodes have ended."""
         fed = self._fed
         assert fed is not None
-        played = self._results.of(fed, traces=bool(self._structure.num_traces))
+        played = self._results.download(fed, traces=bool(self._structure.num_traces))
         self.clear()
         return played
 
@@ -257,7 +259,7 @@ class DevicePlay:
         """Drop all episodes."""
         self.arrays.wait()
         self._fed = None
-        self._counted[:] = self._arriving[:] = 0
+        self._counts_now[:] = self._new_counts[:] = 0
 
 
 class DeviceRollout(ExactRollout):
@@ -265,7 +267,7 @@ class DeviceRollout(ExactRollout):
 
     play: DevicePlay
     begun = False
-    """Whether a call was begun and not finished."""
+    """Whether a call of `begin` was not finished yet."""
 
     @property
     def running(self) -> int:
@@ -273,22 +275,22 @@ class DeviceRollout(ExactRollout):
         return self._num_held + self.play.waiting + self.play.running + self.play.finished
 
     def fill(self, most: int | None = None) -> None:
-        """Do the same as `feed`."""
+        """Take episodes from the queue and begin them; the name in the interface of a half for `feed`."""
         self.feed(most)
 
     def begin(self) -> None:
-        """Begin to play for some milliseconds. Only `finish` or `clear` may follow."""
+        """Begin to play for some milliseconds. The next call must be `finish` or `clear`."""
         self._slots_busy, self._began = self._busy, time.perf_counter()
         self.play.begin(self.steps)
         self.begun = True
 
     def finish(self) -> EpisodeResults | None:
-        """Wait for the call that was begun; return the results of finished episodes, None if there are none yet."""
+        """Wait for the end of the call that `begin` began; return the results of ended episodes, None if none ended."""
         begin = time.perf_counter()
         made = self.play.finish()
         self.begun = False
         now = time.perf_counter()
-        # How long the device has played is known only if it still plays now; else this is an upper bound.
+        # If the device had finished before this call, the time since `begin` is an upper bound of its playing time.
         self._count(made, self._slots_busy, now - self._began, now - begin)
         return self.take_results()
 
@@ -299,29 +301,35 @@ class DeviceRollout(ExactRollout):
 
 
 class _FeedMemory:
-    """The memory of a feed on a device, for as many episodes as `arrays` have slots.
+    """Device arrays with the inputs of a feed's episodes, at most `arrays.slots`.
 
-    numbers: O if observations are normalized, else 0. parameters: D, of the task.
+    Args:
+        arrays: The device arrays to allocate from.
+        batch: The network's slots.
+        num_weights: W.
+        normalized: O if observations are normalized, else 0.
+        parameters: The number of the task's parameters.
 
     Attributes:
-        addresses: Of the arrays, by the names of `_Structure`.
-        columns: The columns of the network's slots, with the places of their initial values.
+        addresses: The addresses of the arrays, by field of `_Structure`.
+        columns: The state arrays of the network's slots, each with the address of its initial values.
     """
 
     def __init__(
-        self, arrays: DeviceArrays, batch: SlotArrays, num_weights: int, numbers: int, parameters: int
+        self, arrays: DeviceArrays, batch: SlotArrays, num_weights: int, normalized: int, parameters: int
     ) -> None:
         self.arrays = arrays
         genome = np.zeros((1, num_weights), np.float32)
         initial = batch.initial(genome, genome == 0, np.zeros(1, np.int64))
-        self._values = [None if values is None else self._room_for(values.shape[1], 4) for values in initial]
-        places = [None if memory is None else memory.address for memory in self._values]
-        columns = (InitialColumns(c.address, c.rows, place) for c, place in zip(batch.held, places, strict=True))
+        self._values = [None if values is None else self._allocate(values.shape[1], 4) for values in initial]
+        sources = [None if memory is None else memory.address for memory in self._values]
+        columns = (InitialColumns(c.address, c.rows, source) for c, source in zip(batch.held, sources, strict=True))
         self.columns = (InitialColumns * MOST_COLUMNS)(*columns)
-        sizes = {"genomes": (1, 4), "seeds": (1, 8), "normalizers": (2 * numbers, 4), "parameters": (parameters, 8)}
-        self.addresses = {name: self._room_for(*size).address for name, size in sizes.items()}
+        sizes = {"genomes": (1, 4), "seeds": (1, 8), "normalizers": (2 * normalized, 4), "parameters": (parameters, 8)}
+        self.addresses = {name: self._allocate(*size).address for name, size in sizes.items()}
 
-    def _room_for(self, n: int, size: int) -> Memory:
+    def _allocate(self, n: int, size: int) -> Memory:
+        """Allocate n numbers of `size` bytes for each episode."""
         return self.arrays.allocate(self.arrays.slots * n * size)
 
     def upload(self, feed: Feed) -> None:
@@ -335,60 +343,64 @@ class _FeedMemory:
 
 
 class _Results:
-    """The results of a feed on a device.
+    """Device arrays with the results of a feed's episodes.
 
-    room: The number of steps with a hash. numbers: O if observations are normalized, else 0.
+    Args:
+        arrays: The device arrays to allocate from.
+        max_hashes: The largest number of steps of an episode that have a hash.
+        normalized: O if observations are normalized, else 0.
+        num_traces: T.
     """
 
-    def __init__(self, arrays: DeviceArrays, room: int, numbers: int, num_traces: int) -> None:
-        self.room = room
+    def __init__(self, arrays: DeviceArrays, max_hashes: int, normalized: int, num_traces: int) -> None:
+        self.max_hashes = max_hashes
         self._arrays = arrays
         self._shapes: dict[str, tuple[tuple[int, ...], Any]] = {
             "returns": ((), np.float64),
             "lengths": ((), np.int32),
             "prints": ((2,), np.uint64),
-            "moments": ((2, numbers), np.float64),
+            "moments": ((2, normalized), np.float64),
             "traces": ((num_traces,), np.float32),
-            "hashes": ((room,), np.uint16),
+            "hashes": ((max_hashes,), np.uint16),
         }
         sizes = {name: math.prod(shape) * np.dtype(kind).itemsize for name, (shape, kind) in self._shapes.items()}
         self.addresses = {f"result_{name}": arrays.allocate(arrays.slots * n).address for name, n in sizes.items()}
         arrays.reserve(LARGEST_COPY + 8 * arrays.slots)
 
-    def of(self, feed: Feed, traces: bool) -> Played:
-        """Return the results of a feed."""
+    def download(self, feed: Feed, traces: bool) -> Played:
+        """Wait for and return the results of a feed."""
         n = len(feed.seeds)
         names = "returns", "lengths", "prints", "moments"
-        returns, lengths, prints, moments = (self._begin(name, n) for name in names)
-        traced = self._begin("traces", n if traces else 0)
+        returns, lengths, prints, moments = (self._begin_download(name, n) for name in names)
+        traced = self._begin_download("traces", n if traces else 0)
         self._arrays.wait()
-        hashes = self._hashes(np.minimum(lengths, self.room))
+        hashes = self._hashes(np.minimum(lengths, self.max_hashes))
         kept = quantize_traces(np.where(feed.mask[feed.genomes], traced, np.float32(0))) if traces else None
         return Played(
             feed.keys, returns, lengths, prints, hashes, moments, np.zeros((n, 0), np.int64) if kept is None else kept
         )
 
-    def _begin(self, name: str, n: int) -> NDArray[Any]:
-        """Return n results, which the next `wait` completes."""
+    def _begin_download(self, name: str, n: int) -> NDArray[Any]:
+        """Return an array for the results of n episodes. It has its values after the next `wait`."""
         shape, kind = self._shapes[name]
         values = np.empty((n, *shape), kind)
         self._arrays.queue.download(self.addresses[f"result_{name}"], values)
         return values
 
-    def _hashes(self, kept: Int32) -> UInt8:
-        """Wait for and return [Σ kept, 2]: the step hashes of all episodes, end to end."""
-        ends = np.concatenate([[0], np.cumsum(kept, dtype=np.int64)])
+    def _hashes(self, counts: Int32) -> UInt8:
+        """Wait for and return the step hashes of all episodes, concatenated: [Σ counts, 2]. counts: of each episode."""
+        ends = np.concatenate([[0], np.cumsum(counts, dtype=np.int64)])
         values = np.empty(int(ends[-1]), np.uint16)
         first = 0
-        while first < len(kept):
-            # As many episodes as fit into one copy, but at least one.
+        while first < len(counts):
+            # Copy as many episodes at a time as fit into LARGEST_COPY, but at least one.
             last = int(np.searchsorted(ends, ends[first] + LARGEST_COPY // 2, "right")) - 1
             last = max(first + 1, last)
             piece = values[ends[first] : ends[last]]
             place = self._arrays.scratch(piece.nbytes, 8 * (last + 1 - first))
             at = self._arrays.upload(ends[first : last + 1])
-            rows = self.addresses["result_hashes"] + 2 * self.room * first
-            self._arrays.queue.launch("end_to_end", last - first, COPYING_PARTS, rows, self.room, at, place)
+            rows = self.addresses["result_hashes"] + 2 * self.max_hashes * first
+            self._arrays.queue.launch("end_to_end", last - first, COPYING_PARTS, rows, self.max_hashes, at, place)
             self._arrays.queue.download(place, piece)
             first = last
         self._arrays.wait()
@@ -396,3 +408,4 @@ class _Results:
 
 
 AnyRollout = Rollout | RolloutInHalves | ExactRollout | ThreadedRollout
+"""What `make_rollout` may return."""

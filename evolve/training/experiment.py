@@ -23,18 +23,23 @@ from evolve.strategies.acting import GENOME_MEASURES
 from evolve.training.fitness import fitness_function
 
 _LOG = logging.getLogger("evolve")
-_CACHE = 2**24  # bytes: a process's assumed share of a cache that all cores use
-_SLOTS_IF_HANGING = 8
-_LARGE = 2**16  # numbers of a slot, above which a network step takes as long as about 16 environment steps
+_CACHE_BYTES = 2**24  # the assumed share of each process in the cache that all cores use
+_SLOTS_IF_HANGING = 8  # if an environment hangs while its speed is measured
+_LARGE_SLOT = 2**16  # numbers; a step of a larger network takes as long as about 16 environment steps
 
 
 @dataclass(frozen=True)
 class Experiment:
     """A complete configuration, and the objects that it describes.
 
-    action_size: A, the network outputs of one action. spaces: the observations and actions of the environment.
-    chosen_backend: the back end that compute.backend = "auto" means on this machine; by default the native kernels, or
-    NumPy. start: the genome with which the search begins; None for random genomes.
+    Attributes:
+        config: The configuration.
+        network: The network.
+        action_size: A, the number of network outputs.
+        spaces: The spaces of observations and actions of the environment.
+        chosen_backend: The back end that compute.backend = "auto" means on this machine. By default it is native if the
+            kernels were built, else numpy.
+        start: The genome with which the search begins; None for random genomes.
     """
 
     config: Config
@@ -69,20 +74,20 @@ class Experiment:
 
     @cached_property
     def _parts(self) -> int:
-        """The number of rollouts of whole episodes that a process plays side by side."""
+        """The number of rollouts of whole episodes that a process plays in parallel, one for each thread."""
         is_whole = self.backend == "native" and self.config.env.engine == "exact"
         return num_threads(self.config) if is_whole else 1
 
     @property
     def _least_chunk(self) -> int:
-        """The number of episodes that take hardly longer than one, because their slots are stepped together."""
+        """The smallest number of episodes of a chunk: a kernel steps this many slots in about the time of one."""
         if self.backend == "native" and self.config.env.engine == "exact":
             task = environments.exact_task(self.config.env)
             # A task with a rigid-body world steps the worlds of several slots together.
             if task.has_world:
-                alone = min(environments.slots_per_call(task), self.config.compute.slots or 1)
-                return self._parts * alone
-        if self.backend != "native" or self.network.slot_size < _LARGE:
+                per_thread = min(environments.slots_per_call(task), self.config.compute.slots or 1)
+                return self._parts * per_thread
+        if self.backend != "native" or self.network.slot_size < _LARGE_SLOT:
             return 1
         return min(native.lanes(), self.config.compute.slots or 1)
 
@@ -109,18 +114,18 @@ def load_config(text: str, source: str = "the experiment") -> Config:
     try:
         return parse(Config, table, lenient=True)
     except InputError as error:
-        raise with_other_settings(source, error) from None
+        raise unknown_settings_error(source, error) from None
 
 
-def with_other_settings(source: str, error: InputError) -> InputError:
-    """Return the error of a file with settings that this version does not know or allow."""
+def unknown_settings_error(source: str, error: InputError) -> InputError:
+    """Return the error for a file with settings that this version does not know or allow. error: the first of them."""
     expected = f"settings that version {__version__} of evolve knows"
     cure = "If a newer version wrote the file, use that version."
     return InputError(source, expected, f"unknown settings ({str(error).removesuffix('.')})", cure)
 
 
 def prepare(config: Config) -> Experiment:
-    """Complete and check a configuration; its environment is made once. Raises InputError."""
+    """Return the experiment of a configuration, completed and checked. Makes its environment. Raises InputError."""
     backend(config.compute.backend)
     for warning in (NETWORKS.shadowing(config.network), STRATEGIES.shadowing(config.strategy)):
         _warn(warning)
@@ -129,9 +134,9 @@ def prepare(config: Config) -> Experiment:
 
 
 @cache  # so that each warning appears once
-def _warn(words: str | None) -> None:
-    if words is not None:
-        _LOG.warning(words)
+def _warn(warning: str | None) -> None:
+    if warning is not None:
+        _LOG.warning(warning)
 
 
 def _prepare(config: Config) -> Experiment:
@@ -143,7 +148,7 @@ def _prepare(config: Config) -> Experiment:
     if slots is None:
         try:
             slots = _suggested_slots(config, network, engine.suggested_slots())
-        except EpisodeTimeout:  # the evaluation will meet the same, and report the episode
+        except EpisodeTimeout:  # ignored here: training will hang in an episode, too, and report it
             slots, hangs = _SLOTS_IF_HANGING, True
     complete = complete.model_copy(update={"compute": config.compute.model_copy(update={"slots": slots})})
     _check_size(complete, network)
@@ -161,13 +166,13 @@ def _prepare(config: Config) -> Experiment:
 
 
 def _check_observed(config: Config, observation_size: int) -> None:
-    """Raise InputError for the mean of an observation that is not there, or without the sums of observations."""
+    """Raise InputError for a metric mean_observation_N that cannot be computed."""
     for name in config.env.metrics:
-        number = observation_index(name)
-        if number is not None and not config.normalize_observations:
+        index = observation_index(name)
+        if index is not None and not config.normalize_observations:
             cure = "The sums that the mean needs are only computed with ", Setting("normalize_observations", True), "."
             raise InputError("env.metrics", f"normalized observations with {name}", "unnormalized ones", *cure)
-        if number is not None and number >= observation_size:
+        if index is not None and index >= observation_size:
             last = observation_size - 1
             raise InputError("env.metrics", f"mean_observation_0 to mean_observation_{last}", name)
 
@@ -179,7 +184,7 @@ def _with_options(config: Config) -> Config:
 
 
 def prepare_policy(config: Config, spaces: environments.Spaces) -> Experiment:
-    """Return an experiment without making its environment, which need not exist here, for the policies of its genomes.
+    """Return an experiment for the policies of its genomes. The environment is not made, and need not be installed.
 
     Args:
         config: A complete configuration.
@@ -208,35 +213,36 @@ def _check_randomized(config: Config) -> None:
             raise InputError(key, error.expected, error.got, *error.cure) from error
 
 
-def _suggested_slots(config: Config, network: Network, engines: int) -> int:
-    """Return the fastest number of slots, at most `engines`, which the engine suggests.
+def _suggested_slots(config: Config, network: Network, most: int) -> int:
+    """Return the number of slots that is probably fastest. most: the number that is fastest for the environment alone.
 
     Native kernels read the whole network of each slot in each step, so large networks should fit into a cache. The
     exact engine works on one tile of slots at a time, and needs no limit.
     """
-    may_be_device = config.compute.backend == "auto" and has_device()
-    is_native = backend(config.compute.backend) == "native" and not may_be_device
-    if network.slot_size < _LARGE or config.env.engine == "exact" or not is_native:
-        return engines
-    fitting = _CACHE // (4 * network.slot_size)
-    return min(engines, max(native.lanes(), fitting - fitting % native.lanes()))
+    may_use_device = config.compute.backend == "auto" and has_device()
+    is_native = backend(config.compute.backend) == "native" and not may_use_device
+    if network.slot_size < _LARGE_SLOT or config.env.engine == "exact" or not is_native:
+        return most
+    fitting = _CACHE_BYTES // (4 * network.slot_size)
+    return min(most, max(native.lanes(), fitting - fitting % native.lanes()))
 
 
 def _check_size(config: Config, network: Network) -> None:
     """Raise InputError if an experiment does not fit into this machine's memory."""
     P, E, W, slots = config.population, config.episodes, network.num_weights, config.compute.slots or 1
     validation = config.early_stop.episodes if config.early_stop.mean_return is not None else 0
-    at_once = max(P * E, config.held_out_episodes, validation)  # episodes
-    there = memory()
-    episodes = 32 * at_once + 4 * slots * network.slot_size
-    # A generous estimate in bytes, which most experiments pass. A strategy that computes genomes lazily needs less.
-    needed = 40 * P * W + episodes
-    if needed > there:
-        needed = strategies.bytes_per_weight(config.strategy, network, P) * W + episodes
-    if needed > there:
+    num_episodes = max(P * E, config.held_out_episodes, validation)
+    available = memory()
+    episode_bytes = 32 * num_episodes + 4 * slots * network.slot_size
+    # Most experiments fit by this high estimate, which needs no strategy. A strategy that computes genomes lazily needs
+    # less memory.
+    needed = 40 * P * W + episode_bytes
+    if needed > available:
+        needed = strategies.bytes_per_weight(config.strategy, network, P) * W + episode_bytes
+    if needed > available:
         sizes = f"P = {P:,} candidates of W = {W:,} weights, E = {E:,} episodes each, and {slots:,} slots"
         got = f"{sizes}: at least {needed / 1e9:,.1f} GB"
-        expected = f"sizes that fit into {there / 1e9:,.1f} GB of memory"
+        expected = f"sizes that fit into {available / 1e9:,.1f} GB of memory"
         raise InputError("population × network.hidden", expected, got)
 
 
@@ -278,13 +284,13 @@ def check_fitness(config: Config) -> None:
 
 
 def _check_growth(experiment: Experiment) -> None:
-    """Raise InputError if a growing population is asked for that cannot grow."""
+    """Raise InputError if the settings of a growing population are incomplete, or the strategy does not allow one."""
     config = experiment.config
     least, most, steps = config.least_population, config.population, config.num_interactions
     if least is None and steps is None:
         return
     if steps is None:
-        raise InputError("num_interactions", "steps until which the population grows from least_population", "none")
+        raise InputError("num_interactions", "the steps of a generation up to which the population grows", "none")
     if least is None or least >= most or least % 2 or most % 2:
         expected = "two even numbers, the smaller first, between which it grows until num_interactions"
         raise InputError("least_population, population", expected, f"{'none' if least is None else least}, {most}")
@@ -298,18 +304,18 @@ def _check_growth(experiment: Experiment) -> None:
 
 
 def _check_step_limits(experiment: Experiment) -> None:
-    """Raise InputError for step limits of training episodes that shorten nothing, or contradict another setting."""
+    """Raise InputError for step limits of training episodes without effect, or that contradict another setting."""
     config = experiment.config
     early, usual = config.early_max_episode_steps, environments.max_episode_steps(config.env)
     if early is None and config.early_generations != Config.model_fields["early_generations"].default:
-        expected = f"the steps that episodes have at most in the first {config.early_generations:,} generations"
+        expected = f"the largest number of steps of an episode in the first {config.early_generations:,} generations"
         raise InputError("early_max_episode_steps", expected, "none")
     if early is not None and usual is not None and early >= usual:
         expected = f"fewer steps than an episode may have later, {usual:,}"
         raise InputError("early_max_episode_steps", expected, f"{early:,}")
     for name in ("early_max_episode_steps", "episode_cap"):
         value = getattr(config, name)
-        # Wrappers may skip steps, or show the agent how many steps are left.
+        # Wrappers may skip steps, or include the remaining steps in observations.
         if value is not None and config.env.wrappers:
             expected = "none with env.wrappers, because wrappers count steps in another way"
             raise InputError(name, expected, value)
@@ -333,14 +339,15 @@ def _check_scores_in_early_episodes(experiment: Experiment) -> None:
 
 
 def _check_lengths_of_starts(early: int, all_starts: int, pruning_every: int) -> None:
-    """Raise InputError unless the episodes of all starts have one length, also after a round of pruning."""
-    one_length = "so that all starts have episodes of one length"
+    """Raise InputError unless the episodes of all starts have the same step limit, also after a round of pruning."""
+    same_limit = "so that the episodes of all starts have the same step limit"
     if early < all_starts:
-        expected = f"starts × start_generations, {all_starts:,}, or more, {one_length}"
+        expected = f"starts × start_generations, {all_starts:,}, or more, {same_limit}"
         raise InputError("early_generations", expected, early)
     if pruning_every and 0 < early % pruning_every < all_starts:
         least = early - early % pruning_every
-        expected = f"{least:,}, or {least + all_starts:,} or more, as each round begins with its starts, {one_length}"
+        why = f"because each round begins with new starts, {same_limit}"
+        expected = f"{least:,}, or {least + all_starts:,} or more, {why}"
         raise InputError("early_generations", expected, early)
 
 
@@ -361,7 +368,7 @@ def exact_parts(config: Config) -> tuple[environments.AnyTask, Network]:
 def num_threads(config: Config) -> int:
     """Return the number of threads in which this process plays the episodes of a configuration."""
     asked = config.compute.threads
-    if config.env.engine == "envpool":  # its threads spin while they wait, so there are several only on request
+    if config.env.engine == "envpool":  # its threads spin while they wait, so by default there is one
         return 1 if asked == "auto" else asked
     if asked == 1 or not plays_whole_episodes(config):
         return 1
@@ -369,7 +376,7 @@ def num_threads(config: Config) -> int:
 
 
 def memory() -> float:
-    """Return the memory of this machine in bytes; infinity if the system does not tell."""
+    """Return the memory of this machine in bytes; infinity if it is unknown."""
     try:
         return float(os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"))
     except (AttributeError, ValueError, OSError):
@@ -378,7 +385,7 @@ def memory() -> float:
 
 @dataclass(frozen=True)
 class PlannedRun:
-    """A run that will begin or be resumed: its experiment, its seed, and the path of its file."""
+    """A run to begin or to resume: its experiment, its seed, and the path of its file."""
 
     experiment: Experiment
     seed: int

@@ -23,7 +23,14 @@ from evolve.rollouts import Moments
 from evolve.shapes import Float32, check_shape
 from evolve.store import Header, Start, Stored, StoredChampion, StoredRun
 from evolve.strategies import Strategy
-from evolve.training.experiment import Experiment, PlannedRun, load_config, prepare, prepare_policy, with_other_settings
+from evolve.training.experiment import (
+    Experiment,
+    PlannedRun,
+    load_config,
+    prepare,
+    prepare_policy,
+    unknown_settings_error,
+)
 
 Source = Stored | Start | Genomes
 """A source in memory: the content of a file, the start of a run, or a genome (P = 1)."""
@@ -61,7 +68,7 @@ def reload(
     try:
         experiment = replace(prepare(config.model_copy(update={"compute": compute})), start=start)
     except UnknownKeyError as error:
-        raise with_other_settings(str(run.path), error) from None
+        raise unknown_settings_error(str(run.path), error) from None
     if not fits(run, experiment):
         if engine is not None:
             expected = f"an engine in which {config.env.id} has the observations and actions of {run.path}"

@@ -13,32 +13,32 @@ from pydantic import TypeAdapter
 from evolve.config import flatten
 from evolve.errors import sanitize
 
-_WIDEST = 48  # characters of a value in the table of manifests
-_NARROWEST = 20  # characters of a line, however narrow the terminal is
+_MAX_VALUE = 48  # characters of a value in the table of manifests
+_MIN_WIDTH = 20  # characters of a line; a narrower terminal breaks lines itself
 
 ENGINE = "env.engine"
 """The only setting in which equal runs may differ, because two engines can play the same episodes."""
 
 
 def side_by_side(names: list[str], manifests: tuple[dict[str, str], ...], width: int | None) -> list[str]:
-    """Return two manifests side by side, with marks at different rows, as lines that are at most `width` long."""
+    """Return two manifests side by side as lines of at most `width` characters; ≠ marks different values."""
     if len(manifests) != 2 or not any(manifests):
         return []
-    # The import takes a tenth of a second, which most verdicts need not spend.
+    # Imported here, because the import takes a tenth of a second and most verdicts show no table.
     from evolve.display import table  # noqa: PLC0415
 
     one, other = manifests
-    keys = [key for key in (one | other) if key != "command"]  # other commands give the same run
+    keys = [key for key in (one | other) if key != "command"]  # different commands may describe the same run
     rows = [(key, one.get(key, ""), "≠" * (one.get(key) != other.get(key)), other.get(key, "")) for key in keys]
     cells = [[_short(text) for text in row] for row in [("", names[0], "", names[1]), *rows]]
-    return table(cells, width and max(width, _NARROWEST), left=range(4), indent="  ").splitlines()
+    return table(cells, width and max(width, _MIN_WIDTH), left=range(4), indent="  ").splitlines()
 
 
 def fitted(lines: list[str], width: int | None) -> list[str]:
-    """Return lines, those longer than `width` broken between words and indented."""
+    """Return lines of at most `width` characters: longer ones are broken between words, and continue indented."""
     if width is None:
         return lines
-    return [part for line in lines for part in _broken(line, max(width, _NARROWEST))]
+    return [part for line in lines for part in _broken(line, max(width, _MIN_WIDTH))]
 
 
 def _broken(line: str, width: int) -> list[str]:
@@ -48,23 +48,23 @@ def _broken(line: str, width: int) -> list[str]:
 
 
 def _short(text: str) -> str:
-    """Return a text without control characters and not too long, since a manifest may come from a stranger."""
+    """Return a text without control characters, and shortened, because a manifest may come from an untrusted file."""
     text = sanitize(text)
-    return text if len(text) <= _WIDEST else f"{text[: _WIDEST - 1]}…"
+    return text if len(text) <= _MAX_VALUE else f"{text[: _MAX_VALUE - 1]}…"
 
 
 def html_table(heading: str, rows: Mapping[str, str]) -> str:
-    """Return names and texts as a table for a notebook, light or dark; rows without a text are left out."""
+    """Return names and texts as an HTML table for a notebook, light or dark, without the rows that have no text."""
     return html_rows(heading, (), [row for row in rows.items() if row[1]])
 
 
 def html_rows(heading: str, columns: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
-    """Return rows of texts under columns as a table for a notebook; without columns, rows begin with their names."""
+    """Return rows of texts as an HTML table for a notebook. Without columns, the first cell of a row is its heading."""
     cell = "text-align:left;padding:1px 16px 1px 0;vertical-align:top"
 
-    def line(texts: Sequence[str], names: int, scope: str) -> str:
-        kinds = [(f'th scope="{scope}"', "font-weight:normal;opacity:.7")] * names
-        kinds += [("td", "overflow-wrap:anywhere")] * (len(texts) - names)
+    def line(texts: Sequence[str], headings: int, scope: str) -> str:
+        kinds = [(f'th scope="{scope}"', "font-weight:normal;opacity:.7")] * headings
+        kinds += [("td", "overflow-wrap:anywhere")] * (len(texts) - headings)
         cells = zip(kinds, map(html.escape, texts), strict=True)
         tags = (f'<{tag} style="{cell};{style}">{text}</{tag[:2]}>' for (tag, style), text in cells)
         return f'<tr style="background:none">{"".join(tags)}</tr>'
@@ -81,9 +81,10 @@ Cause = Literal["configuration", "random stream", "strategy", "environment", "ne
 
 @dataclass(frozen=True)
 class Side:
-    """One of the two runs: its name, and its values at the first difference, as far as they are known.
+    """One of the two runs: its name, and its values at the first difference; None if unknown.
 
-    step_observation [O], step_action [A]: in the first different step.
+    returned, length: the return and the number of steps of the first different episode. step_observation [O],
+    step_action [A]: in the first different step.
     """
 
     name: str
@@ -108,7 +109,7 @@ class Verdict:
         step: The step of that episode; the observation of reset is step 0.
         what: The kind of difference: genome, observations, actions, end, return, traces, or a part of the log.
         sides: The two runs.
-        configuration: (key, one value, other value) of each different setting; in equal runs only the engine.
+        configuration: (key, one value, other value) of each different setting. Equal runs may differ in `ENGINE` only.
         manifests: The manifests of the two runs, without nested tables.
     """
 
@@ -127,7 +128,7 @@ class Verdict:
 
     @classmethod
     def from_json(cls, table: Mapping[str, Any]) -> "Verdict":
-        """Return the verdict from the table that `to_json` returned; numbers that were not finite stay None."""
+        """Return the verdict of a table that `to_json` returned. Numbers that were not finite are None."""
         return _adapter().validate_python(table)
 
     def __str__(self) -> str:
@@ -145,11 +146,11 @@ class Verdict:
         lines = [f"different: {self.summary}"]
         if self.cause:
             lines.append(f"{self.cause}: {self.why}")
-        lines += [_values(side) for side in self.sides if side.step_observation is not None]
+        lines += [_step_values(side) for side in self.sides if side.step_observation is not None]
         if len(self.sides) == 2:
             one, other = self.sides
-            lines += _positions("observations", one.step_observation, other.step_observation)
-            lines += _positions("actions", one.step_action, other.step_action)
+            lines += _different_positions("observations", one.step_observation, other.step_observation)
+            lines += _different_positions("actions", one.step_action, other.step_action)
         lines += self._engines()
         others = [f"{key} ({a!r} against {b!r})" for key, a, b in self.configuration if key != ENGINE]
         if others:
@@ -175,20 +176,22 @@ class Verdict:
         return [f"engines: {one} against {other}" for key, one, other in self.configuration if key == ENGINE]
 
 
-@cache  # it takes some milliseconds
+@cache  # making it takes some milliseconds
 def _adapter() -> TypeAdapter[Verdict]:
-    """Return the converter of verdicts from and to JSON, whose numbers that are not finite are null."""
+    """Return the converter of verdicts from and to JSON; numbers that are not finite become null."""
     return TypeAdapter(Verdict)
 
 
-def _positions(name: str, a: tuple[float, ...] | None, b: tuple[float, ...] | None) -> list[str]:
+def _different_positions(name: str, a: tuple[float, ...] | None, b: tuple[float, ...] | None) -> list[str]:
+    """Return a line with the first 12 positions at which two vectors differ; empty if they are equal or unknown."""
     if a is None or b is None or a == b:
         return []
     places = [n for n, (x, y) in enumerate(zip(a, b, strict=False)) if x != y]
     return [f"  {name} differ at {', '.join(map(str, places[:12]))}{', …' * (len(places) > 12)} of 0 to {len(a) - 1}"]
 
 
-def _values(side: Side) -> str:
+def _step_values(side: Side) -> str:
+    """Return the observation and the action of a run at the first different step, as lines."""
     observation, action = (
         " ".join(f"{value:.9g}" for value in values or ()) or "not known"
         for values in (side.step_observation, side.step_action)

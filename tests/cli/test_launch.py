@@ -26,21 +26,21 @@ SLOW = ("-e", "toys:Slow-v0", "--set", "env.kwargs.seconds=0.006", "--set", "env
 A, B, C = Host("node1", 2), Host("node2", 2), Host("node3", 4)
 
 
-def attempts(outcomes, progress, stopping=False, returning=()):
+def attempts(outcomes, progress, stopping=False, reclaims_host=()):
     """What goes through attempts with these outcomes, after each of which so many generations are complete."""
-    outcomes, progress, returning = iter(outcomes), iter([0, *progress]), iter(returning)
+    outcomes, progress, reclaims_host = iter(outcomes), iter([0, *progress]), iter(reclaims_host)
     said, counts = [], []
 
     def start(futile):
         counts.append(futile)
-        made.returning = next(returning, False)
+        made.reclaims_host = next(reclaims_host, False)
         return next(outcomes)
 
     made = SimpleNamespace(
         start=start,
         progress=lambda: next(progress),
         stopping=stopping,
-        returning=False,
+        reclaims_host=False,
         pause=lambda _: None,
         say=said.append,
         counts=counts,
@@ -111,7 +111,7 @@ def test_a_file_that_others_still_write_is_waited_for():
 
 
 def test_a_stop_for_a_host_that_comes_back_is_no_end():
-    made, said = attempts([Outcome(75, is_own=True), Outcome(0, is_own=True)], [1], returning=[True])
+    made, said = attempts([Outcome(75, is_own=True), Outcome(0, is_own=True)], [1], reclaims_host=[True])
     assert run_until_complete(made) == 0
     assert said == []
 
