@@ -20,7 +20,7 @@ from evolve.analysis import comparison, exhibits, figures, statistics
 from evolve.analysis.generations import Evaluation, Generation, pack, pack_generation, unpack, unpack_generation
 from evolve.analysis.policy import Policy
 from evolve.analysis.runs import ChampionFile, Run, evolved, script_ranks
-from evolve.analysis.script_runs import Task, evolve, evolve_elsewhere, number_of_workers
+from evolve.analysis.script_runs import RunOptions, evolve_elsewhere, evolve_here, number_of_workers
 from evolve.analysis.statistics import between, number, words
 from evolve.analysis.tensorboard import live_log
 from evolve.cluster import Coordinator
@@ -216,7 +216,7 @@ def train(
         RunError: A rank cannot go on.
     """
     functions = _checked_callbacks(callbacks)
-    task = Task(resume, overwrite, progress, sees_each=bool(functions) or tensorboard is not None)
+    options = RunOptions(resume, overwrite, progress, sees_each=bool(functions) or tensorboard is not None)
     make_plan = partial(plan_from_arguments, experiment, seed, output, settings, resume, start_from)
 
     def see(plan: PlannedRun, generations: Iterator[Generation]) -> None:
@@ -230,9 +230,9 @@ def train(
 
     if workers is not None:
         plan = make_plan()
-        size = number_of_workers(workers, plan, task)
+        size = number_of_workers(workers, plan, options)
         if size > 1:
-            with closing(evolve_elsewhere(plan, task, size)) as generations:
+            with closing(evolve_elsewhere(plan, options, size)) as generations:
                 see(plan, generations)
             return Run(store.read(plan.path))
         make_plan = partial(_given, plan)
@@ -240,7 +240,7 @@ def train(
 
     def work(coordinator: Coordinator) -> bytes:
         plan = make_plan()
-        with closing(evolve(ranks, coordinator, plan, task, task.reporter)) as generations:
+        with closing(evolve_here(ranks, coordinator, plan, options, options.reporter)) as generations:
             see(plan, generations)
         # All ranks return the same run, so rank 0 sends its path and the content of its file.
         image = plan.path.read_bytes() if plan.path.stat().st_size < _MAX_SENT_BYTES else b""
@@ -337,19 +337,19 @@ def iterate(
 
     A script may leave the loop early, by `break` or by an exception. The run file can then be resumed.
     """
-    task = Task(resume, overwrite, progress, sees_each=True)
+    options = RunOptions(resume, overwrite, progress, sees_each=True)
     make_plan = partial(plan_from_arguments, experiment, seed, output, settings, resume, start_from)
     if workers is not None:
         plan = make_plan()
-        size = number_of_workers(workers, plan, task)
+        size = number_of_workers(workers, plan, options)
         if size > 1:
-            with closing(evolve_elsewhere(plan, task, size)) as generations:
+            with closing(evolve_elsewhere(plan, options, size)) as generations:
                 yield from generations
             return
         make_plan = partial(_given, plan)
     with closing(script_ranks()) as ranks:
         if ranks.leads:
-            yield from _lead(ranks, make_plan, task)
+            yield from _lead(ranks, make_plan, options)
         else:
             yield from _follow(ranks)
 
@@ -358,12 +358,12 @@ def _given(plan: PlannedRun) -> PlannedRun:
     return plan
 
 
-def _lead(ranks: Collective, make_plan: Callable[[], PlannedRun], task: Task) -> Iterator[Generation]:
+def _lead(ranks: Collective, make_plan: Callable[[], PlannedRun], options: RunOptions) -> Iterator[Generation]:
     """Evolve a run on rank 0, yielding each generation after sending it to the other ranks."""
     try:
         plan = make_plan()
         coordinator = ranks.coordinator()
-        for generation in evolve(ranks, coordinator, plan, task, task.reporter):
+        for generation in evolve_here(ranks, coordinator, plan, options, options.reporter):
             ranks.release(pack_generation(generation))
             # The other ranks left `serve` to receive the generation, so their next batch begins with a new setup.
             coordinator.forget_setup()

@@ -36,7 +36,7 @@ _LINE_EVERY = 5.0  # seconds between lines of progress if they do not go to a te
 
 
 @dataclass(frozen=True)
-class Task:
+class RunOptions:
     """The options of a script's call that do not belong to the `PlannedRun`.
 
     Attributes:
@@ -72,7 +72,7 @@ class Task:
         )
 
 
-def number_of_workers(asked: Any, plan: PlannedRun, task: Task) -> int:
+def number_of_workers(asked: Any, plan: PlannedRun, options: RunOptions) -> int:
     """Return the number of workers to start for a run; 1 to start none and play episodes here. Raises InputError.
 
     asked: the argument `workers` of the script, a number or "auto".
@@ -83,27 +83,27 @@ def number_of_workers(asked: Any, plan: PlannedRun, task: Task) -> int:
         except InputError:
             raise InputError("workers", 'a number of workers, at least 1, or "auto"', repr(asked)) from None
     count = count_workers_to_start(asked, lambda: work_of([plan.experiment.config]), "workers", "a script")
-    _check_options(plan, task)
-    if preview(plan, task.resume, task.overwrite).action == "keep":
+    _check_options(plan, options)
+    if preview(plan, options.resume, options.overwrite).action == "keep":
         return 1  # the run is complete: there is nothing to play
     _LOG.info("%s", count.describe())
     return count.workers
 
 
-def _check_options(plan: PlannedRun, task: Task) -> None:
+def _check_options(plan: PlannedRun, options: RunOptions) -> None:
     """Raise InputError for options that exclude each other or do not suit the run, before any file is written."""
     plan.experiment.strategy(plan.seed)  # raises InputError for options of the strategy
-    if task.resume and task.overwrite:
+    if options.resume and options.overwrite:
         raise InputError(
             "overwrite", "not together with resume=True: overwrite begins a new run, resume continues one", "both"
         )
 
 
-def evolve(
+def evolve_here(
     ranks: Collective,
     coordinator: Coordinator,
     plan: PlannedRun,
-    task: Task,
+    options: RunOptions,
     open_reporter: "Callable[[PlannedRun, int, int], ProgressReporter | _Relay]",
 ) -> Generator[Generation]:
     """Evolve a run on rank 0 until it ends or is stopped; yield each generation.
@@ -114,15 +114,15 @@ def evolve(
     plan = replace(plan, experiment=experiment)
     if trial is not None:
         _LOG.info("%s", trial)
-    _check_options(plan, task)
+    _check_options(plan, options)
     ranks.stop_reason = _with_time_limit(ranks.stop_reason, experiment.config.compute.time_limit)
     # A file that is replaced stays in place until the first new generation is complete.
-    replaced = task.overwrite and preview(plan, overwrite=True).action == "replace"
+    replaced = options.overwrite and preview(plan, overwrite=True).action == "replace"
     file: RunFile | None = None
     try:
-        check_and_create_runs([plan], task.resume, ranks.transport, ranks.stop_reason, spot_check, task.overwrite)
+        check_and_create_runs([plan], options.resume, ranks.transport, ranks.stop_reason, spot_check, options.overwrite)
         with closing(replace_run(plan, ranks.transport) if replaced else open_run(plan)) as file:
-            file.flushes_each = task.sees_each
+            file.flushes_each = options.sees_each
             if file.complete:
                 return
             with open_reporter(plan, file.num_generations, file.steps) as reporter:
@@ -158,7 +158,7 @@ _GO_ON = b"+"
 _SCRIPT_ENDED = "the script has left its run, or has ended"
 
 
-def evolve_elsewhere(plan: PlannedRun, task: Task, workers: int) -> Generator[Generation]:
+def evolve_elsewhere(plan: PlannedRun, options: RunOptions, workers: int) -> Generator[Generation]:
     """Evolve a run on ranks that this process starts; yield each generation if the script sees it.
 
     If the caller leaves the generator, the ranks stop, and the run file keeps the complete generations.
@@ -167,7 +167,7 @@ def evolve_elsewhere(plan: PlannedRun, task: Task, workers: int) -> Generator[Ge
         "config": plan.experiment.config.to_toml(),
         "seed": plan.seed,
         "path": str(plan.path),
-        "task": asdict(task),
+        "options": asdict(options),
         "command": sys.orig_argv,
         "level": _LOG.getEffectiveLevel(),
     }
@@ -186,14 +186,14 @@ def evolve_elsewhere(plan: PlannedRun, task: Task, workers: int) -> Generator[Ge
                 level, text = json.loads(content)
                 _LOG.log(level, "%s", text)
             elif reporter is None:
-                reporter = stack.enter_context(task.reporter(plan, *json.loads(content)))
+                reporter = stack.enter_context(options.reporter(plan, *json.loads(content)))
             elif kind == _UPDATE:
                 purpose, *counts = json.loads(content)
                 reporter.update(Purpose(purpose), *counts)
             else:
                 generation = unpack_generation(content)
                 reporter(generation.record)
-                if task.sees_each:
+                if options.sees_each:
                     yield generation
                     ranks.send(_GO_ON)
         raise ranks.unexpected_end()
@@ -240,12 +240,12 @@ def _evolve_for_script(ranks: Collective, link: Link, coordinator: Coordinator) 
     if arrays := unpack(start):
         experiment = replace(experiment, start=Start(**arrays))
     plan = PlannedRun(experiment, request["seed"], Path(request["path"]))
-    task = Task(**request["task"])
-    with closing(evolve(ranks, coordinator, plan, task, partial(_Relay, link, task))) as generations:
+    options = RunOptions(**request["options"])
+    with closing(evolve_here(ranks, coordinator, plan, options, partial(_Relay, link, options))) as generations:
         for generation in generations:
-            if task.sees_each or task.progress:
+            if options.sees_each or options.progress:
                 link.send(_GENERATION + pack_generation(generation))
-            if task.sees_each and link.receive() is None:
+            if options.sees_each and link.receive() is None:
                 break
     if link.is_closed:
         raise Stopped(_SCRIPT_ENDED)
@@ -265,9 +265,9 @@ def error_outside_script(error: InputError) -> InputError:
 class _Relay:
     """Sends the progress of a run to the script that has started this rank, in the place of a `ProgressReporter`."""
 
-    def __init__(self, link: Link, task: Task, _: PlannedRun, completed: int, steps: int) -> None:
+    def __init__(self, link: Link, options: RunOptions, _: PlannedRun, completed: int, steps: int) -> None:
         self._link = link
-        self._wanted = task.progress
+        self._wanted = options.progress
         self._sent_at = 0.0
         link.send(_BEGIN + json.dumps([completed, steps]).encode())
 

@@ -110,10 +110,10 @@ class LiveLog:
             self._open(generation)
         # `table` takes a run, so this generation becomes a run of its own.
         header = Header(config="", manifest={}, seed=0, env="")
-        one = StoredRun(
+        run = StoredRun(
             Path(), header, complete=False, records=(record,), checkpoint={}, held_out=None, has_population=False
         )
-        for name, (value,) in _curves(_table(one)).items():
+        for name, (value,) in _curves(_table(run)).items():
             if math.isfinite(value):
                 self._writer.add_scalar(name, value, generation)
         if time.monotonic() - self._flushed >= _FLUSH_EVERY:

@@ -267,6 +267,7 @@ def _rows(app: App, options: argparse.Namespace) -> list[ContestRow] | int:
 
 
 def _in_words(planned: list[tuple[int, str]]) -> str:
+    """Return the workers of planned rows in words: "1 worker, 2 workers, a GPU"."""
     return ", ".join("a GPU" if chosen == "cupy" else f"{n} worker{'s' * (n > 1)}" for n, chosen in planned)
 
 
@@ -294,6 +295,7 @@ def _contest_file(
 
 
 def _compare(options: argparse.Namespace) -> int:
+    """Print the comparison of result files, and draw it if there is an output."""
     compared = ranking.rank(options.compare)
     print(comparison(compared, options.markdown))
     if options.output is not None:

@@ -274,9 +274,9 @@ class Rollout:
         """End the episodes that failed: set their rewards [k] to NaN, and `ended` [k]."""
         for slot, message in self.engine.faults.items():
             if not self._free[slot]:
-                at = int(np.searchsorted(self._live, slot))
-                rewards[at] = np.nan
-                ended[at] = True
+                row = int(np.searchsorted(self._live, slot))
+                rewards[row] = np.nan
+                ended[row] = True
                 self._metrics[slot] = 0
                 key = int(self._genomes[slot]), int(self._episodes[slot])
                 self._failures.append(EpisodeFailure(*key, int(self._seeds[slot]), int(self._lengths[slot]), message))

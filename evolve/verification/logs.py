@@ -313,8 +313,8 @@ def selection_difference(run: StoredRun, experiment: Experiment) -> FirstDiffere
             return FirstDifference("log", f"generation {generation}: {wrong}", generation)
         results = strategies.Results(record.fitness, measures=record.measures)
         state = selecting.tell(state, genomes, results)
-        for name, here in selecting.outcome(state).items():
-            if not _same_numbers(getattr(record, name), here):
+        for name, selected in selecting.outcome(state).items():
+            if not _same_numbers(getattr(record, name), selected):
                 summary = f"generation {generation}: the {name} does not follow from fitness and measures"
                 return FirstDifference("log", summary, generation)
     return None
@@ -334,8 +334,8 @@ def _wrong_measure(record: Record, strategy: strategies.Strategy[Any], means: Ma
             return f"the measure {name} does not follow from the episodes"
     best = int(record.champion_candidate)
     champion = Genomes(record.champion_weights[None], record.champion_mask[None])
-    here = strategy.measures(champion, {name: values[[best]] for name, values in means.items()})
-    if not np.array_equal(here[0], measures[best], equal_nan=True):
+    computed = strategy.measures(champion, {name: values[[best]] for name, values in means.items()})
+    if not np.array_equal(computed[0], measures[best], equal_nan=True):
         return "the champion's measures do not follow from its genome"
     return None
 
@@ -393,7 +393,7 @@ _REASONS: dict[Cause, dict[str, str]] = {
         "fitness": "the fitness follows from the returns, so the log was changed afterwards",
     },
 }
-"""The kinds of differences, by cause, each with the reason to assume that cause."""
+"""For each cause, the kinds of differences that it explains, each with the reason to assume this cause."""
 
 
 def explain(what: str, step: int | None, seed: int = 0) -> tuple[Cause, str]:

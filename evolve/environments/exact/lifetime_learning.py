@@ -28,7 +28,7 @@ def _sides(outputs: Float32) -> Float64:
 class BanditOptions(Options):
     """The settings of the bandit."""
 
-    arms: int = Field(5, ge=2, le=DRAWS_TO_BEGIN - 3)
+    arms: int = Field(5, ge=2, le=DRAWS_TO_BEGIN - 3)  # a draw for each arm, and at most 64 observations
     """The number of arms."""
     pulls: int = Field(100, ge=1, le=100_000)
     """The number of pulls in an episode. Each pull takes two steps."""
@@ -97,7 +97,7 @@ class Bandit(ExactTask[BanditOptions]):
 class CuesOptions(Options):
     """The settings of the cues."""
 
-    cues: int = Field(6, ge=1, le=DRAWS_TO_BEGIN - 2)
+    cues: int = Field(6, ge=1, le=DRAWS_TO_BEGIN - 2)  # likewise
     """The number of cues."""
     presentations: int = Field(8, ge=1, le=10_000)
     """The number of times that an episode shows each cue. Each presentation takes two steps."""
@@ -300,7 +300,7 @@ class TMaze(ExactTask[TMazeOptions]):
     """Corridors and turns lead to one of several ends; the best end changes at unknown times in an episode.
 
     The network walks from home through `turns` corridors of `corridor` steps, each of which ends at a junction, to one
-    of 2^turns ends. It goes straight on if output 0 is within ±1/3, turns left if it is below, right if it is above.
+    of 2^turns ends. It goes straight on if output 0 is within ±1/3, left if the output is below, right if above.
     The best end gives 1, the others 0.2. To turn in a corridor is a crash, as is to go straight on at a junction; a
     crash costs 0.4.
     After an end or a crash the network is home again for the next of `trials` trials. The best end is drawn at the
@@ -356,7 +356,7 @@ class TMaze(ExactTask[TMazeOptions]):
 
     def step(self, states: Float64, outputs: Float32, draws: Draws) -> Moved:
         """Walk, turn, or return home after an end or a crash."""
-        good, position, turns, trial = states[:4]
+        best_end, position, turns, trial = states[:4]
         output = outputs[:, 0]
         right = output > _TURN_THRESHOLD
         turning = (output < -_TURN_THRESHOLD) | right
@@ -365,12 +365,12 @@ class TMaze(ExactTask[TMazeOptions]):
         crash = ~at_end & (position > 0) & (junction != turning)
         home = at_end | crash
         turns = np.where(junction, 2.0 * turns + right, turns)
-        end_reward = np.where(position + 1 == self._end, np.where(turns == good, 1.0, 0.2), 0.0)
+        end_reward = np.where(position + 1 == self._end, np.where(turns == best_end, 1.0, 0.2), 0.0)
         reward = np.where(crash, -0.4, np.where(at_end, 0.0, end_reward))
         next_trial = trial + 1.0
         after = np.concatenate([
             [
-                np.where(home, self._switched(good, next_trial, states[5:], draws), good),
+                np.where(home, self._switched(best_end, next_trial, states[5:], draws), best_end),
                 np.where(home, 0.0, position + 1),
                 np.where(home, 0.0, turns),
                 np.where(home, next_trial, trial),
@@ -378,7 +378,8 @@ class TMaze(ExactTask[TMazeOptions]):
             ],
             states[5:],
         ])  # fmt: skip
-        return Moved(after, reward / self.constants[0], after[3] >= self.constants[0])
+        over = after[3] >= self.constants[0]  # all trials are done
+        return Moved(after, reward / self.constants[0], over)
 
     def actions(self, outputs: Float32) -> Any:
         """Return [k, 1]: -1 to turn left, 0 to go on, 1 to turn right."""

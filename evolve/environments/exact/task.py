@@ -208,7 +208,7 @@ def clipped(x: Float64, low: float, high: float) -> Float64:
 
 @dataclass
 class Pcg64:
-    """A generator PCG64, as the module explains.
+    """A generator PCG64 (O'Neill, 2014), as Gymnasium uses it.
 
     Attributes:
         state: 128 bits.

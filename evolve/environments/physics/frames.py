@@ -34,6 +34,7 @@ VELOCITY_ITERATIONS = 180
 POSITION_ITERATIONS = 60
 TIME_STEP = _F(1.0 / 50)
 LARGEST = np.finfo(np.float32).max
+"""FLT_MAX."""
 SMALLEST = np.finfo(np.float32).eps
 """FLT_EPSILON. Shorter vectors are not normalized."""
 
