@@ -91,7 +91,9 @@ def read_options(argv: list[str], transport: Transport) -> argparse.Namespace:
         raise InputError("--markdown", "--compare, because it writes the table of a comparison", "none")
     if found.workers and transport.size > 1:
         got = f"a job of {transport.size} ranks"
-        raise InputError("--workers", "a contest that no launcher has started", got, "Leave out one of them.")
+        raise InputError(
+            "--workers", "a contest without a launcher such as mpirun", got, "Leave out the option or the launcher."
+        )
     if min(found.workers or [1]) < 1:
         raise InputError("--workers", "at least one worker", min(found.workers))
     if found.repeats is not None and found.repeats < 1:

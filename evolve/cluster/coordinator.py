@@ -186,6 +186,7 @@ class Coordinator:
                     raise RunError(report)
                 case StopRequest(signal):
                     raise Stopped(self._stop_reason() or f"signal {signal} at a worker")
+            # A worker may still send results of an earlier job, which was stopped.
             if isinstance(message, JobMessage) and message.serial == job.serial:
                 job.take(message, worker, queue)
         return queue.pending.take_all()

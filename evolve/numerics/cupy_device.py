@@ -203,7 +203,7 @@ def _write_cached(path: Path, code: bytes) -> None:
 
 
 def open_device() -> "CupyDevice":
-    """Return the GPU of this process: number local rank mod GPUs of the host.
+    """Return the GPU of this process. Its number is the local rank, modulo the number of GPUs of the host.
 
     Raises:
         InputError: CuPy, a driver, a GPU or NVRTC is missing or does not work. The message says how to get it.

@@ -91,7 +91,8 @@ POINT = np.dtype([("local", _F, 2), ("normal_impulse", _F), ("tangent_impulse", 
 
 CONTACT = np.dtype([
     ("piece", _I), ("body", _I), ("touching", _I), ("enabled", _I),
-    ("impact_known", _I), ("impacts", _I), ("impact", _F),   # continuous collision, within a step
+    # Continuous collision. impact: the time of impact, a share of the step; 1 if there is none. impacts: their number.
+    ("impact_known", _I), ("impacts", _I), ("impact", _F),
     # The manifold. by_body: 1 if the reference face is the body's, 0 if it is the ground's. count: number of points.
     # normal, local: the normal of the reference face and a point on it, in its own frame.
     ("by_body", _I), ("count", _I), ("normal", _F, 2), ("local", _F, 2), ("points", POINT, 2),
