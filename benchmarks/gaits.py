@@ -174,7 +174,7 @@ def film(run: store.StoredRun, cells: list[tuple[int, ...]], path: Path) -> None
     experiment, _ = video.drawable(training.reload(run))
     films = []
     for cell in cells:
-        chosen = choose_episode(run, experiment, purpose=Purpose.HELD_OUT, which=training.Which(cell=cell))
+        chosen = choose_episode(run, experiment, purpose=Purpose.HELD_OUT, which=training.GenomeChoice(cell=cell))
         frames: list[np.ndarray] = []
         with closing(make_engine(experiment, chosen, "rgb_array")) as engine:
 

@@ -65,7 +65,7 @@ def champion_of(run: Stored, generation: int | None = None) -> Champion:
     return Champion(record.champion_weights, record.champion_mask, generation)
 
 
-def chosen_champion(run: Stored, experiment: Experiment, which: training.Which) -> Champion:
+def chosen_champion(run: Stored, experiment: Experiment, which: training.GenomeChoice) -> Champion:
     """Return the genome that `which` names; a run without a held-out champion has the best of its last generation.
 
     Raises InputError if there is no such genome.
@@ -77,7 +77,7 @@ def chosen_champion(run: Stored, experiment: Experiment, which: training.Which) 
     return Champion(genome.weights[0], genome.mask[0], None, which.title)
 
 
-def champion_to_draw(run: Stored, which: training.Which, traces: bool) -> tuple[Champion, Experiment]:
+def champion_to_draw(run: Stored, which: training.GenomeChoice, traces: bool) -> tuple[Champion, Experiment]:
     """Return the genome that `which` names, and the experiment of its run.
 
     traces: whether its mean traces are drawn; they need episodes, and thus the environment. Weights need neither.

@@ -25,7 +25,7 @@ from evolve.numerics.streams import Purpose
 from evolve.shapes import Float32
 from evolve.store import Stored, StoredRun, check_begun
 from evolve.store.disk import check_writable, write_output
-from evolve.training import Experiment, Which
+from evolve.training import Experiment, GenomeChoice
 
 _PIXELS_PER_INCH = 96  # of a screen, by the definition of CSS
 _FILM_WIDTH = 800  # pixels
@@ -162,7 +162,7 @@ def plot(runs: Sequence[StoredRun], over: str, load: bool) -> Picture:
     return Picture(figures.draw_curves(groups, over, load=load), f"fitness over {figures.AXES[over]}")
 
 
-def plot_network(run: Stored, ranks: Collective, which: Which, traces: bool) -> Picture:
+def plot_network(run: Stored, ranks: Collective, which: GenomeChoice, traces: bool) -> Picture:
     """Return the network of a champion. Raises InputError, and RunError without a complete generation.
 
     Args:
@@ -186,7 +186,7 @@ def _traces(run: Stored, experiment: Experiment, champion: Champion, ranks: Coll
 def film(
     run: Stored,
     experiment: Experiment,
-    genomes: Sequence[Which],
+    genomes: Sequence[GenomeChoice],
     episode: int | None,
     seconds: float,
     changes: str = "",

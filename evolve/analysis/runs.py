@@ -21,7 +21,7 @@ from evolve.config import Config, assignments
 from evolve.errors import InputError, check_path, check_whole, pluralize
 from evolve.numerics.streams import Purpose
 from evolve.store import Start, Stored, StoredChampion, StoredRun, check_begun, disk
-from evolve.training import Experiment, Which
+from evolve.training import Experiment, GenomeChoice
 from evolve.training.stored import check_which
 from evolve.verification import Verdict
 from evolve.verification.verdict import html_table
@@ -117,7 +117,7 @@ class _EvolvedFile:
         self._check_champion()
         episodes = check_whole("episodes", episodes, 1)
         changes = _changes(env)
-        which = Which(generation, connections, cell)
+        which = GenomeChoice(generation, connections, cell)
         check_which(self._stored, which)
         experiment = self._reloaded(changes, network, engine, threads)
 
@@ -157,7 +157,7 @@ class _EvolvedFile:
         generation, connections, cell: another genome to draw, as in `evaluate`. traces: whether to draw mean Hebbian
         traces instead of weights.
         """
-        which = Which(generation, connections, cell)
+        which = GenomeChoice(generation, connections, cell)
         return exhibits.plot_network(self._stored, script_ranks(), which, traces)
 
     def film(
@@ -185,7 +185,7 @@ class _EvolvedFile:
         changes = _changes(env)
         experiment = self._reloaded(changes)
         generations = generation if isinstance(generation, Sequence) else [generation]
-        genomes = [Which(number, connections, cell) for number in generations]
+        genomes = [GenomeChoice(number, connections, cell) for number in generations]
         # Only rank 0 runs `work`, and keeps its film. The other ranks build theirs from the bytes.
         made: list[exhibits.Film] = []
 
@@ -219,9 +219,9 @@ class _EvolvedFile:
 
         Raises InputError without a champion, or if a file of an early version needs an environment that is not here.
         """
-        return self._policy(Which())
+        return self._policy(GenomeChoice())
 
-    def _policy(self, which: Which) -> Policy:
+    def _policy(self, which: GenomeChoice) -> Policy:
         self._check_champion()
         experiment = training.reload_policy(self._stored)
         genome, normalizer = training.final_champion(experiment, self._stored, which)
@@ -314,7 +314,7 @@ class Run(_EvolvedFile):
 
         Raises InputError without such a genome, or if a file of an early version needs an environment that is not here.
         """
-        return self._policy(Which(generation, connections, cell))
+        return self._policy(GenomeChoice(generation, connections, cell))
 
     def front(self, generation: int | None = None) -> list[Member]:
         """Return the front of a run of nsga2 after a generation, by default the last: the smallest genome first.

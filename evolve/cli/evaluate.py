@@ -58,7 +58,7 @@ def _parser() -> Parser:
 
 
 def _evaluate(
-    app: App, run: store.Stored, options: argparse.Namespace, changes: Changes, which: training.Which
+    app: App, run: store.Stored, options: argparse.Namespace, changes: Changes, which: training.GenomeChoice
 ) -> tuple[Experiment, store.HeldOut]:
     """Evaluate a genome; store the returns in the run file if it is the unchanged final champion. Raises InputError."""
     threads = options.threads or "auto"

@@ -23,7 +23,7 @@ from evolve.errors import EvolveError, InputError, Setting, install_command, san
 if TYPE_CHECKING:
     from evolve.config import EnvOptions, Table
     from evolve.training.experiment import PlannedRun
-    from evolve.training.stored import Which
+    from evolve.training.stored import GenomeChoice
 
 _KEYS = {"env": "env.id", "engine": "env.engine", "threads": "compute.threads"}
 """The settings that options give, by the `dest` of the option in argparse, if the `dest` is not the setting itself."""
@@ -214,11 +214,11 @@ def _cell(text: str) -> tuple[int, ...]:
     return tuple(int(part) for part in text.split(","))
 
 
-def which_of(options: argparse.Namespace) -> "Which":
+def which_of(options: argparse.Namespace) -> "GenomeChoice":
     """Return the genome that --generation, --connections or --cell asks for."""
-    from evolve.training.stored import Which  # noqa: PLC0415 - see above
+    from evolve.training.stored import GenomeChoice  # noqa: PLC0415 - see above
 
-    return Which(options.generation, options.connections, options.cell)
+    return GenomeChoice(options.generation, options.connections, options.cell)
 
 
 def file_argument(text: str) -> Path:

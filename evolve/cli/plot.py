@@ -98,7 +98,7 @@ def _deduplicated(groups: list[comparison.RunGroup], say: bool = True) -> list[c
     return deduplicated
 
 
-def _draw_network(app: App, file: Path, which: training.Which, traces: bool, output: Path) -> None:
+def _draw_network(app: App, file: Path, which: training.GenomeChoice, traces: bool, output: Path) -> None:
     """Draw the network of a genome; the strength of a line shows a weight, or a mean trace if `traces`."""
     run = store.read_any(file)
     champion, experiment = champion_to_draw(run, which, traces)

@@ -18,7 +18,7 @@ from evolve.cli.parser import Parser, add_changes_option, add_kept_options, chan
 from evolve.errors import InputError, RunError, Stopped, pluralize
 from evolve.numerics.streams import Purpose
 from evolve.rollouts import EpisodeResults
-from evolve.training import Experiment, Which, load_config, reload
+from evolve.training import Experiment, GenomeChoice, load_config, reload
 from evolve.verification import EachStep, Episode, champion_episodes, choose_episode, make_engine, play
 from evolve.verification.playing import environment_of, environment_seed
 
@@ -83,7 +83,7 @@ def _chosen(options: argparse.Namespace, run: store.Stored, experiment: Experime
         if isinstance(run, store.StoredChampion):
             raise InputError("--generations", "a run file with it", f"{run.path}, a champion file")
         return champion_episodes(run, experiment, options.generations, options.episode)
-    which = Which(connections=options.connections, cell=options.cell)
+    which = GenomeChoice(connections=options.connections, cell=options.cell)
     one = options.generation, options.candidate, options.episode, options.purpose or Purpose.EPISODE
     return [choose_episode(run, experiment, *one, which)]
 

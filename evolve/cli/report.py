@@ -1,24 +1,30 @@
-"""evolve report: write one self-contained HTML page about runs.
+"""evolve report: write one self-contained HTML page about runs; also the option `--report` of evolve run.
 
 Unless `--quick` is given, the ranks evaluate champions of each run again, and rank 0 films a champion.
 """
 
+import os
 import sys
 from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
 
 from evolve import environments
-from evolve.analysis import html
+from evolve.analysis import html, video
 from evolve.analysis.comparison import deduplicate_seeds, read_groups, uneven_lengths
 from evolve.analysis.html.tables import RunSummary
 from evolve.analysis.progress import ReportProgress
 from evolve.cli.app import App, launch
-from evolve.cli.parser import Parser, add_workers_option, file_argument
+from evolve.cli.parser import Parser, add_workers_option, command_line, file_argument
 from evolve.cluster.hosts import Work
+from evolve.errors import Stopped, is_installed, sanitize
 from evolve.store import StoredRun, run_files
 from evolve.store.disk import check_writable
+from evolve.training.experiment import PlannedRun
 from evolve.training.plan import plays_in_threads
+
+_DRAWING = ("jinja2", "matplotlib", "PIL", "av", "imageio", "gymnasium", "pygame", "Box2D")
+"""The modules that make the page, and the films of exact tasks."""
 
 
 def _parser() -> Parser:
@@ -69,6 +75,53 @@ def _summarize(app: App, progress: ReportProgress, run: StoredRun, filmed: bool)
     coordinator = app.coordinator()
     coordinator.progress = progress.update
     return html.summarize_run(run, coordinator, app.transport, filmed)
+
+
+def path_for(runs: Sequence[PlannedRun]) -> Path:
+    """Return the path of the page about runs, in the directory that contains all their files."""
+    return Path(os.path.commonpath([run.path.parent for run in runs]) or ".") / "report.html"
+
+
+def can_check_later(runs: Sequence[PlannedRun]) -> bool:
+    """Return whether `check` can wait until the first generation is complete.
+
+    It imports libraries, which takes longer than the start of a run. So it waits if the libraries are installed and all
+    environments are exact tasks. Other environments must be tested before a run: they may be unable to draw pictures.
+    """
+    exact = all(run.experiment.config.env.engine == "exact" for run in runs)
+    return exact and is_installed(*_DRAWING)
+
+
+def check(runs: Sequence[PlannedRun], dry: bool = False) -> None:
+    """Raise InputError if the page about runs cannot be made: by its libraries, its path, or its environments.
+
+    dry: whether to leave the path unchecked, because the check writes a file.
+    """
+    environments.without_display()
+    html.check_libraries()
+    video.check_library()
+    if not dry:
+        check_path(runs)
+    for env in {run.experiment.config.env.model_dump_json(): run.experiment.config.env for run in runs}.values():
+        environments.check_drawable(env)
+
+
+def check_path(runs: Sequence[PlannedRun]) -> None:
+    """Raise InputError if the page about runs cannot be written."""
+    page = path_for(runs)
+    if page.parent.exists():
+        check_writable(page, (page.suffix,))
+
+
+def write_after_runs(app: App, runs: Sequence[PlannedRun]) -> str:
+    """Write the page about runs that have ended; return a line with its path. Raises Stopped."""
+    page, files = path_for(runs), [run.path for run in runs]
+    try:
+        has_film = write_page(app, files, page)
+    except Stopped as why:
+        later = command_line("report", *(files if len(files) == 1 else [page.parent]), "-o", page)
+        raise Stopped(f"stopped by {why}: the runs are complete, but not the report; make it with: {later}") from None
+    return sanitize(f"Report{' with film' if has_film else ''}: {page}", 4000)
 
 
 def _body(app: App, argv: list[str]) -> int:

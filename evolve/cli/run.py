@@ -1,8 +1,7 @@
-"""evolve run: evolve an experiment, one seed after another, each into a run file of its own."""
+"""evolve run: evolve an experiment, one seed after another; each seed has its own run file."""
 
 import argparse
 import math
-import os
 import shlex
 import sys
 from collections.abc import Callable, Sequence
@@ -17,22 +16,19 @@ from evolve import environments, networks, store, strategies
 from evolve.analysis import statistics, tensorboard
 from evolve.analysis.progress import ProgressReporter, RunsClock
 from evolve.cli.app import App, BestEffortStream, launch, say
-from evolve.cli.parser import Parser, add_threads_option, add_workers_option, command_line, how_to_resume, steps_after
+from evolve.cli.parser import Parser, add_threads_option, add_workers_option, how_to_resume, steps_after
 from evolve.cluster import Coordinator, mpirun
 from evolve.cluster.hosts import Work, count_workers
 from evolve.config import Config, annotated_toml, differences, documents, parse, read_assignment, read_file, seconds
-from evolve.errors import EpisodeError, InputError, RunError, Setting, Stopped, is_installed, pluralize, sanitize
-from evolve.store.disk import check_writable
+from evolve.errors import EpisodeError, InputError, RunError, Setting, Stopped, pluralize, sanitize
 from evolve.training import Experiment, iterate, load_config, plan, prepare, resume, rollouts
 from evolve.training.experiment import PlannedRun
 from evolve.verification import spot_check
 
-_ACTIONS = {"begin": "new", "resume": "resumed", "replace": "replaced", "keep": "complete already"}
-_DRAWING = ("jinja2", "matplotlib", "PIL", "av", "imageio", "gymnasium", "pygame", "Box2D")
-"""The modules that draw the page about runs, and the films of exact tasks."""
+_TITLES = {"begin": "new", "resume": "resumed", "replace": "replaced", "keep": "complete already"}
 _HINT_ON_LOSSES = (
     "evolve.run: the loss of a worker ends this run; complete generations are kept, --resume continues it. "
-    "(Under mpirun --with-ft ulfm it would outlive its workers.)"
+    "(With mpirun --with-ft ulfm the run would continue without the worker.)"
 )
 
 
@@ -45,7 +41,7 @@ class Request(NamedTuple):
         resume: Whether existing runs are resumed.
         overwrite: Whether existing runs are replaced.
         dry_run: Whether the runs are only described.
-        report: Whether a page about the runs is written when they have ended.
+        report: Whether to write a report when the runs have ended: a page about all of them, with a film.
         tensorboard: The directory of event files for TensorBoard, if any.
         workers: The number of processes that play episodes, or "auto"; None if the launcher decides.
     """
@@ -66,22 +62,22 @@ _say = partial(say, "run")
 def _parser() -> Parser:
     parser = Parser(
         "evolve.run",
-        "Evolve an experiment; without arguments a small one. Flags override the TOML file.",
+        "Evolve an experiment; without arguments, a small example. Flags override the TOML file.",
         "mpirun -n 64 python -m evolve.run -e BipedalWalker-v3 -r 8 -a hebbian-dag -p 138 -g 200 -d 8 8 -s 13 41337",
     )
     add = parser.add_argument
-    usual = Config()
-    what = "the experiment; or, to --resume it, a run file or its directory"
-    add("experiment", nargs="?", metavar="EXPERIMENT.toml", help=what)
+    default = Config()
+    experiment = "the experiment; or, to --resume it, a run file or its directory"
+    add("experiment", nargs="?", metavar="EXPERIMENT.toml", help=experiment)
     add("-e", "--env", dest="env.id", metavar="ID", help="Gymnasium environment, or module:Env-v0")
     known = f"network (hebbian-dag): {', '.join(networks.NETWORKS)}"
     add("-a", "--network", dest="network.name", metavar="NAME", help=known)
     add("--agent", dest="network.name", help=argparse.SUPPRESS)  # the name of --network in version 0.2
     known = f"strategy (prune): {', '.join(strategies.STRATEGIES)}"
     add("--strategy", dest="strategy.name", metavar="NAME", help=known)
-    add("-p", "--population", type=int, metavar="P", help=f"candidates per generation ({usual.population})")
-    add("-g", "--generations", type=int, metavar="G", help=f"generations ({usual.generations})")
-    add("-r", "--episodes", type=int, metavar="E", help=f"episodes per candidate ({usual.episodes})")
+    add("-p", "--population", type=int, metavar="P", help=f"candidates per generation ({default.population})")
+    add("-g", "--generations", type=int, metavar="G", help=f"generations ({default.generations})")
+    add("-r", "--episodes", type=int, metavar="E", help=f"episodes per candidate ({default.episodes})")
     sizes = "hidden layer sizes (8 8 for hebbian-dag)"
     add("-d", "--hidden", dest="network.hidden", type=int, nargs="+", metavar="H", help=sizes)
     add("-s", "--seed", dest="seeds", type=int, nargs="+", metavar="S", help="seeds, one run file each (0)")
@@ -118,21 +114,20 @@ def load(argv: list[str]) -> Request:
     flags = {flag: arguments.pop(flag) for flag in names}
     shown = arguments.pop("settings")
     if flags["overwrite"] and flags["resume"]:
-        raise InputError("--overwrite", "no --resume with it: the one begins anew, the other continues", "both")
+        raise InputError("--overwrite", "no --resume with it: one replaces run files, the other continues them", "both")
     path = Path(name or "sweep")
     if path.suffix == ".champion":
-        cure = "It holds no search to continue; evolve.evaluate and evolve.replay take it."
-        raise InputError("EXPERIMENT.toml", "a TOML file", f"{path}, by its name a champion file", cure)
+        cure = "A champion cannot be resumed; use it with evolve.evaluate, evolve.replay or --start-from."
+        raise InputError("EXPERIMENT.toml", "a TOML file", f"{path}, a champion file by its name", cure)
     if flags["resume"] and name and not path.exists():
         raise InputError("--resume", "a run file, its directory, or its TOML file", f"{path}, which does not exist")
     file = store.one_run_file(path) if path.suffix == ".h5" or (flags["resume"] and path.is_dir()) else None
     if file and not (flags["resume"] or shown):
         cure = f"To continue it: python -m evolve.run --resume {shlex.quote(str(path))}."
-        raise InputError("EXPERIMENT.toml", "a TOML file", f"{path}, by its name a run file", cure)
+        raise InputError("EXPERIMENT.toml", "a TOML file", f"{path}, a run file by its name", cure)
     if name and path.suffix != ".toml" and not path.exists():
-        expected, got = "a TOML file", f"{path}, which does not exist"
-        named = "An environment is named with ", Setting("env.id", name), "."
-        raise InputError("EXPERIMENT.toml", expected, got, *named)
+        how = "An environment is named with ", Setting("env.id", name), "."
+        raise InputError("EXPERIMENT.toml", "a TOML file", f"{path}, which does not exist", *how)
     table = resume.experiment_table(file) if file else read_file(path) if name else {}
     stored = parse(Config, table) if file else None
     given = [(key, value) for key, value in arguments.items() if value is not None]
@@ -140,7 +135,7 @@ def load(argv: list[str]) -> Request:
     try:
         configs = documents.experiments(table, path.stem)
     except InputError:
-        if file and stored:  # a better message, if the options belong to another network or strategy
+        if file and stored:  # if the network or the strategy is another one, this raises a clearer error
             resume.check_same_names(table, stored, file)
         raise
     if file and stored:
@@ -160,7 +155,7 @@ def _show(configs: list[Config]) -> None:
 
 
 def describe(previews: Sequence[plan.RunPreview], processes: str) -> str:
-    """Return the text of a dry run. processes: the processes that would do the work, in words."""
+    """Return the text of a dry run. processes: the processes that would play the episodes, in words."""
     lines = ["Dry run: nothing is written."]
     for _, runs in groupby(previews, key=lambda each: id(each.run.experiment)):
         lines += ["", *_describe_experiment(list(runs))]
@@ -170,10 +165,10 @@ def describe(previews: Sequence[plan.RunPreview], processes: str) -> str:
 
 def _describe_experiment(previews: list[plan.RunPreview]) -> list[str]:
     experiment = previews[0].run.experiment
-    begun = [f"  {each.run.path.name}: {_describe_run(each)}" for each in previews]
+    runs = [f"  {each.run.path.name}: {_describe_run(each)}" for each in previews]
     start = experiment.config.start_from
-    started = [] if start is None else [sanitize(f"  begins with {start.describe()}", 4000)]
-    return [sanitize(f"{previews[0].run.path.parent}/", 4000), f"  {_describe_size(experiment)}", *started, *begun]
+    genome = [] if start is None else [sanitize(f"  begins with {start.describe()}", 4000)]
+    return [sanitize(f"{previews[0].run.path.parent}/", 4000), f"  {_describe_size(experiment)}", *genome, *runs]
 
 
 def _describe_size(experiment: Experiment) -> str:
@@ -185,16 +180,15 @@ def _describe_size(experiment: Experiment) -> str:
     return f"{names}: {parameters}, population of {config.population:,}, {episodes} each, {generations}"
 
 
-def _describe_run(run_preview: plan.RunPreview) -> str:
-    stored = run_preview.stored
-    there = ""
+def _describe_run(preview: plan.RunPreview) -> str:
+    stored, progress = preview.stored, ""
     if stored is not None:
-        generations = pluralize(run_preview.run.experiment.config.generations, "generation")
-        there = f", {stored.num_generations:,} of {generations} complete"
-        if run_preview.action == "replace":
-            there = f", {pluralize(stored.num_generations, 'generation')} would be lost"
-    left = "" if run_preview.action == "keep" else f"; {_quantity(run_preview.size)}"
-    return f"{_ACTIONS[run_preview.action]}{there}{left}"
+        generations = pluralize(preview.run.experiment.config.generations, "generation")
+        progress = f", {stored.num_generations:,} of {generations} complete"
+        if preview.action == "replace":
+            progress = f", {pluralize(stored.num_generations, 'generation')} would be lost"
+    remaining = "" if preview.action == "keep" else f"; {_quantity(preview.size)}"
+    return f"{_TITLES[preview.action]}{progress}{remaining}"
 
 
 def _quantity(size: plan.RunSize) -> str:
@@ -202,59 +196,8 @@ def _quantity(size: plan.RunSize) -> str:
     return f"{pluralize(size.episodes, 'episode')}, {steps}"
 
 
-def page_of(runs: Sequence[PlannedRun]) -> Path:
-    """Return the path of the page about runs, in the directory that holds all their files."""
-    return Path(os.path.commonpath([run.path.parent for run in runs]) or ".") / "report.html"
-
-
-def can_check_report_later(runs: Sequence[PlannedRun]) -> bool:
-    """Return whether the page about runs may be checked after the first generation, as its libraries are installed.
-
-    Their imports take longer than the start of a run. Environments other than exact tasks are drawn before a run.
-    """
-    exact = all(run.experiment.config.env.engine == "exact" for run in runs)
-    return exact and is_installed(*_DRAWING)
-
-
-def check_report(runs: Sequence[PlannedRun], dry: bool = False) -> None:
-    """Raise InputError if the page about runs cannot be written, or if a library for it or its films does not work.
-
-    dry: whether no file may be written, not even to test whether the directory is writable.
-    """
-    from evolve.analysis import html, video  # noqa: PLC0415 - a run without a report does not need them
-
-    environments.without_display()
-    html.check_libraries()
-    video.check_library()
-    if not dry:
-        check_page(runs)
-    for env in {run.experiment.config.env.model_dump_json(): run.experiment.config.env for run in runs}.values():
-        environments.check_drawable(env)
-
-
-def check_page(runs: Sequence[PlannedRun]) -> None:
-    """Raise InputError if the page about runs cannot be written."""
-    page = page_of(runs)
-    if page.parent.exists():
-        check_writable(page, (page.suffix,))
-
-
-def write_report(app: App, runs: Sequence[PlannedRun]) -> str:
-    """Write the page about runs that have ended; return the line that names its path. Raises Stopped."""
-    from evolve.cli import report  # noqa: PLC0415 - a run without a report does not need it
-
-    page = page_of(runs)
-    files = [run.path for run in runs]
-    try:
-        has_film = report.write_page(app, files, page)
-    except Stopped as why:
-        later = command_line("report", *(files if len(files) == 1 else [page.parent]), "-o", page)
-        raise Stopped(f"stopped by {why}: the runs are complete, but not the report; make it with: {later}") from None
-    return sanitize(f"Report{' with film' if has_film else ''}: {page}", 4000)
-
-
 def run_all(app: App, request: Request) -> None:
-    """Carry out a request, and print its results. Raises EvolveError."""
+    """Evolve or describe the runs of a request, and print the results. Raises EvolveError."""
     limit = request.configs[0].compute.time_limit
     if limit is not None:
         app.stop.limit(seconds(limit))
@@ -264,23 +207,26 @@ def run_all(app: App, request: Request) -> None:
     if not request.dry_run:
         experiments = [_with_backend(experiment) for experiment in experiments]
     runs = plan.plan_runs(experiments, request.file, request.resume)
-    # A strategy checks its settings when it is made, and the seed can matter: make each before a file is created.
+    # A strategy checks its settings when it is made, and what it finds can depend on the seed. So make the strategy of
+    # each run before the first file is created.
     for run in runs:
         run.experiment.strategy(run.seed)
     previews = []
     if request.dry_run or request.overwrite:
         previews = [plan.preview(run, request.resume, request.overwrite) for run in runs]
-    later: Callable[[], None] = _do_nothing
+    after_generation: Callable[[], None] = _do_nothing
     if request.report:
-        if request.dry_run or not can_check_report_later(runs):
-            check_report(runs, request.dry_run)
+        from evolve.cli import report  # noqa: PLC0415 - a run without a report does not need it
+
+        if request.dry_run or not report.can_check_later(runs):
+            report.check(runs, request.dry_run)
         else:
-            check_page(runs)
-            later = cache(partial(check_report, runs))  # cached, so that it checks once
+            report.check_path(runs)
+            after_generation = cache(partial(report.check, runs))  # cached: only the first call checks
     _check_tensorboard(request, runs)
     if request.dry_run:
-        then = f"\nReport: {page_of(runs)}" if request.report else ""
-        print(describe(previews, _processes(app, request)) + then, flush=True)
+        report_line = f"\nReport: {report.path_for(runs)}" if request.report else ""
+        print(describe(previews, _processes(app, request)) + report_line, flush=True)
         return
     new = resume.check_and_create_runs(
         runs, request.resume, app.transport, app.stop.reason, spot_check, overwrite=request.overwrite
@@ -293,8 +239,8 @@ def run_all(app: App, request: Request) -> None:
         _say(_replacement_warning(each))
     if app.transport.could_tolerate and not mpirun.is_supervised():
         print(_HINT_ON_LOSSES, file=sys.stderr, flush=True)
-    _evolve(app, runs, {each.run.path for each in replaced}, request.tensorboard, later)
-    page = write_report(app, runs) if request.report else ""
+    _evolve(app, runs, {each.run.path for each in replaced}, request.tensorboard, after_generation)
+    page = report.write_after_runs(app, runs) if request.report else ""
     print(steps_after([run.path for run in runs], page), flush=True)
 
 
@@ -312,43 +258,47 @@ def _check_tensorboard(request: Request, runs: Sequence[PlannedRun]) -> None:
 
 
 def _with_backend(experiment: Experiment) -> Experiment:
-    """Return an experiment with the back end that "auto" selects here, and print remarks about GPUs."""
+    """Return an experiment with the back end that "auto" selects here. Print why a GPU is used or not used."""
     chosen, trial = rollouts.choose_backend(experiment)
-    for words in (str(trial or ""), rollouts.host_fallback(chosen)):
-        if words:
-            _say(words)
+    for remark in (str(trial or ""), rollouts.host_fallback(chosen)):
+        if remark:
+            _say(remark)
     return chosen
 
 
 def _processes(app: App, request: Request) -> str:
-    """Return the processes that would do the work, in words."""
+    """Return the processes that would play the episodes, in words."""
     if request.workers is not None:
         return count_workers(request.workers, plan.work_of(request.configs)).describe()
     ranks = app.transport.size
     return "one process" if ranks == 1 else f"{pluralize(ranks - 1, 'worker')} and a coordinator"
 
 
-def _replacement_warning(replaced: plan.RunPreview) -> str:
-    """Return the warning that a run file, and its generations, will be replaced."""
-    stored = replaced.stored
+def _replacement_warning(preview: plan.RunPreview) -> str:
+    """Return the warning that a run file will be replaced, so that its generations will be lost."""
+    stored = preview.stored
     assert stored is not None
     best = max(float(record.champion_fitness) for record in stored.records)
     state = "complete" if stored.complete else "not complete"
     lost = f"{pluralize(stored.num_generations, 'generation')} ({state}; best fitness {best:.2f})"
-    theirs = load_config(stored.header.config, str(stored.path))
-    changed = differences(replaced.run.experiment.config, theirs)[:1]
+    stored_config = load_config(stored.header.config, str(stored.path))
     other = "".join(
-        f", of another experiment ({key} is {there!r} in it, and {here!r} here)," for key, here, there in changed
+        f", of another experiment ({key} is {there!r} in it, and {here!r} here),"
+        for key, here, there in differences(preview.run.experiment.config, stored_config)[:1]
     )
-    return f"{replaced.run.path}{other} is replaced as soon as a new generation is complete; then {lost} will be lost"
+    return f"{preview.run.path}{other} is replaced as soon as a new generation is complete; then {lost} will be lost"
 
 
 def _evolve(
     app: App, runs: Sequence[PlannedRun], replaced: set[object], logs: Path | None, after_each: Callable[[], None]
 ) -> None:
-    """Evolve runs. after_each: Called after each generation."""
+    """Evolve runs one after another.
+
+    replaced: the paths of run files to replace. logs: the directory for TensorBoard. after_each: called after each
+    generation.
+    """
     coordinator = app.coordinator()
-    clock = RunsClock([_episodes_left(run, run.path in replaced) for run in runs])
+    clock = RunsClock([_remaining_episodes(run, run.path in replaced) for run in runs])
     for number, run in enumerate(runs, 1):
         with closing(
             resume.replace_run(run, app.transport) if run.path in replaced else resume.open_run(run)
@@ -367,8 +317,8 @@ def _evolve(
             app.stop.stop_message = ""
 
 
-def _episodes_left(run: PlannedRun, replaced: bool) -> int:
-    """Return the number of episodes left, according to the run file; even a complete run may be extended."""
+def _remaining_episodes(run: PlannedRun, replaced: bool) -> int:
+    """Return the number of episodes that a run still has to play. Even a complete run may have more generations now."""
     config = run.experiment.config
     done, complete = (0, False) if replaced else store.read_progress(run.path)
     return 0 if complete and done >= config.generations else plan.size_of(config, done).episodes
@@ -391,10 +341,10 @@ def _run_one(
     after_each: Callable[[], None],
 ) -> None:
     config = run.experiment.config
-    steps = config.early_stop.steps
-    left = math.inf if steps is None else steps - file.steps
+    limit = config.early_stop.steps
+    steps = math.inf if limit is None else limit - file.steps
     try:
-        reporter = ProgressReporter(run.seed, file.num_generations, config.generations, steps=left, clock=clock)
+        reporter = ProgressReporter(run.seed, file.num_generations, config.generations, steps=steps, clock=clock)
         with reporter, live_log as log:
             coordinator.progress = reporter.update
             for record in iterate(run.experiment, coordinator, file):
@@ -415,9 +365,9 @@ def _run_one(
 def _summary(file: store.RunFile, generations: int) -> str:
     last = file.last
     assert last is not None
-    ever = "best of all {:.2f}, in generation {}".format(*file.best)
-    best = f"best of the last generation ({file.num_generations - 1}) {last.champion_fitness:.2f}"
-    lines = [f"{file.path}: {best}; {ever}; digest {last.digest.decode()}"]
+    best_of_all = "best of all {:.2f}, in generation {}".format(*file.best)
+    best_of_last = f"best of the last generation ({file.num_generations - 1}) {last.champion_fitness:.2f}"
+    lines = [f"{file.path}: {best_of_last}; {best_of_all}; digest {last.digest.decode()}"]
     if file.num_generations < generations:
         done = f"{file.num_generations} of {pluralize(generations, 'generation')}"
         lines.append(f"stopped early, after {done} and {file.steps:,} steps")

@@ -13,10 +13,10 @@ if TYPE_CHECKING:
     from evolve.training.fitness import Scores, evaluate_population, recorded_limit, with_recorded_limit
     from evolve.training.loop import evaluate_champion, held_out, iterate
     from evolve.training.manifest import is_portable, make_manifest
-    from evolve.training.resume import UnsavedRun
+    from evolve.training.resume import UnsavedRun, restore
     from evolve.training.rollouts import make_rollout
     from evolve.training.shared_strategy import SharedStrategy, StrategyReplica
-    from evolve.training.stored import Which, final_champion, normalizer_of, reload, reload_policy, restore
+    from evolve.training.stored import GenomeChoice, final_champion, normalizer_of, reload, reload_policy
 
 __getattr__ = import_on_demand(
     __name__,
@@ -25,9 +25,9 @@ __getattr__ = import_on_demand(
         "fitness": "Scores evaluate_population with_recorded_limit recorded_limit",
         "loop": "evaluate_champion held_out iterate",
         "manifest": "is_portable make_manifest",
-        "resume": "UnsavedRun",
+        "resume": "UnsavedRun restore",
         "rollouts": "make_rollout",
         "shared_strategy": "SharedStrategy StrategyReplica",
-        "stored": "Which final_champion normalizer_of reload reload_policy restore",
+        "stored": "GenomeChoice final_champion normalizer_of reload reload_policy",
     },
 )

@@ -114,10 +114,10 @@ def load_config(text: str, source: str = "the experiment") -> Config:
     try:
         return parse(Config, table, lenient=True)
     except InputError as error:
-        raise unknown_settings_error(source, error) from None
+        raise unknown_settings(source, error) from None
 
 
-def unknown_settings_error(source: str, error: InputError) -> InputError:
+def unknown_settings(source: str, error: InputError) -> InputError:
     """Return the error for a file with settings that this version does not know or allow. error: the first of them."""
     expected = f"settings that version {__version__} of evolve knows"
     cure = "If a newer version wrote the file, use that version."

@@ -20,16 +20,9 @@ from evolve.store import HeldOut, Record, Stored
 from evolve.strategies import best_candidate
 from evolve.training.experiment import Experiment, memory
 from evolve.training.fitness import Metrics, Scores, evaluate_population, mean_metrics, with_step_limit
-from evolve.training.resume import RunLog
+from evolve.training.resume import CHAMPION_NORMALIZER, RunLog, champion_normalizer, restore, restore_moments
 from evolve.training.shared_strategy import SharedStrategy
-from evolve.training.stored import (
-    CHAMPION_NORMALIZER,
-    Which,
-    champion_normalizer,
-    final_champion,
-    restore,
-    restore_moments,
-)
+from evolve.training.stored import GenomeChoice, final_champion
 
 _EPISODE = 500  # approximate bytes of memory of an episode until its return is known
 Player = tuple[Genomes, Float32 | None]
@@ -248,7 +241,7 @@ def evaluate_champion(
     experiment: Experiment,
     coordinator: Coordinator,
     episodes: int,
-    which: Which = Which(),  # noqa: B008 - frozen
+    which: GenomeChoice = GenomeChoice(),  # noqa: B008 - frozen
 ) -> HeldOut:
     """Evaluate a champion of a run on N held-out episodes.
 

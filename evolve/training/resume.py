@@ -1,4 +1,4 @@
-"""The run files of experiments: the log of a run, the start of new runs, and the checks before a run is resumed."""
+"""The run files of experiments: the log and the newest state of a run, new runs, and checks before one is resumed."""
 
 import logging
 import shlex
@@ -8,6 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, Protocol
 
+import numpy as np
 from numpy.typing import NDArray
 
 from evolve import __version__, store
@@ -16,15 +17,36 @@ from evolve.config import Config, Table, differences
 from evolve.errors import EpisodeError, InputError, Setting, Stopped, pluralize
 from evolve.genome import GenomeSource
 from evolve.numerics.streams import Purpose
-from evolve.shapes import Float64
+from evolve.rollouts import Moments
+from evolve.shapes import Float32, Float64, check_shape
 from evolve.store import Header, RunFile, StoredRun
+from evolve.strategies import Strategy
 from evolve.training.experiment import Experiment, PlannedRun, check_fitness, load_config, validate_new_run
 from evolve.training.manifest import make_manifest, revision
-from evolve.training.stored import RunState, restore
 
 _LOG = logging.getLogger("evolve")
 
 _DIRECTORY = Setting("output.directory")
+
+
+class RunState(Protocol):
+    """The state of a run: a run file that was read, or one that is being written."""
+
+    @property
+    def path(self) -> Path:
+        """The run file."""
+
+    @property
+    def header(self) -> Header:
+        """The header of the run."""
+
+    @property
+    def num_generations(self) -> int:
+        """The number of complete generations."""
+
+    @property
+    def checkpoint(self) -> Mapping[str, NDArray[Any]]:
+        """The state of the strategy after the last complete generation."""
 
 
 class RunLog(RunState, Protocol):
@@ -83,6 +105,65 @@ class UnsavedRun:
         """Do nothing, as there is no file."""
 
     flush_if_due = flush
+
+
+def _damaged(run: RunState, error: Exception) -> InputError:
+    return InputError(str(run.path), "an undamaged checkpoint", f"a damaged one ({error})")
+
+
+def restore(experiment: Experiment, run: RunState) -> tuple[Strategy[Any], Any]:
+    """Return the strategy of a run and its state after the last complete generation.
+
+    Raises InputError if the checkpoint contradicts the configuration.
+    """
+    strategy = experiment.strategy(run.header.seed)
+    if not run.num_generations:
+        return strategy, strategy.start()
+    try:
+        state = strategy.from_arrays(run.checkpoint)
+        strategy.champion(state)  # fails if the arrays contradict one another
+    except (ValueError, IndexError) as error:
+        raise _damaged(run, error) from None
+    return strategy, state
+
+
+def restore_moments(experiment: Experiment, run: RunState) -> Moments:
+    """Return the moments of all observations so far; empty ones if observations are not normalized.
+
+    Raises InputError if the checkpoint lacks them.
+    """
+    size = experiment.network.observation_size
+    if not experiment.config.normalize_observations:
+        return Moments.none(size)
+    # A frozen normalizer is the start's. A checkpoint has sums instead, which may round to another last bit.
+    if not run.num_generations or experiment.config.normalizer_generations == 0:
+        start = experiment.start
+        if start is None or start.normalizer is None:
+            return Moments.none(size)
+        return Moments.of_normalizer(start.normalizer, int(start.num_observations[0]))
+    try:
+        return Moments.from_arrays(run.checkpoint, size)
+    except ValueError as error:
+        raise _damaged(run, error) from None
+
+
+CHAMPION_NORMALIZER = "champion_normalizer"
+"""The name of an array in the checkpoint, [2, O]."""
+
+
+def champion_normalizer(experiment: Experiment, run: RunState) -> Float32 | None:
+    """Return the normalizer [2, O] of the champion's generation from the checkpoint of a run.
+
+    None if the strategy evaluates its champion again in later generations, and for files of earlier versions. Raises
+    InputError if the array is damaged.
+    """
+    normalizer = run.checkpoint.get(CHAMPION_NORMALIZER)
+    if normalizer is not None:
+        try:
+            check_shape(normalizer, CHAMPION_NORMALIZER, "2 O", np.float32, O=experiment.network.observation_size)
+        except ValueError as error:
+            raise _damaged(run, error) from None
+    return normalizer
 
 
 SpotCheck = Callable[[StoredRun, Experiment, Callable[[], str | None]], str | None]

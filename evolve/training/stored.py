@@ -1,39 +1,30 @@
-"""Experiments, states and genomes of files: what a stored run gives to this process, or to a new run.
+"""Experiments and genomes from run files and champion files, for this process or as the start of a new run.
 
-`reload` and `reload_policy` return the experiment of a run file or a champion file. `restore` returns the state of its
-strategy, and `final_champion` a genome, with the normalizer of its observations. `with_start` gives a new run its first
-genome, from a file or from the caller. The configuration records this genome by its digest (`start_from.digest`), and
-the run file holds the genome. So a run can be resumed and verified without its source, also if the source has changed.
+`reload` and `reload_policy` return the experiment of a file, and `final_champion` a genome with the normalizer of its
+observations. `with_start` gives a new run its first genome, from a file or from the caller. The configuration of the
+new run records the digest of this genome (`start_from.digest`), and its run file holds the genome itself. So the new
+run can be resumed and verified even if the file that the genome is from has changed or is missing.
 """
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from evolve import environments, networks, store
 from evolve.config import ComputeOptions, StartFromOptions, UnknownKeyError, parse
 from evolve.errors import InputError, check_whole, pluralize
 from evolve.genome import Block, Genomes
 from evolve.networks import NETWORKS
-from evolve.rollouts import Moments
-from evolve.shapes import Float32, check_shape
-from evolve.store import Header, Start, Stored, StoredChampion, StoredRun
-from evolve.strategies import Strategy
-from evolve.training.experiment import (
-    Experiment,
-    PlannedRun,
-    load_config,
-    prepare,
-    prepare_policy,
-    unknown_settings_error,
-)
+from evolve.shapes import Float32
+from evolve.store import Start, Stored, StoredChampion, StoredRun
+from evolve.training.experiment import Experiment, PlannedRun, load_config, prepare, prepare_policy, unknown_settings
+from evolve.training.resume import champion_normalizer, restore, restore_moments
 
 Source = Stored | Start | Genomes
-"""A source in memory: the content of a file, the start of a run, or a genome (P = 1)."""
+"""A start in memory that a caller gives: the content of a file, the start of another run, or a genome (P = 1)."""
 
 
 def reload(
@@ -48,12 +39,12 @@ def reload(
     Args:
         run: The file.
         env: Other settings of the environment, such as {"kwargs": {"gravity": 12.0}}; see `EnvOptions.changed`.
-        network: Other settings of the network, such as {"plasticity": 0.0}, with which genomes keep their meaning.
-        engine: Another engine; the engine of the file then need not be installed.
+        network: Other settings of the network that keep its connections, such as {"plasticity": 0.0}.
+        engine: Another engine, so that the engine of the file need not be installed.
         threads: The number of threads, as `compute.threads`.
 
     Raises:
-        InputError: The configuration cannot be used here, or contradicts the stored generations.
+        InputError: The configuration cannot be used here, or does not fit the stored generations.
     """
     changes = dict(env or {})
     config = load_config(run.header.config, str(run.path))
@@ -61,26 +52,26 @@ def reload(
     if is_same:
         engine = changes.pop("engine", engine)
     if engine is not None:
-        # The changes may drop arguments that the engine does not take.
+        # Engine and changes are applied together: the changes may drop arguments that the engine does not take.
         config = config.with_env_changes({**(changes if is_same else {}), "engine": engine})
     compute = parse(ComputeOptions, {"check": config.compute.check, "threads": threads}, "compute")
     start = recorded_start(run.header, config.start_from, run.path)
     try:
         experiment = replace(prepare(config.model_copy(update={"compute": compute})), start=start)
     except UnknownKeyError as error:
-        raise unknown_settings_error(str(run.path), error) from None
+        raise unknown_settings(str(run.path), error) from None
     if not fits(run, experiment):
         if engine is not None:
             expected = f"an engine in which {config.env.id} has the observations and actions of {run.path}"
             raise InputError("env.engine", expected, engine)
-        raise InputError(str(run.path), "generations that fit its configuration", "other shapes")
+        raise InputError(str(run.path), "generations that fit its configuration", "arrays of other sizes")
     if network:
         experiment = _with_network(experiment, network)
-    return _elsewhere(experiment, changes) if changes else experiment
+    return _with_environment(experiment, changes) if changes else experiment
 
 
 def reload_policy(run: store.Stored) -> Experiment:
-    """Return the experiment of a file for policies. The environment need not exist here.
+    """Return the experiment of a file, to make policies. The environment need not be installed.
 
     Raises:
         InputError: The file is damaged. Or an earlier version of evolve wrote it, without the spaces of its
@@ -104,7 +95,7 @@ def reload_policy(run: store.Stored) -> Experiment:
     prepared = prepare_policy(config.model_copy(update={"compute": compute}), spaces)
     experiment = replace(prepared, start=recorded_start(run.header, config.start_from, run.path))
     if not fits(run, experiment):
-        raise InputError(path, "generations that fit its configuration", "other shapes")
+        raise InputError(path, "generations that fit its configuration", "arrays of other sizes")
     return experiment
 
 
@@ -113,11 +104,11 @@ def recorded_start(header: store.Header, recorded: StartFromOptions | None, path
 
     Args:
         header: The header of the file.
-        recorded: The setting in the configuration of the file.
+        recorded: The setting `start_from` in the configuration of the file.
         path: The file.
 
     Raises:
-        InputError: The file has another genome than its configuration records.
+        InputError: The digest in the configuration is not the digest of the genome in the file.
     """
     start = header.start
     digest = None if recorded is None else recorded.digest or ""
@@ -141,12 +132,12 @@ def fits(run: store.Stored, experiment: Experiment) -> bool:
     return first.returns.shape == shape and len(first.champion_weights) == W and metrics
 
 
-def _elsewhere(experiment: Experiment, changes: Mapping[str, Any]) -> Experiment:
+def _with_environment(experiment: Experiment, changes: Mapping[str, Any]) -> Experiment:
     """Return an experiment with other settings of its environment, but the same observations and actions."""
     other = replace(prepare(experiment.config.with_env_changes(changes)), start=experiment.start)
-    sizes, theirs = ((e.network.observation_size, e.action_size) for e in (experiment, other))
-    if sizes != theirs:
-        got = "{}, of {} and {}".format(other.config.env.id, *theirs)
+    sizes, other_sizes = ((e.network.observation_size, e.action_size) for e in (experiment, other))
+    if sizes != other_sizes:
+        got = "{}, of {} and {}".format(other.config.env.id, *other_sizes)
         raise InputError("env", "an environment of the champion's {} observations and {} actions".format(*sizes), got)
     return other
 
@@ -155,92 +146,21 @@ def _with_network(experiment: Experiment, settings: Mapping[str, Any]) -> Experi
     """Return an experiment with other settings of the network, but the same connections."""
     section = NETWORKS.parse({**experiment.config.network.table(), **settings})
     other = replace(prepare(experiment.config.model_copy(update={"network": section})), start=experiment.start)
-    kinds = [e.config.network.name for e in (experiment, other)]
-    if kinds[0] != kinds[1] or experiment.network.blocks != other.network.blocks:
+    name = experiment.config.network.name
+    if other.config.network.name != name or other.network.blocks != experiment.network.blocks:
         got = ", ".join(f"{key}={value}" for key, value in settings.items())
-        raise InputError("network", f"settings that leave a {kinds[0]} the champion's connections", got)
+        raise InputError("network", f"settings with which a {name} has the champion's connections", got)
     return other
 
 
-class RunState(Protocol):
-    """The state of a run: a run file that was read, or one that is being written."""
-
-    @property
-    def path(self) -> Path:
-        """The run file."""
-
-    @property
-    def header(self) -> Header:
-        """The header of the run."""
-
-    @property
-    def num_generations(self) -> int:
-        """The number of complete generations."""
-
-    @property
-    def checkpoint(self) -> Mapping[str, NDArray[Any]]:
-        """The state of the strategy after the last complete generation."""
-
-
-def restore(experiment: Experiment, run: RunState) -> tuple[Strategy[Any], Any]:
-    """Return the strategy of a run and its state after the last complete generation.
-
-    Raises InputError if the checkpoint contradicts the configuration.
-    """
-    strategy = experiment.strategy(run.header.seed)
-    if not run.num_generations:
-        return strategy, strategy.start()
-    try:
-        state = strategy.from_arrays(run.checkpoint)
-        strategy.champion(state)  # also fails if arrays contradict one another
-    except (ValueError, IndexError) as error:
-        raise InputError(str(run.path), "an undamaged checkpoint", f"a damaged one ({error})") from None
-    return strategy, state
-
-
-def restore_moments(experiment: Experiment, run: RunState) -> Moments:
-    """Return the moments of all observations so far. Raises InputError if the checkpoint lacks them."""
-    size = experiment.network.observation_size
-    if not experiment.config.normalize_observations:
-        return Moments.none(size)
-    # A checkpoint has no normalizer, but sums, from which the last bit of the start's normalizer may not follow.
-    if not run.num_generations or experiment.config.normalizer_generations == 0:
-        start = experiment.start
-        if start is None or start.normalizer is None:
-            return Moments.none(size)
-        return Moments.of_normalizer(start.normalizer, int(start.num_observations[0]))
-    try:
-        return Moments.from_arrays(run.checkpoint, size)
-    except ValueError as error:
-        raise InputError(str(run.path), "an undamaged checkpoint", f"a damaged one ({error})") from None
-
-
-CHAMPION_NORMALIZER = "champion_normalizer"
-"""The name of an array in the checkpoint, [2, O]."""
-
-
-def champion_normalizer(experiment: Experiment, run: RunState) -> Float32 | None:
-    """Return the normalizer [2, O] of the champion's generation, if the champion is never evaluated again.
-
-    It is None for other strategies, and in files of earlier versions. Raises InputError if it is damaged.
-    """
-    known = run.checkpoint.get(CHAMPION_NORMALIZER)
-    if known is not None:
-        try:
-            check_shape(known, CHAMPION_NORMALIZER, "2 O", np.float32, O=experiment.network.observation_size)
-        except ValueError as error:
-            raise InputError(str(run.path), "an undamaged checkpoint", f"a damaged one ({error})") from None
-    return known
-
-
 @dataclass(frozen=True)
-class Which:
-    """One of the genomes of a run; by default the final champion.
+class GenomeChoice:
+    """The choice of one of the genomes of a run, by at most one attribute; by default the final champion.
 
     Attributes:
-        generation: The generation of which it is the best candidate.
-        connections: The largest number of acting connections: it is the best such genome that the strategy keeps.
-        cell: The cell of the archive in which it is.
+        generation: Choose the best candidate of this generation.
+        connections: Choose the best genome in the strategy's state with at most this number of acting connections.
+        cell: Choose the elite of this cell of the archive.
     """
 
     generation: int | None = None
@@ -250,7 +170,7 @@ class Which:
     @property
     def is_champion(self) -> bool:
         """Whether it is the final champion."""
-        return self == Which()
+        return self == GenomeChoice()
 
     @property
     def title(self) -> str:
@@ -262,8 +182,10 @@ class Which:
         return "" if self.generation is None else f"best of generation {self.generation}"
 
 
-def final_champion(experiment: Experiment, run: store.Stored, which: Which = Which()) -> tuple[Genomes, Float32 | None]:
-    """Return a champion (P = 1) and its normalizer [2, O], None if observations are not normalized.
+def final_champion(
+    experiment: Experiment, run: store.Stored, which: GenomeChoice = GenomeChoice()
+) -> tuple[Genomes, Float32 | None]:
+    """Return a genome (P = 1) and its normalizer [2, O]; the normalizer is None if observations are not normalized.
 
     Args:
         experiment: The experiment of the run.
@@ -283,43 +205,48 @@ def final_champion(experiment: Experiment, run: store.Stored, which: Which = Whi
     if isinstance(run, store.StoredRun):
         strategy, state = restore(experiment, run)
         if which.is_champion:
-            known = champion_normalizer(experiment, run)
+            normalizer = champion_normalizer(experiment, run)
             newest = normalizer_of(experiment, run, run.num_generations)
-            return strategy.champion(state), newest if known is None else known
+            return strategy.champion(state), newest if normalizer is None else normalizer
         genome, generation = strategy.select(state, which.connections, which.cell), run.num_generations
-        if which.cell is not None:  # an elite is not evaluated again: it is used to the observations of its generation
+        if which.cell is not None:  # an elite is never evaluated again: its normalizer is the one of its own generation
             generation, _ = strategy.origin(state, which.cell)
         return genome, normalizer_of(experiment, run, generation)
     genome = Genomes(run.held_out.weights[None], run.held_out.mask[None])
     O = experiment.network.observation_size if experiment.config.normalize_observations else None
     if (None if run.normalizer is None else run.normalizer.shape[1]) != O:
-        raise InputError(str(run.path), "a normalizer that fits its configuration", "another one, or none")
+        raise InputError(str(run.path), "a normalizer that fits its configuration", "another normalizer, or none")
     return genome, run.normalizer
 
 
-def check_which(run: store.Stored, which: Which) -> None:
-    """Raise InputError unless at most one kind of genome is asked for, which the kind of file may have."""
+def check_which(run: store.Stored, which: GenomeChoice) -> None:
+    """Raise InputError for a choice by several attributes, and for a choice that a file cannot have."""
     given = {name: value for name, value in vars(which).items() if value is not None}
     if len(given) > 1:
-        raise InputError(" and ".join(given), "one of them", "several")
+        raise InputError(" and ".join(given), "one of these settings", "several")
     for name, value in given.items():
-        if not isinstance(run, store.StoredRun):
-            raise InputError(name, f"none with {run.path}, which has the final champion alone", value)
+        _require_run_file(run, name, value)
     check_generation(run, which.generation)
 
 
+def _require_run_file(run: store.Stored, argument: str, value: Any) -> None:
+    if not isinstance(run, store.StoredRun):
+        raise InputError(argument, f"none with {run.path}, which has the final champion alone", value)
+
+
 def check_generation(run: store.Stored, generation: Any, argument: str = "generation") -> None:
-    """Raise InputError unless a generation, if one is given, is complete in a run file."""
-    if generation is not None and not isinstance(run, store.StoredRun):
-        raise InputError(argument, f"none with {run.path}, which has the final champion alone", generation)
-    if generation is not None and check_whole(argument, generation, 0) >= run.num_generations:
+    """Raise InputError for a generation that a run file has not completed; do nothing for None."""
+    if generation is None:
+        return
+    _require_run_file(run, argument, generation)
+    if check_whole(argument, generation, 0) >= run.num_generations:
         raise InputError(argument, f"one of 0 to {run.num_generations - 1}", generation)
 
 
 def normalizer_of(experiment: Experiment, run: store.StoredRun, generation: int) -> Float32 | None:
-    """Return the normalizer [2, O] of a generation, at most the next one; None if observations are not normalized.
+    """Return the normalizer [2, O] of a generation; None if observations are not normalized.
 
-    Raises InputError if the file lacks it.
+    generation: at most the one that would follow the last complete generation. Raises InputError if the file lacks it.
     """
     if not experiment.config.normalize_observations:
         return None
@@ -332,12 +259,12 @@ def normalizer_of(experiment: Experiment, run: store.StoredRun, generation: int)
 
 
 def with_start(run: PlannedRun, resume: bool = False, source: Source | None = None) -> PlannedRun:
-    """Return a run with the genome with which it begins, recorded in its configuration. Without one, return it as is.
+    """Return a run that knows its first genome, as its setting `start_from` says; unchanged without that setting.
 
     Args:
         run: The run.
-        resume: Whether the run is resumed if its file exists. Its file then has the genome, and the source is not read.
-        source: The source, if it is in memory.
+        resume: Whether the run is resumed if its file exists. The genome is then from this file, and no source is read.
+        source: The source, if the caller has it in memory.
 
     Raises:
         InputError: The source cannot be read, or its genome does not fit the network.
@@ -359,16 +286,16 @@ def with_start(run: PlannedRun, resume: bool = False, source: Source | None = No
 
 
 def _start_in_file(run: PlannedRun, wanted: StartFromOptions) -> tuple[StartFromOptions, Start] | None:
-    """Return the start in the file of a run that is resumed; None if the file has another start, or no start."""
+    """Return the start in the file of a run that is resumed; None if the file has another start, or random genomes."""
     header = store.read(run.path).header
     recorded = load_config(header.config, str(run.path)).start_from
     start = recorded_start(header, recorded, run.path)
-    # The file that a setting without a digest names may have changed since the run began.
+    # A setting without a digest names a file, which may have changed since. So only settings are compared.
     return (recorded, start) if recorded is not None and start is not None and wanted.is_same(recorded) else None
 
 
 def _load(wanted: StartFromOptions, source: Source | None, experiment: Experiment, seed: int) -> Start:
-    """Return the start that a setting names. seed: the seed of the run, which takes its own file of a directory."""
+    """Return the start that a setting names. seed: of the run; if the setting names a directory, of the file in it."""
     if source is None:
         if wanted.file is None:
             got = "a digest alone" if wanted.digest else "none"
@@ -393,61 +320,61 @@ def _load(wanted: StartFromOptions, source: Source | None, experiment: Experimen
 
 def _start_of(stored: Stored, generation: int | None, experiment: Experiment) -> Start:
     """Return the final champion of a file, or the best candidate of a generation, as the start of an experiment."""
-    theirs = _experiment_of(stored, experiment)
+    source = _experiment_of(stored, experiment)
     if not stored.num_generations:
         raise InputError("start_from", "a run with a complete generation", f"{stored.path}, which has none yet")
     check_generation(stored, generation, "start_from.generation")
-    genome, normalizer = final_champion(theirs, stored, Which(generation))
-    steps, learning = stored.steps, theirs.config.normalizer_generations
+    genome, normalizer = final_champion(source, stored, GenomeChoice(generation))
+    # The number of observations in the normalizer: the steps of the generations until it was frozen.
+    steps, until_frozen = stored.steps, source.config.normalizer_generations
     if isinstance(stored, StoredRun):
-        steps = sum(int(earlier.steps) for earlier in stored.records[:generation][:learning])
-    elif learning is not None and learning < stored.num_generations:
-        # A champion file has no log. Each of its generations counts as one of mean length.
-        steps = steps * learning // stored.num_generations
-    # A source that began with a normalizer has counted on from the observations of that one.
-    before = 0 if theirs.start is None else int(theirs.start.num_observations[0])
+        steps = sum(int(earlier.steps) for earlier in stored.records[:generation][:until_frozen])
+    elif until_frozen is not None and until_frozen < stored.num_generations:
+        # A champion file has no log, so all generations are assumed to have the same number of steps.
+        steps = steps * until_frozen // stored.num_generations
+    # If the source itself began with a normalizer, the observations of that normalizer count, too.
+    before = 0 if source.start is None else int(source.start.num_observations[0])
     count = 0 if normalizer is None else before + steps
     return Start(genome.weights[0], genome.mask[0], np.array([count], np.int64), normalizer)
 
 
 def _experiment_of(stored: Stored, experiment: Experiment) -> Experiment:
-    """Return the experiment of a file with champions that fit the network of an experiment.
+    """Return the experiment of a file. Raises InputError if its champions do not fit the network of `experiment`.
 
-    The environment of the file is not made: it may be missing here.
+    The environment of the file is not made, because it may be missing here.
     """
     config = load_config(stored.header.config, str(stored.path))
     _check_normalization(config.normalize_observations, experiment, str(stored.path))
-    ours = experiment.network
-    network = networks.make(NETWORKS.parse(config.network), ours.observation_size, experiment.action_size)
+    target = experiment.network
+    network = networks.make(NETWORKS.parse(config.network), target.observation_size, experiment.action_size)
     start = recorded_start(stored.header, config.start_from, stored.path)
-    theirs = replace(experiment, config=config, network=network, start=start)
-    if not stored.num_generations or (fits(stored, theirs) and network.blocks == ours.blocks):
-        return theirs
-    first = stored.held_out if isinstance(stored, StoredChampion) else stored.records[0]
-    weights = first.weights if isinstance(first, store.HeldOut) else first.champion_weights
+    source = replace(experiment, config=config, network=network, start=start)
+    if not stored.num_generations or (fits(stored, source) and network.blocks == target.blocks):
+        return source
+    weights = stored.held_out.weights if isinstance(stored, StoredChampion) else stored.records[0].champion_weights
     name = f"{stored.path}, {config.network.name} for {config.env.id}"
     _check_size(weights, experiment, name)
     got = f"{name} with {_sizes(network.blocks)}"
-    raise InputError("start_from", f"a genome of {_described(experiment)} with {_sizes(ours.blocks)}", got)
+    raise InputError("start_from", f"a genome of {_described(experiment)} with {_sizes(target.blocks)}", got)
 
 
 def _check_size(weights: Float32, experiment: Experiment, source: str) -> None:
-    """Raise InputError unless weights [W] fit the network of an experiment. source: their origin, in words."""
+    """Raise InputError if weights [W] do not fit the network of an experiment. source: their origin, in words."""
     if len(weights) != experiment.network.num_weights:
         expected = f"a genome of {experiment.network.num_weights:,} weights for {_described(experiment)}"
         raise InputError("start_from", expected, f"{len(weights):,} weights of {source}")
 
 
-def _check_normalization(theirs: bool, experiment: Experiment, source: str) -> None:
-    """Raise InputError unless a start has seen normalized observations if the experiment normalizes them."""
-    ours = experiment.config.normalize_observations
-    if theirs != ours:
-        expected = f"{str(theirs).lower()} as in {source}, because the genome is used to such observations"
-        raise InputError("normalize_observations", expected, str(ours).lower())
+def _check_normalization(normalized: bool, experiment: Experiment, source: str) -> None:
+    """Raise InputError if the observations of an experiment and of its start are not both normalized, or both not."""
+    setting = experiment.config.normalize_observations
+    if normalized != setting:
+        expected = f"{str(normalized).lower()} as in {source}, because the genome evolved with such observations"
+        raise InputError("normalize_observations", expected, str(setting).lower())
 
 
 def _check_frozen(experiment: Experiment, start: Start | None) -> None:
-    """Raise InputError if a normalizer is frozen from the beginning that is not there."""
+    """Raise InputError if the start's normalizer is to be used in all generations, but the start has no normalizer."""
     if experiment.config.normalizer_generations == 0 and (start is None or start.normalizer is None):
         expected = "at least 1, or start_from a run with normalized observations"
         raise InputError("normalizer_generations", expected, 0)

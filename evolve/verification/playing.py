@@ -20,7 +20,7 @@ from evolve.rollouts import EpisodeBatch, EpisodeFailure, EpisodeResults, Rollou
 from evolve.shapes import UInt64
 from evolve.store import Stored, StoredChampion, StoredRun
 from evolve.strategies import runs_on_every_rank
-from evolve.training import Experiment, Which, final_champion, normalizer_of, recorded_limit, restore
+from evolve.training import Experiment, GenomeChoice, final_champion, normalizer_of, recorded_limit, restore
 from evolve.training.stored import check_which
 from evolve.verification import logs
 from evolve.verification.logs import CandidateLog, EpisodeLog, explain
@@ -47,7 +47,7 @@ class Episode:
     episode: int
     logged: float | None
     champion: bool = True
-    which: Which = Which()  # noqa: RUF009 - frozen
+    which: GenomeChoice = GenomeChoice()  # noqa: RUF009 - frozen
 
     @property
     def title(self) -> str:
@@ -65,7 +65,7 @@ def choose_episode(
     candidate: int | None = None,
     episode: int = 0,
     purpose: Purpose = Purpose.EPISODE,
-    which: Which = Which(),  # noqa: B008 - frozen
+    which: GenomeChoice = GenomeChoice(),  # noqa: B008 - frozen
 ) -> Episode:
     """Return an episode of a run.
 
@@ -167,7 +167,7 @@ def _episode_of_next_generation(
 
 
 def _episode_of_final_champion(
-    run: Stored, experiment: Experiment, episode: int, purpose: Purpose, which: Which
+    run: Stored, experiment: Experiment, episode: int, purpose: Purpose, which: GenomeChoice
 ) -> Episode:
     if not run.num_generations:
         got = f"{run.path}, without a complete generation"
@@ -182,7 +182,7 @@ def _episode_of_final_champion(
     return Episode(champion, purpose, 0, 0, episode, logged)
 
 
-def _episode_of_elite(run: Stored, experiment: Experiment, episode: int, which: Which) -> Episode:
+def _episode_of_elite(run: Stored, experiment: Experiment, episode: int, which: GenomeChoice) -> Episode:
     """Return one of the episodes by which an elite took its cell."""
     check_which(run, which)
     assert isinstance(run, StoredRun)

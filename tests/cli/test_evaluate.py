@@ -69,7 +69,7 @@ def test_learning_is_switched_off_and_nothing_is_kept(call, tmp_path):
     assert known["returns"] != kept(tmp_path).held_out.returns.tolist()
     assert (tmp_path / FILE).read_bytes() == before
     for words, message in (
-        ("network.hidden=[3]", "network: expected settings that leave a hebbian-dag the champion's connections"),
+        ("network.hidden=[3]", "network: expected settings with which a hebbian-dag has the champion's connections"),
         ("strategy.parents=3", "--set: expected a key of env or of network"),
     ):
         refused = call("evaluate", FILE, "--set", words)

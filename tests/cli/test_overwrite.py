@@ -58,7 +58,7 @@ def test_without_a_file_it_is_a_new_run(call, tmp_path):
     ("more", "message"),
     [
         (("-s", 6), "out/seed-6.h5: expected a readable run file, got a truncated or foreign file"),
-        (("--resume",), "--overwrite: expected no --resume with it: the one begins anew, the other continues, got bo"),
+        (("--resume",), "--overwrite: expected no --resume with it: one replaces run files, the other continues them"),
         (("-s", 8, 0, "-e", "Bipedal-v3"), "Did you mean BipedalWalker-v3"),
     ],
 )  # fmt: skip
