@@ -137,7 +137,7 @@ def register_task(name: str, episode: Episode, observation_size: int, action_siz
         name: The name of the environment, with a version: "Xor-v0". An experiment names it together with the module
             that calls `register_task`: "xor:Xor-v0".
         episode: A generator function. Its argument is a `numpy.random.Generator`, the only source of chance that it
-            may use, since an episode has to be repeatable from its seed. It also gets the arguments that an experiment
+            may use, because an episode must be repeatable from its seed. It also gets the arguments that an experiment
             sets or randomizes (`env.kwargs`, `env.randomize`). It yields an observation, O numbers, and receives an
             action for it, [A] float32 in [-1, 1]. At the end it returns the return of the episode, one number; higher
             is better. It may also return (return, metrics), a number and a dictionary of numbers, from which an

@@ -303,12 +303,7 @@ class DeviceRollout(ExactRollout):
 class _FeedMemory:
     """Device arrays with the inputs of a feed's episodes, at most `arrays.slots`.
 
-    Args:
-        arrays: The device arrays to allocate from.
-        batch: The network's slots.
-        num_weights: W.
-        normalized: O if observations are normalized, else 0.
-        parameters: The number of the task's parameters.
+    normalized: O if observations are normalized, else 0. parameters: the number of the task's parameters.
 
     Attributes:
         addresses: The addresses of the arrays, by field of `_Structure`.
@@ -345,11 +340,7 @@ class _FeedMemory:
 class _Results:
     """Device arrays with the results of a feed's episodes.
 
-    Args:
-        arrays: The device arrays to allocate from.
-        max_hashes: The largest number of steps of an episode that have a hash.
-        normalized: O if observations are normalized, else 0.
-        num_traces: T.
+    max_hashes: the number of steps of an episode with a hash. normalized: O if observations are normalized, else 0.
     """
 
     def __init__(self, arrays: DeviceArrays, max_hashes: int, normalized: int, num_traces: int) -> None:

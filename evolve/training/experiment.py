@@ -104,8 +104,8 @@ class Experiment:
 def load_config(text: str, source: str = "the experiment") -> Config:
     """Return the configuration from a run file or a message. Raises InputError that names the source.
 
-    Settings that did not exist when the file was written have their defaults. A configuration whose network or strategy
-    is not installed can be read, but `prepare` refuses it.
+    Settings that did not exist when the file was written have their defaults. If the network or the strategy is not
+    installed, the configuration can be read, but `prepare` refuses it.
     """
     try:
         table = read_table(text, source)

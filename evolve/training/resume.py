@@ -128,10 +128,7 @@ def restore(experiment: Experiment, run: RunState) -> tuple[Strategy[Any], Any]:
 
 
 def restore_moments(experiment: Experiment, run: RunState) -> Moments:
-    """Return the moments of all observations so far; empty ones if observations are not normalized.
-
-    Raises InputError if the checkpoint lacks them.
-    """
+    """Return the moments of all normalized observations so far. Raises InputError if the checkpoint lacks them."""
     size = experiment.network.observation_size
     if not experiment.config.normalize_observations:
         return Moments.none(size)

@@ -254,7 +254,7 @@ def normalizer_of(experiment: Experiment, run: store.StoredRun, generation: int)
         return restore_moments(experiment, run).normalizer()
     normalizer = run.records[generation].normalizer
     if normalizer is None or normalizer.shape[1] != experiment.network.observation_size:
-        raise InputError(str(run.path), f"the normalizer of generation {generation}", "none that fits")
+        raise InputError(str(run.path), f"the normalizer of generation {generation}", "no normalizer that fits")
     return normalizer
 
 
