@@ -151,7 +151,7 @@ def test_kernels_are_missing_or_compute_the_wrong_bits(examined, monkeypatch):
         assert examined()["kernels"][0] == "missing"
     if native.available():
         assert examined()["kernels"][0] == "works"
-        monkeypatch.setattr(native, "exact", lambda _, x: x)
+        monkeypatch.setattr(native, "apply", lambda _, x: x)
         assert examined()["kernels"][0] == "broken"
 
 
