@@ -224,9 +224,9 @@ class Policy:
         return export_policy(self, check_path("path", path))
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """Return the call by which copy and pickle make this policy again, at the start of an episode.
+        """Return the function and the arguments with which copy and pickle make an equal policy.
 
-        The new policy has the same seeds and the same number of rows. It does not have the state within an episode.
+        The new policy has the same seeds and the same number of rows, and is at the start of an episode.
         """
         spaces = json.dumps(self.experiment.spaces.to_json())
         text = self.experiment.config.to_toml()

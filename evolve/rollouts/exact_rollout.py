@@ -30,6 +30,7 @@ _CALL_SECONDS = 0.004
 """The intended duration of a call of `Play.run`: short, because a worker probes for messages only between calls."""
 _RESULTS_SECONDS = 0.1
 """The time for which results may be held back: returning a few results costs as much as playing their episodes."""
+_UNLIMITED = 2**62  # episodes
 _LEAST_STEPS = 16
 """The smallest limit of the steps of a call, since a call has a cost of its own."""
 _FEEDS_PER_THREAD = 2
@@ -79,7 +80,7 @@ class ExactRollout:
         self._held: EpisodesToBegin | None = None  # until the slots are free
         self._traces = "none"
         self._best_of = 0
-        self.share = 2**62
+        self.share = _UNLIMITED
         """The number of episodes that run at a time while others wait: fewer than slots if other threads need some."""
         self.steps = 64
         """The limit of steps of the next call of `Play.run`; each tick adapts it to `_CALL_SECONDS`."""
@@ -403,7 +404,7 @@ class Shared:
 
     def share_of(self, part: ExactRollout) -> int:
         """Return how many episodes may run at a time in a part: fewer than its slots if all others would be idle."""
-        return 2**62 if self.fair_share >= part.play.slots else max(self.fair_share, self._least_feed)
+        return _UNLIMITED if self.fair_share >= part.play.slots else max(self.fair_share, self._least_feed)
 
     def hangs(self, limit: float) -> bool:
         """Return whether a call of a kernel, which should take milliseconds, takes more than `limit` seconds."""
