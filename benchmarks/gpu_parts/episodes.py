@@ -136,10 +136,13 @@ def config_of(
     return parse(Config, table)
 
 
-def batch_of(genomes: Genomes, episodes: int, normalizer: Float32 | None, traces: str = "none") -> EpisodeBatch:
+def batch_of(
+    genomes: Genomes, episodes: int, normalizer: Float32 | None, traces: str = "none", hashes_of_best: bool = False
+) -> EpisodeBatch:
     """Return a batch in which each genome plays a number of episodes."""
     keys = generation_keys(0, len(genomes))
-    return EpisodeBatch.of(9, Purpose.CHECK, genomes, keys, range(episodes), normalizer, traces=traces)
+    wanted = {"traces": traces, "hashes_of_best": hashes_of_best}
+    return EpisodeBatch.of(9, Purpose.CHECK, genomes, keys, range(episodes), normalizer, **wanted)
 
 
 def play(rollout: AnyRollout, batch: EpisodeBatch) -> EpisodeResults:

@@ -196,7 +196,8 @@ def _alone(config: Config, slots: int, episodes: int) -> DeviceRollout:
 
 
 def _batch(genomes: Genomes, candidates: int, episodes: int, normalizer: Float32 | None) -> EpisodeBatch:
-    return batch_of(genomes.take(np.arange(candidates) % len(genomes)), episodes, normalizer)
+    # As in a run, only the step hashes of the best genome are wanted.
+    return batch_of(genomes.take(np.arange(candidates) % len(genomes)), episodes, normalizer, hashes_of_best=True)
 
 
 def _timed(rollout: AnyRollout, batch: EpisodeBatch, seconds: float) -> dict[str, Any]:

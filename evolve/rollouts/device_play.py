@@ -23,7 +23,7 @@ from evolve.numerics.hashing import MAX_HASHED_STEPS, coefficients
 from evolve.numerics.native import ADDRESS, INT64
 from evolve.rollouts.episodes import EpisodeBatch, EpisodeFailure, EpisodeResults
 from evolve.rollouts.exact_rollout import ExactRollout, ThreadedRollout
-from evolve.rollouts.native_play import Feed, InitialColumns, Played
+from evolve.rollouts.native_play import Feed, InitialColumns, Played, may_be_best
 from evolve.rollouts.queue import EpisodeQueue
 from evolve.rollouts.results import quantize_traces
 from evolve.rollouts.rollout import Rollout
@@ -247,11 +247,11 @@ class DevicePlay:
         self._counts_now[:] = self._new_counts
         return int(self._counts_now[2]) - self._steps_before
 
-    def take(self) -> Played:
-        """Return the results of the feed, after all its episodes have ended."""
+    def take(self, best_of: int) -> Played:
+        """Return the results of the feed, after all its episodes have ended. best_of: see `may_be_best`."""
         fed = self._fed
         assert fed is not None
-        played = self._results.download(fed, traces=bool(self._structure.num_traces))
+        played = self._results.download(fed, best_of, traces=bool(self._structure.num_traces))
         self.clear()
         return played
 
@@ -358,18 +358,19 @@ class _Results:
         self.addresses = {f"result_{name}": arrays.allocate(arrays.slots * n).address for name, n in sizes.items()}
         arrays.reserve(LARGEST_COPY + 8 * arrays.slots)
 
-    def download(self, feed: Feed, traces: bool) -> Played:
-        """Wait for and return the results of a feed."""
+    def download(self, feed: Feed, best_of: int, traces: bool) -> Played:
+        """Wait for and return the results of a feed. best_of: see `may_be_best`."""
         n = len(feed.seeds)
         names = "returns", "lengths", "prints", "moments"
         returns, lengths, prints, moments = (self._begin_download(name, n) for name in names)
         traced = self._begin_download("traces", n if traces else 0)
         self._arrays.wait()
-        hashes = self._hashes(np.minimum(lengths, self.max_hashes))
+        # Most step hashes are not wanted. They would be nearly all bytes that come down.
+        wanted = may_be_best(feed.keys, returns, best_of)
+        hashes = self._hashes(np.where(wanted, np.minimum(lengths, self.max_hashes), 0))
         kept = quantize_traces(np.where(feed.mask[feed.genomes], traced, np.float32(0))) if traces else None
-        return Played(
-            feed.keys, returns, lengths, prints, hashes, moments, np.zeros((n, 0), np.int64) if kept is None else kept
-        )
+        kept = np.zeros((n, 0), np.int64) if kept is None else kept
+        return Played(feed.keys, returns, lengths, prints, wanted, hashes, moments, kept)
 
     def _begin_download(self, name: str, n: int) -> NDArray[Any]:
         """Return an array for the results of n episodes. It has its values after the next `wait`."""

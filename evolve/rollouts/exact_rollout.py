@@ -22,7 +22,7 @@ import numpy as np
 from evolve.environments import AnyTask
 from evolve.networks.network import SlotArrays
 from evolve.rollouts.episodes import EpisodeBatch, EpisodeFailure, EpisodeResults, join
-from evolve.rollouts.native_play import BITS_OF_EPISODES, Feed, Play, hashes_of, may_be_best
+from evolve.rollouts.native_play import BITS_OF_EPISODES, Feed, Play
 from evolve.rollouts.queue import EpisodeQueue, EpisodesToBegin
 from evolve.shapes import Int64
 
@@ -210,11 +210,10 @@ class ExactRollout:
         # A call plays all episodes together, so each gets a share of the time in proportion to its steps.
         seconds_per_step = self._seconds_played / max(self._steps_played, 1)
         self._steps_played, self._seconds_played = 0, 0.0
-        played = self.play.take()
+        played = self.play.take(self._best_of)
         genomes = (played.keys >> BITS_OF_EPISODES).astype(np.int32)
         # For the "mean" all traces count for genome 0, so that the collector sums them in one row.
         traced = {"each": genomes, "mean": np.zeros_like(genomes), "none": genomes[:0]}[self._traces]
-        hashed = may_be_best(played.keys, played.returns, self._best_of)
         return EpisodeResults(
             genomes=genomes,
             episodes=played.keys.astype(np.int32),  # the lower half
@@ -224,8 +223,8 @@ class ExactRollout:
             moments=played.moments,
             episode_seconds=(played.lengths * seconds_per_step).astype(np.float32),
             encoded_metrics=np.zeros((len(genomes), 2, 0), np.int64),
-            hashed=hashed,
-            step_hashes=hashes_of(hashed, played),
+            hashed=played.hashed,
+            step_hashes=played.step_hashes,
             traced=traced,
             traces=played.traces[: len(traced)],
             **self._queue.take_descriptions(),

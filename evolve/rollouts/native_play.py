@@ -55,15 +55,13 @@ class Feed:
 
 
 class Played(NamedTuple):
-    """The results of N episodes that have ended; `keys` are the keys of the feed, the rest as in `EpisodeResults`.
-
-    step_hashes: Of all N episodes. The next call of `Play.run` may overwrite this array.
-    """
+    """The results of N episodes that have ended; `keys` are the keys of the feed, the rest as in `EpisodeResults`."""
 
     keys: Int64
     returns: Float64
     lengths: Int32
     fingerprints: UInt64
+    hashed: Bool
     step_hashes: UInt8
     moments: Float64
     traces: Int64
@@ -104,8 +102,8 @@ class Play(Protocol):
         more: Whether more episodes wait for a feed. The call may then return as soon as a slot is free.
         """
 
-    def take(self) -> Played:
-        """Return the results of the episodes that ended since the last call."""
+    def take(self, best_of: int) -> Played:
+        """Return the results of the episodes that ended since the last call. best_of: see `may_be_best`."""
 
     def clear(self) -> None:
         """Drop all episodes."""
@@ -231,18 +229,22 @@ class NativePlay:
         steps_made: int = self._play(ctypes.addressof(self._structure), steps, more)
         return steps_made
 
-    def take(self) -> Played:
-        """Return the results of the episodes that ended since the last call."""
+    def take(self, best_of: int) -> Played:
+        """Return the results of the episodes that ended since the last call. best_of: see `may_be_best`."""
         n, hashed, buffers = self._structure.over, self._structure.hashed, self._buffers
         self._set(over=0, hashed=0)
         # The results are copied, since the next call overwrites these arrays. Most step hashes are not wanted.
+        keys, returns = buffers["result_keys"][:n].copy(), buffers["result_returns"][:n].copy()
+        lengths = buffers["result_lengths"][:n].copy()
+        wanted = may_be_best(keys, returns, best_of)
         traces = buffers["result_traces"].reshape(-1)[: n * self._structure.num_traces]
         return Played(
-            buffers["result_keys"][:n].copy(),
-            buffers["result_returns"][:n].copy(),
-            buffers["result_lengths"][:n].copy(),
+            keys,
+            returns,
+            lengths,
             buffers["result_prints"][:n].copy(),
-            buffers["result_hashes"][:hashed],
+            wanted,
+            _hashes_of(wanted, lengths, buffers["result_hashes"][:hashed]),
             buffers["result_moments"][:n].copy(),
             traces.reshape(n, -1).copy() if n else traces.reshape(0, self._structure.num_traces),
         )
@@ -313,11 +315,11 @@ def may_be_best(keys: Int64, returns: Float64, best_of: int) -> Bool:
     return needed
 
 
-def hashes_of(hashed: Bool, played: Played) -> UInt8:
-    """Return a copy of the step hashes of the chosen episodes [N], end to end."""
-    if hashed.all():
-        return played.step_hashes.copy()
-    kept = np.minimum(played.lengths, MAX_HASHED_STEPS)
+def _hashes_of(wanted: Bool, lengths: Int32, hashes: UInt8) -> UInt8:
+    """Return a copy of the step hashes of the wanted episodes [N], end to end. hashes: of all N, end to end."""
+    if wanted.all():
+        return hashes.copy()
+    kept = np.minimum(lengths, MAX_HASHED_STEPS)
     ends = np.cumsum(kept, dtype=np.int64)
-    spans = zip((ends - kept)[hashed].tolist(), ends[hashed].tolist(), strict=True)
-    return np.concatenate([played.step_hashes[:0], *(played.step_hashes[start:end] for start, end in spans)])
+    spans = zip((ends - kept)[wanted].tolist(), ends[wanted].tolist(), strict=True)
+    return np.concatenate([hashes[:0], *(hashes[start:end] for start, end in spans)])

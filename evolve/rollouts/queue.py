@@ -17,6 +17,8 @@ from evolve.shapes import Bool, Float32, Int32, Int64
 
 WINDOW_BYTES = 2**24
 """The size of the window, which has at least one genome."""
+LARGEST_WINDOW = 2**28
+"""The size of the window of a device, in bytes."""
 _NOTHING_DESCRIBED = join_descriptions([])
 
 
@@ -57,6 +59,7 @@ class EpisodeQueue:
         self.making: Callable[[], AbstractContextManager[object]] = nullcontext
         """Returns a context in which genomes are generated."""
         self._waiting: _WaitingBatches = _WaitingBatches() if shared_with is None else shared_with._waiting
+        self._feed = 1
         # With several threads, the genomes that follow most often belong to another thread: generate none ahead.
         self._ahead = shared_with is None
         if shared_with is not None:
@@ -66,6 +69,10 @@ class EpisodeQueue:
 
     def __len__(self) -> int:
         return self._waiting.episodes
+
+    def fill_feeds(self, episodes: int) -> None:
+        """Generate the genomes of up to so many episodes together, and none ahead: a device waits for whole feeds."""
+        self._feed, self._ahead = episodes, False
 
     def append(self, batch: EpisodeBatch) -> None:
         """Append the episodes of a batch."""
@@ -88,7 +95,7 @@ class EpisodeQueue:
             waiting = self._waiting.batches[0]
             batch = waiting.batch
             if self._window is None or self._window.waiting is not waiting:
-                self._window = GenomeWindow(waiting, self._ahead, self._waiting.lock)
+                self._window = GenomeWindow(waiting, self._ahead, self._waiting.lock, self._feed)
             # Episodes with genomes in one window begin together, so that few genomes are in memory at a time.
             count = self._window.reach(batch.rows[waiting.begun : waiting.begun + limit])
             part = slice(waiting.begun, waiting.begun + count)
@@ -137,15 +144,17 @@ class GenomeWindow:
         waiting: The batch of the genomes.
         ahead: Whether to generate genomes ahead of those that are taken, as many as a window has.
         lock: Protects the batch from other threads.
+        feed: The episodes of a device's feed: the window has room for their genomes, up to `LARGEST_WINDOW` bytes.
     """
 
-    def __init__(self, waiting: "WaitingBatch", ahead: bool, lock: Lock) -> None:
+    def __init__(self, waiting: "WaitingBatch", ahead: bool, lock: Lock, feed: int = 1) -> None:
         self.waiting = waiting
         self._source = source = waiting.batch.genomes
         self._ahead = ahead
         self._lock = lock
-        # A weight has 5 bytes: 4 of its value, and 1 of the mask.
-        self._at_once = max(1, WINDOW_BYTES // max(1, 5 * source.num_weights))
+        genome = max(1, 5 * source.num_weights)  # a weight has 5 bytes: 4 of its value, and 1 of the mask
+        self._at_once = max(1, WINDOW_BYTES // genome, min(feed, LARGEST_WINDOW // genome))
+        self._feed = feed
         self._first = 0
         self._held: Genomes | None = None
         self._described: list[tuple[Int64, GenomeDescriptions]] = []
@@ -158,8 +167,8 @@ class GenomeWindow:
         if len(rows) == 1:
             return 1
         first, stop = int(rows[0]), self._first + (0 if self._held is None else len(self._held))
-        if not self._first <= first < stop:
-            stop = first + self._at_once
+        if self._feed > 1 or not self._first <= first < stop:
+            stop = max(stop, first + self._at_once)
         beyond = (rows < first) | (rows >= stop)
         return int(beyond.argmax()) if beyond.any() else len(rows)
 

@@ -118,6 +118,8 @@ def _device_rollout(config: Config, slots: int, queue: rollouts.EpisodeQueue | N
     if not isinstance(batch, SlotArrays):
         return None
     feed_size = _FEED * slots
+    queue = rollouts.EpisodeQueue() if queue is None else queue
+    queue.fill_feeds(feed_size)
     play = DevicePlay(task, batch, network.num_weights, feed_size, config.normalize_observations)
     return DeviceRollout(task, play, batch, feed_size, config.env.max_episode_seconds, queue)
 

@@ -86,6 +86,22 @@ def test_a_queue_makes_no_more_at_once_than_a_window_has_and_none_twice(limits):
 
 
 @pytest.mark.usefixtures("few")
+@pytest.mark.parametrize("feed", [20, 13])
+def test_a_device_gets_whole_feeds_whatever_a_window_has(feed):
+    source, episodes = Made(), EpisodeQueue()
+    episodes.fill_feeds(feed)
+    episodes.append(batch(source))
+    sizes = []
+    while len(episodes):
+        taken = episodes.take(feed)
+        sizes.append(len(taken))
+        assert np.array_equal(taken.genome_of_each().weights, ALL.weights[taken.genome_ids])
+    assert sizes == [min(feed, 2 * C - begun) for begun in range(0, 2 * C, feed)]
+    last = [(min(begun + feed, 2 * C) - 1) // 2 for begun in range(0, 2 * C, feed)]
+    assert [made[-1] for made in source.asked] == last  # none ahead
+
+
+@pytest.mark.usefixtures("few")
 def test_scattered_genomes_are_made_without_those_between_them():
     source = Made()
     assert np.array_equal(weights_of(window(source), [30, 2, 30]), ALL.weights[[30, 2, 30]])
