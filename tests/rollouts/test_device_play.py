@@ -103,16 +103,6 @@ def test_a_device_moves_rigid_bodies_as_the_host():
 
 
 @needs_native
-def test_tiles_of_a_block_step_their_worlds_together(emulated_device):
-    case, slots = ("LunarLander-v3", MLP, True), 150
-    rollout, _ = setting(*case)
-    halves = rollout(slots, "cupy").halves
-    assert emulated_device.multiprocessors == 2
-    assert [half.play.slots for half in halves] == [128, 128]  # two blocks of two tiles
-    agree(case, slots, genomes=40, episodes=9, steps=25, traces="each")
-
-
-@needs_native
 @pytest.mark.slow
 @pytest.mark.parametrize("architecture", ["sm_75", "sm_120"])
 @pytest.mark.parametrize("env", ["BipedalWalkerHardcore-v3", "LunarLander-v3"])
