@@ -19,7 +19,7 @@ from evolve.networks.network import SlotArrays
 from evolve.numerics import host_backend
 from evolve.numerics.device import device
 from evolve.numerics.device_protocol import DeviceMemoryError
-from evolve.rollouts import AnyRollout, EpisodeBatch
+from evolve.rollouts import AnyRollout, EpisodeBatch, EpisodeQueue
 from evolve.rollouts.device_play import DevicePlay, DeviceRollout
 from evolve.shapes import Float32
 from evolve.strategies import initial_genomes
@@ -29,6 +29,8 @@ from gpu_parts.context import ROOT, Context, NotMeasuredError, Outcome
 from gpu_parts.episodes import Table, batch_of, config_of, play
 
 SLOTS = (65536, 4096, 16384)
+_OF_WORLDS = 32 * 12
+"""The worlds that a multiprocessor holds at a time, by its registers. More slots than all hold would have to wait."""
 _MLP, _HEBBIAN = {"name": "mlp", "hidden": [32]}, {"name": "hebbian-dag", "hidden": [8, 8]}
 _HOST_SLOTS = 4096
 _DIFFERENT = 1024
@@ -88,7 +90,7 @@ def measure(context: Context) -> Outcome:
             continue
         table, genomes, normalizer = policy(case)
         host = _host(context, case, table, genomes, normalizer)
-        for slots in (32,) if context.emulated else SLOTS:
+        for slots in (32,) if context.emulated else _slots(case):
             row: dict[str, Any] = {
                 "case": case.title,
                 "network": table,
@@ -109,6 +111,11 @@ def measure(context: Context) -> Outcome:
     reached = sum(best[title] >= aim for title, aim in wanted.items())
     said = ", ".join(f"{title.partition(',')[0]} {rate / 1e6:,.0f} M steps/s" for title, rate in best.items())
     return Outcome(f"{said}; {reached} of {len(wanted)} aims reached", True, {"rows": rows, "wanted": wanted})
+
+
+def _slots(case: Case) -> tuple[int, ...]:
+    most, *others = SLOTS
+    return min(most, _OF_WORLDS * device().multiprocessors) if environments.TASKS[case.env].has_world else most, *others
 
 
 def _line(row: dict[str, Any]) -> str:
@@ -192,7 +199,9 @@ def _alone(config: Config, slots: int, episodes: int) -> DeviceRollout:
     batch = network.batch(slots, "cupy")
     assert isinstance(batch, SlotArrays), "every network of this package keeps its state in arrays of slots"
     played = DevicePlay(task, batch, network.num_weights, episodes, config.normalize_observations)
-    return DeviceRollout(task, played, batch, episodes, config.env.max_episode_seconds)
+    queue = EpisodeQueue()
+    queue.fill_feeds(episodes)
+    return DeviceRollout(task, played, batch, episodes, config.env.max_episode_seconds, queue)
 
 
 def _batch(genomes: Genomes, candidates: int, episodes: int, normalizer: Float32 | None) -> EpisodeBatch:
