@@ -23,6 +23,7 @@ sys.path.insert(0, str(Path(__file__).parent))
 from pages import markdown
 
 import evolve
+from evolve.numerics import host_backend
 
 TASKS = {
     "cartpole": {"env": "CartPole-v1", "population": 4096, "episodes": 4, "generations": 16},
@@ -41,7 +42,8 @@ def train(task: dict, threads: int, seen: bool) -> tuple[str, list[float]]:
     more = {"network": "mlp", "strategy": {"name": "openai-es", "sigma": 0.1, "learning_rate": 0.05}, "seed": 1}
     sizes = {name: task[name] for name in ("population", "episodes", "generations")}
     with tempfile.TemporaryDirectory() as folder:
-        compute, times = {"threads": threads}, []
+        compute = {"threads": threads, "backend": host_backend("auto")}  # never a GPU
+        times = []
         callbacks = [lambda _: times.append(time.perf_counter())] if seen else []
         run = evolve.train(
             env=env, **sizes, **more, compute=compute, held_out_episodes=0, output=folder, callbacks=callbacks
