@@ -102,6 +102,18 @@ def test_a_device_moves_rigid_bodies_as_the_host():
     agree(("BipedalWalker-v3", MLP, True), 40, episodes=5, steps=70)
 
 
+@pytest.mark.parametrize(("env", "launches"), [("LunarLander-v3", [2, 2, 1]), ("CartPole-v1", [5])])
+def test_warps_of_rigid_bodies_have_no_time_to_drift_apart(env, launches, monkeypatch):
+    rollout, batch = setting(env, MLP)
+    ours = rollout(1, "cupy")
+    ours.submit(batch)
+    ours.fill()
+    made = []
+    monkeypatch.setattr(ours.play.arrays.queue, "launch", lambda *arguments: made.append(arguments[-1]))
+    ours.play.begin(5)
+    assert made == launches
+
+
 @needs_native
 @pytest.mark.slow
 @pytest.mark.parametrize("architecture", ["sm_75", "sm_120"])
