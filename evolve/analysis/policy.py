@@ -224,9 +224,9 @@ class Policy:
         return export_policy(self, check_path("path", path))
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """Return the function and the arguments with which copy and pickle make an equal policy.
+        """Return a function and its arguments, with which `copy` and `pickle` make the copy of a policy.
 
-        The new policy has the same seeds and the same number of rows, and is at the start of an episode.
+        The copy has the same seeds and the same number of rows, and is at the start of an episode.
         """
         spaces = json.dumps(self.experiment.spaces.to_json())
         text = self.experiment.config.to_toml()

@@ -131,7 +131,6 @@ _STEPS_OF_WORLDS = 2
 """The steps that a launch makes in slots with rigid bodies. The code of such a step is several times as large as the
 cache of instructions of a multiprocessor. At the beginning of a launch all warps are at the same place and share the
 instructions that one of them has fetched; after some steps they have drifted apart."""
-_UNLIMITED = 2**62
 
 
 class DevicePlay:
@@ -157,7 +156,7 @@ class DevicePlay:
         # One thread steps a rigid-body world, which takes nearly all of the time. Other threads of the slot would wait
         # and occupy registers.
         self._parts = 1 if task.has_world else self._step.parts
-        self._steps_at_once = _STEPS_OF_WORLDS if task.has_world else _UNLIMITED
+        self._has_world = task.has_world
         self.arrays = DeviceArrays(episodes)
         self._num_traces = 0 if batch.kept_traces is None else batch.kept_traces.rows
         self._fed: Feed | None = None
@@ -246,9 +245,9 @@ class DevicePlay:
         if self._fed is not None:
             blocks = min(self._step.arrays.tiles, -(-self._size // WIDTH))
             structures = self._step.structure, self._task, self._structure
-            for begun in range(0, steps, self._steps_at_once):
-                at_once = min(self._steps_at_once, steps - begun)
-                self.arrays.queue.launch(self._kernel, blocks, self._parts, *structures, at_once)
+            most = _STEPS_OF_WORLDS if self._has_world else steps
+            for begun in range(0, steps, most):
+                self.arrays.queue.launch(self._kernel, blocks, self._parts, *structures, min(most, steps - begun))
             self.arrays.queue.download(self._counts.address, self._new_counts)
 
     def finish(self) -> int:
