@@ -20,7 +20,7 @@ from evolve.numerics import host_backend
 from evolve.numerics.device import device
 from evolve.numerics.device_protocol import DeviceMemoryError
 from evolve.rollouts import AnyRollout, EpisodeBatch, EpisodeQueue
-from evolve.rollouts.device_play import DevicePlay, DeviceRollout
+from evolve.rollouts.device_play import DevicePlay, DeviceRollout, in_whole_blocks
 from evolve.shapes import Float32
 from evolve.strategies import initial_genomes
 from evolve.training import load_config
@@ -196,7 +196,7 @@ def _alone(config: Config, slots: int, episodes: int) -> DeviceRollout:
     """Return a rollout that does nothing else while the device plays, in all slots together; others play in halves."""
     task = environments.exact_task(config.env)
     network = networks.make(config.network, task.observation_size, task.action_size)
-    batch = network.batch(slots, "cupy")
+    batch = network.batch(in_whole_blocks(task, slots), "cupy")
     assert isinstance(batch, SlotArrays), "every network of this package keeps its state in arrays of slots"
     played = DevicePlay(task, batch, network.num_weights, episodes, config.normalize_observations)
     queue = EpisodeQueue()

@@ -60,8 +60,7 @@ def task_on_device(task: AnyTask, arrays: DeviceArrays) -> TaskStructure:
     addresses = [arrays.allocate(size * slots).address for size in sizes.values()]
     options = arrays.constant(task.kernel_constants())
     worlds = arrays.allocate(WORLD.itemsize * slots if task.has_world else 0).address
-    # A thread of a device steps its own world, and only while an episode runs there, so all slots may be active.
-    active = arrays.constant(np.ones(slots, np.uint8))
+    active = arrays.allocate(slots).address
     return TaskStructure(O, A, S, task.step_limit, *addresses, options, worlds, active, 1)
 
 

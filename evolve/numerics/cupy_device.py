@@ -366,11 +366,11 @@ class CupyQueue:
         with _failures("copying"):
             self._runtime.memcpyAsync(target, source, array.nbytes, way, self._stream)
 
-    def launch(self, kernel: str, blocks: int, parts: int, *arguments: int | ctypes.Structure) -> None:
-        """Run a kernel on blocks of WIDTH × parts threads."""
+    def launch(self, kernel: str, blocks: int, parts: int, *arguments: int | ctypes.Structure, tiles: int = 1) -> None:
+        """Run a kernel on blocks of WIDTH × parts × tiles threads."""
         values = [ctypes.c_int64(value) if isinstance(value, int) else value for value in arguments]
         pointers = (ctypes.c_void_p * len(values))(*map(ctypes.addressof, values))
-        grid, block = (blocks, 1, 1), (WIDTH, parts, 1)
+        grid, block = (blocks, 1, 1), (WIDTH, parts, tiles)
         self._device.enter()
         with _failures(f"starting {kernel}"):
             function = self._device.function(kernel)

@@ -48,8 +48,8 @@ class Queue(Protocol):
     def download(self, source: int, target: NDArray[Any]) -> None:
         """Copy from an address of the device into an array of the host."""
 
-    def launch(self, kernel: str, blocks: int, parts: int, *arguments: int | ctypes.Structure) -> None:
-        """Run a kernel, `evolve_<kernel>`, on blocks of WIDTH × parts threads.
+    def launch(self, kernel: str, blocks: int, parts: int, *arguments: int | ctypes.Structure, tiles: int = 1) -> None:
+        """Run a kernel, `evolve_<kernel>`, on blocks of `tiles` tiles, each of WIDTH × parts threads.
 
         kernel: of `rollouts/kernels.cu`, or `play_<network>_on_<task>`.
         arguments: addresses and whole numbers, all of 64 bits; and structures, which the call copies.

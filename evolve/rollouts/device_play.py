@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from evolve.environments import AnyTask, task_on_device
 from evolve.networks.network import SlotArrays
-from evolve.numerics.device import COPYING_PARTS, LARGEST_COPY, DeviceArrays, DeviceStep
+from evolve.numerics.device import COPYING_PARTS, LARGEST_COPY, DeviceArrays, DeviceStep, device
 from evolve.numerics.device_protocol import WIDTH, Memory
 from evolve.numerics.hashing import MAX_HASHED_STEPS, coefficients
 from evolve.numerics.native import ADDRESS, INT64
@@ -127,10 +127,24 @@ class _Structure(ctypes.Structure):
     )  # fmt: skip
 
 
-_STEPS_OF_WORLDS = 2
-"""The steps that a launch makes in slots with rigid bodies. The code of such a step is several times as large as the
-cache of instructions of a multiprocessor. At the beginning of a launch all warps are at the same place and share the
-instructions that one of them has fetched; after some steps they have drifted apart."""
+MOST_TOGETHER = 12
+"""The largest number of tiles that a block plays, as in worlds.h."""
+
+
+def tiles_together(task: AnyTask, slots: int) -> int:
+    """Return the number of tiles in a block.
+
+    The code of a rigid-body world is several times as large as the cache of instructions of a multiprocessor. The tiles
+    of a block make each step together, so that they share the instructions that one of them has fetched.
+    """
+    shared = -(-slots // (WIDTH * device().multiprocessors))
+    return min(MOST_TOGETHER, shared) if task.has_world else 1
+
+
+def in_whole_blocks(task: AnyTask, slots: int) -> int:
+    """Return a number of slots, rounded up so that all blocks are full if a block has several tiles."""
+    tiles = tiles_together(task, slots)
+    return slots if tiles == 1 else slots + -slots % (WIDTH * tiles)
 
 
 class DevicePlay:
@@ -156,7 +170,8 @@ class DevicePlay:
         # One thread steps a rigid-body world, which takes nearly all of the time. Other threads of the slot would wait
         # and occupy registers.
         self._parts = 1 if task.has_world else self._step.parts
-        self._has_world = task.has_world
+        self._together = tiles_together(task, self._step.arrays.slots)
+        assert self._step.arrays.tiles % self._together == 0, "see in_whole_blocks"
         self.arrays = DeviceArrays(episodes)
         self._num_traces = 0 if batch.kept_traces is None else batch.kept_traces.rows
         self._fed: Feed | None = None
@@ -243,11 +258,9 @@ class DevicePlay:
         """Begin to play at most `steps` steps in each slot. The next call must be `finish` or `clear`."""
         self._steps_before = int(self._counts_now[2])
         if self._fed is not None:
-            blocks = min(self._step.arrays.tiles, -(-self._size // WIDTH))
-            structures = self._step.structure, self._task, self._structure
-            most = _STEPS_OF_WORLDS if self._has_world else steps
-            for begun in range(0, steps, most):
-                self.arrays.queue.launch(self._kernel, blocks, self._parts, *structures, min(most, steps - begun))
+            blocks = -(-min(self._step.arrays.tiles, -(-self._size // WIDTH)) // self._together)
+            arguments = self._step.structure, self._task, self._structure, steps
+            self.arrays.queue.launch(self._kernel, blocks, self._parts, *arguments, tiles=self._together)
             self.arrays.queue.download(self._counts.address, self._new_counts)
 
     def finish(self) -> int:

@@ -1,11 +1,11 @@
 /* Whole episodes on a device, for one network and one exact task. Their headers follow this text, and a line
  * PLAY(network, task): see numerics/cupy_device.py.
  *
- * A block plays a tile of slots, WIDTH lanes x PARTS column groups. All blocks share a feed. When the episode of a lane has
- * ended, the lane takes the next episode, so the assignment of episodes to slots varies; results are stored by episode
- * number. The parts share the work of the network, and the first part does all other work. rollouts/device_play.py
- * describes the arrays. Structures are passed by value, so that the compiler reads their fields from constant memory, and
- * knows that the addresses are global. */
+ * A tile of slots has WIDTH lanes x PARTS column groups, and a block has one tile or several. All blocks share a feed.
+ * When the episode of a lane has ended, the lane takes the next episode, so the assignment of episodes to slots varies;
+ * results are stored by episode number. The parts share the work of the network, and the first part does all other work.
+ * rollouts/device_play.py describes the arrays. Structures are passed by value, so that the compiler reads their fields
+ * from constant memory, and knows that the addresses are global. */
 #include "rows.h"
 #include "sums.h"
 
@@ -111,13 +111,16 @@ INLINE void begin_together(const device_play *p, int64_t numbers, int64_t slot, 
 
 /* End the episodes of the lanes that are `over`, and begin others; return the new episode of the caller's lane. The whole
  * block copies the genome of a lane, because most often only one lane is over. A thread begins the rows that it has ended,
- * so no barrier is needed between. */
-INLINE int64_t turn_over(const device_play *p, const task *at, int64_t tile, int64_t episode, int64_t over)
+ * so no barrier is needed between. If the network `waits` while a world makes its first step, it begins when it is `due`. */
+INLINE int64_t turn_over(const device_play *p, const task *at, int64_t tile, int64_t episode, int64_t over, int64_t due,
+                         const int waits)
 {
     const int64_t slot = tile * WIDTH + LANE, numbers = p->normalize ? 2 * at->num_observations : 0;
-    if (PART == 0 && over) {
-        p->ending[slot] = episode;
-        p->beginning[slot] = next_episode(p);
+    int64_t next = episode;
+    if (PART == 0 && (over || due)) {
+        next = over ? next_episode(p) : episode;
+        p->ending[slot] = over ? episode : -1;
+        p->beginning[slot] = waits && over ? -1 : next;
         atomicAdd(p->over_lanes + tile, 1ull << LANE);
     }
     BARRIER();
@@ -129,23 +132,27 @@ INLINE int64_t turn_over(const device_play *p, const task *at, int64_t tile, int
         if (beginning >= 0)
             begin_together(p, numbers, tile * WIDTH + lane, beginning);
     }
-    if (!over)
+    if (!over && !due)
         return episode;
-    const int64_t next = p->beginning[slot];
     if (PART > 0)
-        return next;
+        return p->beginning[slot];
     uint64_t *prints = p->prints + TILE(tile, 2);
-    if (episode >= 0) {
+    if (over && episode >= 0) {
         p->result_returns[episode] = p->returns[slot];
         p->result_lengths[episode] = (int32_t)at->steps[slot];
         p->result_prints[2 * episode] = prints[0];
         p->result_prints[2 * episode + 1] = prints[WIDTH];
         atomicAdd(p->over, 1ull);
     }
-    p->episodes[slot] = next;
     if (next >= 0) {
         prints[0] = prints[WIDTH] = 0;
         p->returns[slot] = 0.0;
+    }
+    if (over) {
+        p->episodes[slot] = next;
+        at->active[slot] = next >= 0;
+    }
+    if (over && next >= 0) {
         at->seeds[slot] = p->seeds[next];
         keep_parameters(at, p->parameters + next * p->num_parameters, p->num_parameters, slot);
     }
@@ -185,12 +192,12 @@ INLINE void act(const device_play *p, const task *at, int64_t tile, int64_t epis
         evolve_play_##network##_on_##world(const __grid_constant__ network net, const __grid_constant__ task at,       \
                                            const __grid_constant__ device_play p, int64_t steps)                       \
     {                                                                                                                  \
-        const int64_t tile = blockIdx.x, slot = tile * WIDTH + LANE;                                                   \
-        int64_t episode = p.episodes[slot], over = episode < 0, live = 1, made = 0;                                    \
+        const int64_t tile = TILE_OF_THREAD, slot = tile * WIDTH + LANE;                                               \
+        int64_t episode = p.episodes[slot], over = episode < 0, due = 0, live = 1, made = 0;                           \
         for (int64_t step = 0;; step++) {                                                                              \
-            if (ANY_LANE(over)) {                                                                                      \
+            if (ANY_LANE(over || due)) {                                                                               \
                 network##_settle(&net, tile);                                                                          \
-                episode = turn_over(&p, &at, tile, episode, over);                                                     \
+                episode = turn_over(&p, &at, tile, episode, over, due, FIRST_STEP);                                    \
                 if (over && PART == 0 && episode >= 0)                                                                 \
                     world##_begin_slot(&at, slot);                                                                     \
                 live = ANY_LANE(episode >= 0);                                                                         \
@@ -199,19 +206,23 @@ INLINE void act(const device_play *p, const task *at, int64_t tile, int64_t epis
             }                                                                                                          \
             if (!live || step == steps)                                                                                \
                 break;                                                                                                 \
+            const int64_t first = FIRST_STEP && episode >= 0 && at.steps[slot] < 0, playing = episode >= 0 && !first;  \
             float *input, *output;                                                                                     \
             network##_places(&net, tile, &input, &output);                                                             \
             see(&p, &at, tile, input);                                                                                 \
             network##_advance(&net, tile);                                                                             \
             BARRIER();                                                                                                 \
-            if (PART == 0 && episode >= 0) {                                                                           \
+            if (PART == 0 && playing)                                                                                  \
                 act(&p, &at, tile, episode, output);                                                                   \
+            if (PART == 0 && (FIRST_STEP || playing)) /* threads of worlds wait for each other in it */                \
                 world##_step_tile(&at, tile);                                                                          \
+            if (PART == 0 && playing) {                                                                                \
                 p.returns[slot] = p.returns[slot] + at.rewards[slot];                                                  \
                 made++;                                                                                                \
             }                                                                                                          \
             BARRIER();                                                                                                 \
-            over = episode >= 0 && at.ended[slot];                                                                     \
+            over = playing && at.ended[slot];                                                                          \
+            due = first;                                                                                               \
         }                                                                                                              \
         if (made)                                                                                                      \
             atomicAdd(p.made, (uint64_t)made);                                                                         \

@@ -20,7 +20,7 @@ from evolve.numerics.device_protocol import WIDTH, DeviceMemoryError
 from evolve.numerics.hashing import MAX_HASHED_STEPS
 from evolve.numerics.streams import Purpose
 from evolve.rollouts import AnyRollout, EpisodeBatch, ExactRollout, Rollout, RolloutInHalves
-from evolve.rollouts.device_play import DevicePlay, DeviceRollout
+from evolve.rollouts.device_play import DevicePlay, DeviceRollout, in_whole_blocks
 from evolve.rollouts.exact_rollout import ThreadedRollout
 from evolve.rollouts.inference import device_step, make_inference
 from evolve.rollouts.native_play import NativePlay
@@ -113,6 +113,7 @@ def _device_rollout(config: Config, slots: int, queue: rollouts.EpisodeQueue | N
     if config.env.engine != "exact":
         return None
     task, network = exact_parts(config)
+    slots = in_whole_blocks(task, slots)
     batch = network.batch(slots, "cupy")
     # The kernels of whole episodes call networks that keep their state in arrays of slots.
     if not isinstance(batch, SlotArrays):

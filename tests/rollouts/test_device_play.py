@@ -18,7 +18,7 @@ from evolve.rollouts import (
     generation_keys,
     join,
 )
-from evolve.rollouts.device_play import DeviceRollout
+from evolve.rollouts.device_play import DevicePlay, DeviceRollout
 from evolve.training.rollouts import rollout_of
 
 pytestmark = pytest.mark.usefixtures("any_device")
@@ -102,16 +102,22 @@ def test_a_device_moves_rigid_bodies_as_the_host():
     agree(("BipedalWalker-v3", MLP, True), 40, episodes=5, steps=70)
 
 
-@pytest.mark.parametrize(("env", "launches"), [("LunarLander-v3", [2, 2, 1]), ("CartPole-v1", [5])])
-def test_warps_of_rigid_bodies_have_no_time_to_drift_apart(env, launches, monkeypatch):
-    rollout, batch = setting(env, MLP)
-    ours = rollout(1, "cupy")
-    ours.submit(batch)
-    ours.fill()
-    made = []
-    monkeypatch.setattr(ours.play.arrays.queue, "launch", lambda *arguments: made.append(arguments[-1]))
-    ours.play.begin(5)
-    assert made == launches
+@needs_native
+@pytest.mark.parametrize("env", ["CartPole-v1", "LunarLander-v3"])
+def test_a_launch_may_end_after_any_step(env, monkeypatch):
+    begin = DevicePlay.begin
+    monkeypatch.setattr(DevicePlay, "begin", lambda play, _: begin(play, 1))
+    agree((env, ELMAN, True), 40, episodes=9, steps=12)  # so a half plays several episodes in a lane
+
+
+@needs_native
+def test_tiles_of_a_block_step_their_worlds_together(emulated_device):
+    case, slots = ("LunarLander-v3", MLP, True), 150
+    rollout, _ = setting(*case)
+    halves = rollout(slots, "cupy").halves
+    assert emulated_device.multiprocessors == 2
+    assert [half.play.slots for half in halves] == [128, 128]  # two blocks of two tiles
+    agree(case, slots, genomes=40, episodes=9, steps=25, traces="each")
 
 
 @needs_native

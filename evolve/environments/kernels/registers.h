@@ -128,14 +128,4 @@ INLINE void solve_positions(island *s, const model *m, int32_t num_contacts)
     EACH_BODY(i)
         s->bodies[i].x[0] = bodies[i].x[0], s->bodies[i].y[0] = bodies[i].y[0], s->bodies[i].a[0] = bodies[i].a[0];
 }
-
-/* Solve one world, in the first row. */
-INLINE void evolve_solve_island(island *s, const model *m, int n)
-{
-    const int32_t num_contacts = line_up_contacts(s, m);
-    solve_velocities(s, m, num_contacts);
-    for (int32_t b = 0; b < m->num_bodies; b++)
-        move_bodies(&s->bodies[b], 1);
-    solve_positions(s, m, num_contacts);
-}
 #endif

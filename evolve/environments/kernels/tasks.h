@@ -15,6 +15,10 @@
 /* The same, as the compiler takes it, for a network that plays the task. */
 #define BOUNDS(network) network##_bounds
 
+/* The tile of a thread of a device; and whether a task makes a first step there before the network sees it. */
+#define TILE_OF_THREAD ((int64_t)blockIdx.x)
+#define FIRST_STEP 0
+
 #define PI 3.14159265358979323846
 #define TWO_PI 6.28318530717958647692
 
@@ -29,7 +33,7 @@ typedef struct {
     uint8_t *ended; /* [slots] */
     const double *options; /* numbers that the settings of the task give */
     void *worlds; /* [slots], of tasks with rigid bodies: bodies.h */
-    const uint8_t *active; /* [slots]: whether a step has to advance the slot. It may advance others, but not worlds */
+    uint8_t *active; /* [slots]: whether a step has to advance the slot. It may advance others, but not worlds */
     int64_t crowd; /* how many slots with worlds a step advances on a CPU: a multiple of WORLDS, at most LARGEST_CROWD */
 } task;
 

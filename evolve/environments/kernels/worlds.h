@@ -6,7 +6,11 @@
 #include "tasks.h"
 
 #undef BOUNDS
-#define BOUNDS(network) __launch_bounds__(WIDTH, 12)
+#define BOUNDS(network) __launch_bounds__(12 * WIDTH, 1)
+#undef TILE_OF_THREAD
+#define TILE_OF_THREAD ((int64_t)blockIdx.x * blockDim.z + threadIdx.z)
+#undef FIRST_STEP
+#define FIRST_STEP 1
 
 #define WORLD(at, slot) ((world *)(at)->worlds + (slot))
 #define MODEL(at) ((const model *)(at)->options)
@@ -124,6 +128,45 @@ ONE_WORLD void close_world(world *w, const model *m, int solved)
     }
 }
 
+INLINE void clear_island(island *s)
+{
+    memset(s->bodies, 0, sizeof s->bodies);
+    memset(s->joints, 0, sizeof s->joints);
+    memset(s->num_rows, 0, sizeof s->num_rows);
+    memset(s->open, 0, sizeof s->open);
+}
+
+#ifdef __CUDACC__
+/* Step the world of a thread, if it is active. The threads of a block wait for each other between the parts of a step: so
+ * they share the instructions that one warp has fetched. */
+ONE_WORLD void step_worlds(const task *at, int64_t slot, int count, const uint8_t *active)
+{
+    island s;
+    const model *m = MODEL(at);
+    world *w = WORLD(at, slot);
+    const int on = *active;
+    int32_t num_contacts = 0;
+    if (on)
+        open_world(w, m);
+    BARRIER();
+    if (on) {
+        clear_island(&s);
+        gather(w, m, &s, 0);
+        num_contacts = line_up_contacts(&s, m);
+        solve_velocities(&s, m, num_contacts);
+    }
+    BARRIER();
+    if (on) {
+        for (int32_t b = 0; b < m->num_bodies; b++)
+            move_bodies(&s.bodies[b], 1);
+        solve_positions(&s, m, num_contacts);
+        scatter_world(&s, w, m, 0);
+    }
+    BARRIER();
+    if (on)
+        close_world(w, m, !s.open[0]);
+}
+#else
 /* A world of a step: the number of its slot, its `work_of`, and whether its positions are solved. */
 typedef struct { int32_t slot, work, solved; } turn;
 
@@ -136,7 +179,7 @@ INLINE int open_worlds(const task *at, int64_t first, int count, const uint8_t *
         if (active[t]) {
             world *w = WORLD(at, first + t);
             open_world(w, MODEL(at));
-            const turn its = {t, WORLDS > 1 ? work_of(w, MODEL(at)) : 0, 0};
+            const turn its = {t, work_of(w, MODEL(at)), 0};
             int i = n++;
             for (; i && turns[i - 1].work > its.work; i--)
                 turns[i] = turns[i - 1];
@@ -145,15 +188,6 @@ INLINE int open_worlds(const task *at, int64_t first, int count, const uint8_t *
     return n;
 }
 
-INLINE void clear_island(island *s)
-{
-    memset(s->bodies, 0, sizeof s->bodies);
-    memset(s->joints, 0, sizeof s->joints);
-    memset(s->num_rows, 0, sizeof s->num_rows);
-    memset(s->open, 0, sizeof s->open);
-}
-
-#if WORLDS > 1
 /* Worlds of several solvers whose positions need more iterations: a few need as many as there may be. */
 typedef struct {
     island s; /* its first LANES lanes */
@@ -181,19 +215,16 @@ INLINE void add_latecomer(const task *at, int64_t first, latecomers *late, const
     if (late->n == LANES)
         solve_latecomers(at, first, late);
 }
-#endif
 
 /* Step the `active` worlds of `count` slots from `first` on. */
-ONCE_ON_DEVICE void step_worlds(const task *at, int64_t first, int count, const uint8_t *active)
+INLINE void step_worlds(const task *at, int64_t first, int count, const uint8_t *active)
 {
     island s;
     const model *m = MODEL(at);
     turn turns[LARGEST_CROWD];
     const int n = open_worlds(at, first, count, active, turns);
-#if WORLDS > 1
     latecomers late;
     late.n = 0;
-#endif
     for (int from = 0; from < n; from += WORLDS) {
         const int some = n - from < WORLDS ? n - from : WORLDS;
         clear_island(&s);
@@ -204,56 +235,45 @@ ONCE_ON_DEVICE void step_worlds(const task *at, int64_t first, int count, const 
             turn *its = &turns[from + t];
             scatter_world(&s, WORLD(at, first + its->slot), m, t);
             its->solved = !s.open[t];
-#if WORLDS > 1
             if (s.open[t])
                 add_latecomer(at, first, &late, &s, t, its);
-#endif
         }
     }
-#if WORLDS > 1
     if (late.n)
         solve_latecomers(at, first, &late);
-#endif
     for (int i = 0; i < n; i++)
         close_world(WORLD(at, first + turns[i].slot), m, turns[i].solved);
 }
+#endif
 
-/* Copy the parameters of a slot, which the caller has set as the rows of its state, into its world. */
-INLINE void take_parameters(const task *at, int64_t slot)
+/* Set the number of a slot's next step; copy its parameters, which the caller has set as the rows of its state, into its
+ * world. */
+INLINE void place_world(const task *at, int64_t slot, int64_t step)
 {
     const double *rows = SLOT_ROWS(at->states, at->state_rows, slot);
+    at->steps[slot] = step;
     for (int64_t i = 0; i < at->state_rows; i++)
         WORLD(at, slot)->parameter[i] = rows[i * WIDTH];
 }
 
-/* begin_slot begins the episode of a slot whose seed and parameters are set. Like Gymnasium, it makes a first step
- * without actions, which does not count. step_tile advances the active slots of a crowd by one step. Both write the
+/* begin_slot begins the episode of a slot whose seed and parameters are set. Like Gymnasium, a world makes a first step
+ * without actions, which does not count: on a device, where a step takes all worlds of a block the same time, it is the next
+ * one of step_tile, and its number is -1. step_tile advances the active slots of a crowd by one step. Both write the
  * observations. */
-#define WORLD_TILE(name)                                                                                               \
-    INLINE void name##_begin_slot(const task *at, int64_t slot)                                                        \
-    {                                                                                                                  \
-        const int64_t first = WORLDS > 1 ? slot - slot % WORLDS : slot;                                                \
-        uint8_t active[WORLDS];                                                                                        \
-        at->steps[slot] = 0;                                                                                           \
-        for (int t = 0; t < WORLDS; t++)                                                                               \
-            active[t] = first + t == slot;                                                                             \
-        take_parameters(at, slot);                                                                                     \
-        name##_begin(at, slot);                                                                                        \
-        step_worlds(at, first, WORLDS, active);                                                                        \
-        name##_begun(at, slot);                                                                                        \
-        name##_observe(at, first, active);                                                                             \
-    }                                                                                                                  \
+#define STEP_WORLD_TILE(name)                                                                                          \
     INLINE void name##_step_tile(const task *at, int64_t call)                                                         \
     {                                                                                                                  \
         const int64_t first = FIRST_WORLD(at, call), count = CROWD_OF(at);                                             \
         const uint8_t *active = at->active + first;                                                                    \
         for (int t = 0; t < count; t++)                                                                                \
-            if (active[t])                                                                                             \
+            if (active[t] && at->steps[first + t] >= 0)                                                                \
                 name##_act(at, first + t, SLOT_ROWS(at->outputs, at->num_actions, first + t));                         \
         step_worlds(at, first, count, active);                                                                         \
         for (int t = 0; t < count; t++)                                                                                \
-            if (active[t])                                                                                             \
+            if (active[t] && at->steps[first + t] >= 0)                                                                \
                 name##_reward(at, first + t, SLOT_ROWS(at->outputs, at->num_actions, first + t));                      \
+            else if (active[t])                                                                                        \
+                name##_begun(at, first + t);                                                                           \
         for (int t = 0; t < count; t += WORLDS)                                                                        \
             name##_observe(at, first + t, active + t);                                                                 \
         for (int t = 0; t < count; t++) {                                                                              \
@@ -261,11 +281,31 @@ INLINE void take_parameters(const task *at, int64_t slot)
             at->ended[first + t] = at->ended[first + t] | (at->steps[first + t] >= at->limit);                         \
         }                                                                                                              \
     }
+
 #ifdef __CUDACC__
-#define WORLD_TASK(name) WORLD_TILE(name)
+#define WORLD_TASK(name)                                                                                               \
+    INLINE void name##_begin_slot(const task *at, int64_t slot)                                                        \
+    {                                                                                                                  \
+        place_world(at, slot, -1);                                                                                     \
+        name##_begin(at, slot);                                                                                        \
+    }                                                                                                                  \
+    STEP_WORLD_TILE(name)
 #else
+#define BEGIN_WORLD(name)                                                                                              \
+    INLINE void name##_begin_slot(const task *at, int64_t slot)                                                        \
+    {                                                                                                                  \
+        const int64_t first = slot - slot % WORLDS;                                                                    \
+        uint8_t active[WORLDS];                                                                                        \
+        for (int t = 0; t < WORLDS; t++)                                                                               \
+            active[t] = first + t == slot;                                                                             \
+        place_world(at, slot, 0);                                                                                      \
+        name##_begin(at, slot);                                                                                        \
+        step_worlds(at, first, WORLDS, active);                                                                        \
+        name##_begun(at, slot);                                                                                        \
+        name##_observe(at, first, active);                                                                             \
+    }
 /* The number of worlds that are solved together, and the largest number that one call steps. */
 int evolve_worlds(void) { return WORLDS; }
 int evolve_largest_crowd(void) { return LARGEST_CROWD; }
-#define WORLD_TASK(name) WORLD_TILE(name) TASK_FUNCTIONS(name)
+#define WORLD_TASK(name) BEGIN_WORLD(name) STEP_WORLD_TILE(name) TASK_FUNCTIONS(name)
 #endif

@@ -6,10 +6,10 @@
  * (NVRTC: --fmad=false), and no fast-math. Arrays are laid out [tiles, rows, WIDTH]: a tile holds the slots of one call
  * of a step function, and a row holds one number of each slot.
  *
- * On a CPU such a call loops over all LANES = WIDTH lanes, one vector register or several. On a device a tile is a block
- * of WIDTH x PARTS threads. Each thread works on one lane, and on every PARTS-th column of a layer. The threads of a block
- * wait for each other at a BARRIER, and at ANY_LANE, which tells whether x is set in any thread. A pointer into a tile
- * begins at the caller's LANE. HIGH_WORD is the upper half of a product of two words.
+ * On a CPU such a call loops over all LANES = WIDTH lanes, one vector register or several. On a device a tile has WIDTH x
+ * PARTS threads, and a block has one tile or several. Each thread works on one lane, and on every PARTS-th column of a
+ * layer. The threads of a block wait for each other at a BARRIER, and at ANY_LANE, which tells whether x is set in any
+ * thread. A pointer into a tile begins at the caller's LANE. HIGH_WORD is the upper half of a product of two words.
  */
 #pragma once
 
@@ -25,7 +25,7 @@ typedef unsigned long long uint64_t;
 #define LANE ((int64_t)threadIdx.x)
 #define PART ((int64_t)threadIdx.y)
 #define PARTS ((int64_t)blockDim.y)
-#define THREAD (LANE + WIDTH * PART) /* of a block, of THREADS */
+#define THREAD (LANE + WIDTH * PART) /* of a tile, of THREADS */
 #define THREADS (WIDTH * PARTS)
 #define BARRIER() __syncthreads()
 #define ANY_LANE(x) __syncthreads_or(x)

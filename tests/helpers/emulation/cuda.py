@@ -129,11 +129,11 @@ class Driver:
         kernel_params, extra,
     ) -> None:  # fmt: skip
         name = self._functions[f - 1]
-        assert (grid_dim_y, grid_dim_z, block_dim_x, block_dim_z, shared_mem_bytes, extra) == (1, 1, 32, 1, 0, 0)
+        assert (grid_dim_y, grid_dim_z, block_dim_x, shared_mem_bytes, extra) == (1, 1, 32, 0, 0)
         sizes = self._runtime.emulated.parameters(name)
         pointers = (ctypes.c_void_p * len(sizes)).from_address(kernel_params)
         arguments = [_words(size).from_address(pointer) for size, pointer in zip(sizes, pointers, strict=True)]
-        self._runtime.streams[stream].launch(name, grid_dim_x, block_dim_y, *arguments)
+        self._runtime.streams[stream].launch(name, grid_dim_x, block_dim_y, *arguments, tiles=block_dim_z)
 
 
 class Cuda:

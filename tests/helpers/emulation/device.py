@@ -174,7 +174,7 @@ class EmulatedDevice:
         limit = ctypes.c_int.in_dll(self._library(kernel), f"evolve_{kernel}_most_threads").value
         return limit or WIDTH * MOST_PARTS
 
-    def run(self, kernel: str, blocks: int, parts: int, arguments: bytes) -> None:
+    def run(self, kernel: str, blocks: int, parts: int, tiles: int, arguments: bytes) -> None:
         """Run a kernel. Raises KernelError if it does something forbidden.
 
         arguments: All parameters, end to end.
@@ -190,7 +190,7 @@ class EmulatedDevice:
         counters = [ctypes.c_uint64.in_dll(library, name) for name in ("warp_instructions", "longest_warp")]
         for counter in counters:
             counter.value = 0
-        failure = library.launch(entry, blocks, parts, values, size, ranges, *counts, self.check_races)
+        failure = library.launch(entry, blocks, parts, tiles, values, size, ranges, *counts, self.check_races)
         self.executed_by_warps += [counter.value for counter in counters]
         if failure:
             raise KernelError(f"evolve_{kernel}: {failure.decode()}")
@@ -246,17 +246,17 @@ class EmulatedQueue:
 
         self._work.append(copy)
 
-    def launch(self, kernel: str, blocks: int, parts: int, *arguments: int | ctypes.Structure) -> None:
-        """Run a kernel, `evolve_<kernel>`, on blocks of 32 × parts threads."""
+    def launch(self, kernel: str, blocks: int, parts: int, *arguments: int | ctypes.Structure, tiles: int = 1) -> None:
+        """Run a kernel, `evolve_<kernel>`, on blocks of 32 × parts × tiles threads."""
         self._device.check_thread()
         given = [bytes(a) if isinstance(a, ctypes.Structure) else (a % 2**64).to_bytes(8, "little") for a in arguments]
         if (sizes := [len(a) // 8 for a in given]) != (wanted := self._device.parameters(kernel)):
             raise TypeError(f"evolve_{kernel} has parameters of {wanted} words, got {sizes}")
         if blocks < 1 or not 1 <= parts <= MOST_PARTS:
             raise ValueError(f"expected blocks from 1 on and parts from 1 to {MOST_PARTS}, got {blocks} and {parts}")
-        if WIDTH * parts > self._device.most_threads(kernel):
-            raise ValueError(f"evolve_{kernel} was compiled for fewer than {WIDTH * parts} threads of a block")
-        self._work.append(lambda: self._device.run(kernel, blocks, parts, b"".join(given)))
+        if (threads := WIDTH * parts * tiles) > self._device.most_threads(kernel):
+            raise ValueError(f"evolve_{kernel} was compiled for fewer than {threads} threads of a block")
+        self._work.append(lambda: self._device.run(kernel, blocks, parts, tiles, b"".join(given)))
 
     def wait(self) -> None:
         """Do the work. Raises KernelError at the first mistake, and then drops the rest of the work."""

@@ -25,7 +25,9 @@ _ADDRESS = re.compile(r"\[(%?\w+)(?:\+(-?\d+))?\]")
 _MEMORY = re.compile(r"(ld|st)(?:\.(global|local|param))?(?:\.nc)?(?:\.v([24]))?\.([busf]\d+)")
 _COUNT = re.compile(r"atom(?:\.relaxed\.gpu)?(?:\.global)?\.add\.u64")
 _BARRIER = re.compile(r"(?:bar|barrier)\.(sync|red\.or\.pred)")
-_PLACES = {"%tid.x": "self->x", "%tid.y": "self->y", "%ntid.x": "WIDTH", "%ntid.y": "parts", "%ctaid.x": "block"}
+_PLACES = {f"%tid.{axis}": f"self->{axis}" for axis in "xyz"}
+_PLACES |= {"%ntid.x": "WIDTH", "%ntid.y": "parts", "%ntid.z": "tiles", "%ctaid.x": "block"}
+_MOST_BARRIERS = 100  # of a function
 
 
 class NotExactError(Exception):
@@ -46,8 +48,8 @@ def translate(ptx: str, allow: Mapping[str, Form] | None = None) -> dict[str, st
         raise NotExactError("expected PTX that has kernels")
     heads = {name: _head(name, _NAME.findall(f"{result},{head}")) for result, name, head, _ in called}
     functions = "".join(f"{head};\n" for head in heads.values())
-    for _, name, _, body in called:
-        functions += _Function(name, heads[name], forms, heads).definition(body)
+    for number, (_, name, _, body) in enumerate(called, 1):
+        functions += _Function(name, heads[name], forms, heads, barriers=_MOST_BARRIERS * number).definition(body)
     kernels = {}
     for name, head, limits, body in entries:
         # Parameters are words of 64 bits, or structures of several words, and lie end to end.
@@ -71,7 +73,7 @@ class _Function:
     """A function of PTX that is being translated. Its registers become variables that hold bits.
 
     head: Its head in C. called: The functions that it may call. parameters: The places of a kernel's parameters,
-    in words; None for another function.
+    in words; None for another function. barriers: The number of the last barrier.
     registers: [name without %] -> type.
     """
 
@@ -118,7 +120,7 @@ class _Function:
             return self._compute(form, operands) if packed is None else self._pack(form, operands, packed)
         if found := _MEMORY.fullmatch(opcode):
             return self._move(statement, operands, *found.groups())
-        if self.parameters is not None and _BARRIER.fullmatch(opcode):
+        if _BARRIER.fullmatch(opcode):
             return self._barrier(operands)
         if (found := _CALL.search(statement)) and found[2] in self.called:
             result, name, arguments = found.groups("")

@@ -12,7 +12,7 @@
 #include <ucontext.h>
 
 #define WIDTH 32
-#define MOST_THREADS 256
+#define MOST_THREADS 384
 #define STACK (1 << 16)
 
 /* Memory of the device. */
@@ -21,7 +21,7 @@ typedef struct {
 } range;
 
 typedef struct {
-    uint32_t x, y;
+    uint32_t x, y, z;
     int barrier; /* where it waits; 0 when it has ended */
     uint64_t executed; /* instructions since the barrier before */
     jmp_buf at;
@@ -29,7 +29,7 @@ typedef struct {
 } fiber;
 
 static fiber fibers[MOST_THREADS], *turns[MOST_THREADS], *self;
-static uint32_t made, threads, parts, block, turn;
+static uint32_t made, threads, parts, tiles, block, turn;
 static int votes, verdict;
 static jmp_buf home;
 static void (*kernel)(void);
@@ -42,7 +42,7 @@ static char failure[400];
 /* Give up the launch: the fibers end where they are. */
 static __attribute__((noreturn)) void fail(const char *what, const char *instruction)
 {
-    snprintf(failure, sizeof failure, "block %u, thread (%u, %u): %s%s%s", block, self->x, self->y, what,
+    snprintf(failure, sizeof failure, "block %u, thread (%u, %u, %u): %s%s%s", block, self->x, self->y, self->z, what,
              *instruction ? " at " : "", instruction);
     _longjmp(home, 1);
 }
@@ -105,7 +105,7 @@ static void make_fibers(void)
     ucontext_t start;
     for (; made < threads; made++) {
         self = fibers + made;
-        *self = (fiber){.x = made % WIDTH, .y = made / WIDTH, .stack = self->stack ? self->stack : malloc(STACK)};
+        *self = (fiber){.stack = self->stack ? self->stack : malloc(STACK)};
         getcontext(&start);
         start.uc_stack.ss_sp = self->stack, start.uc_stack.ss_size = STACK;
         makecontext(&start, live, 0);
@@ -147,8 +147,8 @@ static int run_phase(void)
     for (uint32_t i = 0; i < threads; i++) {
         self = fibers + i;
         if (self->barrier != fibers[0].barrier)
-            return snprintf(failure, sizeof failure, "block %u: thread (%u, %u) misses a barrier of thread (0, 0)", block,
-                            self->x, self->y), 0;
+            return snprintf(failure, sizeof failure, "block %u: thread (%u, %u, %u) misses a barrier of thread (0, 0, 0)", block,
+                            self->x, self->y, self->z), 0;
     }
     return fibers[0].barrier != 0;
 }
@@ -250,13 +250,15 @@ static void run_block(void)
         ;
 }
 
-/* Run a kernel on `blocks` blocks of WIDTH x `columns` threads; return NULL, or what went wrong.
+/* Run a kernel on `blocks` blocks of WIDTH x `columns` x `layers` threads; return NULL, or what went wrong.
  * values: `bytes` of arguments. available: [count], memory of the device in ascending order. */
-const char *launch(void (*entry)(void), uint32_t blocks, uint32_t columns, const uint64_t *values, uint64_t bytes,
-                   const range *available, uint64_t count, uint64_t seed, int check_races)
+const char *launch(void (*entry)(void), uint32_t blocks, uint32_t columns, uint32_t layers, const uint64_t *values,
+                   uint64_t bytes, const range *available, uint64_t count, uint64_t seed, int check_races)
 {
-    threads = WIDTH * columns, parts = columns;
+    threads = WIDTH * columns * layers, parts = columns, tiles = layers;
     make_fibers();
+    for (uint32_t i = 0; i < threads; i++)
+        fibers[i].x = i % WIDTH, fibers[i].y = i / WIDTH % parts, fibers[i].z = i / WIDTH / parts;
     kernel = entry, arguments = values, argument_bytes = bytes, memory = available, ranges = count, order = seed;
     launches++, *failure = 0, phase = 0;
     trails = check_races ? calloc(count + 1, sizeof *trails) : NULL;

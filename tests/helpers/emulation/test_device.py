@@ -86,8 +86,8 @@ def test_threads_take_turns_in_an_order_that_a_seed_determines():
 @pytest.mark.parametrize(
     ("kernel", "more", "wrong"),
     [
-        ("uneven", (), r"evolve_uneven: block 0: thread \(\d+, \d\) misses a barrier of thread \(0, 0\)"),
-        ("quotient", (), r"thread \(\d+, \d\): a division by zero"),
+        ("uneven", (), r"evolve_uneven: block 0: thread \(\d+, \d, 0\) misses a barrier of thread \(0, 0, 0\)"),
+        ("quotient", (), r"thread \(\d+, \d, 0\): a division by zero"),
         ("copy", (zeros().ctypes.data,), "an access to what is not memory of the device at st.global"),
         ("copy", (0,), "an access to what is not memory of the device"),
     ],
@@ -138,7 +138,7 @@ def test_doubles_become_integers_that_can_hold_them(device):
         queue.launch("whole", 1, 1, memory.address, memory.address + 256)
         queue.download(memory.address + 256, y)
         if wrong is not None:
-            with pytest.raises(KernelError, match=r"thread \(5, 0\): a float that no integer holds"):
+            with pytest.raises(KernelError, match=r"thread \(5, 0, 0\): a float that no integer holds"):
                 queue.wait()
         else:
             queue.wait()

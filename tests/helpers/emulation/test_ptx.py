@@ -204,10 +204,18 @@ def test_what_is_no_kernel_is_refused():
             translate(text)
 
 
-@pytest.mark.parametrize("instruction", ["bar.sync 0;", "fma.rn.f32 %f1, %f2, %f3, %f4;"])
-def test_what_functions_may_not_do(instruction):
-    with pytest.raises(NotExactError, match=f"^nothing: `{instruction[:-1]}` is not known"):
-        translate(kernel("ret;").replace(".func nothing()\n{\n", f".func nothing()\n{{\n\t{instruction}\n"))
+def in_function(instruction):
+    return translate(kernel("ret;").replace(".func nothing()\n{\n", f".func nothing()\n{{\n\t{instruction}\n"))
+
+
+def test_what_functions_may_not_do():
+    with pytest.raises(NotExactError, match=r"^nothing: `fma.rn.f32 %f1, %f2, %f3, %f4` is not known"):
+        in_function("fma.rn.f32 %f1, %f2, %f3, %f4;")
+
+
+def test_a_barrier_of_a_function_is_none_of_the_kernel():
+    assert "barrier(201, 0, 0);" in in_function("bar.sync 0;")["evolve_table"]
+    assert "barrier(1, 0, 0);" in translate(kernel("bar.sync 0;"))["evolve_table"]
 
 
 def test_fused_instructions_may_be_allowed():
