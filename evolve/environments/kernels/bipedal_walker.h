@@ -244,11 +244,14 @@ INLINE void bipedal_walker_observe(const task *at, int64_t first, const uint8_t 
     const model *m = MODEL(at);
     const double *rays = (const double *)(m + 1); /* [RAYS, 2]: forward, and down */
     float_row px, py, x[RAY_EDGES + 1], y[RAY_EDGES + 1], nearest[RAYS];
+    memset(x, 0, sizeof x);
+    memset(y, 0, sizeof y);
     for (int t = 0; t < WORLDS; t++) {
         const world *w = WORLD(at, first + t);
         px[t] = w->bodies[0].p.x;
         py[t] = w->bodies[0].p.y;
-        take_ground(w, m, x, y, t);
+        if (active[t])
+            take_ground(w, m, x, y, t);
     }
     for (int r = 0; r < RAYS; r++)
         FOR_WORLDS

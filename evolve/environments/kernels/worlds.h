@@ -256,6 +256,14 @@ INLINE void place_world(const task *at, int64_t slot, int64_t step)
         WORLD(at, slot)->parameter[i] = rows[i * WIDTH];
 }
 
+INLINE int any_active(const uint8_t *active)
+{
+    int any = 0;
+    for (int t = 0; t < WORLDS; t++)
+        any |= active[t];
+    return any;
+}
+
 /* begin_slot begins the episode of a slot whose seed and parameters are set. Like Gymnasium, a world makes a first step
  * without actions, which does not count: on a device, where a step takes all worlds of a block the same time, it is the next
  * one of step_tile, and its number is -1. step_tile advances the active slots of a crowd by one step. Both write the
@@ -275,7 +283,8 @@ INLINE void place_world(const task *at, int64_t slot, int64_t step)
             else if (active[t])                                                                                        \
                 name##_begun(at, first + t);                                                                           \
         for (int t = 0; t < count; t += WORLDS)                                                                        \
-            name##_observe(at, first + t, active + t);                                                                 \
+            if (any_active(active + t))                                                                                \
+                name##_observe(at, first + t, active + t);                                                             \
         for (int t = 0; t < count; t++) {                                                                              \
             at->steps[first + t] = at->steps[first + t] + 1;                                                           \
             at->ended[first + t] = at->ended[first + t] | (at->steps[first + t] >= at->limit);                         \
