@@ -138,14 +138,16 @@ class CompiledSlots:
         self._observe(slots, observations)
         return self._rewards[slots], self._ended[slots]
 
-    def move(self, sources: Slots, targets: Slots) -> None:
-        """Continue the episodes of slots `sources` in slots `targets`."""
+    def move(self, sources: Slots, targets: Slots, other: "CompiledSlots | None" = None) -> None:
+        """Continue the episodes of slots `sources` in slots `targets`, which may belong to others of the same task."""
+        to = self if other is None else other
         (tile, lane), (to_tile, to_lane) = np.divmod(sources, self._lanes), np.divmod(targets, self._lanes)
-        self._states[to_tile, :, to_lane] = self._states[tile, :, lane]
-        if self.worlds is not None:
-            self.worlds[targets] = self.worlds[sources]
-        for array in (self._seeds, self._steps):
-            array[targets] = array[sources]
+        to._states[to_tile, :, to_lane] = self._states[tile, :, lane]
+        to._observations[to_tile, :, to_lane] = self._observations[tile, :, lane]
+        if self.worlds is not None and to.worlds is not None:
+            to.worlds[targets] = self.worlds[sources]
+        for array, theirs in ((self._seeds, to._seeds), (self._steps, to._steps), (self._ended, to._ended)):
+            theirs[targets] = array[sources]
 
     def state(self, slot: int) -> Any:
         """Return the state of a slot: [S], or its world."""

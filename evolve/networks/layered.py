@@ -136,6 +136,10 @@ class LayeredBatch(SlotArrays):
         factors = self._usable_factors(genomes)
         return self._centre is (None if factors is None else factors.centre)
 
+    def gives_to(self, other: network.SlotArrays) -> bool:
+        """Return whether the slots of both batches have weights: factors have columns with fewer rows."""
+        return isinstance(other, LayeredBatch) and self._centre is None and other._centre is None
+
     def columns_of(self, genomes: Genomes, seeds: Int64) -> tuple[Float32 | None, ...]:
         """Return the initial contents of slots, with factors in the place of weights if the kernel can use them."""
         weights, *other_columns = self.initial(genomes.weights, genomes.mask, seeds)

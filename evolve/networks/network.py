@@ -379,6 +379,17 @@ class SlotArrays:
         for columns in self.held:
             columns.move(sources, targets)
 
+    def gives_to(self, _other: "SlotArrays") -> bool:
+        """Return whether the columns of another batch of this network have the layout of these columns."""
+        return True
+
+    def give(self, other: "SlotArrays", sources: Slots, targets: Slots) -> None:
+        """Copy the genomes and the state of the source slots to the target slots of another batch of this network."""
+        self._settle(sources)
+        other._settle(targets)
+        for columns, theirs in zip(self.held, other.held, strict=True):
+            theirs.put(targets, columns.take(sources))
+
     def step(self, observations: Float32) -> Float32:
         """Advance the first n slots by one step: observations [n, O] -> new actions [n, A]."""
         return self._reference(observations) if self.kernel is None else self.kernel(observations)

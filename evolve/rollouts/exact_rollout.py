@@ -4,9 +4,9 @@
 `DevicePlay` (`device_play`) on a GPU.
 
 `ThreadedRollout` has several threads, which share the waiting episodes. Each thread plays a *part*, a rollout with
-slots of its own. It takes episodes, generates and describes their genomes, plays them, and takes the next. Kernels do
-not need Python's global lock, so threads play on several cores. Each episode has its key, and no result depends on the
-thread that plays it.
+slots of its own. It takes episodes, generates and describes their genomes, plays them, and takes the next. When none
+wait, a thread without episodes gets half of the running episodes of another thread. Kernels do not need Python's global
+lock, so threads play on several cores. Each episode has its key, and no result depends on the thread that plays it.
 """
 
 import math
@@ -22,7 +22,7 @@ import numpy as np
 from evolve.environments import AnyTask
 from evolve.networks.network import SlotArrays
 from evolve.rollouts.episodes import EpisodeBatch, EpisodeFailure, EpisodeResults, join
-from evolve.rollouts.native_play import BITS_OF_EPISODES, Feed, Play
+from evolve.rollouts.native_play import BITS_OF_EPISODES, Feed, NativePlay, Play
 from evolve.rollouts.queue import EpisodeQueue, EpisodesToBegin
 from evolve.shapes import Int64
 
@@ -41,6 +41,10 @@ that plays for longer than the maximum saves no more, so a thread takes a large 
 _SMALL = 2**10
 """The weights of a network below which threads feed in turn. A feed of small genomes consists of many short native
 calls. Each hands Python's lock to another thread that feeds, and has to wait for it afterwards."""
+_LEAST_GIVEN = 4
+"""The smallest number of running episodes that a thread gives to another thread, and that it keeps."""
+_POLL_SECONDS = 0.002
+"""How often a thread that waits for running episodes of others looks whether any can come."""
 _TICK_SECONDS = 0.004
 """The longest duration of a tick without results: short, because a worker probes for messages only between ticks."""
 
@@ -174,6 +178,17 @@ class ExactRollout:
         """Return an empty list: episodes of exact tasks cannot fail."""
         return []
 
+    def gives_to(self, other: "ExactRollout") -> bool:
+        """Return whether `give` is possible."""
+        return self._batch.gives_to(other._batch)
+
+    def give(self, other: "ExactRollout") -> None:
+        """Give half of the running episodes to another rollout of the same task and network, in which none run."""
+        assert isinstance(self.play, NativePlay)
+        assert isinstance(other.play, NativePlay)
+        self.play.give(other.play, self.play.running // 2)
+        other._traces, other._best_of = self._traces, self._best_of
+
     def clear(self) -> None:
         """Drop all episodes."""
         self._queue.clear()
@@ -237,7 +252,7 @@ class ThreadedRollout:
     Args:
         make_part: Makes the rollout of one thread, which takes its episodes from a queue.
         threads: The number of threads, and of parts.
-        least_feed: The smallest number of episodes in a feed while more wait: the slots that a kernel steps together.
+        least_feed: The smallest number of episodes in a feed while more wait.
         num_weights: W of the networks.
     """
 
@@ -354,6 +369,7 @@ class Shared:
         pausing: Set while no thread may begin a feed.
         fair_share: The pending episodes divided by the number of threads.
         episode_seconds: The mean duration of the last episodes.
+        hungry: Parts without episodes, whose threads wait for running episodes of others, each with an event.
     """
 
     def __init__(self, queue: EpisodeQueue, threads: int, least_feed: int, num_weights: int) -> None:
@@ -362,6 +378,9 @@ class Shared:
         self.pausing = Event()
         self.fair_share = 1
         self.episode_seconds = math.inf
+        self.hungry: list[tuple[ExactRollout, Event]] = []
+        self._hungry_lock = Lock()
+        self._running: dict[ExactRollout, int] = {}  # the running episodes of each part, after its last call
         self._began: dict[ExactRollout, float] = {}  # the time at which a part began to play; inf for an idle part
         self._queue = queue
         self._feeds = _FEEDS_PER_THREAD * threads
@@ -376,7 +395,7 @@ class Shared:
                 self._play_part(part)
             except BaseException as raised:
                 error = raised
-            self._began[part] = math.inf  # also after an error
+            self._began[part], self._running[part] = math.inf, 0  # also after an error
             self.played.put((part, None, error))
             del part  # so that a thread that waits keeps no arrays
 
@@ -392,6 +411,8 @@ class Shared:
             with self._feeding:
                 part.feed(self.feed_size())
             if not part.occupied:
+                if self._is_given_episodes(part):
+                    continue
                 break
             self._began[part] = time.monotonic()
             part.play_on()
@@ -400,6 +421,42 @@ class Shared:
             if results is not None:
                 self.episode_seconds = float(results.episode_seconds.mean())
                 self.played.put((part, results, None))
+            self._running[part] = part.play.running
+            self._give(part)
+
+    def _give(self, part: ExactRollout) -> None:
+        """Give half of a part's running episodes to a hungry part, if no part has many more."""
+        running = self._running[part]
+        richest = max(tuple(self._running.values()))
+        if not self.hungry or len(self._queue) or running < max(2 * _LEAST_GIVEN, richest // 2):
+            return
+        with self._hungry_lock:
+            if not self.hungry or not part.gives_to(self.hungry[-1][0]):
+                return
+            other, given = self.hungry.pop()
+        try:
+            part.give(other)
+            self._running[part], self._running[other] = part.play.running, other.play.running
+        finally:
+            given.set()
+
+    def _is_given_episodes(self, part: ExactRollout) -> bool:
+        """Wait until another thread gives episodes to a part, or until others wait in the queue.
+
+        Returns False if neither can be expected.
+        """
+        self._running[part] = 0
+        waiting = part, Event()
+        with self._hungry_lock:
+            self.hungry.append(waiting)
+        while not waiting[1].wait(_POLL_SECONDS):
+            rich = max(tuple(self._running.values())) >= 2 * _LEAST_GIVEN
+            if len(self._queue) or self.pausing.is_set() or not rich:
+                with self._hungry_lock:
+                    if waiting in self.hungry:  # else another thread is giving
+                        self.hungry.remove(waiting)
+                        return len(self._queue) > 0
+        return True
 
     def share_of(self, part: ExactRollout) -> int:
         """Return how many episodes may run at a time in a part: fewer than its slots if all others would be idle."""

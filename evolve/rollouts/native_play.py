@@ -136,6 +136,10 @@ class _Structure(ctypes.Structure):
     )  # fmt: skip
 
 
+_OF_SLOTS = ("live", "slot_masks", "slot_keys", "returns", "step_hashes")
+_IN_ROWS = ("prints", "slot_normalizers", "moments")  # [tiles, rows, lanes]
+
+
 class NativePlay:
     """Slots on the host, which one native function steps together: a tile, or several tiles if the task needs them.
 
@@ -158,14 +162,14 @@ class NativePlay:
         self._slots = CompiledSlots(task, slots, per_call=slots)
         self._columns = (InitialColumns * len(batch.held))(*(InitialColumns(c.address, c.rows) for c in batch.held))
         # The structure below has only addresses; these attributes keep the arrays alive.
-        self._pointed_to = batch, coefficients(max(O, A))
+        self._batch, self._coefficients = batch, coefficients(max(O, A))
         self._buffers: dict[str, NDArray[Any]] = {}
         self._fed: Feed | None = None
         room = min(task.step_limit, MAX_HASHED_STEPS)
         self._structure = _Structure(
             **batch.kernel.addresses,
             **self._slots.addresses,
-            coefficients=self._pointed_to[1].ctypes.data,
+            coefficients=self._coefficients.ctypes.data,
             room=room,
             normalize=normalize,
             tiles=slots // native.lanes(),
@@ -249,6 +253,22 @@ class NativePlay:
             traces.reshape(n, -1).copy() if n else traces.reshape(0, self._structure.num_traces),
         )
 
+    def give(self, other: "NativePlay", count: int) -> None:
+        """Continue `count` of the running episodes in the free slots of another play of the same task and network."""
+        sources = np.flatnonzero(self._buffers["live"])[-count:]
+        targets = np.flatnonzero(~other._buffers["live"])[:count]
+        self._batch.give(other._batch, sources, targets)
+        self._slots.move(sources, targets, other._slots)
+        (tile, lane), (to_tile, to_lane) = (np.divmod(slots, native.lanes()) for slots in (sources, targets))
+        for name, array in self._buffers.items():
+            if name in _IN_ROWS:
+                theirs = other._buffers[name]
+                theirs[to_tile, :, to_lane] = array[tile, :, lane]
+            elif name in _OF_SLOTS:
+                other._buffers[name][targets] = array[sources]
+        other._set(num_traces=self._structure.num_traces)
+        self._buffers["live"][sources] = False
+
     def clear(self) -> None:
         """Drop all episodes."""
         self._set(next=0, fed=0, over=0, hashed=0)
@@ -256,16 +276,16 @@ class NativePlay:
         self._fed = None
 
     def _make_slots(self, room: int, normalizer: int) -> None:
-        slots = self._num_slots
+        slots, lanes = self._num_slots, native.lanes()
         self._attach(
             live=self._slots.active,
             slot_masks=np.zeros((slots, self._num_traces), np.bool_),
             slot_keys=np.zeros(slots, np.int64),
             returns=np.zeros(slots),
-            prints=np.zeros(2 * slots, np.uint64),
+            prints=np.zeros((slots // lanes, 2, lanes), np.uint64),
             step_hashes=np.zeros((slots, room, 2), np.uint8),
-            slot_normalizers=np.zeros(normalizer * slots, np.float32),
-            moments=np.zeros(normalizer * slots),
+            slot_normalizers=np.zeros((slots // lanes, normalizer, lanes), np.float32),
+            moments=np.zeros((slots // lanes, normalizer, lanes)),
         )
 
     def _make_results(self, n: int, room: int, observations: int) -> None:

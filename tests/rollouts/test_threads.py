@@ -34,13 +34,13 @@ pytestmark = pytest.mark.skipif(not native.available(), reason="the native kerne
 PLASTIC = {"name": "hebbian-dag", "hidden": [5], "plasticity": 1.0, "neuromodulated": True}
 
 
-def made(threads, env="CartPole-v1", normalize=False):
+def made(threads, env="CartPole-v1", normalize=False, slots=4):
     """Return a rollout in so many threads, which plays few episodes at a time, and the network."""
     table = {
         "env": {"id": env, "engine": "exact", "max_episode_steps": 40},
         "network": PLASTIC,
         "normalize_observations": normalize,
-        "compute": {"backend": "native", "slots": 4, "threads": threads},
+        "compute": {"backend": "native", "slots": slots, "threads": threads},
     }
     engine = environments.make(EnvOptions(id=env, engine="exact"), 1)
     rollout = rollout_of(parse(Config, table))
@@ -106,7 +106,7 @@ def test_threads_feed_small_genomes_in_turn(num_weights, together):
             with suppress(threading.BrokenBarrierError):
                 both.wait(10 if together else 0.1)
 
-    shared = Shared(range(64), threads=2, least_feed=8, num_weights=num_weights)
+    shared = Shared(range(0), threads=2, least_feed=8, num_weights=num_weights)
     threads = [threading.Thread(target=shared.play) for _ in range(2)]
     for thread in threads:
         shared.to_play.put(Part())
@@ -117,6 +117,45 @@ def test_threads_feed_small_genomes_in_turn(num_weights, together):
     for thread in threads:
         thread.join()
     assert both.broken is not together
+
+
+def test_a_thread_without_episodes_gets_some_that_run():
+    """Or it would be idle while long episodes run in another thread."""
+    parts, expected = [], None
+    for _ in range(3):
+        part, network = made(1, "BipedalWalker-v3", slots=64)
+        parts.append(part)
+    busy, hungry, alone = parts
+    for part in (busy, alone):
+        part.submit(batch_of(network, False, traces="each"))
+        part.steps = 3
+    expected = table_of(finish(alone))
+    given = threading.Event()
+    shared = Shared(range(0), threads=2, least_feed=P * E, num_weights=8)
+    shared.hungry.append((hungry, given))
+    thread = threading.Thread(target=shared.play)
+    thread.start()
+    shared.to_play.put(busy)
+    assert given.wait(LONG)
+    shared.stop(1)
+    thread.join(LONG)
+    assert hungry.pending == P * E // 2
+    found = [shared.played.get_nowait()[1] for _ in range(shared.played.qsize())]
+    found = finish(hungry, finish(busy, [results for results in found if results is not None]))
+    assert table_of(found) == expected
+
+
+def test_a_thread_does_not_wait_for_the_last_episodes():
+    """Or it would poll to the end of each generation."""
+    part, _ = made(1, "BipedalWalker-v3")
+    shared = Shared(range(0), threads=2, least_feed=8, num_weights=8)
+    thread = threading.Thread(target=shared.play)
+    thread.start()
+    shared.to_play.put(part)
+    assert shared.played.get(timeout=LONG) == (part, None, None)
+    assert not shared.hungry
+    shared.stop(1)
+    thread.join(LONG)
 
 
 def test_the_memory_of_a_feed_is_limited(monkeypatch):
