@@ -50,8 +50,7 @@ def publish() -> None:
 
 def text(machines: Sequence[Machine], price: Price | None = None) -> str:
     """Return the claims and the tables as Markdown. price: of all machines, instead of the prices in their files."""
-    first, *_ = machines
-    parts = ['<div class="claims" markdown>', claims(first, price or _price(first)), "</div>"]
+    parts = ['<div class="claims" markdown>', claims(machines, price), "</div>"]
     parts.append(f"![Time and speed-up by ranks and threads; returns by steps and by time](assets/{FIGURE.name})")
     for machine in machines:
         parts += [f"### {machine.name}", table(machine, price or _price(machine))]
@@ -60,20 +59,18 @@ def text(machines: Sequence[Machine], price: Price | None = None) -> str:
     return "\n\n".join(part for part in parts if part)
 
 
-def claims(machine: Machine, price: Price | None) -> str:
-    """Return the table of claims about a machine."""
-    rows = [
-        line
-        for line in (
-            _scaling(machine),
-            _times(machine),
-            _costs(machine, price),
-            _returns(machine),
-            *_digests(machine),
-            _scaling_2020(),
-        )
-        if line
+def claims(machines: Sequence[Machine], price: Price | None) -> str:
+    """Return the table of claims: what more cores buy on the machine with most cores, the rest on any."""
+    largest = max(machines, key=lambda machine: machine.about["cores"])
+    lines = [
+        _scaling(largest),
+        _times(largest),
+        *(_costs(machine, price or _price(machine)) for machine in machines),
+        *map(_returns, machines),
+        *_digests(largest),
+        _scaling_2020(),
     ]
+    rows = [line for line in lines if line]
     return markdown(("claim", "evolution", "PPO over MPI", "setup", "command"), rows)
 
 
@@ -102,7 +99,7 @@ def _times(machine: Machine) -> Sequence[str] | None:
     cells = [f"{row.whole:,.0f} s for {_WHOLE[contestant]}" for contestant, row in best.items() if row is not None]
     if len(cells) < len(CONTESTANTS):
         return None
-    return "A whole run of 2020 takes", *cells, "the fastest rows, extrapolated", COMMAND
+    return "A whole run of 2020 takes", *cells, f"{machine.name}, the fastest rows, extrapolated", COMMAND
 
 
 def _costs(machine: Machine, price: Price | None) -> Sequence[str] | None:
@@ -110,7 +107,7 @@ def _costs(machine: Machine, price: Price | None) -> Sequence[str] | None:
     if price is None or None in best or any(row.disturbed for row in machine.rows):
         return None
     cells = [money(price.of(row.whole), price.currency) for row in best if row is not None]
-    setup = f"the machine at {price.currency}{price.hour:.2f} an hour"
+    setup = f"{machine.name} at {price.currency}{price.hour:.2f} an hour"
     return "It costs", *cells, setup, f"{COMMAND[:-1]} --price …`"
 
 
@@ -211,6 +208,8 @@ def notes(machine: Machine, price: Price | None) -> list[str]:
         f"{machine.about['cpu']}, {machine.about['cores']} cores, {', '.join(dates)}; {busy}.",
         f"Versions: {used}.",
     ]
+    if "whole" in machine.about:
+        lines.append(machine.about["whole"])
     if price is not None:
         lines.append(
             f"Cost: at {price.currency}{price.hour:.2f} an hour for the whole machine; `--price` sets another."
@@ -255,7 +254,7 @@ def draw(machines: Sequence[Machine]) -> Any:
     for panel in panels.flat:
         for handle, label in zip(*panel.get_legend_handles_labels(), strict=True):
             named.setdefault(label, handle)
-    figure.legend([*named.values()], [*named], loc="outside lower left", ncols=3, fontsize=8.5)
+    figure.legend([*named.values()], [*named], loc="outside lower left", ncols=2, fontsize=8.5, handlelength=3.2)
     set_title(figure, "The contest of 2020, repeated: evolution and PPO over MPI")
     return figure
 
@@ -284,7 +283,7 @@ def _draw_times(panel: Any, machines: Sequence[Machine]) -> None:
     panel.set(title="Time of a whole run", xlabel="workers, ranks or threads", ylabel="seconds")
     panel.set(xscale="log", yscale="log")
     _plain_ticks(panel.xaxis, [1, 2, 4, 10, 20, 40, 64])
-    _plain_ticks(panel.yaxis, [1000, 2000, 5000, 10000])
+    _plain_ticks(panel.yaxis, [200, 500, 1000, 2000, 5000, 10000])
     panel.margins(0.08)
 
 
