@@ -199,14 +199,14 @@ def test_the_tables_have_speed_ups_and_costs_of_whole_runs(contest):
     assert by_title["PPO", "2 ranks"][:4] == ["about 6,250 s", "1.60", "80%", "$0.625"]  # 62.5 s × 100
     assert by_title["PPO", "4 ranks"][2:] == ["35%", "$0.714", "4 on 2 cores: oversubscribed"]
     assert by_title["evolution", "one process, 2 threads"][1:3] == ["2.00", "100%"]
-    claims = page.claims(machine, price)
+    claims = page.claims([machine], price)
     assert "Evolution gains more from the cores | 2.00 times as fast with one process, 2 threads | 1.60 times" in claims
     assert "1 digest in 2 rows | 3 digests in 3 rows" in claims
     assert "oversubscribed" not in claims
     assert "It costs | $0.294" in claims  # 5 s of 400 k steps, for all steps of the 200 generations
     busy = machine.with_row(timed(rows, rows.PPO, 2, 1, 62.5, "2", loads=(9.0, 12.0)))
     assert "beside other work: load 9 to 12" in page.table(busy, price)
-    claims = page.claims(busy, price)
+    claims = page.claims([busy], price)
     assert "is not decided" in claims
     assert "gains more" not in claims
     assert "It costs" not in claims
