@@ -19,7 +19,7 @@ from evolve import store
 from evolve.analysis import comparison, exhibits, figures, statistics
 from evolve.analysis.generations import Evaluation, Generation, pack, pack_generation, unpack, unpack_generation
 from evolve.analysis.policy import Policy
-from evolve.analysis.runs import ChampionFile, Run, evolved, script_ranks
+from evolve.analysis.runs import ChampionFile, Run, script_ranks, wrap_stored
 from evolve.analysis.script_runs import RunOptions, evolve_elsewhere, evolve_here, number_of_workers
 from evolve.analysis.statistics import between, number, words
 from evolve.analysis.tensorboard import live_log
@@ -168,7 +168,7 @@ def load(path: str | Path) -> Run | ChampionFile:
 
     path: The file, or a directory that holds one run file. Raises InputError if it cannot be read.
     """
-    return evolved(store.read_any(store.one_run_file(check_path("path", path))))
+    return wrap_stored(store.read_any(store.one_run_file(check_path("path", path))))
 
 
 def train(

@@ -30,7 +30,7 @@ _CSV = ".csv"
 
 
 def script_ranks() -> Collective:
-    """Return the ranks of this script for one call. Threads may call at once, so each call has its own rollouts."""
+    """Return the ranks of this script, with new rollouts, so that several threads may use the ranks at once."""
     return Collective(training.make_rollout, shared=training.StrategyReplica())
 
 
@@ -46,7 +46,8 @@ class _EvolvedFile:
     """The common base of a run and a champion file: an experiment and its final champion."""
 
     _stored: Stored
-    _endings: tuple[str, ...] = (champion_files.SUFFIX, *FORMATS.values())  # of the files that `export` writes
+    # The endings of the files that `export` writes.
+    _endings: tuple[str, ...] = (champion_files.SUFFIX, *FORMATS.values())
 
     @property
     def path(self) -> Path:
@@ -98,7 +99,7 @@ class _EvolvedFile:
     ) -> Evaluation:
         """Return an evaluation of a champion on held-out episodes, which training never uses.
 
-        A larger number of episodes begins with the same episodes as a smaller number. Nothing is written.
+        If you ask for more episodes, the first ones stay the same. Nothing is written.
 
         Args:
             episodes: The number of episodes.
@@ -109,10 +110,12 @@ class _EvolvedFile:
                 such as {"kwargs": {"gravity": 12.0}}. Another id drops the arguments and wrappers of the run.
             generation: The best candidate of this generation plays; by default the final champion.
             threads: The number of threads, as `compute.threads`.
-            connections: The best genome of a front with at most this number of acting connections plays instead.
-            cell: The elite of this cell of an archive plays instead.
+            connections: The best genome of a front (nsga2) with at most this number of connections that can act plays
+                instead.
+            cell: The elite of this cell of an archive (map-elites) plays instead.
 
-        Raises InputError if there is no such genome, or no such environment with its observations and actions.
+        Raises InputError if the run has no such genome, or if the environment is missing or has other observations or
+        actions than the environment of the run.
         """
         self._check_champion()
         episodes = check_whole("episodes", episodes, 1)
@@ -121,6 +124,7 @@ class _EvolvedFile:
         check_which(self._stored, which)
         experiment = self._reloaded(changes, network, engine, threads)
 
+        # Only rank 0 runs `work`. The other ranks receive its result as bytes.
         def work(coordinator: Coordinator) -> bytes:
             found = training.evaluate_champion(self._stored, experiment, coordinator, episodes, which)
             return pack_evaluation(Evaluation(found.returns, found.seeds, found.metrics))
@@ -152,7 +156,7 @@ class _EvolvedFile:
         connections: int | None = None,
         cell: Sequence[int] | None = None,
     ) -> exhibits.Picture:
-        """Return a picture of the final champion's network, which a notebook shows; `save` writes a file.
+        """Return a picture of the final champion's network, for display in a notebook; `save` writes a file.
 
         generation, connections, cell: another genome to draw, as in `evaluate`. traces: whether to draw mean Hebbian
         traces instead of weights.
@@ -169,11 +173,12 @@ class _EvolvedFile:
         connections: int | None = None,
         cell: Sequence[int] | None = None,
     ) -> exhibits.Film:
-        """Return a film of the final champion, which a notebook shows; `save` writes it as MP4 or GIF.
+        """Return a film of the final champion, for display in a notebook; `save` writes it as MP4 or GIF.
 
         Args:
             generation, connections, cell: Another genome to film, as in `evaluate`; or several generations, one after
-                another. Genomes of a front play a held-out episode, elites an episode by which they took the cell.
+                another. A genome of a front plays a held-out episode. An elite plays an episode of the evaluation that
+                placed it in its cell.
             episode: The number of the episode. By default the champion plays the held-out episode of median return,
                 and other genomes play episode 0.
             seconds: The seconds that an episode lasts at most; a longer one is shown at a higher speed.
@@ -186,12 +191,12 @@ class _EvolvedFile:
         experiment = self._reloaded(changes)
         generations = generation if isinstance(generation, Sequence) else [generation]
         genomes = [GenomeChoice(number, connections, cell) for number in generations]
-        # Only rank 0 runs `work`, and keeps its film. The other ranks build theirs from the bytes.
+        # Only rank 0 runs `work`, and keeps its film. The other ranks restore the film from the bytes.
         made: list[exhibits.Film] = []
 
         def work(_: Coordinator) -> bytes:
-            changed = assignments({"env": changes})
-            made.append(exhibits.film(self._stored, experiment, genomes, episode, seconds, changed))
+            settings = assignments({"env": changes})
+            made.append(exhibits.film(self._stored, experiment, genomes, episode, seconds, settings))
             return made[0].to_bytes()
 
         answer = script_ranks().call(work)
@@ -202,22 +207,23 @@ class _EvolvedFile:
         return html_table(*self._summary())
 
     def _summary(self) -> tuple[str, dict[str, str]]:
-        """Return the heading and the rows of a table about the file: a text for each name."""
+        """Return the heading of a table about the file, and its rows: a text for each name."""
         config = self.config
-        seed = f"{config.env.id}, {config.network.name}, {config.strategy.name}, seed {self.seed}"
+        heading = f"{config.env.id}, {config.network.name}, {config.strategy.name}, seed {self.seed}"
         held_out, stored = self.held_out, self._stored
-        found = ""
+        mean = ""
         if held_out is not None and len(statistics.finite(held_out.returns)):
             spread = f", 95 % interval {between(held_out.interval)}" if held_out.interval else ""
-            found = f"mean {number(held_out.mean)} over {pluralize(len(held_out.returns), 'episode')}{spread}"
+            mean = f"mean {number(held_out.mean)} over {pluralize(len(held_out.returns), 'episode')}{spread}"
         work = f"{stored.steps:,} steps in {duration(stored.seconds)}"
         digest = stored.digest if stored.num_generations else ""
-        return seed, {"held-out return": found, "work": work, "digest": digest, "file": str(self.path)}
+        return heading, {"held-out return": mean, "work": work, "digest": digest, "file": str(self.path)}
 
     def champion(self) -> Policy:
         """Return the final champion as a policy, which needs no environment.
 
-        Raises InputError without a champion, or if a file of an early version needs an environment that is not here.
+        Raises InputError without a champion. Files of early versions do not hold the spaces of observations and
+        actions; then it also raises InputError if the environment is not installed.
         """
         return self._policy(GenomeChoice())
 
@@ -229,7 +235,7 @@ class _EvolvedFile:
         return Policy(experiment, genome, normalizer, origin)
 
     def export(self, path: str | Path) -> Path:
-        """Write the final champion, or the columns of a run; return the path. The ending of the name decides.
+        """Write the final champion, or a table of a run; return the path. The ending of the name selects the format.
 
         `.champion`: a small file, which `load` reads. `.c`, `.json`, `.onnx`, `.pt2`: see `Policy.export`. `.csv`: the
         columns of `Run.table`. In a script of several ranks, rank 0 writes.
@@ -252,7 +258,7 @@ class _EvolvedFile:
     def _reloaded(
         self, env: Any = None, network: Any = None, engine: str | None = None, threads: int | str = "auto"
     ) -> Experiment:
-        """Return the experiment with changes, see `training.reload`; the prepared one without changes."""
+        """Return the experiment with changes, see `training.reload`; without changes, the cached `experiment`."""
         if env or network or engine or threads != "auto":
             return training.reload(self._stored, env, network, engine, threads)
         return self.experiment
@@ -308,11 +314,11 @@ class Run(_EvolvedFile):
         """Return a policy, which needs no environment: the final champion, or one other genome of the run.
 
         Args:
-            generation: The generation of which it is the best candidate.
-            connections: The largest number of acting connections: it is the best such genome of the front (nsga2).
-            cell: The cell of the archive (map-elites) that has it as elite.
+            generation: Return the best candidate of this generation.
+            connections: Return the best genome of the front (nsga2) with at most this number of acting connections.
+            cell: Return the elite of this cell of the archive (map-elites).
 
-        Raises InputError without such a genome, or if a file of an early version needs an environment that is not here.
+        Raises InputError without such a genome, and as `ChampionFile.champion`.
         """
         return self._policy(GenomeChoice(generation, connections, cell))
 
@@ -358,7 +364,7 @@ class Run(_EvolvedFile):
         return path
 
     def plot(self, over: str = "generation", load: bool = False) -> exhibits.Picture:
-        """Return the curves of the run as a picture, which a notebook shows; `save` writes PNG, SVG or PDF.
+        """Return the curves of the run as a picture, for display in a notebook; `save` writes PNG, SVG or PDF.
 
         over: the horizontal axis, "generation", "steps" or "time". load: whether to draw throughput and idle workers,
         too. Raises InputError if matplotlib is not installed.
@@ -376,7 +382,7 @@ class Run(_EvolvedFile):
         return exhibits.Picture(figures.draw_archive(self._stored), "archive")
 
     def report(self, quick: bool = False) -> exhibits.Page:
-        """Return a page about the run, with a film and a verification, which a notebook shows; `save` writes it.
+        """Return a page about the run, with a film and a verification, for display in a notebook; `save` writes it.
 
         quick: whether to play no episodes. Raises InputError if a library is missing.
         """
@@ -413,6 +419,6 @@ class Run(_EvolvedFile):
         return f"<Run {self.path}: {self.config.env.id}, {self.config.network.name}, {done}>"
 
 
-def evolved(stored: Stored) -> Run | ChampionFile:
-    """Return the object of the Python interface for a file."""
+def wrap_stored(stored: Stored) -> Run | ChampionFile:
+    """Return the `Run` or the `ChampionFile` of a file that was read."""
     return Run(stored) if isinstance(stored, StoredRun) else ChampionFile(stored)

@@ -59,7 +59,7 @@ def _body(app: App, argv: list[str]) -> int:
     if isinstance(run, store.StoredRun) and chosen == "tensorboard":
         tensorboard.write(run, output)
     else:
-        runs.evolved(run).export(output)
+        runs.wrap_stored(run).export(output)
     print(output)
     return 0
 

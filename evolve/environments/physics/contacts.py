@@ -1,4 +1,10 @@
-"""Contacts: the points at which two polygons touch, and which pairs of bodies and ground are in contact."""
+"""Contacts: pairs of a body and a piece of ground, and the points at which the two touch.
+
+The arithmetic is Box2D's: b2CollideEdgeAndPolygon, b2CollidePolygons and b2ContactManager. The points of a contact, at
+most two, form its *manifold*. The *reference face* of a manifold is the face, of the body or of the ground, along which
+the two are separated. The points are the ends of a face of the other polygon, clipped by the sides of the reference
+face.
+"""
 
 from collections.abc import Iterable
 from typing import Any, NamedTuple
@@ -11,18 +17,18 @@ from evolve.environments.physics.polygons import Boxes, Polygons, vectors
 from evolve.shapes import Bool, Float32, Int64
 
 RADIUS = np.float32(2.0) * frames.SKIN
-"""Polygons touch if they are nearer than this: then their skins do."""
-# The ground's face is the reference unless the body's separation exceeds this share of the ground's plus this offset.
-# So the reference changes seldom (k_relativeTol and k_absoluteTol of Box2D).
+"""Polygons touch if their distance is at most this, the sum of the thicknesses of their skins."""
+# The reference face is the ground's, unless the separation along the body's face exceeds this share of the separation
+# along the ground's face plus this offset. So the reference face seldom changes (k_relativeTol and k_absoluteTol).
 _RELATIVE, _ABSOLUTE = np.float32(0.98), np.float32(0.001)
 
 
 class Manifolds(NamedTuple):
-    """N manifolds.
+    """The manifolds of N contacts.
 
     size: [N], the number of points. by_body: [N], whether the reference face is the body's. normal, local: [2, N], the
-    normal of the reference face and a point on it, in its frame. points: [2, N] records of `frames.POINT`, in the
-    other frame.
+    normal of the reference face and a point on it, in the frame of the polygon that has the face. points: [2, N]
+    records of `frames.POINT`, in the frame of the other polygon.
     """
 
     size: Int64
@@ -33,10 +39,10 @@ class Manifolds(NamedTuple):
 
 
 class _End(NamedTuple):
-    """One end of N lines.
+    """One end of N line segments, which are faces that are clipped.
 
-    v: [2, N], its position. It is where a feature of the reference polygon, number index_a [N], meets a feature of the
-    other polygon, number index_b [N]. face_a, face_b: [N], 1 if that feature is a face, 0 if it is a corner.
+    v: [2, N], its position. There a feature of the polygon with the reference face, number index_a [N], meets a feature
+    of the other polygon, number index_b [N]. face_a, face_b: [N], 1 if the feature is a face, 0 if it is a corner.
     """
 
     v: Float32
@@ -47,7 +53,7 @@ class _End(NamedTuple):
 
 
 def touch_edges(ground: Polygons, bodies: Polygons, frame: Frame) -> Manifolds:
-    """Return the manifolds of N edges, `ground`, and of N bodies in frames [N]."""
+    """Return the manifolds of N pairs of an edge, in `ground`, and a body with its frame (b2EPCollider)."""
     v1, v2 = ground.corner[:, 0], ground.corner[:, 1]
     right = right_of(frames.unit(v2 - v1))
     front = dot(right, placed(frame, bodies.centroid) - v1) >= 0
@@ -55,7 +61,8 @@ def touch_edges(ground: Polygons, bodies: Polygons, frame: Frame) -> Manifolds:
     corner, outward = placed(frame.per_corner(), bodies.corner), turned(frame.q, bodies.normal)
     inward = -outward
 
-    # The best face is the one beyond which the other polygon is farthest. A face of the body has to look at the edge.
+    # The separation along a face: the signed distance of the other polygon's nearest corner from the line of the face.
+    # The face with the largest one is the body's best. Box2D's test of angles (`usable`) matters for chains of edges.
     of_edge = dot(normal[:, None], corner - v1[:, None]).min(axis=0)
     of_faces = np.minimum(dot(inward, corner - v1[:, None]), dot(inward, corner - v2[:, None]))
     near = (of_edge <= RADIUS) & (of_faces <= RADIUS).all(axis=0)
@@ -64,8 +71,9 @@ def touch_edges(ground: Polygons, bodies: Polygons, frame: Frame) -> Manifolds:
     face = of_faces.argmax(axis=0)
     by_body = usable.any(axis=0) & (_at(of_faces, face) > _RELATIVE * of_edge + _ABSOLUTE)
 
-    # Clip the edge by the sides of the body's face, or else the body's nearest face by the sides of the edge. The edge
-    # begins at its corner 0 for a body in front of it, and at its corner 1 for a body behind it.
+    # Clip the edge by the sides of the body's face, or else the body's nearest face by the sides of the edge: the
+    # reference face goes from r1, corner number i1, to r2. An edge has its body on the right, so it begins at its
+    # corner 1 if the body is behind it. Multiples of arrays below are constants of the shape [N].
     nearest = dot(normal[:, None], outward).argmin(axis=0)
     face_end, nearest_end = _after(face, bodies.size), _after(nearest, bodies.size)
     ends = [
@@ -77,15 +85,15 @@ def touch_edges(ground: Polygons, bodies: Polygons, frame: Frame) -> Manifolds:
     r2 = np.where(by_body, _at(corner, face_end), np.where(front, v2, v1))
     reference = np.where(by_body, _at(outward, face), normal)
     side = right_of(reference)
-    ends, one_left = _clip(ends, side, dot(side, r1), i1)
-    ends, both_left = _clip(ends, -side, dot(-side, r2), i2)
-    kept = [near & one_left & both_left & (dot(reference, end.v - r1) <= RADIUS) for end in ends]
-    own = np.where(by_body, _at(bodies.normal, face), reference), np.where(by_body, _at(bodies.corner, face), r1)
-    return _manifolds(ends, kept, by_body, *own, frame)
+    ends, beyond_first = _clip(ends, side, dot(side, r1), i1)
+    ends, before_second = _clip(ends, -side, dot(-side, r2), i2)
+    kept = [near & beyond_first & before_second & (dot(reference, end.v - r1) <= RADIUS) for end in ends]
+    local_normal = np.where(by_body, _at(bodies.normal, face), reference)
+    return _manifolds(ends, kept, by_body, local_normal, np.where(by_body, _at(bodies.corner, face), r1), frame)
 
 
 def touch_blocks(ground: Polygons, bodies: Polygons, frame: Frame) -> Manifolds:
-    """Return the manifolds of N blocks, `ground`, and of N bodies in frames [N]."""
+    """Return the manifolds of N pairs of a block, in `ground`, and a body with its frame (b2CollidePolygons)."""
     zero = np.zeros_like(frame.q.s)
     still = Frame(np.zeros_like(frame.p), Rotation(zero, zero + 1))
     blocks = _padded(ground)
@@ -96,7 +104,8 @@ def touch_blocks(ground: Polygons, bodies: Polygons, frame: Frame) -> Manifolds:
     f1, f2 = _choose_frames(by_body, frame, still), _choose_frames(by_body, still, frame)
     face = np.where(by_body, face_b, face_a)
 
-    # Clip the face of polygon 2 that looks at the reference face by the sides of the reference face.
+    # Polygon 1 has the reference face, polygon 2 is the other one. Clip the face of polygon 2 whose normal is the most
+    # opposite to the normal of the reference face by the sides of the reference face.
     n = turned_back(f2.q, turned(f1.q, _at(one.normal, face)))
     nearest = dot(n[:, None], two.normal).argmin(axis=0)
     ends = [
@@ -109,26 +118,28 @@ def touch_blocks(ground: Polygons, bodies: Polygons, frame: Frame) -> Manifolds:
     tangent = turned(f1.q, along)
     normal = right_of(tangent)
     r1, r2 = placed(f1, v1), placed(f1, v2)
-    ends, one_left = _clip(ends, -tangent, -dot(tangent, r1) + RADIUS, face)
-    ends, both_left = _clip(ends, tangent, dot(tangent, r2) + RADIUS, after)
+    ends, beyond_first = _clip(ends, -tangent, -dot(tangent, r1) + RADIUS, face)
+    ends, before_second = _clip(ends, tangent, dot(tangent, r2) + RADIUS, after)
     near = (of_blocks <= RADIUS) & (of_bodies <= RADIUS)
-    kept = [near & one_left & both_left & (dot(normal, end.v) - dot(normal, r1) <= RADIUS) for end in ends]
+    kept = [near & beyond_first & before_second & (dot(normal, end.v) - dot(normal, r1) <= RADIUS) for end in ends]
     return _manifolds(ends, kept, by_body, right_of(along), np.float32(0.5) * (v1 + v2), frame)
 
 
 def _best_faces(one: Polygons, f1: Frame, two: Polygons, f2: Frame) -> tuple[Int64, Float32]:
-    """Return the faces [N] of polygons 1 beyond which polygons 2 are farthest, and the separations [N].
+    """Return the face of each polygon 1 with the largest separation from polygon 2, and the separation, [N] each.
 
-    Box2D starts at the face that points to the other polygon and climbs to better neighbours. It may end at a local
-    maximum.
+    Box2D (b2FindMaxSeparation) starts at the face that points to the centroid of polygon 2, and climbs to neighbours of
+    larger separation. It may end at a local maximum.
     """
+    # The separation of each face [C, N]: the signed distance of the corner of polygon 2 that is nearest to it.
     outward = turned(f1.q, one.normal)
     local = turned_back(f2.q, outward)
     deepest = dot(two.corner[:, None], local[:, :, None]).argmin(axis=1)
-    corner, beyond = placed(f1.per_corner(), one.corner), placed(f2.per_corner(), two.corner)
+    corner, other_corner = placed(f1.per_corner(), one.corner), placed(f2.per_corner(), two.corner)
     rows = np.arange(len(one.size))
-    separation = dot(beyond[:, deepest, rows] - corner, outward)
+    separation = dot(other_corner[:, deepest, rows] - corner, outward)
 
+    # Choose the direction of the climb, then climb in it while the separation grows.
     d = turned_back(f1.q, placed(f2, two.centroid) - placed(f1, one.centroid))
     face = dot(one.normal, d[:, None]).argmax(axis=0)
     before, after = _before(face, one.size), _after(face, one.size)
@@ -145,7 +156,10 @@ def _best_faces(one: Polygons, f1: Frame, two: Polygons, f2: Frame) -> tuple[Int
 
 
 def _clip(ends: list[_End], normal: Float32, offset: frames.Number, corner: Int64) -> tuple[list[_End], Bool]:
-    """Keep the parts of lines that lie behind a border; return their ends, and whether anything is left, [N]."""
+    """Clip N segments to the half-planes dot(normal, v) <= offset; return the new ends, and whether they exist, [N].
+
+    An end that was cut off becomes the point in which the segment crosses the side of the reference face at `corner`.
+    """
     d0, d1 = (dot(normal, end.v) - offset for end in ends)
     whole = (d0 <= 0) & (d1 <= 0)
     crossing = d0 * d1 < 0
@@ -163,16 +177,17 @@ def _manifolds(
     points = np.zeros((2, len(by_body)), frames.POINT)
     for point, end in zip(points, ends, strict=True):
         point["local"] = np.where(by_body, end.v, frames.placed_back(frame, end.v)).T
-        # An identity names the feature of the ground first.
+        # The ID of a point names the feature of the ground first (b2ContactID).
         a, b = np.where(by_body, end.index_b, end.index_a), np.where(by_body, end.index_a, end.index_b)
         face_a, face_b = np.where(by_body, end.face_b, end.face_a), np.where(by_body, end.face_a, end.face_b)
         point["id"] = a | b << 8 | face_a << 16 | face_b << 24
+    # If only the second end is kept, it is the first and only point.
     points[0] = np.where(kept[0], points[0], points[1])
-    return Manifolds(kept[0] + 0 + kept[1], by_body, normal, local, points)
+    return Manifolds(np.add(*kept, dtype=np.int64), by_body, normal, local, points)
 
 
 def _padded(shapes: Polygons) -> Polygons:
-    """Return polygons with as many places for corners as bodies have."""
+    """Return polygons with MAX_CORNERS corners, as bodies have: their first corner and face fill the other places."""
     place = [*range(shapes.corner.shape[1]), *[0] * (frames.MAX_CORNERS - shapes.corner.shape[1])]
     return shapes._replace(corner=shapes.corner[:, place], normal=shapes.normal[:, place])
 
@@ -217,17 +232,18 @@ def update_contacts(states: Any, model: Any) -> None:
     bodies = states["body"][worlds, contacts["body"]]
     around = Boxes(vectors(bodies["low"]), vectors(bodies["high"]))
     ground = polygons.ground_polygons(states, model, worlds, contacts["piece"])
-    together = polygons.overlap(around, polygons.widened(polygons.boxes(ground.corner)))
+    overlapping = polygons.overlap(around, polygons.widened(polygons.boxes(ground.corner)))
     found = contacts.copy()
     found["touching"] = 0
-    found[together] = compute_manifolds(states, model, worlds[together], contacts[together])
+    found[overlapping] = compute_manifolds(states, model, worlds[overlapping], contacts[overlapping])
     states["contact"][worlds, places] = found
-    # Box2D begins with the newest contact. The last event of a body decides whether it is grounded.
+    # As in Box2D, the newest contact comes first: the last event of a body decides whether it is grounded.
     for i in np.flatnonzero(found["touching"] != contacts["touching"])[::-1]:
-        note_change(states, worlds[i], found[i])
-    for world in np.unique(worlds[~together]):
+        report_change(states, worlds[i], found[i])
+    # Move the contacts that end behind the others, which keep their order.
+    for world in np.unique(worlds[~overlapping]):
         ended = np.zeros(frames.MAX_CONTACTS, np.bool_)
-        ended[places[(worlds == world) & ~together]] = True
+        ended[places[(worlds == world) & ~overlapping]] = True
         states["contact"][world] = states["contact"][world][np.argsort(ended, kind="stable")]
         states["num_contacts"][world] -= np.count_nonzero(ended)
 
@@ -250,6 +266,7 @@ def compute_manifolds(states: Any, model: Any, worlds: Int64, contacts: Any) -> 
         found["count"][these], found["by_body"][these] = manifold.size, manifold.by_body
         found["normal"][these], found["local"][these] = manifold.normal.T, manifold.local.T
         found["points"][these] = manifold.points.T
+    # Box2D searches the old points from the first one, and the first match counts. Here the last match counts.
     for new in range(2):
         for old in (1, 0):
             same = (contacts["count"] > old) & (contacts["points"]["id"][:, old] == found["points"]["id"][:, new])
@@ -260,22 +277,22 @@ def compute_manifolds(states: Any, model: Any, worlds: Int64, contacts: Any) -> 
     return found
 
 
-def note_change(states: Any, world: int, contact: Any) -> None:
-    """Note that a contact began or ended: for the body, and whether the first body has crashed."""
+def report_change(states: Any, world: int, contact: Any) -> None:
+    """Record that a contact began or ended, as Gymnasium's listeners do: set `grounded`, and `crashed` for body 0."""
     states["body"]["grounded"][world, contact["body"]] = contact["touching"]
     if contact["body"] == 0 and contact["touching"]:
         states["crashed"][world] = 1
 
 
 def wake(states: Any, bodies: Any) -> None:
-    """Wake bodies, given by an index into [k, B]."""
+    """Wake bodies, given by an index into [k, B]. A body that is awake keeps its time at rest (b2Body::SetAwake)."""
     awake, rested = states["body"]["awake"], states["body"]["rested"]
     rested[bodies] = np.where(awake[bodies] != 0, rested[bodies], np.float32(0.0))
     awake[bodies] = 1
 
 
 def seek_contacts(states: Any, model: Any) -> None:
-    """Make the new contacts of bodies that have left their boxes, ordered by pieces of ground and then by bodies."""
+    """Make the new contacts of bodies with new boxes (`moved`), ordered by pieces of ground and then by bodies."""
     B = int(model["num_bodies"])
     (moving,) = np.nonzero((states["body"]["moved"][:, :B] != 0).any(axis=1))
     if not len(moving):
@@ -290,6 +307,7 @@ def seek_contacts(states: Any, model: Any) -> None:
     for row, column, body in np.argwhere(found):
         world = moving[row]
         count = states["num_contacts"][world]
+        # Columns have places for MAX_BLOCKS blocks, pieces are numbered without gaps.
         piece = column if column < frames.MAX_BLOCKS else column - frames.MAX_BLOCKS + blocks[row]
         there = states["contact"][world, :count]
         if count == frames.MAX_CONTACTS or ((there["piece"] == piece) & (there["body"] == body)).any():
@@ -315,7 +333,10 @@ def _all_boxes(states: Any, model: Any, worlds: Int64) -> Boxes:
 
 
 def follow_bodies(states: Any, model: Any, which: slice = slice(None)) -> None:
-    """Give new boxes to the bodies that have left theirs; `which` selects bodies."""
+    """Give new, enlarged boxes to bodies that no longer fit into their boxes; `which` selects bodies.
+
+    The boxes of the broad phase are larger than the bodies, so that slow bodies seldom need new ones.
+    """
     hulls = model["hull"][: model["num_bodies"]][which]
     bodies = states["body"][:, : model["num_bodies"]][:, which]
     corner = polygons.hull_polygons(hulls).corner[:, :, None]
@@ -325,7 +346,7 @@ def follow_bodies(states: Any, model: Any, which: slice = slice(None)) -> None:
     swept = Boxes(np.minimum(before.low, after.low), np.maximum(before.high, after.high))
     low, high = vectors(bodies["low"]), vectors(bodies["high"])
     inside = (low <= swept.low).all(axis=0) & (swept.high <= high).all(axis=0)
-    ahead = np.float32(2.0) * (now.p - old.p)
+    ahead = np.float32(2.0) * (now.p - old.p)  # Box2D expects twice the last movement (b2_aabbMultiplier)
     wide = polygons.widened(swept)
     new = Boxes(np.where(ahead < 0, wide.low + ahead, wide.low), np.where(ahead < 0, wide.high, wide.high + ahead))
     bodies["low"], bodies["high"] = _old_if_inside(inside, low, new.low), _old_if_inside(inside, high, new.high)
@@ -333,14 +354,14 @@ def follow_bodies(states: Any, model: Any, which: slice = slice(None)) -> None:
 
 
 def _old_if_inside(inside: Any, box: Float32, new: Float32) -> Float32:
-    """Return the corners [..., 2] of boxes: the old ones [2, ...] of bodies inside, else the new ones."""
+    """Return corners of boxes, [..., 2]: the old corners [2, ...] if the body fits into its box, else the new ones."""
     return np.moveaxis(np.where(inside, box, new), 0, -1)
 
 
 def touching_rows(states: Any) -> tuple[Int64, Int64, Int64]:
     """Return the worlds, places and rows [N] of the contacts that touch.
 
-    Rows count the contacts of a body, the newest first. If a body has too many, the oldest are left out.
+    Rows number the contacts of a body, the newest first. The oldest beyond MAX_TOUCHING are left out.
     """
     worlds, places = contact_list(states)
     contacts = states["contact"][worlds, places]

@@ -18,7 +18,7 @@ from evolve.environments.physics.contacts import (
     compute_manifolds,
     contact_list,
     follow_bodies,
-    note_change,
+    report_change,
     seek_contacts,
     update_contacts,
     wake,
@@ -292,7 +292,7 @@ class _Impacts:
         for place, old, new in zip(places, before, after, strict=True):
             self._world["contact"][place] = new
             if new["touching"] != old["touching"]:
-                note_change(self._states, 0, new)
+                report_change(self._states, 0, new)
             if new["touching"]:
                 yield place
 

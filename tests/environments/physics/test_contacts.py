@@ -81,7 +81,7 @@ def test_ends_and_begins_are_noted_in_box2ds_order(thrown):
     contacts.update_contacts(states, model)
     assert states["num_contacts"][0] == 0
     assert states["body"]["grounded"][0].tolist() == [1, 1, 0, 1, 1]
-    contacts.note_change(states, 0, np.array((0, 0, 1), [("piece", "i4"), ("body", "i4"), ("touching", "i4")]))
+    contacts.report_change(states, 0, np.array((0, 0, 1), [("piece", "i4"), ("body", "i4"), ("touching", "i4")]))
     assert states["crashed"][0] == 1
 
 
