@@ -1,7 +1,7 @@
 """The layered networks without plasticity: mlp, binary-mask-mlp, dag and elman.
 
 `mlp` is the multilayer perceptron (Rosenblatt, 1962): each layer reads the one before and a bias. `binary-mask-mlp` has
-connections that are present or absent, and all weigh one. In `dag` every layer reads all earlier layers. `elman` is the
+connections that are present, with weight 1, or absent. In `dag` every layer reads all earlier layers. `elman` is the
 simple recurrent network (Elman, "Finding Structure in Time", 1990).
 
 The nodes of a network lie end to end: the observation, the outputs of each layer, and bias units, which are always 1. A
@@ -9,8 +9,8 @@ layer reads a contiguous slice x of earlier nodes; its sums run over the rows of
 
     y_k = tanh(((x_0 W_0k + x_1 W_1k) + x_2 W_2k) + …)
 
-After a step, `feedback` copies nodes to where the next step reads them; these are 0 when an episode starts. All of it
-is float32.
+After a step, `feedback` copies nodes to the context units, which the next step reads. Context units are 0 when an
+episode starts. All arithmetic is float32.
 """
 
 import ctypes
@@ -119,7 +119,7 @@ class LayeredBatch(SlotArrays):
         self._nodes = self._hold(wiring.nodes)
         self._matrices: NDArray[np.int64] = np.zeros(0, np.int64)
         self._centre: Float32 | None = None
-        """The centre of the genomes in the slots if the slots have factors; None if they have weights."""
+        """The common centre of the candidates if slots hold factors, see `Factors`; None if slots hold weights."""
         if self._compiled:
             widest = max(layer.fan_out for layer in wiring.layers)
             sizes = observation_size, wiring.layers[-1].fan_out, widest
@@ -132,12 +132,12 @@ class LayeredBatch(SlotArrays):
         return weights, nodes
 
     def fits(self, genomes: Genomes) -> bool:
-        """Return whether slots have the centre of the genomes' factors, or weights as the genomes."""
+        """Return whether the slots hold factors around the same centre as the genomes; or, as the genomes, weights."""
         factors = self._usable_factors(genomes)
         return self._centre is (None if factors is None else factors.centre)
 
     def gives_to(self, other: network.SlotArrays) -> bool:
-        """Return whether the slots of both batches have weights: factors have columns with fewer rows."""
+        """Return whether the slots of both batches hold weights. Columns with factors are shorter."""
         return isinstance(other, LayeredBatch) and self._centre is None and other._centre is None
 
     def columns_of(self, genomes: Genomes, seeds: Int64) -> tuple[Float32 | None, ...]:
@@ -145,29 +145,31 @@ class LayeredBatch(SlotArrays):
         weights, *other_columns = self.initial(genomes.weights, genomes.mask, seeds)
         factors = self._usable_factors(genomes)
         if factors is not None:
-            self._place_weights(factors.values.shape[1], factors.centre, factors.matrices)
+            self._set_weight_layout(factors.values.shape[1], factors.centre, factors.matrices)
             return factors.values, *other_columns
-        self._place_weights(self._wiring.num_weights, None, ())
+        self._set_weight_layout(self._wiring.num_weights, None, ())
         return weights, *other_columns
 
     def _usable_factors(self, genomes: Genomes) -> Factors | None:
-        """Return the factors of genomes if the kernel computes weights from them: on the host, of rank 1.
+        """Return the factors of genomes if the kernel can compute weights from them; otherwise None.
 
-        With more ranks it would take more time than reading the weights.
+        Only the native kernel can, from perturbations of rank 0 or 1. Of a higher rank, computing the weights would
+        take more time than reading them.
         """
         if not isinstance(genomes, FactoredGenomes) or not isinstance(self.kernel, native.NativeStep):
             return None
         return genomes.factors if all(matrix.rank <= 1 for matrix in genomes.factors.matrices) else None
 
-    def _place_weights(self, rows: int, centre: Float32 | None, matrices: tuple[PerturbedMatrix, ...]) -> None:
-        """Let the kernel read weights, or factors of matrices around a centre [W], from the first rows of a column."""
+    def _set_weight_layout(self, rows: int, centre: Float32 | None, matrices: tuple[PerturbedMatrix, ...]) -> None:
+        """Tell the kernel that the first rows of a column are factors of matrices around a centre [W], or weights."""
         if self._centre is centre:
             return
         assert isinstance(self.kernel, native.NativeStep)
+        # The row at which the factors of each matrix begin, and the end of all factors, which is not needed.
         firsts = accumulate((matrix.num_factors for matrix in matrices), initial=0)
-        described = [(matrix.rows, matrix.rank, first) for matrix, first in zip(matrices, firsts, strict=False)]
+        layout = [(matrix.rows, matrix.rank, first) for matrix, first in zip(matrices, firsts, strict=False)]
         # The structure has only addresses; these attributes keep the arrays alive.
-        self._centre, self._matrices = centre, np.array(described, np.int64)
+        self._centre, self._matrices = centre, np.array(layout, np.int64)
         self.kernel.set(
             weight_rows=rows, centre=None if centre is None else centre.ctypes.data, matrices=self._matrices.ctypes.data
         )
@@ -208,7 +210,7 @@ class LayeredBatch(SlotArrays):
         # Bias units are never an output of a layer, so they stay 1 after `initial`.
         nodes[: self._O] = observations.T
         first = 0
-        with np.errstate(over="ignore", under="ignore", invalid="ignore"):  # as the native kernel does
+        with np.errstate(over="ignore", under="ignore", invalid="ignore"):  # the native kernel does not warn, either
             for layer in self._wiring.layers:
                 last = first + layer.fan_in * layer.fan_out
                 matrix = weights[first:last].reshape(layer.fan_in, layer.fan_out, n)
@@ -257,7 +259,7 @@ class BinaryMaskMlpOptions(network.NetworkOptions):
 
 
 class BinaryMaskMlp(LayeredNetwork[BinaryMaskMlpOptions]):
-    """The description of a perceptron of masks."""
+    """The description of a multilayer perceptron whose weights are its evolved mask."""
 
     evolves_weights = False
 
@@ -340,7 +342,7 @@ class Elman(LayeredNetwork[ElmanOptions]):
 
     @cached_property
     def blocks(self) -> tuple[Block, ...]:
-        """W, then U with b as its last row, then V with c: the hidden layer reads itself and a bias unit."""
+        """W from x_t to h_t; U from h_{t-1}, with biases as its last row; V from h_t to the action, likewise."""
         O, H, A = self.sizes
         return network.end_to_end([(0, 0, O, H), (0, 1, H + 1, H), (1, 1, H + 1, A)], "WUV")
 

@@ -7,7 +7,7 @@ Sums over all candidates are divided among ranks by columns of the genome. A ran
 skips the deviates of the columns before them: `first` is the number of its first column.
 
 A perturbation of low rank is a product of two small matrices (Sarkar et al., "Evolution Strategies at the Hyperscale",
-2025): r(m + n) deviates move the m n weights of a matrix. See `PerturbedMatrix`.
+2025): r(m + n) deviates perturb the m n weights of a matrix. See `PerturbedMatrix`.
 """
 
 import math
@@ -120,8 +120,8 @@ class PerturbedMatrix:
     """A matrix [m, n] = [rows, columns] of the genome, and the deviates that perturb it with a step σ.
 
     Its perturbation of rank r is the product of two matrices of deviates, left [r, m] and right [r, n], which follow
-    each other in the stream: σ/√r · Σ_k left_kj right_kl for the weight in row j and column l. The deviates of its m n
-    numbers have variance 1, as independent ones. With rank 0 every number has its own deviate.
+    each other in the stream: σ/√r · Σ_k left_kj right_kl for the weight in row j and column l. Each perturbation has
+    variance σ², as with independent deviates. With rank 0 every weight has its own deviate.
 
     All arithmetic is float32, except that σ/√r · left is computed in float64 and then rounded. The weight is the
     centre, rounded to float32, plus the perturbation. Sums run over k in ascending order.
@@ -148,35 +148,35 @@ class PerturbedMatrix:
 
     @property
     def product_shape(self) -> tuple[int, int, int]:
-        """The sizes of its factors, m, n and r: with rank 0 it is a row of m n numbers with the left factor σ."""
+        """m, n and r of the product. With rank 0 it is [1, m n], the product of σ and a row of m n deviates."""
         return (self.rows, self.columns, self.rank) if self.rank else (1, self.rows * self.columns, 1)
 
     @property
     def num_factors(self) -> int:
-        """The number of its factors, r(m + n)."""
+        """The number of elements of its two factors, r(m + n)."""
         m, n, r = self.product_shape
         return r * (m + n)
 
     def factors(self, key: StreamsKey, streams: Int64, steps: Float64, rows: slice) -> tuple[Float32, Float32]:
-        """Return σ/√r · left, [N, r, k], of k rows of the matrix, and right, [N, r, n], for N streams.
+        """Return both factors for N streams: σ/√r · left, [N, r, k], for k rows of the matrix, and right, [N, r, n].
 
-        With rank 0 the k rows are one row of a matrix of rank 1 with the left factor 1: [N, 1, 1] and [N, 1, k n].
+        With rank 0 they are σ, [N, 1, 1], and the deviates of the k rows end to end, [N, 1, k n].
 
         Args:
             key: The key of the streams.
             streams: [N], their numbers.
             steps: [N], σ of each stream.
-            rows: A slice of range(m).
+            rows: The k rows, a slice of range(m).
         """
         n, r, scales = self.columns, max(self.rank, 1), steps / math.sqrt(max(self.rank, 1))
         if not self.rank:
-            places = self.first + rows.start * n, self.first + rows.stop * n
-            left, right = np.ones((len(streams), 1, 1), np.float32), _deviates(key, streams, *places)[:, None]
+            begin, end = self.first + rows.start * n, self.first + rows.stop * n
+            left, right = np.ones((len(streams), 1, 1), np.float32), _deviates(key, streams, begin, end)[:, None]
         else:
-            begins = range(self.first, self.first + r * self.rows, self.rows)
-            left = np.stack([_deviates(key, streams, at + rows.start, at + rows.stop) for at in begins], axis=1)
-            begin = self.first + r * self.rows
-            right = _deviates(key, streams, begin, begin + r * n).reshape(len(streams), r, n)
+            end_of_left = self.first + r * self.rows
+            starts = range(self.first, end_of_left, self.rows)  # of the rows of left
+            left = np.stack([_deviates(key, streams, at + rows.start, at + rows.stop) for at in starts], axis=1)
+            right = _deviates(key, streams, end_of_left, end_of_left + r * n).reshape(len(streams), r, n)
         return (scales[:, None, None] * left).astype(np.float32), right
 
 
@@ -214,6 +214,7 @@ class Factors:
             m, n, r = matrix.product_shape
             if native.available():
                 arrays = [*map(np.ascontiguousarray, (self.centre[place], mask[place])), factors, rows[:, place]]
+                # Not `address`, because slices of columns are not C-contiguous; the kernel knows their strides.
                 add = native.bind("add_products", [ADDRESS] * 4 + [INT64] * 6)
                 add(*(array.ctypes.data for array in arrays), *rows.shape, self.values.shape[1], m, n, r)
                 continue
@@ -231,7 +232,7 @@ def antithetic_matrix_sums(
     matrices: Sequence[PerturbedMatrix],
     columns: slice,
 ) -> Float64:
-    """Return [n]: the sums of `antithetic_sums` in n columns of the genome, for candidates of `Factors`.
+    """Return [n]: `antithetic_sums` in n columns of the genome, with the perturbations of `PerturbedMatrix`.
 
     Args:
         centre: [W], the whole centre.
@@ -245,18 +246,19 @@ def antithetic_matrix_sums(
     streams: Int64 = np.arange(len(coefficients))
     steps = np.full(len(coefficients), step)
     for matrix in matrices:
-        # These columns are a range of the numbers of the matrix, which may begin and end within a row.
+        # The columns of the genome that lie in the matrix, from `begin` to `end`, may begin and end within a row of the
+        # matrix. So compute m whole rows, and skip the numbers before `first`.
         begin, end = max(columns.start, matrix.start), min(columns.stop, matrix.stop)
         if begin >= end:
             continue
-        rows = slice((begin - matrix.start) // matrix.columns, -((matrix.start - end) // matrix.columns))
+        rows = slice((begin - matrix.start) // matrix.columns, -(-(end - matrix.start) // matrix.columns))
         left, right = matrix.factors(key, streams, steps, rows)
         r, m, n = *left.shape[1:], right.shape[2]
         first = begin - matrix.start - rows.start * matrix.columns
         rounded = centre[begin:end].astype(np.float32)
         total = sums[begin - columns.start : end - columns.start]
         if native.available():
-            last = first + end - begin - (m - 1) * n
+            last = first + end - begin - (m - 1) * n  # the end of the range in the last row
             arrays = [rounded, *map(np.ascontiguousarray, (left, right, coefficients)), total]
             add_up = native.bind("product_sums", [ADDRESS] * 5 + [INT64] * 6)
             add_up(*(array.ctypes.data for array in arrays), first, last, m, n, r, len(coefficients))
