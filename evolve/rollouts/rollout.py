@@ -31,10 +31,11 @@ class FailureDetector:
         self._observations = observations
         self._max_episode_seconds = max_episode_seconds
         self.clock = 0.0
-        """Seconds that count for the time limit of episodes: not the generation of genomes, nor long pauses."""
-        self._advanced = time.perf_counter()
+        """The seconds that count for the time limit of episodes: without the generation of genomes and long pauses."""
+        self._last_advance = time.perf_counter()
         self._begun = np.zeros(len(observations))
-        self._deadline = math.inf  # on `clock`, of the episode that began first
+        # The earliest time on `clock` at which a running episode may exceed its time limit.
+        self._deadline = math.inf
 
     def begin(self, slots: Slots) -> None:
         """Start the clocks of episodes that begin in slots [k]."""
@@ -48,14 +49,14 @@ class FailureDetector:
 
     def advance(self, now: float) -> None:
         """Advance the clock of episodes to `now`, in seconds of `time.perf_counter`."""
-        # The clock advances by at most a tenth of the limit at once, so that one long pause does not end all episodes:
-        # a suspended process, or one episode that hung.
-        self.clock += min(now - self._advanced, self._max_episode_seconds / 10)
-        self._advanced = now
+        # The clock advances by at most a tenth of the limit at once. So one long pause, such as a suspension of the
+        # process or one episode that hung, does not end all episodes.
+        self.clock += min(now - self._last_advance, self._max_episode_seconds / 10)
+        self._last_advance = now
 
     def resume(self, now: float) -> None:
         """Continue the clock of episodes from `now`, without the time in which genomes were generated."""
-        self._advanced = now
+        self._last_advance = now
 
     def after_reset(self, slots: Slots) -> None:
         """Check the first observations of slots [k]."""
@@ -109,7 +110,7 @@ class Rollout:
         backend: The back end of the network; all back ends give the same bits.
         max_episode_seconds: The wall time that an episode may take.
         normalize: Whether networks see normalized observations.
-        check: Whether the copies to and from a device are counted.
+        check: Whether a tick raises UnannouncedCopyError for copies to or from a device that it did not announce.
         queue: The queue of episodes, if several rollouts share one; by default a new one.
         max_steps: The number of steps after which an episode ends; by default only its environment ends it.
 
@@ -118,7 +119,7 @@ class Rollout:
     """
 
     whole_episodes = False
-    """Whether a tick plays many steps, and an episode cannot fail. It is True for exact tasks."""
+    """Whether one tick may play episodes to their ends. It is True for exact tasks, in which no episode can fail."""
 
     def __init__(
         self,
@@ -169,7 +170,7 @@ class Rollout:
 
     @property
     def ticking(self) -> int:
-        """The number of episodes that the next tick steps; for one rollout, all that are running."""
+        """The number of running episodes that the next tick advances: here all of them."""
         return len(self._live)
 
     def submit(self, batch: EpisodeBatch) -> None:
@@ -197,7 +198,7 @@ class Rollout:
         self.engine.on_fault = callback
 
     def make_genomes_within(self, context: Callable[[], AbstractContextManager[object]]) -> None:
-        """Set the context in which genomes are generated, whose time does not count for the limit of episodes."""
+        """Set a context manager that is entered while genomes are generated."""
         self._queue.making = context
 
     def newest(self, slot: int) -> tuple[int, float]:
@@ -266,13 +267,14 @@ class Rollout:
         return rewards, ended, now - begin
 
     def _read_metrics(self, slots: Slots) -> None:
-        """Read the metrics of the episodes that ended in slots [k]; an episode that lacks one fails."""
+        """Read the metrics of the episodes that ended in slots [k]. If a metric is missing, the episode fails."""
         if len(slots):
             self._metrics[slots] = self.engine.metrics(slots)
 
     def _fail(self, rewards: Float64, ended: Bool) -> None:
-        """End the episodes that failed: set their rewards [k] to NaN, and `ended` [k]."""
+        """End the episodes that failed: write NaN into rewards [k], and True into `ended` [k]."""
         for slot, message in self.engine.faults.items():
+            # A fault in a free slot belongs to no episode.
             if not self._free[slot]:
                 row = int(np.searchsorted(self._live, slot))
                 rewards[row] = np.nan
@@ -325,7 +327,7 @@ class Rollout:
 
         most: The largest number of episodes to begin.
         """
-        # Some engines reset many environments in one call, so they wait until several slots are free.
+        # Some engines reset many environments in one call, so episodes wait until `engine.refill` slots are free.
         free = len(self._free) - len(self._live)
         n = min(free, len(self._queue), free if most is None else most)
         if n and (not len(self._live) or free >= self.engine.refill):
@@ -374,7 +376,8 @@ class Rollout:
 
     def _compact(self) -> None:
         """Move the last live slots into the first free ones, until the live slots are the first n."""
-        # Networks compute all slots up to the last live one, so gaps cost time.
+        # Networks compute all slots up to the last live one, so gaps cost time. Metrics are read when an episode ends,
+        # and need no move.
         n = len(self._live)
         targets = np.flatnonzero(self._free[:n])
         sources = self._live[n - len(targets) :]

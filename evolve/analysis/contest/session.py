@@ -1,6 +1,9 @@
-"""One row of the contest: the known short runs are played, then repeats are timed until their times agree.
+"""Play the contest on the ranks of this job, for one row of its table.
 
-`python benchmarks/contest.py --golden` makes golden.json anew after a change of the work.
+First the short run of each leg is compared with its known digest in golden.json. Then repeats of the runs for the score
+are timed until their times agree. A repeat consists of one or more passes, and a pass plays all legs once.
+
+`python benchmarks/contest.py --golden` writes golden.json again after a change to the definition of the contest.
 """
 
 import hashlib
@@ -26,14 +29,14 @@ from evolve.training.manifest import LoadMeter, load_averages
 
 TAG = 8
 """Hexadecimal digits of a candidate's tag in a generation: half of them identify its genome, half its episodes."""
-_MOST_MARKS = 32  # of a leg, in a file
-_MARK_DIGITS = 16  # hexadecimal digits of a mark, in a file
+_MOST_MARKS = 32  # the largest number of marks that a file has of a leg
+_MARK_DIGITS = 16  # hexadecimal digits of a mark in a file
 
 Say = Callable[[str], None]
 
 
 class DifferentWorkError(RunError):
-    """This machine or this build plays other work than the contest; the message names the first difference."""
+    """The results on this machine, or of this build, are wrong; the message names the first difference."""
 
 
 @dataclass(frozen=True)
@@ -41,10 +44,10 @@ class PlayedLeg:
     """The result of playing a leg. The first generation is not timed, since ranks initialize in it.
 
     Attributes:
-        marks: [G] of 64 hexadecimal digits; each identifies every bit of all generations up to its own.
+        marks: [G], a running digest of 64 hexadecimal digits: mark g identifies every bit of generations 0 to g.
         tags: [G] of TAG digits for each candidate; empty unless they were asked for.
         seconds: The wall time of all timed generations.
-        busy_seconds: The working time of all players in the timed generations.
+        busy_seconds: The busy time of the ranks that play episodes, in the timed generations, summed over ranks.
         timed_steps: Environment steps of the timed generations.
         steps: Environment steps of all generations.
         episodes: Episodes of all generations.
@@ -68,10 +71,10 @@ def play(experiment: Experiment, coordinator: Coordinator, seed: int, tagged: bo
     """Play a leg from its first generation to the last.
 
     Args:
-        experiment: One of `work`.
+        experiment: The experiment of the leg, from `contest.known` or `contest.scored`.
         coordinator: Plays the episodes.
         seed: The seed of the run.
-        tagged: Whether candidates get tags, which tell the first candidate that differs.
+        tagged: Whether to compute tags of candidates, from which `difference` finds the first one that differs.
 
     Raises:
         Stopped: A stop was requested.
@@ -87,6 +90,7 @@ def play(experiment: Experiment, coordinator: Coordinator, seed: int, tagged: bo
         # Only generations after the first are timed: in the first, ranks initialize.
         if marks:
             timed_steps += record.steps
+            # If there are workers, rank 0 only coordinates.
             busy += float(record.busy_seconds[1 if coordinator.workers else 0 :].sum())
         else:
             begin = time.perf_counter()
@@ -100,7 +104,7 @@ def play(experiment: Experiment, coordinator: Coordinator, seed: int, tagged: bo
 
 
 def _bits(record: Record) -> tuple[bytes, ...]:
-    """Return the digest of a generation, and the fingerprints of episodes and genomes, which it does not cover."""
+    """Return the digest of a generation, and the fingerprints that the digest does not cover."""
     return record.digest, record.fingerprints.tobytes(), record.genome_fingerprints.tobytes()
 
 
@@ -122,7 +126,7 @@ def _half_tag(*parts: NDArray[Any] | np.generic) -> str:
 
 
 def play_known(size: ContestSize, coordinator: Coordinator, backend: str) -> dict[str, PlayedLeg]:
-    """Play the known short run of every leg. Raises Stopped and RunError."""
+    """Play the short run of every leg, whose digest is known. Raises Stopped and RunError."""
     return {leg: play(contest.known(leg, backend), coordinator, size.known_seed, tagged=True) for leg in contest.LEGS}
 
 
@@ -136,18 +140,18 @@ def difference(size: str, played: Mapping[str, PlayedLeg]) -> str:
 
 def _where(expected: list[str], got: tuple[str, ...]) -> str:
     """Return the first generation and candidate with another tag, in words."""
-    for generation, (ours, theirs) in enumerate(zip(expected, got, strict=True)):
-        for candidate in range(len(ours) // TAG):
-            a, b = (tags[candidate * TAG : (candidate + 1) * TAG] for tags in (ours, theirs))
-            if a != b:
+    for generation, (right_tags, tags) in enumerate(zip(expected, got, strict=True)):
+        for at in range(0, len(right_tags), TAG):
+            right, tag = right_tags[at : at + TAG], tags[at : at + TAG]
+            if right != tag:
                 half = TAG // 2
-                what = "another genome" if a[:half] != b[:half] else "other episodes of the same genome"
-                return f"generation {generation}, candidate {candidate}: {what}"
-    return "not in the tags of its candidates"
+                what = "another genome" if right[:half] != tag[:half] else "other episodes of the same genome"
+                return f"generation {generation}, candidate {at // TAG}: {what}"
+    return "other digests, although the tags of all candidates are equal"
 
 
-def make() -> dict[str, Any]:
-    """Return the contents of golden.json, played here by array operations, which define the results."""
+def make_golden() -> dict[str, Any]:
+    """Return the contents of golden.json, from runs by array operations (NumPy), which define the results."""
     coordinator = Coordinator(Transport(), make_rollout)
     sizes: dict[str, Any] = {}
     for size in contest.SIZES.values():
@@ -161,21 +165,21 @@ def validate(coordinator: Coordinator, size: ContestSize, backend: str) -> dict[
     played = play_known(size, coordinator, backend)
     found = difference(size.name, played)
     if found:
-        raise DifferentWorkError(f"different work: {found} than the known ones of contest size {size.name}.")
+        raise DifferentWorkError(f"different work: {found}, compared with the known run of contest size {size.name}.")
     return {leg: result.digest for leg, result in played.items()}
 
 
 def measure(
     coordinator: Coordinator, transport: Transport, size: ContestSize, backend: str, check_known: bool, say: Say
 ) -> ContestRow:
-    """Return the row of the ranks of this job.
+    """Play the contest on the ranks of this job; return its row.
 
     Args:
         coordinator: Plays the episodes.
         transport: The ranks.
         size: The size of the contest.
-        backend: The kernels.
-        check_known: Whether to check the known runs. Otherwise equally short runs warm up, and nothing is checked.
+        backend: The back end of the networks.
+        check_known: Whether to compare the short runs with their known digests. If not, short runs only warm up.
         say: Called with messages about the progress.
 
     Raises:
@@ -212,7 +216,10 @@ def measure(
 def _repeat(
     coordinator: Coordinator, size: ContestSize, backend: str, expected: Mapping[str, LegDigest]
 ) -> tuple[Repeat, dict[str, LegDigest]]:
-    """Play passes until they have lasted long enough; return the repeat and the digests of the legs."""
+    """Play passes for at least `size.least_seconds`; return the repeat and the digests of the legs.
+
+    expected: The digests of an earlier repeat; empty in the first repeat.
+    """
     meter = LoadMeter()
     seconds = dict.fromkeys(contest.LEGS, 0.0)
     busy, passes = 0.0, 0
@@ -236,7 +243,7 @@ def _repeat(
         seconds=total / passes,
         passes=passes,
         legs={leg: spent / passes for leg, spent in seconds.items()},
-        playing=round(busy / total, 3),
+        playing=round(busy / total, 3),  # the mean number of busy ranks
         machine_busy=machine_busy,
         stolen=stolen,
         load=load[0] if load else None,
@@ -245,7 +252,7 @@ def _repeat(
 
 
 def _digest_of(played: PlayedLeg) -> LegDigest:
-    """Return the result of a leg for the file, with at most `_MOST_MARKS` marks."""
+    """Return the result of a leg for the file, with the last mark of each `every` generations."""
     every = -(-len(played.marks) // _MOST_MARKS)
     last = len(played.marks) - 1
     ends = [*range(every - 1, last, every), last]

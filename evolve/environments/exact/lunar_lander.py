@@ -3,8 +3,8 @@
 Gymnasium's LunarLander-v3, discrete and continuous (Oleg Klimov, MIT licence), whose physics is Box2D's (Erin Catto,
 zlib licence): the same seed gives the same moon, first push and dispersion of the engines, and each episode has
 Gymnasium's observations, rewards and end, to the bit. `environments/physics/` has the physics. The wind is a tanh of
-two sines. Gymnasium takes them from libm, and this module does not. They may differ in the last of 53 bits, of which
-the physics keeps 24.
+two sines, which Gymnasium takes from libm and this module computes itself. The results may differ in the last of 53
+bits, of which the physics keeps 24.
 
 A discrete action is the largest of four outputs: nothing, the left engine, the main engine, the right engine. With
 continuous actions, output 0 above 0 fires the main engine, at 50 % to 100 % of its power, and output 1 beyond ±0.5
@@ -12,8 +12,8 @@ fires a side engine. A step is rewarded with the change of
 
     -100 |position| - 100 |velocity| - 100 |angle| + 10 for each leg on the ground
 
-less 0.3 for the main engine and 0.03 for a side engine at full power. The episode ends with -100 when the lander
-touches the ground or leaves the picture, and with 100 when it rests.
+less 0.3 for the main engine and 0.03 for a side engine at full power. The episode ends with -100 when the hull touches
+the ground or the lander leaves the moon to the left or right, and with 100 when the lander rests on its legs.
 """
 
 import math
@@ -33,6 +33,7 @@ from evolve.environments.physics.world import reset_bodies, step_worlds
 from evolve.numerics.portable import ROUND, sincos
 from evolve.shapes import Float32, Float64, UInt8
 
+# Gymnasium's constants: lengths in pixels divided by SCALE, pixels per meter.
 SCALE = 30.0
 WIDTH, HEIGHT = 600 / SCALE, 400 / SCALE
 LANDER_POLY = [(17, -10), (17, 0), (14, 17), (-14, 17), (-17, 0), (-17, -10)]
@@ -43,6 +44,7 @@ CHUNKS = 11
 MOON_FRICTION, BOTTOM_FRICTION = 0.1, 0.2
 INITIAL_RANDOM = 1000.0
 MAIN_ENGINE_POWER, SIDE_ENGINE_POWER = 13.0, 0.6
+# ln 2 in two parts, so that small multiples of the first part are exact (Cody and Waite).
 _LN2_HIGH, _LN2_LOW = float.fromhex("0x1.62e42feep-1"), float.fromhex("0x1.a39ef35793c76p-33")
 
 
@@ -76,8 +78,8 @@ class _Engines(NamedTuple):
     direction: Float64
 
 
-def _numbers(states: Any) -> Float64:
-    """Return the observations of states [k], before rounding: [8, k]."""
+def _observations(states: Any) -> Float64:
+    """Return the observations of states [k], before they are rounded to float32: [8, k]."""
     bodies = states["body"]
     lander = bodies[:, 0]
     (x, y), (vx, vy) = lander["p"].astype(np.float64).T, lander["v"].astype(np.float64).T
@@ -100,17 +102,19 @@ def _shaping(s: Float64) -> Float64:
     return shaping
 
 
-def _gust(place: Any) -> Float64:
-    """Return the wind at places [k] of its pattern, in (-1, 1)."""
-    at = place.astype(np.float64)
-    return _tanh(sincos(0.02 * at)[0] + sincos(math.pi * 0.01 * at)[0])
+def _gust(step: Any) -> Float64:
+    """Return the wind in (-1, 1) by its step numbers [k], which begin anywhere and grow by 1 in each step."""
+    t = step.astype(np.float64)
+    return _tanh(sincos(0.02 * t)[0] + sincos(math.pi * 0.01 * t)[0])
 
 
 def _tanh(x: Float64) -> Float64:
-    """Return tanh(x) in float64, within 3 ulp, for |x| < 20: exp(2 |x|) - 1 by its series."""
+    """Return tanh(x) = e / (e + 2) in float64, within 3 ulp, for |x| < 20, where e = exp(2 |x|) - 1."""
+    # 2 |x| = n ln 2 + r for an integer n. Adding and subtracting ROUND rounds to an integer.
     twice = 2.0 * np.abs(x)
     n = (twice * (1.0 / 0.69314718055994530942) + ROUND) - ROUND
     r = (twice - n * _LN2_HIGH) - n * _LN2_LOW
+    # exp(r) = 1 + p r, by the series; the power 2**n, made of its exponent bits; and e = 2**n exp(r) - 1.
     p = np.ones_like(r)
     for i in range(14, 1, -1):
         p = 1.0 + p * r / i
@@ -137,7 +141,7 @@ class LunarLander(ExactTask[LunarLanderOptions]):
 
     @property
     def discrete(self) -> bool:  # type: ignore[override]
-        """Whether an action is the number of an engine."""
+        """Whether an action is one of four choices: an engine, or no engine."""
         return not self.options.continuous
 
     @property
@@ -149,22 +153,23 @@ class LunarLander(ExactTask[LunarLanderOptions]):
     def model(self) -> Any:
         """The bodies and joints, a record of `frames.MODEL`."""
         model = np.zeros((), frames.MODEL)
+        # The first edge is the bottom of the picture; the others are the moon. Box2D's island solver begins at the body
+        # that was created last, which gives the two orders. Gravity is a parameter of each episode.
         model["num_bodies"], model["num_joints"], model["num_edges"], model["base"] = 3, 2, CHUNKS, 1
         model["body_order"][:3], model["joint_order"][:2] = (2, 0, 1), (1, 0)
-        # No gravity is set here: it is a parameter of each episode.
+        # The kernel reads the options of the task in `flag` and `option`.
         model["flag"] = self.options.continuous + 2 * self.options.enable_wind
         model["option"][0] = min(self.action_scale, 1.0)
         model["x"][: CHUNKS + 2] = 0, WIDTH, *(WIDTH / (CHUNKS - 1) * i for i in range(CHUNKS))
         corners = np.array([(a / SCALE, b / SCALE) for a, b in LANDER_POLY], np.float32)
-        lander = polygons.hull(
-            corners, 5.0, [polygons.mixed(ground, 0.1) for ground in (MOON_FRICTION, BOTTOM_FRICTION)]
+        hull_friction, leg_friction = (
+            [polygons.mixed(ground, own) for ground in (MOON_FRICTION, BOTTOM_FRICTION)] for own in (0.1, 0.2)
         )
+        lander = polygons.hull(corners, 5.0, hull_friction)
         lander["p"] = WIDTH / 2, HEIGHT
         model["hull"][0] = lander
         for number, side in enumerate((-1, 1)):
-            leg = polygons.box(
-                LEG_W, LEG_H, 1.0, [polygons.mixed(ground, 0.2) for ground in (MOON_FRICTION, BOTTOM_FRICTION)]
-            )
+            leg = polygons.box(LEG_W, LEG_H, 1.0, leg_friction)
             leg["p"], leg["a"] = (WIDTH / 2 - side * LEG_AWAY, HEIGHT), side * 0.05
             model["hull"][1 + number] = leg
             hinge = model["hinge"][number]
@@ -188,7 +193,7 @@ class LunarLander(ExactTask[LunarLanderOptions]):
         nothing = np.zeros(len(states))
         self._apply_forces(states, _Engines(nothing, nothing, nothing))
         step_worlds(states, self.model)
-        states["shaping"] = _shaping(_numbers(states))
+        states["shaping"] = _shaping(_observations(states))
         return states
 
     def _draw_episode(self, state: Any, seed: int) -> None:
@@ -197,7 +202,7 @@ class LunarLander(ExactTask[LunarLanderOptions]):
         height = [generator.uniform(0, HEIGHT / 2) for _ in range(CHUNKS + 1)]
         height[CHUNKS // 2 - 2 : CHUNKS // 2 + 3] = [HEIGHT / 4] * 5
         smooth = [0.33 * (height[i - 1] + height[i] + height[i + 1]) for i in range(CHUNKS)]
-        state["height"][: CHUNKS + 2] = 0, 0, *smooth
+        state["height"][: CHUNKS + 2] = 0, 0, *smooth  # two vertices of the bottom, then the moon
         state["body"]["force"][0] = [generator.uniform(-INITIAL_RANDOM, INITIAL_RANDOM) for _ in range(2)]
         if self.options.enable_wind:
             state["wind"], state["turbulence"] = generator.integer(-9999, 9999), generator.integer(-9999, 9999)
@@ -205,25 +210,26 @@ class LunarLander(ExactTask[LunarLanderOptions]):
 
     def observe(self, states: Any) -> Float64:
         """Return [8, k]: position, velocity, angle, angular speed, and for each leg whether it is grounded."""
-        return _numbers(states)
+        return _observations(states)
 
     def step(self, states: Any, outputs: Float32, draws: Draws) -> Moved:
-        """Fire engines."""
+        """Step the lander, with the engines that network outputs fire."""
         states = states.copy()
         engines = self._engines(outputs)
         self._apply_forces(states, engines)
         step_worlds(states, self.model)
-        numbers = _numbers(states)
-        shaping = _shaping(numbers)
+        observations = _observations(states)
+        shaping = _shaping(observations)
         reward = shaping - states["shaping"] - engines.main * 0.30 - engines.side * 0.03
         states["shaping"] = shaping
-        lost = (states["crashed"] != 0) | (np.abs(numbers[0]) >= 1.0)
+        lost = (states["crashed"] != 0) | (np.abs(observations[0]) >= 1.0)
         landed = states["body"]["awake"][:, 0] == 0
         return Moved(states, np.where(landed, 100.0, np.where(lost, -100.0, reward)), lost | landed)
 
     def _engines(self, outputs: Float32) -> "_Engines":
         """Return the power of the engines by outputs [k, A]."""
         if self.discrete:
+            # Actions 1 and 3 fire a side engine, in the direction -1 or 1; action 2 fires the main engine.
             action = largest(outputs).astype(np.float64)
             return _Engines(np.where(action == 2, 1.0, 0.0), np.where(action % 2 == 1, 1.0, 0.0), action - 2)
         up, side = self.actions(outputs).astype(np.float64).T
@@ -232,7 +238,11 @@ class LunarLander(ExactTask[LunarLanderOptions]):
         return _Engines(main, np.where(fires, np.abs(side), 0.0), np.where(side > 0, 1.0, -1.0))
 
     def _apply_forces(self, states: Any, engines: "_Engines") -> None:
-        """Let wind and engines act on landers before a step."""
+        """Apply the forces of the wind and the impulses of the engines, before the physics makes a step.
+
+        An engine acts at the offset (ox, oy). The terms have Gymnasium's order, because another order may give other
+        bits. Gymnasium has 17 and 14 for the height of the side engines.
+        """
         lander = states["body"][:, 0]
         if self.options.enable_wind:
             blows = (states["body"]["grounded"][:, 1:3] == 0).all(axis=1)
@@ -243,27 +253,28 @@ class LunarLander(ExactTask[LunarLanderOptions]):
             lander["torque"] = np.where(blows, lander["torque"] + torque, lander["torque"])
             states["wind"] += blows
             states["turbulence"] += blows
-        one, two = self._dispersion(states)
+        forward, sideways = self._dispersion(states)
         sine, cosine = sincos(lander["a"].astype(np.float64))
         x, y = lander["p"].astype(np.float64).T
         main, side = engines.main, engines.side
-        ox, oy = sine * (4 / SCALE + 2 * one) + -cosine * two, -cosine * (4 / SCALE + 2 * one) - sine * two
+        below = 4 / SCALE + 2 * forward
+        ox, oy = sine * below + -cosine * sideways, -cosine * below - sine * sideways
         impulse = -ox * MAIN_ENGINE_POWER * main, -oy * MAIN_ENGINE_POWER * main
         self._push(lander, main > 0, impulse, (x + ox, y + oy))
-        away = 3 * two + engines.direction * 12 / SCALE
-        ox, oy = sine * one + -cosine * away, -cosine * one - sine * away
+        away = 3 * sideways + engines.direction * 12 / SCALE
+        ox, oy = sine * forward + -cosine * away, -cosine * forward - sine * away
         impulse = -ox * SIDE_ENGINE_POWER * side, -oy * SIDE_ENGINE_POWER * side
         self._push(lander, side > 0, impulse, (x + ox - sine * 17 / SCALE, y + oy + cosine * 14 / SCALE))
 
     def _dispersion(self, states: Any) -> tuple[Float64, Float64]:
-        """Draw the dispersion of the engines in a step: two offsets, [k] each."""
+        """Draw the dispersion of the engines in a step: offsets along and across the lander, [k] each."""
         drawn = []
         for state in states:
             generator = Pcg64.of(state["generator"])
             drawn.append([generator.uniform(-1.0, 1.0) / SCALE for _ in range(2)])
             state["generator"] = generator.record()
-        one, two = np.array(drawn).T
-        return one, two
+        forward, sideways = np.array(drawn).T
+        return forward, sideways
 
     def _push(self, lander: Any, where: Any, impulse: tuple[Float64, Float64], place: tuple[Float64, Float64]) -> None:
         """Apply impulses at places to the landers [k] that `where` selects."""
@@ -275,7 +286,7 @@ class LunarLander(ExactTask[LunarLanderOptions]):
         lander["w"] = np.where(where, w, lander["w"])
 
     def actions(self, outputs: Float32) -> Any:
-        """Return the numbers of engines [k], or the shares of their power [k, 2]; 0 for NaN."""
+        """Return Gymnasium's actions: numbers of engines [k], or outputs in [-1, 1], [k, 2], with 0 in place of NaN."""
         if self.discrete:
             return largest(outputs)
         return bounded(outputs * np.float64(min(self.action_scale, 1.0))).astype(np.float32)
