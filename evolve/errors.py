@@ -1,6 +1,6 @@
-"""The errors that end a command early, with their exit codes; texts for error messages; imports only where needed.
+"""The errors that end a command early, with their exit codes; texts for error messages; imports on demand.
 
-An extra of this package installs each optional library: `pip install 'evolve-mpi[plot]'`.
+Optional libraries are installed by the extras of this package: `pip install 'evolve-mpi[plot]'`.
 """
 
 import importlib
@@ -18,7 +18,10 @@ DISTRIBUTION = "evolve-mpi"
 """The name of this package on PyPI."""
 SOURCE = Path(__file__).parents[1]
 """The directory that contains this package: a clone, or the folder of all installed packages."""
-_LONGEST_TRACEBACK = 8000  # characters
+# Characters; longer texts are cut.
+_LONGEST_TRACEBACK = 8000
+_LONGEST_ADVICE = 4000
+_LONGEST_EXPECTATION = 2000
 
 
 @dataclass(frozen=True)
@@ -38,6 +41,7 @@ class Setting:
     def __str__(self) -> str:
         if self.value is None:
             return sanitize(self.key)
+        # `resume=True` is an argument of a Python function, `env.normalize=true` is TOML.
         is_argument = isinstance(self.value, bool) and "." not in self.key
         value = repr(self.value) if is_argument else json.dumps(self.value, ensure_ascii=False)
         return sanitize(f"{self.key}={value}")
@@ -47,7 +51,7 @@ class EvolveError(Exception):
     """Base of all errors that are shown as one plain message instead of a traceback.
 
     Args:
-        parts: The parts of the message: text, settings, and other errors, of which the message is included.
+        parts: The parts of the message: text, settings, and other errors, which contribute their messages.
     """
 
     exit_code = 1
@@ -87,8 +91,8 @@ class InputError(EvolveError):
 
     def __init__(self, argument: str, expected: str, got: object, *cure: str | Setting, where: str = "") -> None:
         self.argument = argument
-        self.expected = sanitize(expected, 2000)
-        self.got = sanitize(got) or repr(got)
+        self.expected = sanitize(expected, _LONGEST_EXPECTATION)
+        self.got = sanitize(got) or repr(got)  # an empty text is shown as ''
         self.cure = _clean(cure)
         place = f", {sanitize(where)}" if where else ""
         advice = (" ", *self.cure) if self.cure else ()
@@ -105,11 +109,11 @@ class InputError(EvolveError):
 
 def _clean(parts: Iterable[str | Setting]) -> tuple[str | Setting, ...]:
     """Return the non-empty parts of a message, with each text as one line."""
-    return tuple(sanitize(part, 4000) if isinstance(part, str) else part for part in parts if part)
+    return tuple(sanitize(part, _LONGEST_ADVICE) if isinstance(part, str) else part for part in parts if part)
 
 
 class RunError(EvolveError):
-    """The run failed; or the command answers its question with "no", such as a failed verification."""
+    """The run failed; or the result of the command is negative, such as a failed verification."""
 
 
 class EpisodeError(RunError):
@@ -118,8 +122,8 @@ class EpisodeError(RunError):
     Attributes:
         which: The episode, in words.
         message: The step and the failure.
-        key: Its (purpose, generation, candidate, episode), from which it can be played alone. The purpose is a number
-            of `evolve.numerics.streams.Purpose`.
+        key: The (purpose, generation, candidate, episode) of the episode, with which it can be played alone. The
+            purpose is a number of `evolve.numerics.streams.Purpose`.
     """
 
     def __init__(self, which: str, message: str, key: tuple[int, int, int, int]) -> None:
@@ -167,7 +171,7 @@ def error_to_json(error: BaseException) -> bytes:
 
 
 def error_from_json(content: bytes) -> EvolveError:
-    """Return the error that `error_to_json` has converted; a RunError for an exception of another library."""
+    """Return the error from which `error_to_json` made JSON; a RunError if it was no error of this package."""
     fields = json.loads(content)
     kind = _KINDS.get(fields["kind"], RunError)
     error = kind.__new__(kind)
@@ -176,7 +180,7 @@ def error_from_json(content: bytes) -> EvolveError:
         for name, value in fields["attributes"].items():
             setattr(error, name, tuple(value) if isinstance(value, list) else value)
     if isinstance(error, InputError):
-        error.cure = ()
+        error.cure = ()  # it may contain settings, so JSON has it only as a part of the text
     return error
 
 
@@ -185,7 +189,7 @@ def check_whole(argument: str, value: Any, least: int) -> int:
     try:
         whole = operator.index(value)
     except TypeError:
-        whole = least - 1
+        whole = least - 1  # an invalid number
     if isinstance(value, bool) or not least <= whole < 2**63:
         below = " and less than 2**63" if whole >= 2**63 else ""
         raise InputError(argument, f"a whole number, at least {least}{below}", repr(value))
@@ -237,13 +241,13 @@ def import_extra(module: str, extra: str, argument: str, title: str = "") -> Any
 
 
 def import_on_demand(package: str, modules: Mapping[str, str]) -> Callable[[str], Any]:
-    """Return the `__getattr__` of a package: a module is imported with the first of its names that is asked for.
+    """Return the `__getattr__` of a package that imports a module when one of its names is first used.
 
-    So a process does without the modules that it does not need.
+    So a process does not import the modules that it does not need.
 
     Args:
-        package: The package's name.
-        modules: The names of each module of the package, divided by spaces.
+        package: The name of the package.
+        modules: For each module of the package, the names that the package offers from it, separated by spaces.
     """
     homes = {name: module for module, names in modules.items() for name in names.split()}
 
@@ -256,7 +260,7 @@ def import_on_demand(package: str, modules: Mapping[str, str]) -> Callable[[str]
 
 
 def is_installed(*modules: str) -> bool:
-    """Return whether modules can be found. They are not imported, which would take time, so they may not work."""
+    """Return whether modules can be found. An import may still fail; it is not tried, because it takes time."""
     return all(importlib.util.find_spec(module) is not None for module in modules)
 
 

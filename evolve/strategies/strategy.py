@@ -35,7 +35,8 @@ class Results:
     sums: [W, *sum_shape], the value of the strategy's `sums` for all columns; None lets `tell` compute them.
     measures: [P, D], the value of the strategy's `measures`; None lets `tell` compute them from the genomes alone.
 
-    Raises InputError for another fitness, and ValueError for traces of another shape or type.
+    Raises InputError if the fitness is not an array [P] of numbers, and ValueError if traces or measures have another
+    shape or type.
     """
 
     fitness: Float64
@@ -94,9 +95,9 @@ class Strategy(Generic[State]):
             sums.
         capacity: Largest number of genomes in a state; None if a state holds no genomes.
         measured: The names of the D measures of a candidate that `tell` reads beside its fitness.
-        warm_starts: True if a search can begin with a given genome. The layout is then a `StartLayout`, and the genome
-            is the champion of the state that `start` returns. A strategy that begins with one initial genome needs no
-            other change, because all initial genomes of a `StartLayout` are the given genome.
+        warm_starts: True if a search can begin with a given genome. The layout is then a `StartLayout`, whose initial
+            genomes are all the given genome, and the champion of the state that `start` returns must be this genome. A
+            strategy that begins with one initial genome fulfils this without a change.
     """
 
     portable: bool = False
@@ -144,7 +145,7 @@ class Strategy(Generic[State]):
         """Return the genome (P = 1) that the strategy estimates to be best, after at least one `tell`."""
 
     def champion_generation(self, _state: State) -> int | None:
-        """Return the generation in which the champion was evaluated, if it is never evaluated again; otherwise None."""
+        """Return the generation that evaluated the champion; None if a champion may be evaluated again."""
         return None
 
     @abstractmethod
@@ -156,7 +157,7 @@ class Strategy(Generic[State]):
         """Return the state that `to_arrays` stored. Raises ValueError if an array is missing or has another shape."""
 
     def start_anew(self, _generation: int) -> State:
-        """Return an initial state with genomes from the random streams of a generation other than 0."""
+        """Return an initial state for a search that begins again in a later generation, with streams of its own."""
         return self.start()
 
     def survivors(self, _state: State) -> int:
@@ -190,18 +191,18 @@ class Strategy(Generic[State]):
         raise NotImplementedError
 
     def outcome(self, _state: State) -> dict[str, Float64]:
-        """Return the columns of the run file that describe the state after a generation, by their names in `Record`."""
+        """Return values that describe the state after a generation, for the run file, by fields of `Record`."""
         return {}
 
     def select(self, _state: State, connections: int | None = None, cell: Sequence[int] | None = None) -> Genomes:
-        """Return one of the genomes (P = 1) that a strategy keeps beside its champion.
+        """Return one of the genomes (P = 1) that a strategy keeps beside its champion, by one of the arguments.
 
         Args:
-            connections: The largest number of connections that can act; the best of these genomes is returned.
-            cell: The cell of an archive.
+            connections: Return the best genome of a front with at most this number of connections that can act.
+            cell: Return the elite of this cell of an archive.
 
         Raises:
-            InputError: The strategy keeps no such genomes, or none of them is there.
+            InputError: The strategy keeps no front or no archive, or it has no such genome.
         """
         given = {"connections": connections, "cell": cell}
         kind = "nsga2, which keeps a front" if cell is None else "map-elites, which keeps an archive"
@@ -209,11 +210,11 @@ class Strategy(Generic[State]):
         raise InputError(name, f"none, except with {kind}", given[name])
 
     def origin(self, state: State, cell: Sequence[int]) -> tuple[int, int]:
-        """Return the generation and the number of the candidate that is the elite of a cell of an archive.
+        """Return the generation of the elite of a cell of an archive, and the elite's candidate number in it.
 
-        Raises InputError if there is none.
+        Raises InputError if the strategy keeps no archive, or the cell is empty.
         """
-        self.select(state, cell=cell)
+        self.select(state, cell=cell)  # raises InputError without an archive
         raise NotImplementedError
 
     def distribution(self, state: State) -> tuple[Float64, Float64]:
@@ -272,7 +273,7 @@ def wanted_traces(strategy: Strategy[Any], num_traces: int) -> Literal["each", "
 
 
 def runs_on_every_rank(strategy: Strategy[Any], num_traces: int) -> bool:
-    """Return whether every rank can compute a strategy's candidates from its state.
+    """Return whether every rank runs the strategy, and computes the candidates that it plays from the state.
 
     num_traces: T, the number of traces of an episode. If a strategy needs each candidate's traces, rank 0 computes its
     candidates, because only rank 0 receives the traces.
@@ -291,7 +292,7 @@ def check_population(genomes: GenomeSource, results: Results, P: int, W: int, gr
         grows: Whether the results of only the first n candidates are accepted, for even n.
 
     Raises:
-        InputError: The results are no `Results`, or their number is wrong.
+        InputError: `results` is not a `Results`, or the number of results is wrong.
         ValueError: The number or the size of the genomes is wrong.
     """
     if not isinstance(results, Results):
@@ -311,13 +312,13 @@ def ranking(fitness: Float64) -> NDArray[np.intp]:
 
 
 def best_candidate(fitness: Float64) -> int:
-    """Return the first candidate of `ranking`, which takes a twentieth of its time."""
+    """Return the first candidate of `ranking`, twenty times faster than a ranking."""
     present = np.flatnonzero(~np.isnan(fitness))
     return int(present[np.argmax(fitness[present])]) if len(present) else 0
 
 
 def require_evolved_weights(layout: GenomeLayout, strategy: str) -> None:
-    """Raise InputError if the layout's weights have no effect. strategy: the name of one that changes only weights."""
+    """Raise InputError if the layout's weights have no effect, for the named strategy, which changes only weights."""
     if not getattr(layout, "evolves_weights", True):
         cure = "These strategies change masks: prune, umda, random."
         expected = "a strategy that changes masks, because weights have no effect on this network"
@@ -404,11 +405,11 @@ class NamedNumbers:
     def from_arrays(cls, arrays: Arrays, name: str) -> Self:
         """Return the numbers in an array of a checkpoint. Raises ValueError if it is missing or damaged."""
         numbers = stored_array(arrays, name, f"{len(fields(cls))}", cls.dtype).tolist()
-        for n, part in enumerate(fields(cls)):
-            if part.type is int:
-                if numbers[n] % 1 != 0:  # also true for NaN and infinity, whose remainder is NaN
-                    raise ValueError(f"{name}: expected a whole number of {part.name}, got {numbers[n]}")
-                numbers[n] = int(numbers[n])
+        for i, number in enumerate(fields(cls)):
+            if number.type is int:
+                if numbers[i] % 1 != 0:  # also true for NaN and infinity, whose remainder is NaN
+                    raise ValueError(f"{name}: expected a whole number of {number.name}, got {numbers[i]}")
+                numbers[i] = int(numbers[i])
         return cls(*numbers)
 
 
