@@ -122,7 +122,7 @@ def evolve_here(
     try:
         check_and_create_runs([plan], options.resume, ranks.transport, ranks.stop_reason, spot_check, options.overwrite)
         with closing(replace_run(plan, ranks.transport) if replaced else open_run(plan)) as file:
-            file.flushes_each = options.sees_each
+            file.flush_every_generation = options.sees_each
             if file.complete:
                 return
             with open_reporter(plan, file.num_generations, file.steps) as reporter:

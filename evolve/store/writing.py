@@ -21,14 +21,14 @@ from evolve.store.disk import DeferredErrorFile, Lock, atomic_write, sync, witho
 from evolve.store.reading import check_free, read, unwritable
 from evolve.store.schema import Column, Header, HeldOut, Record, Start, metric_column
 
-# The next flush waits for 200 durations of the last one (flushes take 0.5 % of a run), but not more than two seconds,
-# because a kill loses this work; and in any case for 20 durations (5 %).
-_MIN_INTERVAL, _LONG_INTERVAL = 20.0, 200.0
+# The interval between two flushes is a multiple of the duration of the last flush: 200, so that flushes take 0.5 % of a
+# run, but at most two seconds, because a kill loses the work of the interval. It is at least 20 durations (5 %).
+_LEAST_MULTIPLE, _USUAL_MULTIPLE = 20.0, 200.0
 _LONGEST_WAIT = 2.0  # seconds
 MAX_BUFFERED = 2**26
 """Bytes of genomes, or of the strategy states from which genomes are computed, that may wait for a flush."""
 _CHUNK = 2048  # bytes of each chunk of a checkpoint array
-_MOST_CHUNKS = 64  # of a large checkpoint array
+_MOST_CHUNKS = 64  # a larger checkpoint array has larger chunks instead
 _LARGEST_CHUNK = 2**18  # bytes; a generation that is larger is divided into chunks
 
 # Python stops daemon threads at exit. A thread that is stopped inside HDF5 keeps HDF5's lock, and the exit hangs.
@@ -57,7 +57,7 @@ class RunFile:
     complete: bool = False
     replaces: bool = False
     """Whether the path still holds the file of an earlier run, which the first flushed generation replaces."""
-    flushes_each: bool = False
+    flush_every_generation: bool = False
     """Whether each generation is flushed as soon as it is appended, however long the flush takes."""
     has_population: bool = False
     """Whether the file held the genomes of all candidates when it was reopened."""
@@ -74,7 +74,7 @@ class RunFile:
     _num_validations: int = 0  # validations in the file
     _pending: list[Record] = field(default_factory=list)  # the appended records that wait for a flush
     _genomes: list[GenomeSource] = field(default_factory=list)  # of the pending records, if the run stores all genomes
-    _flushed: tuple[object, ...] = ()  # the `content` of the last flush
+    _flushed: tuple[object, ...] = ()  # the state that the last flush wrote, see `flush`
 
     def append(
         self,
@@ -89,7 +89,7 @@ class RunFile:
             record: The generation.
             checkpoint: The state.
             genomes: The P candidates, if the run stores all genomes.
-            flush: Whether to flush now if a flush is due. `flushes_each` flushes in any case.
+            flush: Whether to flush now if a flush is due. `flush_every_generation` flushes in any case.
         """
         self._pending.append(record)
         if genomes is not None:
@@ -98,7 +98,7 @@ class RunFile:
         self.last = record
         self.num_generations += 1
         self.checkpoint = checkpoint
-        if self.flushes_each:
+        if self.flush_every_generation:
             self.flush()
         elif flush:
             self.flush_if_due()
@@ -110,8 +110,9 @@ class RunFile:
         # A lazy genome source keeps the state of its generation in memory.
         state_bytes = sum(array.nbytes for array in self.checkpoint.values())
         buffered = sum(part.weights.nbytes if isinstance(part, Genomes) else state_bytes for part in self._genomes)
-        longest = _LONGEST_WAIT if self.on_disk else 0.0  # the first generation is soon on disk
-        interval = max(_MIN_INTERVAL * self.flush_cost, min(_LONG_INTERVAL * self.flush_cost, longest))
+        # Only the lower limit delays the first generation, so that the user soon finds it in the file.
+        longest = _LONGEST_WAIT if self.on_disk else 0.0
+        interval = max(_LEAST_MULTIPLE * self.flush_cost, min(_USUAL_MULTIPLE * self.flush_cost, longest))
         if buffered > MAX_BUFFERED or time.monotonic() - self.flushed_at >= interval:
             self.flush()
 
@@ -123,7 +124,8 @@ class RunFile:
 
     def flush(self) -> None:
         """Write everything that is not in the file yet. Raises RunError if that fails; the file stays as it was."""
-        # An interpreter that exits cannot write any more, so nothing is written if nothing has changed.
+        # The last flush may come while the interpreter exits, when a write is impossible. If nothing has changed since
+        # the flush before, this call returns without a write.
         content = self.num_generations, self.complete, self.header, self.held_out, len(self.validations)
         if content == self._flushed or (self.replaces and not self.num_generations):
             return
@@ -143,7 +145,7 @@ class RunFile:
         self.lock.release()
 
     def _replace(self) -> None:
-        """Replace the file by a copy with everything that waits."""
+        """Replace the file by a copy with all pending changes."""
         num_validations = len(self.validations)
         num_hashes = self._num_hashes + sum(len(record.champion_step_hashes) for record in self._pending)
         with atomic_write(self.path) as partial:
@@ -160,11 +162,12 @@ class RunFile:
         self._num_validations = num_validations
         self._pending = []
         self._genomes = []
-        sync(without_links(self.path).parent)
+        sync(without_links(self.path).parent)  # without it, a crash of the machine could undo the rename
 
     def _beginning(self) -> bytes:
         """Return the bytes of a file that holds the header only."""
-        # HDF5 refuses two open files of one name, and other threads may write other runs: so name the path.
+        # HDF5 refuses to open two files of one name, even in memory. Other threads may create files of other runs at
+        # the same time, so the name contains the path.
         name = f"{self.path}, in memory"
         with h5py.File(name, "w", driver="core", backing_store=False) as file:
             file.attrs.update(self.header.attributes(), schema=schema.SCHEMA, complete=False)
@@ -187,8 +190,8 @@ class RunFile:
 
     def _write(self, file: h5py.File) -> None:
         """Bring a copy of the file up to date: append rows, and replace the checkpoint and the evaluation."""
-        # HDF5 does not reuse the space of a replaced text, so a text is written only if it has changed. Files of
-        # earlier versions lack the spaces, and get them when they are resumed.
+        # HDF5 does not reuse the bytes of a replaced text, so a text is written only if it has changed. Files of
+        # earlier versions lack "spaces" (of observations and actions), which is added when they are resumed.
         for name, text in self.header.attributes().items():
             if name in ("config", "spaces") and file.attrs.get(name) != text:
                 file.attrs[name] = text
@@ -198,7 +201,7 @@ class RunFile:
             _append_rows(file, schema.STEP_HASHES, self._num_hashes, hashes)
         for name, column in schema.COLUMNS.items():
             rows = [getattr(record, name) for record in self._pending]
-            if rows and rows[0] is not None:
+            if rows and rows[0] is not None:  # None: this run does not store the column
                 _append_rows(file, column, self.on_disk, _stack(rows, column.dtype))
         for name in self._pending[0].metrics if self._pending else ():
             values = np.stack([record.metrics[name] for record in self._pending])
@@ -221,7 +224,7 @@ class RunFile:
             write_held_out(file, self.held_out)
 
     def _write_population(self, file: h5py.File, generation: int, genomes: GenomeSource) -> None:
-        """Write the genomes of a generation, some at once, into the columns [G, P, W]."""
+        """Write the genomes of a generation into the columns [G, P, W], in parts that fit in memory."""
         P = len(genomes)
         at_once = max(1, MAX_BUFFERED // max(1, 8 * genomes.num_weights))  # genomes of about MAX_BUFFERED bytes
         for first in range(0, P, at_once):
@@ -305,10 +308,11 @@ def reopen(path: Path) -> RunFile:
 
 
 def chunk_shape(shape: tuple[int, ...], itemsize: int, size: int) -> tuple[int, ...]:
-    """Return the shape of a chunk of an array [G, …]: some generations of about `size` bytes, or one that is larger.
+    """Return the shape of the chunks of an array [G, …].
 
-    HDF5 takes about 15 µs to add a chunk of any size. So a generation of more than `_LARGEST_CHUNK` bytes is divided
-    into few chunks. They have equal lengths, because HDF5 stores the last chunk in full, too.
+    A chunk holds several generations, about `size` bytes. If a single generation is larger than `size`, a chunk holds
+    one generation, or a part of it if it also exceeds `_LARGEST_CHUNK` bytes. Parts are few, because HDF5 takes about
+    15 µs to add a chunk, and equally long, because HDF5 stores the last chunk in full, too.
     """
     row = max(1, int(np.prod(shape[1:])) * itemsize)
     if row <= size or len(shape) == 1:

@@ -585,7 +585,7 @@ def test_nothing_is_written_twice(path):
 
 def test_every_generation_is_on_disk_at_once_if_that_is_asked_for(path):
     file = store.create(path, header())
-    file.flush_cost, file.flushes_each = 1e6, True
+    file.flush_cost, file.flush_every_generation = 1e6, True
     for g in range(3):
         file.append(record(g), {}, flush=False)
         assert store.read(path).num_generations == g + 1
