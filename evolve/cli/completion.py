@@ -14,14 +14,14 @@ from evolve.cli.parser import Parser, parser_of
 from evolve.errors import import_extra
 
 SHELLS = ("bash", "zsh", "fish", "tcsh")
-_NAMES = {
+_CHOICES = {
     "network.name": tuple(networks.NETWORKS),
     "strategy.name": tuple(strategies.STRATEGIES),
     **dict.fromkeys(("engine", "env.engine"), ("gymnasium", "envpool", "exact")),
     "compute.backend": ("auto", "numpy", "native", "cupy"),
     **dict.fromkeys(("workers", "threads", "compute.threads"), ("auto", "2", "4", "8")),
 }
-"""The completions of an option, by the destination of its value."""
+"""The completions of an option or argument, by its `dest` in argparse. More completions by `dest`:"""
 _ENVIRONMENTS = {"env", "env.id"}
 _DIRECTORIES = {"output.directory"}
 _FILES = {"file", "files", "experiment", "output", "video", "compare"}
@@ -41,7 +41,7 @@ def _parser() -> Parser:
 
 def script(shell: str) -> str:
     """Return the script for a shell. Raises InputError if the library that generates it is not installed."""
-    shtab = import_extra("shtab", "completion", "completion", "shtab")
+    shtab = import_extra("shtab", extra="completion", argument="completion")
     text: str = shtab.complete(_all_commands(shtab), shell)
     return text
 
@@ -51,19 +51,18 @@ def _all_commands(shtab: Any) -> argparse.ArgumentParser:
     everything = argparse.ArgumentParser("evolve", description="neuroevolution over MPI")
     everything.add_argument("--version", action="store_true", help="print the version")
     commands = everything.add_subparsers(dest="command", parser_class=argparse.ArgumentParser)
-    for name, what in cli.COMMANDS.items():
+    for name, summary in cli.COMMANDS.items():
         parser = parser_of(name)
         for action in parser._actions:
-            _offer(action, shtab)
-        commands.add_parser(name, parents=[parser], add_help=False, help=what, description=what)
+            _add_completions(action, shtab)
+        commands.add_parser(name, parents=[parser], add_help=False, help=summary, description=summary)
     return everything
 
 
-def _offer(action: argparse.Action, shtab: Any) -> None:
+def _add_completions(action: argparse.Action, shtab: Any) -> None:
     """Attach the completions to an option or an argument."""
-    if action.dest in _NAMES:
-        action.type = None
-        action.choices = _NAMES[action.dest]
+    if action.dest in _CHOICES:
+        action.choices = _CHOICES[action.dest]
     elif action.dest in _ENVIRONMENTS:
         action.choices = environments.registered_ids()
     elif action.dest in _DIRECTORIES:

@@ -189,7 +189,7 @@ class Launch:
 
     def _can_reclaim_host(self) -> bool:
         """Note and return whether to stop the ranks, because a lost host is available again."""
-        self.reclaims_host = self._available_hosts.can_grow()
+        self.reclaims_host = self._available_hosts.can_take_back()
         return self.reclaims_host
 
     def progress(self) -> int:

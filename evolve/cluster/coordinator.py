@@ -23,7 +23,7 @@ from evolve.shapes import Float64, Int64
 # Numbers of jobs and setups are unique in this process: a worker may still answer a job of an earlier coordinator.
 _SERIALS = itertools.count(1)
 _SETUPS = itertools.count(1)
-_SLEEP_SHARE = 0.05  # of the time for which each worker has work in advance
+_SLEEP_SHARE = 0.05  # rank 0 sleeps this share of the time for which each worker has work in advance
 _LOG = logging.getLogger("evolve")
 
 
@@ -34,7 +34,7 @@ class Coordinator:
 
     Args:
         transport: Connects the ranks. Ranks other than 0 are workers; there may be no worker.
-        make_rollout: Makes a rollout from the experiment's text in a `RolloutSpec`; every rank has the same function.
+        make_rollout: Makes a rollout from `RolloutSpec.experiment`, a TOML text; every rank has the same function.
         stop_reason: Called often; returns a reason to stop early, which is raised as `Stopped`, or None.
         chunk_sizes: Yields the sizes of chunks; by default they shrink towards the end of a batch.
         exit_on_hang: Whether this process exits if an episode that it plays itself hangs in native code.
@@ -58,9 +58,9 @@ class Coordinator:
         self._setup = 0
         self._episode_seconds = 0.0  # the mean duration of an episode in the last batch
         self._own_rollout: AnyRollout | None = None
-        self._seconds = np.zeros((2, transport.size))  # at work, in environments
+        self._seconds = np.zeros((2, transport.size))  # the results of `take_seconds` so far
         self.shared_version: Hashable = None
-        """The version of the workers' shared state, as last passed to `update`."""
+        """The version of the `worker.SharedState` of all workers, as last passed to `update`."""
         self.progress: Progress = _ignore
         """Called often during `evaluate`, with the arguments of `jobs.Progress`."""
 
@@ -84,7 +84,7 @@ class Coordinator:
         self._workers.set_up(messages.Setup(self._setup, spec.experiment))
 
     def forget_setup(self) -> None:
-        """Set workers up again before the next batch, because they left `serve`. They have kept their shared state."""
+        """Set workers up again before the next batch. Needed after `dismiss`; the workers keep their shared state."""
         self._spec = None
 
     def update(self, updates: Iterable[tuple[Buffer, int]], version: Hashable) -> None:
@@ -99,9 +99,10 @@ class Coordinator:
         self.shared_version = version
 
     def ask(self, questions: Sequence[Buffer]) -> list[tuple[int, Buffer] | None]:
-        """Let workers answer questions; return a rank and its answer for each, None for an unanswered question.
+        """Let workers answer questions by `SharedState.answer`, in any order.
 
-        Raises Stopped and RunError as `evaluate` does.
+        Returns for each question the rank that answered it and the answer; None for an unanswered question. Raises
+        Stopped and RunError as `evaluate` does.
         """
         inquiry = Inquiry(next(_SERIALS), questions, 0.0 if self._spec is None else self._spec.max_episode_seconds)
         self._run(inquiry)
@@ -123,7 +124,7 @@ class Coordinator:
             spec: The experiment to which the batch belongs.
             batch: The episodes.
             meanwhile: Called once, as soon as workers or other threads have work; never if this thread plays alone.
-            collector: Takes the results, beside results of other batches with the same genomes; by default a new one.
+            collector: Collects the results. Batches with the same genomes may share it; by default a new one.
 
         Raises:
             Stopped: `stop_reason` gave a reason, or a worker received a signal.
@@ -145,7 +146,7 @@ class Coordinator:
         )
         alone = not self._workers
         left = self._run(evaluation, meanwhile)
-        if len(left):
+        if len(left):  # if there were workers at first, `_run` has called `meanwhile` already
             self._play_alone(evaluation, left, meanwhile if alone else None)
         self._seconds += evaluation.seconds
         self._episode_seconds = float(evaluation.seconds[0].sum()) / len(batch)
@@ -158,7 +159,7 @@ class Coordinator:
         return busy, environments
 
     def _run(self, job: Job, meanwhile: Callable[[], None] | None = None) -> Int64:
-        """Let the workers do a job; return the unfinished items [n]; there are some only if no worker is left."""
+        """Let the workers do a job; return the items [n] that they left unfinished, because no worker is left."""
         workers = self._workers
         if not workers:
             return np.arange(len(job))
@@ -192,7 +193,7 @@ class Coordinator:
         return queue.pending.take_all()
 
     def _check_losses(self, job: Job, queue: WorkQueue) -> None:
-        """Give the items of lost workers to other workers. Items that ended several workers count as failed."""
+        """Give the items of lost workers to other workers. An item that killed or hung several counts as failed."""
         # All lost workers are removed before any item is handed out, so that no item goes to another lost worker.
         losses = self._workers.remove_lost(queue.busy, job.patience)
         for loss in losses:
@@ -208,7 +209,7 @@ class Coordinator:
             job.warn_alone(queue, losses[-1])
 
     def _play_alone(self, evaluation: Evaluation, items: Int64, meanwhile: Callable[[], None] | None = None) -> None:
-        """Play some episodes [n] of a batch in this process. meanwhile: called once if threads play."""
+        """Play some episodes [n] of a batch in this process. meanwhile: called once if other threads play them."""
         spec = evaluation.spec
         if self._own_rollout is None:
             self._own_rollout = self._make_rollout(spec.experiment)
@@ -254,7 +255,7 @@ class Coordinator:
 
 
 def idle_sleep(seconds: float) -> float:
-    """Return the seconds that rank 0 may sleep between looks for messages, if workers have work for `seconds`."""
+    """Return the seconds that rank 0 may sleep between two probes for messages, if workers have work for `seconds`."""
     return min(_SLEEP_SHARE * seconds, LONGEST_SLEEP)
 
 
@@ -265,7 +266,7 @@ def _ignore(*_progress: object) -> None:
 def dismiss(transport: Transport, answer: bytes = b"", patience: float = 5.0) -> bool:
     """Make `serve` return `answer` at every worker; return whether all workers confirmed in time.
 
-    patience: Seconds to wait for a few ranks. Each rank adds 0.05 s, because many ranks on few cores take turns.
+    patience: Seconds to wait, and 0.05 s more for each rank, because many ranks on few cores take turns.
     """
     patience += 0.05 * transport.size
     deadline = time.monotonic() + patience

@@ -25,18 +25,18 @@ _LAUNCHERS = (
     ("PALS_SIZE", "PALS_RANKID"),  # HPE Cray
 )
 _FEW_STEPS = 100_000
-"""One process plays as many steps of a quick environment in the second or two that MPI takes to start."""
+"""The steps of a quick environment that one process plays in the second or two that MPI takes to start."""
 _MAX_WORKERS, _MAX_PER_CORE = 256, 16
-"""The largest number of workers on one machine is the first number or, with many cores, the second for each core."""
+"""A machine may start `_MAX_WORKERS` workers, or `_MAX_PER_CORE` for each core if that is more."""
 _LINE = re.compile(r"(?P<name>[^\s:#]+)(?::(?P<colon>\d+))?(?:\s+(?:max_slots=\d+|slots=(?P<slots>\d+)))*")
 SSH_OPTIONS = ("-o", "BatchMode=yes", "-o", "ConnectTimeout=8")
 """ssh asks for no password, and does not wait minutes for a lost host."""
 PATIENCE = 30.0
-"""Seconds until a host counts as lost although its kernel answers; the shell of a busy host may be slow."""
+"""Seconds that a connected host has to run a command before it counts as lost; the shell of a busy host may be slow."""
 _MISSING = 1  # exit code of `test` for a missing file
-_INQUIRY_INTERVAL = 30.0  # seconds between questions to hosts that are left out
-_ANSWERS_NEEDED = 2  # answers in a row after which a host is taken back
-_LEAST_UNDISTURBED = 60.0  # seconds that a run is left alone
+_CHECK_INTERVAL = 30.0  # seconds between two checks of the hosts that are left out
+_ANSWERS_NEEDED = 2  # consecutive answers after which a host is taken back
+_LEAST_RUN = 60.0  # seconds that the ranks run before they are stopped to take a host back
 
 
 class Launched(NamedTuple):
@@ -68,12 +68,12 @@ def started_by() -> str | None:
 
 @dataclass(frozen=True)
 class Work:
-    """The largest amount of work, as far as it is known.
+    """Upper limits of the work of a command; None if a limit is unknown.
 
     Attributes:
         episodes_at_once: The number of episodes that are played at a time.
         quick_steps: The number of all environment steps, if the environments are known to be quick.
-        in_threads: Whether threads of one process play it on all cores.
+        in_threads: Whether threads of one process play the episodes on all cores.
     """
 
     episodes_at_once: int | None = None
@@ -83,7 +83,7 @@ class Work:
 
 @dataclass(frozen=True)
 class WorkerCount:
-    """The number of workers and of cores, with a remark on why no more are used, or why more do not help.
+    """The number of workers and of cores, and the reason why more workers are not used, or would not help.
 
     in_threads: Whether the threads of the workers use all cores.
     """
@@ -134,17 +134,17 @@ def count_workers(asked: int | str, work: Work) -> WorkerCount:
     cores = available_cores()
     if work.in_threads and asked in ("auto", 1):
         return WorkerCount(1, cores, in_threads=True)
-    few = work.quick_steps is not None and work.quick_steps <= _FEW_STEPS
-    too_few = f"{work.quick_steps:,} quick steps at most take no longer than MPI takes to start" if few else ""
+    is_short = work.quick_steps is not None and work.quick_steps <= _FEW_STEPS
+    no_gain = f"{work.quick_steps:,} quick steps at most take no longer than MPI takes to start" if is_short else ""
     if asked == "auto":
         most = min(cores, work.episodes_at_once or cores)
-        limit = f"there are only {pluralize(most, 'episode')} at a time" if most < cores else ""
-        return WorkerCount(1, cores, too_few) if few else WorkerCount(most, cores, limit)
+        remark = f"there are only {pluralize(most, 'episode')} at a time" if most < cores else ""
+        return WorkerCount(1, cores, no_gain) if is_short else WorkerCount(most, cores, remark)
     workers = int(asked)
     if workers == 1:
-        return WorkerCount(1, cores, "MPI pays from two workers on")
-    if few:
-        return WorkerCount(workers, cores, too_few)
+        return WorkerCount(1, cores, "MPI is useful only with two or more workers")
+    if is_short:
+        return WorkerCount(workers, cores, no_gain)
     if work.episodes_at_once is not None and workers > work.episodes_at_once:
         return WorkerCount(workers, cores, f"there are only {pluralize(work.episodes_at_once, 'episode')} at a time")
     return WorkerCount(workers, cores, "more workers than cores are no faster" if workers > cores else "")
@@ -189,7 +189,7 @@ def read_hostfile(path: Path) -> list[Host]:
             raise InputError("--hostfile", "a host on each line, once, such as node1 slots=32", got)
         hosts[found["name"]] = Host(found["name"], slots)
     if not hosts:
-        raise InputError("--hostfile", "a file with a host on each line", f"none in {path}")
+        raise InputError("--hostfile", "a file with a host on each line", f"no host in {path}")
     return list(hosts.values())
 
 
@@ -199,7 +199,7 @@ def write_hostfile(path: Path, hosts: Sequence[Host], colon: bool) -> None:
     path.write_text("".join(spelling.format(host.name, host.slots) for host in hosts))
 
 
-class Inquiry:
+class HostCheck:
     """Asks hosts whether they can run ranks: ssh must reach them, and find this interpreter at the same path.
 
     Args:
@@ -222,7 +222,7 @@ class Inquiry:
                 stderr=subprocess.PIPE,
                 text=True,
                 env=os.environ,
-                process_group=0,
+                process_group=0,  # Ctrl-C in the terminal must not end ssh
             )
 
     def finished(self) -> bool:
@@ -271,44 +271,44 @@ class AvailableHosts:
         self._hosts = hosts
         self._ssh = ssh
         self._say = say
-        self._out: set[Host] = set()
-        self._answers: dict[Host, int] = {}
-        self._inquiry: Inquiry | None = None
-        self._asked = self._begun = 0.0
+        self._left_out: set[Host] = set()
+        self._answers: dict[Host, int] = {}  # consecutive answers of each host that is left out
+        self._check: HostCheck | None = None  # the unfinished check of these hosts
+        self._checked_at = self._chosen_at = 0.0
 
     def choose(self) -> list[Host]:
-        """Ask all hosts; return the hosts that can run ranks, and report each change."""
-        if self._inquiry is not None:
-            self._inquiry.cancel()
-            self._inquiry = None
-        complaints = Inquiry(self._hosts, self._ssh).complaints()
+        """Check all hosts; return the hosts that can run ranks, and report each change."""
+        if self._check is not None:
+            self._check.cancel()
+            self._check = None
+        complaints = HostCheck(self._hosts, self._ssh).complaints()
         for host in self._hosts:
-            if complaints[host] and host not in self._out:
+            if complaints[host] and host not in self._left_out:
                 self._say(f"{host.name} {complaints[host]}: it is left out")
-            elif not complaints[host] and host in self._out:
+            elif not complaints[host] and host in self._left_out:
                 self._say(f"{host.name} answers again: it is taken back")
-        self._out = {host for host in self._hosts if complaints[host]}
-        self._answers = dict.fromkeys(self._out, 0)
-        self._asked = self._begun = time.monotonic()
-        return [host for host in self._hosts if host not in self._out]
+        self._left_out = {host for host in self._hosts if complaints[host]}
+        self._answers = dict.fromkeys(self._left_out, 0)
+        self._checked_at = self._chosen_at = time.monotonic()
+        return [host for host in self._hosts if host not in self._left_out]
 
-    def can_grow(self) -> bool:
-        """Return whether a host that was left out can be taken back. Cheap to call often: it asks at intervals."""
+    def can_take_back(self) -> bool:
+        """Return whether a host that was left out can be taken back. Cheap to call often: it checks at intervals."""
         now = time.monotonic()
-        # The inquiry runs beside the ranks, so this method never waits for it.
-        if self._inquiry is not None:
-            if not self._inquiry.finished():
+        # The check runs while the ranks work, so this method never waits for it.
+        if self._check is not None:
+            if not self._check.finished():
                 return False
-            for host, complaint in self._inquiry.complaints().items():
+            for host, complaint in self._check.complaints().items():
                 self._answers[host] = 0 if complaint else self._answers[host] + 1
-            self._inquiry = None
-        # Stopping a run costs time: take a host back only if it answers steadily, and the run had time for progress.
+            self._check = None
+        # Stopping a run costs time. So a host is taken back only if it answers steadily and the run has made progress.
         back = [host.name for host, answers in self._answers.items() if answers >= _ANSWERS_NEEDED]
-        if back and now - self._begun > min(_LEAST_UNDISTURBED, 2 * _INQUIRY_INTERVAL):
+        if back and now - self._chosen_at > _LEAST_RUN:
             self._say(f"{', '.join(back)} answers again: the run is stopped, and resumed with it")
             self._answers = {}
             return True
-        if self._answers and now - self._asked > _INQUIRY_INTERVAL:
-            self._asked = now
-            self._inquiry = Inquiry(list(self._answers), self._ssh)
+        if self._answers and now - self._checked_at > _CHECK_INTERVAL:
+            self._checked_at = now
+            self._check = HostCheck(list(self._answers), self._ssh)
         return False

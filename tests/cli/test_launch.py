@@ -17,7 +17,7 @@ from evolve import store
 from evolve.cli.launch import Launch, run_until_complete
 from evolve.cli.run import load
 from evolve.cluster import hosts, mpirun
-from evolve.cluster.hosts import AvailableHosts, Host, Inquiry, read_hostfile, write_hostfile
+from evolve.cluster.hosts import AvailableHosts, Host, HostCheck, read_hostfile, write_hostfile
 from evolve.cluster.mpirun import Launcher, Outcome, Supervisor
 from evolve.errors import InputError
 
@@ -126,12 +126,12 @@ def silent(monkeypatch):
     """The names of hosts that do not answer."""
     names = set()
 
-    class Answers(Inquiry):
+    class Answers(HostCheck):
         def __init__(self, hosts, _ssh):
             super().__init__([], [])
             self._complaints = {host: "does not answer" if host.name in names else "" for host in hosts}
 
-    monkeypatch.setattr(hosts, "Inquiry", Answers)
+    monkeypatch.setattr(hosts, "HostCheck", Answers)
     return names
 
 
@@ -146,7 +146,7 @@ def test_hosts_are_left_out_and_taken_back(silent, monkeypatch):
     def looks(seconds):
         for _ in range(seconds):
             clock[0] += 1
-            if chosen.can_grow():
+            if chosen.can_take_back():
                 return True
         return False
 
@@ -172,7 +172,7 @@ def test_hosts_report_their_faults(tmp_path, monkeypatch):
     )
     ssh.chmod(0o755)
     here, mute = Host("localhost", 1), Host("node4", 1)
-    complaints = Inquiry([A, B, C, here, mute], [str(ssh)]).complaints()
+    complaints = HostCheck([A, B, C, here, mute], [str(ssh)]).complaints()
     assert (complaints[A], complaints[here]) == ("", "")
     assert complaints[B] == "does not answer (no route)"
     assert complaints[C] == f"has no {sys.executable}"
@@ -186,7 +186,7 @@ def test_hostfiles_are_read_in_both_spellings(tmp_path):
     for colon in (False, True):
         write_hostfile(path, [A, C], colon)
         assert read_hostfile(path) == [A, C]
-    wrong = {"node1 slots=x": "line 1", "node1\nnode1": "line 2", "# nothing": "none in", "node1:0": "node1:0"}
+    wrong = {"node1 slots=x": "line 1", "node1\nnode1": "line 2", "# nothing": "no host in", "node1:0": "node1:0"}
     for text, said in wrong.items():
         path.write_text(text)
         with pytest.raises(InputError, match=said):

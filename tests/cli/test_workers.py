@@ -190,7 +190,7 @@ QUICK = "quick steps at most take no longer than MPI takes to start"
         ("auto", Work(3, in_threads=True), WorkerCount(1, CORES, in_threads=True)),
         (1, Work(3, in_threads=True), WorkerCount(1, CORES, in_threads=True)),
         (2, Work(3, in_threads=True), WorkerCount(2, CORES)),
-        (1, Work(), WorkerCount(1, CORES, "MPI pays from two workers on")),
+        (1, Work(), WorkerCount(1, CORES, "MPI is useful only with two or more workers")),
         (2, Work(100, 10**6), WorkerCount(2, CORES)),
         (2, Work(100, 10), WorkerCount(2, CORES, f"10 {QUICK}")),
         (6, Work(100, None), WorkerCount(6, CORES, "more workers than cores are no faster")),
