@@ -23,8 +23,8 @@ from evolve.store.disk import check_writable
 from evolve.training.experiment import PlannedRun
 from evolve.training.plan import plays_in_threads
 
-_DRAWING = ("jinja2", "matplotlib", "PIL", "av", "imageio", "gymnasium", "pygame", "Box2D")
-"""The modules that make the page, and the films of exact tasks."""
+_LIBRARIES = ("jinja2", "matplotlib", "PIL", "av", "imageio", "gymnasium", "pygame", "Box2D")
+"""The modules of the libraries that make the page, and the films of exact tasks."""
 
 
 def _parser() -> Parser:
@@ -58,23 +58,23 @@ def write_page(app: App, files: Sequence[Path], output: Path, quick: bool = Fals
         Stopped: A stop was requested.
     """
     runs, groups = read_groups(files)
-    compared, left_out = deduplicate_seeds(groups)
+    compared, left_out = deduplicate_seeds(groups)  # for warnings only; the page compares groups itself
     for note in filter(None, (left_out, uneven_lengths(compared))):
         print(f"evolve.report: {note}", file=sys.stderr)
     if quick:
-        page, filmed = html.make_page(runs, groups, None)
+        page, has_film = html.make_page(runs, groups, None)
     else:
         with ReportProgress(sum(len(group.runs) for group in groups)) as progress:
-            page, filmed = html.make_page(runs, groups, partial(_summarize, app, progress))
+            page, has_film = html.make_page(runs, groups, partial(_summarize, app, progress))
     html.save(page, output)
-    return filmed
+    return has_film
 
 
-def _summarize(app: App, progress: ReportProgress, run: StoredRun, filmed: bool) -> RunSummary:
+def _summarize(app: App, progress: ReportProgress, run: StoredRun, with_film: bool) -> RunSummary:
     progress.start(run.path)
     coordinator = app.coordinator()
     coordinator.progress = progress.update
-    return html.summarize_run(run, coordinator, app.transport, filmed)
+    return html.summarize_run(run, coordinator, app.transport, with_film)
 
 
 def path_for(runs: Sequence[PlannedRun]) -> Path:
@@ -85,31 +85,33 @@ def path_for(runs: Sequence[PlannedRun]) -> Path:
 def can_check_later(runs: Sequence[PlannedRun]) -> bool:
     """Return whether `check` can wait until the first generation is complete.
 
-    It imports libraries, which takes longer than the start of a run. So it waits if the libraries are installed and all
-    environments are exact tasks. Other environments must be tested before a run: they may be unable to draw pictures.
+    The check imports libraries, which takes longer than the start of a run. It can wait if the libraries are installed
+    and all environments are exact tasks. Other environments may be unable to draw, so they are checked before a run.
     """
     exact = all(run.experiment.config.env.engine == "exact" for run in runs)
-    return exact and is_installed(*_DRAWING)
+    return exact and is_installed(*_LIBRARIES)
 
 
 def check(runs: Sequence[PlannedRun], dry: bool = False) -> None:
-    """Raise InputError if the page about runs cannot be made: by its libraries, its path, or its environments.
+    """Raise InputError if the page about runs cannot be made.
 
-    dry: whether to leave the path unchecked, because the check writes a file.
+    A library may be missing, the path may not be writable, or an environment may be unable to draw. dry: whether to
+    leave the path unchecked, because that check writes a file.
     """
     environments.without_display()
     html.check_libraries()
     video.check_library()
     if not dry:
         check_path(runs)
-    for env in {run.experiment.config.env.model_dump_json(): run.experiment.config.env for run in runs}.values():
+    distinct = {run.experiment.config.env.model_dump_json(): run.experiment.config.env for run in runs}
+    for env in distinct.values():
         environments.check_drawable(env)
 
 
 def check_path(runs: Sequence[PlannedRun]) -> None:
     """Raise InputError if the page about runs cannot be written."""
     page = path_for(runs)
-    if page.parent.exists():
+    if page.parent.exists():  # otherwise the first run creates it, or reports the error
         check_writable(page, (page.suffix,))
 
 
@@ -135,7 +137,7 @@ def _body(app: App, argv: list[str]) -> int:
 
 
 def _work(argv: list[str]) -> Work:
-    """Check the arguments; a report does not limit the number of workers."""
+    """Return the work: no limit of workers, but whether threads play it. Raises InputError for wrong arguments."""
     return Work(in_threads=plays_in_threads(run_files(_parser().parse_args(argv).files)))
 
 

@@ -25,7 +25,7 @@ from evolve.training import Experiment, iterate, load_config, plan, prepare, res
 from evolve.training.experiment import PlannedRun
 from evolve.verification import spot_check
 
-_TITLES = {"begin": "new", "resume": "resumed", "replace": "replaced", "keep": "complete already"}
+_ACTIONS = {"begin": "new", "resume": "resumed", "replace": "replaced", "keep": "complete already"}
 _HINT_ON_LOSSES = (
     "evolve.run: the loss of a worker ends this run; complete generations are kept, --resume continues it. "
     "(With mpirun --with-ft ulfm the run would continue without the worker.)"
@@ -112,19 +112,19 @@ def load(argv: list[str]) -> Request:
     assignments = arguments.pop("assignments")
     names = ("resume", "overwrite", "dry_run", "report", "tensorboard", "workers")
     flags = {flag: arguments.pop(flag) for flag in names}
-    shown = arguments.pop("settings")
+    show_settings = arguments.pop("settings")
     if flags["overwrite"] and flags["resume"]:
         raise InputError("--overwrite", "no --resume with it: one replaces run files, the other continues them", "both")
-    path = Path(name or "sweep")
+    path = Path(name or "sweep")  # without a file, a sweep by --set is named "sweep"
     if path.suffix == ".champion":
         cure = "A champion cannot be resumed; use it with evolve.evaluate, evolve.replay or --start-from."
-        raise InputError("EXPERIMENT.toml", "a TOML file", f"{path}, a champion file by its name", cure)
+        raise InputError("EXPERIMENT.toml", "a TOML file", f"{path}, which is named like a champion file", cure)
     if flags["resume"] and name and not path.exists():
         raise InputError("--resume", "a run file, its directory, or its TOML file", f"{path}, which does not exist")
     file = store.one_run_file(path) if path.suffix == ".h5" or (flags["resume"] and path.is_dir()) else None
-    if file and not (flags["resume"] or shown):
+    if file and not (flags["resume"] or show_settings):
         cure = f"To continue it: python -m evolve.run --resume {shlex.quote(str(path))}."
-        raise InputError("EXPERIMENT.toml", "a TOML file", f"{path}, a run file by its name", cure)
+        raise InputError("EXPERIMENT.toml", "a TOML file", f"{path}, which is named like a run file", cure)
     if name and path.suffix != ".toml" and not path.exists():
         how = "An environment is named with ", Setting("env.id", name), "."
         raise InputError("EXPERIMENT.toml", "a TOML file", f"{path}, which does not exist", *how)
@@ -140,13 +140,13 @@ def load(argv: list[str]) -> Request:
         raise
     if file and stored:
         resume.check_same_run(configs[0], stored, file)
-    if shown:
-        _show(configs)
+    if show_settings:
+        _print_settings(configs)
         parser.exit()
     return Request(configs, file, **flags)
 
 
-def _show(configs: list[Config]) -> None:
+def _print_settings(configs: list[Config]) -> None:
     if len(configs) > 1:
         cure = "Give each setting of the sweep one value, by flags or --set."
         raise InputError("--settings", "one experiment", f"a sweep of {len(configs)}", cure)
@@ -188,7 +188,7 @@ def _describe_run(preview: plan.RunPreview) -> str:
         if preview.action == "replace":
             progress = f", {pluralize(stored.num_generations, 'generation')} would be lost"
     remaining = "" if preview.action == "keep" else f"; {_quantity(preview.size)}"
-    return f"{_TITLES[preview.action]}{progress}{remaining}"
+    return f"{_ACTIONS[preview.action]}{progress}{remaining}"
 
 
 def _quantity(size: plan.RunSize) -> str:
@@ -207,8 +207,8 @@ def run_all(app: App, request: Request) -> None:
     if not request.dry_run:
         experiments = [_with_backend(experiment) for experiment in experiments]
     runs = plan.plan_runs(experiments, request.file, request.resume)
-    # A strategy checks its settings when it is made, and what it finds can depend on the seed. So make the strategy of
-    # each run before the first file is created.
+    # A strategy checks its settings when it is made, and the checks can depend on the seed. So the strategy of each run
+    # is made once before the first file is created.
     for run in runs:
         run.experiment.strategy(run.seed)
     previews = []
@@ -221,6 +221,7 @@ def run_all(app: App, request: Request) -> None:
         if request.dry_run or not report.can_check_later(runs):
             report.check(runs, request.dry_run)
         else:
+            # The check imports libraries for seconds, so it waits until the first generation has been shown.
             report.check_path(runs)
             after_generation = cache(partial(report.check, runs))  # cached: only the first call checks
     _check_tensorboard(request, runs)
@@ -253,8 +254,9 @@ def _check_tensorboard(request: Request, runs: Sequence[PlannedRun]) -> None:
     if request.tensorboard is None:
         return
     tensorboard.check_library("--tensorboard")
-    for run in () if request.dry_run else runs:
-        tensorboard.LiveLog(request.tensorboard, run.path, "--tensorboard")
+    if not request.dry_run:
+        for run in runs:  # making a log makes its directory, or raises the error
+            tensorboard.LiveLog(request.tensorboard, run.path, "--tensorboard")
 
 
 def _with_backend(experiment: Experiment) -> Experiment:
@@ -290,12 +292,12 @@ def _replacement_warning(preview: plan.RunPreview) -> str:
 
 
 def _evolve(
-    app: App, runs: Sequence[PlannedRun], replaced: set[object], logs: Path | None, after_each: Callable[[], None]
+    app: App, runs: Sequence[PlannedRun], replaced: set[Path], logs: Path | None, after_generation: Callable[[], None]
 ) -> None:
     """Evolve runs one after another.
 
-    replaced: the paths of run files to replace. logs: the directory for TensorBoard. after_each: called after each
-    generation.
+    replaced: the paths of run files to replace. logs: the directory for TensorBoard. after_generation: called after
+    each generation.
     """
     coordinator = app.coordinator()
     clock = RunsClock([_remaining_episodes(run, run.path in replaced) for run in runs])
@@ -313,12 +315,15 @@ def _evolve(
                 f"evolve.run: stopped; {run.path} keeps its complete generations; continue with: {command}"
             )
             log = tensorboard.live_log(logs, run.path, "--tensorboard")
-            _run_one(coordinator, run, opened, command, clock, log, after_each)
+            _run_one(coordinator, run, opened, command, clock, log, after_generation)
             app.stop.stop_message = ""
 
 
 def _remaining_episodes(run: PlannedRun, replaced: bool) -> int:
-    """Return the number of episodes that a run still has to play. Even a complete run may have more generations now."""
+    """Return the number of episodes that a run still has to play.
+
+    A complete run also has some if the setting `generations` is larger than it was.
+    """
     config = run.experiment.config
     done, complete = (0, False) if replaced else store.read_progress(run.path)
     return 0 if complete and done >= config.generations else plan.size_of(config, done).episodes
@@ -338,8 +343,9 @@ def _run_one(
     command: str,
     clock: RunsClock,
     live_log: AbstractContextManager[tensorboard.LogGeneration],
-    after_each: Callable[[], None],
+    after_generation: Callable[[], None],
 ) -> None:
+    """Evolve a run into its open file, and print its results. Errors get the number of generations and the cure."""
     config = run.experiment.config
     limit = config.early_stop.steps
     steps = math.inf if limit is None else limit - file.steps
@@ -350,10 +356,11 @@ def _run_one(
             for record in iterate(run.experiment, coordinator, file):
                 reporter(record)
                 log(file.num_generations - 1, record)
-                after_each()
+                after_generation()
     except Stopped as why:
-        then = "" if file.replaces else f"; continue with --resume: {command}"
-        raise type(why)(f"stopped by {why}: {resume.generations_on_disk(file)}{then}") from None
+        # Until the old file is replaced, --resume would continue the old run.
+        cure = "" if file.replaces else f"; continue with --resume: {command}"
+        raise type(why)(f"stopped by {why}: {resume.generations_on_disk(file)}{cure}") from None
     except EpisodeError as error:
         cures = resume.after_failure(file, error)
         raise RunError(error, *cures, f"\n{resume.generations_on_disk(file)}.") from None
@@ -385,6 +392,7 @@ def _body(app: App, argv: list[str]) -> int:
 
 
 def _work(argv: list[str]) -> Work:
+    """Return the amount of work, from which the launcher chooses the number of workers."""
     return plan.work_of(load(argv).configs)
 
 

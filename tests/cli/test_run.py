@@ -184,7 +184,7 @@ WRONG = [
     (("malformed.toml",), "malformed.toml: expected well-formed TOML"),
     (("-e", ""), "env.id (-e/--env): expected a text that is not empty, got ''"),
     (("--set", "episodes='5'"), "episodes (-r/--episodes): expected a whole number, got '5'"),
-    (("pole.champion", "--resume"), "expected a TOML file, got pole.champion, a champion file by its name"),
+    (("pole.champion", "--resume"), "expected a TOML file, got pole.champion, which is named like a champion file"),
     (("a b.h5",), "To continue it: python -m evolve.run --resume 'a b.h5'."),
     (
         ("--resume", "missing"),
