@@ -69,9 +69,10 @@ class Genomes:
 
 @dataclass(frozen=True)
 class FactoredGenomes(Genomes):
-    """Genomes with weights that were computed from factors. Kernels may use the factors instead, with the same bits.
+    """Genomes around one centre, with perturbations of low rank that are also kept as factors.
 
-    factors: the factors of all P candidates; no connection is absent.
+    factors: the factors of all P candidates; no connection is absent. Kernels may compute with the factors instead of
+    the weights, and get results that are equal to the bit.
     """
 
     factors: Factors
@@ -82,7 +83,7 @@ class FactoredGenomes(Genomes):
 
 
 class GenomeSource(Protocol):
-    """P genomes by number: `Genomes` in memory, or a lazy source that computes genomes whenever they are taken."""
+    """P numbered genomes: `Genomes` in memory, or a lazy source that computes genomes whenever they are taken."""
 
     def __len__(self) -> int:
         """P."""
@@ -139,7 +140,7 @@ def concatenate(*parts: Genomes) -> Genomes:
 
 
 def one_genome(values: Any, argument: str) -> Genomes:
-    """Return one genome (P = 1): a genome unchanged, or numbers [W] as weights of present connections.
+    """Return one genome (P = 1) from `values`: a genome, or the weights [W] of a genome without absent connections.
 
     argument: The name of `values` in errors. Raises InputError unless they are finite float32 numbers.
     """
@@ -209,7 +210,7 @@ class GenomeLayout(Protocol):
 
     @property
     def num_traces(self) -> int:
-        """T, the number of traces after an episode: W, one for each connection, or 0 for a network without traces."""
+        """T, the number of traces after an episode: W if its connections keep Hebbian traces, else 0."""
 
     @property
     def blocks(self) -> tuple[Block, ...]:
@@ -247,7 +248,7 @@ class VectorLayout:
         """The vector, as the only column of a matrix."""
         return (Block(layer=0, source=0, start=0, rows=self.size, columns=1),)
 
-    batched_init = True  # see `GenomeLayout`
+    batched_init = True  # see `GenomeLayout`; an annotation would make it a field of the data class
 
     def init(self, stream: AnyStream) -> Genomes:
         """Return one initial genome (P = 1), or one for each of many streams."""
@@ -306,8 +307,8 @@ def chain_digest(
     failed = np.isnan(returns)
     state.update(_canonical(returns))
     state.update(np.asarray(lengths, "<i4").tobytes())
-    # A column of the run file may have a wider type than its values had in a generation. The digest does not depend on
-    # the type, nor on the value that fills the place of an episode without metrics.
+    # All types are converted to float64, because the run file may store a metric in a wider type than it had here. The
+    # metrics of a failed episode count as 0, whatever value fills their place.
     for name, values in sorted((metrics or {}).items()):
         state.update(name.encode() + b"\0")
         state.update(_canonical(np.where(failed, 0.0, values.astype(np.float64))))

@@ -320,10 +320,7 @@ def _evolve(
 
 
 def _remaining_episodes(run: PlannedRun, replaced: bool) -> int:
-    """Return the number of episodes that a run still has to play.
-
-    A complete run also has some if the setting `generations` is larger than it was.
-    """
+    """Return the episodes that a run still has to play; a complete run has some if `generations` was raised."""
     config = run.experiment.config
     done, complete = (0, False) if replaced else store.read_progress(run.path)
     return 0 if complete and done >= config.generations else plan.size_of(config, done).episodes

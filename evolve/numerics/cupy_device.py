@@ -23,21 +23,19 @@ from evolve.errors import InputError, RunError, Setting, how_to_install, one_lin
 from evolve.numerics.device_protocol import WIDTH, DeviceMemoryError, Transfers, local_ranks
 
 _PACKAGE = Path(__file__).parents[1]
-_HEADERS = ("numerics", "networks", "environments", "rollouts")  # packages with a folder `kernels`
+_KERNEL_PACKAGES = ("numerics", "networks", "environments", "rollouts")  # packages with a folder `kernels`
 _PLAY_KERNEL = re.compile(r"play_(\w+?)_on_(\w+)")  # network, task
 EXACT = ("--fmad=false", "--prec-div=true", "--prec-sqrt=true", "--ftz=false", "--std=c++17")
 """The compiler options with which results equal the results of the CPU to the bit."""
 _HASH = 32  # bytes of a sha256
 Kind = Literal["PTX", "CUBIN", "ProgramLog"]
 """The outputs of NVRTC: assembly, machine code, and messages of the compiler."""
-
-
-_UP, _DOWN = 1, 2  # cudaMemcpyHostToDevice, cudaMemcpyDeviceToHost
+_TO_DEVICE, _TO_HOST = 1, 2  # cudaMemcpyHostToDevice, cudaMemcpyDeviceToHost
 _NON_BLOCKING = 1  # cudaStreamNonBlocking
 _MULTIPROCESSORS = 16  # cudaDevAttrMultiProcessorCount
 _MAJOR, _MINOR = 75, 76  # cudaDevAttrComputeCapabilityMajor and Minor
-_USE_CPU = "Or use ", Setting("compute.backend", "native"), ": the bits are the same."
-_USABLE = 0.9  # of the memory of a GPU, and of its free memory
+_USE_CPU = "Or use ", Setting("compute.backend", "native"), ": its results are the same to the bit."
+_USABLE = 0.9  # the share that is used at most, of the memory of a GPU and of its free memory
 _OUT_OF_MEMORY = 2  # cudaErrorMemoryAllocation
 _NO_DEVICE = 100  # cudaErrorNoDevice
 # Ignored when memory is freed at the end of a process, or after a GPU has failed.
@@ -56,19 +54,19 @@ def unit_of(kernel: str) -> str:
 
 
 def source(unit: str = "") -> dict[str, str]:
-    """Return source texts by file name: first a compilation unit (see `unit_of`), then the headers that it may include.
+    """Return source texts by file name: first the text of a compilation unit, see `unit_of`, then all headers.
 
-    The header of a network or an exact task has the name of its kernel. The unit of a network and a task includes the
-    headers of these two; the unit "" includes the headers of all networks.
+    The unit "network, task" is `play.cu`, with the headers of this network and this exact task included, which have
+    the names of their kernels. The unit "" is `kernels.cu`, with the headers of all networks included.
     """
-    folders = {place: sorted((_PACKAGE / place / "kernels").glob("*.h")) for place in _HEADERS}
-    headers = {path.name: path.read_text() for folder in folders.values() for path in folder}
+    packages = {package: sorted((_PACKAGE / package / "kernels").glob("*.h")) for package in _KERNEL_PACKAGES}
+    headers = {path.name: path.read_text() for paths in packages.values() for path in paths}
     if unit:
-        name, included, end = "play.cu", [f"{kernel}.h" for kernel in unit.split(", ")], f"PLAY({unit})\n"
+        name, included, last_line = "play.cu", [f"{kernel}.h" for kernel in unit.split(", ")], f"PLAY({unit})\n"
     else:
-        name, included, end = "kernels.cu", [path.name for path in folders["networks"]], ""
+        name, included, last_line = "kernels.cu", [path.name for path in packages["networks"]], ""
     includes = "".join(f'#include "{header}"\n' for header in included)
-    return {name: f"{(_PACKAGE / 'rollouts' / name).read_text()}\n{includes}{end}", **headers}
+    return {name: f"{(_PACKAGE / 'rollouts' / name).read_text()}\n{includes}{last_line}", **headers}
 
 
 def machine_code(architecture: str, cache_folder: Path | None = None, unit: str = "") -> bytes:
@@ -108,9 +106,9 @@ def compile_source(files: dict[str, str], architecture: str, kind: Kind, options
         flags = [option.encode() for option in (f"--gpu-architecture={architecture}", *options)]
         failed = nvrtc.nvrtcCompileProgram(program, len(flags), (ctypes.c_char_p * len(flags))(*flags))
         if failed:
-            log = _text(nvrtc, program, "ProgramLog").decode(errors="replace").strip()
+            log = _output(nvrtc, program, "ProgramLog").decode(errors="replace").strip()
             raise InputError("compute.backend", f"kernels that compile for {architecture}", log or f"error {failed}")
-        return _text(nvrtc, program, kind)
+        return _output(nvrtc, program, kind)
     finally:
         nvrtc.nvrtcDestroyProgram(ctypes.byref(program))
 
@@ -120,19 +118,19 @@ def available() -> bool:
     return load_nvrtc() is not None
 
 
-def _text(nvrtc: Any, program: ctypes.c_void_p, what: str) -> bytes:
-    """Return a result of a program: its log, PTX or CUBIN."""
+def _output(nvrtc: Any, program: ctypes.c_void_p, kind: Kind) -> bytes:
+    """Return an output of a program. PTX and the log are texts, which NVRTC ends with a zero byte."""
     size = ctypes.c_size_t()
-    _check(getattr(nvrtc, f"nvrtcGet{what}Size")(program, ctypes.byref(size)), f"return {what}")
-    held = ctypes.create_string_buffer(size.value)
-    _check(getattr(nvrtc, f"nvrtcGet{what}")(program, held), f"return {what}")
-    return held.raw if what == "CUBIN" else held.raw.rstrip(b"\0")
+    _check(getattr(nvrtc, f"nvrtcGet{kind}Size")(program, ctypes.byref(size)), f"return {kind}")
+    buffer = ctypes.create_string_buffer(size.value)
+    _check(getattr(nvrtc, f"nvrtcGet{kind}")(program, buffer), f"return {kind}")
+    return buffer.raw if kind == "CUBIN" else buffer.raw.rstrip(b"\0")
 
 
-def _check(status: int, what: str) -> None:
-    """Raise InputError if a call of NVRTC failed. what: the purpose of the call."""
+def _check(status: int, purpose: str) -> None:
+    """Raise InputError if a call of NVRTC failed."""
     if status:
-        raise InputError("compute.backend", f"an NVRTC that can {what}", f"error {status}")
+        raise InputError("compute.backend", f"an NVRTC that can {purpose}", f"error {status}")
 
 
 def _nvrtc() -> Any:
@@ -151,8 +149,9 @@ def load_nvrtc() -> Any:
             library = ctypes.CDLL(path)
             # When it compiles, NVRTC opens a second library, its builtins, by name. Some wheels, such as 13.0.88, do
             # not say where it is, so it must be loaded already.
-            for builtins in Path(path).parent.glob("libnvrtc-builtins.so.*") if "/" in path else ():
-                ctypes.CDLL(str(builtins))
+            if "/" in path:
+                for builtins in Path(path).parent.glob("libnvrtc-builtins.so.*"):
+                    ctypes.CDLL(str(builtins))
         except OSError:
             continue
         return library
@@ -165,6 +164,7 @@ def nvrtc_candidates() -> list[str]:
     wheels = sorted({str(found) for folder in packages for found in Path(folder).glob("nvidia/*/lib/libnvrtc.so.*")})
     toolkits = [f"{os.environ[name]}/lib64/libnvrtc.so" for name in ("CUDA_PATH", "CUDA_HOME") if name in os.environ]
     by_name = ctypes.util.find_library("nvrtc")
+    # The newest wheel is tried first. Wheels also hold the builtins, and another build of NVRTC (.alt).
     found = [path for path in wheels if "builtins" not in path and ".alt." not in path]
     return [*reversed(found), *toolkits, *([by_name] if by_name else []), "libnvrtc.so.13", "libnvrtc.so.12"]
 
@@ -219,13 +219,13 @@ def open_device() -> "CupyDevice":
     rank, ranks = local_ranks()
     number = rank % count
     try:
-        return CupyDevice(cuda, number, sharing=len(range(number, ranks, count)))
+        return CupyDevice(cuda, number, sharing=len(range(number, ranks, count)))  # the ranks that use this GPU
     except RuntimeError as error:  # another process may use the GPU exclusively
         raise InputError("compute.backend", f"GPU {number} to be usable", str(error), *_USE_CPU) from None
 
 
 class CupyDevice:
-    """GPU `number` of this host, see `device.Device`. Each of `sharing` processes may use an equal part of its memory.
+    """GPU `number` of this host, a `device_protocol.Device`. Each of `sharing` processes may use an equal part of it.
 
     Attributes:
         runtime: `cupy.cuda.runtime`.
@@ -260,14 +260,14 @@ class CupyDevice:
         with _failures("allocating memory", nbytes, free):
             address = int(self.runtime.malloc(nbytes))
             self.runtime.memset(address, 0, nbytes)
-            self.runtime.streamSynchronize(0)  # other streams do not wait for this one
+            self.runtime.streamSynchronize(0)  # the streams of queues do not wait for the memset in stream 0
         self.allocated += nbytes
         return CupyMemory(self, address, nbytes)
 
     def release(self, memory: "CupyMemory") -> None:
         """Free memory."""
         self.allocated -= memory.nbytes
-        self.enter()
+        self.select()
         self.runtime.free(memory.address)
 
     def host_array(self, shape: tuple[int, ...], dtype: Any) -> NDArray[Any]:
@@ -286,7 +286,7 @@ class CupyDevice:
 
     def free_memory(self) -> int:
         """Return the number of bytes that this process may still allocate."""
-        self.enter()
+        self.select()
         with _failures("asking for its memory"):
             return max(0, min(self._budget - self.allocated, int(self.runtime.memGetInfo()[0] * _USABLE)))
 
@@ -314,7 +314,7 @@ class CupyDevice:
             "NVRTC": ".".join(map(str, nvrtc_version())),
         }
 
-    def enter(self) -> None:
+    def select(self) -> None:
         """Select this GPU for the calling thread: CUDA keeps one current GPU per thread."""
         if threading.get_ident() != self._thread:
             self.runtime.setDevice(self._number)
@@ -329,15 +329,16 @@ class CupyMemory:
         self.nbytes = nbytes
         self._device = device
 
-    def __del__(self, gone: tuple[type[Exception], ...] = _LATE_ERRORS) -> None:
-        try:  # noqa: SIM105 - when the process ends, contextlib may be gone, too
+    def __del__(self, ignored: tuple[type[Exception], ...] = _LATE_ERRORS) -> None:
+        # A default argument, because globals of the module may be None when the process ends.
+        try:  # noqa: SIM105 - contextlib may be gone, too
             self._device.release(self)
-        except gone:
+        except ignored:
             pass
 
 
 class CupyQueue:
-    """A CUDA stream. See `device.Queue`."""
+    """A CUDA stream, a `device_protocol.Queue`."""
 
     def __init__(self, device: CupyDevice, runtime: Any, driver: Any) -> None:
         self.transfers = Transfers()
@@ -346,32 +347,32 @@ class CupyQueue:
         self._driver = driver
         # The arrays of running copies. Without a reference, page-locked memory could be reused during the copy.
         self._under_way: list[NDArray[Any]] = []
-        device.enter()
+        device.select()
         with _failures("making a stream"):
             self._stream = int(runtime.streamCreateWithFlags(_NON_BLOCKING))
 
     def upload(self, target: int, source: NDArray[Any]) -> None:
         """Copy an array of the host to an address of the device."""
         self.transfers.add(up=source.nbytes)
-        self._copy(target, source.ctypes.data, source, _UP)
+        self._copy(target, source.ctypes.data, source, _TO_DEVICE)
 
     def download(self, source: int, target: NDArray[Any]) -> None:
         """Copy from an address of the device into an array of the host."""
         self.transfers.add(down=target.nbytes)
-        self._copy(target.ctypes.data, source, target, _DOWN)
+        self._copy(target.ctypes.data, source, target, _TO_HOST)
 
-    def _copy(self, target: int, source: int, array: NDArray[Any], way: int) -> None:
+    def _copy(self, target: int, source: int, array: NDArray[Any], direction: int) -> None:
         self._under_way.append(array)
-        self._device.enter()
+        self._device.select()
         with _failures("copying"):
-            self._runtime.memcpyAsync(target, source, array.nbytes, way, self._stream)
+            self._runtime.memcpyAsync(target, source, array.nbytes, direction, self._stream)
 
     def launch(self, kernel: str, blocks: int, parts: int, *arguments: int | ctypes.Structure, tiles: int = 1) -> None:
         """Run a kernel on blocks of WIDTH × parts × tiles threads."""
         values = [ctypes.c_int64(value) if isinstance(value, int) else value for value in arguments]
         pointers = (ctypes.c_void_p * len(values))(*map(ctypes.addressof, values))
         grid, block = (blocks, 1, 1), (WIDTH, parts, tiles)
-        self._device.enter()
+        self._device.select()
         with _failures(f"starting {kernel}"):
             function = self._device.function(kernel)
             self._driver.launchKernel(function, *grid, *block, 0, self._stream, ctypes.addressof(pointers), 0)
@@ -382,17 +383,17 @@ class CupyQueue:
             self._runtime.streamSynchronize(self._stream)
         self._under_way.clear()
 
-    def __del__(self, gone: tuple[type[Exception], ...] = _LATE_ERRORS) -> None:
+    def __del__(self, ignored: tuple[type[Exception], ...] = _LATE_ERRORS) -> None:
         try:
             self._runtime.streamSynchronize(self._stream)
             self._runtime.streamDestroy(self._stream)
-        except gone:
+        except ignored:
             pass
 
 
 @contextmanager
 def _failures(what: str, nbytes: int = 0, free: int = 0) -> Iterator[None]:
-    """Turn errors of CUDA into RunError, but an allocation of `nbytes` that failed into DeviceMemoryError."""
+    """Turn an error of CUDA into RunError. A failed allocation of `nbytes` > 0 becomes DeviceMemoryError instead."""
     try:
         yield
     except RuntimeError as error:

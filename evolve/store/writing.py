@@ -110,8 +110,7 @@ class RunFile:
         # A lazy genome source keeps the state of its generation in memory.
         state_bytes = sum(array.nbytes for array in self.checkpoint.values())
         buffered = sum(part.weights.nbytes if isinstance(part, Genomes) else state_bytes for part in self._genomes)
-        # Only the lower limit delays the first generation, so that the user soon finds it in the file.
-        longest = _LONGEST_WAIT if self.on_disk else 0.0
+        longest = _LONGEST_WAIT if self.on_disk else 0.0  # the first generation is written as early as possible
         interval = max(_LEAST_MULTIPLE * self.flush_cost, min(_USUAL_MULTIPLE * self.flush_cost, longest))
         if buffered > MAX_BUFFERED or time.monotonic() - self.flushed_at >= interval:
             self.flush()
@@ -124,8 +123,7 @@ class RunFile:
 
     def flush(self) -> None:
         """Write everything that is not in the file yet. Raises RunError if that fails; the file stays as it was."""
-        # The last flush may come while the interpreter exits, when a write is impossible. If nothing has changed since
-        # the flush before, this call returns without a write.
+        # An exiting interpreter cannot write. So a flush at exit, when nothing is left to write, must return here.
         content = self.num_generations, self.complete, self.header, self.held_out, len(self.validations)
         if content == self._flushed or (self.replaces and not self.num_generations):
             return
@@ -166,8 +164,7 @@ class RunFile:
 
     def _beginning(self) -> bytes:
         """Return the bytes of a file that holds the header only."""
-        # HDF5 refuses to open two files of one name, even in memory. Other threads may create files of other runs at
-        # the same time, so the name contains the path.
+        # HDF5 refuses two open files of one name. Other threads may create other runs, so the name has the path.
         name = f"{self.path}, in memory"
         with h5py.File(name, "w", driver="core", backing_store=False) as file:
             file.attrs.update(self.header.attributes(), schema=schema.SCHEMA, complete=False)
