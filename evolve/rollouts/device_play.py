@@ -161,8 +161,6 @@ class DevicePlay:
         DeviceMemoryError: There is too little memory.
     """
 
-    shares_genomes = True
-
     def __init__(self, task: AnyTask, batch: SlotArrays, num_weights: int, episodes: int, normalize: bool) -> None:
         assert isinstance(batch.kernel, DeviceStep)
         self._step = batch.kernel

@@ -209,10 +209,10 @@ class ExactRollout:
     def _feed(self, episodes: EpisodesToBegin) -> None:
         """Give episodes to `play`."""
         seeds = episodes.seeds
-        if self.play.shares_genomes and not self._batch.seeded:
-            genomes, numbers = episodes.genomes, episodes.numbers.astype(np.int32)
-        else:
+        if self._batch.seeded:  # an episode then has its own initial columns
             genomes, numbers = episodes.genome_of_each(), np.arange(len(seeds), dtype=np.int32)
+        else:
+            genomes, numbers = episodes.genomes, episodes.numbers.astype(np.int32)
         self._traces, self._best_of = episodes.traces, episodes.best_of
         keys: Int64 = (episodes.genome_ids.astype(np.int64) << BITS_OF_EPISODES) + episodes.episodes
         columns = self._batch.columns_of(genomes, seeds)

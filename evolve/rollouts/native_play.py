@@ -70,9 +70,6 @@ class Played(NamedTuple):
 class Play(Protocol):
     """Slots that play the episodes of feeds: `NativePlay` or `DevicePlay`."""
 
-    shares_genomes: bool
-    """Whether episodes of a feed may share a genome; if not, C = n, and episode i has genome i."""
-
     @property
     def slots(self) -> int:
         """The number of episodes that can run at a time."""
@@ -126,7 +123,7 @@ class _Structure(ctypes.Structure):
         *((name, ADDRESS) for name in ("places", "advance", "settle", "network", "step", "begin", "at")),
         ("coefficients", ADDRESS), ("room", INT64), ("normalize", INT64), ("tiles", INT64),
         *((name, INT64) for name in ("next", "fed", "num_columns")),
-        *((name, ADDRESS) for name in ("columns", "seeds", "keys", "normalizers", "masks")),
+        *((name, ADDRESS) for name in ("columns", "genomes", "seeds", "keys", "normalizers", "masks")),
         *((name, ADDRESS) for name in ("live", "slot_masks", "slot_keys", "returns", "prints", "step_hashes")),
         *((name, ADDRESS) for name in ("slot_normalizers", "moments")),
         *((name, INT64) for name in ("over", "hashed", "num_traces")),
@@ -150,8 +147,6 @@ class NativePlay:
         episodes: The largest number of episodes in a feed.
         normalize: Whether networks see normalized observations.
     """
-
-    shares_genomes = False
 
     def __init__(self, task: AnyTask, slots: int, batch: SlotArrays, episodes: int, normalize: bool) -> None:
         assert isinstance(batch.kernel, native.NativeStep)
@@ -217,6 +212,7 @@ class NativePlay:
             next=0,
             fed=len(fed.seeds),
             num_traces=self._num_traces if fed.mask.shape[1] else 0,
+            genomes=fed.genomes.ctypes.data,
             seeds=fed.seeds.ctypes.data,
             keys=fed.keys.ctypes.data,
             normalizers=fed.normalizers.ctypes.data,

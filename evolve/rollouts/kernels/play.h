@@ -25,9 +25,10 @@ typedef struct {
     /* The feed: `next` is the first of `fed` episodes that has not begun. */
     int64_t next, fed, num_columns;
     const initial_columns *columns;
+    const int32_t *genomes; /* [fed], the number of each episode's genome */
     const int64_t *seeds, *keys;
     const float *normalizers; /* [fed, 2 O] */
-    const uint8_t *masks;     /* [fed, T] */
+    const uint8_t *masks;     /* [genomes, T] */
 
     /* The slots. */
     uint8_t *live;
@@ -58,7 +59,8 @@ typedef struct {
 INLINE void begin_slot(play *p, int64_t slot)
 {
     const int64_t episode = p->next++, T = p->num_traces, numbers = p->normalize ? 2 * p->at->num_observations : 0;
-    begin_columns(p->columns, p->num_columns, slot, episode);
+    const int64_t genome = p->genomes[episode];
+    begin_columns(p->columns, p->num_columns, slot, genome);
     float *normalizers = SLOT_ROWS(p->slot_normalizers, numbers, slot);
     double *moments = SLOT_ROWS(p->moments, numbers, slot);
     uint64_t *prints = SLOT_ROWS(p->prints, 2, slot);
@@ -67,7 +69,7 @@ INLINE void begin_slot(play *p, int64_t slot)
         moments[i * WIDTH] = 0.0;
     }
     prints[0] = prints[WIDTH] = 0;
-    memcpy(p->slot_masks + slot * T, p->masks + episode * T, T);
+    memcpy(p->slot_masks + slot * T, p->masks + genome * T, T);
     p->slot_keys[slot] = p->keys[episode];
     p->at->seeds[slot] = p->seeds[episode];
     p->returns[slot] = 0.0;

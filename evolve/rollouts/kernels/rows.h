@@ -3,20 +3,20 @@
 #pragma once
 #include "tasks.h"
 
-/* The initial values of a slot of a network: `columns` [tiles, rows, WIDTH] are the target, and `values` [episodes, rows] the
- * values of each episode, or NULL for zeros. */
+/* The initial values of a slot of a network: `columns` [tiles, rows, WIDTH] are the target, and `values` [genomes, rows] the
+ * values of each genome, or NULL for zeros. */
 typedef struct {
     float *columns;
     int64_t rows;
     const float *values;
 } initial_columns;
 
-/* Set the columns of a slot for the beginning of an episode. */
-INLINE void begin_columns(const initial_columns *columns, int64_t count, int64_t slot, int64_t episode)
+/* Set the columns of a slot for the beginning of an episode of a genome. */
+INLINE void begin_columns(const initial_columns *columns, int64_t count, int64_t slot, int64_t genome)
 {
     for (int64_t c = 0; c < count; c++) {
         const int64_t rows = columns[c].rows;
-        const float *values = columns[c].values ? columns[c].values + episode * rows : NULL;
+        const float *values = columns[c].values ? columns[c].values + genome * rows : NULL;
         float *column = columns[c].columns + slot / WIDTH * rows * WIDTH + slot % WIDTH;
         for (int64_t row = PART; row < rows; row += PARTS)
             column[row * WIDTH] = values ? values[row] : 0.0f;
