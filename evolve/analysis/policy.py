@@ -44,7 +44,9 @@ class Policy:
         self.origin = origin
         self._codec = Codec(experiment.config.env, experiment.spaces)
         self._remembers = bool(experiment.network.num_traces) or not _is_feedforward(experiment.network)
-        self._slots = 0  # of the batch below
+        # The networks: one for each row of a batch of observations. Networks without memory are all equal, so they have
+        # at most _SLOTS slots, and more rows take turns.
+        self._slots = 0
         self._networks: Batch
         self.reset()
 
@@ -53,9 +55,9 @@ class Policy:
 
         Args:
             seed: The seed with which the environment is reset. Networks that draw weights for each episode
-                (plastic-mlp) draw them by this seed. In a batch, row i has the seed `seed` + i, as the environments of
-                Gymnasium's vector environments have; or give a list of N seeds.
-            batch: N, the number of rows. Without it, the first observation decides.
+                (plastic-mlp) draw them by this seed. In a batch, row i has the seed `seed` + i, as in Gymnasium's
+                vector environments, or seed i of a list of N seeds.
+            batch: N, the number of rows. Without it, the number of rows of the first observation.
 
         Raises:
             InputError: A seed is negative or not a whole number, or there are not N seeds.
@@ -67,7 +69,7 @@ class Policy:
         if several and batch not in (None, len(seeds)):
             raise InputError("seed", f"a seed for each of {batch} rows, or one number", f"{len(seeds)} seeds")
         self._seeds = seeds
-        self._rows = len(seeds) if several else batch
+        self._rows = len(seeds) if several else batch  # None if the first observation decides
         self._begin(self._rows)
 
     def _begin(self, rows: int | None) -> None:
@@ -85,10 +87,8 @@ class Policy:
                 self._normalized.begin(np.arange(slots), np.repeat(self.normalizer[None], slots, axis=0))
         genomes = self.genome.take(np.zeros(slots, np.int64))
         self._networks.load(np.arange(slots), genomes.weights, genomes.mask, self._row_seeds(slots))
-        # `_rows` is the number of rows that `reset` was asked for, None if the first observation decides. `_last` is
-        # the number of rows of the last observation, None for a single one. `_fresh`: none has come since `reset`.
-        self._fresh = True
-        self._last = rows
+        self._at_start = True  # whether the episode has had no observation
+        self._last_rows = rows  # of the last observation; None for a single one
 
     def _row_seeds(self, n: int) -> Int64:
         first = self._seeds[0]
@@ -97,9 +97,9 @@ class Policy:
     def outputs(self, observation: Any) -> Float32:
         """Advance the network by one step; return its outputs [A] in [-1, 1], from which `decode` makes the action.
 
-        observation: an observation of the environment. Or a batch of N observations, of which each array has one more
-        axis, the first one, as in Gymnasium's vector environments; then the outputs are [N, A], and each row has a
-        network of its own. The first batch after `reset` decides N.
+        observation: an observation of the environment, or a batch of N observations: each array then has N rows, as in
+        Gymnasium's vector environments, the outputs are [N, A], and each row has a network of its own. The first batch
+        after `reset` decides N.
 
         Raises:
             InputError: The observation has another shape, or a number that is not finite.
@@ -112,8 +112,8 @@ class Policy:
             else:
                 self._encode_batch(observation, encoded)
             _check_finite(encoded)
-            if rows != self._last or self._fresh:
-                self._check_rows(rows)
+            if self._at_start or rows != self._last_rows:
+                self._prepare(rows)
         except (ValueError, TypeError) as error:
             kind = "an observation" if self._rows is None else f"a batch of {self._rows} observations"
             expected = f"{kind} of {self.experiment.config.env.id}, {self._codec.observation_size} numbers"
@@ -124,23 +124,23 @@ class Policy:
     def _encode_batch(self, observations: Any, rows: Float32) -> None:
         """Write a batch of observations into rows [N, O]."""
         space = self.experiment.spaces.observation
-        arrays = _mapped(lambda _, array: np.asarray(array), space, observations)
+        arrays = _map_members(lambda _, array: np.asarray(array), space, observations)
         for index, row in enumerate(rows):
-            self._codec.encode(_mapped(lambda _, array, index=index: array[index], space, arrays), row)
+            self._codec.encode(_map_members(lambda _, array, index=index: array[index], space, arrays), row)
 
-    def _check_rows(self, rows: int | None) -> None:
-        """Prepare a network for each row of a batch. Raises ValueError if an episode has begun with other rows."""
+    def _prepare(self, rows: int | None) -> None:
+        """Prepare a network for each row of a batch. Raises ValueError if the number of rows has changed."""
         if self._rows is not None and rows != self._rows:
-            raise ValueError(f"a batch of {rows}: reset(batch={rows}) begins episodes in {rows} rows")
-        if self._remembers and not self._fresh and rows != self._last:
+            raise ValueError(f"a batch of {rows}; call reset(batch={rows}) first to have {rows} rows")
+        if self._remembers and not self._at_start and rows != self._last_rows:
             began, given = (
-                "a single observation" if n is None else f"a batch of {n} observations" for n in (self._last, rows)
+                "a single observation" if n is None else f"a batch of {n} observations" for n in (self._last_rows, rows)
             )
             raise ValueError(f"{given} in an episode that began with {began}: call reset first")
-        if (rows or 1) != (self._last or 1):
+        if (rows or 1) != (self._last_rows or 1):
             self._begin(rows)
-        self._fresh = False
-        self._last = rows
+        self._at_start = False
+        self._last_rows = rows
 
     def _step(self, encoded: Float32) -> Float32:
         """Return the outputs [N, A] of the networks of all rows for observations [N, O]."""
@@ -162,7 +162,9 @@ class Policy:
         try:
             array = np.asarray(outputs, np.float32)
         except (TypeError, ValueError) as error:
-            raise InputError("outputs", f"{size} numbers, or N rows of them", f"others ({one_line(error)})") from None
+            raise InputError(
+                "outputs", f"{size} numbers, or N rows of them", f"invalid outputs ({one_line(error)})"
+            ) from None
         if array.ndim not in (1, 2) or array.shape[-1] != size:
             raise InputError("outputs", f"{size} numbers, or N rows of them", f"an array of shape {list(array.shape)}")
         return self._codec.decode(array) if array.ndim == 2 else self._codec.decode_one(array)
@@ -173,7 +175,7 @@ class Policy:
 
     @property
     def traces(self) -> dict[str, Float32]:
-        """The traces after the last step, by the names of `weights`; empty if the network has no traces.
+        """The traces after the last step, by name as in `weights`; empty if the network has no traces.
 
         Each array is [rows, columns], as the matrix of the same name; in a batch [N, rows, columns]. The trace of a
         pruned connection is 0.
@@ -188,11 +190,11 @@ class Policy:
     def weights(self) -> dict[str, Float32]:
         """The weights with which the next step computes, by name, including the effect of traces.
 
-        Each array is [rows, columns], from the rows of a source to the columns of a layer; in a batch [N, rows,
-        columns]. If a matrix has biases, they are its last row.
+        Each array is [rows, columns]: a row for each node that the layer reads, and a column for each neuron of the
+        layer; in a batch [N, rows, columns]. If a matrix has biases, they are its last row.
 
         Raises:
-            InputError: The network, of another package, does not report its weights.
+            InputError: The network is from another package, and its batches have no method `weights`.
         """
         network = self.experiment.network
         if not hasattr(self._networks, "weights"):
@@ -202,13 +204,13 @@ class Policy:
 
     def _named(self, values: Float32, blocks: Sequence[Block]) -> dict[str, Float32]:
         """Return a matrix for each block, from values [slots, …] of all blocks."""
-        rows = self._last or 1
+        rows = self._last_rows or 1
         # The networks of a batch without memory are all equal, so fewer slots than rows may hold them.
         values = values if rows == len(values) else np.broadcast_to(values[:1], (rows, values.shape[1]))
         parts = {}
         for block in blocks:
             part = values[:, block.start : block.stop].reshape(-1, block.rows, block.columns)
-            parts[block.title] = part[0].copy() if self._last is None else part.copy()
+            parts[block.title] = part[0].copy() if self._last_rows is None else part.copy()
         return parts
 
     def export(self, path: str | Path) -> Path:
@@ -264,35 +266,35 @@ def _batch_size(space: Space, observations: Any, is_batch: bool) -> int | None:
     Args:
         space: The space of observations.
         observations: A batch, or a single observation.
-        is_batch: Whether it must be a batch. One number of a discrete space may be either.
+        is_batch: Whether it must be a batch. Otherwise an array [1] of a Discrete space is a single observation.
 
     Raises:
         ValueError: It is neither.
     """
-    shapes = _mapped(lambda member: tuple(member.shape), space)
-    wrong = ValueError(f"not a batch of arrays {shapes}, each with one more axis in front")
+    shapes = _map_members(lambda member: tuple(member.shape), space)
+    refusal = ValueError(f"not a batch of arrays {shapes}, each with one more axis in front")
     if not is_batch:
         try:
             check_observation(space, observations)
         except (ValueError, TypeError) as error:
-            wrong = ValueError(error)
+            refusal = ValueError(error)  # for observations that are no batch, either
         else:
             return None
     found = _batch_sizes(space, observations)
     if len(found) != 1 or None in found:
-        raise wrong
+        raise refusal
     return found.pop()
 
 
-def _mapped(function: Callable[..., Any], space: Space, *values: Any) -> Any:
-    """Return the results of a function of a space and values of it; of a Dict or Tuple, the results of its members.
+def _map_members(function: Callable[..., Any], space: Space, *values: Any) -> Any:
+    """Return function(space, *values); for a Dict or Tuple space, a dictionary of the results for its members.
 
     Raises ValueError if a value lacks a member.
     """
     if kind_of(space) not in ("Dict", "Tuple"):
         return function(space, *values)
     return {
-        key: _mapped(function, member, *(member_of(space, value, key) for value in values))
+        key: _map_members(function, member, *(member_of(space, value, key) for value in values))
         for key, member in members_of(space)
     }
 
@@ -306,12 +308,12 @@ def _batch_sizes(space: Space, observations: Any) -> set[int | None]:
         fits = len(shape) == len(member.shape) + 1 and shape[1:] == tuple(member.shape) and shape[0] > 0
         sizes.add(shape[0] if fits else None)
 
-    _mapped(add, space, observations)
+    _map_members(add, space, observations)
     return sizes
 
 
 def _check_finite(encoded: Float32) -> None:
-    """Raise ValueError unless all numbers of encoded observations [N, O] are finite, as training does."""
+    """Raise ValueError unless all numbers of encoded observations [N, O] are finite. Training refuses others, too."""
     finite = np.isfinite(encoded)
     if not finite.all():
         row, position = np.argwhere(~finite)[0]
@@ -325,7 +327,7 @@ def _is_feedforward(network: Network) -> bool:
 
 
 def _matrices(network: Network) -> Iterator[Block]:
-    """Yield the matrices of connections: the blocks, or their spans if the blocks are coefficients of rules."""
+    """Yield the matrices of connections: the blocks, or one for the span of the learning rules of each layer."""
     start, layer = 0, -1
     for block in network.blocks:
         if block.span is None:

@@ -1,4 +1,4 @@
-"""evolve verify: are two runs equal, or, with one file, does this machine repeat it?
+"""evolve verify: compare two run files, or test whether this machine repeats the results of one file.
 
 Two files are compared in all their contents. One file, which any machine may have written, is checked by evaluating the
 champion of each generation again, on the episodes by which it was selected. All ranks take part. With --full the whole
@@ -24,8 +24,8 @@ def _parser() -> Parser:
     parser = Parser(
         "evolve.verify",
         "Compare two run files; or evaluate one run's champions again on this machine. Exit 0: equal; 1: different, "
-        "with the first difference: configuration, random stream, strategy, environment or network, and the step; 2: a "
-        "file could not be verified.",
+        "with the step and the cause of the first difference: configuration, random stream, strategy, environment or "
+        "network; 2: a file could not be verified.",
         "python -m evolve.verify runs/here/seed-13.h5 runs/there/seed-13.h5",
         "mpirun -n 8 python -m evolve.verify their.h5",
         "mpirun -n 8 python -m evolve.verify their.h5 --full --json",
@@ -34,8 +34,8 @@ def _parser() -> Parser:
     )
     add = parser.add_argument
     files = (
-        "a run file, to be evaluated again; or two, to be compared; or champion files, each to be evaluated again; a "
-        "directory stands for the run file in it"
+        "one run file, or any number of champion files, to evaluate again; or two run files to compare; a directory "
+        "stands for the run file in it"
     )
     add("files", type=file_argument, nargs="+", metavar="FILE", help=files)
     full = "with one run file, or champion files: run all of it again and compare everything"
@@ -50,8 +50,8 @@ def _parser() -> Parser:
     return parser
 
 
-def _check(app: App, run: store.Stored, arguments: argparse.Namespace) -> verification.Verdict:
-    """Evaluate a run, or a champion, again on this machine. Raises InputError if the engine cannot play it."""
+def _repeat(app: App, run: store.Stored, arguments: argparse.Namespace) -> verification.Verdict:
+    """Evaluate a run or a champion again, or rerun it; return the verdict. Raises InputError if no engine plays it."""
     reloaded = training.reload(run, engine=arguments.engine, threads=arguments.threads or "auto")
     experiment = verification.with_failures_allowed(reloaded)
     coordinator = app.coordinator()
@@ -94,7 +94,7 @@ def _verify_each(
 def _compare_with_published(files: Sequence[store.Stored], arguments: argparse.Namespace) -> int:
     if arguments.full or arguments.engine is not None:
         other = "--full" if arguments.full else "--engine"
-        raise InputError("--published", "no option that plays episodes with it", other)
+        raise InputError("--published", "no other option that plays episodes", other)
     for file in files:
         store.check_begun("there is nothing to compare", file)
     published = verification.read_published()
@@ -108,26 +108,27 @@ def _body(app: App, argv: list[str]) -> int:
         return _compare_with_published(files, arguments)
     champions = [file for file in files if isinstance(file, store.StoredChampion)]
     if len(champions) == len(files):
-        return _verify_each(champions, lambda champion: _check(app, champion, arguments), arguments.json)
+        return _verify_each(champions, lambda champion: _repeat(app, champion, arguments), arguments.json)
     if champions:
         raise InputError("FILE", "run files, or champion files", "some of both")
     if len(arguments.files) > 2 or (arguments.full and len(arguments.files) > 1):
         expected = "one run file with --full" if arguments.full else "one run file, or two"
-        raise InputError("FILE", expected, f"{len(arguments.files)} of them")
+        raise InputError("FILE", expected, f"{len(arguments.files)} run files")
     if len(arguments.files) > 1 and arguments.engine is not None:
-        raise InputError("--engine", "one run file, or champion files, with it", f"{len(arguments.files)} run files")
-    run, *others = (file for file in files if isinstance(file, store.StoredRun))
+        raise InputError("--engine", "one run file, or champion files", f"{len(arguments.files)} run files")
+    run, *others = (file for file in files if isinstance(file, store.StoredRun))  # all files; mypy does not know
     other = others[0] if others else None
     store.check_begun(f"there is nothing to {'verify' if other is None else 'compare'}", run, *others)
-    found = verification.compare(run, other) if other is not None else _check(app, run, arguments)
+    found = verification.compare(run, other) if other is not None else _repeat(app, run, arguments)
     print(json.dumps(found.to_json(), indent=2) if arguments.json else found.to_text(width()))
     return 0 if found.equal else 1
 
 
 def _work(argv: list[str]) -> Work:
-    found = _parser().parse_intermixed_args(argv)
-    changes = {} if found.engine is None else {"engine": found.engine}
-    return Work(in_threads=plays_in_threads(found.files, changes, found.threads))
+    """Return the amount of work, for the option `--workers`."""
+    arguments = _parser().parse_intermixed_args(argv)
+    changes = {} if arguments.engine is None else {"engine": arguments.engine}
+    return Work(in_threads=plays_in_threads(arguments.files, changes, arguments.threads))
 
 
 def main(argv: list[str] | None = None) -> int:

@@ -150,14 +150,14 @@ def import_function(setting: str) -> Callable[..., Any]:
     return found  # type: ignore[no-any-return]
 
 
-_STATISTICS = (min, *(getattr(np, name) for name in ("min", "mean", "median")))
-"""Functions of one array, for which `fitness` has names."""
+_STATISTICS = (min, np.min, np.mean, np.median)
+"""Functions of one array that a user may pass by mistake: the setting `fitness` has their names instead."""
 _EXAMPLES: dict[str, tuple[str, str, str | tuple[str, ...]]] = {
     "env": ("class or a function", "tasks.py", "tasks:Task"),
     "env.wrappers": ("class", "tasks.py", ("tasks:Wrapper",)),
     "fitness": ("function", "scores.py", "scores:function"),
 }
-"""By setting: the kind of object, and the file and the value of an example, for errors."""
+"""The texts of an error, by setting: the expected kind of object, and a file and a value as an example."""
 
 
 def setting_of(found: Callable[..., Any], key: str = "fitness") -> str:
@@ -168,7 +168,8 @@ def setting_of(found: Callable[..., Any], key: str = "fitness") -> str:
         key: The setting, for the error: "env", "env.wrappers" or "fitness".
 
     Raises:
-        InputError: No other process could import it, or it is a function of one array, such as `min`.
+        InputError: It is not at the top level of a module that other processes can import; or it is a function of one
+            array, such as `min`.
     """
     if key == "fitness" and found in _STATISTICS:
         expected = "a function of returns, metrics and connections, or the name of a statistic"
@@ -190,17 +191,18 @@ def step_limit(config: Config, generation: int, previous: Int32 | None) -> int |
     limits = []
     if config.early_max_episode_steps is not None and generation < config.early_generations:
         limits.append(config.early_max_episode_steps)
+    # `episode_cap` times the mean length of the episodes of the previous generation, rounded up.
     if config.episode_cap is not None and previous is not None and previous.any():
         played = previous[previous > 0]
         limits.append(max(1, math.ceil(config.episode_cap * (int(played.sum(dtype=np.int64)) / len(played)))))
     if not limits:
         return None
-    usual = environments.max_episode_steps(config.env)
-    return min(*limits, usual or 2**31 - 1)
+    usual = environments.max_episode_steps(config.env) or 2**31 - 1
+    return min(*limits, usual)
 
 
 def with_step_limit(experiment: "Experiment", generation: int, previous: Record | None) -> "Experiment":
-    """Return an experiment with the step limit of a generation. previous: the record of the previous generation."""
+    """Return an experiment with the step limit of a generation that begins. previous: the record of the one before."""
     config = experiment.config
     limit = step_limit(config, generation, None if previous is None else previous.lengths)
     if limit is None:
@@ -210,18 +212,18 @@ def with_step_limit(experiment: "Experiment", generation: int, previous: Record 
 
 
 def with_recorded_limit(experiment: "Experiment", records: Sequence[Record], generation: int) -> "Experiment":
-    """Return an experiment with the step limit of a generation of a run. records: the generations before it."""
+    """Return an experiment with the step limit of a recorded generation. records: of all generations before it."""
     return with_step_limit(experiment, generation, records[generation - 1] if generation else None)
 
 
 def recorded_limit(experiment: "Experiment", records: Sequence[Record], generation: int) -> int | None:
-    """Return the step limit of a generation of a run, see `step_limit`. records: the generations before it."""
+    """Return the step limit of a recorded generation, see `step_limit`. records: of all generations before it."""
     return step_limit(experiment.config, generation, records[generation - 1].lengths if generation else None)
 
 
 @dataclass(frozen=True)
 class Scores:
-    """The data of P candidates from which their fitness is computed; during a race, of the episodes so far.
+    """The data from which the fitness of P candidates is computed. During a race, later episodes have no data yet.
 
     Attributes:
         function: The fitness function of the experiment.
@@ -263,6 +265,7 @@ class Scores:
         if counts.min() == counts.max() > 0:
             return self.fitness_after(int(counts[0]), slice(None))
         fitness = np.full(len(counts), np.nan)
+        # Candidates that have played the most episodes come first. Each group bounds the fitness of the next groups.
         upper_bound = np.inf
         for count in np.unique(counts)[::-1].tolist():
             if count:
@@ -303,9 +306,7 @@ def next_round(last: Round, options: RacingOptions, scores: Scores) -> Round | N
     return Round(np.sort(best_first[:remaining]), range(played, later[0]))
 
 
-def _next_portion(
-    last: Round, population: int, size: int, num_interactions: int, results: PopulationResults
-) -> Round | None:
+def _grow(last: Round, population: int, size: int, num_interactions: int, results: PopulationResults) -> Round | None:
     """Return the round of the next `size` candidates of a growing population.
 
     None if the results so far have `num_interactions` steps, or the whole population has played.
@@ -317,7 +318,10 @@ def _next_portion(
 
 
 def ranks_by_mean(config: Config) -> bool:
-    """Return whether fitness is the mean return over all episodes, so that workers can find the best candidates."""
+    """Return whether fitness is the mean return over all episodes.
+
+    A worker can then compute the fitness of the candidates that it plays, and sends step hashes of its best one alone.
+    """
     return config.fitness == "mean" and not config.connection_cost and not config.racing.rounds
 
 
@@ -345,15 +349,15 @@ def evaluate_population(
         generation: The number of the generation, a part of the episodes' keys.
         genomes: The P candidates.
         normalizer: [2, O], None if observations are not normalized.
-        traces: The traces that workers send.
-        meanwhile: Called once while workers play.
+        traces: The traces that workers send: of "each" candidate, their "mean", or "none".
+        meanwhile: Called while workers play the first round.
     """
     config = experiment.config
     P, E = len(genomes), config.episodes
     least = config.least_population
     keys = rollouts.generation_keys(generation, P, config.common_random_numbers)
     spec = experiment.rollout_spec
-    played = first_round(config.racing, P, E) if least is None else Round(np.arange(least), range(E))
+    current = first_round(config.racing, P, E) if least is None else Round(np.arange(least), range(E))
     collector = ResultsCollector(P, E, spec.num_traces, traces)
     while True:
         batch = EpisodeBatch.of(
@@ -361,9 +365,9 @@ def evaluate_population(
             Purpose.EPISODE,
             genomes,
             keys,
-            played.episodes,
+            current.episodes,
             normalizer,
-            rows=played.candidates,
+            rows=current.candidates,
             traces=traces,
             describe=True,
             hashes_of_best=ranks_by_mean(config),
@@ -372,16 +376,16 @@ def evaluate_population(
         meanwhile = None
         # A growing population: more candidates play until the generation has enough steps.
         if least is not None and config.num_interactions is not None:
-            portion = _next_portion(played, P, least, config.num_interactions, results)
-            if portion is not None:
-                played = portion
+            more = _grow(current, P, least, config.num_interactions, results)
+            if more is not None:
+                current = more
                 continue
-        if played.episodes.stop == E:
+        if current.episodes.stop == E:
             return results
         # A race: the best candidates play the next episodes.
         connections = results.descriptions(genomes).connections
         metrics = results.metrics(config.env.metrics)
         scores = Scores.of(config, results.returns, metrics, connections, genomes.num_weights)
-        further = next_round(played, config.racing, scores)
-        assert further is not None
-        played = further
+        following = next_round(current, config.racing, scores)
+        assert following is not None  # the final round ends with episode E
+        current = following
