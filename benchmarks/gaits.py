@@ -170,7 +170,7 @@ def _contacts(run: store.StoredRun, cell: tuple[int, ...]) -> str:
 
 def film(run: store.StoredRun, cells: list[tuple[int, ...]], path: Path) -> None:
     """Film the first held-out episode of some elites, side by side in rows of three."""
-    environments.without_display()
+    environments.draw_without_display()
     experiment, _ = video.drawable(training.reload(run))
     films = []
     for cell in cells:
@@ -191,7 +191,7 @@ def film(run: store.StoredRun, cells: list[tuple[int, ...]], path: Path) -> None
         films.append([labelled(frame, _contacts(run, cell)) for frame in frames])
     film = FORMATS[path.suffix](path, fps)
     for number, pictures in enumerate(zip(*films, strict=True)):
-        if number % film.every == 0:
+        if number % film.frames_per_picture == 0:
             rows = [np.concatenate(pictures[n : n + 3], axis=1) for n in range(0, len(pictures), 3)]
             film.write(library("PIL.Image").fromarray(np.concatenate(rows)), 1)
     film.close()

@@ -50,7 +50,7 @@ def typical(champion: evolve.ChampionFile) -> int:
 def film(name: str, champion: evolve.ChampionFile) -> None:
     """Write the film of a champion, with at most `MOST_BYTES`."""
     FILMS.mkdir(exist_ok=True)
-    environments.without_display()
+    environments.draw_without_display()
     stored = store.read_champion(champion.path)
     chosen = choose_episode(stored, champion.experiment, episode=typical(champion))
     shown, instead = video.drawable(champion.experiment)

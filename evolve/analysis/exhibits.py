@@ -210,7 +210,7 @@ def film(
         raise InputError("generation", "one or several generations", "an empty list")
     if not seconds > 0:
         raise InputError("seconds", "a time above 0", seconds)
-    environments.without_display()
+    environments.draw_without_display()
     video.check_library()
     shown, remark = video.drawable(experiment)
     check_begun("there is no champion", run)
@@ -259,7 +259,7 @@ def report(runs: Sequence[StoredRun], ranks: Collective, quick: bool) -> Page:
     groups = begun_groups(runs)
 
     def work(coordinator: Coordinator) -> bytes:
-        environments.without_display()
+        environments.draw_without_display()
 
         def summarize(run: StoredRun, filmed: bool) -> Any:
             return html.summarize_run(run, coordinator, ranks.transport, filmed)

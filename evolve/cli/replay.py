@@ -73,7 +73,7 @@ def _check(options: argparse.Namespace) -> environments.Mode | None:
         raise InputError("--window", "a display (DISPLAY or WAYLAND_DISPLAY)", "none", cure)
     if options.video is not None:
         video.check_film(options.video)
-        environments.without_display()
+        environments.draw_without_display()
         return "rgb_array"
     return "human" if options.window else None
 

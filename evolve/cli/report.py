@@ -98,7 +98,7 @@ def check(runs: Sequence[PlannedRun], dry: bool = False) -> None:
     A library may be missing, the path may not be writable, or an environment may be unable to draw. dry: whether to
     leave the path unchecked, because that check writes a file.
     """
-    environments.without_display()
+    environments.draw_without_display()
     html.check_libraries()
     video.check_library()
     if not dry:
@@ -130,7 +130,7 @@ def _body(app: App, argv: list[str]) -> int:
     arguments = _parser().parse_args(argv)
     check_writable(arguments.output, html.FORMATS)
     html.check_libraries()
-    environments.without_display()
+    environments.draw_without_display()
     write_page(app, run_files(arguments.files), arguments.output, arguments.quick)
     print(arguments.output)
     return 0

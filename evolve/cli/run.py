@@ -202,7 +202,7 @@ def run_all(app: App, request: Request) -> None:
     if limit is not None:
         app.stop.limit(seconds(limit))
     if request.report and any(config.env.engine != "exact" for config in request.configs):
-        environments.without_display()  # before an environment is made
+        environments.draw_without_display()  # before an environment is made
     experiments = [prepare(config) for config in request.configs]
     if not request.dry_run:
         experiments = [_with_backend(experiment) for experiment in experiments]

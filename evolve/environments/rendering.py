@@ -1,4 +1,4 @@
-"""Drawing episodes, with a display and without: which environments can, and Gymnasium's pictures of exact tasks."""
+"""Drawing episodes: the environments that can be drawn, with or without a display, and pictures of exact tasks."""
 
 import os
 import sys
@@ -51,30 +51,31 @@ KNOWN_LABELS: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
     "HalfCheetah": (_CHEETAH, _CHEETAH_JOINTS),
 }
 
-# The numbers of a task's state that make up the state of Gymnasium's environment.
-_NUMBERS = {
+# The indices of the numbers in the state [S] of an exact task that are the state of Gymnasium's environment.
+_GYMNASIUM_INDICES = {
     "Acrobot-v1": (0, 3, 6, 7),
     "CartPole-v1": (0, 1, 2, 3),
     "MountainCar-v0": (0, 1),
     "MountainCarContinuous-v0": (0, 1),
     "Pendulum-v1": (0, 3),
 }
-_WIDTH = 20.0  # meters, of Gymnasium's pictures of worlds
-_MUJOCO = {"egl": "EGL", "osmesa": "OSMesa"}  # MuJoCo's ways to draw without a display, and the library of each
+_WIDTH = 20.0  # meters that Gymnasium's pictures of a walker show
+_MUJOCO_BACKENDS = {"egl": "EGL", "osmesa": "OSMesa"}  # values of MUJOCO_GL without a display, and their libraries
 
 
 def has_display() -> bool:
-    """Return whether the environment variables name a display, so that a window can be shown."""
+    """Return whether a window can be shown: on a screen, or by the driver that SDL_VIDEODRIVER names."""
     return _has_screen() or bool(os.environ.get("SDL_VIDEODRIVER"))
 
 
 def _has_screen() -> bool:
+    """Return whether the environment variables name a screen; outside Linux there always is one."""
     if not sys.platform.startswith("linux"):
         return True
     return bool(os.environ.get("DISPLAY") or os.environ.get("WAYLAND_DISPLAY"))
 
 
-def without_display() -> None:
+def draw_without_display() -> None:
     """Set environment variables so that pygame and MuJoCo draw without a display, if there is no display.
 
     Variables that the user has set stay. Call this before anything is drawn: MuJoCo reads its variable on import.
@@ -82,13 +83,13 @@ def without_display() -> None:
     if _has_screen():
         return
     os.environ.setdefault("SDL_VIDEODRIVER", "dummy")
-    found = next((way for way, library in _MUJOCO.items() if find_library(library)), None)
-    if found is not None:
-        os.environ.setdefault("MUJOCO_GL", found)
+    backend = next((name for name, library in _MUJOCO_BACKENDS.items() if find_library(library)), None)
+    if backend is not None:
+        os.environ.setdefault("MUJOCO_GL", backend)
 
 
-def drawn(options: EnvOptions, mode: Mode) -> EnvOptions:
-    """Return options by which the same environment draws itself. Raises InputError if it cannot be drawn."""
+def drawable_options(options: EnvOptions, mode: Mode) -> EnvOptions:
+    """Return the options, with a render mode, so that the environment can be drawn. Raises InputError if it cannot."""
     if options.engine == "exact":
         if mode == "human" or not has_picture(options.id):
             cure = _AS_FRAMES if has_picture(options.id) else ()
@@ -96,12 +97,12 @@ def drawn(options: EnvOptions, mode: Mode) -> EnvOptions:
         return options
     if options.engine == "envpool":
         if mode == "human" or not can_draw(options.id):
-            namesake = "Its Gymnasium namesake can be, but plays other episodes."
-            cure = _AS_FRAMES if can_draw(options.id) else (namesake,)
+            other = "Gymnasium's environment of this name may be drawn, but plays other episodes."
+            cure = _AS_FRAMES if can_draw(options.id) else (other,)
             raise InputError("env.engine", _expected(mode), f"{options.id} of EnvPool", *cure)
         return _with(options, {"render_mode": mode})
     env = make_or_explain(options, maker(options))
-    _check(env, options, mode)
+    _check_mode(env, options, mode)
     camera = _camera(env) if not {"camera_id", "camera_name"} & set(options.kwargs) else {}
     env.close()
     return _with(options, {"render_mode": mode} | camera)
@@ -112,7 +113,7 @@ def _expected(mode: Mode) -> str:
 
 
 def check_drawable(options: EnvOptions) -> bool:
-    """Return whether an environment can draw frames, after drawing one.
+    """Draw one frame if an environment declares that it can be drawn as frames; return whether it does.
 
     Raises InputError if a library that it draws with is missing.
     """
@@ -128,7 +129,7 @@ def check_drawable(options: EnvOptions) -> bool:
     env.close()
     if "rgb_array" not in modes:
         return False
-    with closing(GymnasiumEngine(drawn(options, "rgb_array"), slots=1)) as engine:
+    with closing(GymnasiumEngine(drawable_options(options, "rgb_array"), slots=1)) as engine:
         slots = np.zeros(1, np.int64)
         engine.reset(slots, slots, np.zeros((1, engine.observation_size), np.float32))
         engine.frame(0)
@@ -140,7 +141,7 @@ def _with(options: EnvOptions, kwargs: dict[str, str]) -> EnvOptions:
 
 
 def _camera(env: Any) -> dict[str, str]:
-    """Return the argument that makes MuJoCo's camera follow the robot, if it would leave the picture otherwise."""
+    """Return the argument by which MuJoCo's camera follows a robot that would leave the picture otherwise."""
     inner = env.unwrapped
     if not type(inner).__module__.startswith("gymnasium.envs.mujoco"):
         return {}
@@ -149,8 +150,8 @@ def _camera(env: Any) -> dict[str, str]:
     return {"camera_name": "track"} if there and not followed else {}
 
 
-def _check(env: Any, options: EnvOptions, mode: Mode) -> None:
-    """Raise InputError if an environment cannot draw itself in a mode, or not without a display."""
+def _check_mode(env: Any, options: EnvOptions, mode: Mode) -> None:
+    """Raise InputError if an environment lacks a render mode, or needs a display and there is none."""
     modes = env.unwrapped.metadata.get("render_modes") or []
     # Gymnasium can show frames in a window of its own, so "rgb_array" is enough for both modes.
     if not {mode, "rgb_array"} & set(modes):
@@ -161,12 +162,12 @@ def _check(env: Any, options: EnvOptions, mode: Mode) -> None:
 
 
 def names(env: str, observations: int, actions: int) -> tuple[list[str], list[str]]:
-    """Return the names of an environment's observations and actions; unknown ones are "observation 0", "action 0" …
+    """Return names of the observations and actions of an environment: "observation 0", "action 0" … if unknown.
 
     Args:
         env: The id of the environment.
-        observations: O.
-        actions: A.
+        observations: O, the number of observations.
+        actions: A, the number of actions.
     """
     family = env.rpartition(":")[2].rpartition("/")[2].rpartition("-v")[0]
     known_observations, known_actions = KNOWN_LABELS.get(family, ((), ()))
@@ -181,7 +182,8 @@ def _named(known: tuple[str, ...], what: str, number: int) -> list[str]:
 def _place_walker(env: Any, task: AnyTask, world: Any, seed: int, step: int) -> None:
     _place_bodies([env.hull, *env.legs], world)
     obstacles = float(world["parameter"][task.randomizable.index("obstacles")])
-    if obstacles and obstacles != getattr(env, "obstacles", 1.0):  # a blank world has zeros
+    # The environment's own ground has obstacles of size 1. A world that no episode has begun has parameters of 0.
+    if obstacles and obstacles != getattr(env, "obstacles", 1.0):
         _place_ground(env, draw_terrain(Pcg64.seeded(seed), env.hardcore, obstacles))
         env.obstacles = obstacles
     x, y = env.hull.position
@@ -194,7 +196,8 @@ def _place_walker(env: Any, task: AnyTask, world: Any, seed: int, step: int) -> 
 
 
 def _place_ground(env: Any, terrain: Terrain) -> None:
-    """Give an environment another ground with as many obstacles."""
+    """Replace the ground of an environment by one with the same number of obstacles, of other sizes."""
+    # Gymnasium lists the bodies of obstacles and edges in the reverse order.
     edges = [*pairwise(zip(env.terrain_x, terrain.heights, strict=True))]
     for body, corners in zip(reversed(env.terrain), [*terrain.blocks, *edges], strict=True):
         body.fixtures[0].shape.vertices = corners
@@ -209,6 +212,7 @@ def _place_lander(env: Any, _task: AnyTask, world: Any, _seed: int, _step: int) 
 
 
 def _place_bodies(bodies: Sequence[Any], world: Any) -> None:
+    # `world` has room for more bodies than a task uses.
     for body, place in zip(bodies, world["body"], strict=False):
         body.transform = place["p"].tolist(), float(place["a"])
 
@@ -219,29 +223,32 @@ _WORLDS: dict[str, Callable[[Any, AnyTask, Any, int, int], None]] = {
     "LunarLander-v3": _place_lander,
     "LunarLanderContinuous-v3": _place_lander,
 }
-"""Functions (environment, task, world, seed, step) that bring Gymnasium's environment into the state of a world."""
+"""Functions (environment, task, world, seed, step) that bring Gymnasium's environment into the state of a task's world.
+
+A world is a record of rigid bodies, see `ExactTask.has_world`.
+"""
 
 
 def has_picture(env_id: str) -> bool:
     """Return whether an exact task can be drawn."""
-    return env_id in _NUMBERS or env_id in _WORLDS
+    return env_id in _GYMNASIUM_INDICES or env_id in _WORLDS
 
 
-def drawn_numbers(env_id: str) -> list[int]:
-    """Return the indices of the numbers of a task's state that make up the state of Gymnasium's environment."""
-    return list(_NUMBERS[env_id])
+def gymnasium_indices(env_id: str) -> list[int]:
+    """Return the indices of the numbers in the state [S] of a task that are the state of Gymnasium's environment."""
+    return list(_GYMNASIUM_INDICES[env_id])
 
 
 def picture(env_id: str, task: AnyTask, state: Any, seed: int, step: int) -> UInt8:
     """Return a picture of a state, [H, W, 3]; it needs no display.
 
-    A world has the clouds of Gymnasium's episode with the same seed, and its terrain, where obstacles may be lower.
-    The flames of a lander's engines are not part of a state, so they are not drawn.
+    Clouds and terrain are those of Gymnasium's episode with the same seed, except that the setting `obstacles` may make
+    obstacles lower. The flames of a lander's engines are not part of a state, so they are not drawn.
 
     Args:
         env_id: The task.
         task: The task with its settings.
-        state: [S], or a world.
+        state: [S], or a world of rigid bodies.
         seed: The seed of the episode.
         step: The number of steps that the episode has had.
 
@@ -249,21 +256,21 @@ def picture(env_id: str, task: AnyTask, state: Any, seed: int, step: int) -> UIn
         InputError: The task cannot be drawn, or a library that draws it is missing.
     """
     if not has_picture(env_id):
-        expected = f"a task that can be drawn: {', '.join((*_NUMBERS, *_WORLDS))}"
+        expected = f"a task that can be drawn: {', '.join((*_GYMNASIUM_INDICES, *_WORLDS))}"
         raise InputError("env.id", expected, env_id)
-    if env_id in _NUMBERS:
+    if env_id in _GYMNASIUM_INDICES:
         env = _environment(env_id, (), 0)
-        env.state = np.array(state[drawn_numbers(env_id)])
+        env.state = np.array(state[gymnasium_indices(env_id)])
         for name, value in task.options:
             setattr(env, name, value)
     else:
-        settings = task.options.model_dump(exclude=set(task.own_settings))
+        settings = task.options.model_dump(exclude=set(task.own_settings))  # Gymnasium does not know own settings
         env = _environment(env_id, tuple(settings.items()), seed)
         _WORLDS[env_id](env, task, state, seed, step)
     return as_frame(env_id, env.render)
 
 
-@lru_cache(maxsize=1)
+@lru_cache(maxsize=1)  # all pictures of an episode use one environment
 def _environment(env_id: str, settings: tuple[tuple[str, Any], ...], seed: int) -> Any:
     """Return an environment that draws frames, at the beginning of an episode."""
     quiet()

@@ -229,7 +229,7 @@ EachStep = Callable[[int, float], None]
 def make_engine(experiment: Experiment, chosen: Episode, mode: Mode | None = None) -> Engine:
     """Return an engine with one slot for an episode. mode: makes it draw. Raises InputError if it cannot be made."""
     options = environment_of(experiment, chosen)
-    shown = options if mode is None else environments.drawn(options, mode)
+    shown = options if mode is None else environments.drawable_options(options, mode)
     return environments.make(shown, slots=1, compiled=experiment.config.compute.backend != "numpy")
 
 

@@ -201,9 +201,9 @@ def test_envpool_is_filmed_where_it_can_draw(call, record, tmp_path):
     assert len(pictures) == TITLE + length(path, 1) + 1 + END
     assert np.abs(pictures[TITLE, 32:].astype(int) - pictures[-1, 32:]).max() > 100
     with pytest.raises(InputError, match=r"env\.engine: expected an environment that can be drawn as frames"):
-        environments.drawn(EnvOptions(id="HalfCheetah-v4", engine="envpool"), "rgb_array")
+        environments.drawable_options(EnvOptions(id="HalfCheetah-v4", engine="envpool"), "rgb_array")
     with pytest.raises(InputError, match=r"in a window, got CartPole-v1 of EnvPool\. Draw it as frames: mode="):
-        environments.drawn(EnvOptions(id="CartPole-v1", engine="envpool"), "human")
+        environments.drawable_options(EnvOptions(id="CartPole-v1", engine="envpool"), "human")
 
 
 def test_an_envpool_environment_without_frames_is_filmed_in_gymnasium(call, record, tmp_path, monkeypatch):

@@ -14,7 +14,7 @@ def test_mujoco_without_a_library_to_draw_with_is_refused(monkeypatch):
     for name in ("DISPLAY", "WAYLAND_DISPLAY", "SDL_VIDEODRIVER", "MUJOCO_GL"):
         monkeypatch.delenv(name, raising=False)
     with pytest.raises(InputError, match="apt-get install libegl1"):
-        environments.drawn(EnvOptions(id="InvertedPendulum-v5"), "rgb_array")
+        environments.drawable_options(EnvOptions(id="InvertedPendulum-v5"), "rgb_array")
 
 
 def test_the_camera_follows_a_robot_that_would_leave_the_picture(monkeypatch):
@@ -26,7 +26,7 @@ def test_the_camera_follows_a_robot_that_would_leave_the_picture(monkeypatch):
         ("HalfCheetah-v5", {"camera_id": -1}, None),
         ("CartPole-v1", {}, None),
     ):
-        drawn = environments.drawn(EnvOptions(id=name, kwargs=kwargs), "rgb_array").kwargs
+        drawn = environments.drawable_options(EnvOptions(id=name, kwargs=kwargs), "rgb_array").kwargs
         assert drawn == kwargs | {"render_mode": "rgb_array"} | ({"camera_name": camera} if camera else {})
 
 
@@ -34,11 +34,11 @@ def test_the_camera_follows_a_robot_that_would_leave_the_picture(monkeypatch):
 def test_how_mujoco_draws_is_chosen_unless_the_user_has(monkeypatch, found):
     monkeypatch.setattr(rendering, "find_library", lambda name: name if name == found else None)
     monkeypatch.setattr(os, "environ", {})
-    environments.without_display()
+    environments.draw_without_display()
     assert os.environ.get("MUJOCO_GL") == (found and found.lower())
     monkeypatch.setattr(os, "environ", {"MUJOCO_GL": "glfw"})
-    environments.without_display()
+    environments.draw_without_display()
     assert os.environ["MUJOCO_GL"] == "glfw"
     monkeypatch.setattr(os, "environ", {"DISPLAY": ":0"})
-    environments.without_display()
+    environments.draw_without_display()
     assert os.environ == {"DISPLAY": ":0"}
