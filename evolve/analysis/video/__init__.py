@@ -68,9 +68,9 @@ class Film:
         return self
 
     @property
-    def every(self) -> int:
-        """The film has one picture for this number of frames: the format cannot show more pictures per second."""
-        return self._encoder.every
+    def frames_per_picture(self) -> int:
+        """The number of frames for each picture of the film, above 1 if the format cannot show as many per second."""
+        return self._encoder.frames_per_picture
 
     def show_network(self, drawn: DrawnNetwork | None) -> None:
         """Show another network from now on, or no network."""
@@ -91,7 +91,7 @@ class Film:
     def hold(self, seconds: float) -> None:
         """Show the last picture for longer."""
         if self._last is not None:
-            self._write(self._last, math.ceil(seconds * self._fps / self.every))
+            self._write(self._last, math.ceil(seconds * self._fps / self.frames_per_picture))
 
     def _painter_for(self, frame: UInt8) -> Painter:
         if self._painter is None:
@@ -220,7 +220,7 @@ class Camera:
             self._skipped = None  # the picture of the cut is the last one
             return
         activity = None if self._observer is None else self._observer.see(newest)
-        self._skipped = (step, return_so_far, activity) if step % (self.every * self.film.every) else None
+        self._skipped = (step, return_so_far, activity) if step % (self.every * self.film.frames_per_picture) else None
         if self._skipped is None:
             self._shoot(step, return_so_far, activity)
 

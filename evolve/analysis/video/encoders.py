@@ -12,10 +12,11 @@ from evolve.shapes import Bool, UInt8
 from evolve.store import disk
 
 _GIF_FPS = 12.5
-_STILL = 3.0  # seconds
-_CLEAR = 63  # the index of the transparent colour, and the number of other colours
-RARE_COLOURS = 16  # colours of the palette that are reserved for small parts if these are far from all common colours
-_FAR = 32  # steps of one channel
+_STILL_TIME = 3.0  # seconds from the start of a film to the picture that represents it
+_COLOURS = 63  # the number of colours of a GIF
+_TRANSPARENT = _COLOURS  # the index of the transparent colour, which follows all others
+RARE_COLOURS = 16  # places in the palette for the colours of small parts, used if the other colours would distort them
+_FAR = 32  # colours are far from each other if one channel differs by more (of 256)
 
 
 def library(name: str) -> Any:
@@ -26,8 +27,8 @@ def library(name: str) -> Any:
 class Encoder(Protocol):
     """A film file that is written picture by picture."""
 
-    every: int
-    """The film has one picture for this number of frames."""
+    frames_per_picture: int
+    """The number of frames of the environment for each picture of the film."""
 
     def write(self, picture: Any, times: int) -> None:
         """Show a picture for the duration of `times` pictures."""
@@ -39,7 +40,7 @@ class Encoder(Protocol):
 class Mp4:
     """H.264 with the pixel format that every browser plays; fps: frames per second."""
 
-    every = 1
+    frames_per_picture = 1
 
     def __init__(self, path: Path, fps: float) -> None:
         library("av")
@@ -59,7 +60,7 @@ class Mp4:
 
 def _close(file: Any) -> None:
     """Close a film of imageio, and keep its destructor from closing it again."""
-    # The second call would raise the error of the first one again, or collect garbage in all memory once more.
+    # A second call would raise the error of the first one again, or run the garbage collector once more.
     close, file.close = file.close, lambda: None
     close()
 
@@ -75,81 +76,87 @@ class Gif:
         self._image = library("PIL.Image")
         self._chops = library("PIL.ImageChops")
         self._gif = library("PIL.GifImagePlugin")
-        self.every = max(1, round(fps / _GIF_FPS))
-        self._fps = fps / self.every
-        self._shown = 0  # pictures
-        self._due = 0  # hundredths of a second
-        self._written: Any = None
-        self._waiting: tuple[Any, tuple[int, int]] | None = None
+        self.frames_per_picture = max(1, round(fps / _GIF_FPS))
+        self._fps = fps / self.frames_per_picture
+        self._shown = 0  # the duration of the film, in pictures
+        self._due = 0  # the time of the pending picture, in hundredths of a second
+        self._newest: Any = None  # the picture that is shown now, as `write` got it
+        self._pending: tuple[Any, tuple[int, int]] | None = None  # its changed part, and the place of this part
         self._file = path.open("wb")
 
     def write(self, picture: Any, times: int) -> None:
         """Show a picture for the duration of `times` pictures; only its changed part is written."""
-        if self._written is None:
-            head, _ = self._gif.getheader(self._colours(picture), info={"loop": 0})
+        if self._newest is None:
+            head, _ = self._gif.getheader(self._quantize(picture), info={"loop": 0})
             self._file.write(b"".join(head))
             box: tuple[int, ...] | None = (0, 0, *picture.size)
-            same = None
+            unchanged = None
         else:
-            change = self._chops.difference(picture, self._written)
+            change = self._chops.difference(picture, self._newest)
             box = change.getbbox()
-            same = None if box is None else self._unchanged(change.crop(box))
-        if box is not None:
-            self._write_waiting()
-            part = self._colours(picture.crop(box))
-            if same is not None:
-                part.paste(_CLEAR, mask=same)
-            self._waiting = (part, (box[0], box[1]))
-            self._written = picture
+            unchanged = None if box is None else self._unchanged(change.crop(box))
+        if box is not None:  # without a change, the picture before is shown for longer
+            self._write_pending()
+            part = self._quantize(picture.crop(box))
+            if unchanged is not None:
+                part.paste(_TRANSPARENT, mask=unchanged)
+            self._pending = (part, (box[0], box[1]))
+            self._newest = picture
         self._shown += times
 
-    def _colours(self, picture: Any) -> Any:
-        """Return a picture with a palette in which small parts keep their colours, too.
+    def _quantize(self, picture: Any) -> Any:
+        """Return a picture with a palette of `_COLOURS` colours, among them the colours of small parts.
 
-        Median cut chooses the colours of large areas, and a small green goal can turn into the blue of a sky.
+        Median cut chooses the colours of large areas, so a small green goal could turn into the blue of a sky.
         """
         methods, undithered = self._image.Quantize, {"dither": self._image.Dither.NONE}
-        usual = picture.quantize(_CLEAR, methods.MEDIANCUT, **undithered)
+        usual = picture.quantize(_COLOURS, methods.MEDIANCUT, **undithered)
         if not self._far(picture, usual).any():
             return usual
-        common = picture.quantize(_CLEAR - RARE_COLOURS, methods.MEDIANCUT, **undithered)
-        far = self._far(picture, common)  # fewer colours lose more parts
+        common = picture.quantize(_COLOURS - RARE_COLOURS, methods.MEDIANCUT, **undithered)
+        far = self._far(picture, common)  # more pixels than above, because `common` has fewer colours
         palette = self._image.new("P", (1, 1))
-        palette.putpalette(common.getpalette()[: 3 * (_CLEAR - RARE_COLOURS)] + _frequent(np.asarray(picture)[far]))
+        palette.putpalette(common.getpalette()[: 3 * (_COLOURS - RARE_COLOURS)] + _frequent(np.asarray(picture)[far]))
         return picture.quantize(palette=palette, **undithered)
 
     def _far(self, picture: Any, quantized: Any) -> Bool:
-        """Return for each pixel whether its colour is far from its colour in a picture with a palette, [H, W]."""
+        """Return [H, W]: whether the colour of each pixel is far from its colour in the quantized picture."""
         differences: UInt8 = np.asarray(self._chops.difference(picture, quantized.convert("RGB")))
         far: Bool = differences.max(axis=-1) > _FAR
         return far
 
     def _unchanged(self, change: Any) -> Any:
         """Return a mask of the unchanged pixels; they become transparent, and long runs of one value compress well."""
-        most = self._chops.lighter(self._chops.lighter(*change.split()[:2]), change.split()[2])
-        return most.point([255] + [0] * 255)
+        red, green, blue = change.split()
+        largest = self._chops.lighter(self._chops.lighter(red, green), blue)
+        return largest.point([255] + [0] * 255)  # a table: 255 for no change, 0 for any change
 
-    def _write_waiting(self) -> None:
-        if self._waiting is None:
+    def _write_pending(self) -> None:
+        if self._pending is None:
             return
         until = round(100 * self._shown / self._fps)  # a GIF counts hundredths of a second
-        part, at = self._waiting
-        how = {"duration": 10 * (until - self._due), "disposal": 1, "transparency": _CLEAR, "include_color_table": True}
+        part, at = self._pending
+        how = {
+            "duration": 10 * (until - self._due),
+            "disposal": 1,
+            "transparency": _TRANSPARENT,
+            "include_color_table": True,
+        }
         self._file.write(b"".join(self._gif.getdata(part, at, **how)))
         self._due = until
-        self._waiting = None
+        self._pending = None
 
     def close(self) -> None:
         """Write the last picture, and finish the file."""
         with self._file:
-            self._write_waiting()
-            self._file.write(b";")
+            self._write_pending()
+            self._file.write(b";")  # ends a GIF
 
 
 def _frequent(pixels: UInt8) -> list[int]:
     """Return the red, green and blue of the most frequent colours of pixels [n, 3] that are far from each other.
 
-    Even parts keep their exact colours. Colours between them, from smoothed edges, do not use up the palette.
+    So parts of one colour keep it exactly, and the many colours of their smoothed edges do not use up the palette.
     """
     colours, counts = np.unique(pixels, axis=0, return_counts=True)
     kept: list[Any] = []
@@ -178,14 +185,14 @@ def check_library() -> None:
 
 
 def still(path: Path) -> tuple[bytes, tuple[int, int]]:
-    """Return a picture of an MP4 film as JPEG, after `_STILL` seconds or at its end; and its width and height."""
+    """Return a picture of an MP4 film as JPEG, after `_STILL_TIME` or at its end; and its width and height."""
     library("av")
     film = library("imageio.v3").imopen(path, "r", plugin="pyav")
     try:
         fps = float(film.metadata()["fps"])
         for number, frame in enumerate(film.iter()):
             picture = library("PIL.Image").fromarray(frame)
-            if number >= _STILL * fps:
+            if number >= _STILL_TIME * fps:
                 break
     finally:
         _close(film)
