@@ -4,9 +4,9 @@ They belong to the Python interface. The packages `figures`, `video` and `html` 
 imported when an exhibit is made.
 """
 
-import html as escaping
 import tempfile
 from collections.abc import Callable, Sequence
+from html import escape
 from pathlib import Path
 from typing import Any, Self
 
@@ -73,7 +73,7 @@ class Picture(Exhibit):
         """The figure of matplotlib."""
 
     def _repr_png_(self) -> tuple[bytes, dict[str, int]]:
-        """Return the picture and its size on a page, in pixels: half the resolution of the picture, roughly."""
+        """Return the picture, and its size on a page: about half as many pixels as it has, so that it is sharp."""
         width, height = (round(inches * _PIXELS_PER_INCH) for inches in self.figure.get_size_inches())
         return figures.to_png(self.figure), {"width": width, "height": height}
 
@@ -121,7 +121,7 @@ class Film(Exhibit):
         return (
             f'<video controls loop muted playsinline width="{width}" height="{height}" style="{style}" '
             f'poster="{still}" src="{film}"></video>'
-            f'<div style="font-size:13px;opacity:.75">{escaping.escape(self.title)}</div>'
+            f'<div style="font-size:13px;opacity:.75">{escape(self.title)}</div>'
         )
 
     def _write(self, path: Path) -> None:
@@ -144,7 +144,7 @@ class Page(Exhibit):
     def _repr_html_(self) -> str:
         """Return the page in a frame, so that the styles of the page and of the notebook do not mix."""
         style = f"width:100%;height:{_PAGE_HEIGHT}px;border:1px solid rgba(128,128,128,.4)"
-        title, text = escaping.escape(self.title), escaping.escape(self.text)
+        title, text = escape(self.title), escape(self.text)
         return f'<iframe title="{title}" srcdoc="{text}" style="{style}"></iframe>'
 
     def _write(self, path: Path) -> None:
@@ -152,7 +152,7 @@ class Page(Exhibit):
 
 
 def plot(runs: Sequence[StoredRun], over: str, load: bool) -> Picture:
-    """Return the curves of runs over `over`, a key of `figures.AXES`. load: whether to draw the load of workers, too.
+    """Return the curves of runs. over: the x axis, a key of `figures.AXES`. load: whether to draw the load of workers.
 
     Raises InputError for an unknown axis or without matplotlib, and RunError if no run has a complete generation.
     """
@@ -167,16 +167,17 @@ def plot_network(run: Stored, ranks: Collective, which: GenomeChoice, traces: bo
 
     Args:
         run: The run.
-        ranks: Play the champion's episodes, if traces are drawn.
-        which: The genome; by default the final champion.
+        ranks: The ranks, which play the champion's episodes if traces are drawn.
+        which: The genome.
         traces: Whether to draw its mean traces instead of its weights.
     """
     champion, experiment = champion_to_draw(run, which, traces)
-    shown = _traces(run, experiment, champion, ranks) if traces else None
-    return Picture(figures.draw_champion(champion, experiment, shown), f"network of the {champion.title}")
+    mean = _mean_traces(run, experiment, champion, ranks) if traces else None
+    return Picture(figures.draw_champion(champion, experiment, mean), f"network of the {champion.title}")
 
 
-def _traces(run: Stored, experiment: Experiment, champion: Champion, ranks: Collective) -> Float32:
+def _mean_traces(run: Stored, experiment: Experiment, champion: Champion, ranks: Collective) -> Float32:
+    # Rank 0 does the work with the other ranks. All ranks receive the bytes.
     def work(coordinator: Coordinator) -> bytes:
         return mean_traces(run, experiment, champion, coordinator).tobytes()
 
@@ -197,7 +198,7 @@ def film(
         run: The run.
         experiment: Its experiment, or the same with changes.
         genomes: The genomes, such as the best candidates of several generations.
-        episode: The number of the episode, by default 0; of the final champion the episode of median return.
+        episode: The number of the episode; None for episode 0, or the episode of median return of a final champion.
         seconds: The seconds that an episode lasts at most; a longer one is shown at a higher speed.
         changes: The changed settings of the environment, in words.
 
@@ -212,12 +213,12 @@ def film(
         raise InputError("seconds", "a time above 0", seconds)
     environments.draw_without_display()
     video.check_library()
-    shown, remark = video.drawable(experiment)
+    drawable, remark = video.drawable(experiment)  # a remark if the film shows Gymnasium in place of EnvPool
     check_begun("there is no champion", run)
     subjects, titles = [], []
     for which in genomes:
         champion = chosen_champion(run, experiment, which)
-        if champion.name:
+        if champion.name:  # not the best of a generation, but another genome that the strategy keeps
             number_of_episode = 0 if episode is None else episode
             chosen = verification.choose_episode(run, experiment, episode=number_of_episode, which=which)
             held_out = "held-out " if chosen.purpose is Purpose.HELD_OUT else ""
@@ -229,9 +230,9 @@ def film(
             chosen = verification.choose_episode(run, experiment, champion.generation, None, episode, purpose)
             description = f"episode {episode}"
         changed = f", {changes}" if changes else ""
-        where = f", in Gymnasium{changed}" if remark else changed
-        subjects.append(video.Subject(run, shown, chosen, champion.title, where))
-        # Of several champions the titles are short, as all of them stand in one line.
+        shown_changes = f", in Gymnasium{changed}" if remark else changed
+        subjects.append(video.Subject(run, drawable, chosen, champion.title, shown_changes))
+        # The titles of several champions stand in one line, so they leave out the episode.
         about = "" if len(genomes) > 1 and episode is None and not remark else f", {remark or description}"
         titles.append(f"{champion.title}{about}{changed}")
     return _film(subjects, titles, seconds)
@@ -239,7 +240,7 @@ def film(
 
 def _film(subjects: Sequence[video.Subject], titles: Sequence[str], seconds: float) -> Film:
     def make(path: Path) -> list[float]:
-        width = _FILM_WIDTH if path.suffix == ".mp4" else None
+        width = _FILM_WIDTH if path.suffix == ".mp4" else None  # a GIF has its own, smaller default
         results = video.film_episodes(subjects, path, width, condense_to=seconds)
         return [float(each.returns[0]) for each in results]
 
@@ -251,7 +252,7 @@ def _film(subjects: Sequence[video.Subject], titles: Sequence[str], seconds: flo
 
 
 def report(runs: Sequence[StoredRun], ranks: Collective, quick: bool) -> Page:
-    """Return the report of runs. ranks: play episodes, unless `quick`.
+    """Return the report of runs. ranks: the ranks, which play episodes unless `quick` is True.
 
     Raises InputError if a library is missing, and RunError if no run has a complete generation.
     """

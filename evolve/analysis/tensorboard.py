@@ -33,10 +33,10 @@ def check_library(argument: str) -> None:
 
 
 def _summary_writer(argument: str) -> Any:
-    """Return the class that writes event files; raise InputError, which names tensorboardX, without a library."""
+    """Return the class that writes event files. Raises InputError if neither library is installed."""
     try:
         return import_extra("tensorboardX", "tensorboard", argument).SummaryWriter
-    except InputError:
+    except InputError:  # raised again below if PyTorch is missing, too: the advice is to install tensorboardX
         with suppress(InputError):
             return import_extra("torch.utils.tensorboard", "tensorboard", argument).SummaryWriter
         raise
@@ -55,7 +55,7 @@ def _curves(columns: Mapping[str, list[Any]]) -> dict[str, list[float]]:
 
 
 def write(run: StoredRun, directory: Path) -> None:
-    """Write the columns of a run by generation as an event file, which replaces an earlier file of this function.
+    """Write the curves of a run over its generations to an event file. An event file of an earlier call is replaced.
 
     Raises InputError without the library, or if the directory cannot be written.
     """
@@ -125,10 +125,10 @@ class LiveLog:
             for earlier in self.directory.glob(f"events.out.tfevents.*{_LIVE}"):
                 earlier.unlink(missing_ok=True)
         # The library's file names contain the time in seconds. The generation in the suffix tells two files apart if a
-        # run is resumed within one second. TensorBoard ignores generations from `purged` on in earlier files.
-        purged = generation or None
+        # run is resumed within one second. A resumed run makes TensorBoard ignore this and later generations in earlier
+        # files.
         self._writer = self._writer_class(
-            str(self.directory), purge_step=purged, filename_suffix=f".{generation:06d}{_LIVE}"
+            str(self.directory), purge_step=generation or None, filename_suffix=f".{generation:06d}{_LIVE}"
         )
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:

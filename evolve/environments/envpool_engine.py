@@ -1,7 +1,7 @@
 """The EnvPool engine: environments in C++, many in one pool.
 
-EnvPool fixes the seeds when a pool is made, so each batch of episodes gets a new pool. The engine steps the
-environments of a pool with running episodes, selected by `env_id`. It drops the pool when its last episode has
+EnvPool fixes the seeds when a pool is made, so each batch of episodes gets a new pool. The engine steps only those
+environments of a pool whose episodes are running, selected by `env_id`. It drops the pool when its last episode has
 ended. EnvPool's environments are not Gymnasium's, even if they have the same name, so the engine is part of an
 experiment's configuration.
 """
@@ -53,8 +53,8 @@ class EnvPoolEngine:
         # The environment of each slot: the number of its pool, and its id in that pool.
         self._pool_of = np.zeros(slots, np.int64)
         self._ids = np.zeros(slots, np.int32)
-        # `_groups` divides the slots `_grouped` of the last step by pool: the pool, the places of its slots among them,
-        # and the ids of their environments. An empty `_grouped` makes the next step group them anew.
+        # The slots of the last step, and their groups by pool: the pool, the rows of its slots among these slots, and
+        # the ids of its environments. The groups are kept for the next step if it has the same slots.
         self._grouped: Slots = np.zeros(0, np.intp)
         self._groups: list[tuple[Any, Slots, Int32]] = []
 
@@ -63,17 +63,17 @@ class EnvPoolEngine:
         return 2048
 
     def reset(self, slots: Slots, seeds: Int64, observations: Float32) -> None:
-        """Begin the episodes of seeds [k], all in one new pool, in slots [k]; write their observations [B, O]."""
+        """Begin the episodes of seeds [k] in slots [k], in one new pool; write their rows of observations [B, O]."""
         pool = self.make_pool(seeds.tolist())
         self._num_pools += 1
         self._pools[self._num_pools] = pool
-        self._grouped = slots[:0]
+        self._grouped = slots[:0]  # no slots, so that the next step groups its slots anew
         self._pool_of[slots] = self._num_pools
         self._ids[slots] = np.arange(len(seeds), dtype=np.int32)
         self._write(pool.reset()[0], observations, slots)
 
     def step(self, slots: Slots, outputs: Float32, observations: Float32) -> tuple[Float64, Bool]:
-        """Step slots [k] by outputs [k, A]; write observations [B, O]; return rewards [k] and ends [k]."""
+        """Step slots [k] by outputs [k, A]; write their observations [B, O]; return rewards [k] and ends [k]."""
         if not np.array_equal(slots, self._grouped):
             self._group(slots)
         actions = self.decode(outputs)
@@ -81,12 +81,13 @@ class EnvPoolEngine:
         ended = np.empty(len(slots), np.bool_)
         # All pools begin to work before the engine waits for the first one.
         for pool, rows, ids in self._groups:
+            # EnvPool also expects the environment of each player. Each environment has one.
             pool.send({"action": actions[rows], "env_id": ids, "players": {"env_id": ids}})
         row_of = np.empty(len(self._ids), np.intp)
         self._infos = []
         for pool, rows, ids in self._groups:
             received, reward, terminated, truncated, info = pool.recv()
-            # A pool returns its environments in any order, named by their ids.
+            # A pool returns its environments in any order, with their ids.
             row_of[ids] = rows
             received_rows = row_of[info["env_id"]]
             self._infos.append((slots[received_rows], info))
@@ -144,7 +145,7 @@ class EnvPoolEngine:
 
     def move(self, sources: Slots, targets: Slots) -> None:
         """Continue the episodes of slots `sources` in slots `targets`."""
-        self._grouped = sources[:0]
+        self._grouped = sources[:0]  # as in `reset`
         self._pool_of[targets] = self._pool_of[sources]
         self._ids[targets] = self._ids[sources]
 
@@ -176,7 +177,8 @@ class EnvPoolEngine:
             raise InputError.plainly("env.randomize", why, _GYMNASIUM, ", or no env.randomize.")
         known = self._envpool.list_all_envs()
         if options.id not in known:
-            cure = f"{nearest(options.id, known, cutoff=0.6)} Or use ".lstrip(), _GYMNASIUM, "."
+            suggestion = nearest(options.id, known, cutoff=0.6)  # empty if no name is similar
+            cure = f"{suggestion} Or use ".lstrip(), _GYMNASIUM, "."
             raise InputError("env.id", "an environment that EnvPool has", options.id, *cure)
         limit = {} if options.max_episode_steps is None else {"max_episode_steps": options.max_episode_steps}
         count = {"num_envs": len(seeds), "num_threads": min(self._threads, len(seeds)), "seed": seeds}
@@ -196,9 +198,10 @@ def envpool_limit(env_id: str) -> int | None:
 
 
 def can_draw(env_id: str) -> bool:
-    """Return whether EnvPool can draw an environment. If asked to draw MuJoCo's, it crashes the process."""
+    """Return whether EnvPool can draw an environment. It would crash the process if it had to draw a MuJoCo one."""
     _import()
     specs = importlib.import_module("envpool.registration").registry.specs
+    # The first part of a specification is the path of the module, which contains the family.
     return env_id in specs and any(family in str(specs[env_id][0]) for family in _DRAWABLE_FAMILIES)
 
 
