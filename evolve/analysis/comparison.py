@@ -19,10 +19,10 @@ from evolve.training import load_config
 HELD_OUT = "held-out champion's mean return"
 TRAINING = "best fitness of the last generation, in training"
 _LONGEST_LABEL = 240  # characters
-_LONGEST_NOTE = 1000
-_MOST_SETTINGS = 3  # in a label; the names of directories are better than more of them
+_LONGEST_NOTE = 1000  # characters
+_MOST_SETTINGS = 3  # a label of more settings would be long, so the name of the directory replaces them
 _MOST_SEEDS = 8  # listed one by one; more seeds are counted
-_FEWEST = 3  # seeds that have an interval
+_FEWEST_SCORES = 3  # with fewer scores, their mean has no interval
 _NOT_EVALUATED = (
     "No run was evaluated on held-out episodes, so training fitness is compared, which flatters all of them. "
     "To evaluate: python -m evolve.evaluate FILE"
@@ -83,7 +83,7 @@ def begun_groups(runs: Sequence[StoredRun]) -> list[RunGroup]:
 def group_runs(runs: Sequence[tuple[StoredRun, Config]]) -> list[RunGroup]:
     """Group runs by configuration, including their held-out evaluation."""
     groups: list[tuple[Config, list[StoredRun]]] = []
-    for run, config in ((run, _of_all_seeds(config, run.header.seed)) for run, config in runs):
+    for run, config in ((run, _without_seed(config, run.header.seed)) for run, config in runs):
         for known, members in groups:
             if not differences(known, config) and known.evaluates_like(config):
                 members.append(run)
@@ -91,21 +91,22 @@ def group_runs(runs: Sequence[tuple[StoredRun, Config]]) -> list[RunGroup]:
         else:
             groups.append((config, [run]))
     configs = [config for config, _ in groups]
-    words = [_words(config, configs) for config in configs]
-    if any(len(settings) > _MOST_SETTINGS for _, settings in words):
+    distinctions = [_distinctions(config, configs) for config in configs]
+    if any(len(settings) > _MOST_SETTINGS for _, settings in distinctions):
+        # Names of directories replace the settings if each group has a directory of its own.
         folders = [{run.path.resolve().parent.name for run in members} for _, members in groups]
         if all(len(names) == 1 for names in folders) and len(set.union(*folders)) == len(groups):
-            words = [(names, [*folder]) for (names, _), folder in zip(words, folders, strict=True)]
+            distinctions = [(names, [*folder]) for (names, _), folder in zip(distinctions, folders, strict=True)]
     return [
         RunGroup(_label(names + settings, config), config, tuple(members))
-        for (names, settings), (config, members) in zip(words, groups, strict=True)
+        for (names, settings), (config, members) in zip(distinctions, groups, strict=True)
     ]
 
 
-def _of_all_seeds(config: Config, seed: int) -> Config:
-    """Return the configuration that the runs of all seeds share, although `start_from` may name another file in each.
+def _without_seed(config: Config, seed: int) -> Config:
+    """Return a configuration that is the same for the runs of all seeds.
 
-    If a run began with the file of its own seed in a directory, `start_from` names the directory.
+    If a run began with the file of its own seed in a directory, `start_from` names the directory in place of the file.
     """
     start = config.start_from
     if start is None or start.file is None:
@@ -122,8 +123,8 @@ def _label(words: Sequence[str], config: Config) -> str:
     return sanitize(", ".join(words) or f"{config.env.id}, {config.network.name}", _LONGEST_LABEL)
 
 
-def _words(config: Config, configs: Sequence[Config]) -> tuple[list[str], list[str]]:
-    """Return the words that distinguish a configuration from others.
+def _distinctions(config: Config, configs: Sequence[Config]) -> tuple[list[str], list[str]]:
+    """Return what distinguishes a configuration from others, in words: names and settings.
 
     These are the names (environment, network, strategy) that differ among all configurations, and the settings that
     differ among the configurations with equal names.
@@ -133,7 +134,7 @@ def _words(config: Config, configs: Sequence[Config]) -> tuple[list[str], list[s
     columns = zip(*map(_names, configs), strict=True)
     different = [name for name, column in zip(names, columns, strict=True) if len(set(column)) > 1]
     keys = {key for other in alike for key, _, _ in differences(alike[0], other)}
-    if not all(alike[0].evaluates_like(other) for other in alike):
+    if not all(alike[0].evaluates_like(other) for other in alike):  # `differences` leaves the evaluation out
         keys.add("evaluation_max_episode_steps")
     values = flatten(config.model_dump(mode="json", exclude={"start_from"}))
     start = config.start_from
@@ -147,19 +148,19 @@ def _names(config: Config) -> tuple[str, str, str]:
     return config.env.id, config.network.name, config.strategy.name
 
 
-def described(groups: Sequence[RunGroup]) -> str:
-    """Return environments, networks, strategies and seeds in words."""
+def describe_groups(groups: Sequence[RunGroup]) -> str:
+    """Return the environments, networks, strategies and seeds of groups in words."""
     columns = zip(*(_names(group.config) for group in groups), strict=True)
-    envs, kinds, strategies = (list(dict.fromkeys(column)) for column in columns)
+    envs, nets, strategies = (list(dict.fromkeys(column)) for column in columns)
     seeds = sorted({run.header.seed for group in groups for run in group.runs})
-    what = [f"{_one_or_many(kinds, 'networks')} evolved by {_one_or_many(strategies, 'strategies')}"]
+    parts = [f"{_one_or_many(nets, 'networks')} evolved by {_one_or_many(strategies, 'strategies')}"]
     if len(groups) > 1:
-        what.append(pluralize(len(groups), "experiment"))
+        parts.append(pluralize(len(groups), "experiment"))
     if len(seeds) > _MOST_SEEDS:
-        what.append(f"{len(seeds)} seeds")
+        parts.append(f"{len(seeds)} seeds")
     else:
-        what.append(f"seed{'s' * (len(seeds) > 1)} {', '.join(map(str, seeds))}")
-    return sanitize(f"{', '.join(envs)}: {', '.join(what)}", _LONGEST_NOTE)
+        parts.append(f"seed{'s' * (len(seeds) > 1)} {', '.join(map(str, seeds))}")
+    return sanitize(f"{', '.join(envs)}: {', '.join(parts)}", _LONGEST_NOTE)
 
 
 def _one_or_many(names: Sequence[str], plural: str) -> str:
@@ -184,13 +185,13 @@ def costs_connections(groups: Sequence[RunGroup]) -> bool:
 
 
 def deduplicate_seeds(groups: Sequence[RunGroup]) -> tuple[list[RunGroup], str]:
-    """Return groups with one run for each seed, the longest, and a line about the runs left out, empty if none are."""
+    """Return groups with only the longest run of each seed, and a line about the other runs; "" if there are none."""
     kept_groups = []
     left_out = []
     for group in groups:
         # The longest run of a seed comes first, so it is the one that is kept.
         kept: dict[int, StoredRun] = {}
-        for run in sorted(group.runs, key=_length, reverse=True):
+        for run in sorted(group.runs, key=_extent, reverse=True):
             longest = kept.setdefault(run.header.seed, run)
             if longest is not run:
                 left_out.append(_why_left_out(run, longest))
@@ -201,7 +202,8 @@ def deduplicate_seeds(groups: Sequence[RunGroup]) -> tuple[list[RunGroup], str]:
     return kept_groups, sanitize(f"a seed counts once, so these are left out: {'; '.join(left_out)}", _LONGEST_NOTE)
 
 
-def _length(run: StoredRun) -> tuple[int, bool, int]:
+def _extent(run: StoredRun) -> tuple[int, bool, int]:
+    """Return a key by which a run with more generations, or with more held-out episodes, is longer."""
     return run.num_generations, run.complete, 0 if run.held_out is None else len(run.held_out.returns)
 
 
@@ -300,9 +302,9 @@ def compare_groups(groups: Sequence[RunGroup]) -> Ranking:
         by_env.setdefault(group.config.env.id, []).append(group)
     notes = [_missing(groups, score)] if evaluated else [_NOT_EVALUATED]
     rows: list[Comparison] = []
-    for own in by_env.values():
-        within = _range([run for group in own for run in group.runs], evaluated)
-        compared, note = _compare([_scored(group, score, within) for group in own])
+    for groups_of_env in by_env.values():
+        limits = _range([run for group in groups_of_env for run in group.runs], evaluated)
+        compared, note = _compare([_unranked(group, score, limits) for group in groups_of_env])
         rows += compared
         notes.append(note)
     return Ranking(HELD_OUT if evaluated else TRAINING, tuple(rows), tuple(dict.fromkeys(filter(None, notes))))
@@ -313,7 +315,7 @@ def held_out_score(group: RunGroup) -> tuple[float, Interval | None] | None:
 
     None if no seed was evaluated.
     """
-    row = _scored(group, _held_out_mean, _range(group.runs, evaluated=True))
+    row = _unranked(group, _held_out_mean, _range(group.runs, evaluated=True))
     if not len(row.scores):
         return None
     return row.mean, row.interval if len(group.runs) > 1 else held_out_interval(group.runs[0])
@@ -329,14 +331,15 @@ def best_run(group: RunGroup) -> StoredRun:
     evaluated = [run for run in group.runs if _held_out_mean(run) is not None]
     score = _held_out_mean if evaluated else _last_best
 
-    def scored(run: StoredRun) -> float:
+    def score_or_worst(run: StoredRun) -> float:
         found = score(run)
         return -np.inf if found is None else found
 
-    return max(evaluated or group.runs, key=scored)
+    return max(evaluated or group.runs, key=score_or_worst)
 
 
 Score = Callable[[StoredRun], float | None]
+"""A function that returns the score of a run; None if the run has no finite score."""
 
 
 def _held_out_mean(run: StoredRun) -> float | None:
@@ -360,10 +363,11 @@ def _missing(groups: Iterable[RunGroup], score: Score) -> str:
     return f"Left out, since not evaluated on held-out episodes: {files}. To evaluate: python -m evolve.evaluate FILE"
 
 
-def _scored(group: RunGroup, score: Score, within: Interval) -> Comparison:
+def _unranked(group: RunGroup, score: Score, limits: Interval) -> Comparison:
+    """Return the scores of a group before any test. limits: the interval of the mean is cut to them."""
     known = [found for run in group.runs if (found := score(run)) is not None]
     scores = np.array(known, np.float64)
-    interval = statistics.cut(statistics.interval(scores), *within) if len(scores) >= _FEWEST else None
+    interval = statistics.cut(statistics.interval(scores), *limits) if len(scores) >= _FEWEST_SCORES else None
     return Comparison(group.label, group.config.env.id, scores, len(group.runs) - len(scores), interval)
 
 
@@ -406,4 +410,4 @@ def _testable(row: Comparison, best: Comparison, tests: int) -> bool:
 
 def _untested(best: Comparison, tests: int) -> str:
     enough = next(n for n in range(2, 1000) if statistics.can_be_significant(n, n, tests))
-    return f"{best.env}: too few seeds for a significant difference from the best: that takes {enough} seeds each."
+    return f"{best.env}: too few seeds for a significant difference from the best: each group needs {enough} seeds."

@@ -44,8 +44,8 @@ def descriptions(model: type[Options]) -> list[Description]:
 
 
 def _meaning(model: type[Options], name: str) -> str:
-    """Return the docstring of a setting in one line."""
-    return next((found[name] for kind in model.__mro__ if name in (found := _docstrings(kind))), "")
+    """Return the docstring of a setting in one line, from the model or the base class that declares the setting."""
+    return next((_docstrings(kind)[name] for kind in model.__mro__ if name in _docstrings(kind)), "")
 
 
 @cache
@@ -55,7 +55,7 @@ def _docstrings(kind: type) -> dict[str, str]:
     # slower by a fifth, and most commands show no descriptions.
     try:
         source = textwrap.dedent(inspect.getsource(kind))
-    except (OSError, TypeError):  # a class of C, or one that was typed at the prompt
+    except (OSError, TypeError):  # a class that is implemented in C, or was typed at the prompt
         return {}
     (definition,) = ast.parse(source).body
     assert isinstance(definition, ast.ClassDef)
@@ -99,7 +99,7 @@ def _range(metadata: Any) -> str:
 
 
 def _default(field: FieldInfo) -> str:
-    """Return a default as TOML; empty if the default is no value."""
+    """Return a default as TOML; empty if the default is None."""
     return "" if field.default is None else json.dumps(field.default)
 
 
@@ -111,7 +111,7 @@ def annotated_toml(config: Config, kwargs_model: type[Options] | None = None) ->
         kwargs_model: The model of `env.kwargs`, if the arguments of the environment are known.
     """
     tables = config.model_dump(mode="json", exclude_none=True)
-    model: type[Options] | None = Config
+    model: type[Options] | None = Config  # of the current section; None if its settings have no descriptions
     lines = _head(Config, tables)
     for line in config.to_toml().rstrip("\n").split("\n"):
         if line.startswith("["):
@@ -135,7 +135,7 @@ def _model(config: Config, section: str) -> type[Options] | None:
 def _head(model: type[Options], table: Table, *title: str) -> list[str]:
     """Return the first lines of a section: its purpose, its title, and comments about the settings without a value.
 
-    TOML cannot express "no value". A setting with a default that this table lacks is a comment with the default.
+    TOML has no None, so the table lacks settings that are None. If it lacks another one, the comment has its default.
     """
     lines = [*_comment(inspect.cleandoc(vars(model).get("__doc__") or "")), *title]
     for name, field in model.model_fields.items():
@@ -150,7 +150,7 @@ def _head(model: type[Options], table: Table, *title: str) -> list[str]:
 
 
 def _with_comments(line: str, model: type[Options] | None) -> list[str]:
-    """Return a line `name = value` below the meaning of that setting, and with its limits as a comment."""
+    """Return a line `name = value` with two comments: the meaning of the setting above it, and its limits behind it."""
     name = line.partition(" = ")[0]
     field = model.model_fields.get(name) if model is not None else None
     if model is None or field is None:

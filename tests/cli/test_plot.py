@@ -265,7 +265,7 @@ def test_experiments_are_compared(call, command, runs, tmp_path):
     for name in ("seeds", "95 % interval"):  # numbers end where their names do
         end = header.index(name) + len(name)
         assert all(row[end - 1].isdigit() and row[end : end + 1] in " " for row in rows), done.out
-    assert done.out.count("that takes 4 seeds each") == 1
+    assert done.out.count("each group needs 4 seeds") == 1
     assert "No run was evaluated on held-out episodes, so training fitness is compared" in done.out
     shutil.copy(files[0], tmp_path / "copy.h5")
     again = call("plot", *files, "copy.h5", files[1], "--final", "-o", "again.svg")

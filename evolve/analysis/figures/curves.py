@@ -12,7 +12,7 @@ import numpy as np
 
 from evolve import strategies
 from evolve.analysis import generations, statistics
-from evolve.analysis.comparison import RunGroup, costs_connections, described, fitness_in_words, held_out_score
+from evolve.analysis.comparison import RunGroup, costs_connections, describe_groups, fitness_in_words, held_out_score
 from evolve.analysis.figures import style
 from evolve.analysis.figures.style import COLOURS, FAINT, INK, LineLabel, Mark, drawable
 from evolve.analysis.statistics import number
@@ -103,7 +103,7 @@ def draw_curves(groups: list[RunGroup], axis: str = "generation", titled: bool =
             facet_panels[0].set_title(facet.title)
         _share_x_axis(facet_panels, axis, stacked)
     if titled:
-        style.set_title(figure, described(groups) + _connections_in_words(groups))
+        style.set_title(figure, describe_groups(groups) + _connections_in_words(groups))
     return figure
 
 

@@ -86,7 +86,7 @@ def conclude(groups: Sequence[RunGroup], summaries: Sequence[RunSummary], connec
 def _single_result(group: RunGroup, connections: str) -> str:
     """Return a sentence about the only group of an environment."""
     score = comparison.held_out_score(group)
-    evolved, _, seeds = comparison.described([group]).rpartition(", seed")
+    evolved, _, seeds = comparison.describe_groups([group]).rpartition(", seed")
     if score is None:
         done = f"{group.num_generations:,} of {group.config.generations:,} generations"
         best = number(max(run.records[-1].champion_fitness for run in group.runs))
