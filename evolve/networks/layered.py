@@ -136,9 +136,10 @@ class LayeredBatch(SlotArrays):
         factors = self._usable_factors(genomes)
         return self._centre is (None if factors is None else factors.centre)
 
-    def gives_to(self, other: network.SlotArrays) -> bool:
-        """Return whether the slots of both batches hold weights. Columns with factors are shorter."""
-        return isinstance(other, LayeredBatch) and self._centre is None and other._centre is None
+    @property
+    def gives(self) -> bool:
+        """Whether the slots have weights: columns of factors have fewer rows."""
+        return self._centre is None
 
     def columns_of(self, genomes: Genomes, seeds: Int64) -> tuple[Float32 | None, ...]:
         """Return the initial contents of slots, with factors in the place of weights if the kernel can use them."""

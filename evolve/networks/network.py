@@ -379,12 +379,16 @@ class SlotArrays:
         for columns in self.held:
             columns.move(sources, targets)
 
-    def gives_to(self, _other: "SlotArrays") -> bool:
-        """Return whether the columns of another batch of this network have the layout of these columns."""
+    @property
+    def gives(self) -> bool:
+        """Whether `give` is possible: whether the columns have the layout of another batch's columns."""
         return True
 
     def give(self, other: "SlotArrays", sources: Slots, targets: Slots) -> None:
-        """Copy the genomes and the state of the source slots to the target slots of another batch of this network."""
+        """Copy the genomes and the state of the source slots to the target slots of another batch of this network.
+
+        Both must have `gives`.
+        """
         self._settle(sources)
         other._settle(targets)
         for columns, theirs in zip(self.held, other.held, strict=True):

@@ -5,8 +5,9 @@
 
 `ThreadedRollout` has several threads, which share the waiting episodes. Each thread plays a *part*, a rollout with
 slots of its own. It takes episodes, generates and describes their genomes, plays them, and takes the next. When none
-wait, a thread without episodes gets half of the running episodes of another thread. Kernels do not need Python's global
-lock, so threads play on several cores. Each episode has its key, and no result depends on the thread that plays it.
+wait, a thread without episodes gets half of the rigid-body worlds that run in another thread. Kernels do not need
+Python's global lock, so threads play on several cores. Each episode has its key, and no result depends on the thread
+that plays it.
 """
 
 import math
@@ -178,12 +179,19 @@ class ExactRollout:
         """Return an empty list: episodes of exact tasks cannot fail."""
         return []
 
-    def gives_to(self, other: "ExactRollout") -> bool:
-        """Return whether `give` is possible."""
-        return self._batch.gives_to(other._batch)
+    @property
+    def gives(self) -> bool:
+        """Whether running episodes can go on in another rollout, and whether that saves time.
+
+        A kernel steps a few worlds in less time than many. It steps other slots in the time of a whole tile.
+        """
+        return self._task.has_world and self._batch.gives
 
     def give(self, other: "ExactRollout") -> None:
-        """Give half of the running episodes to another rollout of the same task and network, in which none run."""
+        """Give half of the running episodes to another rollout of the same task and network, in which none run.
+
+        Both must have `gives`.
+        """
         assert isinstance(self.play, NativePlay)
         assert isinstance(other.play, NativePlay)
         self.play.give(other.play, self.play.running // 2)
@@ -380,7 +388,7 @@ class Shared:
         self.episode_seconds = math.inf
         self.hungry: list[tuple[ExactRollout, Event]] = []
         self._hungry_lock = Lock()
-        self._running: dict[ExactRollout, int] = {}  # the running episodes of each part, after its last call
+        self._running: dict[ExactRollout, int] = {}  # the episodes of each part, before or after its last call
         self._began: dict[ExactRollout, float] = {}  # the time at which a part began to play; inf for an idle part
         self._queue = queue
         self._feeds = _FEEDS_PER_THREAD * threads
@@ -414,6 +422,7 @@ class Shared:
                 if self._is_given_episodes(part):
                     continue
                 break
+            self._running[part] = part.play.running + part.play.waiting
             self._began[part] = time.monotonic()
             part.play_on()
             self._began[part] = math.inf
@@ -428,10 +437,11 @@ class Shared:
         """Give half of a part's running episodes to a hungry part, if no part has many more."""
         running = self._running[part]
         richest = max(tuple(self._running.values()))
-        if not self.hungry or len(self._queue) or running < max(2 * _LEAST_GIVEN, richest // 2):
+        least = max(2 * _LEAST_GIVEN, richest // 2)
+        if not self.hungry or not part.gives or len(self._queue) or running < least:
             return
         with self._hungry_lock:
-            if not self.hungry or not part.gives_to(self.hungry[-1][0]):
+            if not self.hungry:
                 return
             other, given = self.hungry.pop()
         try:
@@ -445,6 +455,8 @@ class Shared:
 
         Returns False if neither can be expected.
         """
+        if not part.gives:
+            return False
         self._running[part] = 0
         waiting = part, Event()
         with self._hungry_lock:

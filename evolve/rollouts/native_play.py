@@ -133,7 +133,7 @@ class _Structure(ctypes.Structure):
     )  # fmt: skip
 
 
-_OF_SLOTS = ("live", "slot_masks", "slot_keys", "returns", "step_hashes")
+_OF_SLOTS = ("slot_masks", "slot_keys", "returns", "step_hashes")
 _IN_ROWS = ("prints", "slot_normalizers", "moments")  # [tiles, rows, lanes]
 
 
@@ -263,6 +263,8 @@ class NativePlay:
             elif name in _OF_SLOTS:
                 other._buffers[name][targets] = array[sources]
         other._set(num_traces=self._structure.num_traces)
+        # Last, so that an error before leaves every episode in one place.
+        other._buffers["live"][targets] = True
         self._buffers["live"][sources] = False
 
     def clear(self) -> None:

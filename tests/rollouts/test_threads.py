@@ -11,6 +11,7 @@ import time
 from collections import deque
 from contextlib import suppress
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -24,6 +25,7 @@ from evolve.cluster import Coordinator, dismiss, serve
 from evolve.config import Config, EnvOptions, parse
 from evolve.networks.hebbian import HebbianDag
 from evolve.numerics import native
+from evolve.rollouts import exact_rollout
 from evolve.rollouts.exact_rollout import ExactRollout, Shared, ThreadedRollout
 from evolve.store import Header
 from evolve.training import StrategyReplica, experiment, iterate, make_rollout, prepare
@@ -100,7 +102,7 @@ def test_threads_feed_small_genomes_in_turn(num_weights, together):
     both = threading.Barrier(2)
 
     class Part:
-        occupied = False
+        occupied = gives = False
 
         def feed(self, _):
             with suppress(threading.BrokenBarrierError):
@@ -143,6 +145,45 @@ def test_a_thread_without_episodes_gets_some_that_run():
     found = [shared.played.get_nowait()[1] for _ in range(shared.played.qsize())]
     found = finish(hungry, finish(busy, [results for results in found if results is not None]))
     assert table_of(found) == expected
+
+
+def test_a_thread_waits_for_episodes_that_have_just_begun(monkeypatch):
+    """Or it would be idle for the rest of a generation if it was ready before the first call of others was over."""
+    monkeypatch.setattr(exact_rollout, "_POLL_SECONDS", 0.001)
+    part, _ = made(1, "BipedalWalker-v3")
+    waiting = []
+
+    class Beginning:
+        occupied = gives = True
+        play = SimpleNamespace(running=4, waiting=4)
+
+        def feed(self, _):
+            pass
+
+        def play_on(self):
+            shared.to_play.put(part)
+            time.sleep(0.05)
+            waiting.extend(shared.hungry)
+            shared.stop(2)
+
+        def take_results(self):
+            pass
+
+    shared = Shared(range(0), threads=2, least_feed=8, num_weights=8)
+    threads = [threading.Thread(target=shared.play) for _ in range(2)]
+    for thread in threads:
+        thread.start()
+    shared.to_play.put(Beginning())
+    for thread in threads:
+        thread.join(LONG)
+    assert [its for its, _ in waiting] == [part]
+
+
+@pytest.mark.parametrize(("env", "gives"), [("BipedalWalker-v3", True), ("CartPole-v1", False)])
+def test_only_worlds_are_given(env, gives):
+    """A kernel steps other slots in the time of a whole tile, so both threads would take as long as one."""
+    part, _ = made(1, env)
+    assert part.gives is gives
 
 
 def test_a_thread_does_not_wait_for_the_last_episodes():
