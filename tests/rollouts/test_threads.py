@@ -179,6 +179,27 @@ def test_a_thread_waits_for_episodes_that_have_just_begun(monkeypatch):
     assert [its for its, _ in waiting] == [part]
 
 
+def test_episodes_that_often_change_threads_keep_their_bits(monkeypatch):
+    """Calls of one step, in threads that give whatever they can."""
+    for name, value in {"_LEAST_GIVEN": 1, "_POLL_SECONDS": 1e-4, "_CALL_SECONDS": 1e-6, "_LEAST_STEPS": 1}.items():
+        monkeypatch.setattr(exact_rollout, name, value)
+    given, give = [], ExactRollout.give
+    monkeypatch.setattr(ExactRollout, "give", lambda part, other: (given.append(other), give(part, other)))
+    alone, network = made(1, "LunarLander-v3", normalize=True, slots=64)
+    several, _ = made(5, "LunarLander-v3", normalize=True, slots=64)
+    for traces in ("each", "mean", "each", "mean", "each"):
+        found = []
+        for rollout in (several, alone):
+            rollout.submit(batch_of(network, True, traces=traces))
+            found.append(table_of(finish(rollout)))
+        assert found[0] == found[1]
+        several.submit(batch_of(network, True))
+        several.tick()
+        several.clear()  # at any time, so also while a thread gives
+    assert given
+    several.close()
+
+
 @pytest.mark.parametrize(("env", "gives"), [("BipedalWalker-v3", True), ("CartPole-v1", False)])
 def test_only_worlds_are_given(env, gives):
     """A kernel steps other slots in the time of a whole tile, so both threads would take as long as one."""
