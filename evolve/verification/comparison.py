@@ -2,8 +2,8 @@
 
 `published.json` is the data behind docs/results.md: the settings of every experiment, and for each seed the number of
 generations and the digest of the last one. `experiments/results.py` writes it. It is a part of the package, so an
-installation needs no repository to answer. `compare_with_published` plays nothing and trusts the file; `reevaluate` and
-`rerun` test whether the file tells the truth.
+installed package needs no clone of the repository. `compare_with_published` plays nothing and trusts the run file;
+`reevaluate` and `rerun` test whether the run file tells the truth.
 """
 
 import json
@@ -33,8 +33,8 @@ def compare(a: StoredRun, b: StoredRun, play: bool = True) -> Verdict:
 
     play: whether the first different episode may be played here.
     """
-    # `both` describes the two files; each difference that is found below completes it.
-    both = Verdict(
+    # The verdict for runs of different length. A difference that is found below replaces some of its fields.
+    unequal = Verdict(
         False,
         _lengths(a, b),
         sides=(Side(str(a.path)), Side(str(b.path))),
@@ -42,21 +42,22 @@ def compare(a: StoredRun, b: StoredRun, play: bool = True) -> Verdict:
         manifests=manifest_texts(a.header.manifest, b.header.manifest),
     )
     pairs = enumerate(zip(a.records, b.records, strict=False))
-    place = next((found for g, pair in pairs if (found := logs.first_difference(g, *pair))), None)
-    if place is not None:
-        return _explain_difference(a, b, place, both, play)
-    keys = _keys(both)
+    first = next((found for g, pair in pairs if (found := logs.first_difference(g, *pair))), None)
+    if first is not None:
+        return _explain_difference(a, b, first, unequal, play)
+    keys = _different_settings(unequal)
     if keys:
-        summary = f"equal in every generation, but set to something else: {keys}"
-        return replace(both, summary=summary, cause="configuration", why=f"{keys}, or one of the files was changed")
+        summary = f"equal in every generation, but with different settings: {keys}"
+        return replace(unequal, summary=summary, cause="configuration", why=f"{keys}, or one of the files was changed")
     if a.num_generations != b.num_generations:
-        return both
-    beyond = _later_difference(a, b)
-    if beyond is not None:
-        return replace(both, summary=beyond, cause="log", why=explain("log", None)[1], what="log")
+        return unequal
+    # The generations determine all other contents, so a difference here means that a log was changed.
+    changed = _later_difference(a, b)
+    if changed is not None:
+        return replace(unequal, summary=changed, cause="log", why=explain("log", None)[1], what="log")
     digest = a.digest if a.records else "none"
     summary = f"{pluralize(a.num_generations, 'generation')}, digest {digest}"
-    return Verdict(True, summary, configuration=both.configuration)
+    return Verdict(True, summary, configuration=unequal.configuration)
 
 
 def _lengths(a: StoredRun, b: StoredRun) -> str:
@@ -65,12 +66,16 @@ def _lengths(a: StoredRun, b: StoredRun) -> str:
 
 
 def _later_difference(a: StoredRun, b: StoredRun) -> str | None:
-    """Return the difference of two runs with equal generations, in words: checkpoints, held-out episodes, genomes."""
+    """Return the first difference of two runs with equal generations, in words, or None.
+
+    It may be in their checkpoints, their held-out evaluations, or between a run's digests and its records.
+    """
     if not logs.same_arrays(a.checkpoint, b.checkpoint):
         return "the checkpoints differ, though every generation is equal"
     if a.held_out is not None and b.held_out is not None:
         one, other = (load_config(run.header.config, str(run.path)) for run in (a, b))
         are_comparable = one.evaluates_like(other.with_env_changes({"engine": one.env.engine}))
+        # Only the first n held-out episodes are the same episodes: none, if the two runs evaluate differently.
         n = min(len(a.held_out.returns), len(b.held_out.returns)) if are_comparable else 0
         for name, end in (("returns", n), ("seeds", n), ("weights", None), ("mask", None)):
             ours, theirs = (getattr(held_out, name)[:end] for held_out in (a.held_out, b.held_out))
@@ -84,14 +89,14 @@ def _later_difference(a: StoredRun, b: StoredRun) -> str | None:
     return None if found is None else found.summary
 
 
-def _explain_difference(a: StoredRun, b: StoredRun, place: FirstDifference, both: Verdict, play: bool) -> Verdict:
-    step, what, sides = _look_closer(a, b, place, play)
-    cause, why = explain(logs.refine(what, place.generation, both.manifests), step)
-    keys = _keys(both)
+def _explain_difference(a: StoredRun, b: StoredRun, first: FirstDifference, unequal: Verdict, play: bool) -> Verdict:
+    step, what, sides = _look_closer(a, b, first, play)
+    cause, why = explain(logs.refine(what, first.generation, unequal.manifests), step)
+    keys = _different_settings(unequal)
     if keys:
         cause, why = ("random stream", "the seeds differ") if keys == "seed" else ("configuration", f"{keys}; {why}")
-    both = replace(both, generation=place.generation, candidate=place.candidate, episode=place.episode, step=step)
-    return replace(both, summary=place.summary, cause=cause, why=why, what=what, sides=sides or both.sides)
+    found = replace(unequal, generation=first.generation, candidate=first.candidate, episode=first.episode, step=step)
+    return replace(found, summary=first.summary, cause=cause, why=why, what=what, sides=sides or unequal.sides)
 
 
 def _configuration(a: StoredRun, b: StoredRun) -> tuple[tuple[str, object, object], ...]:
@@ -100,18 +105,18 @@ def _configuration(a: StoredRun, b: StoredRun) -> tuple[tuple[str, object, objec
     return (*((("seed", *seeds),) if len(set(seeds)) == 2 else ()), *differences(*configs))
 
 
-def _keys(both: Verdict) -> str:
-    """Return the names of the different settings, without the engine: the episodes show whether it matters."""
-    return ", ".join(key for key, _, _ in both.configuration if key != ENGINE)
+def _different_settings(verdict: Verdict) -> str:
+    """Return the names of the different settings, without the engine, because two engines can play equal episodes."""
+    return ", ".join(key for key, _, _ in verdict.configuration if key != ENGINE)
 
 
 def _look_closer(
-    a: StoredRun, b: StoredRun, place: FirstDifference, play: bool
+    a: StoredRun, b: StoredRun, first: FirstDifference, play: bool
 ) -> tuple[int | None, str, tuple[Side, ...]]:
-    """Return the first different step of an episode, what differs there, and both sides."""
-    if place.what != "episode" or place.candidate is None or place.episode is None:
-        return None, place.what, ()
-    key, runs = (place.generation, place.candidate, place.episode), (a, b)
+    """Return the first different step of an episode, the kind of difference in it, and the values of both sides."""
+    if first.what != "episode" or first.candidate is None or first.episode is None:
+        return None, first.what, ()
+    key, runs = (first.generation, first.candidate, first.episode), (a, b)
     logged = [logs.log_of_record(run.records[key[0]], key[1]).episode_log(key[2]) for run in runs]
     played = [_play(run, key) if play else None for run in runs]
     # If the log has no step hashes, take the hashes of the episode that was played here, if it is the same episode.
@@ -125,9 +130,9 @@ def _look_closer(
 
 
 def _side(run: StoredRun, log: EpisodeLog, played: PlayedEpisode | None, step: int | None) -> Side:
-    """Return the values of a run in a step."""
-    # A log holds no observations. Those seen here are the run's own if both episodes are equal up to that step.
-    here = Side("")
+    """Return the values of a run in a step: return and length from its log, observation and action as played here."""
+    # A log holds no observations. The episode that was played here shows them if it is equal up to this step.
+    here = Side("")  # without values
     if played is not None and step is not None:
         later, _ = logs.first_different_step(log, played.log)
         if played.agrees(log) or (later is not None and later > step):
@@ -198,13 +203,13 @@ def compare_with_published(run: Stored, published: Sequence[PublishedSeed]) -> V
     """
     config = load_config(run.header.config, str(run.path))
     same = [each for each in published if not each.differences(config)]
-    verdicts = [_verdict(run, config, each) for each in same if each.seed == run.header.seed]
+    verdicts = [_compare_with_seed(run, config, each) for each in same if each.seed == run.header.seed]
     if not verdicts:
         raise _not_published(run, config, published, same)
     return next((verdict for verdict in verdicts if verdict.equal), verdicts[0])
 
 
-def _verdict(run: Stored, config: Config, published: PublishedSeed) -> Verdict:
+def _compare_with_seed(run: Stored, config: Config, published: PublishedSeed) -> Verdict:
     name = f"seed {published.seed} of the published experiment {published.experiment}"
     length = pluralize(published.num_generations, "generation")
     engines = published.config.env.engine, config.env.engine
@@ -218,12 +223,12 @@ def _verdict(run: Stored, config: Config, published: PublishedSeed) -> Verdict:
     digest = _digest_after(run, published.num_generations)
     if digest is None:
         summary = f"{name} has {length}, and this file {run.num_generations:,}"
-        return replace(found, summary=summary, cause="configuration", why=_cure_of_length(run, published), what="shape")
+        return replace(found, summary=summary, cause="configuration", why=_explain_length(run, published), what="shape")
     if digest == published.digest:
         more = "the first " if run.num_generations > published.num_generations else ""
         return replace(found, equal=True, summary=f"{name}, {more}{length}, digest {digest}")
     summary = f"{name} has digest {published.digest} after {length}, and this file {digest}"
-    cause, why = _explain(run, config, published)
+    cause, why = _explain_digest(run, config, published)
     return replace(found, summary=summary, cause=cause, why=why, what="digest")
 
 
@@ -236,13 +241,13 @@ def _digest_after(run: Stored, num_generations: int) -> str | None:
     return None
 
 
-def _cure_of_length(run: Stored, published: PublishedSeed) -> str:
+def _explain_length(run: Stored, published: PublishedSeed) -> str:
     if run.num_generations > published.num_generations:
         return "a champion file holds the digest of its last generation only; the run file holds all of them"
     return f"only the last digest is published, so continue the run to {published.num_generations:,} generations first"
 
 
-def _explain(run: Stored, config: Config, published: PublishedSeed) -> tuple[Cause, str]:
+def _explain_digest(run: Stored, config: Config, published: PublishedSeed) -> tuple[Cause, str]:
     """Return the likeliest cause of another digest, as far as settings and versions tell."""
     ours, theirs = config.env.engine, published.config.env.engine
     cause: Cause = "environment"
@@ -256,12 +261,12 @@ def _explain(run: Stored, config: Config, published: PublishedSeed) -> tuple[Cau
         cause, why = explain("algebra", None)
     else:
         cause = "log"
-        why = "the experiment has one digest on every machine, so the file was changed, or evolve computes otherwise"
-    return cause, f"{why}; {_made_with(run)}"
+        why = "the experiment has one digest on every machine, so the file was changed, or evolve computes differently"
+    return cause, f"{why}; {_origin(run)}"
 
 
-def _made_with(run: Stored) -> str:
-    """Return the processor and the versions that a file names; the published results name none."""
+def _origin(run: Stored) -> str:
+    """Return the processor and the versions with which a file was made, in words."""
     (manifest,) = manifest_texts(run.header.manifest)
     packages = [key for key in manifest if key.startswith("packages.")]
     versions = [f"{key.removeprefix('packages.')} {manifest[key]}" for key in ("evolve", *packages) if key in manifest]
@@ -272,7 +277,7 @@ def _made_with(run: Stored) -> str:
 def _not_published(
     run: Stored, config: Config, published: Sequence[PublishedSeed], same: Sequence[PublishedSeed]
 ) -> InputError:
-    """Return the error for a file of another experiment, or of a seed without a result in the `same` one."""
+    """Return the error for a file without a published result. same: the results of its experiment, for other seeds."""
     cure = "To compare it with another run, name two files: python -m evolve.verify A.h5 B.h5."
     if same:
         seeds = ", ".join(str(each.seed) for each in same)
