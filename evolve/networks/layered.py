@@ -138,7 +138,7 @@ class LayeredBatch(SlotArrays):
 
     @property
     def gives(self) -> bool:
-        """Whether the slots have weights: columns of factors have fewer rows."""
+        """Whether the slots hold weights. Columns with factors are shorter, so other batches cannot take them."""
         return self._centre is None
 
     def columns_of(self, genomes: Genomes, seeds: Int64) -> tuple[Float32 | None, ...]:

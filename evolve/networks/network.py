@@ -1,7 +1,7 @@
 """The contract of a network, the base of the built-in networks and their batches, and the types of their options.
 
-A batch has arrays (`SlotArrays`), each of which holds a column of numbers for each of B slots. The arrays are where
-the back end computes: on the host, or on a device (`evolve.numerics.device`). The native kernel processes a tile of
+A batch has arrays (`SlotArrays`), each of which holds a column of numbers for each of B slots. The arrays are in the
+memory of the back end: on the host, or on a device (`evolve.numerics.device`). The native kernel processes a tile of
 slots at a time. With NumPy there is one tile, as wide as the batch.
 """
 
@@ -27,7 +27,7 @@ Hidden = Annotated[tuple[_Size, ...], Field(max_length=64, strict=False)]
 """The sizes of hidden layers, from the observation on."""
 
 TwoOrMore = Annotated[tuple[Annotated[int, Field(ge=2, le=65536)]], Field(strict=False)]
-"""The size of the one hidden layer, at least two."""
+"""The size of the one hidden layer, which needs two neurons or more."""
 
 OneHidden = Annotated[tuple[_Size, ...], Field(min_length=1, max_length=1, strict=False)]
 """The size of the one hidden layer."""
@@ -40,11 +40,11 @@ Scale = Annotated[float, Field(gt=0, le=1e6)]
 
 
 OptionsT = TypeVar("OptionsT")
-_LARGE = 2**12  # numbers from which on the native function writes faster than an array operation
+_LARGE = 2**12  # with this many numbers or more, the native function writes faster than an array operation
 
 
 class NetworkOptions(Options):
-    """Base of the settings of `[network]`."""
+    """Base of the settings of `[network]`. Aliases are the names of settings in earlier versions."""
 
     aliases: ClassVar[Mapping[str, str]] = {"birth_scale": "init_scale", "birth_pruning": "init_sparsity"}
 
@@ -60,7 +60,10 @@ def end_to_end(matrices: Iterable[tuple[int, int, int, int]], names: Iterable[st
 
 
 def all_earlier(sizes: tuple[int, ...]) -> tuple[Block, ...]:
-    """Return the matrices of a network in which each layer reads all earlier ones; sizes from the observation on."""
+    """Return the matrices of a network in which each layer reads all earlier ones.
+
+    sizes: the sizes of the observation and of each layer.
+    """
     layers = enumerate(sizes[1:])
     return end_to_end((layer, source, sizes[source], to) for layer, to in layers for source in range(layer + 1))
 
@@ -71,8 +74,8 @@ class Activity:
 
     Attributes:
         nodes: The outputs of each layer's neurons, from the observation on; biases, which are 1, come last.
-        weights: [W], the present weight of each connection, in genome order; with a genome of learning rules
-            [connections], in the order of its blocks' spans.
+        weights: [W], the present weight of each connection, in genome order. If the genome has learning rules in the
+            place of weights: [connections], in the order of the blocks' spans.
     """
 
     nodes: tuple[Float32, ...]
@@ -82,10 +85,9 @@ class Activity:
 class Batch(Protocol):
     """The running state of B slots. A method for k of the slots takes their numbers [k], all different.
 
-    A batch may also have a method `weights(slots)` that returns the present weights of the slots, [k, W]; with a genome
-    of learning rules [k, connections], in the order of its blocks' spans. `Policy.weights` reads them. A batch of the
-    back end numpy may also have a method `activity(slot)` that returns the `Activity` of a slot. Films then show the
-    network at work.
+    A batch may also have a method `weights(slots)` that returns the present weights of the slots, [k, W], or [k,
+    connections] as in `Activity`. `Policy.weights` reads them. A batch of the back end numpy may also have a method
+    `activity(slot)` that returns the `Activity` of a slot. Films then show the network at work.
     """
 
     def load(self, slots: Slots, weights: Float32, mask: Bool, seeds: Int64) -> None:
@@ -114,13 +116,13 @@ class Network(GenomeLayout, Protocol):
     A class may also have a static method `validate(options)`, which raises InputError for options that make no sense in
     a new run. Runs that were begun with such options can still be resumed and examined.
 
-    It may have an attribute `modulators`: the neurons (layer, number) that act on the network itself. Other outputs
-    before the last A of its last layer then act on nothing.
+    It may have an attribute `modulators`: the neurons (layer, number) that modulate learning. The last A neurons of the
+    last layer are the action. All other neurons of that layer then have no effect.
 
     It may have an attribute `is_static`, True if its blocks define it: each layer is tanh of the sum of its sources
     times their matrices, the last A outputs of the last layer are the action, and weights do not change in an episode.
-    Such a network can be exported as a graph. A sum runs over the rows of all sources in ascending order; with
-    `sums_by_source` over the rows of each source, and then over these sums.
+    Such a network can be exported as a graph. A sum runs over the rows of all sources in ascending order. If the
+    attribute `sums_by_source` is True, each source has a sum over its rows, and these sums are added.
     """
 
     @property
@@ -147,8 +149,8 @@ class BaseNetwork(Generic[OptionsT]):
     observation_size: int
     action_size: int
 
-    batched_init = True
-    sums_by_source = False
+    batched_init = True  # see `GenomeLayout`
+    sums_by_source = False  # see `Network`
 
     @property
     def is_static(self) -> bool:
@@ -190,7 +192,7 @@ class BaseNetwork(Generic[OptionsT]):
 
 
 class Columns(Protocol):
-    """A column of n numbers for each slot. A method for k slots takes their numbers [k], all different."""
+    """A column of n values for each slot. A method for k slots takes the slot numbers [k], all different."""
 
     address: int
     rows: int
@@ -210,7 +212,10 @@ class Columns(Protocol):
 
 
 class Kernel(Protocol):
-    """The compiled step of a batch."""
+    """The compiled step of a batch.
+
+    A kernel may update the traces of a step only in the next step, which reads them anyway. Such updates are pending.
+    """
 
     def __call__(self, observations: Float32) -> Float32:
         """Advance the first n slots by one step: observations [n, O] -> actions [n, A]."""
@@ -226,10 +231,10 @@ class Arrays(Protocol):
         """Return columns of n zeros."""
 
     def zeros(self, n: int) -> int:
-        """Return the address of n float32 for each slot, at first zeros."""
+        """Allocate n float32 for each slot, at first zeros; return the address."""
 
     def counters(self) -> int:
-        """Return the address of int64 counters, at first zero: one for each tile or, on a device, for each slot."""
+        """Allocate int64 counters, at first zero: one for each tile, or each slot of a device; return the address."""
 
     def constant(self, array: NDArray[Any]) -> int:
         """Return the address of a copy of an array."""
@@ -249,7 +254,7 @@ def structure(**parts: tuple[Any, Any]) -> ctypes.Structure:
 
 
 class HostColumns:
-    """Columns in an array [tiles, n, lanes]: slots run along the last axis, so that each operation is wide."""
+    """Columns in an array [tiles, n, lanes]. Slots lie side by side, so that vector instructions process several."""
 
     def __init__(self, tiles: int, n: int, lanes: int, backend: Backend) -> None:
         self.array = aligned(tiles, n, lanes)
@@ -290,7 +295,7 @@ class HostArrays:
         self._backend = backend
         self._lanes = native.lanes() if backend == "native" else slots
         self._tiles = -(-slots // self._lanes)
-        self._kept: list[NDArray[Any]] = []
+        self._kept: list[NDArray[Any]] = []  # kernels have only addresses, so this list keeps the arrays alive
 
     def columns(self, n: int) -> HostColumns:
         """Return columns of n zeros."""
@@ -337,7 +342,7 @@ class SlotArrays:
         self.kernel: Kernel | None = None
 
     def _hold(self, n: int) -> Any:
-        """Return new columns of n zeros that move with their slots: `HostColumns`, but for a device."""
+        """Return new columns of n zeros that move with their slots: `HostColumns`, or the columns of a device."""
         self.held.append(self._arrays.columns(n))
         return self.held[-1]
 
@@ -352,11 +357,17 @@ class SlotArrays:
         raise NotImplementedError
 
     def fits(self, _genomes: Genomes) -> bool:
-        """Return whether genomes may begin to play beside genomes of earlier calls of `columns_of` that still play."""
+        """Return whether columns of these genomes may be in the batch together with the columns of running episodes.
+
+        Only relevant for `columns_of`, which may give columns of different layouts to different genomes.
+        """
         return True
 
     def columns_of(self, genomes: Genomes, seeds: Int64) -> tuple[Float32 | None, ...]:
-        """Return `initial` of k genomes, for a kernel that plays whole episodes. seeds: [k]."""
+        """Return the initial columns of k genomes for a kernel that plays whole episodes, and writes them into slots.
+
+        They are the columns of `initial`, or shorter ones that give the same bits. seeds: [k].
+        """
         return self.initial(genomes.weights, genomes.mask, seeds)
 
     def load(self, slots: Slots, weights: Float32, mask: Bool, seeds: Int64) -> None:
@@ -412,6 +423,6 @@ def _arrays(slots: int, backend: Backend | Arrays) -> Arrays:
         return backend
     if backend != "cupy":
         return HostArrays(slots, backend)
-    from evolve.numerics.device import DeviceArrays  # noqa: PLC0415 - only where there is a device
+    from evolve.numerics.device import DeviceArrays  # noqa: PLC0415 - imports CuPy
 
     return DeviceArrays(slots)
