@@ -22,15 +22,18 @@ from evolve.store import schema
 from evolve.store.schema import Column, Header, HeldOut, Record, Start, StoredRun
 
 ANOTHER_FILE = "Name another file, or move this one away to begin its run anew."
-_MOST_ENTRIES = 1000  # of a checkpoint
+_MOST_ENTRIES = 1000  # arrays in a checkpoint or a group of metrics
 _LARGEST_CHUNK = 64_000_000  # bytes
-_LARGEST_EMPTY = 8_000_000  # bytes of a run file without a generation: an experiment has a megabyte at most
+_LARGEST_EMPTY = 8_000_000  # bytes; a run file without a generation has the experiment alone, a megabyte at most
 _MAX_NAMES = 3  # in an error
 _PLAIN_LAYOUTS = (h5d.CONTIGUOUS, h5d.COMPACT, h5d.CHUNKED)
 
 
 class Reader:
-    """Reads plain arrays and texts from an open file of `size` bytes, at most `size` bytes in all."""
+    """Reads plain arrays and texts from an open file of `size` bytes.
+
+    It reads at most `size` bytes in all, so that a small file from a stranger cannot fill the memory.
+    """
 
     def __init__(self, file: h5py.File, size: int) -> None:
         self._file, self._bytes_left = file, size
@@ -44,6 +47,7 @@ class Reader:
         if columns:
             columns["champion_step_hashes"] = self._step_hashes(columns)
         metrics = self.metrics("generation", "G P E", columns["returns"].shape if columns else (0, 0, 0))
+        # The file has a column [G, ...] for each field; a record has row g of each column.
         records = tuple(
             Record(**dict(zip(columns, row, strict=True)), metrics={name: whole[g] for name, whole in metrics.items()})
             for g, row in enumerate(zip(*columns.values(), strict=True))
@@ -59,12 +63,12 @@ class Reader:
         )
 
     def _validations(self, num_generations: int) -> dict[int, NDArray[Any]]:
-        """Return the validation returns [N] by the number of complete generations."""
+        """Return the validation returns [N] by the number of generations before the validation."""
         if "validation" not in self._file:
             return {}
         numbers, returns = self.columns(schema.VALIDATIONS).values()
         if len(set(numbers.tolist())) < len(numbers) or not ((numbers > 0) & (numbers <= num_generations)).all():
-            raise ValueError("validation/generations: not different numbers of complete generations")
+            raise ValueError("validation/generations: not different numbers from 1 to the number of generations")
         return dict(zip(numbers.tolist(), returns, strict=True))
 
     def header(self) -> Header:
@@ -108,7 +112,7 @@ class Reader:
         return num_generations, bool(self._number(self._file, "complete", "b"))
 
     def _step_hashes(self, columns: Mapping[str, NDArray[Any]]) -> list[NDArray[Any]]:
-        """Return the step hashes of each champion."""
+        """Return the step hashes of each champion; the file has the hashes of all champions end to end."""
         hashes = self.columns({"step_hashes": schema.STEP_HASHES})["step_hashes"]
         champions = [row[c] for row, c in zip(columns["lengths"], columns["champion_candidate"], strict=True)]
         parts = [int(np.minimum(row, MAX_HASHED_STEPS).sum(dtype=np.int64)) for row in champions]
@@ -126,6 +130,7 @@ class Reader:
         item = self._dataset(place.path)
         check_shape(item, place.path, place.symbols, np.dtype(place.dtype), **sizes)
         size = math.prod(item.shape[1:]) * item.dtype.itemsize
+        # A generation is smaller than the file's storage, so also require that all generations together fit into it.
         self._spend(place.path, size, min(item.id.get_storage_size(), size * item.shape[0]))
         rows: NDArray[Any] = item[generation]
         return rows
@@ -139,7 +144,7 @@ class Reader:
         version = self.integer("schema")
         if version != schema.SCHEMA:
             is_newer = version > schema.SCHEMA
-            cure = "Read it with a newer evolve." if is_newer else "Run the experiment again: its bits are the same."
+            cure = "Read it with a newer evolve." if is_newer else "Run the experiment again: its results are the same."
             raise InputError(str(path), f"a run file of schema {schema.SCHEMA}", f"schema {version}", cure)
 
     def columns(self, places: Mapping[str, Column]) -> dict[str, NDArray[Any]]:
@@ -180,7 +185,7 @@ class Reader:
         return array
 
     def _dataset(self, path: str) -> h5py.Dataset:
-        """Return an array of numbers. Raises ValueError if it is stored in another way than evolve stores arrays."""
+        """Return a dataset of numbers. Raises ValueError if it is stored in another way than evolve stores arrays."""
         item = self._item(path, h5py.Dataset)
         if item.shape is None or item.dtype.kind not in "biufS" or item.dtype.subdtype:
             raise TypeError(f"{path}: not an array of numbers")
@@ -193,7 +198,7 @@ class Reader:
         return item
 
     def _spend(self, what: str, size: int, stored: int) -> None:
-        """Take `size` bytes from the budget. Raises ValueError if that is more than is `stored`, or is left."""
+        """Take `size` bytes from the budget. Raises ValueError if they exceed the `stored` bytes or the budget."""
         self._bytes_left -= size
         if size > stored or self._bytes_left < 0:
             raise ValueError(f"{what}: {size} bytes claimed, more than the file holds")
@@ -218,7 +223,7 @@ class Reader:
     def _number(item: Any, name: str, kinds: str) -> Any:
         attribute = item.attrs.get_id(name)
         if attribute.shape != () or attribute.dtype.kind not in kinds:
-            raise TypeError(f"{name}: not one number of kind {kinds}")
+            raise TypeError(f"{name}: not a single number of the expected type (NumPy kind {' or '.join(kinds)})")
         return item.attrs[name]
 
 
@@ -247,7 +252,7 @@ def check_held_out(held_out: HeldOut, num_weights: int) -> None:
 
 
 def unwritable(path: Path, error: BaseException | None) -> InputError:
-    """Return the error of a place that cannot be written."""
+    """Return the error for a directory that cannot be written."""
     why = "it is a file" if isinstance(error, FileExistsError) else error
     return InputError("output.directory", "a directory that can be written", f"{path} ({why})")
 
@@ -282,14 +287,14 @@ def is_empty(path: Path) -> bool:
 def check_free(path: Path, exclusive: bool = True) -> None:
     """Raise InputError if a new run at `path` could destroy a file.
 
-    exclusive: whether certainly no other process writes the file, so that an empty run file may be replaced.
+    exclusive: False if another process may be writing the file; then not even an empty run file may be replaced.
     """
     if exists(path) and not (exclusive and is_empty(path)):
         raise already_exists(path)
 
 
 def already_exists(path: Path) -> InputError:
-    """Return the error of a new run at the path of an existing file, which may be damaged, or no run file."""
+    """Return the error for a new run at the path of an existing file; if the file is unreadable, the error says so."""
     try:
         read(path)
     except InputError as error:
@@ -300,7 +305,7 @@ def already_exists(path: Path) -> InputError:
 
 
 def run_files(paths: Sequence[Path]) -> list[Path]:
-    """Return the run files that paths name; a directory stands for all run files in or below it, by seed.
+    """Return the run files that paths name; a directory stands for all run files in or below it, ordered by seed.
 
     Raises InputError for a directory without run files.
     """
@@ -312,7 +317,7 @@ def run_files(paths: Sequence[Path]) -> list[Path]:
 
 
 def one_run_file(path: Path) -> Path:
-    """Return the run or champion file that a path names, also the only one in a directory. Raises InputError."""
+    """Return `path`; if it is a directory, the only run file in or below it. Raises InputError for several or none."""
     inside = run_files_in(path) or [path]
     if len(inside) > 1:
         shown = ", ".join(map(str, inside[:_MAX_NAMES])) + (", …" if len(inside) > _MAX_NAMES else "")
@@ -322,7 +327,7 @@ def one_run_file(path: Path) -> Path:
 
 
 def run_files_in(path: Path) -> list[Path] | None:
-    """Return the run files in a directory and below it; None if `path` is no directory. Raises InputError for none."""
+    """Return the run files in or below a directory, at least one; None if `path` is no directory. Raises InputError."""
     if not path.is_dir():
         return None
     found = sorted((file for file in path.rglob("seed-*.h5") if file.is_file()), key=_by_seed)
@@ -362,14 +367,14 @@ def read_image(path: Path, image: bytes) -> StoredRun:
 
 @contextmanager
 def open_file(path: Path, kind: str) -> Iterator[Reader]:
-    """Yield a reader of a file. Raises InputError if the file is missing, or the block finds it damaged.
+    """Yield a reader of a file. Raises InputError if the file is missing, or if reading finds it damaged.
 
     kind: the kind of file, for messages.
     """
     if not exists(path) or not path.is_file():
-        got = "a directory" if path.is_dir() else "no such file"
-        cure = f"Name the files in it: {path / 'seed-*.h5'}." * path.is_dir()
-        raise InputError(str(path), f"a {kind}", got, cure)
+        if not path.is_dir():
+            raise InputError(str(path), f"a {kind}", "no such file")
+        raise InputError(str(path), f"a {kind}", "a directory", f"Name the files in it: {path / 'seed-*.h5'}.")
     with _opened(str(path), path, kind) as reader:
         yield reader
 
