@@ -171,7 +171,7 @@ class _IdleQueue:
     def download(self, source: int, target: NDArray[Any]) -> None:
         self._timed(ctypes.memmove, target.ctypes.data, source, target.nbytes)
 
-    def launch(self, kernel: str, _blocks: int, _parts: int, *arguments: Any) -> None:
+    def launch(self, kernel: str, _blocks: int, _parts: int, *arguments: Any, tiles: int = 1) -> None:
         if kernel.startswith("play"):
             self._timed(self._play, arguments[2])
 

@@ -25,7 +25,7 @@ class TimedPlay(NativePlay):
     fed: tuple[np.ndarray, ...] = ()
 
     def feed(self, feed):
-        TimedPlay.fed += (feed.columns[0],)
+        TimedPlay.fed += (feed.columns[0][feed.genomes],)
         super().feed(feed)
 
     def run(self, steps, more):

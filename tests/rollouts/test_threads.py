@@ -149,7 +149,7 @@ def test_a_thread_without_episodes_gets_some_that_run():
 
 def test_a_thread_waits_for_episodes_that_have_just_begun(monkeypatch):
     """Or it would be idle for the rest of a generation if it was ready before the first call of others was over."""
-    monkeypatch.setattr(exact_rollout, "_POLL_SECONDS", 0.001)
+    monkeypatch.setattr(exact_rollout, "POLL_SECONDS", 0.001)
     part, _ = made(1, "BipedalWalker-v3")
     waiting = []
 
@@ -181,7 +181,7 @@ def test_a_thread_waits_for_episodes_that_have_just_begun(monkeypatch):
 
 def test_episodes_that_often_change_threads_keep_their_bits(monkeypatch):
     """Calls of one step, in threads that give whatever they can."""
-    for name, value in {"_LEAST_GIVEN": 1, "_POLL_SECONDS": 1e-4, "_CALL_SECONDS": 1e-6, "_LEAST_STEPS": 1}.items():
+    for name, value in {"LEAST_GIVEN": 1, "POLL_SECONDS": 1e-4, "CALL_SECONDS": 1e-6, "LEAST_STEPS": 1}.items():
         monkeypatch.setattr(exact_rollout, name, value)
     given, give = [], ExactRollout.give
     monkeypatch.setattr(ExactRollout, "give", lambda part, other: (given.append(other), give(part, other)))

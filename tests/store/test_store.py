@@ -469,7 +469,7 @@ def test_columns_that_contradict_one_another_are_refused(path, place, where, val
     [
         ("checkpoint", "num_generations", 1, "its checkpoint belongs to another generation"),
         ("/", "manifest", 5, "manifest: not a text"),
-        ("/", "seed", [3, 3], "seed: not one number"),
+        ("/", "seed", [3, 3], "seed: not a single number"),
     ],
 )
 def test_attributes_that_contradict_the_file_are_refused(path, owner, name, value, why):
@@ -496,7 +496,9 @@ def test_validations_after_no_complete_generation_are_refused(path):
         file.flush()
     assert store.read(path).validations[2].tolist() == [0.0] * 3
     tamper(path, "validation/generations", 0, 9)
-    with pytest.raises(InputError, match="validation/generations: not different numbers of complete generations"):
+    with pytest.raises(
+        InputError, match="validation/generations: not different numbers from 1 to the number of generations"
+    ):
         store.read(path)
 
 
