@@ -124,7 +124,7 @@ def _label(words: Sequence[str], config: Config) -> str:
 
 
 def _distinctions(config: Config, configs: Sequence[Config]) -> tuple[list[str], list[str]]:
-    """Return what distinguishes a configuration from others, in words: names and settings.
+    """Return the names and settings by which a configuration differs from others, in words.
 
     These are the names (environment, network, strategy) that differ among all configurations, and the settings that
     differ among the configurations with equal names.

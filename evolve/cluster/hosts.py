@@ -293,7 +293,7 @@ class AvailableHosts:
         return [host for host in self._hosts if host not in self._left_out]
 
     def can_take_back(self) -> bool:
-        """Return whether a host that was left out can be taken back. Cheap to call often: it checks at intervals."""
+        """Return whether a host that was left out can be taken back. It is called often, and checks at intervals."""
         now = time.monotonic()
         # The check runs while the ranks work, so this method never waits for it.
         if self._check is not None:

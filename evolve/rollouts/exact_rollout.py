@@ -45,7 +45,7 @@ calls. Each hands Python's lock to another thread that feeds, and has to wait fo
 LEAST_GIVEN = 4
 """The smallest number of running episodes that a thread gives to another thread, and that it keeps."""
 POLL_SECONDS = 0.002
-"""How often a thread that waits for running episodes of others looks whether any can come."""
+"""The interval at which a thread without episodes checks whether another thread can still give some."""
 _TICK_SECONDS = 0.004
 """The longest duration of a tick without results: short, because a worker probes for messages only between ticks."""
 

@@ -126,7 +126,7 @@ def _half_tag(*parts: NDArray[Any] | np.generic) -> str:
 
 
 def play_known(size: ContestSize, coordinator: Coordinator, backend: str) -> dict[str, PlayedLeg]:
-    """Play the short run of every leg, whose digest is known. Raises Stopped and RunError."""
+    """Play the short run of every leg. Its digest is known. Raises Stopped and RunError."""
     return {leg: play(contest.known(leg, backend), coordinator, size.known_seed, tagged=True) for leg in contest.LEGS}
 
 

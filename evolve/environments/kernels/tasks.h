@@ -19,6 +19,15 @@
 #define TILE_OF_THREAD ((int64_t)blockIdx.x)
 #define FIRST_STEP 0
 
+/* Whether any of n flags is set. */
+INLINE int any_of(const uint8_t *flags, int n)
+{
+    int any = 0;
+    for (int t = 0; t < n; t++)
+        any |= flags[t];
+    return any;
+}
+
 #define PI 3.14159265358979323846
 #define TWO_PI 6.28318530717958647692
 

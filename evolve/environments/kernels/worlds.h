@@ -137,8 +137,8 @@ INLINE void clear_island(island *s)
 }
 
 #ifdef __CUDACC__
-/* Step the world of a thread, if it is active. The threads of a block wait for each other between the parts of a step: so
- * they share the instructions that one warp has fetched. */
+/* Step the world of a thread, if it is active. The threads of a block wait for each other between the parts of a step. Then
+ * all of them use the instructions that one warp has fetched. */
 ONE_WORLD void step_worlds(const task *at, int64_t slot, int count, const uint8_t *active)
 {
     island s;
@@ -256,17 +256,9 @@ INLINE void place_world(const task *at, int64_t slot, int64_t step)
         WORLD(at, slot)->parameter[i] = rows[i * WIDTH];
 }
 
-INLINE int any_active(const uint8_t *active)
-{
-    int any = 0;
-    for (int t = 0; t < WORLDS; t++)
-        any |= active[t];
-    return any;
-}
-
 /* begin_slot begins the episode of a slot whose seed and parameters are set. Like Gymnasium, a world makes a first step
- * without actions, which does not count: on a device, where a step takes all worlds of a block the same time, it is the next
- * one of step_tile, and its number is -1. step_tile advances the active slots of a crowd by one step. Both write the
+ * without actions, which does not count. On a device this is a step of step_tile, with the number -1: a block steps all of
+ * its worlds together. step_tile advances the active slots of a crowd by one step. Both write the
  * observations. */
 #define STEP_WORLD_TILE(name)                                                                                          \
     INLINE void name##_step_tile(const task *at, int64_t call)                                                         \
@@ -283,7 +275,7 @@ INLINE int any_active(const uint8_t *active)
             else if (active[t])                                                                                        \
                 name##_begun(at, first + t);                                                                           \
         for (int t = 0; t < count; t += WORLDS)                                                                        \
-            if (any_active(active + t))                                                                                \
+            if (any_of(active + t, WORLDS))                                                                            \
                 name##_observe(at, first + t, active + t);                                                             \
         for (int t = 0; t < count; t++) {                                                                              \
             at->steps[first + t] = at->steps[first + t] + 1;                                                           \

@@ -141,19 +141,11 @@ INLINE void answer_tile(play *p, int64_t tile)
     keep_step_hashes(p, tile);
 }
 
-INLINE int any_live(const play *p, int64_t tile)
-{
-    int any = 0;
-    for (int t = 0; t < LANES; t++)
-        any |= p->live[tile * WIDTH + t];
-    return any;
-}
-
 /* One step of all slots. At the end of a generation most tiles have no live slot, and their networks need no step. */
 INLINE void advance_slots(play *p)
 {
     for (int64_t tile = 0; tile < p->tiles; tile++)
-        if (any_live(p, tile))
+        if (any_of(p->live + tile * WIDTH, LANES))
             answer_tile(p, tile);
     p->step(p->at, 0);
     for (int64_t slot = 0; slot < p->tiles * WIDTH; slot++)
