@@ -132,9 +132,12 @@ def is_quick(options: EnvOptions) -> bool:
 
 def registered_limit(env_id: str) -> int | None:
     """Return the registered limit of steps of an episode; None if there is no limit or no such environment."""
+    module, _, name = env_id.rpartition(":")
     try:
-        return gymnasium.spec(env_id).max_episode_steps
-    except FAILURES:  # Gymnasium imports the module of the environment, which may raise anything
+        if module:  # `gymnasium.spec` does not import the module, unlike `gymnasium.make`
+            importlib.import_module(module)
+        return gymnasium.spec(name).max_episode_steps
+    except FAILURES:  # an import runs whatever the module holds
         return None
 
 

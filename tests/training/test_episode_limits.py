@@ -45,6 +45,11 @@ def test_the_first_generations_have_a_limit_of_their_own(factor, generation, lim
     assert step_limit(config, generation, np.array([[20, 20]], np.int32) if generation else None) == limit
 
 
+def test_no_factor_exceeds_the_limit_that_a_module_registers():
+    config = Config(episode_cap=2.0, env=EnvOptions(id="toys:RememberingCart-v0"))
+    assert step_limit(config, 3, np.array([[100, 100]], np.int32)) == 100
+
+
 @pytest.fixture(scope="module")
 def on_ranks(tmp_path_factory):
     """Return the folder of runs on three ranks."""
@@ -102,6 +107,11 @@ STARTS = {"name": "openai-es", "starts": 3, "start_generations": 4}
     ("settings", "name", "got"),
     [
         ({"early_max_episode_steps": 500}, "early_max_episode_steps", "500"),
+        (
+            {"early_max_episode_steps": 100, "env": {"id": "toys:RememberingCart-v0"}},
+            "early_max_episode_steps",
+            "100",
+        ),
         ({"early_generations": 5}, "early_max_episode_steps", "none"),
         ({"early_max_episode_steps": 9, "env": SKIPPED}, "early_max_episode_steps", "9"),
         ({"episode_cap": 2.0, "env": SKIPPED}, "episode_cap", "2.0"),
