@@ -102,9 +102,11 @@ def _wrapper_class(name: str, env_id: str) -> type[gymnasium.Wrapper[Any, Any, A
         found = getattr(importlib.import_module(module), attribute)
         if not (isinstance(found, type) and issubclass(found, gymnasium.Wrapper)):
             raise TypeError(f"{attribute} is no gymnasium.Wrapper")
-    except Exception as error:  # an import runs whatever the module holds
+    except FAILURES as error:  # an import runs the code of the module, which may raise anything
         expected = "a wrapper `module:Class` that can be imported"
-        held = vars(sys.modules[module]).items() if isinstance(error, AttributeError) else ()
+        # The error may also come from the code of the module, which is then not in `sys.modules`.
+        is_missing = isinstance(error, AttributeError) and module in sys.modules
+        held = vars(sys.modules[module]).items() if is_missing else ()
         wrappers = (known for known, value in held if isinstance(value, type) and issubclass(value, gymnasium.Wrapper))
         raise InputError(
             "env.wrappers", expected, f"{name} ({one_line(error)})", nearest(attribute, wrappers)

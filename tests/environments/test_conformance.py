@@ -242,6 +242,15 @@ def test_an_interface_that_breaks_in_an_episode_is_named_without_a_traceback():
     assert "(observation, info)" in engine.faults[0]
 
 
+@pytest.mark.parametrize("line", ["[].nothing", "raise SystemExit(3)"])
+def test_a_module_of_a_wrapper_that_cannot_be_imported_is_named(line, tmp_path, monkeypatch):
+    (tmp_path / "half.py").write_text(line)
+    monkeypatch.syspath_prepend(tmp_path)
+    with pytest.raises(InputError, match=r"env\.wrappers: .*that can be imported, got half:Wrapper") as refused:
+        environments.make(EnvOptions.model_validate({"id": "half:Walk-v0", "wrappers": ["half.Wrapper"]}), 1)
+    assert isinstance(refused.value.__cause__, AttributeError | SystemExit)
+
+
 def test_a_wrapper_of_gymnasium_needs_no_module():
     options = EnvOptions.model_validate({"id": "Pendulum-v1", "wrappers": ["TimeAwareObservation"]})
     assert options.wrappers[0].name == "gymnasium.wrappers:TimeAwareObservation"
