@@ -32,7 +32,7 @@ _QUICK = ("gymnasium.envs.classic_control", "gymnasium.envs.toy_text")
 # Wrappers that keep no state from earlier episodes.
 _STATELESS_WRAPPERS = {"TimeLimit", "OrderEnforcing", "PassiveEnvChecker"}
 MUJOCO_CURE = "Without a display MuJoCo needs EGL or OSMesa: apt-get install libegl1 libegl-mesa0, or libosmesa6."
-_NO_PATH = (
+_PATH_CURE = (
     "A module is named as Python imports it, without folders and without .py: ",
     Setting("env.id", "module:Name-v0"),
     ".",
@@ -175,18 +175,17 @@ def make_or_explain(options: EnvOptions, make: Callable[[], _Env]) -> _Env:
         raise
     except FAILURES as error:  # a constructor or an imported module may raise anything
         if _is_path(options.id):
-            raise InputError(argument, "a module, and the name of an environment", options.id, *_NO_PATH) from None
+            raise InputError(argument, "a module, and the name of an environment", options.id, *_PATH_CURE) from None
+        # Gymnasium adds all arguments to the message of the constructor.
+        said = one_line(error).partition(" was raised from the environment creator")[0]
         if options.kwargs or options.randomize:
             expected = f"arguments that {options.id} takes"
-            # Gymnasium adds all arguments to the message of the constructor.
-            said = one_line(error).partition(" was raised from the environment creator")[0]
             unknown = re.search(r"unexpected keyword argument '(\w+)'", said)
             named = unknown[1] if unknown else said
             randomized = next((name for name in options.randomize if re.search(rf"\b{name}\b", named)), None)
             key = "env.kwargs" if randomized is None else f"env.randomize.{randomized}"
             given = options.kwargs if randomized is None else options.randomize[randomized]
             raise InputError(key, expected, f"{given} ({said})") from error
-        said = one_line(error).partition(" was raised from the environment creator")[0]
         module, colon, name = options.id.rpartition(":")
         if "Malformed environment ID" in said or (colon and not (module and name)):
             similar = nearest(options.id.strip(" :"), gymnasium.registry)
@@ -202,7 +201,7 @@ def make_or_explain(options: EnvOptions, make: Callable[[], _Env]) -> _Env:
 def check_bounds(options: EnvOptions) -> None:
     """Raise InputError unless an environment can be made and stepped at the bounds of each randomized argument.
 
-    Its observations keep their size there, and its actions their space.
+    The bounds must not change the size of its observations or the space of its actions.
     """
     make = maker(options)
     with closing(make_or_explain(options, make)) as env:
@@ -241,7 +240,7 @@ def _import_cure(env_id: str, said: str) -> tuple[str | Setting, ...]:
     """
     module = env_id.rpartition(":")[0]
     if _is_path(env_id):
-        return _NO_PATH
+        return _PATH_CURE
     if _of_pettingzoo(env_id):
         return (_ONE_AGENT,)
     missing = re.search(r"No module named '([^']+)'", said)
@@ -273,7 +272,7 @@ def _unknown_cure(env_id: str) -> tuple[str | Setting, ...]:
         return (f"The module {module} {lacks} class or function {name}. {similar}".strip(),)
     similar = nearest(env_id, gymnasium.registry)
     full = f"{env_id[:-3]}:Name-v0" if env_id.endswith(".py") else f"module:{env_id}"
-    own = f"{similar} One that a module of yours registers is named with it: ".lstrip()
+    own = f"{similar} If your own module registers it, name the module, too: ".lstrip()
     return own, Setting("env.id", full), "."
 
 

@@ -301,8 +301,8 @@ def test_an_invalid_option_is_named_with_its_value_and_the_expected_one(words, m
 @pytest.mark.parametrize(
     ("env", "message"),
     [
-        ("Xor-v0", "One that a module of yours registers is named with it: env.id=\"module:Xor-v0\"."),
-        ("xor.py", "One that a module of yours registers is named with it: env.id=\"xor:Name-v0\"."),
+        ("Xor-v0", "If your own module registers it, name the module, too: env.id=\"module:Xor-v0\"."),
+        ("xor.py", "If your own module registers it, name the module, too: env.id=\"xor:Name-v0\"."),
         ("nowhere:Walk-v0", "expected a module that can be imported, got nowhere:Walk-v0 (No module named 'nowhere'). "
          "Modules are looked for in the working directory and on PYTHONPATH."),
         ("needy:Walk-v0", "got needy:Walk-v0 (No module named 'nowhere'). needy imports it: install it."),
