@@ -1,17 +1,16 @@
 """The messages between ranks: frozen records of arrays, numbers and texts, framed in one buffer without pickling.
 
 A frame is int64 words [kind, number of words, then per leaf: type code, dimensions, shape …] followed by the bytes of
-the leaves, each aligned to eight. A leaf is a field that is not a record itself; nested records are laid end to end.
-Both ends know the fields of a kind, so a frame does not name them.
+the leaves, each aligned to eight. A leaf is a field that is not a record itself. The leaves of a nested record take the
+place of its field. Both ends know the fields of a kind, so a frame does not name them.
 """
 
 import math
 import struct
-from collections.abc import Callable, Hashable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, fields, is_dataclass, replace
 from functools import cache
-from operator import attrgetter
-from typing import Any, cast, get_args, get_type_hints
+from typing import Any, get_args, get_type_hints
 
 import numpy as np
 from numpy.typing import NDArray
@@ -31,7 +30,7 @@ _NUMBERS = {
 }
 """The type code and the form of Python's numbers; integers of `_LARGEST` or more travel as NumPy's."""
 _BUILT_AS: dict[Any, Any] = {GenomeSource: Genomes}
-"""By declared type of a field, the type that the receiver builds, if that is another one."""
+"""The record that the receiver builds for a field that is declared as a protocol."""
 _TEXT = len(_DTYPES)
 """The type code of a text, which travels as UTF-8."""
 
@@ -159,7 +158,7 @@ def decode(frame: NDArray[np.uint8]) -> Message:
 def frame_of(record: Any, kinds: Sequence[type[Any]]) -> NDArray[np.uint8]:
     """Return the frame of a record. Its type must be one of `kinds`."""
     words, parts = [kinds.index(type(record)), 0], list[Any]()
-    for leaf in _layout(cast(Hashable, type(record))).leaves(_travelling(record)):
+    for leaf in _leaves(type(record), _without_lazy_genomes(record)):
         code, shape, size, part = _as_bytes(leaf)
         words += (code, len(shape), *shape)
         parts += (part, bytes(-size % 8))
@@ -175,7 +174,7 @@ def record_of(frame: NDArray[np.uint8], kinds: Sequence[type[Any]]) -> Any:
     return _build(kinds[kind], _read(frame, words))
 
 
-def _travelling(record: Any) -> Any:
+def _without_lazy_genomes(record: Any) -> Any:
     """Return a record without genomes that are not in memory: they do not travel."""
     if isinstance(record, Chunk) and not isinstance(record.batch.genomes, Genomes):
         return replace(record, batch=replace(record.batch, genomes=NO_GENOMES))
@@ -195,7 +194,7 @@ def _as_bytes(leaf: Any) -> tuple[int, tuple[int, ...], int, Any]:
 
 
 def _read(frame: NDArray[np.uint8], words: list[int]) -> Iterator[Any]:
-    """Yield the leaves of a frame that begins with `words`: arrays, texts, and Python's numbers for no dimension."""
+    """Yield the leaves of a frame that begins with `words`: texts, arrays, and Python numbers in place of shape ()."""
     at, cursor = 8 * len(words), 2
     while cursor < len(words):
         code, dimensions = words[cursor : cursor + 2]
@@ -206,50 +205,31 @@ def _read(frame: NDArray[np.uint8], words: list[int]) -> Iterator[Any]:
         array = frame[at : at + size].view(dtype)
         if code == _TEXT:
             yield array.tobytes().decode(errors="replace")
+        elif not shape:
+            yield array.item()
         else:
-            yield (array if dimensions == 1 else array.reshape(shape)) if shape else array.item()
+            yield array.reshape(shape)
         at += size + -size % 8
 
 
 def _build(kind: Any, leaves: Iterator[Any]) -> Any:
     """Return a record built from the next leaves."""
-    return kind(*[next(leaves) if part is None else _build(part, leaves) for part in _layout(kind).records])
+    return kind(*[next(leaves) if part is None else _build(part, leaves) for part in _records(kind).values()])
 
 
-@dataclass(frozen=True)
-class _Layout:
-    """The fields of a kind of record.
-
-    Attributes:
-        records: For each field its kind of record, None for a leaf.
-        leaves: Returns the leaves of a record and of the records in it, in order.
-    """
-
-    records: tuple[Any, ...]
-    leaves: Callable[[Any], tuple[Any, ...]]
+def _leaves(kind: Any, record: Any) -> Iterator[Any]:
+    """Yield the leaves of a record, and of the records in it, in the order of the fields."""
+    for name, part in _records(kind).items():
+        value = getattr(record, name)
+        if part is None:
+            yield value
+        else:
+            yield from _leaves(part, value)
 
 
 @cache
-def _layout(kind: Hashable) -> _Layout:
-    """Return the layout of a kind of record."""
-    records = _records(kind)
-    paths = tuple(_paths(kind))
-    if len(paths) > 1:
-        return _Layout(tuple(records.values()), attrgetter(*paths))
-    return _Layout(tuple(records.values()), lambda record: tuple(getattr(record, path) for path in paths))
-
-
 def _records(kind: Any) -> dict[str, Any]:
     """Return the fields of a kind of record, each with its own kind if it is a record, with None if it is a leaf."""
     hints = get_type_hints(kind)
     parts = {field.name: _BUILT_AS.get(hints[field.name], hints[field.name]) for field in fields(kind)}
     return {name: part if is_dataclass(part) else None for name, part in parts.items()}
-
-
-def _paths(kind: Any) -> Iterator[str]:
-    """Yield the names of the leaves of a kind of record, with dots for leaves of nested records."""
-    for name, part in _records(kind).items():
-        if part is None:
-            yield name
-        else:
-            yield from (f"{name}.{path}" for path in _paths(part))
