@@ -8,7 +8,7 @@ import inspect
 import io
 import json
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from itertools import groupby, pairwise
 from pathlib import Path
@@ -20,6 +20,7 @@ import evolve
 from evolve.analysis.c_source import c_source
 from evolve.environments.spaces import kind_of, stretch
 from evolve.errors import InputError, import_extra
+from evolve.genome import Block
 from evolve.rollouts.inference import CLIP
 from evolve.shapes import Float32
 from evolve.store.disk import check_writable, write_output
@@ -59,11 +60,11 @@ def to_json(policy: "Policy") -> dict[str, Any]:
     network, section = experiment.network, experiment.config.network.table()
     mask = policy.genome.mask[0]
     is_static = bool(getattr(network, "is_static", False))
-    effective = policy.weights if is_static else {}
+    static_weights = policy.weights if is_static else {}  # a static network may compute them from its genome
     matrices = []
     for block in network.blocks:
         place = slice(block.start, block.stop)
-        weights = effective[block.title] if is_static else policy.genome.weights[0, place]
+        weights = _matrix(static_weights, block) if is_static else policy.genome.weights[0, place]
         sizes = {"layer": block.layer, "source": block.source, "rows": block.rows, "columns": block.columns}
         span = {} if block.span is None else {"span": list(block.span)}
         numbers = {"weights": _numbers(weights), "mask": mask[place].astype(int).tolist()}
@@ -161,8 +162,7 @@ def layers_of(policy: "Policy", name: str) -> Layers:
     for layer, group in groupby(network.blocks, lambda block: block.layer):
         found = []
         for block in group:
-            # A policy that plays a batch of environments has the same weights in each row of the batch: take row 0.
-            matrix = weights[block.title].reshape(-1, block.rows, block.columns)[0]
+            matrix = _matrix(weights, block)
             is_recurrent = block.source > layer
             if is_recurrent and block.source not in remembered:
                 remembered.append(block.source)
@@ -171,6 +171,13 @@ def layers_of(policy: "Policy", name: str) -> Layers:
             found.append(Link([(block.source, is_recurrent)], matrix[:rows], bias))
         links.append(found if getattr(network, "sums_by_source", False) else [_joined(found)])
     return Layers(links, sizes, remembered)
+
+
+def _matrix(weights: Mapping[str, Float32], block: Block) -> Float32:
+    """Return the matrix [rows, columns] of a block from the weights of a policy with a static network."""
+    # A policy that plays a batch of environments has the same weights in each row of the batch: take row 0.
+    matrix: Float32 = weights[block.title].reshape(-1, block.rows, block.columns)[0]
+    return matrix
 
 
 def _joined(links: list[Link]) -> Link:

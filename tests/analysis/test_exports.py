@@ -151,6 +151,14 @@ def reader():
     return namespace["Policy"]
 
 
+@pytest.mark.parametrize("name", ["mlp", "hebbian-lstm"])
+def test_a_batch_that_was_played_changes_no_number_of_the_json(name, tmp_path):
+    policy = policy_of({"name": name})
+    fresh = policy.export(tmp_path / "fresh.json").read_bytes()
+    episode(policy)
+    assert policy.export(tmp_path / "played.json").read_bytes() == fresh
+
+
 @pytest.mark.parametrize("normalized", [True, False])
 @pytest.mark.parametrize(("name", "action"), CASES)
 def test_the_reader_of_the_page_computes_the_outputs(name, action, normalized, tmp_path):
