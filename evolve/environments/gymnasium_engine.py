@@ -117,6 +117,7 @@ class GymnasiumEngine:
             except FAILURES as error:
                 # If the environment itself raised, `said` is of an earlier step, and has no fault.
                 fault = said is not _NO_STEP and step_fault(self.spaces.observation, said)
+                said = _NO_STEP  # a later slot must not be blamed for this fault
                 self._note_fault(slot, EvolveError(fault) if fault else error)
                 reward, over = math.nan, True
                 if self._ends_run(error):

@@ -194,6 +194,24 @@ def test_every_fault_is_noted_and_announced(where, steps, recorded):
     engine.close()
 
 
+def test_a_fault_is_described_as_in_an_episode_alone():
+    def faults(seeds):
+        kwargs = {"share": 1.0, "how": "raise or shape"}
+        engine = environments.make(EnvOptions(id="toys:Faulty-v0", kwargs=kwargs), len(seeds))
+        slots, observations = np.arange(len(seeds)), np.zeros((len(seeds), engine.observation_size), np.float32)
+        engine.reset(slots, np.array(seeds), observations)
+        for _ in range(3):
+            engine.step(slots, np.zeros((len(seeds), engine.action_size), np.float32), observations)
+        engine.close()
+        # The first lines of a traceback name the code that called the environment; the last line is the error.
+        return [engine.faults[slot].splitlines()[-1] for slot in slots]
+
+    together = faults(range(12))
+    assert together == [faults([seed])[0] for seed in range(12)]
+    first = next(slot for slot, fault in enumerate(together) if "(7,), not (3,)" in fault)
+    assert any("the motor burnt out" in fault for fault in together[first + 1 :])
+
+
 def old_interface(since):
     return environments.make(EnvOptions(id="toys:OldInterface-v0", kwargs={"since": since}), 1)
 

@@ -228,7 +228,8 @@ class Faulty(gymnasium.Env):
     def _fail(self, observation):
         import time
 
-        match self.how:
+        ways = self.how.split(" or ")
+        match ways[int(observation[0] > 0) % len(ways)]:
             case "raise":
                 raise RuntimeError("the motor burnt out")
             case "exit":
