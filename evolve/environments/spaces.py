@@ -220,7 +220,7 @@ def observation_encoder(space: Space) -> tuple[int, Encode]:
         case "MultiDiscrete":
             sizes = space.nvec.ravel().astype(np.int64)
             return int(sizes.sum()), _one_hot(_offsets(sizes), space.start.ravel().astype(np.int64))
-        case "Dict" | "Tuple":
+        case "Dict" | "Tuple" if members_of(space):
             return _encode_members(space)
     expected = "observations of Box, Discrete, MultiDiscrete, MultiBinary, or of a Dict or Tuple of them"
     raise InputError("env.id", expected, repr(space), "A wrapper (env.wrappers) can turn others into these.")
@@ -229,17 +229,22 @@ def observation_encoder(space: Space) -> tuple[int, Encode]:
 def check_observation(space: Space, observation: Any) -> None:
     """Raise ValueError for an observation of another shape, or beyond the values of a discrete space.
 
-    Without this check, NumPy would broadcast the first, and index the second from the end.
+    Without this check, NumPy would broadcast an array of another shape, and a value below the first one would count
+    from the end.
     """
     kind = kind_of(space)
     if kind in ("Dict", "Tuple"):
         for key, member in members_of(space):
             check_observation(member, member_of(space, observation, key))
-    elif kind == "Discrete":
-        if np.size(observation) != 1 or not 0 <= np.asarray(observation).item() - space.start < space.n:
-            raise ValueError(f"the value {observation!r}, not one of {space.start} to {space.start + space.n - 1}")
-    elif np.shape(observation) != space.shape:
-        raise ValueError(f"the shape {np.shape(observation)}, not {space.shape}")
+        return
+    values = np.asarray(observation)
+    if values.shape != space.shape and not (kind == "Discrete" and values.size == 1):
+        raise ValueError(f"the shape {values.shape}, not {space.shape}")
+    if kind in ("Discrete", "MultiDiscrete"):
+        first = np.asarray(space.start)
+        last = first + (space.n if kind == "Discrete" else space.nvec) - 1
+        if values.dtype.kind not in "biu" or (values < first).any() or (values > last).any():
+            raise ValueError(f"{values.tolist()!r}, which is outside the integers {first.tolist()} to {last.tolist()}")
 
 
 def action_decoder(space: Space, action_scale: float) -> tuple[int, Decode]:
@@ -308,7 +313,7 @@ def _encode_box(observation: Any, row: Float32) -> None:
 
 
 def _encode_image(observation: Any, row: Float32) -> None:
-    row[:] = observation.reshape(-1)
+    _encode_box(observation, row)
     row /= np.float32(255)
 
 

@@ -29,6 +29,7 @@ def encode(space, observation):
         (spaces.Box(-1, 1, (2, 2)), np.array([[1, 2], [3, 4]], np.float32), [1, 2, 3, 4]),
         (spaces.Box(-1, 1, ()), np.float32(0.5), [0.5]),
         (spaces.Box(0, 255, (1, 3), np.uint8), np.array([[0, 51, 255]], np.uint8), [0, float(np.float32(0.2)), 1]),
+        (spaces.Box(0, 255, (1, 3), np.uint8), [[0, 51, 255]], [0, float(np.float32(0.2)), 1]),
         (spaces.Discrete(4), 2, [0, 0, 1, 0]),
         (spaces.Discrete(3, start=-1), np.int64(-1), [1, 0, 0]),
         (spaces.MultiBinary(3), np.array([1, 0, 1], np.int8), [1, 0, 1]),
@@ -125,10 +126,30 @@ def test_multi_discrete_and_multi_binary():
     assert bits.contains(action)
 
 
-@pytest.mark.parametrize("space", [spaces.Text(5), spaces.Dict(a=spaces.Text(3))])
+@pytest.mark.parametrize("space", [spaces.Text(5), spaces.Dict(a=spaces.Text(3)), spaces.Dict({}), spaces.Tuple(())])
 def test_other_observation_spaces_are_refused(space):
-    with pytest.raises(InputError, match="Text"):
+    with pytest.raises(InputError, match=r"expected observations of Box.*, got (Text|Dict\(\)|Tuple\(\))"):
         observation_encoder(space)
+
+
+@pytest.mark.parametrize(
+    ("space", "observation"),
+    [
+        (spaces.Discrete(3, start=-1), -2),
+        (spaces.Discrete(3), 3),
+        (spaces.Discrete(3), 1.0),
+        (spaces.Discrete(3), "one"),
+        (spaces.Discrete(3), np.array([1, 2])),
+        (spaces.MultiDiscrete([3, 3]), np.array([-1, 1])),  # would be the last place of the second
+        (spaces.MultiDiscrete([3, 3]), np.array([4, 1])),  # would be a place of the second
+        (spaces.MultiDiscrete([3, 3], start=[1, 0]), [0, 2]),
+        (spaces.MultiDiscrete([3, 3]), np.array([1.0, 2.0])),
+        (spaces.Tuple((spaces.MultiDiscrete([2]),)), (np.array([2]),)),
+    ],
+)
+def test_values_outside_a_discrete_space_are_refused(space, observation):
+    with pytest.raises(ValueError, match=r"outside the integers|the shape"):
+        check_observation(space, observation)
 
 
 MEMBERS = spaces.Dict(
