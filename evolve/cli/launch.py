@@ -47,7 +47,7 @@ def run_until_complete(launch: "Launch") -> int:
         now = launch.progress()
         futile = futile + 1 if now <= before and not launch.reclaims_host else 0
         cause = "no host answers" if outcome is None else _cause(outcome)
-        done = f"{pluralize(now, 'generation')} complete"
+        done = f"{pluralize(now[0], 'generation')} complete"
         if futile >= _MAX_FUTILE:
             launch.say(f"{cause}; {done}; {_MAX_FUTILE} attempts without any progress: given up")
             return 1 if outcome is None else outcome.code or 1
@@ -192,9 +192,10 @@ class Launch:
         self.reclaims_host = self._available_hosts.can_take_back()
         return self.reclaims_host
 
-    def progress(self) -> int:
-        """Return the number of complete generations of all runs, plus one for each run that has ended."""
-        return sum(_generations(path) for path in self._paths)
+    def progress(self) -> tuple[int, int]:
+        """Return the number of complete generations of all runs, and the number of runs that have ended."""
+        generations, ended = zip(*map(_progress, self._paths), strict=True)
+        return sum(generations), sum(ended)
 
     def pause(self, seconds: float) -> None:
         """Wait for a number of seconds, or until the user asks to stop."""
@@ -210,13 +211,12 @@ def _run_files(request: Request) -> list[Path]:
     return [store.path_of(config.directory(), seed) for config in request.configs for seed in config.seeds]
 
 
-def _generations(path: Path) -> int:
-    """Return the number of complete generations in a run file, plus one if the run has ended; 0 if unreadable."""
+def _progress(path: Path) -> tuple[int, bool]:
+    """Return the number of generations in a run file, and whether the run has ended; (0, False) if unreadable."""
     try:
-        generations, complete = store.read_progress(path)
+        return store.read_progress(path)
     except InputError:
-        return 0
-    return generations + complete
+        return 0, False
 
 
 def _body(_: App, argv: list[str]) -> int:

@@ -27,8 +27,12 @@ A, B, C = Host("node1", 2), Host("node2", 2), Host("node3", 4)
 
 
 def attempts(outcomes, progress, stopping=False, reclaims_host=()):
-    """What goes through attempts with these outcomes, after each of which so many generations are complete."""
-    outcomes, progress, reclaims_host = iter(outcomes), iter([0, *progress]), iter(reclaims_host)
+    """What goes through attempts with these outcomes, after each of which so many generations are complete.
+
+    progress: numbers of generations, or pairs of a number and the number of runs that have ended.
+    """
+    counted = [(count, 0) if isinstance(count, int) else count for count in (0, *progress)]
+    outcomes, progress, reclaims_host = iter(outcomes), iter(counted), iter(reclaims_host)
     said, counts = [], []
 
     def start(futile):
@@ -83,6 +87,13 @@ def test_attempts_in_vain_are_counted_until_one_gets_further():
     made, _ = attempts([DIED] * 4 + [Outcome(0, is_own=True)], [0, 0, 1, 1])
     assert run_until_complete(made) == 0
     assert made.counts == [0, 1, 2, 0, 1]
+
+
+def test_the_end_of_a_run_is_progress_but_no_generation():
+    made, said = attempts([DIED, DIED, Outcome(0, is_own=True)], [(4, 0), (4, 1)])
+    assert run_until_complete(made) == 0
+    assert made.counts == [0, 0, 0]
+    assert all("; 4 generations complete; " in line for line in said)
 
 
 def test_a_start_in_vain_gets_twice_the_time_in_the_next_attempt(monkeypatch, tmp_path):
