@@ -171,7 +171,8 @@ def c_source(experiment: Experiment, genome: Genomes, normalizer: Float32 | None
     arrays = RecordedArrays()
     batch = experiment.network.batch(1, arrays)  # type: ignore[arg-type]  # they stand in for the arrays of a back end
     if not arrays.kernel_name:
-        raise InputError("network", "a network with a C kernel", experiment.config.network.name)
+        cure = "Export it as JSON, the ending .json, which takes every network."
+        raise InputError("network", "a network with a C kernel", experiment.config.network.name, cure)
     seeds = np.zeros(1, np.int64)  # from which plastic-mlp draws its first weights
     batch.load(np.zeros(1, np.intp), genome.weights, genome.mask, seeds)
     # Constants are the arrays that the kernel only reads, the normalizer, and the values with which the other arrays

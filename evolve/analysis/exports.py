@@ -1,7 +1,8 @@
 """Policies for use without this package: JSON, ONNX, PyTorch, and one C file (`c_source`).
 
 The graphs of ONNX and PyTorch contain the normalization of observations, the layers, and the decoding of actions. They
-need a network whose weights do not change within an episode (`Network.is_static`). JSON and C take every network.
+need a network whose weights do not change within an episode (`Network.is_static`). C takes every network that has a
+kernel, and JSON takes every network.
 """
 
 import inspect
@@ -152,8 +153,9 @@ def layers_of(policy: "Policy", name: str) -> Layers:
     network = policy.experiment.network
     if not getattr(network, "is_static", False):
         kind = policy.experiment.config.network.name
-        expected = f"a network with weights that do not change within an episode, for {name}"
-        raise InputError("network", expected, kind, "Export it as C, the ending .c, which takes every network.")
+        expected = f"a static network such as mlp or elman, with weights that do not change in an episode, for {name}"
+        cure = "Export it as C, the ending .c, which takes every built-in network, or as JSON, the ending .json."
+        raise InputError("network", expected, kind, cure)
     weights = policy.weights
     columns = {block.layer: block.columns for block in network.blocks}
     sizes = [network.observation_size, *columns.values()]

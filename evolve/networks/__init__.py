@@ -62,6 +62,8 @@ def make(table: Section | str, observation_size: int, action_size: int) -> Netwo
 def check(section: Section, network: Network, action_size: int) -> None:
     """Check a network, which may come from another package: draw a genome, make a batch, and compute one step.
 
+    Pictures, exports and some strategies find the matrices of a genome by its blocks, so the blocks are checked, too.
+
     Args:
         section: The section of the experiment that names the network.
         network: The network that the section describes.
@@ -76,6 +78,8 @@ def check(section: Section, network: Network, action_size: int) -> None:
         if not isinstance(genome, Genomes):
             raise TypeError(f"expected evolve.genome.Genomes, got {type(genome).__name__}")
         check_shape(genome.weights, "weights", "P W", np.float32, P=1, W=network.num_weights)
+    with NETWORKS.as_input_error(section, "property blocks"):
+        _check_blocks(network)
     with NETWORKS.as_input_error(section, "batch"):
         batch = network.batch(1, "numpy")
     NETWORKS.check(section, batch, Batch)
@@ -85,3 +89,21 @@ def check(section: Section, network: Network, action_size: int) -> None:
         check_shape(actions, "actions", "n A", np.float32, n=1, A=action_size)
     with NETWORKS.as_input_error(section, "traces"):
         check_shape(batch.traces(slots), "traces", "k T", np.float32, k=1, T=network.num_traces)
+
+
+def _check_blocks(network: Network) -> None:
+    """Raise ValueError unless the blocks of a network tile its genome, layer by layer, and have different titles."""
+    end, layer, titles = 0, 0, set[str]()
+    for block in network.blocks:
+        if block.start != end:
+            raise ValueError(
+                f"expected {block.title} to start at {end}, where the block before it ends, got {block.start}"
+            )
+        if block.layer < layer:
+            raise ValueError(f"expected layers in ascending order, got {block.layer} after {layer} in {block.title}")
+        if block.title in titles:
+            raise ValueError(f"expected a different name for each block, got {block.title} twice")
+        end, layer = block.stop, block.layer
+        titles.add(block.title)
+    if end != network.num_weights:
+        raise ValueError(f"expected blocks of num_weights = {network.num_weights} numbers, got {end}")

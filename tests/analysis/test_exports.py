@@ -121,6 +121,14 @@ def test_a_graph_of_a_network_that_learns_is_refused(network, suffix, tmp_path):
     assert not list(tmp_path.iterdir())
 
 
+def test_a_network_without_a_kernel_is_exported_as_json_alone(tmp_path):
+    policy = policy_of({"name": "leaky"})  # examples/outside
+    with pytest.raises(InputError, match=r"a network with a C kernel, got leaky\. Export it as JSON"):
+        policy.export(tmp_path / "a.c")
+    table = json.loads(policy.export(tmp_path / "a.json").read_text())
+    assert [len(matrix["weights"]) for matrix in table["matrices"]] == [policy.genome.weights.size]
+
+
 @pytest.mark.parametrize(("suffix", "module"), [(".onnx", "onnx"), (".pt2", "torch")])
 def test_a_missing_library_is_named(suffix, module, tmp_path, absent):
     absent(module)

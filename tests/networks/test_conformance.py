@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from evolve import networks
 from evolve.errors import InputError
-from evolve.genome import concatenate
+from evolve.genome import Block, concatenate, pruned
 from evolve.numerics import native
 from evolve.numerics.streams import Purpose, Stream, Streams
 
@@ -61,6 +61,28 @@ def test_a_network_that_draws_no_genome_is_refused():
     drawing = Drawing(network.options, O, A)
     with pytest.raises(InputError, match=r"init fails \(TypeError: expected evolve\.genome\.Genomes, got ndarray"):
         networks.check({"name": "mlp"}, drawing, A)
+
+
+@pytest.mark.parametrize(
+    ("blocks", "fault"),
+    [
+        ((Block(0, 0, 0, O, A),), "expected blocks of num_weights = 42 numbers, got 21"),
+        ((Block(0, 0, 0, O, A), Block(0, 0, 0, O, A)), "expected W_0_0 to start at 21, .*, got 0"),
+        ((Block(0, 0, 0, O, A), Block(0, 0, 21, O, A)), "expected a different name for each block, got W_0_0 twice"),
+        ((Block(1, 0, 0, O, A), Block(0, 0, 21, O, A)), "expected layers in ascending order, got 0 after 1 in W_0_0"),
+    ],
+)
+def test_blocks_that_do_not_tile_the_genome_are_refused(blocks, fault):
+    class Tiled:
+        num_weights = 2 * O * A
+
+        def init(self, stream):
+            weights = stream.normal(1, self.num_weights)
+            return pruned(weights, np.ones(weights.shape, np.bool_))
+
+    Tiled.blocks = blocks
+    with pytest.raises(InputError, match=rf"whose property blocks fails \(ValueError: {fault}"):
+        networks.check({"name": "tiled"}, Tiled(), A)
 
 
 def usable(backend, request):
