@@ -193,6 +193,11 @@ class Block:
         """End of the block inside a genome."""
         return self.start + self.rows * self.columns
 
+    @property
+    def shape(self) -> tuple[int, int]:
+        """The [rows, columns] of the connections: the span of learning rules, otherwise of the block itself."""
+        return self.span or (self.rows, self.columns)
+
 
 class GenomeLayout(Protocol):
     """The size of a genome, the groups of its numbers, and the distribution of initial genomes.

@@ -92,10 +92,9 @@ class PlasticMlp(BaseNetwork[PlasticMlpOptions]):
         parts = []
         for block in self.blocks[::_NUM]:  # coefficient A of each layer; the other four follow it in the genome
             size = block.rows * block.columns
-            rows, columns = block.span or (0, 0)
             rules = mask[:, block.start : block.start + _NUM * size]
             present = rules.reshape(-1, _NUM, block.rows, block.columns).any(axis=1)
-            parts.append(np.broadcast_to(present, (len(mask), rows, columns)).reshape(len(mask), -1))
+            parts.append(np.broadcast_to(present, (len(mask), *block.shape)).reshape(len(mask), -1))
         return np.concatenate(parts, axis=1)
 
     def batch(self, slots: int, backend: Backend) -> "PlasticMlpBatch":

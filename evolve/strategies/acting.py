@@ -47,6 +47,7 @@ class Paths:
     @cached_property
     def matrices(self) -> list[tuple[Block, ...]]:
         """The matrices: each is one block of weights, or all blocks of coefficients of one learning rule."""
+        # A learning rule has a block for each of its coefficients, all between the same two layers.
         groups = groupby(self.layout.blocks, lambda b: (b.layer, b.source) if b.span else b.start)
         return [tuple(group) for _, group in groups]
 
@@ -54,8 +55,8 @@ class Paths:
     def sizes(self) -> list[int]:
         """The neurons of each layer, with the bias, which is the last one."""
         sizes: dict[int, int] = {}
-        for (block, *_), shape in zip(self.matrices, self._shapes, strict=True):
-            for layer, size in zip((block.source, block.layer + 1), shape, strict=True):
+        for block, *_ in self.matrices:
+            for layer, size in zip((block.source, block.layer + 1), block.shape, strict=True):
                 sizes[layer] = max(sizes.get(layer, 0), size)
         return [sizes.get(layer, 0) for layer in range(max(sizes) + 1)]
 
@@ -72,12 +73,11 @@ class Paths:
     def left(self, mask: Bool) -> list[Bool]:
         """Return the connections that masks [P, W] leave, [P, rows, columns] for each matrix."""
         found = []
-        for blocks, shape in zip(self.matrices, self._shapes, strict=True):
-            first, *further = blocks
+        for first, *further in self.matrices:
             left = mask[:, first.start : first.stop]
             for block in further:
                 left = left | mask[:, block.start : block.stop]
-            found.append(np.broadcast_to(left.reshape(-1, first.rows, first.columns), (len(mask), *shape)))
+            found.append(np.broadcast_to(left.reshape(-1, first.rows, first.columns), (len(mask), *first.shape)))
         return found
 
     def acting(self, mask: Bool) -> list[Bool]:
@@ -107,12 +107,13 @@ class Paths:
         """
         sizes = {b: np.abs(weights[b.start : b.stop]).reshape(b.rows, b.columns) for b in self.layout.blocks}
         strengths = [
-            sum((np.broadcast_to(sizes[block], shape) for block in matrix), np.zeros(shape))
-            for matrix, shape in zip(self.matrices, self._shapes, strict=True)
+            sum((np.broadcast_to(sizes[block], block.shape) for block in matrix), np.zeros(matrix[0].shape))
+            for matrix in self.matrices
         ]
         fed, used = (self._flows(strengths, forwards) for forwards in (True, False))
         found = []
-        for matrix, (rows, columns) in zip(self.matrices, self._shapes, strict=True):
+        for matrix in self.matrices:
+            rows, columns = matrix[0].shape
             paths = fed[matrix[0].source][:rows, None] * used[matrix[0].layer + 1][None, :columns]
             for block in matrix:
                 # A block of learning rules with one row (or column) holds for all rows (or columns): sum over them.
@@ -130,22 +131,16 @@ class Paths:
         sources, actions = ([np.zeros(size, np.bool_) for size in self.sizes] for _ in range(2))
         # The neurons of a layer that no matrix computes are observations or biases.
         for layer, neurons in enumerate(sources):
-            computed = [
-                shape[1] for (b, *_), shape in zip(self.matrices, self._shapes, strict=True) if b.layer + 1 == layer
-            ]
-            neurons[max(computed, default=0) :] = True
+            computed = max((block.shape[1] for block, *_ in self.matrices if block.layer + 1 == layer), default=0)
+            neurons[computed:] = True
         actions[-1][:] = True
         actions[-1][list(self.unused)] = False
         for layer, neuron in getattr(self.layout, "modulators", ()):
             actions[layer][neuron] = True
         return sources, actions
 
-    @cached_property
-    def _shapes(self) -> list[tuple[int, int]]:
-        return [blocks[0].span or (blocks[0].rows, blocks[0].columns) for blocks in self.matrices]
-
     def _spread(self, all_left: Sequence[Bool], reached: list[Bool], forwards: bool) -> None:
-        """Add to the reached neurons [P, size] of each layer all neurons that connections lead to, or come from."""
+        """Follow connections from the reached neurons [P, size] of each layer, or back from them; add all neurons met."""
         steps = list(zip(self.matrices, all_left, strict=True))[:: 1 if forwards else -1]
         before = -1
         # The matrices are in the order of their layers, so only recurrent connections need several rounds.
