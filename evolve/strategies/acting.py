@@ -140,7 +140,7 @@ class Paths:
         return sources, actions
 
     def _spread(self, all_left: Sequence[Bool], reached: list[Bool], forwards: bool) -> None:
-        """Follow connections from the reached neurons [P, size] of each layer, or back from them; add all neurons met."""
+        """Add to the reached neurons [P, size] of each layer all neurons ahead of them, or all neurons behind them."""
         steps = list(zip(self.matrices, all_left, strict=True))[:: 1 if forwards else -1]
         before = -1
         # The matrices are in the order of their layers, so only recurrent connections need several rounds.

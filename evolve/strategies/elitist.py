@@ -106,7 +106,7 @@ class ScoredGenomes:
 
     @property
     def evaluated_before(self) -> "ScoredGenomes":
-        """The genomes that have been evaluated."""
+        """The genomes that have a score, without a given genome that is still to be evaluated."""
         return self if self.count.all() else self.take(np.flatnonzero(self.count))
 
     def take(self, which: NDArray[np.intp]) -> "ScoredGenomes":
@@ -177,7 +177,7 @@ class Elitist(contract.Strategy[contract.State]):
         self._layout = layout
         self._P = population
         self._seed = seed
-        self.capacity = self._size = size
+        self.capacity = self._elite_size = size
         self._most_survivors = min(survivors, size, population - 1)
         self._prior = prior
 
@@ -198,9 +198,9 @@ class Elitist(contract.Strategy[contract.State]):
         if not old.any():
             return children
         both = concatenate(elite.take(candidates[old]), children)
-        # Survivors and children are copied into the order of `candidates`, unless that is ascending, as it usually is.
-        places = np.argsort(np.argsort(~old, kind="stable"), kind="stable")
-        return both if (places[:-1] < places[1:]).all() else both.take(places)
+        # `both` has the candidates in this order: the survivors among them, and then the children.
+        order = np.argsort(~old, kind="stable")
+        return both if (order[:-1] < order[1:]).all() else both.take(np.argsort(order))
 
     def champion(self, state: contract.State) -> Genomes:
         """Return the best genome of the elite."""
@@ -237,9 +237,9 @@ class EliteOnly(Elitist[ScoredGenomes]):
         known = self.survivors(state)
         fitness = results.fitness
         survivors = state.take(np.arange(known)).with_evaluation(fitness[:known])
-        best = known + contract.ranking(fitness[known:])[: self._size]
+        best = known + contract.ranking(fitness[known:])[: self._elite_size]
         new = ScoredGenomes.evaluated(genomes.take(best), fitness[best]).with_prior(self._prior, fitness)
-        return survivors.joined(new).best(self._size)
+        return survivors.joined(new).best(self._elite_size)
 
     def to_arrays(self, state: ScoredGenomes) -> dict[str, NDArray[Any]]:
         """Return the state as named arrays."""
