@@ -24,7 +24,7 @@ from evolve.training.resume import CHAMPION_NORMALIZER, RunLog, champion_normali
 from evolve.training.shared_strategy import SharedStrategy
 from evolve.training.stored import GenomeChoice, final_champion
 
-_EPISODE = 500  # approximate bytes of memory of an episode until its return is known
+_EPISODE_BYTES = 500  # approximate memory of an episode until its return is known
 Player = tuple[Genomes, Float32 | None]
 """A champion (P = 1), and the normalizer [2, O] of its observations; None if they are not normalized."""
 _CURE = "Use the same version of evolve on all ranks, and check their memory for faults."
@@ -43,8 +43,8 @@ def iterate(experiment: Experiment, coordinator: Coordinator, log: RunLog) -> Ge
     coordinator.take_seconds()  # discards the seconds of an earlier run
     try:
         while log.num_generations < experiment.config.generations:
-            begin = time.perf_counter()
-            if run.is_finished():
+            begin = time.perf_counter()  # the seconds of a generation include the validation before it
+            if run.stops_early():
                 break
             yield run.next_generation(begin)
         run.finish()
@@ -86,11 +86,9 @@ class _Run:
         metrics = results.metrics(config.env.metrics)
         scores = Scores.of(config, results.returns, metrics, described.connections, genomes.num_weights)
         fitness = scores.fitness(results.played)
-        # A population that grows may have enough steps before all P candidates have played.
         strategy = self.shared.strategy
-        measures = None
-        if strategy.measured:
-            measures = strategy.measures(genomes, mean_metrics(metrics, results.returns))
+        measures = strategy.measures(genomes, mean_metrics(metrics, results.returns)) if strategy.measured else None
+        # A population that grows may have enough steps before all P candidates have played.
         self.shared.tell(generation, genomes, fitness[: results.num_candidates], results, measures)
         checkpoint = strategy.to_arrays(self.shared.state)
         if normalizer is not None:
@@ -119,8 +117,8 @@ class _Run:
         self.log.append(record, checkpoint, stored_genomes, flush=not self.coordinator.plays_elsewhere)
         return record
 
-    def is_finished(self) -> bool:
-        """Return whether the run stops early: it has reached its limit of steps, or its champion is good enough."""
+    def stops_early(self) -> bool:
+        """Validate the champion if that is due. Return whether it is good enough, or the limit of steps is reached."""
         stop = self.experiment.config.early_stop
         if stop.steps is not None and self.log.steps >= stop.steps:
             return True
@@ -186,7 +184,7 @@ def generation_record(
         metrics: The metrics of the episodes by name, [P, E] each.
         normalizer: [2, O], None if observations are not normalized.
         seconds: The seconds of the generation, and of each rank [R] at work and in environments.
-        selection: The columns of selection by more than fitness, by name.
+        selection: The columns of strategies that select by more than fitness, by name (`Strategy.outcome`).
 
     Raises:
         RunError: The best genome on this rank is not the genome that was played.
@@ -255,9 +253,10 @@ def evaluate_champion(
     Raises:
         InputError: N episodes do not fit into this machine's memory, or there is no such genome.
     """
-    if _EPISODE * episodes > (there := memory()):
-        got = f"{episodes:,}: about {_EPISODE * episodes / 1e9:,.0f} GB"
-        raise InputError("episodes", f"as many as fit into {there / 1e9:,.1f} GB of memory", got)
+    needed, available = _EPISODE_BYTES * episodes, memory()
+    if needed > available:
+        expected = f"as many as fit into {available / 1e9:,.1f} GB of memory"
+        raise InputError("episodes", expected, f"{episodes:,}: about {needed / 1e9:,.0f} GB")
     player = final_champion(experiment, run, which)
     return held_out(experiment, coordinator, player, run.header.seed, episodes)
 
