@@ -137,7 +137,7 @@ class LayeredBatch(SlotArrays):
         return self._centre is (None if factors is None else factors.centre)
 
     @property
-    def gives(self) -> bool:
+    def can_give(self) -> bool:
         """Whether the slots hold weights. Columns with factors are shorter, so other batches cannot take them."""
         return self._centre is None
 

@@ -391,14 +391,14 @@ class SlotArrays:
             columns.move(sources, targets)
 
     @property
-    def gives(self) -> bool:
+    def can_give(self) -> bool:
         """Whether `give` is possible: whether the columns have the layout of another batch's columns."""
         return True
 
     def give(self, other: "SlotArrays", sources: Slots, targets: Slots) -> None:
         """Copy the genomes and the state of the source slots to the target slots of another batch of this network.
 
-        Both must have `gives`.
+        For both, `can_give` must be True.
         """
         self._settle(sources)
         other._settle(targets)

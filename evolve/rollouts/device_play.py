@@ -289,11 +289,6 @@ class DeviceRollout(ExactRollout):
     begun = False
     """Whether a call of `begin` was not finished yet."""
 
-    @property
-    def running(self) -> int:
-        """The number of episodes that were taken from the queue and have not returned their results."""
-        return self._num_held + self.play.waiting + self.play.running + self.play.finished
-
     def fill(self, most: int | None = None) -> None:
         """Take episodes from the queue and begin them; the name in the interface of a half for `feed`."""
         self.feed(most)

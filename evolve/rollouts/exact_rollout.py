@@ -37,11 +37,11 @@ LEAST_STEPS = 16
 _FEEDS_PER_THREAD = 2
 """With more feeds than threads, all threads end at about the same time, although some episodes are longer."""
 _MIN_FEED_SECONDS, _MAX_FEED_SECONDS = 0.0005, 0.004
-"""Only one thread can feed at a time. A feed that plays for less than the minimum costs more time than it saves. A feed
-that plays for longer than the maximum saves no more, so a thread takes a large fair share in several feeds."""
-_SMALL = 2**10
-"""The weights of a network below which threads feed in turn. A feed of small genomes consists of many short native
-calls. Each hands Python's lock to another thread that feeds, and has to wait for it afterwards."""
+"""The time for which a feed should play. A shorter one costs more time than another thread saves. A longer one saves no
+more, so a thread takes a large fair share in several feeds."""
+_SMALL_GENOME = 2**10
+"""The number of weights below which threads feed in turn. A feed of small genomes consists of many short native calls.
+Each hands Python's lock to another thread that feeds, and has to wait for it afterwards."""
 LEAST_GIVEN = 4
 """The smallest number of running episodes that a thread gives to another thread, and that it keeps."""
 POLL_SECONDS = 0.002
@@ -58,7 +58,7 @@ class ExactRollout:
         play: The slots.
         batch: The networks of the slots, which compute the initial contents of a slot from a genome.
         feed_size: The largest number of episodes in a feed.
-        max_episode_seconds: The attribute of all rollouts; no exact episode takes that long.
+        max_episode_seconds: The limit of an episode's wall time, which no exact episode reaches.
         queue: The queue from which it takes episodes, which other rollouts may share; by default its own.
     """
 
@@ -86,7 +86,7 @@ class ExactRollout:
         self._traces = "none"
         self._best_of = 0
         self.share = _UNLIMITED
-        """The number of episodes that run at a time while others wait: fewer than slots if other threads need some."""
+        """The largest number of episodes that run at a time while others wait, see `Shared.share_of`."""
         self.steps = 64
         """The limit of steps of the next call of `Play.run`; each tick adapts it to `CALL_SECONDS`."""
         self.longest_call = 0.0
@@ -105,9 +105,9 @@ class ExactRollout:
         return 0 if self._held is None else len(self._held)
 
     @property
-    def occupied(self) -> bool:
-        """Whether it took episodes from the queue whose results it has not returned."""
-        return self._num_held + self.play.waiting + self.play.running + self.play.finished > 0
+    def running(self) -> int:
+        """The number of episodes that were taken from the queue and have not returned their results."""
+        return self._num_held + self.play.waiting + self.play.running + self.play.finished
 
     def submit(self, batch: EpisodeBatch) -> None:
         """Queue episodes."""
@@ -128,16 +128,18 @@ class ExactRollout:
         most: The largest number of episodes; by default the feed size.
         """
         room = self.share - self.play.running
-        if self.play.ready and room > 0:
-            episodes = self._held
-            if episodes is None:
-                episodes = self._queue.take(min(self._feed_size if most is None else most, self._feed_size, room))
-            if episodes is not None:
-                # Genomes of two generations may not share slots. They meet only if results came late.
-                waits = self.play.running > 0 and not self._batch.fits(episodes.genomes)
-                self._held = episodes if waits else None
-                if not waits:
-                    self._feed(episodes)
+        if not self.play.ready or room <= 0:
+            return
+        episodes, self._held = self._held, None
+        if episodes is None:
+            episodes = self._queue.take(min(self._feed_size if most is None else most, self._feed_size, room))
+        if episodes is None:
+            return
+        # Slots with factors share one centre, so genomes of another generation wait until no episode runs.
+        if self.play.running and not self._batch.fits(episodes.genomes):
+            self._held = episodes
+        else:
+            self._feed(episodes)
 
     def play_on(self) -> None:
         """Play for some milliseconds."""
@@ -180,17 +182,17 @@ class ExactRollout:
         return []
 
     @property
-    def gives(self) -> bool:
+    def can_give(self) -> bool:
         """Whether running episodes can go on in another rollout, and whether that saves time.
 
         A kernel steps a few worlds in less time than many. It steps other slots in the time of a whole tile.
         """
-        return self._task.has_world and self._batch.gives
+        return self._task.has_world and self._batch.can_give
 
     def give(self, other: "ExactRollout") -> None:
         """Give half of the running episodes to another rollout of the same task and network, in which none run.
 
-        Both must have `gives`.
+        For both, `can_give` must be True.
         """
         assert isinstance(self.play, NativePlay)
         assert isinstance(other.play, NativePlay)
@@ -349,7 +351,7 @@ class ThreadedRollout:
         """Do nothing: this process goes on, and shows that it is alive, while threads generate genomes."""
 
     def _start(self) -> None:
-        """Let threads play: as many parts as have work among the waiting episodes."""
+        """Let idle parts play, one for each feed that the waiting episodes fill."""
         if not len(self._queue):
             return
         idle = [part for part in self._parts if part not in self._playing]
@@ -377,7 +379,8 @@ class Shared:
         pausing: Set while no thread may begin a feed.
         fair_share: The pending episodes divided by the number of threads.
         episode_seconds: The mean duration of the last episodes.
-        hungry: Parts without episodes, whose threads wait for running episodes of others, each with an event.
+        hungry: Parts without episodes, whose threads wait for running episodes of others, each with the event that
+            ends this wait.
     """
 
     def __init__(self, queue: EpisodeQueue, threads: int, least_feed: int, num_weights: int) -> None:
@@ -391,9 +394,9 @@ class Shared:
         self._running: dict[ExactRollout, int] = {}  # the episodes of each part, before or after its last call
         self._began: dict[ExactRollout, float] = {}  # the time at which a part began to play; inf for an idle part
         self._queue = queue
-        self._feeds = _FEEDS_PER_THREAD * threads
+        self._num_feeds = _FEEDS_PER_THREAD * threads
         self._least_feed = least_feed
-        self._feeding: AbstractContextManager[object] = Lock() if num_weights < _SMALL else nullcontext()
+        self._feeding: AbstractContextManager[object] = Lock() if num_weights < _SMALL_GENOME else nullcontext()
 
     def play(self) -> None:
         """Play parts until None comes."""
@@ -418,8 +421,8 @@ class Shared:
         while not self.pausing.is_set():
             with self._feeding:
                 part.feed(self.feed_size())
-            if not part.occupied:
-                if self._is_given_episodes(part):
+            if not part.running:
+                if self._wait_for_episodes(part):
                     continue
                 break
             self._running[part] = part.play.running + part.play.waiting
@@ -438,7 +441,7 @@ class Shared:
         running = self._running[part]
         richest = max(tuple(self._running.values()))
         least = max(2 * LEAST_GIVEN, richest // 2)
-        if not self.hungry or not part.gives or len(self._queue) or running < least:
+        if not self.hungry or not part.can_give or len(self._queue) or running < least:
             return
         with self._hungry_lock:
             if not self.hungry:
@@ -450,28 +453,31 @@ class Shared:
         finally:
             given.set()
 
-    def _is_given_episodes(self, part: ExactRollout) -> bool:
+    def _wait_for_episodes(self, part: ExactRollout) -> bool:
         """Wait until another thread gives episodes to a part, or until others wait in the queue.
 
         Returns False if neither can be expected.
         """
-        if not part.gives:
+        if not part.can_give:
             return False
         self._running[part] = 0
-        waiting = part, Event()
+        given = Event()
         with self._hungry_lock:
-            self.hungry.append(waiting)
-        while not waiting[1].wait(POLL_SECONDS):
+            self.hungry.append((part, given))
+        while not given.wait(POLL_SECONDS):
             rich = max(tuple(self._running.values())) >= 2 * LEAST_GIVEN
             if len(self._queue) or self.pausing.is_set() or not rich:
                 with self._hungry_lock:
-                    if waiting in self.hungry:  # else another thread is giving
-                        self.hungry.remove(waiting)
+                    if (part, given) in self.hungry:  # else another thread is giving
+                        self.hungry.remove((part, given))
                         return len(self._queue) > 0
         return True
 
     def share_of(self, part: ExactRollout) -> int:
-        """Return how many episodes may run at a time in a part: fewer than its slots if all others would be idle."""
+        """Return the limit of episodes that run at a time in a part while others wait.
+
+        It is below the number of slots if other parts would be idle without it.
+        """
         return _UNLIMITED if self.fair_share >= part.play.slots else max(self.fair_share, self._least_feed)
 
     def hangs(self, limit: float) -> bool:
@@ -482,4 +488,4 @@ class Shared:
         """Return the largest number of episodes of the next feed."""
         seconds = max(self.episode_seconds, 1e-9)
         short, long = int(_MIN_FEED_SECONDS / seconds), int(_MAX_FEED_SECONDS / seconds)
-        return max(len(self._queue) // self._feeds, self._least_feed, short, min(self.fair_share, long))
+        return max(len(self._queue) // self._num_feeds, self._least_feed, short, min(self.fair_share, long))

@@ -181,11 +181,15 @@ class ResultsCollector:
 class PopulationResults:
     """The results of P candidates in up to E episodes each.
 
-    quantities: an array [P, E, …] for each quantity that `EpisodeResults` declares, by its name. played: [P, E],
-    whether an episode was played. traces: [P, T], the means over each candidate's episodes; or [1, T], the mean over
-    all episodes, if workers returned only the sum; trace_sums: the sums themselves, in units of `TRACE_UNIT`. hashes:
-    the step hashes of the episodes. received: P descriptions of genomes, from the ranks that played them; described:
-    [P], whether a rank sent the description, otherwise its row of `received` is empty.
+    Attributes:
+        quantities: An array [P, E, …] for each quantity that `EpisodeResults` declares, by its name.
+        played: [P, E], whether an episode was played.
+        traces: [P, T], the means over each candidate's episodes; or [1, T], the mean over all episodes, if workers
+            returned only the sum.
+        trace_sums: The sums of which `traces` are the means, in units of `TRACE_UNIT`.
+        hashes: The step hashes of the episodes.
+        described: [P], whether a rank that played the candidate sent the description of its genome.
+        received: The descriptions of P genomes, empty for those that no rank described.
     """
 
     quantities: Mapping[str, NDArray[Any]]
@@ -259,11 +263,9 @@ class PopulationResults:
         missing = np.flatnonzero(~self.described)
         if not len(missing):
             return received
-        computed = describe(genomes.take(missing))
-        names = ("digests", "connections", "fingerprints")
-        joined = GenomeDescriptions(*(getattr(received, name).copy() for name in names))
-        for name in names:
-            getattr(joined, name)[missing] = getattr(computed, name)
+        joined = GenomeDescriptions(*(array.copy() for array in vars(received).values()))
+        for name, computed in vars(describe(genomes.take(missing))).items():
+            getattr(joined, name)[missing] = computed
         return joined
 
     def step_hashes(self, candidate: int) -> list[UInt8]:

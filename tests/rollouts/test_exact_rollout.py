@@ -107,8 +107,8 @@ def test_running_episodes_go_on_in_another_rollout(env, network):
     one.feed()
     one.steps = 5
     one.play_on()
-    assert one.gives
-    assert other.gives
+    assert one.can_give
+    assert other.can_give
     running = one.play.running
     one.give(other)
     assert (one.play.running, other.play.running) == (running - running // 2, running // 2)
@@ -168,7 +168,7 @@ def test_kernels_read_factors_of_rank_one():
         assert batch.columns_of(genomes, seeds)[0] is (genomes.factors.values if rank == 1 else genomes.weights)
         assert (batch.fits(genomes), batch.fits(plain)) == (True, rank == 2)
         # Columns of factors have fewer rows, so other batches cannot continue their episodes.
-        assert batch.gives == (rank == 2)
+        assert batch.can_give == (rank == 2)
         assert network.batch(P, "numpy").columns_of(genomes, seeds)[0] is genomes.weights
 
 

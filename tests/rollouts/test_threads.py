@@ -102,7 +102,7 @@ def test_threads_feed_small_genomes_in_turn(num_weights, together):
     both = threading.Barrier(2)
 
     class Part:
-        occupied = gives = False
+        running = can_give = False
 
         def feed(self, _):
             with suppress(threading.BrokenBarrierError):
@@ -154,7 +154,7 @@ def test_a_thread_waits_for_episodes_that_have_just_begun(monkeypatch):
     waiting = []
 
     class Beginning:
-        occupied = gives = True
+        running = can_give = True
         play = SimpleNamespace(running=4, waiting=4)
 
         def feed(self, _):
@@ -204,7 +204,7 @@ def test_episodes_that_often_change_threads_keep_their_bits(monkeypatch):
 def test_only_worlds_are_given(env, gives):
     """A kernel steps other slots in the time of a whole tile, so both threads would take as long as one."""
     part, _ = made(1, env)
-    assert part.gives is gives
+    assert part.can_give is gives
 
 
 def test_a_thread_does_not_wait_for_the_last_episodes():
