@@ -6,11 +6,12 @@ This is the only module that imports SciPy (extra `stats`). Only the rank test n
 """
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from evolve.errors import import_extra, sanitize
 from evolve.shapes import Float64
@@ -178,6 +179,13 @@ def summary(returns: Float64) -> str:
         f"mean {number(mean(known))}{spread}   median {number(median(known))}   "
         f"worst {number(known.min())}   best {number(known.max())}{failed}"
     )
+
+
+def metrics_summary(metrics: Mapping[str, NDArray[Any]], returns: Float64) -> str:
+    """Return the mean of each metric [N] over the episodes with a finite return; an empty text without metrics."""
+    played = np.isfinite(returns)  # other episodes failed: their metrics are NaN, 0 or false
+    means = {name: mean(finite(values[played].astype(float))) for name, values in metrics.items()}
+    return ", ".join(f"{name} {number(value) if abs(value) >= 1 else f'{value:.3g}'}" for name, value in means.items())
 
 
 def number(value: float) -> str:

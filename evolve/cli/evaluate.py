@@ -7,10 +7,11 @@ the network, or evaluates another genome than the final champion.
 
 import argparse
 import json
-import math
 from contextlib import closing
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from evolve import store, training
 from evolve.analysis import statistics
@@ -28,7 +29,6 @@ from evolve.cli.parser import (
 )
 from evolve.cluster.hosts import Work
 from evolve.errors import InputError
-from evolve.shapes import Float64
 from evolve.training import Experiment
 from evolve.training.plan import plays_in_threads
 from evolve.training.stored import check_which
@@ -76,10 +76,14 @@ def _evaluate(
         return experiment, evaluated
 
 
-def _as_json(run: store.Stored, generation: int, experiment: Experiment, returns: Float64) -> str:
-    """Return the returns [N], None for failed episodes, and their mean and interval, with the changed settings."""
-    numbers = [value if math.isfinite(value) else None for value in returns.tolist()]
-    known = returns[np.isfinite(returns)]
+def _as_json(run: store.Stored, generation: int, experiment: Experiment, evaluated: store.HeldOut) -> str:
+    """Return the returns and the metrics [N], None for failed episodes, and their mean, interval and settings."""
+    played = np.isfinite(evaluated.returns)
+
+    def numbers(values: NDArray[Any]) -> list[Any]:
+        return [value if ok else None for value, ok in zip(values.tolist(), played, strict=True)]
+
+    known = evaluated.returns[played]
     config = experiment.config.in_evaluation()
     about = {
         "file": str(run.path),
@@ -88,7 +92,9 @@ def _as_json(run: store.Stored, generation: int, experiment: Experiment, returns
         "network": config.network.table(),
     }
     found = {"mean": statistics.mean(known), "interval": statistics.interval_of_returns(known)} if len(known) else {}
-    return json.dumps(about | found | {"failed": len(numbers) - len(known), "returns": numbers})
+    episodes = {"failed": len(played) - len(known), "returns": numbers(evaluated.returns)}
+    metrics = {name: numbers(values) for name, values in evaluated.metrics.items()}
+    return json.dumps(about | found | episodes | ({"metrics": metrics} if metrics else {}))
 
 
 def _body(app: App, argv: list[str]) -> int:
@@ -103,7 +109,7 @@ def _body(app: App, argv: list[str]) -> int:
     experiment, evaluated = _evaluate(app, run, options, changes, which)
     generation = run.num_generations - 1 if options.generation is None else options.generation
     if options.json:
-        print(_as_json(run, generation, experiment, evaluated.returns))
+        print(_as_json(run, generation, experiment, evaluated))
         return 0
     own = training.load_config(run.header.config, str(run.path)).env
     not_stored = isinstance(run, store.StoredRun) and (changes or not which.is_champion)
@@ -111,6 +117,8 @@ def _body(app: App, argv: list[str]) -> int:
     note = changes.describe(own) + (": not stored in the run file" if not_stored else "")
     print(f"{run.path}: {kind}, {options.episodes} held-out episodes{note}")
     print(statistics.summary(evaluated.returns))
+    if evaluated.metrics:
+        print(f"metrics, mean: {statistics.metrics_summary(evaluated.metrics, evaluated.returns)}")
     return 0
 
 

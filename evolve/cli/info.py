@@ -65,9 +65,8 @@ def _results(stored: store.Stored, unit: str) -> dict[str, str]:
 
 def _metrics(stored: store.Stored) -> dict[str, str]:
     """Return the means of the metrics over the held-out episodes in words; empty if there are none."""
-    metrics = {} if stored.held_out is None else stored.held_out.metrics
-    means = {name: statistics.mean(statistics.finite(values.astype(float))) for name, values in metrics.items()}
-    words = ", ".join(f"{name} {statistics.number(mean)}" for name, mean in means.items())
+    found = stored.held_out
+    words = "" if found is None else statistics.metrics_summary(found.metrics, found.returns)
     return {"metrics, held-out mean": words} if words else {}
 
 

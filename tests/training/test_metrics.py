@@ -1,5 +1,6 @@
 """Metrics in runs: equal on any number of ranks, logged with their types, resumed, verified and evaluated."""
 
+import json
 import math
 import re
 import shutil
@@ -12,6 +13,7 @@ from tampering import tamper
 
 import evolve
 from evolve import store
+from evolve.analysis import statistics
 from evolve.analysis.generations import pack, record_from_arrays, record_to_arrays, unpack
 
 NAMES = ["distance", "reached", "sometimes", "steps"]
@@ -172,6 +174,17 @@ def test_a_table_has_the_metrics_of_the_best_and_of_all(made):
 def test_info_shows_the_means_of_held_out_metrics(made, call):
     mean = made.held_out.metrics["steps"].mean()
     assert f"steps {mean:.3g}" in call("info", made.path).out
+
+
+def test_evaluate_prints_metrics_of_episodes_that_did_not_fail(made, call, tmp_path):
+    path = tmp_path / "a.h5"
+    shutil.copy(made.path, path)
+    steps = made.held_out.metrics["steps"]
+    assert f"steps {steps.mean():.3g}" in call("evaluate", path, "--episodes", 3).out
+    assert json.loads(call("evaluate", path, "--episodes", 3, "--json").out)["metrics"]["steps"] == steps.tolist()
+    failing = statistics.metrics_summary({"steps": np.array([4, 0, 5])}, np.array([1.0, np.nan, 2.0]))
+    assert failing == "steps 4.50"
+    assert statistics.metrics_summary({"rare": np.array([0.0, 0.005])}, np.zeros(2)) == "rare 0.0025"
 
 
 def test_the_documented_experiments_have_one_digest_on_one_rank_and_on_three(command, tmp_path):
