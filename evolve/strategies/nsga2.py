@@ -203,7 +203,7 @@ class Nsga2(Elitist[FrontState]):
         counts = np.concatenate([old.count, new.count])
         scores = np.concatenate([old.score, new.score])
         order, fronts = crowded_order(np.column_stack([scores, self._signs * (measured / counts[:, None])]))
-        chosen = order[: self._size]
+        chosen = order[: self._elite_size]
         added = chosen[chosen >= known]
         parents = old.joined(replace(new.take(added - known), genomes=genomes.take(added)))
         # The new parents follow the old ones, in the order in which they were chosen.
