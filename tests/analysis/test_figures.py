@@ -61,6 +61,13 @@ def test_a_constant_quantity_has_no_panel_and_load_has_one_on_request(runs):
     assert [panel.get_title(loc="left") for panel in both.axes] == ["Fitness", "Throughput", "Idle workers"]
 
 
+def test_a_note_explains_bands_and_marks_if_groups_share_a_panel(runs):
+    (group,) = read_groups([runs / "a" / "seed-1.h5"])[1]
+    assert figures.draw_curves([group]).get_supxlabel() == ""
+    note = figures.draw_curves([group, replace(group, label="b", runs=group.runs * 2)]).get_supxlabel()
+    assert note.startswith("lines and bands: median and quartiles of the seeds; diamonds and bars: held-out mean")
+
+
 def test_environments_have_panels_of_their_own(runs):
     (group,) = read_groups([runs / "a" / "seed-1.h5"])[1]
     env = group.config.env.model_copy(update={"id": "Acrobot-v1"})

@@ -104,6 +104,8 @@ def draw_curves(groups: list[RunGroup], axis: str = "generation", titled: bool =
         _share_x_axis(facet_panels, axis, stacked)
     if titled:
         style.set_title(figure, describe_groups(groups) + _connections_in_words(groups))
+        if note := _note(facets):
+            figure.supxlabel(note, fontsize=8, x=0.01, ha="left", color=INK)
     return figure
 
 
@@ -127,6 +129,14 @@ def _connections_in_words(groups: list[RunGroup]) -> str:
         return ""
     ((count, unit),) = counts
     return "" if count is None else f"; {count:,} {unit} throughout"
+
+
+def _note(facets: list[Facet]) -> str:
+    """Return the meaning of bands and marks in words if groups share a panel; a single group has labels for them."""
+    groups = [group for facet in facets if len(facet.groups) > 1 for group in facet.groups]
+    bands = ["lines and bands: median and quartiles of the seeds"] if any(len(g.runs) > 1 for g in groups) else []
+    marks = ["diamonds and bars: held-out mean and its 95 % interval"] if any(_held_out(g)[1] for g in groups) else []
+    return "; ".join(bands + marks)
 
 
 Layout = tuple[Any, list[list[Any]], dict[str, float]]
