@@ -176,14 +176,16 @@ class _EvolvedFile:
         """Return a film of the final champion, for display in a notebook; `save` writes it as MP4 or GIF.
 
         Args:
-            generation, connections, cell: Another genome to film, as in `evaluate`; or several generations, one after
-                another. A genome of a front plays a held-out episode. An elite plays an episode of the evaluation that
-                placed it in its cell.
+            generation: The best candidate of this generation, as in `evaluate`; or several generations, one after
+                another.
             episode: The number of the episode. By default the champion plays the held-out episode of median return,
                 and other genomes play episode 0.
             seconds: The seconds that an episode lasts at most; a longer one is shown at a higher speed.
             env: Another environment, as in `evaluate`. The default of `episode` is still the held-out episode of median
                 return in the environment of the run.
+            connections: A member of the front, as in `evaluate`; it plays a held-out episode.
+            cell: An elite of the archive, as in `evaluate`; it plays an episode of the evaluation that placed it in its
+                cell.
 
         Raises InputError if the environment cannot be drawn here, or a library is missing.
         """

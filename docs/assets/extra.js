@@ -1,0 +1,31 @@
+// On phones a row of a table becomes a card (extra.css) if the table has sentences: mark it, and label its cells.
+for (const table of document.querySelectorAll(".md-typeset table:not([class])")) {
+  const rows = [...table.tBodies].flatMap((body) => [...body.rows]);
+  const headings = table.rows[0].cells;
+  const long = (row) => [...row.cells].slice(1).some((cell) => cell.textContent.length > 40);
+  if (headings.length < 2 || !(table.closest(".claims") || rows.some(long))) continue;
+  table.dataset.cards = "";
+  for (const row of rows) {
+    for (const cell of [...row.cells].slice(1)) {
+      const heading = headings[cell.cellIndex].textContent.trim();
+      if (heading) cell.dataset.label = heading;
+    }
+  }
+}
+
+// A browser breaks lines after a hyphen. An option such as --workers stays whole; what is copied does not change.
+for (const code of document.querySelectorAll(".md-typeset code")) {
+  const walker = document.createTreeWalker(code, NodeFilter.SHOW_TEXT);
+  const texts = [];
+  while (walker.nextNode()) texts.push(walker.currentNode);
+  for (const text of texts.filter((text) => /-\w/.test(text.data))) {
+    const words = text.data.split(/(\s+)/).map((word) => {
+      if (!/-\w/.test(word) || word.length > 32) return word;
+      const whole = document.createElement("span");
+      whole.style.whiteSpace = "nowrap";
+      whole.textContent = word;
+      return whole;
+    });
+    text.replaceWith(...words);
+  }
+}
