@@ -1,4 +1,7 @@
-"""The genomes of a run: its champion with its traces, its network at work and its file; the front; the archive."""
+"""The genomes that a run has found: its champion, the members of its front, and the elites of its archive.
+
+A champion comes with its file, its mean traces, an episode that shows it, and the activity of its network there.
+"""
 
 import shlex
 from collections.abc import Mapping
@@ -36,7 +39,7 @@ class Champion:
         weights: [W].
         mask: [W].
         generation: The generation of which it is the best; None for the held-out champion of a complete run.
-        name: The kind of champion in words, if it is another genome that the strategy keeps.
+        name: The words for a genome of a front or an archive; empty for all others.
     """
 
     weights: Float32
@@ -46,15 +49,16 @@ class Champion:
 
     @property
     def title(self) -> str:
-        """The kind of champion, in words."""
-        usual = "held-out champion" if self.generation is None else f"best of generation {self.generation}"
-        return self.name or usual
+        """The words for this genome in titles."""
+        if self.name:
+            return self.name
+        return "held-out champion" if self.generation is None else f"best of generation {self.generation}"
 
 
 def champion_of(run: Stored, generation: int | None = None) -> Champion:
-    """Return the best of a completed generation; by default, the held-out champion of a complete run or of its file.
+    """Return the best candidate of a completed generation; by default, the held-out champion of a run or its file.
 
-    A run without a held-out evaluation is represented by the best of its last generation.
+    A run that is not complete, or has no held-out evaluation, is represented by the best of its last generation.
     """
     if isinstance(run, StoredChampion):
         return Champion(run.held_out.weights, run.held_out.mask, None)
@@ -95,25 +99,24 @@ def champion_to_draw(run: Stored, which: training.GenomeChoice, traces: bool) ->
 
 
 def export_champion(run: Stored, path: Path) -> StoredChampion:
-    """Write the final champion of a run or file with its held-out returns to a file; return the contents of the file.
+    """Write a champion file: the final champion of a run, or of another such file, with its held-out returns.
 
-    Raises InputError if the run has no held-out returns of its champion yet, the file cannot be written, or its name
-    has another ending than `SUFFIX`, since it might replace a file of another kind.
+    Returns the contents of the new file. Raises InputError if the run has no held-out returns of its champion yet, the
+    file cannot be written, or its name has another ending than `SUFFIX`, since it might replace a file of another kind.
     """
     disk.check_writable(path, (SUFFIX,))
-    if run.held_out is None:
+    held_out = run.held_out
+    if held_out is None:
         cure = f"Evaluate its champion first: python -m evolve.evaluate {shlex.quote(str(run.path))}"
         raise InputError(str(run.path), "a run with held-out returns of its champion", "none yet", cure)
     experiment = training.reload_policy(run)
     champion, normalizer = training.final_champion(experiment, run)
     # The file is to prove its returns, so they must be returns of the genome in it.
-    kept = run.held_out
-    if not (np.array_equal(champion.weights[0], kept.weights) and np.array_equal(champion.mask[0], kept.mask)):
+    if not (np.array_equal(champion.weights[0], held_out.weights) and np.array_equal(champion.mask[0], held_out.mask)):
         raise InputError(str(run.path), "held-out returns of its champion", "held-out returns of another genome")
-    work = run.digest, run.num_generations, run.steps, run.seconds
     # A file of an earlier version lacks the spaces; a new file has them.
     header = replace(run.header, spaces=experiment.spaces.to_json())
-    stored = StoredChampion(path, header, kept, normalizer, *work)
+    stored = StoredChampion(path, header, held_out, normalizer, run.digest, run.num_generations, run.steps, run.seconds)
     write_champion(stored)
     return stored
 
@@ -148,9 +151,9 @@ def mean_traces(run: Stored, experiment: Experiment, champion: Champion, coordin
 
 
 def typical_episode(run: Stored, experiment: Experiment, champion: Champion) -> tuple[Episode, str]:
-    """Return an episode that shows a champion, and its description: the held-out episode of median return.
+    """Return the held-out episode in which a champion has its median return, and a description of the episode.
 
-    A champion that was not evaluated is shown in the first episode of its generation.
+    For a champion without held-out episodes, return the first episode of its generation.
     """
     if champion.generation is not None or run.held_out is None:
         return verification.choose_episode(run, experiment, champion.generation), "its first episode"
@@ -182,7 +185,7 @@ class NetworkObserver:
             self._normalizer.begin(slot, episode.normalizers)
 
     @property
-    def shows(self) -> bool:
+    def has_activity(self) -> bool:
         """Whether this kind of network reports its activity."""
         return hasattr(self._batch, "activity")
 
@@ -190,7 +193,7 @@ class NetworkObserver:
         """Return the activity at an observation [O]; to be called with all observations of an episode, in order."""
         self._observations[0] = observation
         self._batch.step(self._observations if self._normalizer is None else self._normalizer.normalize(1))
-        activity: Activity = self._batch.activity(0)  # type: ignore[attr-defined]  # `shows` says that it is there
+        activity: Activity = self._batch.activity(0)  # type: ignore[attr-defined]  # see `has_activity`
         return activity
 
 
@@ -268,10 +271,11 @@ def names_of_measures(run: StoredRun) -> tuple[str, ...]:
     return (*options.get("minimize", ()), *options.get("maximize", ()))
 
 
-def numbers_of_front(run: StoredRun, generation: int) -> tuple[Int64, Float64, Float64]:
-    """Return the front after a generation: candidates [N], mean fitness [N] and measures [N, D], by the first measure.
+def front_arrays(run: StoredRun, generation: int) -> tuple[Int64, Float64, Float64]:
+    """Return the front after a generation, sorted by the first measure.
 
-    Raises InputError if the run has no front.
+    Returns the numbers of the candidates [N], their mean fitness [N] and their measures [N, D]. Raises InputError if
+    the run has no front.
     """
     record = run.records[generation]
     if record.front is None or record.measures is None:
@@ -287,7 +291,7 @@ def members_of_front(run: StoredRun, generation: int | None) -> list[Member]:
     number = last if generation is None else generation
     check_generation(run, number)
     names = names_of_measures(run)
-    order, fitness, measures = numbers_of_front(run, number)
+    order, fitness, measures = front_arrays(run, number)
     kept: dict[int, tuple[int, Genomes]] = {}
     if number == last:
         experiment = training.reload_policy(run)

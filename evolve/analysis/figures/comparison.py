@@ -11,7 +11,7 @@ import numpy as np
 
 from evolve import environments
 from evolve.analysis import statistics
-from evolve.analysis.champion import names_of_measures, numbers_of_front
+from evolve.analysis.champion import front_arrays, names_of_measures
 from evolve.analysis.comparison import Comparison, Ranking
 from evolve.analysis.figures import style
 from evolve.analysis.figures.style import COLOURS, FAINT, GRID, INK, PAPER, drawable
@@ -259,7 +259,7 @@ def draw_front(runs: Sequence[StoredRun]) -> Any:
 
 def _points(run: StoredRun, generation: int) -> Float64:
     """Return [N, 2]: fitness and first measure of a front, from the least measure up."""
-    _, fitness, measures = numbers_of_front(run, generation)
+    _, fitness, measures = front_arrays(run, generation)
     return drawable(np.column_stack([fitness, measures[:, 0]]))
 
 

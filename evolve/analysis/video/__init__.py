@@ -166,7 +166,7 @@ class Subject:
         """Return the network to show at work; None if it does not report its activity, or does not fit."""
         genome = self.chosen.genome
         drawn = network_of(Champion(genome.weights[0], genome.mask[0], None), self.experiment)
-        return drawn if self.observer().shows and fits(drawn) else None
+        return drawn if self.observer().has_activity and fits(drawn) else None
 
     def observer(self) -> NetworkObserver:
         """Return an observer of the network in this episode."""
