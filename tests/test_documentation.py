@@ -430,7 +430,7 @@ print(json.dumps([rank, called]) + "\\n", end="", flush=True)
 """
 MADE = ["AskedGenomes.take", "Strategy.ask", "describe"]
 """The calls that make genomes on a rank; rank 0 with workers makes them only for the record."""
-WORKERS = ["Transport.probe", "decode", "Worker.receive", "Rollout.submit", *MADE, "Rollout.tick"]
+WORKERS = ["Transport.probe", "decode", "Worker.handle", "Rollout.submit", *MADE, "Rollout.tick"]
 """The calls of a worker for its first chunk, before it sends results."""
 
 

@@ -30,7 +30,7 @@ _LOG = logging.getLogger("evolve")
 class Coordinator:
     """Evaluates batches of episodes over the ranks of a transport, or in this process if there are no workers.
 
-    `Worker.receive` is the counterpart: it handles the messages of `set_up`, `evaluate`, `update` and `ask`.
+    `Worker.handle` is the counterpart: it handles the messages of `set_up`, `evaluate`, `update` and `ask`.
 
     Args:
         transport: Connects the ranks. Ranks other than 0 are workers; there may be no worker.

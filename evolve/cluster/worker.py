@@ -25,12 +25,12 @@ PROBE_RARELY = 0.1
 """Seconds between probes of a worker that expects no message. If ranks share cores, a probe without a message gives the
 core to another rank."""
 SHORTEST_HELD = 0.005
-"""Seconds between two messages of a worker that still has work. A message goes out when half of the work is done, so
-without this limit halves of halves of a chunk would follow as ever smaller messages."""
+"""The shortest time, in seconds, for which a worker with more work holds results back. It sends results when half of
+its work is done. Without this limit, it would then send a half of the rest, and so on, in ever smaller messages."""
 LONGEST_HELD = 2.0
 """The longest time, in seconds, for which results wait for later results to be sent in the same message."""
 MOST_FAILURES = 100
-"""Failed episodes that are described to the coordinator; their results count them all."""
+"""A worker describes at most this number of failed episodes of a job to the coordinator. The results count all."""
 
 MakeRollout = Callable[[str], AnyRollout]
 """Makes a rollout from an experiment's TOML text."""
@@ -50,17 +50,13 @@ class KeptRollouts:
         """Return the rollout of an experiment."""
         rollout = self._kept.pop(text, None)
         if rollout is None:
-            self._close(_MOST_KEPT - 1)
+            self.close(_MOST_KEPT - 1)
             rollout = self._make_rollout(text)
         self._kept[text] = rollout
         return rollout
 
-    def close(self) -> None:
-        """Release every environment."""
-        self._close(0)
-
-    def _close(self, most: int) -> None:
-        """Close the oldest rollouts until at most `most` are left."""
+    def close(self, most: int = 0) -> None:
+        """Close the oldest rollouts until at most `most` are left; by default, close all."""
         while len(self._kept) > most:
             self._kept.pop(next(iter(self._kept))).close()
 
@@ -87,7 +83,7 @@ class SharedState(Protocol):
 
 
 class Worker:
-    """What a worker rank has between two messages: its rollout, its unsent results, and its watchdog."""
+    """The work of a worker rank: its rollout, its unsent results, and its watchdog."""
 
     def __init__(self, transport: Transport, make_rollout: MakeRollout, shared: SharedState | None = None) -> None:
         self._transport = transport
@@ -97,7 +93,7 @@ class Worker:
         self._watchdog: Watchdog | None = None
         self._serial = -1
         self._failures = 0
-        self._busy = 0.0
+        self._busy = 0.0  # seconds of work since the last results were sent
         self._finished: list[EpisodeResults] = []
         self._sent = 0.0  # the time of the last message
         self._longest_silence = math.inf  # seconds after which a heartbeat is due
@@ -109,7 +105,7 @@ class Worker:
         """Whether there is nothing to play."""
         return self._rollout is None or self._rollout.pending == 0
 
-    def receive(self, message: Message) -> None:
+    def handle(self, message: Message) -> None:
         """Do the work that a message asks for."""
         self.expects_message = False
         match message:
@@ -230,7 +226,7 @@ def serve(
     signalled: Callable[[], int | None],
     shared: SharedState | None = None,
 ) -> bytes:
-    """Work until the coordinator dismisses this worker; return its answer.
+    """Work until the coordinator dismisses this worker; return the answer in that message, see `dismiss`.
 
     A failure is reported with its traceback. Then the worker only waits for another setup, or to be dismissed.
 
@@ -243,18 +239,18 @@ def serve(
     worker = Worker(transport, make_rollout, shared)
     failed = False
     passed_on = False
-    kept = probed = -math.inf  # the times of the last call of `keep_alive`, and of the last probe without a message
+    kept_alive_at = probed_at = -math.inf  # times of the last `keep_alive`, and of the last probe that found no message
     while True:
         message = None
         # Between steps of running episodes the worker probes rarely; with nothing to do it always does.
         now = time.perf_counter()
-        if failed or worker.idle or now - kept > PROBE_EVERY:
+        if failed or worker.idle or now - kept_alive_at > PROBE_EVERY:
             worker.keep_alive()
-            kept = now
-            if failed or worker.idle or worker.expects_message or now - probed > PROBE_RARELY:
+            kept_alive_at = now
+            if failed or worker.idle or worker.expects_message or now - probed_at > PROBE_RARELY:
                 message = _receive(transport)
                 # A job begins with two chunks, so another message may follow a message at once: probe again.
-                probed = now if message is None else -math.inf
+                probed_at = now if message is None else -math.inf
         if isinstance(message, messages.Dismiss):
             worker.disarm()
             break
@@ -268,7 +264,7 @@ def serve(
             failed = False
         try:
             if message is not None and not failed:
-                worker.receive(message)
+                worker.handle(message)
                 worker.keep_alive()
             if not failed and not worker.idle:
                 worker.tick()
@@ -280,7 +276,7 @@ def serve(
             if shared is not None:
                 shared.reset()
             _send(transport, messages.WorkerError(error_report(transport)))
-    _send(transport, messages.Dismiss(np.zeros(0, np.uint8)))
+    _send(transport, messages.Dismiss(np.zeros(0, np.uint8)))  # confirms that this worker leaves
     transport.flush(patience=5.0)
     return message.answer.tobytes()
 
