@@ -9,7 +9,7 @@ import importlib
 import os
 import signal
 import sys
-from typing import Any
+from typing import Any, NoReturn
 
 from evolve import __version__
 
@@ -30,13 +30,14 @@ COMMANDS = {
 }
 
 
-def start(command: str, argv: list[str] | None = None) -> None:
+def start(command: str, argv: list[str] | None = None) -> NoReturn:
     """Run a command as the program of this process, and exit with its code. argv: by default `sys.argv[1:]`."""
     if "" not in sys.path and os.getcwd() not in sys.path:
         sys.path.insert(0, os.getcwd())  # as `python -m` does: the module of `-e module:Env-v0` may be here
     if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
         signal.signal(signal.SIGINT, signal.SIG_DFL)  # an interrupt during the imports ends the process
     (app,) = imported("evolve.cli.app")
+    # A process that only starts ranks, or serves rank 0, does not need the module of the command.
     code = app.launch_light(command, sys.argv[1:] if argv is None else argv)
     if code is None:
         (module,) = imported(f"evolve.cli.{command}")
@@ -64,15 +65,12 @@ def main() -> None:
     if command not in ("-h", "--help"):
         from evolve.config import nearest  # noqa: PLC0415 - not needed for the list of commands
 
-        sys.exit(_refuse(f"evolve: expected a command, got {command!r}. {nearest(command, COMMANDS, listed=True)}"))
+        cure = nearest(command, COMMANDS, listed=True)
+        print(f"evolve: expected a command, got {command!r}. {cure}", file=sys.stderr)
+        sys.exit(2)
     print("evolve: neuroevolution over MPI, the same bits on any number of ranks\n")
-    for name, what in COMMANDS.items():
-        print(f"  evolve {name:10} {what}")
+    for name, summary in COMMANDS.items():
+        print(f"  evolve {name:10} {summary}")
     print("\nEach command explains its options with --help; `python -m evolve.run` is `evolve run`.")
     print("run, verify, evaluate and report use many processes with --workers N, or mpirun -n RANKS in front.")
     print("\nexample: evolve run -e BipedalWalker-v3 -p 64 -g 50 --workers auto")
-
-
-def _refuse(message: str) -> int:
-    print(message, file=sys.stderr)
-    return 2
