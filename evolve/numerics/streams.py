@@ -31,15 +31,10 @@ _HALF_WORD = np.uint64(32)  # bits
 _KEY_LIMIT = 2**32  # each part of a spawn key is one 32-bit word
 
 
-def seed_words(entropy: NDArray[np.uint32], keys: Int64, count: int) -> NDArray[np.uint32]:
-    """Return [N, count]: the first words that NumPy's `SeedSequence` generates for each key.
+def _first_words_by_numpy(entropy: NDArray[np.uint32], keys: Int64, count: int) -> NDArray[np.uint32]:
+    """Return [N, count]: the value of `first_words`, by array operations, for seeds as `_entropy` returns them.
 
     The algorithm and its constants are from NumPy's bit_generator.pyx (after O'Neill's seed_seq_fe, 2015).
-
-    Args:
-        entropy: [1 or N, m], the words of one seed for all sequences, or of one seed for each; m is at least 4.
-        keys: [N, 4], the spawn key of each sequence; each part is in [0, 2**32).
-        count: The number of words, at most 4.
     """
     words = [*entropy.T, *keys.T.astype(np.uint32)]
     # Mix seed and key into the pool: first fill it, then mix each word with every other, then add the further words.
@@ -148,13 +143,6 @@ class Stream:
         """Return `[n] uint64`: the next raw words of the Philox generator."""
         return self._philox.random_raw(n)
 
-    def skip(self, n: int) -> "Stream":
-        """Skip the first n words; return the stream. Call it before any number is read."""
-        # Philox makes 4 words per count. `advance` moves the counter, and drops the words left from the last count.
-        self._philox.advance(n // 4)
-        self.bits(n % 4)
-        return self
-
     def uniform(self, *shape: int) -> Float64:
         """Return `[*shape] float64`, uniform on the open interval (0, 1): one raw word each, 52 bits kept."""
         return to_open_interval(self.bits(math.prod(shape))).reshape(shape)
@@ -170,11 +158,11 @@ class Stream:
         return np.floor(self.uniform(*shape) * bound).astype(np.int64)
 
     def normal_rows(self, size: int) -> Float32:
-        """Return `normal(1, size)`: the method of the same name of `Streams`, for a single stream."""
+        """Return `normal(1, size)`, as the `Streams` of one key do."""
         return self.normal(1, size)
 
     def at_least(self, threshold: Float64 | float, size: int) -> Bool:
-        """Return `uniform(1, size) >= threshold`: the method of the same name of `Streams`, for a single stream."""
+        """Return `uniform(1, size) >= threshold`, as the `Streams` of one key do."""
         reached: Bool = self.uniform(1, size) >= threshold
         return reached
 
@@ -306,7 +294,8 @@ def to_open_interval(words: UInt64) -> Float64:
 def draws(seeds: Int64, numbers: Int64) -> Float64:
     """Return [k]: one random number for each of k episodes, uniform on the open interval (0, 1).
 
-    Exact tasks draw from it. The number is a function of its two arguments, so a kernel can compute it in any order.
+    Exact tasks take their random numbers from this function. A number depends on nothing but the two arguments, so a
+    kernel can compute the numbers in any order.
 
     Args:
         seeds: [k], the seeds of the episodes' environments.
@@ -374,7 +363,7 @@ def first_words(seed: int | Int64, keys: Int64, count: int) -> NDArray[np.uint32
         raise ValueError(f"stream key: expected every part in [0, 2**32), got {keys.min()} to {keys.max()}")
     entropy = _entropy(seed)
     if not native.available():
-        return seed_words(entropy, keys, count)
+        return _first_words_by_numpy(entropy, keys, count)
     words = np.empty((len(keys), count), np.uint32)
     keys = np.ascontiguousarray(keys)
     row_stride = entropy.shape[1] if len(entropy) > 1 else 0  # 0: all keys have the same seed

@@ -130,10 +130,3 @@ def test_named_purposes_have_streams_of_their_own():
 def test_a_named_purpose_never_changes_its_number():
     assert purpose_number("outside.mutation") == 3864486450
     assert purpose_number(Purpose.SWAPS) == 4
-
-
-def test_a_stream_can_be_entered_anywhere():
-    words = Stream(1, Purpose.INIT).bits(40).tolist()
-    assert [Stream(1, Purpose.INIT).skip(n).bits(5).tolist() for n in range(35)] == [
-        words[n : n + 5] for n in range(35)
-    ]
