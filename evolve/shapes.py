@@ -1,4 +1,4 @@
-"""The letters of array shapes, and the check of an array's shape and type.
+"""The letters of array shapes, and the checks of an array's shape and type.
 
 | letter | means |
 |---|---|
@@ -15,6 +15,7 @@
 A docstring may define further letters.
 """
 
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -51,3 +52,25 @@ def check_shape(array: NDArray[Any], argument: str, symbols: str, dtype: DTypeLi
         lengths = ", ".join(f"{name}={length}" for name, length in known if length is not None)
         expected = f"[{', '.join(names)}] {np.dtype(dtype)}{f' ({lengths})' if lengths else ''}"
         raise ValueError(f"{argument}: expected {expected}, got {list(array.shape)} {array.dtype}")
+
+
+def stored_array(
+    arrays: Mapping[str, NDArray[Any]], name: str, symbols: str, dtype: DTypeLike, **sizes: int
+) -> NDArray[Any]:
+    """Return an array of a checkpoint.
+
+    Args:
+        arrays: The checkpoint.
+        name: The name of the array.
+        symbols: The shape of the array, spelled as in `check_shape`: "P W".
+        dtype: The type of the array.
+        **sizes: The lengths that letters of the shape stand for.
+
+    Raises:
+        ValueError: The array is missing, or has another shape or type.
+    """
+    if name not in arrays:
+        raise ValueError(f"checkpoint: {name} is missing")
+    array = np.asarray(arrays[name])
+    check_shape(array, name, symbols, dtype, **sizes)
+    return array

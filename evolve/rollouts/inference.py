@@ -1,11 +1,11 @@
 """Inference: in each tick the networks of B slots normalize observations, compute outputs, and take fingerprints.
 
-On a device one launch per tick does all three.
+On a device, one launch of a kernel per tick does all three.
 
-With normalization networks see (observation − mean) / deviation, over all earlier generations. As in Mania, Guy and
-Recht (2018, ARS V2) and Salimans et al. (2017), but the same on every rank: the moments of a generation's observations
-are merged in the order of their keys, and the next generation is evaluated with them. Nothing depends on which rank
-evaluated an episode, or when.
+With normalization, a network sees (observation − mean) / deviation, with the mean and the deviation of all earlier
+generations, as in Mania, Guy and Recht (2018, ARS V2) and Salimans et al. (2017). Here every rank uses the same
+numbers: rank 0 adds up the moments of the episodes of a generation in the order of their keys, and the next generation
+is evaluated with the sums. Nothing depends on which rank evaluated an episode, or when.
 """
 
 import ctypes
@@ -20,11 +20,11 @@ from numpy.typing import NDArray
 from evolve.networks import Batch, Network
 from evolve.networks.network import SlotArrays
 from evolve.numerics import Backend, native, ordered_sum
-from evolve.numerics.device import DeviceArrays, DeviceStep
+from evolve.numerics.device import DeviceStep
 from evolve.numerics.device_protocol import UnannouncedCopyError
 from evolve.numerics.hashing import MAX_HASHED_STEPS, FingerprintsStructure, StepHashes, coefficients, end_to_end
 from evolve.numerics.native import ADDRESS, INT64
-from evolve.shapes import Bool, Float32, Float64, Int32, Int64, Slots, UInt8, UInt64, check_shape
+from evolve.shapes import Bool, Float32, Float64, Int32, Int64, Slots, UInt8, UInt64, stored_array
 
 _LEAST_DEVIATION = 1e-2  # so that a number that hardly changes is not magnified
 CLIP = np.float32(5)  # normalized observations are clipped to ± this
@@ -35,12 +35,13 @@ _NAMES = ("observations_count", "observations_moments")
 class Moments:
     """The number of all observations so far, and their sums and sums of squares, [2, O].
 
-    known: The normalizer [2, O], if the moments were computed from it; computing it again could change its last bit.
+    origin: The normalizer [2, O] from which the moments were computed, if they were. It is kept because computing it
+        from the moments could change its last bit.
     """
 
     count: int
     sums: Float64
-    known: Float32 | None = None
+    origin: Float32 | None = None
 
     @classmethod
     def none(cls, observation_size: int) -> "Moments":
@@ -64,8 +65,8 @@ class Moments:
 
     def normalizer(self) -> Float32:
         """Return [2, O]: the mean to subtract from an observation, and the factor for the difference."""
-        if self.known is not None:
-            return self.known
+        if self.origin is not None:
+            return self.origin
         if not self.count:
             return np.stack([np.zeros(self.sums.shape[1], np.float32), np.ones(self.sums.shape[1], np.float32)])
         mean = self.sums[0] / self.count
@@ -80,17 +81,16 @@ class Moments:
     @classmethod
     def from_arrays(cls, arrays: Mapping[str, NDArray[Any]], observation_size: int) -> "Moments":
         """Return the moments of such arrays. Raises ValueError if one is missing or has another shape."""
-        for name in _NAMES:
-            if name not in arrays:
-                raise ValueError(f"checkpoint: {name} is missing")
-        count, sums = (np.asarray(arrays[name]) for name in _NAMES)
-        check_shape(count, _NAMES[0], "1", np.int64)
-        check_shape(sums, _NAMES[1], "2 O", np.float64, O=observation_size)
+        count = stored_array(arrays, _NAMES[0], "1", np.int64)
+        sums = stored_array(arrays, _NAMES[1], "2 O", np.float64, O=observation_size)
         return cls(int(count[0]), sums)
 
 
 class NormalizationStructure(ctypes.Structure):
-    """`normalization` of numerics/kernels/normalization.h; the caller keeps the arrays that it points to alive."""
+    """`normalization` of numerics/kernels/normalization.h; the caller keeps the arrays that it points to alive.
+
+    The kernel writes the normalized observations to `seen`.
+    """
 
     _fields_ = (
         ("size", INT64), ("observations", ADDRESS), ("normalizers", ADDRESS), ("moments", ADDRESS), ("seen", ADDRESS),
@@ -100,8 +100,12 @@ class NormalizationStructure(ctypes.Structure):
 class ObservationNormalizer:
     """Normalizes the observations of B slots and adds up their moments; every back end gives the same bits.
 
-    observations: [B, O], C-contiguous, the array that `normalize` reads. Attribute `normalized`: [B, O], the array into
-    which it writes natively.
+    Args:
+        observations: [B, O], C-contiguous, the array that `normalize` reads.
+        backend: The back end; if it is "native", a kernel does the work.
+
+    Attributes:
+        normalized: [B, O], the array to which the kernel writes.
     """
 
     def __init__(self, observations: Float32, backend: native.Backend) -> None:
@@ -221,8 +225,7 @@ class HostInference(Inference):
         super().__init__(observations, batch, StepHashes(observations, action_size, backend), normalizer)
         self._outputs = np.zeros((0, action_size), np.float32)
         # A batch that overrides `step` does more than its kernel, so the kernel alone cannot do a step.
-        kernel_suffices = getattr(type(batch), "step", None) is SlotArrays.step
-        kernel = batch.kernel if kernel_suffices and isinstance(batch, SlotArrays) else None
+        kernel = batch.kernel if isinstance(batch, SlotArrays) and type(batch).step is SlotArrays.step else None
         self._attached = isinstance(kernel, native.NativeStep)
         if isinstance(kernel, native.NativeStep):
             self._outputs, self._step = kernel.attach(observations if normalizer is None else normalizer.normalized)
@@ -251,8 +254,7 @@ def make_inference(
 ) -> Inference:
     """Return the inference of B = `slots` slots by a back end.
 
-    A network without a device step, such as one from another package, runs on the host. check: whether the copies to
-    and from a device are counted.
+    A network without a device step, such as one from another package, runs on the host. check: see `DeviceInference`.
     """
     batch = network.batch(slots, backend)
     sizes = slots, network.observation_size, action_size
@@ -285,8 +287,8 @@ class DeviceInference(Inference):
     """
 
     def __init__(self, batch: Batch, step: DeviceStep, normalize: bool, check: bool) -> None:
-        hashes = _DeviceHashes(step.arrays, step)
-        normalizer = _DeviceNormalizer(step.arrays, step) if normalize else None
+        hashes = _DeviceHashes(step)
+        normalizer = _DeviceNormalizer(step) if normalize else None
         super().__init__(step.observations, batch, hashes, normalizer)
         self.device_step = step
         self._addresses = 0 if normalizer is None else normalizer.address, hashes.address
@@ -315,10 +317,11 @@ class DeviceInference(Inference):
 class _DeviceHashes:
     """The fingerprints and step hashes of B slots."""
 
-    def __init__(self, arrays: DeviceArrays, step: DeviceStep) -> None:
+    def __init__(self, step: DeviceStep) -> None:
+        arrays = step.arrays
         O, A = step.observations.shape[1], step.actions.shape[1]
         self._states = arrays.columns(2, np.uint64)
-        self.device_steps = arrays.columns(1, np.int32)
+        self._steps = arrays.columns(1, np.int32)
         self._hashes = arrays.columns(MAX_HASHED_STEPS, np.uint16)
         self.address = arrays.structure(
             FingerprintsStructure(
@@ -327,17 +330,17 @@ class _DeviceHashes:
                 observations=step.input,
                 coefficients=arrays.constant(coefficients(max(O, A))),
                 states=self._states.address,
-                steps=self.device_steps.address,
+                steps=self._steps.address,
                 step_hashes=self._hashes.address,
             )
         )
 
     def begin(self, slots: Slots) -> None:
         self._states.clear(slots)
-        self.device_steps.clear(slots)
+        self._steps.clear(slots)
 
     def move(self, sources: Slots, targets: Slots) -> None:
-        for columns in (self._states, self.device_steps, self._hashes):
+        for columns in (self._states, self._steps, self._hashes):
             columns.move(sources, targets)
 
     def of(self, slots: Slots, lengths: Int32) -> tuple[UInt64, UInt8]:
@@ -349,7 +352,8 @@ class _DeviceHashes:
 class _DeviceNormalizer:
     """The normalizers of B slots, and the moments of their observations."""
 
-    def __init__(self, arrays: DeviceArrays, step: DeviceStep) -> None:
+    def __init__(self, step: DeviceStep) -> None:
+        arrays = step.arrays
         self._O = step.observations.shape[1]
         self._normalizers = arrays.columns(2 * self._O)
         self._moments = arrays.columns(2 * self._O, np.float64)

@@ -25,8 +25,8 @@ from evolve.genome import GenomeLayout, Genomes, pruned
 from evolve.numerics.perturbation import PerturbedMatrix, StreamsKey
 from evolve.numerics.portable import length
 from evolve.numerics.streams import Purpose
-from evolve.shapes import Float32, Float64, Int64
-from evolve.strategies.strategy import Arrays, NamedNumbers, State, Strategy, initial_genomes, stored_array
+from evolve.shapes import Float32, Float64, Int64, stored_array
+from evolve.strategies.strategy import Arrays, NamedNumbers, State, Strategy, initial_genomes
 
 _FEWEST = 4  # candidates of a strategy that adapts a covariance: with fewer, it would have one parent only
 _AT_ONCE = 2**16  # numbers

@@ -41,7 +41,7 @@ from evolve.errors import InputError
 from evolve.genome import GenomeLayout, Genomes, GenomeSource, concatenate
 from evolve.numerics.perturbation import perturbed
 from evolve.numerics.streams import Purpose, Stream, Streams
-from evolve.shapes import Bool, Float32, Float64, Int64
+from evolve.shapes import Bool, Float32, Float64, Int64, stored_array
 from evolve.strategies import strategy as contract
 from evolve.strategies.acting import ACTING, GENOME_MEASURES, Measures
 from evolve.strategies.cma import SepCma, SepCmaOptions, SepCmaState
@@ -285,12 +285,12 @@ class MapElites(contract.Strategy[Archive]):
     def from_arrays(self, arrays: contract.Arrays) -> Archive:
         """Return the state that `to_arrays` stored. Raises ValueError if an array is missing or has another shape."""
         sizes = {"W": self._layout.num_weights, "D": len(self.measured)}
-        sizes["n"] = len(contract.stored_array(arrays, "elites_cells", "n", np.int64))
+        sizes["n"] = len(stored_array(arrays, "elites_cells", "n", np.int64))
         shapes = {"weights": ("n W", np.float32), "mask": ("n W", np.bool_), "cells": ("n", np.int64),
                   "fitness": ("n", np.float64), "measures": ("n D", np.float64), "origins": ("n 2", np.int64),
                   "generations": ("1", np.int64)}  # fmt: skip
         found = {
-            name: contract.stored_array(arrays, f"elites_{name}", symbols, dtype, **sizes)
+            name: stored_array(arrays, f"elites_{name}", symbols, dtype, **sizes)
             for name, (symbols, dtype) in shapes.items()
         }
         cells = found["cells"]
@@ -306,10 +306,10 @@ class MapElites(contract.Strategy[Archive]):
         sizes = {"K": self._options.emitters, "W": self._layout.num_weights}
         shapes = dict.fromkeys(("mean", "p_sigma", "p_c", "covariance"), "K W") | {"progress": "K 2"}
         found = {
-            name: contract.stored_array(arrays, f"emitters_{name}", symbols, np.float64, **sizes)
+            name: stored_array(arrays, f"emitters_{name}", symbols, np.float64, **sizes)
             for name, symbols in shapes.items()
         }
-        masks = contract.stored_array(arrays, "emitters_mask", "K W", np.bool_, **sizes)
+        masks = stored_array(arrays, "emitters_mask", "K W", np.bool_, **sizes)
         rows = ({name: array[number] for name, array in found.items()} for number in range(sizes["K"]))
         return tuple(Search(self._cma.from_arrays(row), mask) for row, mask in zip(rows, masks, strict=True))
 

@@ -44,7 +44,7 @@ from pydantic import Field
 from evolve.errors import InputError
 from evolve.genome import GenomeLayout, Genomes, GenomeSource, pruned
 from evolve.numerics.streams import Purpose, Stream
-from evolve.shapes import Bool, Float64, Int64
+from evolve.shapes import Bool, Float64, Int64, stored_array
 from evolve.strategies.acting import Paths
 from evolve.strategies.strategy import (
     Arrays,
@@ -54,7 +54,6 @@ from evolve.strategies.strategy import (
     Results,
     Strategy,
     initial_genomes,
-    stored_array,
 )
 from evolve.strategies.wrapper import RestartOptions, copy_attributes, joined
 

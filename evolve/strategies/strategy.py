@@ -18,7 +18,7 @@ from evolve.errors import InputError, one_line
 from evolve.genome import Block, GenomeLayout, Genomes, GenomeSource, concatenate
 from evolve.numerics import ordered_sum
 from evolve.numerics.streams import Purpose, Stream, Streams
-from evolve.shapes import Float32, Float64, Int64, check_shape
+from evolve.shapes import Float32, Float64, Int64, check_shape, stored_array
 
 State = TypeVar("State")
 Value = TypeVar("Value")
@@ -411,23 +411,3 @@ class NamedNumbers:
                     raise ValueError(f"{name}: expected a whole number of {number.name}, got {numbers[i]}")
                 numbers[i] = int(numbers[i])
         return cls(*numbers)
-
-
-def stored_array(arrays: Arrays, name: str, symbols: str, dtype: DTypeLike, **sizes: int) -> NDArray[Any]:
-    """Return an array of a checkpoint.
-
-    Args:
-        arrays: The checkpoint.
-        name: The name of the array.
-        symbols: The shape of the array, spelled as in `check_shape`: "P W".
-        dtype: The type of the array.
-        **sizes: The lengths that letters of the shape stand for.
-
-    Raises:
-        ValueError: The array is missing, or has another shape or type.
-    """
-    if name not in arrays:
-        raise ValueError(f"checkpoint: {name} is missing")
-    array = np.asarray(arrays[name])
-    check_shape(array, name, symbols, dtype, **sizes)
-    return array

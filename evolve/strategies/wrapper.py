@@ -17,8 +17,8 @@ from evolve.config import Options
 from evolve.errors import InputError
 from evolve.genome import NO_GENOMES, Genomes, GenomeSource
 from evolve.numerics import ordered_sum
-from evolve.shapes import Float64, Int64
-from evolve.strategies.strategy import Arrays, NamedNumbers, Results, Strategy, stored_array
+from evolve.shapes import Float64, Int64, stored_array
+from evolve.strategies.strategy import Arrays, NamedNumbers, Results, Strategy
 
 
 class StartOptions(Options):
