@@ -20,7 +20,7 @@ ENGINE = "env.engine"
 """The only setting in which equal runs may differ, because two engines can play the same episodes."""
 
 
-def side_by_side(names: list[str], manifests: tuple[dict[str, str], ...], width: int | None) -> list[str]:
+def _side_by_side(names: list[str], manifests: tuple[dict[str, str], ...], width: int | None) -> list[str]:
     """Return two manifests side by side as lines of at most `width` characters; ≠ marks different values."""
     if len(manifests) != 2 or not any(manifests):
         return []
@@ -34,7 +34,7 @@ def side_by_side(names: list[str], manifests: tuple[dict[str, str], ...], width:
     return table(cells, width and max(width, _MIN_WIDTH), left=range(4), indent="  ").splitlines()
 
 
-def fitted(lines: list[str], width: int | None) -> list[str]:
+def _fitted(lines: list[str], width: int | None) -> list[str]:
     """Return lines of at most `width` characters: longer ones are broken between words, and continue indented."""
     if width is None:
         return lines
@@ -53,27 +53,31 @@ def _short(text: str) -> str:
     return text if len(text) <= _MAX_VALUE else f"{text[: _MAX_VALUE - 1]}…"
 
 
-def html_table(heading: str, rows: Mapping[str, str]) -> str:
-    """Return names and texts as an HTML table for a notebook, light or dark, without the rows that have no text."""
-    return html_rows(heading, (), [row for row in rows.items() if row[1]])
+def html_table(title: str, rows: Mapping[str, str | None]) -> str:
+    """Return names and texts as an HTML table for a notebook, without the rows that have no text."""
+    return html_rows(title, (), [(name, text) for name, text in rows.items() if text])
 
 
-def html_rows(heading: str, columns: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
-    """Return rows of texts as an HTML table for a notebook. Without columns, the first cell of a row is its heading."""
-    cell = "text-align:left;padding:1px 16px 1px 0;vertical-align:top"
+def html_rows(title: str, columns: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    """Return rows of texts as an HTML table for a notebook, light or dark.
 
-    def line(texts: Sequence[str], headings: int, scope: str) -> str:
-        kinds = [(f'th scope="{scope}"', "font-weight:normal;opacity:.7")] * headings
-        kinds += [("td", "overflow-wrap:anywhere")] * (len(texts) - headings)
-        cells = zip(kinds, map(html.escape, texts), strict=True)
-        tags = (f'<{tag} style="{cell};{style}">{text}</{tag[:2]}>' for (tag, style), text in cells)
-        return f'<tr style="background:none">{"".join(tags)}</tr>'
+    columns: the headings of the columns; if there are none, the first cell of each row is the heading of the row.
+    """
+    style = "text-align:left;padding:1px 16px 1px 0;vertical-align:top"
 
-    lines = [line(columns, len(columns), "col")] if columns else []
-    lines += [line(row, 0 if columns else 1, "row") for row in rows]
-    title = f'<td colspan="{len(columns) or 2}" style="{cell};font-weight:600">{html.escape(heading)}</td>'
-    table = "border-collapse:collapse;font-size:13px;margin:0"
-    return f'<table style="{table}"><tr style="background:none">{title}</tr>{"".join(lines)}</table>'
+    def heading(scope: str, text: str) -> str:
+        return f'<th scope="{scope}" style="{style};font-weight:normal;opacity:.7">{html.escape(text)}</th>'
+
+    def cell(text: str) -> str:
+        return f'<td style="{style};overflow-wrap:anywhere">{html.escape(text)}</td>'
+
+    lines = [[f'<td colspan="{len(columns) or 2}" style="{style};font-weight:600">{html.escape(title)}</td>']]
+    if columns:
+        lines += [[heading("col", text) for text in columns], *([cell(text) for text in row] for row in rows)]
+    else:
+        lines += [[heading("row", row[0]), *map(cell, row[1:])] for row in rows]
+    body = "".join(f'<tr style="background:none">{"".join(line)}</tr>' for line in lines)
+    return f'<table style="border-collapse:collapse;font-size:13px;margin:0">{body}</table>'
 
 
 Cause = Literal["configuration", "random stream", "strategy", "environment", "network", "log"]
@@ -142,7 +146,7 @@ class Verdict:
     def to_text(self, width: int | None = None) -> str:
         """Return the verdict as lines of text. width: the longest line that is wanted, in characters."""
         if self.equal:
-            return "\n".join(fitted([f"equal: {self.summary}", *self._engines()], width))
+            return "\n".join(_fitted([f"equal: {self.summary}", *self._engines()], width))
         lines = [f"different: {self.summary}"]
         if self.cause:
             lines.append(f"{self.cause}: {self.why}")
@@ -157,17 +161,17 @@ class Verdict:
             lines.append(f"configurations differ in {', '.join(others)}")
         elif not self.configuration and len(self.manifests) == 2:
             lines.append("configurations are the same")
-        table = side_by_side([side.name for side in self.sides], self.manifests, width)
-        return "\n".join(fitted([*lines, *table], width))
+        table = _side_by_side([side.name for side in self.sides], self.manifests, width)
+        return "\n".join(_fitted([*lines, *table], width))
 
     def _repr_html_(self) -> str:
         """Return the verdict as a table for a notebook."""
         places = ((name, getattr(self, name)) for name in ("generation", "candidate", "episode", "step"))
         where = ", ".join(f"{name} {number}" for name, number in places if number is not None)
         returns = " against ".join(repr(side.returned) for side in self.sides if side.returned is not None)
-        rows = {"first difference": where, "differs": self.what or "", "returns": returns, "cause": self.cause or ""}
         engines = "; ".join(self._engines()).removeprefix("engines: ")
-        rows |= {"reason": self.why, "engines": engines}
+        rows = {"first difference": where, "differs": self.what, "returns": returns, "cause": self.cause,
+                "reason": self.why, "engines": engines}  # fmt: skip
         sign = "\N{CHECK MARK} equal" if self.equal else "\N{MULTIPLICATION X} different"
         return html_table(f"{sign}: {self.summary}", rows)
 
