@@ -86,7 +86,7 @@ class Recorder:
         for slot, seed in zip(slots.tolist(), seeds.tolist(), strict=True):
             self.running[slot] = Recording(seed)
         self._engine.reset(slots, seeds, observations)
-        self._note(slots, observations)
+        self._record_observations(slots, observations)
 
     def step(self, slots: Slots, outputs: Float32, observations: Float32) -> tuple[Float64, Bool]:
         """Step slots, and record the step."""
@@ -94,11 +94,11 @@ class Recorder:
         for slot, row, reward in zip(slots.tolist(), outputs, rewards.tolist(), strict=True):
             self.running[slot].outputs.append(row.copy())
             self.running[slot].rewards.append(reward)
-        self._note(slots, observations)
+        self._record_observations(slots, observations)
         self.finished += [self.running[slot] for slot in slots[ended].tolist()]
         return rewards, ended
 
-    def _note(self, slots: Slots, observations: Float32) -> None:
+    def _record_observations(self, slots: Slots, observations: Float32) -> None:
         if self._with_observations:
             for slot in slots.tolist():
                 self.running[slot].observations.append(observations[slot].copy())
@@ -123,7 +123,7 @@ def replay(
         return _replay_pool(options, episodes, clock)
     if options.engine == "exact":
         return _replay_exact(options, episodes, clock)
-    return _replay_objects(options, episodes, clock)
+    return _replay_gymnasium(options, episodes, clock)
 
 
 def _replay_pool(options: EnvOptions, episodes: list[Recording], clock: Callable[[], float]) -> tuple[int, float]:
@@ -150,24 +150,24 @@ def _replay_exact(options: EnvOptions, episodes: list[Recording], clock: Callabl
     first = lengths.cumsum() - lengths  # each episode's first row in `outputs`
     seeds = np.array([episode.seed for episode in episodes])
     rows, live = np.zeros(count, np.intp), np.zeros(count, np.bool_)
-    begun, ended = 0, np.arange(count)
+    begun, free = 0, np.arange(count)
     begin = clock()
     while live.any() or begun < len(episodes):
-        free = ended[: len(episodes) - begun]
+        free = free[: len(episodes) - begun]
         if len(free):
             beginning = np.arange(begun, begun + len(free))
             engine.reset(free, seeds[beginning], observations)
             rows[free], live[free] = first[beginning], True
             begun += len(free)
         slots = np.flatnonzero(live)
-        _, over = engine.step(slots, outputs[rows[slots]], observations)
+        _, ended = engine.step(slots, outputs[rows[slots]], observations)
         rows[slots] += 1
-        ended = slots[over]
-        live[ended] = False
+        free = slots[ended]
+        live[free] = False
     return int(lengths.sum()), clock() - begin
 
 
-def _replay_objects(options: EnvOptions, episodes: list[Recording], clock: Callable[[], float]) -> tuple[int, float]:
+def _replay_gymnasium(options: EnvOptions, episodes: list[Recording], clock: Callable[[], float]) -> tuple[int, float]:
     from evolve.environments.gymnasium_making import maker, may_reuse  # noqa: PLC0415 - needs Gymnasium
 
     make = maker(options)

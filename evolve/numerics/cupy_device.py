@@ -4,6 +4,7 @@ import ctypes
 import ctypes.util
 import hashlib
 import importlib
+import math
 import os
 import re
 import site
@@ -218,8 +219,9 @@ def open_device() -> "CupyDevice":
         raise InputError("compute.backend", "a driver that finds a GPU", str(error), *cure) from None
     rank, ranks = local_ranks()
     number = rank % count
+    ranks_of_gpu = range(number, ranks, count)
     try:
-        return CupyDevice(cuda, number, sharing=len(range(number, ranks, count)))  # the ranks that use this GPU
+        return CupyDevice(cuda, number, sharing=len(ranks_of_gpu))
     except RuntimeError as error:  # another process may use the GPU exclusively
         raise InputError("compute.backend", f"GPU {number} to be usable", str(error), *_USE_CPU) from None
 
@@ -229,13 +231,14 @@ class CupyDevice:
 
     Attributes:
         runtime: `cupy.cuda.runtime`.
+        driver: `cupy.cuda.driver`.
         architecture: The name of the architecture, such as "sm_90".
         multiprocessors: The number of multiprocessors.
     """
 
     def __init__(self, cuda: Any, number: int, sharing: int) -> None:
         self.runtime = runtime = cuda.runtime
-        self._driver = cuda.driver
+        self.driver = cuda.driver
         self._pinned = cuda.alloc_pinned_memory
         self._number = number
         runtime.setDevice(number)
@@ -273,7 +276,7 @@ class CupyDevice:
     def host_array(self, shape: tuple[int, ...], dtype: Any) -> NDArray[Any]:
         """Return zeros on the host, page-locked."""
         kind = np.dtype(dtype)
-        count = int(np.multiply.reduce(shape, dtype=np.int64))
+        count = math.prod(shape)
         nbytes = max(1, count * kind.itemsize)
         with _failures("locking pages of the host", nbytes, 0):
             array: NDArray[Any] = np.frombuffer(self._pinned(nbytes), kind, count=count)
@@ -282,7 +285,7 @@ class CupyDevice:
 
     def queue(self) -> "CupyQueue":
         """Return an empty queue: a CUDA stream."""
-        return CupyQueue(self, self.runtime, self._driver)
+        return CupyQueue(self)
 
     def free_memory(self) -> int:
         """Return the number of bytes that this process may still allocate."""
@@ -294,13 +297,13 @@ class CupyDevice:
         """Return the handle of `evolve_<kernel>`."""
         if kernel not in self._functions:
             module = self._load(unit_of(kernel))
-            self._functions[kernel] = int(self._driver.moduleGetFunction(module, f"evolve_{kernel}"))
+            self._functions[kernel] = int(self.driver.moduleGetFunction(module, f"evolve_{kernel}"))
         return self._functions[kernel]
 
     def _load(self, unit: str) -> Any:
         """Return the module of a compilation unit, compiled on first use."""
         if unit not in self.modules:
-            self.modules[unit] = self._driver.moduleLoadData(machine_code(self.architecture, unit=unit))
+            self.modules[unit] = self.driver.moduleLoadData(machine_code(self.architecture, unit=unit))
         return self.modules[unit]
 
     def facts(self) -> dict[str, str | int]:
@@ -340,16 +343,14 @@ class CupyMemory:
 class CupyQueue:
     """A CUDA stream, a `device_protocol.Queue`."""
 
-    def __init__(self, device: CupyDevice, runtime: Any, driver: Any) -> None:
+    def __init__(self, device: CupyDevice) -> None:
         self.transfers = Transfers()
         self._device = device
-        self._runtime = runtime
-        self._driver = driver
         # The arrays of running copies. Without a reference, page-locked memory could be reused during the copy.
         self._under_way: list[NDArray[Any]] = []
         device.select()
         with _failures("making a stream"):
-            self._stream = int(runtime.streamCreateWithFlags(_NON_BLOCKING))
+            self._stream = int(device.runtime.streamCreateWithFlags(_NON_BLOCKING))
 
     def upload(self, target: int, source: NDArray[Any]) -> None:
         """Copy an array of the host to an address of the device."""
@@ -365,7 +366,7 @@ class CupyQueue:
         self._under_way.append(array)
         self._device.select()
         with _failures("copying"):
-            self._runtime.memcpyAsync(target, source, array.nbytes, direction, self._stream)
+            self._device.runtime.memcpyAsync(target, source, array.nbytes, direction, self._stream)
 
     def launch(self, kernel: str, blocks: int, parts: int, *arguments: int | ctypes.Structure, tiles: int = 1) -> None:
         """Run a kernel on blocks of WIDTH × parts × tiles threads."""
@@ -375,18 +376,18 @@ class CupyQueue:
         self._device.select()
         with _failures(f"starting {kernel}"):
             function = self._device.function(kernel)
-            self._driver.launchKernel(function, *grid, *block, 0, self._stream, ctypes.addressof(pointers), 0)
+            self._device.driver.launchKernel(function, *grid, *block, 0, self._stream, ctypes.addressof(pointers), 0)
 
     def wait(self) -> None:
         """Wait for all work of this queue."""
         with _failures("computing"):
-            self._runtime.streamSynchronize(self._stream)
+            self._device.runtime.streamSynchronize(self._stream)
         self._under_way.clear()
 
     def __del__(self, ignored: tuple[type[Exception], ...] = _LATE_ERRORS) -> None:
         try:
-            self._runtime.streamSynchronize(self._stream)
-            self._runtime.streamDestroy(self._stream)
+            self._device.runtime.streamSynchronize(self._stream)
+            self._device.runtime.streamDestroy(self._stream)
         except ignored:
             pass
 
