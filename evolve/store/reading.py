@@ -24,7 +24,7 @@ from evolve.store.schema import Column, Header, HeldOut, Record, Start, StoredRu
 ANOTHER_FILE = "Name another file, or move this one away to begin its run anew."
 _MOST_ENTRIES = 1000  # arrays in a checkpoint or a group of metrics
 _LARGEST_CHUNK = 64_000_000  # bytes
-_LARGEST_EMPTY = 8_000_000  # bytes; a run file without a generation has the experiment alone, a megabyte at most
+_LARGEST_EMPTY = 8_000_000  # bytes; a run file without a generation holds only the experiment, at most a megabyte
 _MAX_NAMES = 3  # in an error
 _PLAIN_LAYOUTS = (h5d.CONTIGUOUS, h5d.COMPACT, h5d.CHUNKED)
 
@@ -43,8 +43,8 @@ class Reader:
         self._check_schema(path)
         header = self.header()
         columns: dict[str, Any] = self.columns(schema.COLUMNS) if "generation" in self._file else {}
-        _check(columns)
         if columns:
+            _check(columns)
             columns["champion_step_hashes"] = self._step_hashes(columns)
         metrics = self.metrics("generation", "G P E", columns["returns"].shape if columns else (0, 0, 0))
         # The file has a column [G, ...] for each field; a record has row g of each column.
@@ -130,8 +130,7 @@ class Reader:
         item = self._dataset(place.path)
         check_shape(item, place.path, place.symbols, np.dtype(place.dtype), **sizes)
         size = math.prod(item.shape[1:]) * item.dtype.itemsize
-        # A generation is smaller than the file's storage, so also require that all generations together fit into it.
-        self._spend(place.path, size, min(item.id.get_storage_size(), size * item.shape[0]))
+        self._spend(place.path, size, item.id.get_storage_size())
         rows: NDArray[Any] = item[generation]
         return rows
 
@@ -229,8 +228,6 @@ class Reader:
 
 def _check(columns: Mapping[str, NDArray[Any]]) -> None:
     """Raise ValueError if the columns of a run contradict one another."""
-    if not columns:
-        return
     candidates = columns["champion_candidate"]
     if not ((candidates >= 0) & (candidates < columns["returns"].shape[1])).all():
         raise ValueError("champion/candidate: not one of the population")
@@ -287,7 +284,7 @@ def is_empty(path: Path) -> bool:
 def check_free(path: Path, exclusive: bool = True) -> None:
     """Raise InputError if a new run at `path` could destroy a file.
 
-    exclusive: False if another process may be writing the file; then not even an empty run file may be replaced.
+    exclusive: Whether no other process can be writing the file. Only then may an empty run file be replaced.
     """
     if exists(path) and not (exclusive and is_empty(path)):
         raise already_exists(path)
@@ -327,7 +324,7 @@ def one_run_file(path: Path) -> Path:
 
 
 def run_files_in(path: Path) -> list[Path] | None:
-    """Return the run files in or below a directory, at least one; None if `path` is no directory. Raises InputError."""
+    """Return the run files in or below a directory; None for another path. Raises InputError if there are none."""
     if not path.is_dir():
         return None
     found = sorted((file for file in path.rglob("seed-*.h5") if file.is_file()), key=_by_seed)
