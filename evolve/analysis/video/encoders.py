@@ -79,7 +79,7 @@ class Gif:
         self.frames_per_picture = max(1, round(fps / _GIF_FPS))
         self._fps = fps / self.frames_per_picture
         self._shown = 0  # the duration of the film, in pictures
-        self._due = 0  # the time of the pending picture, in hundredths of a second
+        self._written = 0  # the time at which the pending picture appears, in hundredths of a second
         self._newest: Any = None  # the picture that is shown now, as `write` got it
         self._pending: tuple[Any, tuple[int, int]] | None = None  # its changed part, and the place of this part
         self._file = path.open("wb")
@@ -137,13 +137,13 @@ class Gif:
         until = round(100 * self._shown / self._fps)  # a GIF counts hundredths of a second
         part, at = self._pending
         how = {
-            "duration": 10 * (until - self._due),
+            "duration": 10 * (until - self._written),
             "disposal": 1,
             "transparency": _TRANSPARENT,
             "include_color_table": True,
         }
         self._file.write(b"".join(self._gif.getdata(part, at, **how)))
-        self._due = until
+        self._written = until
         self._pending = None
 
     def close(self) -> None:
@@ -172,9 +172,10 @@ FORMATS: dict[str, Callable[[Path, float], Encoder]] = {".mp4": Mp4, ".gif": Gif
 
 def check_film(path: Path) -> None:
     """Raise InputError if no film can be made at `path`: because of its name, its directory, or missing libraries."""
-    if path.suffix in FORMATS:
-        for name in ("PIL.ImageFont", *(("av", "imageio.v3") if path.suffix == ".mp4" else ())):
-            library(name)
+    if path.suffix == ".mp4":
+        check_library()
+    elif path.suffix == ".gif":
+        library("PIL.ImageFont")
     disk.check_writable(path, tuple(FORMATS))
 
 
