@@ -60,7 +60,7 @@ _MOST_MARKS = 6  # side by side
 
 
 def matplotlib(part: str) -> Any:
-    """Return a module of matplotlib. Raises InputError if matplotlib is not installed."""
+    """Return the module `matplotlib.<part>`, or matplotlib itself if `part` is "". Raises InputError without it."""
     return import_extra(f"matplotlib.{part}" if part else "matplotlib", "plot", "figures", "matplotlib")
 
 
@@ -142,7 +142,7 @@ def to_png(figure: Any) -> bytes:
 
 @styled
 def to_svg(figure: Any, name: str) -> str:
-    """Return a figure as SVG for a page; its ids begin with `name`, and it fills the width of its place.
+    """Return a figure as SVG for a page, without a size of its own; its ids begin with `name`.
 
     All texts are escaped. Colours are CSS variables, which the page defines: `--ink`, `--paper`, `--colour-0`.
     """
@@ -168,7 +168,7 @@ def _with_css_colours(tag: str) -> str:
 
 
 Mark = tuple[float, tuple[float, float] | None]
-"""A value, and its interval if it has one."""
+"""A value, drawn as a diamond beside the panel; and its interval, drawn as a bar, if it has one."""
 
 
 @dataclass(frozen=True)
@@ -180,7 +180,7 @@ class LineLabel:
         x: The x coordinate of the line's end.
         y: The y coordinate of the line's end.
         colour: The colour of the line.
-        mark: Drawn at the edge of the panel.
+        mark: The mean and its interval that belong to the line, if they are known.
     """
 
     text: str

@@ -1,7 +1,7 @@
 """Convex polygons side by side: their shapes and masses, their boxes, and rays that hit them.
 
-Arrays have `MAX_CORNERS` corners. A polygon with fewer corners is padded by its first corner and face. That changes no
-minimum, nor the first corner that has it, so most formulas need not know how many corners there are.
+Arrays have `MAX_CORNERS` corners. A polygon with fewer corners is padded by its first corner and face. Copies of these
+change neither a minimum over corners nor its first index, so most formulas need not know the number of corners.
 """
 
 from collections.abc import Iterable, Sequence
@@ -116,11 +116,11 @@ def finish_hinges(model: Any) -> None:
     """Make the anchors of a model's joints relative to centers of mass, and set their reference angles and masses."""
     hulls = model["hull"]
     for hinge in model["hinge"][: model["num_joints"]]:
-        a, b = hulls[hinge["a"]], hulls[hinge["b"]]
-        hinge["anchor_a"] -= a["center"]
-        hinge["anchor_b"] -= b["center"]
-        hinge["reference"] = b["a"] - a["a"]
-        hinge["motor_mass"] = _F(1.0) / (a["inverse_inertia"] + b["inverse_inertia"])
+        one, other = hulls[hinge["a"]], hulls[hinge["b"]]
+        hinge["anchor_a"] -= one["center"]
+        hinge["anchor_b"] -= other["center"]
+        hinge["reference"] = other["a"] - one["a"]  # angles
+        hinge["motor_mass"] = _F(1.0) / (one["inverse_inertia"] + other["inverse_inertia"])
 
 
 def mixed(one: float, other: float) -> float:
@@ -223,7 +223,7 @@ def ray_to_edges(states: Any, model: Any, p: Float32, d: Float32) -> Float32:
 
     Args:
         states: Records of `frames.WORLD` [k].
-        model: A record of `frames.MODEL`.
+        model: A record of `frames.MODEL` in which all edges form one chain (`base` is 0).
         p: [2, k], the point from which the rays of each world begin.
         d: [2, rays, k], the vector from there to the end of each ray.
     """
