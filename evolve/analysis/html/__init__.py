@@ -30,7 +30,7 @@ from evolve.training import Experiment, make_manifest, reload
 
 FORMATS = (".html", ".htm")
 """The allowed endings of a page's file name."""
-_QUICK = "No film was made, as no episode was played."
+_NO_EPISODE_PLAYED = "No film was made, as no episode was played."
 _MAX_CHECKED = 10  # generations of which the champions are evaluated again
 _FILM_WIDTH = 800  # pixels
 _FILM_SECONDS = 12.0
@@ -46,7 +46,7 @@ class Picture:
 
 @dataclass(frozen=True)
 class ReportedChampion:
-    """The champion of a run, and the remains of its network.
+    """The champion of a run, and the connections that pruning has left in its network.
 
     Attributes:
         title: The kind of champion.
@@ -65,7 +65,7 @@ def check_libraries() -> None:
     figures.check_library()
 
 
-def summarize_run(run: StoredRun, coordinator: Coordinator, transport: Transport, filmed: bool = True) -> RunSummary:
+def summarize_run(run: StoredRun, coordinator: Coordinator, transport: Transport, filmed: bool) -> RunSummary:
     """Evaluate champions of a run again, and film the last one.
 
     Failures are not raised: the summary says why something is missing.
@@ -142,8 +142,7 @@ def render(groups: Sequence[RunGroup], summaries: Sequence[RunSummary], empty: S
     runs = [summary.run for summary in summaries]
     names = short_names([run.path for run in runs])
     named = list(zip(names, runs, strict=True))
-    group_of = {run.path: group for group in groups for run in group.runs}
-    champions = {run.path: reported_champion(run, group_of[run.path]) for run in runs}
+    champions = {run.path: reported_champion(run, group) for group in groups for run in group.runs}
     best = [champions[best_run(group).path] for group in groups]
     samples = {run.path: sample for name, run in named if (sample := tables.held_out_sample(name, run))}
     compared, left_out = comparison.deduplicate_seeds(groups)
@@ -165,7 +164,7 @@ def render(groups: Sequence[RunGroup], summaries: Sequence[RunSummary], empty: S
         fitness=comparison.fitness_in_words(compared),
         comparison=_comparison(compared),
         curves=_picture("curves", "Curves over generations", figures.draw_curves(compared, titled=False)),
-        networks=[_network(*each) for each in zip(range(len(groups)), groups, best, strict=True)],
+        networks=[_network(n, *each) for n, each in enumerate(zip(groups, best, strict=True))],
         films=_films(groups, summaries),
         without_film=_without_film(names, summaries),
         held_out=tables.held_out_table(list(samples.values())) if samples else None,
@@ -187,12 +186,12 @@ def make_page(
     Args:
         runs: The runs.
         groups: The groups of the runs that have completed a generation.
-        summarize: Plays episodes of a run again; called with whether to film its champion, once for each group. None
-            to play no episodes.
+        summarize: Plays episodes of a run again. The second argument says whether to film its champion, and is True
+            for one run of each group. None to play no episodes.
     """
     begun = [run for group in groups for run in group.runs]
     if summarize is None:
-        summaries = [RunSummary(run, why_no_film=_QUICK) for run in begun]
+        summaries = [RunSummary(run, why_no_film=_NO_EPISODE_PLAYED) for run in begun]
     else:
         best = {best_run(group).path for group in groups}  # one film for each experiment
         summaries = [summarize(run, run.path in best) for run in begun]
@@ -221,7 +220,7 @@ def _template() -> Any:
 
 
 def _picture(name: str, description: str, figure: Any) -> Picture:
-    """Return a figure as a picture of the page; name: unlike the name of any other picture."""
+    """Return a figure as a picture of the page. name: its name, which no other picture of the page has."""
     return Picture(figures.to_svg(figure, name), description)
 
 
