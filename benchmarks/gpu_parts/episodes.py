@@ -119,7 +119,7 @@ def _compiled(device: Device, context: Context, units: list[str]) -> Iterator[di
 
 
 def _compile(architecture: str, name: str) -> int:
-    return len(machine_code(architecture, unit=name))
+    return len(machine_code(architecture, name))
 
 
 def config_of(

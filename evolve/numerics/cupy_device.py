@@ -70,12 +70,11 @@ def source(unit: str = "") -> dict[str, str]:
     return {name: f"{(_PACKAGE / 'rollouts' / name).read_text()}\n{includes}{last_line}", **headers}
 
 
-def machine_code(architecture: str, cache_folder: Path | None = None, unit: str = "") -> bytes:
-    """Return the machine code of a unit's kernels (CUBIN), from the cache on disk or newly compiled.
+def machine_code(architecture: str, unit: str = "") -> bytes:
+    """Return the machine code of a unit's kernels (CUBIN), from the user's cache on disk or newly compiled.
 
     Args:
         architecture: The architecture of the device, such as "sm_90".
-        cache_folder: The folder of compiled code, keyed by source, options and architecture; None for the user's cache.
         unit: See `unit_of`.
 
     Raises:
@@ -83,7 +82,7 @@ def machine_code(architecture: str, cache_folder: Path | None = None, unit: str 
     """
     files = source(unit)
     key = hashlib.sha256(repr((files, EXACT, architecture, nvrtc_version())).encode()).hexdigest()
-    cached = (cache_folder or _cache_folder()) / f"{key[:32]}.cubin"
+    cached = _cache_folder() / f"{key[:32]}.cubin"
     code = _read_cached(cached)
     if code is None:
         code = compile_source(files, architecture, "CUBIN")
@@ -179,6 +178,7 @@ def nvrtc_version() -> tuple[int, int]:
 
 
 def _cache_folder() -> Path:
+    """Return the folder of compiled code. Names of files follow from source, compiler, options and architecture."""
     base = os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache")  # a user may have no home
     return Path(base) / "evolve"
 
@@ -213,7 +213,7 @@ def open_device() -> "CupyDevice":
     try:
         count = int(cuda.runtime.getDeviceCount())
     except RuntimeError as error:
-        if _status(error) == _NO_DEVICE:
+        if getattr(error, "status", None) == _NO_DEVICE:
             raise InputError("compute.backend", "a GPU", "no GPU that this process may use", *_USE_CPU) from None
         cure = "Install an NVIDIA driver that is new enough for CuPy. ", *_USE_CPU
         raise InputError("compute.backend", "a driver that finds a GPU", str(error), *cure) from None
@@ -303,7 +303,7 @@ class CupyDevice:
     def _load(self, unit: str) -> Any:
         """Return the module of a compilation unit, compiled on first use."""
         if unit not in self.modules:
-            self.modules[unit] = self.driver.moduleLoadData(machine_code(self.architecture, unit=unit))
+            self.modules[unit] = self.driver.moduleLoadData(machine_code(self.architecture, unit))
         return self.modules[unit]
 
     def facts(self) -> dict[str, str | int]:
@@ -398,14 +398,9 @@ def _failures(what: str, nbytes: int = 0, free: int = 0) -> Iterator[None]:
     try:
         yield
     except RuntimeError as error:
-        if nbytes and _status(error) == _OUT_OF_MEMORY:
+        if nbytes and getattr(error, "status", None) == _OUT_OF_MEMORY:
             raise DeviceMemoryError(nbytes, free) from None
         raise RunError(f"the GPU failed while {what}: {error}") from None
-
-
-def _status(error: RuntimeError) -> int | None:
-    """Return the number of a CUDA error."""
-    return getattr(error, "status", None)
 
 
 def _import() -> Any:

@@ -29,7 +29,7 @@ def cuda(monkeypatch, no_device):
     """A `cupy` in place, and its GPU as the device of this process."""
     made = Cuda(EmulatedDevice())
     monkeypatch.setitem(sys.modules, "cupy", types.SimpleNamespace(cuda=made))
-    monkeypatch.setattr(cupy_device, "machine_code", lambda architecture, unit="": f"{architecture} {unit}".encode())
+    monkeypatch.setattr(cupy_device, "machine_code", lambda architecture, unit: f"{architecture} {unit}".encode())
     for names in device_protocol.LOCAL_RANKS:
         for name in names:
             monkeypatch.delenv(name, raising=False)

@@ -119,9 +119,10 @@ def test_sources_that_do_not_compile():
 
 
 @pytest.fixture
-def compilations(monkeypatch):
-    """What is compiled, without doing it."""
+def compilations(monkeypatch, tmp_path):
+    """What is compiled, without doing it, with an empty cache in `tmp_path`."""
     made = []
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
 
     def count(files, architecture, kind):
         made.append(architecture)
@@ -133,38 +134,38 @@ def compilations(monkeypatch):
 
 
 def test_code_is_compiled_once(tmp_path, compilations):
-    folder = tmp_path / "some" / "where"
     for _ in range(3):
-        assert machine_code("sm_90", folder) == b"code for sm_90"
-        assert machine_code("sm_120", folder) == b"code for sm_120"
+        assert machine_code("sm_90") == b"code for sm_90"
+        assert machine_code("sm_120") == b"code for sm_120"
     assert compilations == ["sm_90", "sm_120"]
-    assert len(list(folder.iterdir())) == 2  # nothing else is left
+    assert len(list((tmp_path / "evolve").iterdir())) == 2  # nothing else is left
 
 
-def test_other_sources_or_another_compiler_need_other_code(tmp_path, compilations, monkeypatch):
-    machine_code("sm_90", tmp_path)
+def test_other_sources_or_another_compiler_need_other_code(compilations, monkeypatch):
+    machine_code("sm_90")
     changed = source() | {"exact.h": "/* nothing */"}
     with monkeypatch.context() as patch:
         patch.setattr(cupy_device, "source", lambda unit="": changed)
-        machine_code("sm_90", tmp_path)
+        machine_code("sm_90")
     monkeypatch.setattr(cupy_device, "nvrtc_version", lambda: (13, 1))
-    machine_code("sm_90", tmp_path)
+    machine_code("sm_90")
     assert len(compilations) == 3
 
 
-def test_a_cache_that_cannot_be_written_is_no_hindrance(tmp_path, compilations):
-    (tmp_path / "file").write_text("in the way")
-    for _ in range(2):
-        assert machine_code("sm_90", tmp_path / "file") == b"code for sm_90"
-        assert machine_code("sm_90", tmp_path / "file" / "below") == b"code for sm_90"
+def test_a_cache_that_cannot_be_written_is_no_hindrance(tmp_path, compilations, monkeypatch):
+    (tmp_path / "evolve").write_text("in the way")
+    for place in (tmp_path, tmp_path / "evolve") * 2:
+        monkeypatch.setenv("XDG_CACHE_HOME", str(place))
+        assert machine_code("sm_90") == b"code for sm_90"
     assert len(compilations) == 4
 
 
 def test_a_damaged_file_is_made_again(tmp_path, compilations):
-    machine_code("sm_90", tmp_path)
-    (kept,) = tmp_path.iterdir()
+    machine_code("sm_90")
+    (kept,) = (tmp_path / "evolve").iterdir()
     kept.write_bytes(kept.read_bytes()[:4])
-    assert machine_code("sm_90", tmp_path) == b"code for sm_90"
+    assert machine_code("sm_90") == b"code for sm_90"
+    assert len(compilations) == 2
 
 
 @pytest.fixture
@@ -211,10 +212,10 @@ def test_a_compiler_that_does_not_find_its_builtins_gets_them(nvrtc_at, tmp_path
     assert cupy_device.nvrtc_version() == (99, 0)
 
 
-def test_without_nvrtc(nvrtc_at, tmp_path):
+def test_without_nvrtc(nvrtc_at):
     nvrtc_at("/nowhere/libnvrtc.so.13")
     assert not cupy_device.available()
     with pytest.raises(InputError, match=r"NVRTC.*no library that can be loaded.*pip install .*\[gpu\]'") as error:
-        machine_code("sm_90", tmp_path)
+        machine_code("sm_90")
     assert error.value.argument == "compute.backend"
     assert "\n" not in str(error.value)
