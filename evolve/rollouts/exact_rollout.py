@@ -50,8 +50,22 @@ _TICK_SECONDS = 0.004
 """The longest duration of a tick without results: short, because a worker probes for messages only between ticks."""
 
 
-class ExactRollout:
-    """Plays episodes of an exact task, which cannot fail or hang. It has the interface of `Rollout`.
+class _WholeEpisodes:
+    """The part of the interface of `Rollout` that is the same for all rollouts in which kernels play whole episodes."""
+
+    whole_episodes = True
+    """Whether a tick plays many steps, and an episode cannot fail."""
+
+    def take_failures(self) -> list[EpisodeFailure]:
+        """Return an empty list: episodes of exact tasks cannot fail."""
+        return []
+
+    def call_on_fault(self, callback: Callable[[], None]) -> None:
+        """Do nothing: no environment fails."""
+
+
+class ExactRollout(_WholeEpisodes):
+    """Plays episodes of an exact task. It has the interface of `Rollout`.
 
     Args:
         task: The task.
@@ -61,9 +75,6 @@ class ExactRollout:
         max_episode_seconds: The limit of an episode's wall time, which no exact episode reaches.
         queue: The queue from which it takes episodes, which other rollouts may share; by default its own.
     """
-
-    whole_episodes = True
-    """Whether a tick plays many steps, and an episode cannot fail."""
 
     def __init__(
         self,
@@ -177,10 +188,6 @@ class ExactRollout:
         due = not self.play.waiting or self._seconds_played > _RESULTS_SECONDS
         return self._results() if due and self.play.finished else None
 
-    def take_failures(self) -> list[EpisodeFailure]:
-        """Return an empty list: episodes of exact tasks cannot fail."""
-        return []
-
     @property
     def can_give(self) -> bool:
         """Whether running episodes can go on in another rollout, and whether that saves time.
@@ -208,9 +215,6 @@ class ExactRollout:
 
     def close(self) -> None:
         """Do nothing: there are no environments."""
-
-    def call_on_fault(self, callback: Callable[[], None]) -> None:
-        """Do nothing: no environment fails."""
 
     def make_genomes_within(self, context: Callable[[], AbstractContextManager[object]]) -> None:
         """Generate genomes within a context: that time belongs to no episode."""
@@ -256,7 +260,7 @@ class ExactRollout:
         )
 
 
-class ThreadedRollout:
+class ThreadedRollout(_WholeEpisodes):
     """Plays episodes of an exact task in several threads. It has the interface of `Rollout`.
 
     Args:
@@ -265,8 +269,6 @@ class ThreadedRollout:
         least_feed: The smallest number of episodes in a feed while more wait.
         num_weights: W of the networks.
     """
-
-    whole_episodes = True
 
     def __init__(
         self, make_part: Callable[[EpisodeQueue], ExactRollout], threads: int, least_feed: int, num_weights: int
@@ -322,10 +324,6 @@ class ThreadedRollout:
         self._pending -= sum(map(len, results))
         return join(results) if results else None
 
-    def take_failures(self) -> list[EpisodeFailure]:
-        """Return an empty list: episodes of exact tasks cannot fail."""
-        return []
-
     def clear(self) -> None:
         """Drop all episodes."""
         # A thread plays for some milliseconds only. Until then the arrays of its part must not change.
@@ -343,9 +341,6 @@ class ThreadedRollout:
         """End the threads."""
         self.clear()
         self._stop()
-
-    def call_on_fault(self, callback: Callable[[], None]) -> None:
-        """Do nothing: no environment fails."""
 
     def make_genomes_within(self, context: Callable[[], AbstractContextManager[object]]) -> None:
         """Do nothing: this process goes on, and shows that it is alive, while threads generate genomes."""
