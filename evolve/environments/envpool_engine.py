@@ -14,7 +14,7 @@ import numpy as np
 
 from evolve.config import EnvOptions, nearest
 from evolve.environments.engine import FPS, Transition, as_frame, do_nothing, encode_metrics
-from evolve.environments.spaces import Spaces, action_decoder, kind_of, observation_encoder, quiet
+from evolve.environments.spaces import Spaces, action_decoder, kind_of, observation_encoder, silence_gymnasium
 from evolve.errors import InputError, Setting, import_extra
 from evolve.shapes import Bool, Float32, Float64, Int32, Int64, Slots, UInt8
 
@@ -30,7 +30,7 @@ class EnvPoolEngine:
     """
 
     def __init__(self, options: EnvOptions, slots: int, threads: int = 1) -> None:
-        quiet()
+        silence_gymnasium()
         self._envpool = _import()
         self._options = options
         self._threads = threads

@@ -14,8 +14,8 @@ from evolve.config import EnvOptions, Table
 from evolve.environments import spaces
 from evolve.environments.engine import FPS, Transition, as_frame, do_nothing, encode_metrics
 from evolve.environments.exact import exact_task
-from evolve.environments.gymnasium_making import MUJOCO_CURE, draws_by_mujoco, make_or_explain, maker, may_reuse
-from evolve.environments.randomization import draw_tables, example
+from evolve.environments.gymnasium_making import MUJOCO_CURE, make_or_explain, maker, may_reuse, renders_by_mujoco
+from evolve.environments.randomization import draw_tables, example_arguments
 from evolve.environments.spaces import Space, separate
 from evolve.errors import FAILURES, EpisodeTimeout, EvolveError, InputError, describe
 from evolve.shapes import Bool, Float32, Float64, Int64, Slots, UInt8
@@ -37,7 +37,7 @@ class GymnasiumEngine:
     refill = 1  # a free slot need not wait for others
 
     def __init__(self, options: EnvOptions, slots: int) -> None:
-        spaces.quiet()
+        spaces.silence_gymnasium()
         self.faults: dict[int, str] = {}
         self.on_fault: Callable[[], None] = do_nothing
         self._make = maker(options)
@@ -52,7 +52,7 @@ class GymnasiumEngine:
         self._spare: list[tuple[Table, _Env]] = []
         """Environments that no slot needs at present, if environments may be reused; the oldest first."""
         first = make_or_explain(options, self._make)
-        self._place(0, first, example(self._randomize))
+        self._place(0, first, example_arguments(self._randomize))
         try:
             self.spaces = spaces.Spaces(first.observation_space, first.action_space)
         except AttributeError as error:  # a class without spaces, or its constructor does not set them
@@ -86,10 +86,10 @@ class GymnasiumEngine:
             try:
                 if self._envs[slot] is None or not self.reuses or self._drawn[slot] != drawn:
                     self._exchange(slot, drawn)
-                said = self._envs[slot].reset(seed=seed)
-                if fault := reset_fault(self.spaces.observation, said):
+                result = self._envs[slot].reset(seed=seed)
+                if fault := reset_fault(self.spaces.observation, result):
                     raise EvolveError(fault)
-                self._encode(said[0], observations[slot])
+                self._encode(result[0], observations[slot])
             except FAILURES as error:
                 self._note_fault(slot, error)
                 observations[slot] = 0
@@ -99,25 +99,25 @@ class GymnasiumEngine:
 
     def step(self, slots: Slots, outputs: Float32, observations: Float32) -> tuple[Float64, Bool]:
         """Step slots [k] by outputs [k, A]; write observations [B, O]; return rewards [k] and ends [k]."""
-        actions = separate(self._actions, self._decode(outputs))
+        actions = self.decode(outputs)
         steps, encode, elapsed, limit = self._step, self._encode, self._elapsed, self._limit
         infos = self._infos
         rewards: list[float] = []
         ended: list[bool] = []
-        said: Any = _NO_STEP
+        result: Any = _NO_STEP
         # This loop runs once per step of every episode, so it calls no function of its own.
         for slot, action in zip(slots.tolist(), actions, strict=True):
             try:
-                said = steps[slot](action)
-                observation, raw_reward, terminated, truncated, infos[slot] = said
+                result = steps[slot](action)
+                observation, raw_reward, terminated, truncated, infos[slot] = result
                 encode(observation, observations[slot])
                 reward = float(raw_reward)
                 elapsed[slot] += 1
                 over = bool(terminated or truncated) or elapsed[slot] >= limit
             except FAILURES as error:
-                # If the environment itself raised, `said` is of an earlier step, and has no fault.
-                fault = said is not _NO_STEP and step_fault(self.spaces.observation, said)
-                said = _NO_STEP  # a later slot must not be blamed for this fault
+                # If `step` itself raised, `result` is still the result of an earlier slot, which has no fault.
+                fault = result is not _NO_STEP and step_fault(self.spaces.observation, result)
+                result = _NO_STEP  # a later slot must not be blamed for this fault
                 self._note_fault(slot, EvolveError(fault) if fault else error)
                 reward, over = math.nan, True
                 if self._ends_run(error):
@@ -141,8 +141,8 @@ class GymnasiumEngine:
         return encoded
 
     def trial(self, seed: int, outputs: Float32, used: bool) -> Iterator[Transition]:
-        """Play one episode in a new object; a used object has begun another episode before, if objects are reused."""
-        actions = separate(self._actions, self._decode(outputs))
+        """Play one episode in a new object; see `Engine.trial`."""
+        actions = self.decode(outputs)
         with closing(self._make(draw_tables(self._randomize, np.array([seed]))[0])) as env:
             if used and self.reuses:
                 env.reset(seed=seed + 1)
@@ -158,9 +158,9 @@ class GymnasiumEngine:
             for action in actions:
                 stepped = env.step(action)
                 self._refuse(step_fault(self.spaces.observation, stepped))
-                said = dict(zip(("observation", "reward", "terminated", "truncated"), stepped, strict=False))
-                yield said
-                if said["terminated"] or said["truncated"]:
+                transition = dict(zip(("observation", "reward", "terminated", "truncated"), stepped, strict=False))
+                yield transition
+                if transition["terminated"] or transition["truncated"]:
                     break
 
     def decode(self, outputs: Float32) -> Any:
@@ -170,7 +170,7 @@ class GymnasiumEngine:
     def frame(self, slot: int) -> UInt8:
         """Return a picture of a slot's environment, [H, W, 3]; also when its episode has just ended."""
         env = self._envs[slot]
-        cure = MUJOCO_CURE if draws_by_mujoco(env) else ""
+        cure = MUJOCO_CURE if renders_by_mujoco(env) else ""
         return as_frame(self.id, lambda: env and env.render(), cure)
 
     def move(self, sources: Slots, targets: Slots) -> None:
@@ -200,7 +200,10 @@ class GymnasiumEngine:
         self.on_fault()
 
     def _ends_run(self, error: BaseException) -> bool:
-        """Return whether an episode hangs and thus ends the run. The other slots then need not wait as long each."""
+        """Return whether an error ends the run: an episode hangs, and `env.on_failure` is "stop".
+
+        The other slots are then not played, because each of them might hang for as long.
+        """
         return self._stops and isinstance(error, EpisodeTimeout)
 
     def _drop(self, slot: int) -> None:
@@ -210,12 +213,12 @@ class GymnasiumEngine:
         _close(env)
 
     def _exchange(self, slot: int, drawn: Table) -> None:
-        """Put an environment with these randomized arguments into a slot; set the one before aside if it may return."""
-        found = next((place for place, (its, _) in enumerate(self._spare) if its == drawn), None)
+        """Put an environment with these randomized arguments into a slot. Keep the previous one if it can be reused."""
+        found = next((place for place, (arguments, _) in enumerate(self._spare) if arguments == drawn), None)
         spare = None if found is None else self._spare.pop(found)[1]
-        before = self._envs[slot]
-        if before is not None and self.reuses and self._randomize:
-            self._spare.append((self._drawn[slot], before))
+        previous = self._envs[slot]
+        if previous is not None and self.reuses and self._randomize:
+            self._spare.append((self._drawn[slot], previous))
             self._envs[slot] = None
         if len(self._spare) > len(self._envs):
             _close(self._spare.pop(0)[1])
@@ -282,20 +285,20 @@ def _without_counters(env: _Env) -> tuple[_Env, float]:
     return env, limit
 
 
-def reset_fault(space: Space, said: Any) -> str | None:
+def reset_fault(space: Space, result: Any) -> str | None:
     """Return the way in which the result of `reset` breaks Gymnasium's interface, in words; None if it does not."""
-    if not isinstance(said, tuple) or len(said) != 2:
-        return f"reset must return (observation, info), but returned {_in_words(said)}"
-    return _observation_fault(space, said[0], "reset")
+    if not isinstance(result, tuple) or len(result) != 2:
+        return f"reset must return (observation, info), but returned {_in_words(result)}"
+    return _observation_fault(space, result[0], "reset")
 
 
-def step_fault(space: Space, said: Any) -> str | None:
+def step_fault(space: Space, result: Any) -> str | None:
     """Return the way in which the result of `step` breaks Gymnasium's interface, in words; None if it does not."""
-    if not isinstance(said, tuple) or len(said) != 5:
-        old = " (the interface of Gym before 0.26)" if isinstance(said, tuple) and len(said) == 4 else ""
+    if not isinstance(result, tuple) or len(result) != 5:
+        old = " (the interface of Gym before 0.26)" if isinstance(result, tuple) and len(result) == 4 else ""
         expected = "(observation, reward, terminated, truncated, info)"
-        return f"step must return {expected}, but returned {_in_words(said)}{old}"
-    observation, reward, *ends, _ = said
+        return f"step must return {expected}, but returned {_in_words(result)}{old}"
+    observation, reward, *ends, _ = result
     if reward is None or isinstance(reward, str | bytes) or np.shape(reward) != ():
         return f"the reward of step must be one number, not {_in_words(reward)}"
     for name, value in zip(("terminated", "truncated"), ends, strict=True):

@@ -18,7 +18,7 @@ from gymnasium.error import DependencyNotInstalled, DeprecatedEnv, UnregisteredE
 from evolve.config import EnvOptions, Table, nearest
 from evolve.environments.engine import extra_cure
 from evolve.environments.exact import TASKS
-from evolve.environments.randomization import example, extremes
+from evolve.environments.randomization import example_arguments, extremes
 from evolve.environments.spaces import observation_encoder
 from evolve.errors import FAILURES, InputError, Setting, one_line
 
@@ -45,7 +45,7 @@ def maker(options: EnvOptions) -> Callable[..., _Env]:
 
     Its argument is the table of randomized arguments, by default an example of them.
     """
-    shown = example(options.randomize)
+    shown = example_arguments(options.randomize)
     wrappers = [(_wrapper_class(w.name, options.id), w.kwargs) for w in options.wrappers]
     found = _class_or_function(options.id)
 
@@ -143,8 +143,8 @@ def registered_limit(env_id: str) -> int | None:
         return None
 
 
-def draws_by_mujoco(env: _Env | None) -> bool:
-    """Return whether MuJoCo draws an environment."""
+def renders_by_mujoco(env: _Env | None) -> bool:
+    """Return whether MuJoCo renders the pictures of an environment."""
     return env is not None and hasattr(env.unwrapped, "mujoco_renderer")
 
 
@@ -209,7 +209,7 @@ def check_bounds(options: EnvOptions) -> None:
     for name, distribution in options.randomize.items():
         for value in extremes(distribution):
             try:
-                with closing(make(example(options.randomize) | {name: value})) as env:
+                with closing(make(example_arguments(options.randomize) | {name: value})) as env:
                     same = observation_encoder(env.observation_space)[0] == size and env.action_space == actions
                     env.reset(seed=0)
                     env.action_space.seed(0)

@@ -31,7 +31,7 @@ def draw_tables(randomize: Mapping[str, Any], seeds: Int64) -> list[Table]:
     return [{name: values[row] for name, values in drawn.items()} for row in range(len(seeds))]
 
 
-def example(randomize: Mapping[str, Any]) -> Table:
+def example_arguments(randomize: Mapping[str, Any]) -> Table:
     """Return one value of each randomized argument, to make an environment only to inspect it."""
     return draw_tables(randomize, np.zeros(1, np.int64))[0]
 

@@ -19,8 +19,8 @@ from evolve.environments.exact import AnyTask, exact_task
 from evolve.environments.exact.bipedal_walker import Terrain, draw_terrain
 from evolve.environments.exact.task import Pcg64
 from evolve.environments.gymnasium_engine import GymnasiumEngine
-from evolve.environments.gymnasium_making import MUJOCO_CURE, draws_by_mujoco, make_or_explain, maker
-from evolve.environments.spaces import quiet
+from evolve.environments.gymnasium_making import MUJOCO_CURE, make_or_explain, maker, renders_by_mujoco
+from evolve.environments.spaces import silence_gymnasium
 from evolve.errors import InputError, Setting
 from evolve.shapes import UInt8
 
@@ -157,7 +157,7 @@ def _check_mode(env: Any, options: EnvOptions, mode: Mode) -> None:
     if not {mode, "rgb_array"} & set(modes):
         got = f"{options.id}, which has {f'only {modes}' if modes else 'no render mode'}"
         raise InputError("env.id", f"an environment with the render mode {mode!r}", got)
-    if draws_by_mujoco(env) and mode == "rgb_array" and not _has_screen() and "MUJOCO_GL" not in os.environ:
+    if renders_by_mujoco(env) and mode == "rgb_array" and not _has_screen() and "MUJOCO_GL" not in os.environ:
         raise InputError("env.id", "an environment that can be drawn here", options.id, MUJOCO_CURE)
 
 
@@ -273,7 +273,7 @@ def picture(env_id: str, task: AnyTask, state: Any, seed: int, step: int) -> UIn
 @lru_cache(maxsize=1)  # all pictures of an episode use one environment
 def _environment(env_id: str, settings: tuple[tuple[str, Any], ...], seed: int) -> Any:
     """Return an environment that draws frames, at the beginning of an episode."""
-    quiet()
+    silence_gymnasium()
     how = dict(settings)
     env = make_or_explain(
         EnvOptions(id=env_id, kwargs=how),

@@ -1,6 +1,7 @@
-"""Between the spaces of Gymnasium and the flat float32 vectors of a network: encoders, decoders and checks.
+"""Encoders flatten observations for a network, and decoders turn the outputs of a network into actions.
 
-Nothing here needs Gymnasium: files hold the spaces of their environment, so a policy works without the environment.
+Both follow the spaces of Gymnasium. Nothing here needs Gymnasium, though: files hold the spaces of their environment,
+so a policy works without the environment.
 """
 
 from collections.abc import Callable
@@ -25,7 +26,7 @@ _KINDS = ("Box", "Discrete", "MultiDiscrete", "MultiBinary", "Dict", "Tuple")
 _LARGEST_SHAPE = 2**31  # numbers of a stored space
 
 
-def quiet() -> None:
+def silence_gymnasium() -> None:
     """Silence Gymnasium's advice to authors of environments."""
     import gymnasium  # noqa: PLC0415 - a policy works without it
 
@@ -58,7 +59,7 @@ def members_of(space: Space) -> list[tuple[Any, Space]]:
 
 
 def to_json(space: Space) -> dict[str, Any]:
-    """Return a space that `observation_encoder` or `action_decoder` takes as a table for JSON; unbounded is null."""
+    """Return a table for JSON that describes a space of a kind that encoders know. An infinite bound is null."""
     kind = kind_of(space)
     if kind == "Discrete":
         return {"type": kind, "n": int(space.n), "start": int(space.start)}
@@ -67,13 +68,13 @@ def to_json(space: Space) -> dict[str, Any]:
         return {"type": kind, "spaces": parts}
     table = {"type": kind, "shape": list(space.shape), "dtype": np.dtype(space.dtype).name}
     if kind == "Box":
-        table |= {"low": _bounds(space.low), "high": _bounds(space.high)}
+        table |= {"low": _bounds_to_json(space.low), "high": _bounds_to_json(space.high)}
     elif kind == "MultiDiscrete":
         table |= {"nvec": space.nvec.ravel().tolist(), "start": space.start.ravel().tolist()}
     return table
 
 
-def _bounds(bounds: Any) -> Any:
+def _bounds_to_json(bounds: Any) -> Any:
     """Return one number if all bounds are equal, else a flat list; None stands for infinity."""
     flat = [None if np.isinf(bound) else bound for bound in np.asarray(bounds).ravel().tolist()]
     return flat[0] if flat and all(bound == flat[0] for bound in flat) else flat
@@ -97,7 +98,8 @@ def from_json(table: Any) -> StoredSpace:
         raise ValueError(f"a space of {table['dtype']}")
     if kind == "Box":
         # Equal bounds are one number, which takes no memory however large the shape is.
-        space.low, space.high = (_box_bounds(table[name], shape, side) for name, side in (("low", -1), ("high", 1)))
+        space.low = _bounds_from_json(table["low"], shape, -np.inf)
+        space.high = _bounds_from_json(table["high"], shape, np.inf)
     elif kind == "MultiDiscrete":
         space.nvec = np.array([_positive(n) for n in table["nvec"]], np.int64).reshape(shape)
         space.start = np.array(table["start"], np.int64).reshape(shape)
@@ -110,9 +112,9 @@ def _positive(number: Any) -> int:
     return number
 
 
-def _box_bounds(bounds: Any, shape: tuple[int, ...], side: int) -> Float64:
+def _bounds_from_json(bounds: Any, shape: tuple[int, ...], infinity: float) -> Float64:
     listed = bounds if isinstance(bounds, list) else [bounds]
-    numbers = np.array([side * np.inf if bound is None else bound for bound in listed], np.float64)
+    numbers = np.array([infinity if bound is None else bound for bound in listed], np.float64)
     return numbers.reshape(shape) if isinstance(bounds, list) else np.broadcast_to(numbers[0], shape)
 
 
@@ -250,11 +252,12 @@ def check_observation(space: Space, observation: Any) -> None:
 def action_decoder(space: Space, action_scale: float) -> tuple[int, Decode]:
     """Return (A, decode): decode(outputs [n, A] in [-1, 1]) gives the n actions.
 
-    Box: [-1, 1] is stretched onto [low, high]; if `action_scale` is below 1, onto that share of it, in the middle. A
-    side without a bound reaches `action_scale` from zero, or 2 · `action_scale` from the other bound. Discrete and
-    MultiDiscrete: the index of the largest output, the first of equals. MultiBinary: whether the output is positive.
-    Dict and Tuple: each member reads its own outputs, in the order of the space; actions are a dictionary or a tuple
-    with n actions in each member, as in Gymnasium's vector environments. Raises InputError for other spaces.
+    Box: [-1, 1] is stretched onto [low, high]; if `action_scale` is below 1, onto that share of it, in the middle. If
+    both bounds are infinite, ±`action_scale` replace them; a single infinite bound is replaced by the number that lies
+    2 · `action_scale` beyond the other bound. Discrete and MultiDiscrete: the index of the largest output, the first of
+    equals. MultiBinary: whether the output is positive. Dict and Tuple: each member reads its own outputs, in the order
+    of the space; actions are a dictionary or a tuple with n actions in each member, as in Gymnasium's vector
+    environments. Raises InputError for other spaces.
     """
     match kind_of(space):
         case "Box":
@@ -265,8 +268,7 @@ def action_decoder(space: Space, action_scale: float) -> tuple[int, Decode]:
         case "MultiDiscrete":
             return int(space.nvec.sum()), _decode_multi_discrete(space)
         case "MultiBinary":
-            shape = space.shape
-            dtype = space.dtype
+            shape, dtype = space.shape, space.dtype
             return _size(space), lambda outputs: (outputs > 0).astype(dtype).reshape(-1, *shape)
         case "Dict" | "Tuple" if members_of(space):
             return _decode_members(space, action_scale)
@@ -288,7 +290,7 @@ def separate(space: Space, actions: Any) -> list[Any]:
 
 def _size(space: Space) -> int:
     """Return the number of numbers in an element of a space. Raises InputError for 0."""
-    size = int(np.prod(space.shape if space.shape is not None else (1,)))
+    size = int(np.prod(space.shape))
     if size == 0:
         raise InputError("env.id", "observations and actions that hold something", repr(space))
     return size
@@ -356,7 +358,7 @@ class Stretch(NamedTuple):
 
 
 def stretch(space: Space, scale: float) -> Stretch:
-    """Return how a decoder stretches outputs onto a Box, see `action_decoder`."""
+    """Return the map from outputs to the actions of a Box, see `action_decoder`."""
     low, high = (bound.astype(np.float64).ravel() for bound in (space.low, space.high))
     floor = np.where(np.isfinite(low), low, np.where(np.isfinite(high), high - 2 * scale, -scale))
     ceiling = np.where(np.isfinite(high), high, np.where(np.isfinite(low), low + 2 * scale, scale))
@@ -369,16 +371,14 @@ def stretch(space: Space, scale: float) -> Stretch:
 def _decode_box(space: Space, scale: float) -> Decode:
     """Return the decoder of a Box, see `action_decoder`."""
     centre, half, floor, ceiling = stretch(space, scale)
-    if space.dtype == np.float32 and not centre.any() and (half == 1).all():
-        shape = space.shape
+    shape, dtype = space.shape, space.dtype
+    if dtype == np.float32 and not centre.any() and (half == 1).all():
         # Adding 0 turns -0 into 0, as `decode` does below.
         zero = np.float32(0)
         if len(shape) == 1:
             return lambda outputs: outputs + zero
         return lambda outputs: (outputs + zero).reshape(-1, *shape)
-    whole = np.issubdtype(space.dtype, np.integer)
-    shape = space.shape
-    dtype = space.dtype
+    whole = np.issubdtype(dtype, np.integer)
 
     def decode(outputs: Float32) -> Any:
         actions = np.minimum(np.maximum(centre + half * outputs, floor), ceiling)
@@ -391,8 +391,7 @@ def _decode_multi_discrete(space: Space) -> Decode:
     sizes = space.nvec.ravel()
     start = space.start.ravel()
     edges = [(int(a), int(a + n)) for a, n in zip(_offsets(sizes), sizes, strict=True)]
-    shape = space.shape
-    dtype = space.dtype
+    shape, dtype = space.shape, space.dtype
 
     def decode(outputs: Float32) -> Any:
         choices = np.stack([np.argmax(outputs[:, a:b], axis=1) for a, b in edges], axis=1)
