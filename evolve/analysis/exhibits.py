@@ -73,7 +73,7 @@ class Picture(Exhibit):
         """The figure of matplotlib."""
 
     def _repr_png_(self) -> tuple[bytes, dict[str, int]]:
-        """Return the picture, and its size on a page: about half as many pixels as it has, so that it is sharp."""
+        """Return the picture and the size to show it at, in fewer pixels than it has, so that it is sharp."""
         width, height = (round(inches * _PIXELS_PER_INCH) for inches in self.figure.get_size_inches())
         return figures.to_png(self.figure), {"width": width, "height": height}
 
@@ -125,10 +125,11 @@ class Film(Exhibit):
         )
 
     def _write(self, path: Path) -> None:
-        if path.suffix != ".mp4" and self._make is not None:
-            self._make(path)
-        else:
+        if path.suffix == ".mp4":
             write_output(path, self._mp4)
+        else:
+            assert self._make is not None  # only rank 0 writes, and it has the function
+            self._make(path)
 
 
 class Page(Exhibit):
@@ -215,6 +216,8 @@ def film(
     video.check_library()
     drawable, remark = video.drawable(experiment)  # a remark if the film shows Gymnasium in place of EnvPool
     check_begun("there is no champion", run)
+    changed = f", {changes}" if changes else ""
+    shown_changes = f", in Gymnasium{changed}" if remark else changed
     subjects, titles = [], []
     for which in genomes:
         champion = chosen_champion(run, experiment, which)
@@ -229,8 +232,6 @@ def film(
             purpose = Purpose.HELD_OUT if champion.generation is None else Purpose.EPISODE
             chosen = verification.choose_episode(run, experiment, champion.generation, None, episode, purpose)
             description = f"episode {episode}"
-        changed = f", {changes}" if changes else ""
-        shown_changes = f", in Gymnasium{changed}" if remark else changed
         subjects.append(video.Subject(run, drawable, chosen, champion.title, shown_changes))
         # The titles of several champions stand in one line, so they leave out the episode.
         about = "" if len(genomes) > 1 and episode is None and not remark else f", {remark or description}"

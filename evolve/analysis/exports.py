@@ -86,8 +86,8 @@ def to_json(policy: "Policy") -> dict[str, Any]:
         "decode": _decoding(policy),
         "normalizer": normalizer,
         "network": {
-            "name": section.pop("name"),
-            "options": section,
+            "name": section["name"],
+            "options": {key: value for key, value in section.items() if key != "name"},
             "is_static": is_static,
             "activation": "tanh",
             "sums": "by source" if getattr(network, "sums_by_source", False) else "all rows",
@@ -165,7 +165,7 @@ def layers_of(policy: "Policy", name: str) -> Layers:
         found = []
         for block in group:
             matrix = _matrix(weights, block)
-            is_recurrent = block.source > layer
+            is_recurrent = block.source > layer  # source l + 1 is layer l: this layer or a later one
             if is_recurrent and block.source not in remembered:
                 remembered.append(block.source)
             rows = sizes[block.source]
@@ -204,7 +204,7 @@ def onnx_model(policy: "Policy") -> bytes:
         x = graph.add("Mul", graph.add("Sub", x, graph.constant(subtract)), graph.constant(multiply))
         x = graph.add("Clip", x, graph.constant(-CLIP), graph.constant(CLIP))
     sources = {0: x}
-    previous = _split(graph, layers)
+    previous = _memory_by_source(graph, layers)
     for layer, links in enumerate(layers.links):
         total = ""
         for link in links:
@@ -215,10 +215,11 @@ def onnx_model(policy: "Policy") -> bytes:
             total = graph.add("Add", total, term) if total else term
         sources[layer + 1] = graph.tanh(total)
     outputs, size, A = sources[len(layers.links)], layers.sizes[-1], policy.experiment.action_size
+    # The last A neurons of the last layer are the outputs; the others have no effect.
     outputs = outputs if size == A else graph.columns(outputs, size - A, size)
     space = _action_array_space(policy)
     results = [] if space is None else [("action", *_onnx_action(graph, policy, space, outputs))]
-    results.append(("outputs", outputs, kinds.FLOAT, [policy.experiment.action_size]))
+    results.append(("outputs", outputs, kinds.FLOAT, [A]))
     graph_inputs = [("observation", kinds.FLOAT, [layers.sizes[0]])]
     if layers.remembered:
         M = sum(layers.sizes[source] for source in layers.remembered)
@@ -287,8 +288,8 @@ class _OnnxGraph:
         return self.add("Slice", value, *edges)
 
 
-def _split(graph: _OnnxGraph, layers: Layers) -> dict[int, str]:
-    """Return the parts of the memory by source."""
+def _memory_by_source(graph: _OnnxGraph, layers: Layers) -> dict[int, str]:
+    """Return the columns of the input `memory` that hold the previous value of each remembered source."""
     parts, start = {}, 0
     for source in layers.remembered:
         parts[source] = graph.columns("memory", start, start + layers.sizes[source])
@@ -333,7 +334,7 @@ def torch_program(policy: "Policy") -> bytes:
     layers = layers_of(policy, "PyTorch")
     torch = import_extra("torch", "torch", "export", "PyTorch")
     module = _torch_module(torch, policy, layers)
-    rows = 2  # `torch.export` would specialize the program to a batch of one row
+    rows = 2  # from an example of one row, `torch.export` would make a program for one row only
     arguments = [torch.zeros(rows, layers.sizes[0])]
     if layers.remembered:
         arguments.append(torch.zeros(rows, sum(layers.sizes[source] for source in layers.remembered)))
