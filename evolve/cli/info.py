@@ -13,6 +13,7 @@ from evolve.cli.app import App, launch
 from evolve.cli.parser import Parser, file_argument
 from evolve.config import Config, annotated_toml
 from evolve.errors import InputError, pluralize, sanitize
+from evolve.strategies.strategy import best_candidate
 from evolve.training import load_config
 
 
@@ -46,9 +47,8 @@ def _results(stored: store.Stored, unit: str) -> dict[str, str]:
     """Return the results of the complete generations. unit: "connections" or "coefficients", see `mask_unit`."""
     lines = {}
     if isinstance(stored, store.StoredRun):
-        fitness = [float(record.champion_fitness) for record in stored.records]
-        # NumPy raises an error if every fitness is NaN.
-        best = int(np.nanargmax(fitness)) if np.isfinite(fitness).any() else 0
+        fitness = np.array([record.champion_fitness for record in stored.records], np.float64)
+        best = best_candidate(fitness)
         highest, last = statistics.number(fitness[best]), statistics.number(fitness[-1])
         lines["best fitness"] = f"{highest} in generation {best:,}, {last} in the last one"
     champion = champion_of(stored)
@@ -73,13 +73,11 @@ def _metrics(stored: store.Stored) -> dict[str, str]:
 def _writer(manifest: Mapping[str, object]) -> str:
     """Return the code, the machine and the number of ranks that wrote a file, in words."""
     revision = manifest.get("revision")
-    code = f"evolve {statistics.words(manifest.get('evolve'))}" + (
-        f" ({sanitize(str(revision)[:12])})" if revision else ""
-    )
+    commit = f" ({sanitize(str(revision)[:12])})" if revision else ""
+    version, python, cpu = (statistics.words(manifest.get(name)) for name in ("evolve", "python", "cpu"))
     ranks = manifest.get("ranks")
-    number_of = pluralize(ranks, "rank") if isinstance(ranks, int) else "unknown ranks"
-    python, cpu = (statistics.words(manifest.get(name)) for name in ("python", "cpu"))
-    return f"{code}, Python {python}, on {cpu}, {number_of}"
+    number_of_ranks = pluralize(ranks, "rank") if isinstance(ranks, int) else "unknown ranks"
+    return f"evolve {version}{commit}, Python {python}, on {cpu}, {number_of_ranks}"
 
 
 def layout(description: Mapping[str, str], width: int | None) -> str:
@@ -128,7 +126,9 @@ def _body(_: App, argv: list[str]) -> int:
             config = load_config(stored.header.config, str(file))
             print(annotated_toml(config, environments.kwargs_model(config.env)), end="")
             continue
-        print("\n" * (count > 0) + str(file))
+        if count > 0:
+            print()
+        print(file)
         description = {name: sanitize(text) for name, text in describe_file(stored).items()}
         print(layout(description, progress.width()))
     return 0

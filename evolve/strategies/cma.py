@@ -28,8 +28,8 @@ candidate, NaN last, and all operations elementwise:
     p_σ          (1 - c_σ) p_σ + sqrt(c_σ (2 - c_σ) mu_eff) y/sqrt(C), c_σ = (mu_eff + 2)/(n + mu_eff + 3)
     σ            σ exp(c_σ/d_σ (‖p_σ‖/χ - 1)), χ = sqrt(n) (1 - 1/(4n) + 1/(21n²)),
                  d_σ = 1 + 2 max(0, sqrt((mu_eff - 1)/(n + 1)) - 1) + c_σ
-    h            1 if ‖p_σ‖/sqrt(1 - (1 - c_σ)^(2(t + 1))) < (1.4 + 2/(n + 1)) χ after t generations, else 0;
-                 the tutorial's exponent is 2t; this is the exponent of the library cmaes
+    h            1 if ‖p_σ‖/sqrt(1 - (1 - c_σ)^(2(t + 1))) < (1.4 + 2/(n + 1)) χ, else 0;
+                 t = 1 in the first update; the tutorial's exponent is 2t; this is the exponent of the library cmaes
     p_c          (1 - c_c) p_c + h sqrt(c_c (2 - c_c) mu_eff) y, c_c = 4/(n + 4)
     C            (1 - c_1 - c_mu + (1 - h) c_1 c_c (2 - c_c)) C + c_1 p_c² + c_mu y², c_1 = 2/((n + 1.3)² + mu_eff),
                  c_mu = (n + 2)/3 (2/mu_eff/(n + sqrt(2))² + (1 - 1/mu_eff) min(1, (2mu_eff - 1)/((n + 2)² + mu_eff)))
@@ -91,10 +91,6 @@ class CmaState:
     progress: CmaProgress = stored(CmaProgress)
 
 
-def _import(name: str) -> Any:
-    return import_extra(name, "cma", "strategy.name")
-
-
 @cache
 def _controller(threadpoolctl: Any) -> Any:
     """Return the controller of the threads of loaded libraries, cached: the search for them takes some 10 ms."""
@@ -109,8 +105,8 @@ class Cma(EvolutionStrategy[CmaState]):
     state_type = CmaState
 
     def __init__(self, options: CmaOptions, layout: GenomeLayout, population: int, seed: int) -> None:
-        self._cmaes = _import("cmaes")
-        self._threads = _controller(_import("threadpoolctl"))
+        self._cmaes = import_extra("cmaes", "cma", "strategy.name")
+        self._threads = _controller(import_extra("threadpoolctl", "cma", "strategy.name"))
         super().__init__(layout, population, seed)
         self._connections = SearchedConnections.of(self._initial, population, "cma-es")
         self._n = len(self._connections)
@@ -276,7 +272,10 @@ class SepCma(EvolutionStrategy[SepCmaState]):
         return self._connections.genomes(x)
 
     def sums(self, state: SepCmaState, generation: int, fitness: Float64, columns: slice) -> Float64:
-        """Return Σ w_i (x_i - m) and Σ w_i (x_i - m)² in n columns, [n, 2]; 0 without a connection. fitness: [P]."""
+        """Return [N, 2]: Σ w_i (x_i - m) and Σ w_i (x_i - m)² in each of N columns; 0 in a column without a connection.
+
+        fitness: [P].
+        """
         places, connections = self._connections.within(columns)
         best = self._best(fitness)
         total = np.zeros((columns.stop - columns.start, 2))

@@ -157,7 +157,10 @@ class Strategy(Generic[State]):
         """Return the state that `to_arrays` stored. Raises ValueError if an array is missing or has another shape."""
 
     def start_anew(self, _generation: int) -> State:
-        """Return an initial state for a search that begins again in a later generation, with streams of its own."""
+        """Return an initial state for a search that begins again in a later generation.
+
+        A strategy whose initial state is random should override it, and draw from the streams of that generation.
+        """
         return self.start()
 
     def survivors(self, _state: State) -> int:
@@ -191,7 +194,7 @@ class Strategy(Generic[State]):
         raise NotImplementedError
 
     def outcome(self, _state: State) -> dict[str, Float64]:
-        """Return values that describe the state after a generation, for the run file, by fields of `Record`."""
+        """Return values that describe the state after a generation, for the fields of `Record` that the keys name."""
         return {}
 
     def select(self, _state: State, connections: int | None = None, cell: Sequence[int] | None = None) -> Genomes:
@@ -204,10 +207,9 @@ class Strategy(Generic[State]):
         Raises:
             InputError: The strategy keeps no front or no archive, or it has no such genome.
         """
-        given = {"connections": connections, "cell": cell}
-        kind = "nsga2, which keeps a front" if cell is None else "map-elites, which keeps an archive"
-        name = "connections" if cell is None else "cell"
-        raise InputError(name, f"none, except with {kind}", given[name])
+        if cell is None:
+            raise InputError("connections", "none, except with nsga2, which keeps a front", connections)
+        raise InputError("cell", "none, except with map-elites, which keeps an archive", cell)
 
     def origin(self, state: State, cell: Sequence[int]) -> tuple[int, int]:
         """Return the generation of the elite of a cell of an archive, and the elite's candidate number in it.
