@@ -155,6 +155,11 @@ class App:
         """Return a coordinator of the workers."""
         return cluster.Coordinator(self.transport, kept_rollouts(), self.stop.reason)
 
+    def check_stop(self) -> None:
+        """Raise Stopped if the user has asked to stop."""
+        if (reason := self.stop.reason()) is not None:
+            raise Stopped(f"stopped by {reason}.")
+
 
 Body = Callable[[App, list[str]], int]
 """A command: takes its arguments, returns its exit code."""

@@ -25,6 +25,7 @@ from evolve.cli.app import App, launch, say
 from evolve.cli.parser import Parser
 from evolve.cluster import Transport, check_mpi4py
 from evolve.cluster.cores import available_cores
+from evolve.cluster.hosts import check_not_too_many
 from evolve.cluster.mpirun import Supervisor, mpirun_environment, mpirun_words
 from evolve.errors import InputError, Stopped, pluralize, sanitize
 from evolve.numerics import backend
@@ -96,6 +97,7 @@ def read_options(argv: list[str], transport: Transport) -> argparse.Namespace:
         )
     if min(found.workers or [1]) < 1:
         raise InputError("--workers", "at least one worker", min(found.workers))
+    check_not_too_many("--workers", max(found.workers or [1]))
     if found.repeats is not None and found.repeats < 1:
         raise InputError("--repeats", "at least one repeat", found.repeats)
     if found.price is not None:
@@ -255,6 +257,7 @@ def _rows(app: App, options: argparse.Namespace) -> list[ContestRow] | int:
     planned = plan_rows(options.workers, options.backend, available_cores())
     _say(f"contest {contest.VERSION}, size {options.size.name}: {_in_words(planned)}")
     supervisor = Supervisor(_say)
+    app.check_stop()  # a signal that came before the supervisor caught signals
     rows: list[ContestRow] = []
     for workers, chosen in planned:
         _say(f"{_in_words([(workers, chosen)])}:")

@@ -17,8 +17,8 @@ from evolve.cli.parser import Parser, command_line
 from evolve.cli.run import Request, load
 from evolve.cluster import check_mpi4py, started_by
 from evolve.cluster.cores import available_cores
-from evolve.cluster.hosts import AvailableHosts, Host, read_hostfile
-from evolve.cluster.mpirun import COMMAND, CONNECT, GivenLauncher, Launcher, Outcome, Supervisor
+from evolve.cluster.hosts import AvailableHosts, Host, check_not_too_many, read_hostfile
+from evolve.cluster.mpirun import COMMAND, CONNECT, GivenLauncher, Launcher, Outcome, Supervisor, command_words
 from evolve.cluster.start import connect_seconds, silence_seconds
 from evolve.errors import InputError, Stopped, pluralize
 
@@ -108,16 +108,24 @@ class Launch:
     ) -> None:
         self._run_arguments = [*run_arguments, *([] if request.resume else ["--resume"])]
         self._paths = _run_files(request)
-        self._launcher = Launcher.find() if options.launcher is None else GivenLauncher(options.launcher)
-        self._ssh = shlex.split(options.ssh)
+        self._launcher: Launcher | GivenLauncher = (
+            Launcher.find()
+            if options.launcher is None
+            else GivenLauncher(command_words("--launcher", options.launcher))
+        )
         self._folder = folder
         self._command = command_line("launch", *argv)
         self._requested_ranks = options.ranks
         # An allocation decides on which hosts the ranks run.
         self._allocated = options.hostfile is None and (
-            options.launcher is not None or int(os.environ.get("SLURM_JOB_NUM_NODES", "1")) > 1
+            options.launcher is not None or int(os.environ.get("SLURM_JOB_NUM_NODES") or 1) > 1
         )
         self._all_hosts = read_hostfile(options.hostfile) if options.hostfile else [Host(_HERE, available_cores() + 1)]
+        is_alone = all(host.is_here for host in self._all_hosts)  # then no ssh is needed
+        self._ssh = ["ssh"] if is_alone else command_words("--ssh", options.ssh)
+        if is_alone and not self._allocated:
+            slots = sum(host.slots for host in self._all_hosts)
+            check_not_too_many("--ranks" if options.ranks else "--hostfile", options.ranks or slots)
         self._available_hosts = AvailableHosts(self._all_hosts, self._ssh, _say)
         self._supervisor = Supervisor(_say)
         self.reclaims_host = False
@@ -150,13 +158,13 @@ class Launch:
                 return
 
     def start(self, futile: int) -> Outcome | None:
-        """Start the ranks, and wait for their end. Return None if no host is available.
+        """Start the ranks, and wait for their end. Return None if no host is available, or the user has asked to stop.
 
         futile: The number of preceding attempts without a new generation.
         """
         self.reclaims_host = False
         hosts = [] if self._allocated else self._available_hosts.choose()
-        if not hosts and not self._allocated:
+        if self.stopping or not (hosts or self._allocated):
             return None
         ranks = self._ranks(hosts)
         where = "the allocation" if self._allocated else ", ".join(host.name for host in hosts)
@@ -183,7 +191,7 @@ class Launch:
     def _ranks(self, hosts: Sequence[Host]) -> int:
         """Return the number of ranks to start on some hosts, by their share of all slots; 0 if it is unknown."""
         if self._allocated:
-            return self._requested_ranks or int(os.environ.get("SLURM_NTASKS", "0"))
+            return self._requested_ranks or int(os.environ.get("SLURM_NTASKS") or 0)
         slots, all_slots = (sum(host.slots for host in some) for some in (hosts, self._all_hosts))
         return max(2, round((self._requested_ranks or all_slots) * slots / all_slots))
 
@@ -219,7 +227,7 @@ def _progress(path: Path) -> tuple[int, bool]:
         return 0, False
 
 
-def _body(_: App, argv: list[str]) -> int:
+def _body(app: App, argv: list[str]) -> int:
     options, run_arguments = _parser().parse_known_args(argv)
     if refused := next((word for word in run_arguments if word.split("=")[0] in _REFUSED), None):
         expected = f"the arguments of a run that can be resumed, without {', '.join(_REFUSED)}"
@@ -236,7 +244,9 @@ def _body(_: App, argv: list[str]) -> int:
     check_mpi4py("evolve launch")
     request = load(run_arguments)
     with tempfile.TemporaryDirectory(prefix="evolve-") as folder:
-        return Launch(argv, options, run_arguments, request, Path(folder)).run()
+        launch = Launch(argv, options, run_arguments, request, Path(folder))
+        app.check_stop()  # a signal that came before the supervisor caught signals
+        return launch.run()
 
 
 def main(argv: list[str] | None = None) -> int:

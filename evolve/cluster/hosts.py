@@ -28,7 +28,7 @@ _FEW_STEPS = 100_000
 """The steps of a quick environment that one process plays in the second or two that MPI takes to start."""
 _MAX_WORKERS, _MAX_PER_CORE = 256, 16
 """A machine may start `_MAX_WORKERS` workers, or `_MAX_PER_CORE` for each core if that is more."""
-_LINE = re.compile(r"(?P<name>[^\s:#]+)(?::(?P<colon>\d+))?(?:\s+(?:max_slots=\d+|slots=(?P<slots>\d+)))*")
+_LINE = re.compile(r"(?P<name>[^\s:#-][^\s:#]*)(?::(?P<colon>\d+))?(?:\s+(?:max_slots=\d+|slots=(?P<slots>\d+)))*")
 SSH_OPTIONS = ("-o", "BatchMode=yes", "-o", "ConnectTimeout=8")
 """ssh asks for no password, and does not wait minutes for a lost host."""
 PATIENCE = 30.0
@@ -121,12 +121,17 @@ def count_workers_to_start(asked: int | str, work: Callable[[], Work], argument:
     if launcher is not None:
         cure = f"Leave out {argument}, or mpirun."
         raise InputError(argument, f"{caller} that no launcher has started", f"one under {launcher}", cure)
-    # The start of too many processes would keep the machine busy for minutes.
-    most = max(_MAX_WORKERS, _MAX_PER_CORE * available_cores())
-    if asked != "auto" and int(asked) > most:
-        cure = "More workers than cores are no faster. To use several machines: evolve launch."
-        raise InputError(argument, f"at most {most:,} on this machine", f"{asked:,}", cure)
+    if asked != "auto":
+        check_not_too_many(argument, int(asked))
     return count_workers(asked, work())
+
+
+def check_not_too_many(argument: str, processes: int) -> None:
+    """Raise InputError if the start of this number of processes would keep this machine busy for minutes."""
+    most = max(_MAX_WORKERS, _MAX_PER_CORE * available_cores())
+    if processes > most:
+        cure = "More workers than cores are no faster. To use several machines: evolve launch --hostfile."
+        raise InputError(argument, f"at most {most:,} on this machine", f"{processes:,}", cure)
 
 
 def count_workers(asked: int | str, work: Work) -> WorkerCount:
@@ -163,7 +168,7 @@ class Host:
         ours = socket.gethostname()
         if self.name in ("localhost", ours, ours.split(".")[0]):
             return True
-        with suppress(OSError):
+        with suppress(OSError, UnicodeError):  # UnicodeError: a name with an empty or too long part
             return socket.gethostbyname(self.name) in own_addresses()
         return False
 
@@ -174,7 +179,7 @@ def read_hostfile(path: Path) -> list[Host]:
     Raises InputError.
     """
     try:
-        lines = path.read_text().splitlines()
+        lines = path.read_text("utf-8-sig").splitlines()
     except (OSError, UnicodeDecodeError) as error:
         raise InputError("--hostfile", "a file with a host on each line", f"{path} ({error})") from None
     hosts: dict[str, Host] = {}

@@ -133,17 +133,28 @@ class Launcher:
 
 @dataclass(frozen=True)
 class GivenLauncher:
-    """A launcher command given by the user, such as SLURM's srun."""
+    """A launcher command given by the user, such as SLURM's srun, in words."""
 
-    command: str
+    command: Sequence[str]
 
     def words(self, ranks: int, _hosts: Sequence[Host] = (), _folder: Path | None = None) -> list[str]:
         """Return the words that start ranks. ranks: their number; 0 for the size of the allocation."""
-        return [*shlex.split(self.command), *(["-n", str(ranks)] if ranks else [])]
+        return [*self.command, *(["-n", str(ranks)] if ranks else [])]
 
     def environment(self, _ssh: Sequence[str] = (), _folder: Path | None = None) -> dict[str, str]:
         """Return the environment of the launcher."""
         return mpirun_environment()
+
+
+def command_words(argument: str, command: str) -> list[str]:
+    """Return the words of a command that the user gives. Raises InputError if they do not begin with a program."""
+    try:
+        words = shlex.split(command)
+    except ValueError as error:  # a quotation without an end
+        raise InputError(argument, "a command with its arguments", f"{command!r} ({error})") from None
+    if not words or shutil.which(words[0]) is None:
+        raise InputError(argument, "a command that begins with a program of this machine", repr(command))
+    return words
 
 
 def check_mpi4py(argument: str) -> None:
@@ -205,7 +216,7 @@ class Supervisor:
         self._process: subprocess.Popen[bytes] | None = None
         self._begun: Callable[[], bool] = lambda: True
         self._signals = 0
-        self._stop_is_postponed = False
+        self._told = False  # whether the ranks were asked to stop
         self.stopping = False
         """Whether this process was asked to stop."""
         for number in _STOPPING:
@@ -265,8 +276,9 @@ class Supervisor:
             # The launcher can wait forever for a lost host, at the end or at the start.
             if (ended is not None and now - ended > linger) or (now - started > begin and not exit_code_file.exists()):
                 process.kill()
-            if self._stop_is_postponed and self._begun():
-                self._stop_is_postponed = False
+            # The signal may have come before the ranks had begun, or even before the launcher was started.
+            if self.stopping and not self._told and self._begun():
+                self._told = True
                 process.send_signal(signal.SIGUSR1)
             if ended is None and not asked and should_stop():
                 asked = True
@@ -277,15 +289,17 @@ class Supervisor:
         self.stopping = True
         self._signals += 1
         if self._process is None or self._process.returncode is not None:
-            return
+            if self._signals == 1:
+                self._say(f"{signal.Signals(number).name}: stopping")
+            return  # if the launcher is just being started, `_wait` asks the ranks to stop
         # A rank that has not begun may not catch signals yet, so the first signal waits until rank 0 has begun.
         begun = self._begun()
         if self._signals == 1:
             when = "" if begun else " as soon as they have started"
             text = f"the ranks are asked to stop{when}; a second signal ends them at once"
             self._say(f"{signal.Signals(number).name}: {text}")
-            self._stop_is_postponed = not begun
-            if self._stop_is_postponed:
+            self._told = begun
+            if not begun:
                 return
         way = {1: signal.SIGUSR1, 2: signal.SIGTERM}.get(self._signals, signal.SIGKILL)
         self._process.send_signal(way if begun else signal.SIGKILL)

@@ -164,6 +164,7 @@ def test_without_mpi_one_worker_can_play(monkeypatch):
     ("words", "said"),
     [
         (["--workers", 0], "at least one worker"),
+        (["--workers", 10**6], "on this machine, got 1,000,000"),
         (["--repeats", 0], "at least one repeat"),
         (["--price", "cheap"], "a price of an hour"),
         (["--markdown"], "--compare, because"),

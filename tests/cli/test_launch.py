@@ -107,7 +107,7 @@ def test_a_start_in_vain_gets_twice_the_time_in_the_next_attempt(monkeypatch, tm
         limits.append((environment["EVOLVE_CONNECT_SECONDS"], begin))
         return DIED
 
-    monkeypatch.setattr("evolve.cli.launch.Supervisor", lambda say: SimpleNamespace(run=run))
+    monkeypatch.setattr("evolve.cli.launch.Supervisor", lambda say: SimpleNamespace(run=run, stopping=False))
     words = list(map(str, SLOW))
     options = SimpleNamespace(launcher=None, ssh="ssh", ranks=3, hostfile=None)
     run_here = Launch(words, options, words, load(words), tmp_path)
@@ -194,10 +194,13 @@ def test_hostfiles_are_read_in_both_spellings(tmp_path):
     path = tmp_path / "hosts"
     path.write_text("# ours\nnode1 slots=2\nnode2:2   # Hydra's\n\nnode3 slots=4 max_slots=8\n")
     assert read_hostfile(path) == [A, B, C]
+    path.write_bytes(b"\xef\xbb\xbfnode1 slots=2\r\n")  # by an editor of Windows
+    assert read_hostfile(path) == [A]
     for colon in (False, True):
         write_hostfile(path, [A, C], colon)
         assert read_hostfile(path) == [A, C]
-    wrong = {"node1 slots=x": "line 1", "node1\nnode1": "line 2", "# nothing": "no host in", "node1:0": "node1:0"}
+    wrong = {"node1 slots=x": "line 1", "node1\nnode1": "line 2", "# nothing": "no host in", "node1:0": "node1:0",
+             "-oProxyCommand=x": "line 1"}  # fmt: skip
     for text, said in wrong.items():
         path.write_text(text)
         with pytest.raises(InputError, match=said):
@@ -231,9 +234,15 @@ def test_each_mpi_is_started_in_its_own_way(tmp_path, monkeypatch):
         (("-n", 1), "--ranks: expected at least 2"),
         (("--hostfile", "nowhere"), "--hostfile: expected a file with a host on each line"),
         (("-p", "x"), "a whole number"),
+        (("-n", 10**6), "on this machine, got 1,000,000"),
+        (("--launcher", ""), "--launcher: expected a command that begins with a program of this machine, got ''."),
+        (("--launcher", "missing-srun -n"), "got 'missing-srun -n'"),
+        (("--launcher", 'env "A'), "No closing quotation"),
+        (("--hostfile", "elsewhere", "--ssh", "missing-ssh"), "--ssh: expected a command that begins with a program"),
     ],
 )
-def test_wrong_input_is_refused_before_anything_starts(call, words, said):
+def test_wrong_input_is_refused_before_anything_starts(call, tmp_path, words, said):
+    (tmp_path / "elsewhere").write_text("node..1\n")  # no address can be looked up for such a name
     done = call("launch", *SLOW, *words)
     assert done.code == 2
     assert said in done.err
@@ -302,6 +311,25 @@ def test_a_folder_for_launchers_that_the_user_has_named_is_kept(supervisor, tmp_
     child = f"test $PRTE_MCA_prte_local_tmpdir_base = {tmp_path} && exit 7"
     environment = os.environ | {"PRTE_MCA_prte_local_tmpdir_base": str(tmp_path)}
     assert supervisor.run(["sh", "-c", child], environment) == Outcome(7)
+
+
+def test_a_signal_between_two_launchers_stops_the_next_one(supervisor, capsys):
+    """Also one that comes while the launcher is being started."""
+    supervisor._pass_on(signal.SIGINT, None)
+    child = "trap 'exit 75' USR1; touch $EVOLVE_EXIT_CODE; while :; do sleep 0.1; done"
+    assert supervisor.run(["sh", "-c", child], dict(os.environ)) == Outcome(75)
+    assert capsys.readouterr().out == "SIGINT: stopping\n"
+
+
+def test_a_signal_before_the_ranks_start_starts_none(monkeypatch, tmp_path):
+    """Hosts that do not answer take half a minute, in which the user may lose patience."""
+    monkeypatch.chdir(tmp_path)
+    supervisor = SimpleNamespace(stopping=False)
+    monkeypatch.setattr("evolve.cli.launch.Supervisor", lambda say: supervisor)
+    monkeypatch.setattr(AvailableHosts, "choose", lambda _: setattr(supervisor, "stopping", True) or [A])
+    words = list(map(str, SLOW))
+    options = SimpleNamespace(launcher=None, ssh="ssh", ranks=3, hostfile=None)
+    assert Launch(words, options, words, load(words), tmp_path).run() == 75
 
 
 @pytest.mark.usefixtures("brake")
