@@ -38,12 +38,13 @@ def metrics_of(encoded: Int64, moments: Float64, lengths: Int32, names: Sequence
 
 TRACE_UNIT = 2.0**-20
 """Hebbian traces are summed as fixed-point numbers, in this unit: integers have the same sum in any order."""
+_TRACE_LIMIT = np.float32(2.0**43)  # 2⁶³ units
 
 
 def quantize_traces(traces: Float32) -> Int64:
-    """Return Hebbian traces [K, T] in units of `TRACE_UNIT`; NaN and infinities become 0."""
-    finite = np.where(np.isfinite(traces), traces, np.float32(0)).astype(np.float64)
-    return np.rint(finite / TRACE_UNIT).astype(np.int64)
+    """Return Hebbian traces [K, T] in units of `TRACE_UNIT`; NaN, and traces that int64 cannot hold, become 0."""
+    fitting = np.where(np.abs(traces) < _TRACE_LIMIT, traces, np.float32(0)).astype(np.float64)
+    return np.rint(fitting / TRACE_UNIT).astype(np.int64)
 
 
 def sum_traces(results: EpisodeResults) -> EpisodeResults:

@@ -178,6 +178,15 @@ def test_genomes_that_no_worker_described_are_described_here():
         assert np.array_equal(getattr(ours, name), getattr(expected, name))
 
 
+def test_traces_that_int64_cannot_hold_are_left_out():
+    """Processors differ in what they make of such a number."""
+    limit = np.float32(2.0**43)
+    largest = np.nextafter(limit, np.float32(0))
+    traces = np.array([[np.nan, np.inf, -np.inf, 1e30, -1e30, limit, largest, -largest, 1.5]], np.float32)
+    expected = [0, 0, 0, 0, 0, 0, int(largest) << 20, -(int(largest) << 20), 3 << 19]
+    assert quantize_traces(traces).tolist() == [expected]
+
+
 def test_networks_without_traces_have_none():
     collector = ResultsCollector(1, 1, 0)
     collector.add(results(genomes=[0], lengths=[0], traced=[0], traces=np.zeros((1, 0), np.int64)))
