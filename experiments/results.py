@@ -38,7 +38,7 @@ STRATEGIES_PAGE = PAGE.with_name("strategies.md")
 WALKERS = {"as in training": "leg_2=1.0", "one leg at 75 %": "leg_2=0.75", "one leg at 50 %": "leg_2=0.5",
            "gravity × 0.75": "gravity=-7.5", "gravity × 1.25": "gravity=-12.5"}  # fmt: skip
 SINGLE = ("cartpole", "pendulum", "acrobot", "car", "lander", "cheetah", "walker-quick", "walker-es", "walker-far",
-          "walker-sparse", "walker-sparser", "walker-pruned", "walker-plastic", "walker-hardcore",
+          "walker-sparse", "walker-sparser", "walker-sparsest", "walker-pruned", "walker-plastic", "walker-hardcore",
           "walker-hardcore-far")  # fmt: skip
 LIFETIME = ("cues", "reversal", "reversal-long", "tmaze", "bandit")
 _MANY = 5  # seeds; of more the median is shown instead of each seed

@@ -22,7 +22,7 @@ from evolve.strategies.acting import Paths
 
 ROOT = Path(__file__).parents[1]
 PAGE, FIGURE = ROOT / "docs" / "results.md", ROOT / "docs" / "assets" / "walker-sparse-curve.svg"
-STAGES = ("walker-far", "walker-sparse", "walker-sparser")
+STAGES = ("walker-far", "walker-sparse", "walker-sparser", "walker-sparsest")
 WHILE_PRUNING = (4, 9, 19, 39, 99)
 """The generations of a stage with candidates that play, too."""
 EPISODES = 20
@@ -116,7 +116,7 @@ def draw(found: list[Chain]) -> Any:
         panel.plot(np.median(x), middle, "_", ms=22, mew=2.2, color=INK)
         panel.annotate(f"median {middle:.0f}", (float(np.median(x)), 355), ha="center", va="bottom")
     panel.set(xscale="log", xlabel="connections that can act", ylabel="held-out mean return", ylim=(-130, 380))
-    ticks = [932, 500, 300, 180, 100, 60]
+    ticks = [932, 500, 300, 180, 100, 60, 40, 20]
     panel.set_xticks(ticks, [str(tick) for tick in ticks])
     panel.minorticks_off()
     panel.invert_xaxis()
