@@ -79,7 +79,7 @@ class Gif:
         self.frames_per_picture = max(1, round(fps / _GIF_FPS))
         self._fps = fps / self.frames_per_picture
         self._shown = 0  # the duration of the film, in pictures
-        self._written = 0  # the time at which the pending picture appears, in hundredths of a second
+        self._written_until = 0  # the end of the written pictures, in hundredths of a second
         self._newest: Any = None  # the picture that is shown now, as `write` got it
         self._pending: tuple[Any, tuple[int, int]] | None = None  # its changed part, and the place of this part
         self._file = path.open("wb")
@@ -137,13 +137,13 @@ class Gif:
         until = round(100 * self._shown / self._fps)  # a GIF counts hundredths of a second
         part, at = self._pending
         how = {
-            "duration": 10 * (until - self._written),
+            "duration": 10 * (until - self._written_until),
             "disposal": 1,
             "transparency": _TRANSPARENT,
             "include_color_table": True,
         }
         self._file.write(b"".join(self._gif.getdata(part, at, **how)))
-        self._written = until
+        self._written_until = until
         self._pending = None
 
     def close(self) -> None:
