@@ -5,17 +5,18 @@ PyTorch's.
 """
 
 import math
+import socket
 import tempfile
 import time
-from collections.abc import Callable, Mapping
-from contextlib import AbstractContextManager, nullcontext, suppress
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import AbstractContextManager, closing, contextmanager, nullcontext, suppress
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
 import numpy as np
 
-from evolve.errors import InputError, import_extra
+from evolve.errors import InputError, RunError, Setting, import_extra
 from evolve.store import Header, Record, StoredRun, disk
 
 LogGeneration = Callable[[int, Record], None]
@@ -35,11 +36,51 @@ def check_library(argument: str) -> None:
 def _summary_writer(argument: str) -> Any:
     """Return the class that writes event files. Raises InputError if neither library is installed."""
     try:
-        return import_extra("tensorboardX", "tensorboard", argument).SummaryWriter
+        import_extra("tensorboardX", "tensorboard", argument)
+        return _EventFile
     except InputError:  # raised again below if PyTorch is missing, too: the advice is to install tensorboardX
         with suppress(InputError):
             return import_extra("torch.utils.tensorboard", "tensorboard", argument).SummaryWriter
         raise
+
+
+class _EventFile:
+    """An event file of tensorboardX, written in the thread of the caller.
+
+    tensorboardX's own `SummaryWriter` writes in another thread. If that thread ends, as on a full disk, it prints a
+    traceback, and the next calls wait forever.
+    """
+
+    def __init__(self, directory: str, purge_step: int | None = None, filename_suffix: str = "") -> None:
+        names = ("record_writer", "proto.event_pb2", "proto.summary_pb2")
+        files, events, summaries = (
+            import_extra(f"tensorboardX.{name}", "tensorboard", "tensorboard") for name in names
+        )
+        self._event, self._summary = events.Event, summaries.Summary
+        name = f"events.out.tfevents.{int(time.time())}.{socket.gethostname()}{filename_suffix}"
+        self._file = files.RecordWriter(str(Path(directory, name)))
+        self._write(file_version="brain.Event:2")
+        if purge_step is not None:
+            self._write(step=purge_step, session_log=events.SessionLog(status=events.SessionLog.START))
+
+    def _write(self, **fields: Any) -> None:
+        self._file.write(self._event(**{"wall_time": time.time()} | fields).SerializeToString())
+
+    def add_scalar(self, name: str, value: float, step: int, walltime: float | None = None) -> None:
+        """Add a point to a curve. walltime: in seconds; None for now."""
+        summary = self._summary(value=[self._summary.Value(tag=name, simple_value=value)])
+        self._write(wall_time=time.time() if walltime is None else walltime, step=step, summary=summary)
+
+    def flush(self) -> None:
+        """Write all points to the disk."""
+        self._file.flush()
+
+    def close(self) -> None:
+        """Write all points to the disk, and close the file."""
+        try:
+            self._file.flush()
+        finally:
+            self._file.close()
 
 
 def _table(run: StoredRun) -> dict[str, list[Any]]:
@@ -66,12 +107,11 @@ def write(run: StoredRun, directory: Path) -> None:
         directory.mkdir(parents=True, exist_ok=True)
         # The library names the file after the time. So it writes to another directory, and the file is renamed.
         with tempfile.TemporaryDirectory(prefix=".events-", dir=directory) as partial:
-            writer = writer_class(partial)
-            for name, values in _curves(columns).items():
-                for generation, value in enumerate(values):
-                    if math.isfinite(value):
-                        writer.add_scalar(name, value, generation, walltime=float(seconds[generation]))
-            writer.close()
+            with closing(writer_class(partial)) as writer:
+                for name, values in _curves(columns).items():
+                    for generation, value in enumerate(values):
+                        if math.isfinite(value):
+                            writer.add_scalar(name, value, generation, walltime=float(seconds[generation]))
             (written,) = Path(partial).iterdir()
             written.replace(directory / _EXPORTED)
 
@@ -105,7 +145,19 @@ class LiveLog:
         return self
 
     def __call__(self, generation: int, record: Record) -> None:
-        """Add a generation."""
+        """Add a generation. Raises RunError if the file cannot be written."""
+        with self._explain_errors():
+            self._add(generation, record)
+
+    @contextmanager
+    def _explain_errors(self) -> Iterator[None]:
+        try:
+            yield
+        except OSError as error:
+            cure = "Free disk space or mend the error, and continue with ", Setting("resume", True), "."
+            raise RunError(f"{self.directory} cannot be written ({error}). ", *cure) from error
+
+    def _add(self, generation: int, record: Record) -> None:
         if self._writer is None:
             self._open(generation)
         # `table` takes a run, so this generation becomes a run of its own.
@@ -132,8 +184,14 @@ class LiveLog:
         )
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
-        if self._writer is not None:
-            self._writer.close()
+        if self._writer is None:
+            return
+        if error is None:
+            with self._explain_errors():
+                self._writer.close()
+        else:  # the first error is the one to report
+            with suppress(OSError):
+                self._writer.close()
 
 
 def live_log(directory: str | Path | None, run: Path, argument: str) -> AbstractContextManager[LogGeneration]:

@@ -1,5 +1,7 @@
 """Event files that grow during a run, from Python and from the command line."""
 
+import errno
+import os
 import sys
 
 import numpy as np
@@ -64,6 +66,32 @@ def test_a_directory_that_cannot_be_written_is_refused_before_the_run(call, tmp_
     with pytest.raises(InputError, match="tensorboard: expected a directory, got 3"):
         evolve.train(**SMALL, env=ENV, output=tmp_path / "out", tensorboard=3)
     assert not list(tmp_path.glob("out/*.h5"))
+
+
+def test_a_full_disk_ends_the_run_with_a_message_and_keeps_its_generations(call, tmp_path, monkeypatch):
+    words = ["run", "-e", "CartPole-v1", "-p", 6, "-r", 1, "-g", 4, "-o", "out", "--tensorboard", "logs",
+             "--set", "env.max_episode_steps=12", "--set", "held_out_episodes=0"]  # fmt: skip
+    written = []
+
+    def write(_writer, data):
+        written.append(len(data))
+        if sum(written) > 600:
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    with monkeypatch.context() as patch:
+        patch.setattr("tensorboardX.record_writer.RecordWriter.write", write)
+        done = call(*words)
+    assert done.code == 1
+    assert "logs/out/seed-0 cannot be written ([Errno 28] No space left on device)" in done.err
+    assert "continue with --resume" in done.err
+    assert "Traceback" not in done.err
+    assert 0 < len(evolve.load(tmp_path / "out").generations) < 4
+    assert call(*words, "--resume").code == 0
+    written.clear()
+    with monkeypatch.context() as patch:
+        patch.setattr("tensorboardX.record_writer.RecordWriter.write", write)
+        done = call("export", "out", "--format", "tensorboard")
+    assert (done.code, "cannot be written: No space left on device" in done.err) == (2, True), done.err
 
 
 def test_another_writer_serves_and_a_missing_one_is_named(absent, monkeypatch, call, tmp_path):
