@@ -341,10 +341,7 @@ def environment_seeds(
     Raises:
         ValueError: A part of a key is outside [0, 2**32).
     """
-    keys = np.empty((len(episodes), 4), np.int64)
-    keys[:, 0] = purpose_number(purpose)
-    for column, values in enumerate((generations, candidates, episodes), 1):
-        keys[:, column] = values
+    keys = np.stack([np.full_like(episodes, purpose_number(purpose)), generations, candidates, episodes], axis=1)
     return first_words(seed, keys, 1)[:, 0].astype(np.int64) >> 1  # the upper 31 of 32 bits
 
 
