@@ -7,6 +7,7 @@ imported when an exhibit is made.
 import tempfile
 from collections.abc import Callable, Sequence
 from html import escape
+from numbers import Real
 from pathlib import Path
 from typing import Any, Self
 
@@ -14,15 +15,14 @@ import numpy as np
 
 from evolve import environments, verification
 from evolve.analysis import figures, html, video
-from evolve.analysis.champion import Champion, champion_to_draw, chosen_champion, mean_traces, typical_episode
+from evolve.analysis.champion import champion_to_draw, chosen_champion, mean_traces, typical_episode
 from evolve.analysis.comparison import begun_groups, deduplicate_seeds
 from evolve.analysis.generations import pack, unpack
 from evolve.analysis.statistics import number
 from evolve.cluster import Coordinator
 from evolve.cluster.script import Collective, all_ranks
-from evolve.errors import InputError, check_path
+from evolve.errors import InputError, check_path, check_whole
 from evolve.numerics.streams import Purpose
-from evolve.shapes import Float32
 from evolve.store import Stored, StoredRun, check_begun
 from evolve.store.disk import check_writable, write_output
 from evolve.training import Experiment, GenomeChoice
@@ -173,16 +173,13 @@ def plot_network(run: Stored, ranks: Collective, which: GenomeChoice, traces: bo
         traces: Whether to draw its mean traces instead of its weights.
     """
     champion, experiment = champion_to_draw(run, which, traces)
-    mean = _mean_traces(run, experiment, champion, ranks) if traces else None
-    return Picture(figures.draw_champion(champion, experiment, mean), f"network of the {champion.title}")
 
-
-def _mean_traces(run: Stored, experiment: Experiment, champion: Champion, ranks: Collective) -> Float32:
     # Rank 0 does the work with the other ranks. All ranks receive the bytes.
     def work(coordinator: Coordinator) -> bytes:
         return mean_traces(run, experiment, champion, coordinator).tobytes()
 
-    return np.frombuffer(ranks.call(work), np.float32)
+    mean = np.frombuffer(ranks.call(work), np.float32) if traces else None
+    return Picture(figures.draw_champion(champion, experiment, mean), f"network of the {champion.title}")
 
 
 def film(
@@ -210,8 +207,10 @@ def film(
     """
     if not genomes:
         raise InputError("generation", "one or several generations", "an empty list")
-    if not seconds > 0:
-        raise InputError("seconds", "a time above 0", seconds)
+    if not (isinstance(seconds, Real) and seconds > 0):
+        raise InputError("seconds", "a time above 0", repr(seconds))
+    if episode is not None:
+        episode = check_whole("episode", episode, 0)
     environments.draw_without_display()
     video.check_library()
     drawable, remark = video.drawable(experiment)  # a remark if the film shows Gymnasium in place of EnvPool
@@ -222,10 +221,9 @@ def film(
     for which in genomes:
         champion = chosen_champion(run, experiment, which)
         if champion.name:  # not the best of a generation, but another genome that the strategy keeps
-            number_of_episode = 0 if episode is None else episode
-            chosen = verification.choose_episode(run, experiment, episode=number_of_episode, which=which)
+            chosen = verification.choose_episode(run, experiment, episode=episode or 0, which=which)
             held_out = "held-out " if chosen.purpose is Purpose.HELD_OUT else ""
-            description = f"{held_out}episode {number_of_episode}"
+            description = f"{held_out}episode {episode or 0}"
         elif episode is None:
             chosen, description = typical_episode(run, experiment, champion)
         else:
