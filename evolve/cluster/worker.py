@@ -95,6 +95,7 @@ class Worker:
         self._failures = 0
         self._busy = 0.0  # seconds of work since the last results were sent
         self._finished: list[EpisodeResults] = []
+        self._num_finished = 0  # episodes
         self._sent = 0.0  # the time of the last message
         self._longest_silence = math.inf  # seconds after which a heartbeat is due
         self.expects_message = True
@@ -154,18 +155,21 @@ class Worker:
         assert self._rollout is not None
         begin = time.perf_counter()
         results = self._rollout.tick()
-        self._busy += time.perf_counter() - begin
+        now = time.perf_counter()
+        self._busy += now - begin
         for failure in self._rollout.take_failures():
             self._failures += 1
             if self._failures <= MOST_FAILURES:
                 self._send(messages.FailedEpisode(self._serial, failure))
         if results is not None:
             self._finished.append(results)
+            self._num_finished += len(results)
+        if self._finished:
             # Send half of the work in hand at a time. Larger messages would be too late for the next chunk; smaller
             # ones only cost the coordinator time.
-            half = sum(map(len, self._finished)) >= self._rollout.pending
-            since = time.perf_counter() - self._sent
-            if self.idle or (half and since > SHORTEST_HELD) or since > LONGEST_HELD:
+            pending, since = self._rollout.pending, now - self._sent
+            half = self._num_finished >= pending
+            if not pending or (half and since > SHORTEST_HELD) or since > LONGEST_HELD:
                 self._send_results()
 
     def keep_alive(self) -> None:
@@ -184,7 +188,7 @@ class Worker:
         """Begin a job: drop the episodes and the results of the last one."""
         assert self._rollout is not None
         self._serial = serial
-        self._finished = []
+        self._finished, self._num_finished = [], 0
         self._failures = 0
         self._rollout.clear()
 
@@ -214,7 +218,7 @@ class Worker:
         assert self._rollout is not None
         results = sum_traces(join(self._finished))
         self._send(messages.ChunkResults(self._serial, self._busy, self._rollout.environment_seconds, results))
-        self._finished = []
+        self._finished, self._num_finished = [], 0
         self._busy = 0.0
         self._rollout.environment_seconds = 0.0
         self.expects_message = True

@@ -117,6 +117,14 @@ def test_parcels_that_would_follow_soon_wait_for_the_last(monkeypatch):
     assert [len(parcel.results) for parcel in work(script).of(ChunkResults)] == [16]
 
 
+def test_parcels_do_not_wait_for_the_end_of_another_episode(monkeypatch):
+    """The first four episodes end together after 0.2 s, and the next four 0.2 s later."""
+    monkeypatch.setattr(worker, "SHORTEST_HELD", 0.3)
+    made = experiment({"id": "toys:Slow-v0", "kwargs": {"seconds": 0.005}})
+    script = Script((now, Setup(1, made.config.to_toml())), (now, chunk(made, 5, range(2))), (done(8), LEAVE))
+    assert [len(parcel.results) for parcel in work(script).of(ChunkResults)] == [4, 4]
+
+
 def test_a_worker_looks_for_messages_when_one_is_due(monkeypatch):
     """After a message and after results; in between it plays, since a look may yield the core to other ranks."""
     monkeypatch.setattr(worker, "PROBE_EVERY", 0.0)
