@@ -7,6 +7,7 @@ the network, or evaluates another genome than the final champion.
 
 import argparse
 import json
+import os
 from contextlib import closing
 from typing import Any
 
@@ -28,7 +29,7 @@ from evolve.cli.parser import (
     which_of,
 )
 from evolve.cluster.hosts import Work
-from evolve.errors import InputError
+from evolve.errors import InputError, RunError
 from evolve.training import Experiment
 from evolve.training.plan import plays_in_threads
 from evolve.training.stored import check_which
@@ -59,21 +60,37 @@ def _parser() -> Parser:
 
 def _evaluate(
     app: App, run: store.Stored, options: argparse.Namespace, changes: Changes, which: training.GenomeChoice
-) -> tuple[Experiment, store.HeldOut]:
-    """Evaluate a genome; store the returns in the run file if it is the unchanged final champion. Raises InputError."""
+) -> tuple[Experiment, store.HeldOut, RunError | None]:
+    """Evaluate a genome; store the returns in the run file if it is the unchanged final champion. Raises InputError.
+
+    Also return the error if the returns could not be stored, so that the caller can print them first.
+    """
     threads = options.threads or "auto"
-    if changes or not which.is_champion or isinstance(run, store.StoredChampion):
+    if not _is_stored(run, changes, which) or not _is_in_writable_directory(run):
         experiment = training.reload(run, changes.env, changes.network, threads=threads)
         evaluated = training.evaluate_champion(run, experiment, app.coordinator(), options.episodes, which)
-        return experiment, evaluated
+        return experiment, evaluated, None
     # The file is locked before the evaluation, so that no work is lost if another process is writing it.
     with closing(store.reopen(run.path)) as file:
         experiment = training.reload(run, threads=threads)
         evaluated = training.evaluate_champion(run, experiment, app.coordinator(), options.episodes)
         if run.held_out is None or len(run.held_out.returns) <= options.episodes:
             file.held_out = evaluated
-            file.flush()
-        return experiment, evaluated
+            try:
+                file.flush()
+            except RunError as error:
+                why = f"{run.path} cannot be written ({error.__cause__}), so the evaluation is not stored. "
+                return experiment, evaluated, RunError(why, "Free disk space or mend the error, and evaluate again.")
+        return experiment, evaluated, None
+
+
+def _is_stored(run: store.Stored, changes: Changes, which: training.GenomeChoice) -> bool:
+    """Return whether a run file keeps an evaluation: of its unchanged final champion."""
+    return not changes and which.is_champion and isinstance(run, store.StoredRun)
+
+
+def _is_in_writable_directory(run: store.Stored) -> bool:
+    return os.access(run.path.parent, os.W_OK)
 
 
 def _as_json(run: store.Stored, generation: int, experiment: Experiment, evaluated: store.HeldOut) -> str:
@@ -106,19 +123,24 @@ def _body(app: App, argv: list[str]) -> int:
     which = which_of(options)
     check_which(run, which)
     changes = changes_of(options)
-    experiment, evaluated = _evaluate(app, run, options, changes, which)
+    experiment, evaluated, failure = _evaluate(app, run, options, changes, which)
     generation = run.num_generations - 1 if options.generation is None else options.generation
     if options.json:
         print(_as_json(run, generation, experiment, evaluated))
-        return 0
-    own = training.load_config(run.header.config, str(run.path)).env
-    not_stored = isinstance(run, store.StoredRun) and (changes or not which.is_champion)
-    kind = which.title or f"champion after generation {generation}"
-    note = changes.describe(own) + (": not stored in the run file" if not_stored else "")
-    print(f"{run.path}: {kind}, {options.episodes} held-out episodes{note}")
-    print(statistics.summary(evaluated.returns))
-    if evaluated.metrics:
-        print(f"metrics, mean: {statistics.metrics_summary(evaluated.metrics, evaluated.returns)}")
+    else:
+        own = training.load_config(run.header.config, str(run.path)).env
+        kind = which.title or f"champion after generation {generation}"
+        note = changes.describe(own)
+        if isinstance(run, store.StoredRun) and not _is_stored(run, changes, which):
+            note += ": not stored in the run file"
+        elif isinstance(run, store.StoredRun) and not _is_in_writable_directory(run):
+            note += ": not stored in the run file, because its directory cannot be written"
+        print(f"{run.path}: {kind}, {options.episodes} held-out episodes{note}")
+        print(statistics.summary(evaluated.returns))
+        if evaluated.metrics:
+            print(f"metrics, mean: {statistics.metrics_summary(evaluated.metrics, evaluated.returns)}")
+    if failure is not None:
+        raise failure
     return 0
 
 

@@ -4,6 +4,7 @@ Like a run file it is HDF5. It holds the configuration and the manifest, the gen
 the held-out returns, and the digest of the run. The files in the zoo have 10 to 21 kB.
 """
 
+import io
 import os
 from dataclasses import dataclass
 from pathlib import Path
@@ -68,17 +69,19 @@ def check_begun(consequence: str, *runs: Stored) -> None:
 
 def write_champion(champion: StoredChampion) -> None:
     """Write a champion file; an existing one is replaced. Raises InputError if it cannot be written."""
-    with explain_write_errors(champion.path), atomic_write(champion.path) as partial:
-        with h5py.File(partial, "w") as file:
-            file.attrs.update(champion.header.attributes(), champion_schema=CHAMPION_SCHEMA, digest=champion.digest,
-                              num_generations=champion.num_generations, steps=champion.steps,
-                              seconds=champion.seconds)  # fmt: skip
-            write_start(file, champion.header.start)
-            write_held_out(file, champion.held_out)
-            if champion.normalizer is not None:
-                write_column(file, _NORMALIZER["normalizer"], champion.normalizer)
-        with open(partial, "rb") as disk:
-            os.fsync(disk.fileno())
+    content = io.BytesIO()  # HDF5's own messages about a full disk are long
+    with h5py.File(content, "w") as file:
+        file.attrs.update(champion.header.attributes(), champion_schema=CHAMPION_SCHEMA, digest=champion.digest,
+                          num_generations=champion.num_generations, steps=champion.steps,
+                          seconds=champion.seconds)  # fmt: skip
+        write_start(file, champion.header.start)
+        write_held_out(file, champion.held_out)
+        if champion.normalizer is not None:
+            write_column(file, _NORMALIZER["normalizer"], champion.normalizer)
+    with explain_write_errors(champion.path), atomic_write(champion.path) as partial, open(partial, "wb") as disk:
+        disk.write(content.getvalue())
+        disk.flush()
+        os.fsync(disk.fileno())
 
 
 def read_champion(path: Path) -> StoredChampion:

@@ -81,6 +81,22 @@ def test_a_disk_that_is_full_from_the_beginning(call, disk):
     assert not store.path_of(disk, 0).exists()
 
 
+def test_a_full_disk_after_the_run(call, disk):
+    assert call("run", *RUN, "-g", 1, "-o", disk).code == 0
+    path = store.path_of(disk, 0)
+    before = path.read_bytes()
+    fill(disk / "filler")
+    done = call("evaluate", path, "--episodes", 5)
+    assert done.code == 1
+    assert "mean " in done.out  # what was computed is not lost
+    assert "so the evaluation is not stored. Free disk space or mend the error, and evaluate again." in done.err
+    done = call("export", path)
+    assert done.code == 2
+    assert "seed-0.champion cannot be written: No space left on device. Choose another" in done.err
+    assert sorted(p.name for p in disk.iterdir()) == ["filler", "seed-0.h5"]
+    assert path.read_bytes() == before
+
+
 def test_a_quota(tmp_path, expected):
     """A limit on the size of files fails in the middle of a write, like a quota does."""
     line = f"ulimit -f 70; exec {sys.executable} -m evolve.run {' '.join(map(str, RUN))} -g 60 -o out"
@@ -105,6 +121,9 @@ def test_a_read_only_disk(call, tmp_path):
             assert "Read-only file system" in done.err
             assert done.err.count("\n") == 1
         assert call("verify", store.path_of(tmp_path / "disk", 0)).code == 0
+        done = call("evaluate", store.path_of(tmp_path / "disk", 0), "--episodes", 2)
+        assert done.code == 0, done.err
+        assert "2 held-out episodes: not stored in the run file, because its directory cannot be written" in done.out
         assert store.path_of(tmp_path / "disk", 0).read_bytes() == before
     finally:
         subprocess.run(["umount", "--lazy", str(tmp_path / "disk")], check=True)
