@@ -101,16 +101,16 @@ def same_metrics(ours: Mapping[str, NDArray[Any]], theirs: Mapping[str, NDArray[
     return same | failed
 
 
-def log_of_record(record: Record, candidate: int) -> CandidateLog:
-    """Return a candidate's log in a run file."""
-    lengths = record.lengths[candidate]
+def log_of_record(record: Record, candidate: int, episodes: int | None = None) -> CandidateLog:
+    """Return a candidate's log in a run file. episodes: keeps only its first episodes; by default all E."""
+    lengths = record.lengths[candidate][:episodes]
     step_hashes = None
     if candidate == record.champion_candidate:
         ends = np.cumsum(np.minimum(lengths, MAX_HASHED_STEPS))[:-1]
         step_hashes = np.split(record.champion_step_hashes, ends)
     trace_fingerprint = int(record.trace_fingerprints[candidate])
-    returns, fingerprints = record.returns[candidate], record.fingerprints[candidate]
-    metrics = {name: values[candidate] for name, values in record.metrics.items()}
+    returns, fingerprints = record.returns[candidate][:episodes], record.fingerprints[candidate][:episodes]
+    metrics = {name: values[candidate][:episodes] for name, values in record.metrics.items()}
     return CandidateLog(returns, lengths, fingerprints, trace_fingerprint, step_hashes, metrics)
 
 
@@ -359,6 +359,16 @@ def _played(config: Config, record: Record) -> Bool:
     counts = np.array(limits)[np.searchsorted(limits, last_seen)]
     played: Bool = np.arange(E) < counts[:, None]
     return played
+
+
+def num_played(config: Config, record: Record) -> int:
+    """Return the number of episodes that the champion played.
+
+    It is below E if the champion left the race: its fitness may equal the fitness of a candidate that stayed.
+    """
+    E = record.returns.shape[1]
+    # None is seen if each episode failed in `reset`.
+    return int(np.count_nonzero(_played(config, record)[record.champion_candidate])) or E
 
 
 _REASONS: dict[Cause, dict[str, str]] = {

@@ -7,7 +7,6 @@ repeated and compared by its last digest. `spot_check` repeats a single episode,
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, replace
-from functools import partial
 from itertools import groupby
 from typing import Any
 
@@ -120,7 +119,7 @@ class RunRepetition(Repetition):
                 return verdict
         part = "" if len(numbers) == run.num_generations else f"{len(numbers)} of "
         champions = f"the champions of {part}{pluralize(run.num_generations, 'generation')}"
-        summary = f"{champions}, {pluralize(len(numbers) * self.experiment.config.episodes, 'episode')} evaluated again"
+        summary = f"{champions}, {pluralize(sum(map(self._num_played, numbers)), 'episode')} evaluated again"
         summary += f", and {len(run.held_out.returns)} held-out ones" if run.held_out is not None else ""
         try:
             difference = logs.fitness_difference(run, self.experiment, numbers)
@@ -154,12 +153,21 @@ class RunRepetition(Repetition):
     def _batches(self, numbers: Sequence[int]) -> Iterator[Sequence[int]]:
         """Yield generations in batches of at most `_GENERATIONS_AT_ONCE`, which one call of the coordinator can play.
 
-        All episodes of a call have the same step limit, so a batch ends where the limit changes.
+        All episodes of a call have the same step limit, and all genomes play the same number of episodes. So a batch
+        ends where one of the two changes.
         """
-        for _, group in groupby(numbers, partial(training.recorded_limit, self.experiment, self.run.records)):
-            same_limit = list(group)
-            for begin in range(0, len(same_limit), _GENERATIONS_AT_ONCE):
-                yield same_limit[begin : begin + _GENERATIONS_AT_ONCE]
+
+        def kind(generation: int) -> tuple[int | None, int]:
+            limit = training.recorded_limit(self.experiment, self.run.records, generation)
+            return limit, self._num_played(generation)
+
+        for _, group in groupby(numbers, kind):
+            same_kind = list(group)
+            for begin in range(0, len(same_kind), _GENERATIONS_AT_ONCE):
+                yield same_kind[begin : begin + _GENERATIONS_AT_ONCE]
+
+    def _num_played(self, generation: int) -> int:
+        return logs.num_played(self.experiment.config, self.run.records[generation])
 
     def _check_champions(self, numbers: Sequence[int]) -> Verdict | None:
         """Return the first difference between the champions' logs and their episodes here; None if they are equal."""
@@ -191,7 +199,7 @@ class RunRepetition(Repetition):
             Purpose.EPISODE,
             genomes,
             np.concatenate(keys),
-            range(config.episodes),
+            range(self._num_played(numbers[0])),
             normalizers,
             candidates=np.array(candidates),
         )
@@ -222,7 +230,7 @@ class RunRepetition(Repetition):
         record = self.run.records[generation]
         candidate = int(record.champion_candidate)
         error = logs.inconsistency(record)
-        stored = logs.log_of_record(record, candidate)
+        stored = logs.log_of_record(record, candidate, len(log.returns))
         different = np.flatnonzero(logs.different_episodes(stored, log)).tolist()
         if different:
             key = generation, candidate, different[0]

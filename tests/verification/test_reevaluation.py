@@ -33,6 +33,16 @@ def test_some_generations_may_be_enough(runs):
     assert repetition.reevaluate((0, 1)).generation == 1
 
 
+def test_a_champion_that_left_the_race_plays_only_its_own_episodes(call, record):
+    words = ("--engine", "exact", "-a", "mlp", "-r", 3, "-g", 4, "--set", "env.max_episode_steps=9")
+    path = record("Pendulum-v1", *words, "--set", "racing.rounds=[1]", "--set", "racing.keep=0.1")
+    champions = [each.returns[each.champion_candidate] for each in store.read(path).records]
+    played = np.count_nonzero(np.isfinite(champions), axis=1)
+    assert set(played.tolist()) == {1, 3}  # its fitness may equal the fitness of the only candidate that stayed
+    done = call("verify", path)
+    assert (done.code, re.findall(r"[0-9]+", done.out)) == (0, ["4", str(played.sum()), "1"]), done.out
+
+
 def test_a_changed_weight_is_found(call, runs):
     with h5py.File(runs["a"]) as file:
         candidate = int(file["champion/candidate"][1])
