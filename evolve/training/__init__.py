@@ -11,23 +11,30 @@ from evolve.errors import import_on_demand
 if TYPE_CHECKING:
     from evolve.training.experiment import Experiment, load_config, prepare, validate_new_run
     from evolve.training.fitness import Scores, evaluate_population, recorded_limit, with_recorded_limit
-    from evolve.training.loop import evaluate_champion, held_out, iterate
+    from evolve.training.loop import evaluate_champion, held_out, iterate, validation_returns
     from evolve.training.manifest import is_portable, make_manifest
     from evolve.training.resume import UnsavedRun, restore
     from evolve.training.rollouts import make_rollout
     from evolve.training.shared_strategy import SharedStrategy, StrategyReplica
-    from evolve.training.stored import GenomeChoice, final_champion, normalizer_of, reload, reload_policy
+    from evolve.training.stored import (
+        GenomeChoice,
+        final_champion,
+        newest_champion,
+        normalizer_of,
+        reload,
+        reload_policy,
+    )
 
 __getattr__ = import_on_demand(
     __name__,
     {
         "experiment": "Experiment load_config prepare validate_new_run",
         "fitness": "Scores evaluate_population with_recorded_limit recorded_limit",
-        "loop": "evaluate_champion held_out iterate",
+        "loop": "evaluate_champion held_out iterate validation_returns",
         "manifest": "is_portable make_manifest",
         "resume": "UnsavedRun restore",
         "rollouts": "make_rollout",
         "shared_strategy": "SharedStrategy StrategyReplica",
-        "stored": "GenomeChoice final_champion normalizer_of reload reload_policy",
+        "stored": "GenomeChoice final_champion newest_champion normalizer_of reload reload_policy",
     },
 )

@@ -125,7 +125,9 @@ class _Run:
         if not is_validation_due(self.experiment.config, self.log.num_generations):
             return False
         seed, generations = self.log.header.seed, self.log.num_generations
-        returns = validation_returns(self.experiment, self.coordinator, self._champion(), seed, generations)
+        returns = validation_returns(
+            self.experiment, self.coordinator, self._champion(), seed, generations, stop.episodes
+        )
         # A resumed run repeats the validation that is due when it begins.
         self.log.validations.setdefault(generations, returns)
         return is_good_enough(self.experiment.config, returns)
@@ -262,19 +264,19 @@ def evaluate_champion(
 
 
 def validation_returns(
-    experiment: Experiment, coordinator: Coordinator, player: Player, seed: int, generation: int
+    experiment: Experiment, coordinator: Coordinator, player: Player, seed: int, generation: int, episodes: int
 ) -> Float64:
     """Return the champion's returns [N] on the validation episodes before a generation.
 
     Args:
-        experiment: The experiment; `early_stop.episodes` is N.
+        experiment: The experiment.
         coordinator: Distributes the episodes.
         player: The champion.
         seed: The seed of the run.
         generation: The next generation.
+        episodes: N.
     """
     key = seed, Purpose.VALIDATION, generation
-    episodes = experiment.config.early_stop.episodes
     returns: Float64 = _play(experiment, coordinator, player, key, episodes).returns[0]
     return returns
 

@@ -21,7 +21,7 @@ from evolve.networks import NETWORKS
 from evolve.shapes import Float32
 from evolve.store import Start, Stored, StoredChampion, StoredRun
 from evolve.training.experiment import Experiment, PlannedRun, load_config, prepare, prepare_policy, unknown_settings
-from evolve.training.resume import champion_normalizer, restore, restore_moments
+from evolve.training.resume import RunState, champion_normalizer, restore, restore_moments
 
 Source = Stored | Start | Genomes
 """A start in memory that a caller gives: the content of a file, the start of another run, or a genome (P = 1)."""
@@ -203,11 +203,9 @@ def final_champion(
         genome = Genomes(record.champion_weights[None], record.champion_mask[None])
         return genome, normalizer_of(experiment, run, generation)
     if isinstance(run, store.StoredRun):
-        strategy, state = restore(experiment, run)
         if which.is_champion:
-            normalizer = champion_normalizer(experiment, run)
-            newest = normalizer_of(experiment, run, run.num_generations)
-            return strategy.champion(state), newest if normalizer is None else normalizer
+            return newest_champion(experiment, run)
+        strategy, state = restore(experiment, run)
         genome, generation = strategy.select(state, which.connections, which.cell), run.num_generations
         if which.cell is not None:  # an elite is never evaluated again: its normalizer is the one of its own generation
             generation, _ = strategy.origin(state, which.cell)
@@ -217,6 +215,18 @@ def final_champion(
     if (None if run.normalizer is None else run.normalizer.shape[1]) != O:
         raise InputError(str(run.path), "a normalizer that fits its configuration", "another normalizer, or none")
     return genome, run.normalizer
+
+
+def newest_champion(experiment: Experiment, run: RunState) -> tuple[Genomes, Float32 | None]:
+    """Return the champion (P = 1) after the last complete generation of a run, and its normalizer [2, O] or None.
+
+    Raises InputError if the checkpoint is damaged.
+    """
+    strategy, state = restore(experiment, run)
+    normalizer = champion_normalizer(experiment, run)
+    if normalizer is None and experiment.config.normalize_observations:
+        normalizer = restore_moments(experiment, run).normalizer()
+    return strategy.champion(state), normalizer
 
 
 def check_which(run: store.Stored, which: GenomeChoice) -> None:

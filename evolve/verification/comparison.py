@@ -68,13 +68,23 @@ def _lengths(a: StoredRun, b: StoredRun) -> str:
 def _later_difference(a: StoredRun, b: StoredRun) -> str | None:
     """Return the first difference of two runs with equal generations, in words, or None.
 
-    It may be in their checkpoints, their held-out evaluations, or between a run's digests and its records.
+    It may be in their starts, checkpoints, validations and held-out evaluations, or between a run's digests and its
+    records.
     """
+    starts = {run.header.start and run.header.start.digest for run in (a, b)}
+    if len(starts) > 1:
+        return "the genomes with which the runs began differ, though every generation is equal"
     if not logs.same_arrays(a.checkpoint, b.checkpoint):
         return "the checkpoints differ, though every generation is equal"
+    one, other = (load_config(run.header.config, str(run.path)) for run in (a, b))
+    are_comparable = one.evaluates_like(other.with_env_changes({"engine": one.env.engine}))
+    for generations in sorted(a.validations.keys() & b.validations.keys()) if are_comparable else ():
+        validated = [logs.validation_returns(run, generations) for run in (a, b)]
+        n = min(map(len, validated))
+        if not np.array_equal(validated[0][:n], validated[1][:n], equal_nan=True):
+            after = pluralize(generations, "generation")
+            return f"the validation returns after {after} differ, though every generation is equal"
     if a.held_out is not None and b.held_out is not None:
-        one, other = (load_config(run.header.config, str(run.path)) for run in (a, b))
-        are_comparable = one.evaluates_like(other.with_env_changes({"engine": one.env.engine}))
         # Only the first n held-out episodes are the same episodes: none, if the two runs evaluate differently.
         n = min(len(a.held_out.returns), len(b.held_out.returns)) if are_comparable else 0
         for name, end in (("returns", n), ("seeds", n), ("weights", None), ("mask", None)):

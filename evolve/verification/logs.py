@@ -24,8 +24,8 @@ _MIN_AGREEING_STEPS = 8
 _OTHER_COLUMNS = ("champion_candidate", "champion_weights", "champion_mask", "champion_fitness", "champion_step_hashes",
          "connections", "fitness", "steps")  # fmt: skip
 """The columns that are equal if genomes and episodes are, unless a record was changed."""
-_SELECTION = ("measures", "front", "archive")
-"""The columns of strategies that select by more than fitness."""
+_OPTIONAL_COLUMNS = ("normalizer", "measures", "front", "archive")
+"""Further columns of this kind, which some runs lack."""
 _ALGEBRA = ("packages.numpy", "packages.cmaes", "blas", "cpu", "cpu features")
 """The entries of a manifest that decide the bits of a library's linear algebra."""
 
@@ -178,6 +178,14 @@ def same_arrays(ours: Mapping[str, NDArray[Any]], theirs: Mapping[str, NDArray[A
     )
 
 
+def validation_returns(run: StoredRun, generations: int) -> Float64:
+    """Return the champion's returns [N] on the validation episodes after a number of generations, N = 0 for none."""
+    returns = run.validations.get(generations, np.zeros(0))
+    # A resumed run may have validated with another number of episodes. NaN then fills the shorter rows.
+    played = np.flatnonzero(~np.isnan(returns))
+    return returns[: played[-1] + 1] if len(played) else returns
+
+
 def digest_difference(run: StoredRun) -> "FirstDifference | None":
     """Return the first generation whose digest contradicts the stored genomes; None if no digest does."""
     previous = DIGEST_START
@@ -260,7 +268,7 @@ def _other_difference(generation: int, ours: Record, theirs: Record) -> FirstDif
         if not np.array_equal(getattr(ours, name), getattr(theirs, name), equal_nan=name.endswith("fitness")):
             summary = f"{at}: {name.replace('_', ' ')}: not equal, though every episode is"
             return FirstDifference("log", summary, generation)
-    for name in _SELECTION:
+    for name in _OPTIONAL_COLUMNS:
         if not _same_numbers(getattr(ours, name), getattr(theirs, name)):
             summary = f"{at}: {name}: not equal, though every episode is"
             return FirstDifference("log", summary, generation)
@@ -390,6 +398,7 @@ _REASONS: dict[Cause, dict[str, str]] = {
         "metrics": "observations, actions and return are equal, but not a metric: info differs, or the log does",
         "somewhere": "observations and actions differ in an unknown step: this candidate has no step hashes",
         "held-out": "held-out episodes have different returns, or their log was changed",
+        "validation": "validation episodes have different returns, or their log or their settings were changed",
         "digest": "the run was another one; its run file, if it was kept, shows the first difference",
     },
     "network": {

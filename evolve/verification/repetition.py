@@ -16,11 +16,13 @@ from evolve import training
 from evolve.cluster import Coordinator
 from evolve.config import EarlyStopOptions, names_function
 from evolve.errors import EpisodeError, EvolveError, Stopped, pluralize
-from evolve.genome import Genomes
+from evolve.genome import Genomes, candidate_digests
 from evolve.numerics.streams import Purpose
 from evolve.rollouts import EpisodeBatch, PopulationResults, generation_keys
-from evolve.store import Record, Stored, StoredChampion, StoredRun
+from evolve.shapes import Float32
+from evolve.store import HeldOut, Record, Stored, StoredChampion, StoredRun
 from evolve.training import Experiment
+from evolve.training.resume import RunState
 from evolve.verification import logs, playing
 from evolve.verification.logs import CandidateLog, FirstDifference, explain
 from evolve.verification.playing import HERE
@@ -105,9 +107,9 @@ class RunRepetition(Repetition):
     def reevaluate(self, generations: Sequence[int] | None = None) -> Verdict:
         """Play again the episodes on which champions were selected, and compare them with the log.
 
-        Held-out episodes are played again, too. The fitness of all candidates is computed again from the logged
-        returns, unless it is a function that cannot be imported here. If the file keeps all genomes, their digests are
-        computed again.
+        The final champion plays the held-out episodes again, and its validation episodes if it was validated. The
+        fitness of all candidates is computed again from the logged returns, unless it is a function that cannot be
+        imported here. If the file keeps all genomes, their digests are computed again.
 
         generations: Champions of these generations play; by default of all.
         """
@@ -132,6 +134,9 @@ class RunRepetition(Repetition):
         difference = logs.selection_difference(run, self.experiment)
         if difference is not None:
             return self._unequal(difference.summary, "log", (difference.generation, None, None))
+        changed = self._check_validation(run)
+        if changed is not None:
+            return self._unequal(changed, "validation")
         return self._check_digests_and_held_out() or Verdict(True, summary)
 
     def rerun(self, on_generation: Callable[[Record], None]) -> Verdict:
@@ -140,8 +145,15 @@ class RunRepetition(Repetition):
         on_generation: Called with each generation that is equal.
         """
         log = _ComparedRun(self.run)
+
+        def check(record: Record) -> None:
+            on_generation(record)
+            summary = self._check_validation(log)
+            if summary is not None:
+                raise _DifferenceFound(FirstDifference("validation", summary, log.num_generations - 1), record)
+
         try:
-            self._repeat(log, on_generation)
+            self._repeat(log, check)
         except _DifferenceFound as found:
             return self._explain(found, log)
         if not logs.same_arrays(self.run.checkpoint, log.checkpoint):
@@ -247,6 +259,22 @@ class RunRepetition(Repetition):
         summary = f"generation {generation}: {error}"
         return self._unequal(summary, kind or "log", (generation, candidate, None))
 
+    def _check_validation(self, run: RunState) -> str | None:
+        """Validate the champion of a run again, if the file has a validation after as many generations.
+
+        Return the difference in words; None if there is none.
+        """
+        stored = logs.validation_returns(self.run, run.num_generations)
+        if not len(stored):
+            return None
+        player, seed = training.newest_champion(self.experiment, run), self.run.header.seed
+        generations, episodes = run.num_generations, len(stored)
+        repeated = training.validation_returns(self.experiment, self.coordinator, player, seed, generations, episodes)
+        if np.array_equal(repeated, stored, equal_nan=True):
+            return None
+        after = f"after {pluralize(generations, 'generation')}"
+        return f"the champion's returns on {pluralize(episodes, 'validation episode')} {after} differ on {HERE}"
+
     def _check_digests_and_held_out(self) -> Verdict | None:
         """Check the held-out episodes, and the digests if the file has all genomes.
 
@@ -256,16 +284,23 @@ class RunRepetition(Repetition):
         if difference is not None:
             cause, why = explain("log", None)
             return Verdict(False, difference.summary, cause, why, generation=difference.generation, what="log")
-        stored, experiment = self.run.held_out, self.experiment
-        if stored is None and self.run.complete and experiment.config.held_out_episodes:
+        stored = self.run.held_out
+        if stored is None:
+            if not (self.run.complete and self.experiment.config.held_out_episodes):
+                return None
             summary = "the held-out evaluation is missing, though the run is complete"
             return Verdict(False, summary, *explain("log", None), what="log")
-        if stored is None:
-            return None
-        _, normalizer = training.final_champion(experiment, self.run)
-        player = Genomes(stored.weights[None], stored.mask[None]), normalizer
-        episodes, seed = len(stored.returns), self.run.header.seed
-        repeated = training.held_out(experiment, self.coordinator, player, seed, episodes)
+        champion, normalizer = training.newest_champion(self.experiment, self.run)
+        player = Genomes(stored.weights[None], stored.mask[None])
+        if (candidate_digests(champion) != candidate_digests(player)).any():
+            summary = "the champion of the held-out evaluation is not the champion of the checkpoint"
+            return Verdict(False, summary, *explain("log", None), what="log")
+        return self._check_held_out(stored, (champion, normalizer))
+
+    def _check_held_out(self, stored: HeldOut, player: tuple[Genomes, Float32 | None]) -> Verdict | None:
+        """Return the difference between the held-out episodes in the file and here; None if they are equal."""
+        seed, episodes = self.run.header.seed, len(stored.returns)
+        repeated = training.held_out(self.experiment, self.coordinator, player, seed, episodes)
         equal = np.array_equal(repeated.returns, stored.returns, equal_nan=True)
         if equal and np.array_equal(repeated.seeds, stored.seeds):
             if logs.same_metrics(stored.metrics, repeated.metrics, np.isnan(stored.returns)).all():

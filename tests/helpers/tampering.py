@@ -56,6 +56,12 @@ def spoil(path, how):  # noqa: PLR0912 - one branch for each change
                 file["fingerprint/episodes"][1, best, 0, 1] ^= np.uint64(1 << 60)
             case "genome":
                 file["population/mask"][2, other, 0] ^= True
+            case "normalizer":
+                file["generation/normalizer"][1, 0, 0] += 1e-6
+            case "validation return":
+                file["validation/returns"][0, 1] += 1
+            case "held-out champion":
+                file["evaluation/weights"][0] *= 1.001
             case "held-out return":
                 file["evaluation/returns"][1] += 1
             case "held-out evaluation":
@@ -63,6 +69,6 @@ def spoil(path, how):  # noqa: PLR0912 - one branch for each change
 
 
 SPOILED = ("seed", "configuration", "champion's fitness", "step hashes", "last step hash", "steps", "connections",
-           "genome fingerprint", "initial genome's fingerprint", "action fingerprint", "genome", "held-out return",
-           "held-out evaluation")  # fmt: skip
+           "genome fingerprint", "initial genome's fingerprint", "action fingerprint", "genome", "normalizer",
+           "validation return", "held-out champion", "held-out return", "held-out evaluation")  # fmt: skip
 """What `spoil` can change."""

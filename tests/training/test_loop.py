@@ -79,7 +79,7 @@ def test_validation_plays_validation_episodes_of_the_generation():
     config = Config(early_stop=stop, evaluation_max_episode_steps=70)
     experiment = prepare(config)
     genome = Genomes(np.zeros((1, 4), np.float32), np.ones((1, 4), np.bool_))
-    returns = validation_returns(experiment, FakeCoordinator(), (genome, None), 1, 3)
+    returns = validation_returns(experiment, FakeCoordinator(), (genome, None), 1, 3, 2)
     assert returns.tolist() == [1.0, 3.0]
     assert asked == [(experiment.in_evaluation().rollout_spec, Purpose.VALIDATION, [[3, 0]], [0, 0], [0, 1])]
     assert "max_episode_steps = 70" in asked[0][0].experiment

@@ -44,7 +44,9 @@ def verdict(call):
 
 @pytest.fixture(scope="session")
 def whole(tmp_path_factory):
-    """The file of a run that keeps all genomes and has held-out episodes."""
+    """The file of a run that keeps all genomes, and has validation and held-out episodes."""
     folder = tmp_path_factory.mktemp("whole")
-    make_runs(folder, *QUICK, "--set", "held_out_episodes=4", "--set", "output.genomes=all", "-o", "out", "-s", 1)
+    more = ("held_out_episodes=4", "output.genomes=all", "normalize_observations=true", "early_stop.mean_return=999",
+            "early_stop.episodes=2", "early_stop.every=1")  # fmt: skip
+    make_runs(folder, *QUICK, *(word for setting in more for word in ("--set", setting)), "-o", "out", "-s", 1)
     return folder / "out" / "seed-1.h5"

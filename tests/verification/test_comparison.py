@@ -1,5 +1,7 @@
 """Two run files compared: all stored values count, and the first difference is explained."""
 
+import shutil
+
 import pytest
 from tampering import edit_manifest, tamper
 
@@ -36,6 +38,13 @@ def test_everything_stored_is_compared_not_digests_alone(call, runs):
     done = call("verify", runs["a"], runs["b"])
     assert done.code == 1
     assert "generation 0: candidate 0, episode 0" in done.out
+
+
+def test_another_start_is_found(verdict, record, tmp_path):
+    path = record("CartPole-v1", "--engine", "exact", "--start-from", record("CartPole-v1", "--engine", "exact"))
+    changed = shutil.copy(path, tmp_path / "changed.h5")
+    tamper(changed, "start/weights", 0, 9.0)
+    assert verdict(path, changed)["summary"].startswith("the genomes with which the runs began differ")
 
 
 def test_times_may_differ(call, runs):

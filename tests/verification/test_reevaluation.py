@@ -2,6 +2,7 @@
 
 import json
 import re
+import shutil
 
 import h5py
 import numpy as np
@@ -117,6 +118,16 @@ def test_held_out_episodes_are_played_again(call, verdict, runs):
     assert (done.code, "and 5 held-out ones" in done.out) == (0, True)
     tamper(runs["a"], "evaluation/returns", 3, -7.0)
     assert verdict(runs["a"])["what"] == "held-out"
+
+
+def test_the_validation_that_ended_a_run_is_played_again(verdict, record, tmp_path):
+    settings = "early_stop.mean_return=1", "early_stop.episodes=2", "early_stop.every=1"
+    words = (word for setting in settings for word in ("--set", setting))
+    path = shutil.copy(record("CartPole-v1", "--engine", "exact", *words), tmp_path / "a.h5")
+    tamper(path, "validation/returns", (0, 1), 500.0)
+    found = verdict(path)
+    assert (found["what"], found["cause"]) == ("validation", "environment")
+    assert "2 validation episodes after 1 generation differ" in found["summary"]
 
 
 def test_what_fails_here_only_is_reported(call, runs):
