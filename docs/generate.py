@@ -103,6 +103,8 @@ def _options_of(command: str, what: str) -> str:
         if action.help != argparse.SUPPRESS and not {"-h", "--version"} & {*action.option_strings}
     ]
     heading = ("argument", "setting", "meaning")
+    if not rows:
+        return f"## evolve {command}\n\n{what}\n\nThe command has no arguments."
     if not any(setting for _, setting, _ in rows):
         return f"## evolve {command}\n\n{what}\n\n" + table(heading[::2], *(row[::2] for row in rows))
     return f"## evolve {command}\n\n{what}\n\n" + table(heading, *rows)

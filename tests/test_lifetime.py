@@ -202,7 +202,7 @@ def test_other_tables_have_a_row_for_each_network():
     assert tables.all_seeds(results).splitlines()[2] == "| hebbian-dag | 0.910 | 0.920 | 0.930 | 0.940 | 0.950 |"
     assert tables.digests({"cues": results}).splitlines()[3] == f"| cues | elman | {' '.join(['`00000000`'] * 5)} |"
     learnt = {"elman": {(2, 4): 0.75, (2, 8): 0.5, (6, 4): 0.25, (6, 8): 0.0}}
-    assert tables.swept(learnt).splitlines()[2:] == ["| 2 | 0.75 | 0.50 |", "| 6 | 0.25 | 0.00 |"]
+    assert tables.swept(learnt).splitlines()[2:] == ["| elman | 2 | 0.75 | 0.50 |", "| elman | 6 | 0.25 | 0.00 |"]
 
 
 def test_the_best_strategy_is_chosen(tmp_path, monkeypatch):

@@ -90,10 +90,10 @@ def digests(results: Mapping[str, Results]) -> str:
 
 
 def swept(found: Sweep) -> str:
-    """Return the table of a sweep: cues down, presentations and networks across."""
+    """Return the table of a sweep: networks and cues down, presentations across."""
     points = list(next(iter(found.values())))
     cues = sorted({c for c, _ in points})
     times = sorted({p for _, p in points})
-    head = ["cues", *(f"{network}, {p} times" for network in found for p in times)]
-    rows = [[str(c), *(f"{cells[c, p]:.2f}" for cells in found.values() for p in times)] for c in cues]
+    head = ["network", "cues", *(f"{p} times" for p in times)]
+    rows = [[network, str(c), *(f"{cells[c, p]:.2f}" for p in times)] for network, cells in found.items() for c in cues]
     return markdown(head, rows)

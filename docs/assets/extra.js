@@ -29,3 +29,17 @@ for (const code of document.querySelectorAll(".md-typeset code")) {
     text.replaceWith(...words);
   }
 }
+
+// A long line of code goes on below, two columns further in than it begins.
+for (const line of document.querySelectorAll(".md-typeset :not(.language-text) > pre > code > span[id]")) {
+  const indent = line.textContent.match(/^ */)[0].length + 2;
+  line.style.cssText = `display: block; padding-left: ${indent}ch; text-indent: -${indent}ch`;
+}
+
+// A figure opens alone at a touch, since its letters are small on a phone.
+for (const figure of document.querySelectorAll('.md-typeset p > img[src$=".svg"]')) {
+  const link = document.createElement("a");
+  link.href = figure.src;
+  figure.replaceWith(link);
+  link.append(figure);
+}
