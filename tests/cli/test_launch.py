@@ -315,7 +315,7 @@ def test_a_folder_for_launchers_that_the_user_has_named_is_kept(supervisor, tmp_
 
 def test_a_signal_between_two_launchers_stops_the_next_one(supervisor, capsys):
     """Also one that comes while the launcher is being started."""
-    supervisor._pass_on(signal.SIGINT, None)
+    signal.raise_signal(signal.SIGINT)
     child = "trap 'exit 75' USR1; touch $EVOLVE_EXIT_CODE; while :; do sleep 0.1; done"
     assert supervisor.run(["sh", "-c", child], dict(os.environ)) == Outcome(75)
     assert capsys.readouterr().out == "SIGINT: stopping\n"

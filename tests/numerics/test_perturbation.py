@@ -99,7 +99,7 @@ def moves_by_hand(tiling, stream, step):
     found = []
     for matrix in tiling:
         m, n, r = matrix.rows, matrix.columns, matrix.rank
-        d = Stream(*KEY, stream).skip(matrix.first).normal(r * (m + n) if r else m * n)
+        d = Stream(*KEY, stream).normal(matrix.first + matrix.num_deviates)[matrix.first :]
         scaled = (step / np.sqrt(max(r, 1)) * d.astype(np.float64)).astype(np.float32)
         if not r:
             found += [np.float32(step) * x for x in d]
