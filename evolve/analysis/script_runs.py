@@ -218,9 +218,6 @@ def work_for_script() -> None:
         if link is not None:
             link.send(_ERROR + errors.error_to_json(errors.RunError(errors.one_line(error))))
         raise
-    # MPI_Finalize would wait for a worker that is still in a long episode, so this process aborts the job.
-    if ranks is not None and not ranks.all_have_left:
-        ranks.transport.abort(1)
 
 
 def _evolve_for_script(ranks: Collective, link: Link, coordinator: Coordinator) -> bytes:

@@ -270,16 +270,35 @@ def dismiss(transport: Transport, answer: bytes = b"", patience: float = 5.0) ->
     """
     patience += 0.05 * transport.size
     deadline = time.monotonic() + patience
-    present = set(range(1, transport.size)) - transport.gone
+    transport.leaving = set(range(1, transport.size)) - transport.gone
     frame = messages.encode(messages.Dismiss(np.frombuffer(answer, np.uint8)))
-    for worker in present:
+    for worker in transport.leaving:
         transport.send(worker, frame)
     # If MPI survives deaths, MPI_Finalize may wait for an abandoned rank. So this loop waits for that rank, too.
-    while (present or (transport.tolerant and transport.abandoned)) and time.monotonic() < deadline:
-        received = transport.probe()
-        if received is None:
-            present -= set(transport.lost())
+    while (transport.leaving or (transport.tolerant and transport.abandoned)) and time.monotonic() < deadline:
+        if not _receive_farewell(transport):
+            transport.lost()
+            transport.leaving -= transport.gone
             transport.backoff()
-        elif isinstance(messages.decode(received[1]), messages.Dismiss | messages.Ended):
-            present.discard(received[0])
-    return not present and transport.flush(patience)
+    return not transport.leaving and transport.flush(patience)
+
+
+def all_have_left(transport: Transport) -> bool:
+    """Return False if a rank may never end by itself: an abandoned one, or one that has not confirmed its dismissal."""
+    while _receive_farewell(transport):
+        pass
+    return not (transport.leaving or transport.abandoned)
+
+
+def _receive_farewell(transport: Transport) -> bool:
+    """Receive a message, if there is one; return whether there was one. Farewells are noted, others dropped."""
+    received = transport.probe()
+    if received is None:
+        return False
+    worker, frame = received
+    message = messages.decode(frame)
+    if isinstance(message, messages.Dismiss | messages.Ended):
+        transport.leaving.discard(worker)
+    if isinstance(message, messages.Ended):
+        transport.mark_ended(worker)
+    return True

@@ -26,7 +26,7 @@ from pathlib import Path
 from types import TracebackType
 
 from evolve.cluster import messages
-from evolve.cluster.coordinator import Coordinator, dismiss
+from evolve.cluster.coordinator import Coordinator, all_have_left, dismiss
 from evolve.cluster.mpirun import SESSION_FOLDER, check_mpi4py, mpirun_environment, mpirun_words
 from evolve.cluster.start import connect, silence_seconds
 from evolve.cluster.transport import Transport
@@ -69,6 +69,10 @@ def _announce_end(transport: Transport) -> None:
     for rank in [0] if transport.rank else range(1, transport.size):
         transport.send(rank, frame)
     transport.flush(patience=1.0)
+    if transport.rank == 0 and not all_have_left(transport):
+        sys.stdout.flush()
+        # MPI_Finalize would wait forever for a rank that hangs. No exception ended this script (see `_end_all`).
+        transport.abort(0)
 
 
 def _end_all(
@@ -83,7 +87,7 @@ def _end_all(
         report(kind, error, traceback)
         sys.stdout.flush()
     finally:
-        if not hasattr(error, _ON_ALL_RANKS):
+        if not (hasattr(error, _ON_ALL_RANKS) and all_have_left(transport)):
             transport.abort(1)
 
 
@@ -102,8 +106,6 @@ class Collective:
         self._rollouts = KeptRollouts(make_rollout)
         self.stop_reason: Callable[[], str | None] = lambda: None
         """Called often by rank 0; returns a reason to stop early, or None."""
-        self.all_have_left = True
-        """Whether all other ranks have left `follow` after an error of rank 0."""
 
     @property
     def leads(self) -> bool:
@@ -153,9 +155,9 @@ class Collective:
 
     def release_error(self, error: BaseException) -> None:
         """End `follow` on the other ranks with the error that this rank raises."""
-        self.all_have_left = dismiss(self.transport, _ERROR + error_to_json(error))
-        with suppress(Exception):  # an exception of another library may refuse attributes
-            setattr(error, _ON_ALL_RANKS, True)
+        if dismiss(self.transport, _ERROR + error_to_json(error)):
+            with suppress(Exception):  # an exception of another library may refuse attributes
+                setattr(error, _ON_ALL_RANKS, True)
 
 
 class Link:

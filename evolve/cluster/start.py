@@ -355,6 +355,7 @@ def connect() -> Transport:
     size, rank = launched()
     if size == 1:
         return Transport()
+    silence_seconds()  # a wrong limit is refused here by all ranks: if only rank 0 refused it, the others would wait
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # mpi4py's own guess at the cause of an error that is raised below

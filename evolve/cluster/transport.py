@@ -68,6 +68,10 @@ class Transport:
         """The ranks that died or were abandoned."""
         self.abandoned: set[int] = set()
         """The ranks that do not answer, although their processes may still exist."""
+        self.ended: set[int] = set()
+        """The ranks among `gone` whose scripts have ended."""
+        self.leaving: set[int] = set()
+        """The ranks that were dismissed and have not confirmed it yet; known at rank 0."""
         self._asked = 0.0
         self.silent: set[str] = set()
         """The hosts that no longer answer; known at rank 0."""
@@ -178,6 +182,11 @@ class Transport:
     def mark_dead(self, ranks: Iterable[int]) -> None:
         """Treat ranks as dead, even if MPI does not know that they are."""
         self._forget(sorted(set(ranks) - self.gone))
+
+    def mark_ended(self, rank: int) -> None:
+        """Treat a rank as dead because its script has ended."""
+        self.ended.add(rank)
+        self.mark_dead([rank])
 
     def _forget(self, ranks: list[int]) -> None:
         self.gone.update(ranks)

@@ -267,7 +267,6 @@ class Workers:
     def __init__(self, transport: Transport) -> None:
         self._transport = transport
         self._ranks = [rank for rank in range(1, transport.size) if rank not in transport.gone]
-        self._ended: list[int] = []  # workers that sent `Ended` since the last call of `remove_lost`
         self._ready: set[int] = set()  # workers that sent a message since the setup; the others may still be making it
         self.reset_silence()
 
@@ -305,8 +304,7 @@ class Workers:
         worker, frame = received
         message = messages.decode(frame)
         if isinstance(message, Ended):
-            self._transport.mark_dead([worker])
-            self._ended.append(worker)
+            self._transport.mark_ended(worker)
             return None
         self._ready.add(worker)
         self._silence[worker] = 0.0
@@ -329,16 +327,13 @@ class Workers:
         Raises:
             HostLost: Hosts are silent, and this MPI or this host cannot go on.
         """
-        dead = self._transport.lost()
+        self._transport.lost()
         check_silence(self._transport)
-        dead = [worker for worker in dead if worker in self._ranks]
-        ended, self._ended = self._ended, []
-        self._remove(dead + ended)
+        gone = [worker for worker in self._ranks if worker in self._transport.gone]
+        self._remove(gone)
         silent = self._silent(busy, patience)
         self._remove(silent)
-        losses = [Loss(worker, Fate.CUT_OFF, "has ended its script") for worker in ended]
-        losses += [self._loss_of_dead(worker) for worker in dead]
-        return losses + [self._abandon(worker) for worker in silent]
+        return [self._loss_of_gone(worker) for worker in gone] + [self._abandon(worker) for worker in silent]
 
     def _silent(self, busy: Collection[int], patience: float) -> list[int]:
         """Return the busy workers that are silent for too long."""
@@ -357,7 +352,9 @@ class Workers:
     def _remove(self, workers: Collection[int]) -> None:
         self._ranks = [rank for rank in self._ranks if rank not in workers]
 
-    def _loss_of_dead(self, worker: int) -> Loss:
+    def _loss_of_gone(self, worker: int) -> Loss:
+        if worker in self._transport.ended:
+            return Loss(worker, Fate.CUT_OFF, "has ended its script")
         if self._transport.hosts[worker] in self._transport.silent:
             return Loss(worker, Fate.CUT_OFF, "was lost: its host is silent")
         return Loss(worker, Fate.DEATH, "was lost")

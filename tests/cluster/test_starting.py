@@ -227,10 +227,12 @@ def test_a_rank_that_never_comes_ends_the_start_after_the_limit(command, mpi):
     assert done.err.count("did not come together") == 1
 
 
-def test_a_limit_that_is_no_duration_is_refused_once(command):
-    done = command("run", "", -1, ranks=2, module="toy_start", EVOLVE_CONNECT_SECONDS="never")
+@pytest.mark.parametrize("variable", ["EVOLVE_CONNECT_SECONDS", "EVOLVE_SILENCE_SECONDS"])
+def test_a_limit_that_is_no_duration_is_refused_once(command, variable):
+    done = command("run", "", -1, ranks=2, module="toy_start", **{variable: "never"})
     assert done.code != 0
-    assert done.err.count("EVOLVE_CONNECT_SECONDS: expected seconds") == 1
+    assert done.err.count(f"{variable}: expected seconds") == 1
+    assert done.seconds < 60.0  # for so long the other ranks would wait for rank 0
 
 
 @pytest.mark.parametrize(

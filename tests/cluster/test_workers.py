@@ -1,16 +1,18 @@
 """The workers as rank 0 sees them: which are left, and which are lost, dead, silent, or on a silent host."""
 
 from collections import deque
+from contextlib import nullcontext
 from types import SimpleNamespace
 
 import numpy as np
 import pytest
 from wire import Wire
 
-from evolve.cluster import Transport, messages, workers
-from evolve.cluster.messages import Heartbeat, Kill, Setup, Update
-from evolve.cluster.workers import Fate, Workers, check_silence
-from evolve.errors import HostLost, Stopped
+from evolve.cluster import Transport, dismiss, messages, script, workers
+from evolve.cluster.coordinator import all_have_left
+from evolve.cluster.messages import Dismiss, Ended, Heartbeat, Kill, Setup, Update
+from evolve.cluster.workers import Fate, Loss, Workers, check_silence
+from evolve.errors import HostLost, RunError, Stopped
 
 
 class Ranks(Wire):
@@ -68,6 +70,42 @@ def test_a_dead_worker_is_lost_once_and_no_longer_heard(scene):
     assert found.receive() == (3, Heartbeat())
     assert found.receive() is None
     assert found.remove_lost((), 5.0) == []
+
+
+def test_a_worker_whose_script_ended_before_the_job_is_lost(scene):
+    """Its farewell may come while all ranks are dismissed, for example after rank 0 has refused a setting."""
+    ranks, found, _ = scene
+    for rank, message in ((2, Ended()), (1, Dismiss(np.zeros(0, np.uint8)))):
+        ranks._boxes[0].append((rank, messages.encode(message)))
+    assert not dismiss(ranks, patience=-1.0)
+    assert not all_have_left(ranks)
+    assert ranks.leaving == {3}
+    losses = found.remove_lost((1, 2), 5.0)
+    assert losses == [Loss(2, Fate.CUT_OFF, "has ended its script")]
+    assert Workers(ranks).ranks == found.ranks == (1, 3)
+
+
+class AbortError(Exception):
+    """The exit code with which a job ends."""
+
+
+@pytest.mark.parametrize("hangs", ["leaving", "abandoned", ""])
+def test_a_script_does_not_end_without_its_hanging_ranks(scene, monkeypatch, hangs):
+    """MPI_Finalize would wait for them forever."""
+    ranks, _, _ = scene
+
+    def abort(code):
+        raise AbortError(code)
+
+    monkeypatch.setattr(ranks, "abort", abort)
+    if hangs:
+        getattr(ranks, hangs).add(2)
+    error = RunError("on all ranks")
+    setattr(error, script._ON_ALL_RANKS, True)
+    ends = {0: lambda: script._announce_end(ranks), 1: lambda: script._end_all(ranks, print, RunError, error, None)}
+    for code, end in ends.items():
+        with pytest.raises(AbortError, match=str(code)) if hangs else nullcontext():
+            end()
 
 
 def test_only_busy_workers_that_are_silent_for_too_long_are_lost(scene):
