@@ -112,6 +112,8 @@ class Parser(argparse.ArgumentParser):
         cure = nearest(unknown[1], known, cutoff=0.6) if unknown else see
         if unknown and (now := self.renamed.get(unknown[1].partition("=")[0])):
             cure = f"It is now {now}."
+        if not cure and "--settings" in known:
+            cure = "A setting without an option is written --set section.key=value; --settings prints all settings."
         got = message.removeprefix("unrecognized arguments: ")
         raise InputError("command line", "arguments that it knows", got, cure)
 

@@ -27,8 +27,8 @@ from evolve.verification import spot_check
 
 _ACTIONS = {"begin": "new", "resume": "resumed", "replace": "replaced", "keep": "complete already"}
 _HINT_ON_LOSSES = (
-    "evolve.run: the loss of a worker ends this run; complete generations are kept, --resume continues it. "
-    "(With mpirun --with-ft ulfm the run would continue without the worker.)"
+    "evolve.run: if a worker is lost, this run ends; complete generations are kept, and --resume continues it. "
+    "(With mpirun --with-ft ulfm the run would go on without the worker.)"
 )
 
 

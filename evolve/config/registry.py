@@ -395,7 +395,7 @@ def advice(key: str, table: Mapping[str, Any], fields: Mapping[str, FieldInfo]) 
         if keys := _keys_named(setting, sections):
             return f"Did you mean {' or '.join(keys)}?"
     for setting in (name, meant):
-        if found := _kinds_with(setting, sections):
+        if found := _kinds_with(setting, sections, table):
             return found
     return ""
 
@@ -409,14 +409,14 @@ def _keys_named(setting: str, sections: Mapping[str, list[str]]) -> list[str]:
     return keys + [f"{section}.{setting}" for section, names in sections.items() if setting in names]
 
 
-def _kinds_with(setting: str, sections: Mapping[str, list[str]]) -> str:
+def _kinds_with(setting: str, sections: Mapping[str, list[str]], table: Mapping[str, Any]) -> str:
     """Return a sentence that names the networks or strategies with a setting that the chosen one lacks."""
     for section, registry in REGISTRIES.items():
         kinds = [kind for kind in registry if setting in registry.options_class({"name": kind}).model_fields]
         if kinds:
             known = ", ".join(name for name in sections[section] if name != "name") or "none"
-            listed = " or ".join(kinds)
-            return f"With {section}.name {listed} it is {section}.{setting}. Settings of the chosen {section}: {known}."
+            chosen = table[section]["name"] if isinstance(table[section], Mapping) else table[section]
+            return f"{section}.{setting} is a setting of {', '.join(kinds)}. Settings of {chosen}: {known}."
     return ""
 
 

@@ -289,7 +289,11 @@ def test_help_ends_every_rank(command):
     [
         (("-p", "3.5"), "-p/--population: expected a whole number, got 3.5."),
         (("-d",), "-d/--hidden: expected a value, got none."),
-        (("--colour", "red"), "command line: expected arguments that it knows, got --colour."),
+        (
+            ("--colour", "red"),
+            "command line: expected arguments that it knows, got --colour. "
+            "A setting without an option is written --set section.key=value; --settings prints all settings.",
+        ),
     ],
 )
 def test_an_invalid_option_is_named_with_its_value_and_the_expected_one(words, message):

@@ -39,7 +39,7 @@ def test_a_setting_of_another_strategy_names_the_strategies_that_have_it():
     for key in ("strategy.lr", "strategy.learning_rate", "lr"):
         found = hint(key, strategy="ga")
         assert "strategy.learning_rate" in found
-        assert "openai-es or pgpe" in found
+        assert "is a setting of openai-es, pgpe. Settings of ga: starts, " in found
         assert "weight_noise" in found  # a setting that ga has
     assert hint("strategy.lr", strategy="openai-es") == "Did you mean strategy.learning_rate?"
     assert hint("strategy.mutation_rate", strategy="ga") == "Did you mean strategy.weight_noise?"
