@@ -276,10 +276,16 @@ def test_a_run_outlives_its_ranks_and_ends_with_its_own_code(start, call, tmp_pa
 
 
 @pytest.fixture
-def supervisor(monkeypatch):
+def handlers():
+    """The signal handlers that a supervisor would install."""
+    return {}
+
+
+@pytest.fixture
+def supervisor(monkeypatch, handlers):
     """A supervisor that leaves the signals and the other children of this process alone."""
     monkeypatch.setattr(mpirun, "CHECK_EVERY", 0.1)
-    monkeypatch.setattr(mpirun.signal, "signal", lambda *_: None)
+    monkeypatch.setattr(mpirun.signal, "signal", handlers.__setitem__)
     for name in ("_prctl", "_end_orphans"):
         monkeypatch.setattr(mpirun, name, lambda *_: None)
     return Supervisor(print)
@@ -313,9 +319,9 @@ def test_a_folder_for_launchers_that_the_user_has_named_is_kept(supervisor, tmp_
     assert supervisor.run(["sh", "-c", child], environment) == Outcome(7)
 
 
-def test_a_signal_between_two_launchers_stops_the_next_one(supervisor, capsys):
+def test_a_signal_between_two_launchers_stops_the_next_one(supervisor, handlers, capsys):
     """Also one that comes while the launcher is being started."""
-    signal.raise_signal(signal.SIGINT)
+    handlers[signal.SIGINT](signal.SIGINT, None)
     child = "trap 'exit 75' USR1; touch $EVOLVE_EXIT_CODE; while :; do sleep 0.1; done"
     assert supervisor.run(["sh", "-c", child], dict(os.environ)) == Outcome(75)
     assert capsys.readouterr().out == "SIGINT: stopping\n"
