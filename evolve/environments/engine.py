@@ -284,7 +284,8 @@ def encode_metrics(info: Any, names: Sequence[str]) -> Int64:
         if not isinstance(info, Mapping) or name not in info:
             known = [key for key in info if isinstance(key, str)] if isinstance(info, Mapping) else []
             got = "an info without it" if known else "an empty info"
-            raise InputError("env.metrics", expected, got, nearest(name, known))
+            cure = (nearest(name, known),) if known else ("To play without metrics: ", Setting("env.metrics", ()), ".")
+            raise InputError("env.metrics", expected, got, *cure)
         try:
             value = np.asarray(info[name])
             kind = _KINDS[value.dtype.kind] if value.shape == () else _NONE

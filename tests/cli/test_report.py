@@ -108,7 +108,7 @@ def test_one_run(call, runs, tmp_path):
                  mean, "its mean held-out return, 95 % interval", "held-out champion", run.records[-1].digest.decode(),
                  "equal", "3 generations, 6 episodes evaluated again, and 6 held-out ones", "pole angle",
                  "CartPole-v1: hebbian-dag evolved by prune reaches a mean return of ",
-                 f"with {left} left. The run repeats on this machine, to the bit.",
+                 f"with {left} left. The champions of the run repeat their episodes on this machine, to the bit.",
                  f"Seed 1, held-out champion: {left} left.",
                  "Seed 1, held-out champion: the episode of median return, number ",
                  f", return {middle:.2f}", "positive weight", "rank 0", "max_episode_steps = 30", "packages.numpy",

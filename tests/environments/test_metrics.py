@@ -47,7 +47,7 @@ def test_a_missing_metric_names_what_there_is():
     with pytest.raises(InputError, match=r"a number x_positon .* Did you mean x_position\?"):
         encode_metrics({"x_position": 1.0, "y": 1.0}, ["x_positon"])
     for info in ({}, None):
-        with pytest.raises(InputError, match="got an empty info"):
+        with pytest.raises(InputError, match=r"got an empty info. To play without metrics: env.metrics=\[\]"):
             encode_metrics(info, ["far"])
 
 

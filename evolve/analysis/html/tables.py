@@ -124,13 +124,13 @@ def _mean_over_seeds(row: Comparison) -> str:
 
 
 def _repetition_sentence(summaries: Sequence[RunSummary]) -> list[str]:
-    """Return a sentence on the runs that could be repeated on this machine; an empty list if no run was checked."""
+    """Return a sentence on the champions that repeat their episodes here; an empty list if no run was checked."""
     equal = [s.verification.equal for s in summaries if s.verification is not None and s.verification.equal is not None]
     if not equal:
         return []
     if all(equal):
-        runs = "The run repeats" if len(equal) == 1 else f"All {len(equal)} runs repeat"
-        return [f"{runs} on this machine, to the bit."]
+        runs = "the run repeat" if len(equal) == 1 else f"all {len(equal)} runs repeat"
+        return [f"The champions of {runs} their episodes on this machine, to the bit."]
     return [f"{equal.count(False)} of {pluralize(len(equal), 'run')} could not be repeated on this machine."]
 
 
