@@ -158,8 +158,10 @@ def rank_test(one: Float64, other: Float64) -> float:
         InputError: SciPy is not installed.
     """
     stats = import_extra("scipy.stats", "stats", "statistics", "SciPy")
-    # SciPy's permutation test is exact if all permutations are at most `n_resamples`.
-    exact = math.comb(len(one) + len(other), len(one)) <= _RESAMPLES
+    # SciPy's permutation test is exact if all permutations are at most `n_resamples`. It refuses samples of one value;
+    # "auto" is exact for these, too, if there are no ties.
+    n, m = len(one), len(other)
+    exact = min(n, m) > 1 and math.comb(n + m, n) <= _RESAMPLES
     method = stats.PermutationMethod(n_resamples=_RESAMPLES) if exact else "auto"
     return float(stats.mannwhitneyu(one, other, alternative="two-sided", method=method).pvalue)
 

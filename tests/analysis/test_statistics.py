@@ -81,7 +81,7 @@ def test_summaries(returns, numbers):
 def test_the_sizes_for_which_the_rank_test_can_be_significant():
     assert not statistics.can_be_significant(3, 3)
     assert not statistics.can_be_significant(1, 30)
-    for n, m in ((4, 4), (3, 5), (2, 8)):
+    for n, m in ((4, 4), (3, 5), (2, 8), (1, 39)):
         assert statistics.can_be_significant(n, m)
         assert statistics.rank_test(np.arange(n) + 0.0, np.arange(m) + 100.0) <= 0.05
 
