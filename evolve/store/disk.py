@@ -4,7 +4,9 @@ import contextlib
 import errno
 import io
 import os
+import signal
 import socket
+import threading
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -72,6 +74,24 @@ def atomic_write(path: Path) -> Iterator[Path]:
         partial.replace(path)
     finally:
         partial.unlink(missing_ok=True)
+
+
+@contextmanager
+def uninterrupted() -> Iterator[None]:
+    """Delay the KeyboardInterrupt of Ctrl-C until the block has ended."""
+    # Only the main thread gets it. Another handler than Python's own need not raise anything, and stays.
+    is_main = threading.current_thread() is threading.main_thread()
+    if not is_main or signal.getsignal(signal.SIGINT) is not signal.default_int_handler:
+        yield
+        return
+    delayed: list[int] = []
+    signal.signal(signal.SIGINT, lambda number, _frame: delayed.append(number))
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+        if delayed:
+            signal.raise_signal(signal.SIGINT)
 
 
 def without_links(path: Path) -> Path:

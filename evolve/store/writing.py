@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from evolve.errors import InputError, RunError, Setting
 from evolve.genome import Genomes, GenomeSource
 from evolve.store import schema
-from evolve.store.disk import DeferredErrorFile, Lock, atomic_write, sync, without_links
+from evolve.store.disk import DeferredErrorFile, Lock, atomic_write, sync, uninterrupted, without_links
 from evolve.store.reading import check_free, read, unwritable
 from evolve.store.schema import Column, Header, HeldOut, Record, Start, metric_column
 
@@ -91,13 +91,14 @@ class RunFile:
             genomes: The P candidates, if the run stores all genomes.
             flush: Whether to flush now if a flush is due. `flush_every_generation` flushes in any case.
         """
-        self._pending.append(record)
-        if genomes is not None:
-            self._genomes.append(genomes)
-        self._add_to_totals(record, self.num_generations)
-        self.last = record
-        self.num_generations += 1
-        self.checkpoint = checkpoint
+        with uninterrupted():  # a flush after half of this would damage the file
+            self._pending.append(record)
+            if genomes is not None:
+                self._genomes.append(genomes)
+            self._add_to_totals(record, self.num_generations)
+            self.last = record
+            self.num_generations += 1
+            self.checkpoint = checkpoint
         if self.flush_every_generation:
             self.flush()
         elif flush:
@@ -129,7 +130,7 @@ class RunFile:
             return
         begin = time.monotonic()
         try:
-            with _WRITING:
+            with _WRITING, uninterrupted():  # HDF5 may crash if a method of `DeferredErrorFile` raises
                 self._replace()
         except OSError as error:
             cure = "Free disk space or mend the error, and continue with ", Setting("resume", True), "."
@@ -152,7 +153,6 @@ class RunFile:
             else:
                 partial.write_bytes(self._beginning())
             self._append_to(partial)
-        # KeyboardInterrupt is raised at calls only, so these assignments, without a call, are atomic.
         self._exists = True
         self.replaces = False
         self.on_disk = self.num_generations

@@ -4,6 +4,7 @@ import errno
 import gc
 import json
 import os
+import signal
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing, contextmanager
 from dataclasses import replace
@@ -327,6 +328,38 @@ def test_a_flush_interrupted_after_the_replacing_is_repeated_without_harm(path, 
     file.append(record(1), {"leaderboard": np.arange(3)})
     file.flush()
     assert [r.digest for r in store.read(path).records] == [record(g).digest for g in range(2)]
+
+
+class InterruptingSteps(np.int64):
+    """A number of steps at which Ctrl-C is pressed while it is added to the total."""
+
+    def __int__(self):
+        signal.raise_signal(signal.SIGINT)
+        return 7
+
+
+def test_ctrl_c_never_leaves_half_a_generation(path):
+    file = write(path)
+    with pytest.raises(KeyboardInterrupt):
+        file.append(replace(record(2), steps=InterruptingSteps(7)), {}, flush=False)
+    file.last = file._pending[0] = record(2)
+    file.flush()
+    assert store.read(path).num_generations == file.num_generations == 3
+
+
+def test_ctrl_c_waits_until_hdf5_has_written(path, monkeypatch):
+    class Interrupting(DeferredErrorFile):
+        def write(self, data):
+            signal.raise_signal(signal.SIGINT)
+            return super().write(data)
+
+    file = write(path)
+    file.append(record(2), {}, flush=False)
+    monkeypatch.setattr(writing, "DeferredErrorFile", Interrupting)
+    with pytest.raises(KeyboardInterrupt):
+        file.flush()
+    assert store.read(path).num_generations == file.on_disk == 3
+    assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
 
 
 def test_a_file_that_disappears_or_changes_is_not_written_anew(path):
