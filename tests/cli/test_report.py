@@ -255,8 +255,9 @@ def test_everything_from_a_file_is_escaped(runs, call, tmp_path):
     page = Page(tmp_path / "report.html")
     assert "<script" not in page.source
     assert "onload=x" in page.text
-    for text in ("<script>alert(1)</script> $\\frac{", "No drawing:", "# </pre><script>", "<script>.</td>", "\\ud800"):
+    for text in ("<script>alert(1)</script> $\\frac{", "No film:", "# </pre><script>", "<script>.</td>", "\\ud800"):
         assert text in page.text, text
+    assert "No drawing:" not in page.text  # a network is drawn without its environment
 
 
 def test_a_running_and_a_killed_file(start, call, tmp_path):

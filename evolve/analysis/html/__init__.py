@@ -26,7 +26,7 @@ from evolve.analysis.statistics import short_names
 from evolve.cluster import Coordinator, Transport
 from evolve.errors import EvolveError, Stopped, import_extra
 from evolve.store import StoredRun, disk
-from evolve.training import Experiment, make_manifest, reload
+from evolve.training import Experiment, make_manifest, reload, reload_policy
 
 FORMATS = (".html", ".htm")
 """The allowed endings of a page's file name."""
@@ -234,11 +234,11 @@ def _comparison(groups: Sequence[RunGroup]) -> tuple[ReportTable, Picture, tuple
 
 
 def reported_champion(run: StoredRun, group: RunGroup) -> ReportedChampion:
-    """Return the champion of a run of a group. It has no drawing if its environment cannot be made here."""
+    """Return the champion of a run of a group. It has no drawing if the file cannot be read as a policy."""
     champion = champion_of(run)
     left = f"{np.count_nonzero(champion.mask):,} of {len(champion.mask):,} {group.mask_unit}"
     try:
-        experiment = reload(run)
+        experiment = reload_policy(run)
     except EvolveError as error:
         return ReportedChampion(champion.title, left, str(error))
     network = figures.network_of(champion, experiment)
