@@ -86,9 +86,9 @@ def _scaling(machine: Machine) -> Sequence[str] | None:
             return None
         found[contestant] = f"{speedup(machine, best):.2f} times as fast with {best.title}"
     evolution, ppo = (float(found[one].split(" ")[0]) for one in (EVOLUTION, PPO))
-    claim = "Both gain as much from the cores"
+    claim = "Both gain as much from the cores in their first rounds"
     if abs(evolution / ppo - 1) > _ALIKE:
-        claim = f"{'Evolution' if evolution > ppo else 'PPO'} gains more from the cores"
+        claim = f"{'Evolution' if evolution > ppo else 'PPO'} gains more from the cores in its first rounds"
     return claim, found[EVOLUTION], found[PPO], machine.name, COMMAND
 
 
@@ -99,7 +99,14 @@ def _times(machine: Machine) -> Sequence[str] | None:
     cells = [f"{row.whole:,.0f} s for {_WHOLE[contestant]}" for contestant, row in best.items() if row is not None]
     if len(cells) < len(CONTESTANTS):
         return None
-    return "A whole run of 2020 takes", *cells, f"{machine.name}, the fastest rows, extrapolated", COMMAND
+    if "whole" in machine.about:
+        cells[0] = f"{machine.about['whole']['seconds']} s, measured; extrapolated {cells[0]}"
+    return (
+        "A whole run of 2020 takes",
+        *cells,
+        f"{machine.name}, the fastest rows, extrapolated unless measured",
+        COMMAND,
+    )
 
 
 def _costs(machine: Machine, price: Price | None) -> Sequence[str] | None:
@@ -209,7 +216,12 @@ def notes(machine: Machine, price: Price | None) -> list[str]:
         f"Versions: {used}.",
     ]
     if "whole" in machine.about:
-        lines.append(machine.about["whole"])
+        whole = machine.about["whole"]
+        lines.append(
+            f"Measured, not extrapolated: the 200 generations of evolution took {whole['seconds']} s with "
+            f"{whole['threads']} threads. Their digest, `{whole['digest']}…`, equals that of "
+            "[two cores](contest.md#the-benchmark-of-2020)."
+        )
     if price is not None:
         lines.append(
             f"Cost: at {price.currency}{price.hour:.2f} an hour for the whole machine; `--price` sets another."
