@@ -113,11 +113,13 @@ def read_assignment(text: str) -> tuple[str, object]:
     if not equals or not re.fullmatch(r"[\w-]+(\.[\w-]+){,31}", key.strip()):
         raise InputError("--set", "section.key=value", text)
     try:
-        found = tomllib.loads(f"value = {value}")["value"]
+        found = tomllib.loads(f"value = {value}")
     except (ValueError, RecursionError):
+        found = {}
+    if found.keys() != {"value"}:  # a second line of the value may be a key of its own
         return key.strip(), value.strip()
     _check_values(found, "--set")
-    return key.strip(), found
+    return key.strip(), found["value"]
 
 
 def experiments(table: Table, title: str) -> list[Config]:

@@ -145,6 +145,8 @@ def test_malformed_toml_is_refused():
         ("env.id=CartPole-v1", ("env.id", "CartPole-v1")),
         ("x='7'", ("x", "7")),
         ("env.kwargs.a-b=", ("env.kwargs.a-b", "")),
+        ("x=[1,\n2]", ("x", [1, 2])),
+        ("x=4\ny=3", ("x", "4\ny=3")),
     ],
 )
 def test_assignments(text, expected):
