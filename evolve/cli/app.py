@@ -3,6 +3,7 @@
 import errno
 import faulthandler
 import gc
+import io
 import os
 import re
 import signal
@@ -215,9 +216,12 @@ def _no_body(_app: "App", _argv: list[str]) -> int:
 
 
 def _open_streams() -> None:
-    for stream in ("stdout", "stderr"):
-        if getattr(sys, stream) is None:  # closed before this process began
-            setattr(sys, stream, open(os.devnull, "w", encoding="utf-8"))  # noqa: SIM115
+    for name in ("stdout", "stderr"):
+        stream = getattr(sys, name)
+        if stream is None:  # closed before this process began
+            setattr(sys, name, open(os.devnull, "w", encoding="utf-8"))  # noqa: SIM115
+        elif isinstance(stream, io.TextIOWrapper) and stream.errors == "strict":
+            stream.reconfigure(errors="backslashreplace")  # no path or name can end a command that has done its work
 
 
 def _run_in_ranks(command: str, argv: list[str], work: Callable[[list[str]], Work] | None) -> int | None:

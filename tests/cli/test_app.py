@@ -1,6 +1,7 @@
 """What all commands share: a list of them, help with examples, one plain message for every error, exit codes."""
 
 import gc
+import io
 import os
 import re
 import signal
@@ -134,6 +135,14 @@ def test_a_message_that_cannot_be_encoded_is_shown_all_the_same(launched):
         raise RunError("no such file: \udcff")
 
     assert launched(wrong) == (1, "", "evolve.walk: no such file: \\udcff\n")
+
+
+def test_an_output_that_cannot_be_encoded_is_shown_all_the_same(launched, monkeypatch):
+    """For example the path of a run file, after hours of work."""
+    out = io.TextIOWrapper(io.BytesIO(), "ascii")
+    monkeypatch.setattr(sys, "stdout", out)
+    assert launched(lambda: print("runs/é/seed-0.h5") or 0)[0] == 0
+    assert out.buffer.getvalue() == b"runs/\\xe9/seed-0.h5\n"
 
 
 def test_a_mistake_of_ours_is_shown_with_its_traceback(launched):
