@@ -2,6 +2,7 @@
 
 import argparse
 import math
+import os
 import shlex
 import sys
 from collections.abc import Callable, Sequence
@@ -16,7 +17,7 @@ from evolve import environments, networks, store, strategies
 from evolve.analysis import statistics, tensorboard
 from evolve.analysis.progress import ProgressReporter, RunsClock
 from evolve.cli.app import App, BestEffortStream, launch, say
-from evolve.cli.parser import Parser, add_threads_option, add_workers_option, how_to_resume, steps_after
+from evolve.cli.parser import Parser, add_threads_option, add_workers_option, file_argument, how_to_resume, steps_after
 from evolve.cluster import Coordinator, mpirun
 from evolve.cluster.hosts import Work, count_workers
 from evolve.config import Config, annotated_toml, differences, documents, parse, read_assignment, read_file, seconds
@@ -68,7 +69,7 @@ def _parser() -> Parser:
     add = parser.add_argument
     default = Config()
     experiment = "the experiment; or, to --resume it, a run file or its directory"
-    add("experiment", nargs="?", metavar="EXPERIMENT.toml", help=experiment)
+    add("experiment", nargs="?", type=file_argument, metavar="EXPERIMENT.toml", help=experiment)
     add("-e", "--env", dest="env.id", metavar="ID", help="Gymnasium environment, or module:Env-v0")
     known = f"network (hebbian-dag): {', '.join(networks.NETWORKS)}"
     add("-a", "--network", dest="network.name", metavar="NAME", help=known)
@@ -92,7 +93,7 @@ def _parser() -> Parser:
     film = "at the end write a page with the champion's film, DIR/report.html (needs the extras report and video)"
     add("--report", action="store_true", help=film)
     live = "write event files for TensorBoard during the runs, each in DIR/<directory of the run file>/seed-S"
-    add("--tensorboard", type=Path, metavar="DIR", help=live)
+    add("--tensorboard", type=file_argument, metavar="DIR", help=live)
     add("--settings", action="store_true", help="print all settings, their meanings and their values, as TOML")
     add("--resume", action="store_true", help="continue from the complete generations in the run files")
     overwrite = "replace existing run files, also of other settings, each with its first new generation"
@@ -119,14 +120,14 @@ def load(argv: list[str]) -> Request:
     if path.suffix == ".champion":
         cure = "A champion cannot be resumed; use it with evolve.evaluate, evolve.replay or --start-from."
         raise InputError("EXPERIMENT.toml", "a TOML file", f"{path}, which is named like a champion file", cure)
-    if flags["resume"] and name and not path.exists():
+    if flags["resume"] and name and not os.path.exists(path):
         raise InputError("--resume", "a run file, its directory, or its TOML file", f"{path}, which does not exist")
-    file = store.one_run_file(path) if path.suffix == ".h5" or (flags["resume"] and path.is_dir()) else None
+    file = store.one_run_file(path) if path.suffix == ".h5" or (flags["resume"] and os.path.isdir(path)) else None
     if file and not (flags["resume"] or show_settings):
         cure = f"To continue it: python -m evolve.run --resume {shlex.quote(str(path))}."
         raise InputError("EXPERIMENT.toml", "a TOML file", f"{path}, which is named like a run file", cure)
-    if name and path.suffix != ".toml" and not path.exists():
-        how = "An environment is named with ", Setting("env.id", name), "."
+    if name and path.suffix != ".toml" and not os.path.exists(path):
+        how = "An environment is named with ", Setting("env.id", str(name)), "."
         raise InputError("EXPERIMENT.toml", "a TOML file", f"{path}, which does not exist", *how)
     table = resume.experiment_table(file) if file else read_file(path) if name else {}
     stored = parse(Config, table) if file else None

@@ -271,6 +271,17 @@ def exists(path: Path) -> bool:
         raise unwritable(path, error) from None
 
 
+def _why_missing(path: Path) -> str:
+    """Return why the system finds nothing at a path: "no such file", "Permission denied"; "" if it does."""
+    try:
+        path.stat()
+    except (FileNotFoundError, NotADirectoryError):
+        return "no such file"
+    except (OSError, ValueError) as error:
+        return getattr(error, "strerror", None) or str(error)
+    return ""
+
+
 def is_empty(path: Path) -> bool:
     """Return whether a file is an undamaged run file without a complete generation."""
     if path.is_file() and path.stat().st_size > _LARGEST_EMPTY:
@@ -325,7 +336,7 @@ def one_run_file(path: Path) -> Path:
 
 def run_files_in(path: Path) -> list[Path] | None:
     """Return the run files in or below a directory; None for another path. Raises InputError if there are none."""
-    if not path.is_dir():
+    if not os.path.isdir(path):  # Path.is_dir would raise an error in a directory that cannot be searched
         return None
     found = sorted((file for file in path.rglob("seed-*.h5") if file.is_file()), key=_by_seed)
     if not found:
@@ -368,10 +379,10 @@ def open_file(path: Path, kind: str) -> Iterator[Reader]:
 
     kind: the kind of file, for messages.
     """
-    if not exists(path) or not path.is_file():
-        if not path.is_dir():
-            raise InputError(str(path), f"a {kind}", "no such file")
+    if os.path.isdir(path):
         raise InputError(str(path), f"a {kind}", "a directory", f"Name the files in it: {path / 'seed-*.h5'}.")
+    if not os.path.isfile(path):
+        raise InputError(str(path), f"a {kind}", _why_missing(path) or "no such file")
     with _opened(str(path), path, kind) as reader:
         yield reader
 

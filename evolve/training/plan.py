@@ -3,6 +3,7 @@
 Nothing here writes.
 """
 
+import os
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from copy import deepcopy
 from dataclasses import dataclass, replace
@@ -321,8 +322,8 @@ def _table(experiment: Any) -> dict[str, Any]:
         return experiment.model_dump(mode="json", exclude_none=True)
     if isinstance(experiment, str | Path):
         path = Path(experiment)
-        if path.suffix != ".toml" and not path.is_file():
-            if path.is_dir():
+        if path.suffix != ".toml" and not os.path.isfile(path):
+            if os.path.isdir(path):
                 raise InputError("experiment", _EXPERIMENT, f"{path}, a directory")
             hint = "An environment is named with its setting: ", Setting("env", str(experiment)), "."
             raise InputError("experiment", _EXPERIMENT, f"{path}, which does not exist", *hint)

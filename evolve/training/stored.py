@@ -6,6 +6,7 @@ new run records the digest of this genome (`start_from.digest`), and its run fil
 run can be resumed and verified even if the file that the genome is from has changed or is missing.
 """
 
+import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -313,7 +314,7 @@ def _load(wanted: StartFromOptions, source: Source | None, experiment: Experimen
                 "start_from.file", "a run file or a champion file", got, "In Python: start_from=run.start."
             )
         path = Path(wanted.file)
-        source = store.read_any(store.path_of(path, seed) if path.is_dir() else path)
+        source = store.read_any(store.path_of(path, seed) if os.path.isdir(path) else path)
     match source:
         case Genomes():
             start = Start(source.weights[0], source.mask[0], np.zeros(1, np.int64))

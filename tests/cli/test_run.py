@@ -190,6 +190,13 @@ WRONG = [
         ("--resume", "missing"),
         "--resume: expected a run file, its directory, or its TOML file, got missing, which",
     ),
+    (("",), "FILE: expected the name of a file or a directory, got an empty text."),
+    (("x" * 300, "--resume"), "which does not exist"),
+    (("--start-from", "x" * 300), "expected a run file, got File name too long"),
+    (
+        ("--set", "population=4\nepisodes=3"),
+        "population (-p/--population): expected a whole number, got '4\\nepisodes=3'",
+    ),
     (("missing.toml",), "EXPERIMENT.toml: expected a readable TOML file, got missing.toml"),
     (
         ("-o", "taken"),
