@@ -287,7 +287,7 @@ def test_every_page_has_its_place_in_the_navigation():
     expected = sorted(set(PAGES) - {path.name for path in LOOSE})
     assert sorted(navigation(SITE["nav"])) == expected, "every page of docs/ stands in nav of zensical.toml, once"
     assert [name for section in SITE["nav"] for name in section] == [
-        *("Start", "Tutorials", "How-to", "Reference", "Understand", "Notebook")
+        *("Start", "Tutorials", "How-to", "Reference", "Results", "Understand", "Notebook")
     ]
 
 
