@@ -14,7 +14,7 @@ import h5py
 import numpy as np
 from numpy.typing import NDArray
 
-from evolve.errors import InputError, RunError, Setting
+from evolve.errors import RunError, Setting
 from evolve.genome import Genomes, GenomeSource
 from evolve.store import schema
 from evolve.store.disk import DeferredErrorFile, Lock, atomic_write, sync, uninterrupted, without_links
@@ -255,7 +255,7 @@ def create(path: Path, header: Header) -> RunFile:
     except RunError as error:
         file.close()
         raise unwritable(path, error.__cause__) from None
-    except InputError:
+    except BaseException:  # also Ctrl-C, or this process would keep the lock
         file.close()
         raise
     return file
@@ -280,7 +280,7 @@ def reopen(path: Path) -> RunFile:
         raise unwritable(path, error) from None
     try:
         run = read(path)
-    except InputError:
+    except BaseException:  # also Ctrl-C, or this process would keep the lock
         lock.release()
         raise
     file = RunFile(

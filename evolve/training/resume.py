@@ -299,7 +299,7 @@ def replace_run(run: PlannedRun, transport: Transport) -> RunFile:
     try:
         if store.exists(run.path):
             store.read(run.path)
-    except InputError:
+    except BaseException:  # also Ctrl-C, or this process would keep the lock
         file.close()
         raise
     return file
@@ -315,7 +315,7 @@ def open_run(run: PlannedRun) -> RunFile:
     config = run.experiment.config
     try:
         check_configuration(run, file)
-    except InputError:
+    except BaseException:  # also Ctrl-C, or this process would keep the lock
         file.close()
         raise
     if is_unfinished(file, config):

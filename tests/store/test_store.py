@@ -362,6 +362,15 @@ def test_ctrl_c_waits_until_hdf5_has_written(path, monkeypatch):
     assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
 
 
+def test_ctrl_c_while_a_file_is_opened_releases_its_lock(path, monkeypatch):
+    write(path)
+    with monkeypatch.context() as patched:
+        patched.setattr(writing, "read", lambda _: signal.raise_signal(signal.SIGINT))
+        with pytest.raises(KeyboardInterrupt):
+            store.reopen(path)
+    store.reopen(path).close()
+
+
 def test_a_file_that_disappears_or_changes_is_not_written_anew(path):
     file = store.create(path, header())
     file.append(record(0), {})
