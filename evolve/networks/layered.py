@@ -155,11 +155,14 @@ class LayeredBatch(SlotArrays):
         """Return the factors of genomes if the kernel can compute weights from them; otherwise None.
 
         Only the native kernel can, from perturbations of rank 0 or 1. Of a higher rank, computing the weights would
-        take more time than reading them.
+        take more time than reading them. A column has room for W numbers, and the factors of small matrices may be
+        more.
         """
         if not isinstance(genomes, FactoredGenomes) or not isinstance(self.kernel, native.NativeStep):
             return None
-        return genomes.factors if all(matrix.rank <= 1 for matrix in genomes.factors.matrices) else None
+        factors = genomes.factors
+        fit = factors.values.shape[1] <= self._wiring.num_weights
+        return factors if fit and all(matrix.rank <= 1 for matrix in factors.matrices) else None
 
     def _set_weight_layout(self, rows: int, centre: Float32 | None, matrices: tuple[PerturbedMatrix, ...]) -> None:
         """Tell the kernel that the first rows of a column are factors of matrices around a centre [W], or weights."""

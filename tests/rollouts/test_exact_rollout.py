@@ -172,6 +172,17 @@ def test_kernels_read_factors_of_rank_one():
         assert network.batch(P, "numpy").columns_of(genomes, seeds)[0] is genomes.weights
 
 
+def test_factors_that_exceed_the_room_of_weights_are_not_used():
+    """A matrix of rank 0 has one factor more than it has weights, the step: here 12 for 11 weights."""
+    network = networks.make({"name": "mlp", "hidden": [2]}, 3, 1)
+    es = strategies.from_table({"name": "openai-es", "perturbation_rank": 1}, network, P, 3)
+    genomes = es.ask(es.start(), 0)
+    assert genomes.factors.values.shape[1] == network.num_weights + 1
+    batch = network.batch(P, "native")
+    assert batch.columns_of(genomes, np.arange(P))[0] is genomes.weights
+    assert batch.can_give
+
+
 class Outside:
     """A network, or a batch, from another package, with only the members that the protocol requires."""
 
