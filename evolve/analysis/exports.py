@@ -317,7 +317,7 @@ def _onnx_action(graph: _OnnxGraph, policy: "Policy", space: Any, outputs: str) 
         wide = graph.add("Cast", outputs, to=types(np.dtype(np.float64)))
         value = graph.add("Add", centre, graph.add("Mul", half, wide))
         value = graph.add("Min", graph.add("Max", value, floor), ceiling)
-        value = graph.add("Round", value) if dtype.kind in "iu" else value
+        value = graph.add("Round", value) if dtype.kind in "biu" else value
     value = graph.add("Cast", value, to=types(dtype))
     if kind != "Discrete":
         value = graph.add("Reshape", value, graph.constant(np.array([-1, *shape], np.int64)))
@@ -408,7 +408,7 @@ def _torch_module(torch: Any, policy: "Policy", layers: Layers) -> Any:
             else:
                 value = self.box_centre + self.box_half * outputs.double()
                 value = torch.minimum(torch.maximum(value, self.box_floor), self.box_ceiling)
-                value = torch.round(value) if np.dtype(space.dtype).kind in "iu" else value
+                value = torch.round(value) if np.dtype(space.dtype).kind in "biu" else value
             return (value.to(dtype).reshape(-1, *space.shape),)
 
     return Network().eval()

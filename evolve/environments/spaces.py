@@ -219,7 +219,7 @@ def observation_encoder(space: Space) -> tuple[int, Encode]:
             return _size(space), _encode_box
         case "Discrete":
             return int(space.n), _one_hot(np.zeros(1, np.int64), int(space.start))
-        case "MultiDiscrete":
+        case "MultiDiscrete" if _size(space):
             sizes = space.nvec.ravel().astype(np.int64)
             return int(sizes.sum()), _one_hot(_offsets(sizes), space.start.ravel().astype(np.int64))
         case "Dict" | "Tuple" if members_of(space):
@@ -254,10 +254,11 @@ def action_decoder(space: Space, action_scale: float) -> tuple[int, Decode]:
 
     Box: [-1, 1] is stretched onto [low, high]; if `action_scale` is below 1, onto that share of it, in the middle. If
     both bounds are infinite, ±`action_scale` replace them; a single infinite bound is replaced by the number that lies
-    2 · `action_scale` beyond the other bound. Discrete and MultiDiscrete: the index of the largest output, the first of
-    equals. MultiBinary: whether the output is positive. Dict and Tuple: each member reads its own outputs, in the order
-    of the space; actions are a dictionary or a tuple with n actions in each member, as in Gymnasium's vector
-    environments. Raises InputError for other spaces.
+    2 · `action_scale` beyond the other bound. Integers and bools are rounded, and an output of NaN counts as
+    0. Discrete and MultiDiscrete: the index of the largest output, the first of equals. MultiBinary: whether the
+    output is positive. Dict and Tuple: each member reads its own outputs, in the order of the space; actions are a
+    dictionary or a tuple with n actions in each member, as in Gymnasium's vector environments. Raises InputError for
+    other spaces.
     """
     match kind_of(space):
         case "Box":
@@ -265,7 +266,7 @@ def action_decoder(space: Space, action_scale: float) -> tuple[int, Decode]:
         case "Discrete":
             start = int(space.start)
             return int(space.n), lambda outputs: start + np.argmax(outputs, axis=1)
-        case "MultiDiscrete":
+        case "MultiDiscrete" if _size(space):
             return int(space.nvec.sum()), _decode_multi_discrete(space)
         case "MultiBinary":
             shape, dtype = space.shape, space.dtype
@@ -365,6 +366,9 @@ def stretch(space: Space, scale: float) -> Stretch:
     # Halved before adding, so that the largest finite bounds do not overflow.
     centre, half = floor / 2 + ceiling / 2, ceiling / 2 - floor / 2
     half = half * np.where(np.isfinite(low) & np.isfinite(high), min(scale, 1.0), 1.0)
+    if space.dtype.kind in "iu":
+        # As float64, the largest 64-bit integer is rounded up to a number that does not fit into 64 bits.
+        ceiling = np.minimum(ceiling, np.nextafter(float(np.iinfo(space.dtype).max) + 1, 0))
     return Stretch(centre, half, floor, ceiling)
 
 
@@ -378,9 +382,11 @@ def _decode_box(space: Space, scale: float) -> Decode:
         if len(shape) == 1:
             return lambda outputs: outputs + zero
         return lambda outputs: (outputs + zero).reshape(-1, *shape)
-    whole = np.issubdtype(dtype, np.integer)
+    whole = dtype.kind in "biu"
 
     def decode(outputs: Float32) -> Any:
+        if whole:  # there is no integer for NaN: the result of a cast depends on the CPU
+            outputs = np.where(np.isnan(outputs), np.float32(0), outputs)
         actions = np.minimum(np.maximum(centre + half * outputs, floor), ceiling)
         return (np.rint(actions) if whole else actions).astype(dtype).reshape(-1, *shape)
 

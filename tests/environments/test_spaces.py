@@ -73,6 +73,10 @@ INF = np.inf
         (box([1], [INF]), [1], [5]),
         (box([-INF], [3]), [-1], [-1]),
         (box([0], [10], np.int32), [0.33], [7]),
+        (box([0] * 3, [1] * 3, np.bool_), [-0.2, 0.0, 0.2], [False, False, True]),
+        (box([0] * 3, [10] * 3, np.int32), [-1, np.nan, 1], [0, 5, 10]),
+        (spaces.Box(-INF, INF, (3,), np.int64), [-1, 0, 1], [-(2**63), 0, 2**63 - 1]),
+        (spaces.Box(0, 2**64 - 1, (2,), np.uint64), [-1, 1], [0, 2**64 - 1]),
     ],
 )
 def test_box_actions_are_stretched_onto_the_interval(space, outputs, expected):
@@ -124,6 +128,13 @@ def test_multi_discrete_and_multi_binary():
     (action,) = decode(bits, [[0.5, -0.5, 0.0, 1.0]])
     assert action.tolist() == [[1, 0], [0, 1]]
     assert bits.contains(action)
+
+
+@pytest.mark.parametrize("space", [spaces.Box(0, 1, (2, 0)), spaces.MultiDiscrete(np.zeros(0, np.int64))])
+def test_empty_spaces_are_refused(space):
+    for coder in (observation_encoder, lambda space: action_decoder(space, 1.0)):
+        with pytest.raises(InputError, match="expected observations and actions that hold something"):
+            coder(space)
 
 
 @pytest.mark.parametrize("space", [spaces.Text(5), spaces.Dict(a=spaces.Text(3)), spaces.Dict({}), spaces.Tuple(())])
