@@ -350,25 +350,23 @@ def _connect(endpoint: Endpoint) -> socket.socket | None:
         if address not in ours:
             connection = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
             connection.setblocking(False)
-            with suppress(OSError):
-                connection.connect_ex((address, endpoint.port))
-            waiting[connection.fileno()] = connection
-            poll.register(connection, select.POLLOUT)
-    while waiting:
-        ready = poll.poll(1000 * _CONNECT_SECONDS)
-        for descriptor, _ in ready:
-            poll.unregister(descriptor)
-            connection = waiting.pop(descriptor)
-            if connection.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR) == 0:
-                for other in waiting.values():
-                    other.close()
-                return connection
+            if connection.connect_ex((address, endpoint.port)) in (0, errno.EINPROGRESS):
+                waiting[connection.fileno()] = connection
+                poll.register(connection, select.POLLOUT)
+            else:  # it failed at once, as without a route; `poll` would show it as ready
+                connection.close()
+    try:
+        while waiting and (ready := poll.poll(1000 * _CONNECT_SECONDS)):
+            for descriptor, _ in ready:
+                poll.unregister(descriptor)
+                connection = waiting.pop(descriptor)
+                if connection.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR) == 0:
+                    return connection
+                connection.close()
+        return None
+    finally:
+        for connection in waiting.values():
             connection.close()
-        if not ready:
-            break
-    for connection in waiting.values():
-        connection.close()
-    return None
 
 
 def readable(connections: dict[int, socket.socket]) -> list[int]:

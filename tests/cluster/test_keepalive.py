@@ -85,5 +85,14 @@ def test_an_address_that_this_host_has_too_is_not_the_other_host(watches, monkey
     assert not watch.ranks
 
 
+def test_an_address_without_a_route_is_no_silent_host(watches):
+    watch, connect = watches
+    nowhere = "255.255.255.255"  # no host: a TCP connection to it fails at once
+    assert not connect(1, addresses=(nowhere,)).silent()
+    worker = connect(2, addresses=(nowhere, "127.0.0.1"))
+    connected(watch, 2)
+    assert not worker.silent()
+
+
 def test_addresses_are_those_that_other_hosts_can_reach():
     assert not [address for address in own_addresses() if address.startswith("127.")]
