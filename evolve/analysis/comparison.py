@@ -150,17 +150,22 @@ def _names(config: Config) -> tuple[str, str, str]:
 
 def describe_groups(groups: Sequence[RunGroup]) -> str:
     """Return the environments, networks, strategies and seeds of groups in words."""
-    columns = zip(*(_names(group.config) for group in groups), strict=True)
-    envs, nets, strategies = (list(dict.fromkeys(column)) for column in columns)
     seeds = sorted({run.header.seed for group in groups for run in group.runs})
-    parts = [f"{_one_or_many(nets, 'networks')} evolved by {_one_or_many(strategies, 'strategies')}"]
+    parts = [describe_searches(groups)]
     if len(groups) > 1:
         parts.append(pluralize(len(groups), "experiment"))
     if len(seeds) > _MOST_SEEDS:
         parts.append(f"{len(seeds)} seeds")
     else:
         parts.append(f"seed{'s' * (len(seeds) > 1)} {', '.join(map(str, seeds))}")
-    return sanitize(f"{', '.join(envs)}: {', '.join(parts)}", _LONGEST_NOTE)
+    return sanitize(", ".join(parts), _LONGEST_NOTE)
+
+
+def describe_searches(groups: Sequence[RunGroup]) -> str:
+    """Return the environments, networks and strategies of groups in words: "Env-v0: lstm evolved by ga"."""
+    columns = zip(*(_names(group.config) for group in groups), strict=True)
+    envs, nets, strategies = (list(dict.fromkeys(column)) for column in columns)
+    return f"{', '.join(envs)}: {_one_or_many(nets, 'networks')} evolved by {_one_or_many(strategies, 'strategies')}"
 
 
 def _one_or_many(names: Sequence[str], plural: str) -> str:

@@ -281,9 +281,8 @@ def _replacement_warning(preview: plan.RunPreview) -> str:
     """Return the warning that a run file will be replaced, so that its generations will be lost."""
     stored = preview.stored
     assert stored is not None
-    best = max(float(record.champion_fitness) for record in stored.records)
     state = "complete" if stored.complete else "not complete"
-    lost = f"{pluralize(stored.num_generations, 'generation')} ({state}; best fitness {best:.2f})"
+    lost = f"{pluralize(stored.num_generations, 'generation')} ({state}; best fitness {stored.best_fitness:.2f})"
     stored_config = load_config(stored.header.config, str(stored.path))
     other = "".join(
         f", of another experiment ({key} is {there!r} in it, and {here!r} here),"

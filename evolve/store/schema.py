@@ -387,6 +387,11 @@ class StoredRun:
         return sum(float(record.seconds) for record in self.records)
 
     @property
+    def best_fitness(self) -> float:
+        """The best fitness of all generations; NaN if no fitness is a number. The run must have a generation."""
+        return float(np.fmax.reduce([record.champion_fitness for record in self.records]))
+
+    @property
     def digest(self) -> str:
         """The digest of the last generation, 64 hexadecimal characters. The run must have a generation."""
         return self.records[-1].digest.decode()

@@ -16,6 +16,7 @@ from evolve.analysis.comparison import (
     held_out_interval,
     uneven_lengths,
 )
+from evolve.analysis.html.tables import conclude
 from evolve.config import Config
 from evolve.store import HeldOut, Record, StoredRun
 
@@ -50,6 +51,20 @@ def test_seeds_of_several_lengths_are_said():
     assert uneven_lengths(groups).startswith("x: seeds have 3 to 30 generations")
     assert uneven_lengths(groups[:1]).startswith("seeds have 3 to 30 generations")
     assert uneven_lengths(groups[1:]) == ""
+
+
+@pytest.mark.parametrize(("seeds", "said"), [(1, "seed 0"), (9, "over 9 seeds, 95 % interval")])
+def test_the_conclusion_of_a_page_names_its_only_experiment(seeds, said):
+    (line,) = conclude([group("x", range(seeds))], [], ["31 of 32 connections left"])
+    assert line.startswith("CartPole-v1: hebbian-dag evolved by prune reaches a mean return of ")
+    assert f"on held-out episodes ({said}" in line
+
+
+def test_the_best_fitness_of_a_page_ignores_generations_that_failed():
+    failed, good = (replace(run(seed, score), held_out=None) for seed, score in ((1, np.nan), (2, 7.0)))
+    recovered = replace(failed, records=failed.records + good.records + failed.records)
+    (line,) = conclude([RunGroup("x", Config(), (failed, recovered))], [], ["31 of 32 connections left"])
+    assert "has a best training fitness of 7.00 after" in line
 
 
 def test_equal_groups_share_the_first_place():

@@ -86,15 +86,15 @@ def conclude(groups: Sequence[RunGroup], summaries: Sequence[RunSummary], connec
 def _single_result(group: RunGroup, connections: str) -> str:
     """Return a sentence about the only group of an environment."""
     score = comparison.held_out_score(group)
-    evolved, _, seeds = comparison.describe_groups([group]).rpartition(", seed")
+    evolved = comparison.describe_searches([group])
     if score is None:
         done = f"{group.num_generations:,} of {group.config.generations:,} generations"
-        best = number(max(run.records[-1].champion_fitness for run in group.runs))
+        best = number(float(np.fmax.reduce([run.best_fitness for run in group.runs])))
         return f"{evolved} has a best training fitness of {best} after {done}; held-out episodes were not played yet."
     mean, interval = score
     spread = f", 95 % interval {between(interval)}" if interval is not None and interval[0] < interval[1] else ""
-    over = f"over {pluralize(len(group.runs), 'seed')}" if len(group.runs) > 1 else f"seed{seeds}"
-    reached = f"reaches a mean return of {number(mean)} on held-out episodes ({over}{spread})"
+    seeds = f"over {len(group.runs)} seeds" if len(group.runs) > 1 else f"seed {group.runs[0].header.seed}"
+    reached = f"reaches a mean return of {number(mean)} on held-out episodes ({seeds}{spread})"
     return f"{evolved} {reached}, with {connections}."
 
 
@@ -268,7 +268,7 @@ def training_table(names: Sequence[str], runs: Sequence[StoredRun]) -> ReportTab
         rows.append((
             name,
             f"{run.num_generations:,} of {wanted:,}, {state}",
-            number(float(np.fmax.reduce([record.champion_fitness for record in run.records]))),  # NaN does not count
+            number(run.best_fitness),
             f"{run.steps:,}",
             duration(run.seconds),
             f"{_ranks(run)} on {words(run.header.manifest.get('host', 'unknown'))}",
