@@ -407,7 +407,8 @@ def compare(runs: Iterable[Run | str | Path]) -> RunComparison:
         RunError: No run has a complete generation.
     """
     if isinstance(runs, str | Path | Run) or not isinstance(runs, Iterable):
-        raise InputError("runs", "a list of runs, or of paths of run files", repr(runs))
+        cure = "Write a single run or path as [run]."
+        raise InputError("runs", "a list of runs, or of paths of run files", repr(runs), cure)
     found = [stored for run in runs for stored in _stored(run)]
     if not found:
         raise InputError("runs", "at least one run", "none")

@@ -314,7 +314,9 @@ def _load(wanted: StartFromOptions, source: Source | None, experiment: Experimen
                 "start_from.file", "a run file or a champion file", got, "In Python: start_from=run.start."
             )
         path = Path(wanted.file)
-        source = store.read_any(store.path_of(path, seed) if os.path.isdir(path) else path)
+        if os.path.isdir(path):
+            path = _run_of_seed(path, seed)
+        source = store.read_any(path)
     match source:
         case Genomes():
             start = Start(source.weights[0], source.mask[0], np.zeros(1, np.int64))
@@ -327,6 +329,16 @@ def _load(wanted: StartFromOptions, source: Source | None, experiment: Experimen
         cure = "The source has changed. Without start_from.digest the run begins with the present genome."
         raise InputError("start_from.digest", f"{start.digest}, the digest of the source", wanted.digest, cure)
     return start
+
+
+def _run_of_seed(directory: Path, seed: int) -> Path:
+    """Return the run file of a seed in a directory. Raises InputError if there is none."""
+    path = store.path_of(directory, seed)
+    if not store.exists(path):
+        expected = f"a directory with a run of the same seed, {path.name}"
+        cure = "To begin every seed with one genome, name its run file or its champion file."
+        raise InputError("start_from", expected, str(directory), cure)
+    return path
 
 
 def _start_of(stored: Stored, generation: int | None, experiment: Experiment) -> Start:

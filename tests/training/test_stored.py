@@ -248,6 +248,10 @@ def test_a_frozen_normalizer_is_verified_and_carried_over_with_its_own_observati
             r"normalizer_generations: expected none if observations are not normalized, got 2. Or set normalize_obs",
         ),
         ({"start_from": "missing.h5"}, r"missing\.h5: expected a run file, got no such file"),
+        (
+            {"start_from": "."},
+            r"start_from: expected a directory with a run of the same seed, seed-0\.h5, got .*To begin",
+        ),
         ({"start_from": {"generation": 1}}, r"start_from\.file: expected a run file or a champion file, got none"),
         ({"start_from": {"digest": "0" * 64}}, r"start_from\.file: expected a run file .* got a digest alone"),
         ({"start_from": {"file": "x.h5", "generations": 1}}, r"start_from\.generations.*Did you mean .*generation"),
