@@ -26,7 +26,7 @@ class StartOptions(Options):
 
     starts: int = Field(1, ge=1)
     """The number of searches that a run begins with, one after another; the best goes on."""
-    start_generations: int = Field(100, ge=1)
+    start_generations: int = Field(100, ge=1, le=1_000_000)
     """The generations of each start, if there are several."""
 
     def check_combinations(self) -> None:
@@ -39,7 +39,7 @@ class StartOptions(Options):
 class RestartOptions(StartOptions):
     """Settings of `[strategy]` that all evolution strategies share."""
 
-    restart_after: int = Field(0, ge=0)
+    restart_after: int = Field(0, ge=0, le=1_000_000)
     """The generations without progress in the mean fitness after which the search restarts; with 0, never."""
     restart_from: Literal["best", "anew"] = "best"
     """Where the search restarts: from the "best" centre so far, or "anew" from other initial weights."""
