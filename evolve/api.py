@@ -9,6 +9,7 @@ import json
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any, overload
@@ -232,18 +233,20 @@ def train(
         plan = make_plan()
         size = number_of_workers(workers, plan, options)
         if size > 1:
+            file = plan.path.absolute()  # a callback may change the current directory
             with closing(evolve_elsewhere(plan, options, size)) as generations:
                 see(plan, generations)
-            return Run(store.read(plan.path))
+            return Run(replace(store.read(file), path=plan.path))
         make_plan = partial(_given, plan)
     ranks = script_ranks()
 
     def work(coordinator: Coordinator) -> bytes:
         plan = make_plan()
+        file = plan.path.absolute()
         with closing(evolve_here(ranks, coordinator, plan, options, options.reporter)) as generations:
             see(plan, generations)
         # All ranks return the same run, so rank 0 sends its path and the content of its file.
-        image = plan.path.read_bytes() if plan.path.stat().st_size < _MAX_SENT_BYTES else b""
+        image = file.read_bytes() if file.stat().st_size < _MAX_SENT_BYTES else b""
         return pack(path=np.frombuffer(str(plan.path).encode(), np.uint8), image=np.frombuffer(image, np.uint8))
 
     answer = unpack(ranks.call(work))

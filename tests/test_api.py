@@ -663,6 +663,15 @@ except KeyboardInterrupt:
         script.kill()
 
 
+def test_a_callback_may_change_the_current_directory(here, monkeypatch):
+    """The path of the run is relative to the directory in which the run began."""
+    (here / "plots").mkdir()
+    run = evolve.train(**SMALL, output="moved", callbacks=[lambda _: monkeypatch.chdir(here / "plots")])
+    assert run.complete
+    monkeypatch.chdir(here)
+    assert evolve.load(run.path).digest == run.digest
+
+
 def test_training_can_be_interrupted_and_resumed(here):
     """As by a notebook's stop button: KeyboardInterrupt comes through, and complete generations are kept."""
     before = signal.getsignal(signal.SIGALRM)

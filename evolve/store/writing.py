@@ -76,6 +76,10 @@ class RunFile:
     _genomes: list[GenomeSource] = field(default_factory=list)  # of the pending records, if the run stores all genomes
     _flushed: tuple[object, ...] = ()  # the state that the last flush wrote, see `flush`
 
+    def __post_init__(self) -> None:
+        # A script or an environment may change the current directory, and `path` may be relative.
+        self._target = without_links(self.path)
+
     def append(
         self,
         record: Record,
@@ -147,9 +151,9 @@ class RunFile:
         """Replace the file by a copy with all pending changes."""
         num_validations = len(self.validations)
         num_hashes = self._num_hashes + sum(len(record.champion_step_hashes) for record in self._pending)
-        with atomic_write(self.path) as partial:
+        with atomic_write(self._target) as partial:
             if self._exists:
-                shutil.copyfile(self.path, partial)
+                shutil.copyfile(self._target, partial)
             else:
                 partial.write_bytes(self._beginning())
             self._append_to(partial)
@@ -160,7 +164,7 @@ class RunFile:
         self._num_validations = num_validations
         self._pending = []
         self._genomes = []
-        sync(without_links(self.path).parent)  # without it, a crash of the machine could undo the rename
+        sync(self._target.parent)  # without it, a crash of the machine could undo the rename
 
     def _beginning(self) -> bytes:
         """Return the bytes of a file that holds the header only."""
