@@ -188,8 +188,8 @@ def check(engine: Engine) -> None:
             which = "a used and a new environment differ" if used else "two episodes differ"
             expected = "an environment that repeats an episode to the bit after reset(seed=…)"
             cure = (
-                "Draw from self.np_random only, and set everything up again in reset. (To run it all the same, with "
-                "digests that prove nothing: "
+                "Draw from self.np_random only (a task: from its argument), and set everything up again in reset. "
+                "(To run it all the same, with digests that prove nothing: "
             )
             anyway = Setting("compute.check", False)
             raise InputError("env.id", expected, f"{engine.id}, where {which}: {found}", cure, anyway, ".)")

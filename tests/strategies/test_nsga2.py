@@ -353,7 +353,7 @@ def test_fronts_are_objects_and_their_genomes_play(made, call):
 
 def test_a_front_and_its_genomes_are_shown_from_python(made, tmp_path):
     picture = made.plot_front()
-    assert "acting connections" in picture.figure.axes[0].get_xlabel()
+    assert "acting connections (fewer is better)" in picture.figure.axes[0].get_xlabel()
     assert picture.save(tmp_path / "a.png").is_file()
     small = int(made.front()[0].measures["acting_connections"])
     title = f"best with at most {small} acting connection"

@@ -247,10 +247,11 @@ def draw_front(runs: Sequence[StoredRun]) -> Any:
         top.plot(best[1], best[0], "D", ms=8, color=colour, mec=PAPER, mew=1.0, zorder=5)
     every = np.concatenate([points for found in fronts for points in found])
     _set_scale(top, every[:, 1])
-    top.set_xlabel(f"{_in_words(measure, runs[0])} ({'fewer' if is_small else 'more'} is better)")
+    smaller, larger = ("fewer", "more") if "connections" in measure else ("lower", "higher")
+    top.set_xlabel(f"{_in_words(measure, runs[0])} ({smaller if is_small else larger} is better)")
     top.set_ylabel("mean fitness")
     top.set_title("Front; ◆ best fitness")
-    top.legend(loc="upper left" if is_small else "upper right", fontsize=8)
+    top.legend(loc="best", fontsize=8)  # a good front reaches the upper corner, an early one any other place
     _draw_volumes(bottom, fronts, every, is_small)
     seeds = ", ".join(str(run.header.seed) for run in runs)
     style.set_title(figure, f"{config.env.id}, {config.network.name}, {config.strategy.name}, seed {seeds}")
