@@ -15,7 +15,7 @@ from evolve.rollouts import PopulationResults
 from evolve.shapes import Bool, Float64, Int32, UInt8, UInt64
 from evolve.store import Record, StoredRun
 from evolve.training import Experiment, Scores
-from evolve.training.fitness import mean_metrics, round_limits
+from evolve.training.fitness import Round, first_round, mean_metrics, next_round, round_limits
 from evolve.training.manifest import PORTABLE, USER_FUNCTION
 from evolve.verification.verdict import Cause
 
@@ -287,7 +287,7 @@ def fitness_difference(run: StoredRun, experiment: Experiment, generations: Sequ
     for generation in generations:
         record = run.records[generation]
         scores = Scores.of(config, record.returns, record.metrics, record.connections, W)
-        computed = scores.fitness(_played(config, record))
+        computed = scores.fitness(_played(config, record, scores))
         different = ~((computed == record.fitness) | (np.isnan(computed) & np.isnan(record.fitness)))
         if different.any():
             candidate = int(np.argmax(different))
@@ -355,18 +355,24 @@ def _same_numbers(ours: Float64 | None, theirs: Float64 | None) -> bool:
     return np.array_equal(ours, theirs, equal_nan=True)
 
 
-def _played(config: Config, record: Record) -> Bool:
-    """Return [P, E]: whether each episode was played. One that failed in `reset` was played, and has no step."""
+def _played(config: Config, record: Record, scores: Scores) -> Bool:
+    """Return [P, E]: whether each episode was played. The race is repeated, since a failed `reset` leaves no trace."""
     P, E = record.returns.shape
-    limits = [0, *round_limits(config.racing, E)]
-    if len(limits) == 2 and config.least_population is None:
-        return np.ones((P, E), np.bool_)
-    seen = ~np.isnan(record.returns) | (record.lengths > 0) | record.fingerprints.any(axis=2)
-    # A candidate plays whole rounds, so the last episode that the log shows tells how many episodes it played.
-    last_seen = np.where(seen, np.arange(1, E + 1), 0).max(axis=1)
-    counts = np.array(limits)[np.searchsorted(limits, last_seen)]
-    played: Bool = np.arange(E) < counts[:, None]
+    played: Bool = np.zeros((P, E), np.bool_)
+    if config.least_population is not None:
+        played[_seen(record).any(axis=1)] = True
+        return played
+    current: Round | None = first_round(config.racing, P, E)
+    while current is not None:
+        played[current.candidates, current.episodes.start : current.episodes.stop] = True
+        current = next_round(current, config.racing, scores)
     return played
+
+
+def _seen(record: Record) -> Bool:
+    """Return [P, E]: whether the log shows that an episode was played."""
+    seen: Bool = ~np.isnan(record.returns) | (record.lengths > 0) | record.fingerprints.any(axis=2)
+    return seen
 
 
 def num_played(config: Config, record: Record) -> int:
@@ -374,9 +380,9 @@ def num_played(config: Config, record: Record) -> int:
 
     It is below E if the champion left the race: its fitness may equal the fitness of a candidate that stayed.
     """
-    E = record.returns.shape[1]
-    # None is seen if each episode failed in `reset`.
-    return int(np.count_nonzero(_played(config, record)[record.champion_candidate])) or E
+    last_seen = max(np.flatnonzero(_seen(record)[record.champion_candidate]), default=0)
+    # A candidate plays whole rounds.
+    return next(limit for limit in round_limits(config.racing, record.returns.shape[1]) if limit > last_seen)
 
 
 _REASONS: dict[Cause, dict[str, str]] = {

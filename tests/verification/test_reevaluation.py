@@ -44,6 +44,16 @@ def test_a_champion_that_left_the_race_plays_only_its_own_episodes(call, record)
     assert (done.code, re.findall(r"[0-9]+", done.out)) == (0, ["4", str(played.sum()), "1"]), done.out
 
 
+def test_a_race_with_episodes_that_failed_in_reset_is_repeated(call, record):
+    settings = ("env.on_failure=worst", "env.kwargs.where=reset", "env.kwargs.share=0.5", "racing.rounds=[1]",
+                "racing.keep=0.9", "compute.check=false")  # fmt: skip
+    path = record("toys:Faulty-v0", "-r", 2, *(word for setting in settings for word in ("--set", setting)))
+    assert any(
+        (np.isfinite(each.returns).any(axis=1) & np.isnan(each.fitness)).any() for each in store.read(path).records
+    )
+    assert call("verify", path).code == 0
+
+
 def test_a_changed_weight_is_found(call, runs):
     with h5py.File(runs["a"]) as file:
         candidate = int(file["champion/candidate"][1])
