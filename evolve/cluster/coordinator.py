@@ -14,7 +14,7 @@ from evolve.cluster.messages import JobMessage, StopRequest, WorkerError
 from evolve.cluster.transport import LONGEST_SLEEP, Buffer, Transport
 from evolve.cluster.watchdog import Watchdog
 from evolve.cluster.worker import MakeRollout, error_report
-from evolve.cluster.workers import ChunkSizes, Workers, WorkQueue, check_silence, suitable_sizes
+from evolve.cluster.workers import ChunkSizes, Workers, WorkQueue, check_silence, note_farewell, suitable_sizes
 from evolve.errors import FAILURES, Interrupted, RunError, Stopped, pluralize
 from evolve.rollouts import AnyRollout, EpisodeBatch, PopulationResults, ResultsCollector, RolloutSpec
 from evolve.rollouts.exact_rollout import ThreadedRollout
@@ -296,9 +296,5 @@ def _receive_farewell(transport: Transport) -> bool:
     if received is None:
         return False
     worker, frame = received
-    message = messages.decode(frame)
-    if isinstance(message, messages.Dismiss | messages.Ended):
-        transport.leaving.discard(worker)
-    if isinstance(message, messages.Ended):
-        transport.mark_ended(worker)
+    note_farewell(transport, worker, messages.decode(frame))
     return True

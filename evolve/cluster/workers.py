@@ -12,7 +12,7 @@ from enum import IntEnum
 import numpy as np
 
 from evolve.cluster import messages
-from evolve.cluster.messages import Ended, Kill, Message, Setup
+from evolve.cluster.messages import Dismiss, Ended, Kill, Message, Setup
 from evolve.cluster.start import SILENCE, silence_seconds
 from evolve.cluster.transport import Transport
 from evolve.cluster.watchdog import kill
@@ -296,19 +296,17 @@ class Workers:
 
     def receive(self) -> tuple[int, Message] | None:
         """Return the next message of a worker that is not lost, with its rank; None if there is none yet."""
-        received = self._transport.probe()
-        while received is not None and received[0] in self._transport.gone:  # its work was given to other workers
-            received = self._transport.probe()
-        if received is None:
-            return None
-        worker, frame = received
-        message = messages.decode(frame)
-        if isinstance(message, Ended):
-            self._transport.mark_ended(worker)
-            return None
-        self._ready.add(worker)
-        self._silence[worker] = 0.0
-        return worker, message
+        while (received := self._transport.probe()) is not None:
+            worker, frame = received
+            message = messages.decode(frame)
+            # The work of a lost worker was given to others. A worker that is still leaving speaks of an earlier job.
+            is_heard = worker not in self._transport.gone and worker not in self._transport.leaving
+            note_farewell(self._transport, worker, message)
+            if is_heard and not isinstance(message, Ended):
+                self._ready.add(worker)
+                self._silence[worker] = 0.0
+                return worker, message
+        return None
 
     def reset_silence(self) -> None:
         """Count the silence of all workers from now on, since a new job begins."""
@@ -375,6 +373,14 @@ class Workers:
             kill(pid)
         elif beside:
             self.send(beside[0], Kill(pid))
+
+
+def note_farewell(transport: Transport, worker: int, message: Message) -> None:
+    """Note that a worker has confirmed its dismissal or has ended its script, if its message says so."""
+    if isinstance(message, Dismiss | Ended):
+        transport.leaving.discard(worker)
+    if isinstance(message, Ended):
+        transport.mark_ended(worker)
 
 
 def check_silence(transport: Transport) -> None:

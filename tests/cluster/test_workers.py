@@ -10,7 +10,7 @@ from wire import Wire
 
 from evolve.cluster import Transport, dismiss, messages, script, workers
 from evolve.cluster.coordinator import all_have_left
-from evolve.cluster.messages import Dismiss, Ended, Heartbeat, Kill, Setup, Update
+from evolve.cluster.messages import Dismiss, Ended, Heartbeat, Kill, Setup, Update, WorkerError
 from evolve.cluster.workers import Fate, Loss, Workers, check_silence
 from evolve.errors import HostLost, RunError, Stopped
 
@@ -83,6 +83,17 @@ def test_a_worker_whose_script_ended_before_the_job_is_lost(scene):
     losses = found.remove_lost((1, 2), 5.0)
     assert losses == [Loss(2, Fate.CUT_OFF, "has ended its script")]
     assert Workers(ranks).ranks == found.ranks == (1, 3)
+
+
+def test_a_worker_that_is_still_leaving_is_not_heard(scene):
+    """Its messages belong to an earlier job of the script: an error would end the next job."""
+    ranks, found, _ = scene
+    ranks.leaving.add(2)
+    frames = [WorkerError("late"), Dismiss(np.zeros(0, np.uint8)), Heartbeat()]
+    ranks._boxes[0].extend((2, messages.encode(message)) for message in frames)
+    ranks.say(1)
+    assert [found.receive(), found.receive(), found.receive()] == [(2, Heartbeat()), (1, Heartbeat()), None]
+    assert not ranks.leaving
 
 
 class AbortError(Exception):
