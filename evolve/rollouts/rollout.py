@@ -238,7 +238,7 @@ class Rollout:
             self._read_metrics(self._live[ended])
         self.detector.after_step(self._live, self._span, rewards)
         if self.engine.faults:
-            self._fail(rewards, ended)
+            self._fail(rewards, ended, outputs[rows])
         self._returns[rows] += rewards
         return ended if ended.any() else None
 
@@ -253,7 +253,7 @@ class Rollout:
             self._read_metrics(self._live[ended])
         self.detector.after_one_step(rewards.item())
         if self.engine.faults:
-            self._fail(rewards, ended)
+            self._fail(rewards, ended, outputs)
         self._returns[0] += rewards.item()
         return ended if ended.item() else None
 
@@ -271,9 +271,12 @@ class Rollout:
         if len(slots):
             self._metrics[slots] = self.engine.metrics(slots)
 
-    def _fail(self, rewards: Float64, ended: Bool) -> None:
-        """End the episodes that failed: write NaN into rewards [k], and True into `ended` [k]."""
-        for slot, message in self.engine.faults.items():
+    def _fail(self, rewards: Float64, ended: Bool, outputs: Float32) -> None:
+        """End the episodes that failed: write NaN into rewards [k], and True into `ended` [k].
+
+        outputs: [k, A], of the networks; an environment that gets a NaN usually fails, and is not to blame.
+        """
+        for slot, fault in self.engine.faults.items():
             # A fault in a free slot belongs to no episode.
             if not self._free[slot]:
                 row = int(np.searchsorted(self._live, slot))
@@ -281,6 +284,7 @@ class Rollout:
                 ended[row] = True
                 self._metrics[slot] = 0
                 key = int(self._genomes[slot]), int(self._episodes[slot])
+                message = _fault_of_outputs(outputs[row]) + fault
                 self._failures.append(EpisodeFailure(*key, int(self._seeds[slot]), int(self._lengths[slot]), message))
         self.engine.faults.clear()
 
@@ -396,3 +400,15 @@ class Rollout:
         n = len(self._live)
         self._span = int(self._live[-1]) + 1 if n else 0
         self._rows = slice(0, n) if self._span == n else self._live
+
+
+def _fault_of_outputs(outputs: Float32) -> str:
+    """Return the beginning of the message of a failed episode if outputs [A] of its network are not finite.
+
+    Most environments answer a NaN with a NaN or an exception, and are not to blame.
+    """
+    invalid = np.flatnonzero(~np.isfinite(outputs))
+    if not len(invalid):
+        return ""
+    which = f"{outputs[invalid[0]]} at position {invalid[0]} of {len(outputs)}"
+    return f"outputs of the network: expected finite numbers, got {which}; then "

@@ -14,10 +14,12 @@ searches any function of a vector:
 from collections.abc import Sequence
 from typing import Any
 
+import numpy as np
+
 from evolve.config import ImportedOnDemand, Kind, Registry, Section
 from evolve.errors import InputError, check_whole
 from evolve.genome import GenomeLayout, Genomes, VectorLayout, one_genome
-from evolve.shapes import Float64
+from evolve.shapes import Float64, check_shape
 from evolve.strategies.pruning_schedules import PruningOptions, PruningRounds
 from evolve.strategies.strategy import (
     AskedGenomes,
@@ -160,6 +162,35 @@ def from_table(
         expected = "a strategy that can begin with a given genome (Strategy.warm_starts)"
         raise InputError("strategy.name", expected, choice.name, f"These can: {', '.join(STRATEGIES)}.")
     return made
+
+
+def check(section: Section, strategy: Strategy[Any], layout: GenomeLayout, population: int) -> None:
+    """Check a strategy of another package: ask for genomes of generation 0, and store its first state and read it back.
+
+    Args:
+        section: The section of the experiment that names the strategy. Nothing is checked for a built-in one.
+        strategy: The strategy that the section describes.
+        layout: The layout of the genomes.
+        population: P.
+
+    Raises:
+        InputError: A method of the strategy raises an exception, returns a wrong type or shape, or gives a candidate
+            other bits in a second call.
+    """
+    if STRATEGIES.parse(section).name in STRATEGIES:
+        return
+    with STRATEGIES.as_input_error(section, "start"):
+        state = strategy.start()
+    with STRATEGIES.as_input_error(section, "ask"):
+        pair, last = (strategy.ask(state, 0, np.arange(population)[-n:]) for n in (2, 1))
+        for genomes, P in ((pair, min(2, population)), (last, 1)):
+            if not isinstance(genomes, Genomes):
+                raise TypeError(f"expected evolve.genome.Genomes, got {type(genomes).__name__}")
+            check_shape(genomes.weights, "weights", "P W", np.float32, P=P, W=layout.num_weights)
+        if pair.take(np.array([-1])).weights.tobytes() != last.weights.tobytes():
+            raise ValueError("a second call gives a candidate other weights; draw from Stream only")
+    with STRATEGIES.as_input_error(section, "to_arrays or from_arrays"):
+        strategy.from_arrays(strategy.to_arrays(state))
 
 
 def make(

@@ -254,6 +254,7 @@ def validate_new_run(experiment: Experiment) -> None:
     config = experiment.config
     NETWORKS.validate(config.network)
     STRATEGIES.validate(config.strategy, experiment.network)
+    strategies.check(config.strategy, experiment.strategy(0), experiment.network, config.population)
     rounds, E = config.racing.rounds, config.episodes
     if rounds and rounds[-1] >= E:
         raise InputError("racing.rounds", f"fewer episodes than a candidate has, {E} (episodes)", list(rounds))

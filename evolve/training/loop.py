@@ -27,7 +27,10 @@ from evolve.training.stored import GenomeChoice, final_champion
 _EPISODE_BYTES = 500  # approximate memory of an episode until its return is known
 Player = tuple[Genomes, Float32 | None]
 """A champion (P = 1), and the normalizer [2, O] of its observations; None if they are not normalized."""
-_CURE = "Use the same version of evolve on all ranks, and check their memory for faults."
+_CURE = (
+    "Use the same version of evolve on all ranks, and check their memory for faults. If the strategy is your own, let "
+    "its ask draw from Stream only."
+)
 
 
 def iterate(experiment: Experiment, coordinator: Coordinator, log: RunLog) -> Generator[Record]:

@@ -191,6 +191,19 @@ def test_the_callback_is_called_between_two_faults_of_one_tick(where):
     assert all("the motor burnt out" in failure.message for failure in failures)
 
 
+@pytest.mark.parametrize("slots", [1, 4])
+def test_a_network_is_blamed_for_its_invalid_outputs(slots):
+    rollout, episodes = setting("Pendulum-v1")
+    rollout = rollout(slots)
+    episodes.genomes.weights[1] = np.nan
+    rollout.submit(episodes)
+    finish(rollout)
+    failures = rollout.take_failures()
+    assert sorted((f.genome, f.episode, f.step) for f in failures) == [(1, episode, 1) for episode in range(E)]
+    expected = "outputs of the network: expected finite numbers, got nan at position 0 of 1; then "
+    assert all(failure.message.startswith(expected) for failure in failures)
+
+
 def test_a_fault_in_either_half_calls_the_callback():
     options = EnvOptions(id="toys:Faulty-v0", kwargs={"share": 1.0, "where": "step"})
     engines = [environments.make(options, 2) for _ in range(2)]

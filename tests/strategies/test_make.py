@@ -54,6 +54,29 @@ def test_five_lines_are_enough():
     assert genomes.weights.shape == strategy.ask(state, 1).weights.shape == (64, 100)
 
 
+@pytest.mark.parametrize(
+    ("method", "result", "fault"),
+    [
+        ("ask", lambda ask: ask.weights, "ask fails (TypeError: expected evolve.genome.Genomes, got ndarray)"),
+        (
+            "ask",
+            lambda ask: pruned(ask.weights[:, 1:], ask.mask[:, 1:]),
+            "ask fails (ValueError: weights: expected [P, W]",
+        ),
+        ("ask", lambda ask: pruned(ask.weights + len(ask), ask.mask), "a second call gives a candidate other weights"),
+        ("to_arrays", lambda arrays: {}, "to_arrays or from_arrays fails (ValueError"),
+    ],
+)
+def test_a_strategy_of_another_package_is_checked_before_a_run(monkeypatch, method, result, fault):
+    strategy = make("hill-climber", genome_size=3, population=8)  # examples/outside
+    strategies.check({"name": "hill-climber"}, strategy, VectorLayout(3), 8)
+    original = getattr(type(strategy), method)
+    monkeypatch.setattr(type(strategy), method, lambda self, *given: result(original(self, *given)))
+    with pytest.raises(InputError) as wrong:
+        strategies.check({"name": "hill-climber"}, strategy, VectorLayout(3), 8)
+    assert fault in str(wrong.value)
+
+
 @pytest.mark.parametrize("convert", [list, tuple, np.float32, np.int64])
 def test_fitness_is_anything_that_numpy_converts_to_numbers(convert):
     strategy = make("openai-es", genome_size=3, population=8)
