@@ -242,6 +242,8 @@ class AskedGenomes(Generic[State]):
 
     def take(self, candidates: Int64) -> Genomes:
         """Return the given candidates, in the given order."""
+        if not len(candidates):  # `ask` is called for one candidate or more
+            return Genomes(np.zeros((0, self.num_weights), np.float32), np.zeros((0, self.num_weights), np.bool_))
         return self.strategy.ask(self.state, self.generation, candidates)
 
 

@@ -247,8 +247,10 @@ class RunRepetition(Repetition):
         if different:
             key = generation, candidate, different[0]
             return playing.diagnose(self.run, self.experiment, key, log, kind, self._manifests())
-        # The episodes are equal, but other parts of the log may differ. A fingerprint of 0 means that it is unknown.
-        if stored.trace_fingerprint and log.trace_fingerprint != stored.trace_fingerprint:
+        # The episodes are equal, but other parts of the log may differ. A fingerprint of 0 means that it is unknown. In
+        # a race, a failed champion may have played more episodes than the log shows, and traces are a mean over all.
+        comparable = len(log.returns) == self.experiment.config.episodes or not np.isnan(record.champion_fitness)
+        if stored.trace_fingerprint and comparable and log.trace_fingerprint != stored.trace_fingerprint:
             kind = kind or "traces"
         if not np.array_equal(record.champion_step_hashes, np.concatenate(log.step_hashes or [])):
             kind = kind or "log"

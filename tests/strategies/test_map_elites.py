@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 import evolve
 from evolve import networks, store
 from evolve.errors import InputError
-from evolve.strategies import Results, from_table, make
+from evolve.strategies import AskedGenomes, Results, from_table, make
 from evolve.strategies.map_elites import best_of_cells, cells_of
 from evolve.verification import choose_episode, playing
 
@@ -169,6 +169,16 @@ def test_candidates_without_a_descriptor_have_no_cell():
     assert made.ask(state, 1).weights.tobytes() != genomes.weights.tobytes()  # drawn anew
     assert np.isnan(made.outcome(state)["archive"]).all()
     assert len(made.champion(state)) == 1
+
+
+@pytest.mark.parametrize("name", list(networks.NETWORKS))
+def test_a_first_generation_that_fails_as_a_whole_is_followed_by_another(name):
+    layout = networks.make(name, 4, 2)
+    made = from_table({"name": "map-elites"}, layout, 4, 0)
+    asked = AskedGenomes(made, made.start(), 0, 4, layout.num_weights)  # in a run, candidates are computed lazily
+    state = made.tell(made.start(), asked, Results(np.full(4, np.nan)))
+    assert len(state) == 0
+    assert len(made.ask(state, 1)) == 4
 
 
 @pytest.mark.parametrize(
