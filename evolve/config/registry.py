@@ -285,6 +285,8 @@ class Registry:
         added = entry_points_of(self._section)
         if name not in added:
             cure = nearest(self._relatives.get(fold(name), name), [*self._kinds, *added], listed=True)
+            if not cure.startswith("Did you mean"):  # then it is hardly misspelt, but another package's
+                cure += " Or install the package that adds it."
             raise InputError(self._argument, f"a known {self._section}", name, cure)
         return load(added[name], self._argument)
 
