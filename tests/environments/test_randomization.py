@@ -220,7 +220,7 @@ def test_environments_are_used_again_if_their_values_come_again():
         ({"randomize": {"g": {"choice": []}}}, "env.randomize.g.choice: expected a list"),
         ({"kwargs": {"g": 1.0}, "randomize": {"g": {"uniform": [1, 2]}}}, "an argument that env.kwargs does not set"),
         ({"randomize": {"gravitation": {"uniform": [1, 2]}}}, "env.randomize.gravitation: expected arguments that"),
-        ({"kwargs": {"gg": 1}, "randomize": {"g": {"uniform": [1, 2]}}}, "^env.kwargs: .* got {'gg': 1} .*'gg'\\)\\.$"),
+        ({"kwargs": {"gg": 1}, "randomize": {"g": {"uniform": [1, 2]}}}, "^env.kwargs: .* got {'gg': 1} .*'gg'"),
         ({"kwargs": {"g": 1}, "randomize": {"gg": {"uniform": [1, 2]}}}, "^env.randomize.gg: expected"),
         ({"randomize": {"g": {"choice": ["a", 1.0]}}}, "env.randomize.g: expected values that Pendulum-v1 takes"),
         ({"engine": "exact", "randomize": {"h": {"uniform": [1, 2]}}}, "can be drawn for each episode: g, m, l, got h"),
