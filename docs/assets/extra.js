@@ -3,7 +3,7 @@ for (const table of document.querySelectorAll(".md-typeset table:not([class])"))
   const rows = [...table.tBodies].flatMap((body) => [...body.rows]);
   const headings = table.rows[0].cells;
   const long = (row) => [...row.cells].slice(1).some((cell) => cell.textContent.length > 40);
-  if (headings.length < 2 || !(table.closest(".claims") || rows.some(long))) continue;
+  if (headings.length < 2 || !headings[1].textContent || !(table.closest(".claims") || rows.some(long))) continue;
   table.dataset.cards = "";
   for (const row of rows) {
     for (const cell of [...row.cells].slice(1)) {
