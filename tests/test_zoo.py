@@ -25,6 +25,12 @@ def published():
     return {name: experiment["results"][0]["digest"] for name, experiment in known.items()}
 
 
+def test_the_page_counts_the_published_seeds():
+    known = json.loads(PUBLISHED.read_text())
+    seeds = sum(len(experiment["results"]) for experiment in known.values())
+    assert f"| {seeds} seeds, listed in" in (ROOT / "docs" / "results.md").read_text()
+
+
 def test_the_zoo_has_the_published_champions():
     assert set(ZOO) == set(published()) - NEVER_DRAWN
     assert all(path.suffix == ".champion" and path.stat().st_size <= 200_000 for path in ZOO.values())
