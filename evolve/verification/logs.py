@@ -269,7 +269,7 @@ def _other_difference(generation: int, ours: Record, theirs: Record) -> FirstDif
             summary = f"{at}: {name.replace('_', ' ')}: not equal, though every episode is"
             return FirstDifference("log", summary, generation)
     for name in _OPTIONAL_COLUMNS:
-        if not _same_numbers(getattr(ours, name), getattr(theirs, name)):
+        if not same_optional(getattr(ours, name), getattr(theirs, name)):
             summary = f"{at}: {name}: not equal, though every episode is"
             return FirstDifference("log", summary, generation)
     if ours.digest != theirs.digest:
@@ -322,7 +322,7 @@ def selection_difference(run: StoredRun, experiment: Experiment) -> FirstDiffere
         results = strategies.Results(record.fitness, measures=record.measures)
         state = selecting.tell(state, genomes, results)
         for name, selected in selecting.outcome(state).items():
-            if not _same_numbers(getattr(record, name), selected):
+            if not same_optional(getattr(record, name), selected):
                 summary = f"generation {generation}: the {name} does not follow from fitness and measures"
                 return FirstDifference("log", summary, generation)
     return None
@@ -348,7 +348,7 @@ def _wrong_measure(record: Record, strategy: strategies.Strategy[Any], means: Ma
     return None
 
 
-def _same_numbers(ours: Float64 | None, theirs: Float64 | None) -> bool:
+def same_optional(ours: NDArray[Any] | None, theirs: NDArray[Any] | None) -> bool:
     """Return whether two optional arrays are equal; NaN equals NaN."""
     if ours is None or theirs is None:
         return ours is theirs

@@ -356,7 +356,7 @@ class ChampionRepetition(Repetition):
         return Verdict(True, f"the champion of {generations}, {episodes} again")
 
     def rerun(self, on_generation: Callable[[Record], None]) -> Verdict:
-        """Run the experiment again; compare the digest, the champion and its held-out returns.
+        """Run the experiment again; compare the digest, the steps, the champion and its held-out returns.
 
         on_generation: Called with each generation.
         """
@@ -365,10 +365,16 @@ class ChampionRepetition(Repetition):
         digest = "" if log.last is None else log.last.digest.decode()
         if digest != run.digest:
             return self._unequal(f"on {HERE} its run ends with digest {digest}, not {run.digest}", "digest")
-        strategy, state = training.restore(self.experiment, log)
+        champion, normalizer = training.newest_champion(self.experiment, log)
         stored = Genomes(run.held_out.weights[None], run.held_out.mask[None])
-        if not np.array_equal(strategy.champion(state).fingerprints(), stored.fingerprints()):
-            return self._unequal("its genome is not the champion of its run, though the digest is equal", "log")
+        contents = {
+            "genome": np.array_equal(candidate_digests(champion), candidate_digests(stored)),
+            "normalizer": logs.same_optional(normalizer, run.normalizer),
+            "number of steps": log.steps == run.steps,
+        }
+        for name, equal in contents.items():
+            if not equal:
+                return self._unequal(f"its {name} is not the one of its run, though the digest is equal", "log")
         verdict = self.reevaluate()
         return replace(verdict, summary=f"{verdict.summary}; digest {digest}") if verdict.equal else verdict
 

@@ -103,14 +103,19 @@ def test_many_champions_are_verified_by_one_command(here, call):
     assert call("verify", files[0], next((here / "plain").glob("*.h5"))).code == 2
 
 
-@pytest.mark.parametrize("what", ["evaluation/weights", "digest"])
+@pytest.mark.parametrize("what", ["evaluation/weights", "evaluation/normalizer", "digest", "steps"])
 def test_a_champion_that_was_changed_does_not_verify(champion, call, what):
     _, path = champion
     with h5py.File(path, "r+") as file:
-        if what == "digest":
-            file.attrs["digest"] = "00" * 32
-        else:
-            file[what][...] = -file[what][...]
+        match what:
+            case "digest":
+                file.attrs["digest"] = "00" * 32
+            case "steps":
+                file.attrs.modify("steps", file.attrs["steps"] + 1)
+            case "evaluation/normalizer" if what not in file:
+                return
+            case _:
+                file[what][...] = np.nextafter(file[what][...], np.float32(9))  # no episode shows it
     done = call("verify", path, "--full")
     assert done.code == 1
     assert "different: " in done.out
