@@ -241,6 +241,19 @@ def serve(
         shared: The state that the coordinator updates.
     """
     worker = Worker(transport, make_rollout, shared)
+    try:
+        answer = _serve(worker, transport, signalled, shared)
+    finally:
+        worker.disarm()
+    _send(transport, messages.Dismiss(np.zeros(0, np.uint8)))  # confirms that this worker leaves
+    transport.flush(patience=5.0)
+    return answer.tobytes()
+
+
+def _serve(
+    worker: Worker, transport: Transport, signalled: Callable[[], int | None], shared: SharedState | None
+) -> Buffer:
+    """Let a worker do what the coordinator asks for, until it is dismissed; return the answer in that message."""
     failed = False
     passed_on = False
     kept_alive_at = probed_at = -math.inf  # times of the last `keep_alive`, and of the last probe that found no message
@@ -256,8 +269,7 @@ def serve(
                 # A job begins with two chunks, so another message may follow a message at once: probe again.
                 probed_at = now if message is None else -math.inf
         if isinstance(message, messages.Dismiss):
-            worker.disarm()
-            break
+            return message.answer
         if isinstance(message, messages.Ended):
             raise RunError("rank 0 has ended its script, and this rank waits for it: call evolve on all ranks")
         signal = signalled()
@@ -280,9 +292,6 @@ def serve(
             if shared is not None:
                 shared.reset()
             _send(transport, messages.WorkerError(error_report(transport)))
-    _send(transport, messages.Dismiss(np.zeros(0, np.uint8)))  # confirms that this worker leaves
-    transport.flush(patience=5.0)
-    return message.answer.tobytes()
 
 
 def _send(transport: Transport, message: Message) -> None:

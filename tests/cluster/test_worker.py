@@ -2,6 +2,7 @@
 
 import math
 import signal
+from contextlib import nullcontext
 
 import numpy as np
 import pytest
@@ -11,6 +12,7 @@ from evolve.cluster.messages import (
     Chunk,
     ChunkResults,
     Dismiss,
+    Ended,
     FailedEpisode,
     Heartbeat,
     Kill,
@@ -20,6 +22,7 @@ from evolve.cluster.messages import (
 )
 from evolve.cluster.transport import Transport
 from evolve.config import Config, parse
+from evolve.errors import RunError
 from evolve.numerics.streams import Purpose
 from evolve.rollouts import EpisodeBatch, generation_keys
 from evolve.training import make_rollout, prepare
@@ -154,7 +157,8 @@ def test_the_rest_of_an_abandoned_evaluation_is_dropped():
     assert {parcel.serial for parcel in script.of(ChunkResults)} == {6}
 
 
-def test_after_its_last_message_the_watchdog_is_disarmed():
+@pytest.mark.parametrize("last", ["dismissed", "left alone"])
+def test_after_its_last_message_the_watchdog_is_disarmed(last):
     """Even if episodes are still running: a script of the user may come next."""
     made = experiment({"id": "toys:Slow-v0", "kwargs": {"seconds": 0.02}, "max_episode_seconds": 60.0})
     before, timer = signal.getsignal(signal.SIGALRM), signal.getitimer(signal.ITIMER_REAL)
@@ -165,8 +169,10 @@ def test_after_its_last_message_the_watchdog_is_disarmed():
         return len(watched) > 9
 
     setup = Setup(1, made.config.to_toml())
-    script = Script((now, setup), (now, chunk(made, 5)), (busy, setup), (now, chunk(made, 6)), (now, LEAVE))
-    work(script)
+    script = Script((now, setup), (now, chunk(made, 5)), (busy, setup), (now, chunk(made, 6)))
+    script.steps.append((now, LEAVE if last == "dismissed" else Ended()))
+    with nullcontext() if last == "dismissed" else pytest.raises(RunError, match="rank 0 has ended its script"):
+        work(script)
     assert len(set(map(str, watched))) > 1  # it was watched in between
     assert signal.getsignal(signal.SIGALRM) == before
     assert abs(signal.getitimer(signal.ITIMER_REAL)[0] - timer[0]) < 200.0
