@@ -20,12 +20,13 @@ from evolve.training.manifest import PORTABLE, USER_FUNCTION
 from evolve.verification.verdict import Cause
 
 _MIN_AGREEING_STEPS = 8
-"""Hashes (2 bytes) that agree in this many steps after a difference prove that a log was changed (256**-16)."""
+"""If the hashes of this many steps agree after a difference, a log was changed.
+
+A step has hashes of 2 bytes, so different episodes agree with a probability of 256**-16.
+"""
 _OTHER_COLUMNS = ("champion_candidate", "champion_weights", "champion_mask", "champion_fitness", "champion_step_hashes",
-         "connections", "fitness", "steps")  # fmt: skip
-"""The columns that are equal if genomes and episodes are, unless a record was changed."""
-_OPTIONAL_COLUMNS = ("normalizer", "measures", "front", "archive")
-"""Further columns of this kind, which some runs lack."""
+         "connections", "fitness", "steps", "normalizer", "measures", "front", "archive")  # fmt: skip
+"""The columns that follow from genomes and episodes: if only these differ, a record was changed."""
 _ALGEBRA = ("packages.numpy", "packages.cmaes", "blas", "cpu", "cpu features")
 """The entries of a manifest that decide the bits of a library's linear algebra."""
 
@@ -83,21 +84,26 @@ LogOrRecord = TypeVar("LogOrRecord", CandidateLog, Record)
 
 def different_episodes(ours: LogOrRecord, theirs: LogOrRecord) -> Bool:
     """Return [E], or [P, E] for whole generations: whether each episode differs in any bit."""
-    same: Bool = (ours.returns == theirs.returns) | (np.isnan(ours.returns) & np.isnan(theirs.returns))
+    same = equal_numbers(ours.returns, theirs.returns)
     same &= (ours.lengths == theirs.lengths) & (ours.fingerprints == theirs.fingerprints).all(axis=-1)
     return ~(same & same_metrics(ours.metrics, theirs.metrics, np.isnan(ours.returns)))
 
 
-def same_metrics(ours: Mapping[str, NDArray[Any]], theirs: Mapping[str, NDArray[Any]], failed: Bool) -> Bool:
-    """Return whether the metrics that both logs have are equal in each episode. failed: as returned, [E] or [P, E].
+def equal_numbers(ours: NDArray[Any], theirs: NDArray[Any]) -> Bool:
+    """Return whether each number equals the other one; NaN equals NaN."""
+    equal: Bool = (ours == theirs) | (np.isnan(ours) & np.isnan(theirs))
+    return equal
 
-    Failed episodes have no metrics, so they count as equal. The types of metrics may differ, because a column of a file
-    has the widest type of all generations.
+
+def same_metrics(ours: Mapping[str, NDArray[Any]], theirs: Mapping[str, NDArray[Any]], failed: Bool) -> Bool:
+    """Return whether the metrics that both logs have are equal in each episode, in the shape of `failed`.
+
+    failed: [E] or [P, E], whether each episode failed. Failed episodes have no metrics, so they count as equal. The
+    types of metrics may differ, because a column of a file has the widest type of all generations.
     """
     same = np.ones(failed.shape, np.bool_)
     for name in ours.keys() & theirs.keys():
-        a, b = ours[name], theirs[name]
-        same = same & ((a == b) | (np.isnan(a) & np.isnan(b)))
+        same = same & equal_numbers(ours[name], theirs[name])
     return same | failed
 
 
@@ -255,7 +261,9 @@ def describe_difference(candidate: int, episode: int, ours: EpisodeLog, theirs: 
     a, b = ours.summary, theirs.summary
     if a == b and (ours.fingerprint == theirs.fingerprint).all():
         metrics = ((name, ours.metrics[name], theirs.metrics[name]) for name in ours.metrics.keys() & theirs.metrics)
-        different = [f"{name} is {x!r} against {y!r}" for name, x, y in sorted(metrics) if repr(x) != repr(y)]
+        # The types may differ, see `same_metrics`, so 1 equals 1.0.
+        unequal = [each for each in sorted(metrics) if not np.array_equal(each[1], each[2], equal_nan=True)]
+        different = [f"{name} is {x!r} against {y!r}" for name, x, y in unequal]
         return f"candidate {candidate}, episode {episode}: its metric {', '.join(different)}"
     both = f"{a} against {b}" if a != b else f"{a} both times, but not the same steps,"
     return f"candidate {candidate}, episode {episode}: return {both}"
@@ -265,12 +273,8 @@ def _other_difference(generation: int, ours: Record, theirs: Record) -> FirstDif
     """Return the difference of two records with equal episodes: one was changed, or written by another version."""
     at = f"generation {generation}"
     for name in _OTHER_COLUMNS:
-        if not np.array_equal(getattr(ours, name), getattr(theirs, name), equal_nan=name.endswith("fitness")):
-            summary = f"{at}: {name.replace('_', ' ')}: not equal, though every episode is"
-            return FirstDifference("log", summary, generation)
-    for name in _OPTIONAL_COLUMNS:
         if not same_optional(getattr(ours, name), getattr(theirs, name)):
-            summary = f"{at}: {name}: not equal, though every episode is"
+            summary = f"{at}: {name.replace('_', ' ')}: not equal, though every episode is"
             return FirstDifference("log", summary, generation)
     if ours.digest != theirs.digest:
         summary = f"{at}: the digests differ, though everything else is equal: one of them was changed"
@@ -288,7 +292,7 @@ def fitness_difference(run: StoredRun, experiment: Experiment, generations: Sequ
         record = run.records[generation]
         scores = Scores.of(config, record.returns, record.metrics, record.connections, W)
         computed = scores.fitness(_played(config, record, scores))
-        different = ~((computed == record.fitness) | (np.isnan(computed) & np.isnan(record.fitness)))
+        different = ~equal_numbers(computed, record.fitness)
         if different.any():
             candidate = int(np.argmax(different))
             values = f"{record.fitness[candidate]} in the log, {computed[candidate]} from its returns"
@@ -303,25 +307,21 @@ def selection_difference(run: StoredRun, experiment: Experiment) -> FirstDiffere
     The strategy selects again, by the logged fitness and measures. Measures that need genomes are computed again only
     for the best candidate of each generation, because the log has its genome.
     """
-    config, seed = experiment.config, run.header.seed
-    measuring = experiment.strategy(seed)
-    if not measuring.measured:
+    strategy = experiment.strategy(run.header.seed)
+    if not strategy.measured:
         return None
-    # Selection does not look at genomes, which the log lacks, but at their size, which bounds the connections.
-    W = experiment.network.num_weights
-    shape = config.population, W
+    # The log lacks the genomes, but selection looks at their size alone.
+    shape = experiment.config.population, experiment.network.num_weights
     genomes = Genomes(np.broadcast_to(np.float32(0), shape), np.broadcast_to(np.True_, shape))
-    start = None if experiment.start is None else genomes.take(np.array([0]))
-    selecting = strategies.from_table(config.strategy, strategies.VectorLayout(W), config.population, seed, start)
-    state = selecting.start()
+    state = strategy.start()
     for generation, record in enumerate(run.records):
         means = mean_metrics(record.metrics, record.returns)
-        wrong = _wrong_measure(record, measuring, means)
+        wrong = _wrong_measure(record, strategy, means)
         if wrong is not None:
             return FirstDifference("log", f"generation {generation}: {wrong}", generation)
         results = strategies.Results(record.fitness, measures=record.measures)
-        state = selecting.tell(state, genomes, results)
-        for name, selected in selecting.outcome(state).items():
+        state = strategy.tell(state, genomes, results)
+        for name, selected in strategy.outcome(state).items():
             if not same_optional(getattr(record, name), selected):
                 summary = f"generation {generation}: the {name} does not follow from fitness and measures"
                 return FirstDifference("log", summary, generation)
@@ -375,10 +375,10 @@ def _seen(record: Record) -> Bool:
     return seen
 
 
-def num_played(config: Config, record: Record) -> int:
+def num_champion_episodes(config: Config, record: Record) -> int:
     """Return the number of episodes that the champion played.
 
-    It is below E if the champion left the race: its fitness may equal the fitness of a candidate that stayed.
+    A champion may have left the race and played fewer than E, if its fitness equals that of a candidate that stayed.
     """
     last_seen = max(np.flatnonzero(_seen(record)[record.champion_candidate]), default=0)
     # A candidate plays whole rounds.
@@ -431,8 +431,9 @@ def explain(what: str, step: int | None, seed: int = 0) -> tuple[Cause, str]:
 def refine(what: str, generation: int, manifests: tuple[dict[str, str], ...]) -> str:
     """Return the kind of a difference; "function" or "algebra" instead if the manifests of both sides explain it.
 
-    "function": a fitness that is a function of the user explains a different log, and different genomes after
-    generation 0. "algebra": so do linear algebra that is not portable and different machines, for the genomes.
+    "function": the fitness is a function of the user, which explains a different log, and different genomes after
+    generation 0. "algebra": the strategy uses linear algebra that is not portable, on different machines. That explains
+    different genomes after generation 0.
     """
     if any(USER_FUNCTION in side.get("strategy", "") for side in manifests):
         return "function" if what == "log" or (what == "genome" and generation) else what

@@ -179,7 +179,7 @@ class RunRepetition(Repetition):
                 yield same_kind[begin : begin + _GENERATIONS_AT_ONCE]
 
     def _num_played(self, generation: int) -> int:
-        return logs.num_played(self.experiment.config, self.run.records[generation])
+        return logs.num_champion_episodes(self.experiment.config, self.run.records[generation])
 
     def _check_champions(self, numbers: Sequence[int]) -> Verdict | None:
         """Return the first difference between the champions' logs and their episodes here; None if they are equal."""
@@ -340,7 +340,7 @@ class ChampionRepetition(Repetition):
         """Play all held-out episodes again, and compare their returns to the bit."""
         stored = self.run.held_out
         repeated = training.evaluate_champion(self.run, self.experiment, self.coordinator, len(stored.returns))
-        different = ~((repeated.returns == stored.returns) | (np.isnan(repeated.returns) & np.isnan(stored.returns)))
+        different = ~logs.equal_numbers(repeated.returns, stored.returns)
         episodes = pluralize(len(stored.returns), "held-out episode")
         if different.any():
             episode = int(np.argmax(different))

@@ -2,10 +2,12 @@
 
 import shutil
 
+import numpy as np
 import pytest
 from tampering import edit_manifest, tamper
 
 from evolve import store
+from evolve.verification.logs import EpisodeLog, describe_difference
 
 ELSEWHERE = ("-e", "toys:Elsewhere-v0", "--set", "env.max_episode_steps=40", "--set", "network.plasticity=0.1")
 QUICK = ("-p", 6, "-r", 2, "-g", 3, "-d", 3, "--set", "env.max_episode_steps=60", "--set", "held_out_episodes=0")
@@ -97,3 +99,12 @@ def test_other_genomes_on_another_machine_may_be_the_strategy(
         found = verdict(*words)
         assert (found["cause"], found["generation"], found["candidate"]) == (cause, generation, 3)
     assert found["manifests"][0]["strategy"].startswith("portable" if strategy == "openai-es" else "not portable")
+
+
+def test_a_difference_names_the_metrics_of_another_value_not_of_another_type():
+    """A column of a file has the widest type of all generations, the metrics of an episode here have their own."""
+    here = {"hits": 5, "misses": 1, "speed": np.nan}
+    ours, theirs = (
+        EpisodeLog(1.0, 9, np.zeros(2, np.uint64), None, m) for m in (here, here | {"hits": 5.0, "misses": 2.0})
+    )
+    assert describe_difference(3, 0, ours, theirs) == "candidate 3, episode 0: its metric misses is 1 against 2.0"
