@@ -78,7 +78,7 @@ def _known(context: Context, coordinator: Coordinator) -> dict[str, str]:
     found = {}
     for leg, digest in contest.known_digests(size.name).items():
         if context.left > _SPARE and (not context.emulated or leg == next(iter(contest.LEGS))):
-            played = session.play(contest.known(leg, "cupy"), coordinator, size.known_seed)
+            played = session.play(contest.known_experiment(leg, "cupy"), coordinator, size.known_seed)
             found[leg] = "equal" if played.digest == digest else "DIFFERS"
     return found
 

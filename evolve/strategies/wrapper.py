@@ -1,7 +1,7 @@
 """Strategies around another strategy: several starts of which the best goes on, and restarts of a stalled search.
 
-Both compare searches by a score, the mean fitness of a search in its last generations: a quarter of the generations of
-a start, or of the generations that a search may go without progress.
+Both compare searches by a score, the mean fitness over the last k generations of a search. k is a quarter of
+`start_generations` or of `restart_after`, rounded up.
 """
 
 import itertools
@@ -57,17 +57,17 @@ class WrapperState:
 
     now: The newest state of the strategy.
     best: The state of the strategy that has the wrapper's champion.
-    means: [k] float64, the mean fitness of the last generations.
+    means: [k] float64, the mean fitness of each of the last k generations.
     record: The scores and counts of the wrapper.
-    begun: The generation of the run with which this search began. It is a part of the key of the initial weights, so
-        each search of a run begins with other weights.
+    first_generation: The generation of the run with which this search began. It is a part of the key of the initial
+        weights, so each search of a run begins with other weights.
     """
 
     now: Any
     best: Any
     means: Float64
     record: Any
-    begun: int
+    first_generation: int
 
 
 class Wrapper(Strategy[WrapperState]):
@@ -77,7 +77,7 @@ class Wrapper(Strategy[WrapperState]):
 
     Args:
         strategy: The other strategy.
-        generations: The generations that are compared by the mean fitness in their last quarter.
+        generations: 4 k, for a score over k generations. If it is no multiple of 4, k is rounded up.
     """
 
     name: str
@@ -87,7 +87,7 @@ class Wrapper(Strategy[WrapperState]):
     first_record: NamedNumbers
     """The record at the start of a search."""
     no_mean: float
-    """The mean fitness of a generation that has not been played."""
+    """Stands in `means` for a generation that has not been played."""
 
     def __init__(self, strategy: Strategy[Any], generations: int) -> None:
         self._strategy = strategy
@@ -134,7 +134,7 @@ class Wrapper(Strategy[WrapperState]):
         ours = {
             f"{self.name}_means": state.means,
             f"{self.name}s": state.record.to_array(),
-            f"{self.name}s_begun": np.array([state.begun], np.int64),
+            f"{self.name}s_begun": np.array([state.first_generation], np.int64),
         }
         named = {f"{self.best_prefix}{name}": array for name, array in best.items()}
         return joined(self._strategy.to_arrays(state.now), named, ours)
@@ -143,22 +143,22 @@ class Wrapper(Strategy[WrapperState]):
         """Return the state that `to_arrays` stored. Raises ValueError if an array is missing or has another shape."""
         means = stored_array(arrays, f"{self.name}_means", "k", np.float64, k=len(self._no_means))
         record = type(self.first_record).from_arrays(arrays, f"{self.name}s")
-        begun = 0  # as in files of earlier versions, which have no array for it
+        first_generation = 0  # as in files of earlier versions, which have no array for it
         if f"{self.name}s_begun" in arrays:
-            begun = int(stored_array(arrays, f"{self.name}s_begun", "1", np.int64)[0])
+            first_generation = int(stored_array(arrays, f"{self.name}s_begun", "1", np.int64)[0])
         now = best = self._strategy.from_arrays(arrays)
         if self._keeps_best(record):
             prefix = self.best_prefix
             theirs = {name.removeprefix(prefix): array for name, array in arrays.items() if name.startswith(prefix)}
             best = self._strategy.from_arrays(theirs)
-        return WrapperState(now, best, means, record, begun)
+        return WrapperState(now, best, means, record, first_generation)
 
-    def _started(self, state: Any, begun: int) -> WrapperState:
+    def _started(self, state: Any, first_generation: int) -> WrapperState:
         """Return the state of a search that begins with a state of the strategy."""
-        return WrapperState(state, state, self._no_means, self.first_record, begun)
+        return WrapperState(state, state, self._no_means, self.first_record, first_generation)
 
     def _keeps_best(self, _record: Any) -> bool:
-        """Return whether the best state is another one than the newest."""
+        """Return whether a checkpoint holds the best state beside the newest one."""
         return True
 
 
@@ -223,8 +223,8 @@ class Multistart(Wrapper):
             # A best score of -∞ means that no start has ended, so a start without finite fitness gets a finite score.
             if score > best_score or best_score == -np.inf:
                 best, best_score = now, max(score, -float(np.finfo(np.float64).max))
-            now = best if generations == self._all else self._strategy.start_anew(state.begun + generations)
-        return WrapperState(now, best, means, StartRecord(best_score, generations), state.begun)
+            now = best if generations == self._all else self._strategy.start_anew(state.first_generation + generations)
+        return WrapperState(now, best, means, StartRecord(best_score, generations), state.first_generation)
 
     def begun(self, before: WrapperState, after: WrapperState) -> str:
         """Return the number of the start that begins, or that the best one goes on; or a restart within a start."""
@@ -234,7 +234,7 @@ class Multistart(Wrapper):
         return "best start" if generations == self._all else f"start {generations // self._each + 1}"
 
     def _keeps_best(self, record: StartRecord) -> bool:
-        """Return whether a start is still to be chosen; afterwards there is one state."""
+        """Return whether a start is still to be chosen. Afterwards the best state is the newest one."""
         return record.generations < self._all
 
 
@@ -243,14 +243,14 @@ class RestartRecord(NamedNumbers):
     """The progress of a strategy that restarts.
 
     best_score: The best score of all.
-    since_restart: The best score since the last restart.
-    stalled: The generations in a row without a better score than that.
+    to_beat: The best score since the last restart, or the score of the state from which the search restarted.
+    stalled: The generations in a row without a score above `to_beat`.
     restarts: The number of restarts.
     generations: The completed generations of this search.
     """
 
     best_score: float
-    since_restart: float
+    to_beat: float
     stalled: int
     restarts: int
     generations: int
@@ -264,7 +264,7 @@ class Restarting(Wrapper):
     """
 
     name, best_prefix, no_mean = "restart", "best_", np.nan
-    first_record = RestartRecord(best_score=-np.inf, since_restart=-np.inf, stalled=0, restarts=0, generations=0)
+    first_record = RestartRecord(best_score=-np.inf, to_beat=-np.inf, stalled=0, restarts=0, generations=0)
 
     def __init__(self, strategy: Strategy[Any], options: RestartOptions) -> None:
         super().__init__(strategy, options.restart_after)
@@ -276,18 +276,18 @@ class Restarting(Wrapper):
         now, best, record = self._strategy.tell(state.now, genomes, results), state.best, state.record
         means = np.append(state.means[1:], mean_fitness(results.fitness))
         score = float(ordered_sum(means)) / len(means)  # NaN until k generations have been played
-        best_score, since_restart = record.best_score, record.since_restart
+        best_score, to_beat = record.best_score, record.to_beat
         stalled, restarts, generations = record.stalled + 1, record.restarts, record.generations + 1
         if score > best_score:
             best, best_score = state.now, score
-        if score > since_restart:
-            since_restart, stalled = score, 0
+        if score > to_beat:
+            to_beat, stalled = score, 0
         if stalled >= self._after:
-            now = self._strategy.start_anew(state.begun + generations) if self._anew else best
-            since_restart = -np.inf if self._anew else best_score
+            now = self._strategy.start_anew(state.first_generation + generations) if self._anew else best
+            to_beat = -np.inf if self._anew else best_score
             means, stalled, restarts = self._no_means, 0, restarts + 1
-        record = RestartRecord(best_score, since_restart, stalled, restarts, generations)
-        return WrapperState(now, best, means, record, state.begun)
+        record = RestartRecord(best_score, to_beat, stalled, restarts, generations)
+        return WrapperState(now, best, means, record, state.first_generation)
 
     def begun(self, before: WrapperState, after: WrapperState) -> str:
         """Return "restart" if the search restarts."""

@@ -36,7 +36,7 @@ def test_another_work_needs_another_version():
 def test_the_walker_is_the_benchmark_of_2020():
     from evolve.config import read_file
 
-    config = contest.scored("walker", contest.SIZES["large"], "auto").config
+    config = contest.scored_experiment("walker", contest.SIZES["large"], "auto").config
     preset = read_file(ROOT / "experiments" / "script-2020.toml")
     for section in ("population", "episodes", "generations", "env", "network", "strategy"):
         expected = preset[section]
@@ -46,7 +46,7 @@ def test_the_walker_is_the_benchmark_of_2020():
             assert {name: found[name] for name in expected} == expected
         else:
             assert found == expected
-    small = contest.scored("walker", contest.SIZES["small"], "auto").config
+    small = contest.scored_experiment("walker", contest.SIZES["small"], "auto").config
     assert (small.population, small.episodes, small.generations) == (138, 8, 5)
 
 
@@ -58,7 +58,7 @@ def test_the_engine_plays_the_known_digests(size):
 
 def test_the_array_reference_agrees():
     for leg in ("pole", "short"):
-        found = session.play(contest.known(leg, "numpy"), alone(), TRIAL.known_seed)
+        found = session.play(contest.known_experiment(leg, "numpy"), alone(), TRIAL.known_seed)
         assert found.digest == contest.known_digests("trial")[leg]
 
 
@@ -118,7 +118,7 @@ def legs_with(changed, tags):
 
 
 def test_the_first_difference_is_named():
-    played = session.play(contest.known("short", "auto"), alone(), TRIAL.known_seed, tagged=True)
+    played = session.play(contest.known_experiment("short", "auto"), alone(), TRIAL.known_seed, tagged=True)
     all_legs = dict.fromkeys(contest.LEGS, played)
     assert session.difference("trial", all_legs).startswith("pole, generation 0, candidate 0: ")
     tags = list(contest.golden()["sizes"]["trial"]["short"]["tags"])

@@ -183,5 +183,5 @@ def test_bad_options_are_refused(call, words, said):
 
 def test_the_work_is_small_enough_to_be_tried():
     for leg in contest.LEGS:
-        config = contest.known(leg, "auto").config
+        config = contest.known_experiment(leg, "auto").config
         assert config.population * config.episodes * config.generations <= 150

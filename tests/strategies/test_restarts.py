@@ -47,7 +47,7 @@ def test_after_a_stall_it_goes_back_to_before_the_best_generation(name):
     for generation, score in enumerate([1.0, 2.0, 1.5, 2.0, 0.0]):
         states.append(state)
         state = tell(strategy, state, generation, score)
-    assert state.record == RestartRecord(best_score=2.0, since_restart=2.0, stalled=0, restarts=1, generations=5)
+    assert state.record == RestartRecord(best_score=2.0, to_beat=2.0, stalled=0, restarts=1, generations=5)
     assert equal(made(name), state.now, states[1].now)
     there = NETWORK.init(Stream(5, Purpose.INIT, 0, 0)).mask[0]
     asked, before = (strategy.ask(state, generation).weights[:, there] for generation in (5, 1))
@@ -62,7 +62,7 @@ def test_after_a_stall_it_begins_anew(name):
     for generation, score in enumerate([5.0, 4.0, 3.0]):
         states.append(state)
         state = tell(strategy, state, generation, score)
-    assert state.record == RestartRecord(best_score=5.0, since_restart=-np.inf, stalled=0, restarts=1, generations=3)
+    assert state.record == RestartRecord(best_score=5.0, to_beat=-np.inf, stalled=0, restarts=1, generations=3)
     first, other = (NETWORK.init(Stream(5, Purpose.INIT, generation, 0)) for generation in (0, 3))
     began = inner.champion(state.now)  # the centre
     assert not np.array_equal(first.mask, other.mask)
@@ -72,10 +72,10 @@ def test_after_a_stall_it_begins_anew(name):
     same = [array for array in arrays if array not in ("centre", "average", "mean")]
     assert all(np.array_equal(arrays[array], fresh[array]) for array in same)
     state = tell(strategy, state, 3, 1.0)  # a new search is compared with itself alone
-    assert state.record == RestartRecord(best_score=5.0, since_restart=1.0, stalled=0, restarts=1, generations=4)
+    assert state.record == RestartRecord(best_score=5.0, to_beat=1.0, stalled=0, restarts=1, generations=4)
     assert np.array_equal(strategy.champion(state).weights, inner.champion(states[0].now).weights)
     better = tell(strategy, state, 4, 6.0)
-    assert better.record == RestartRecord(best_score=6.0, since_restart=6.0, stalled=0, restarts=1, generations=5)
+    assert better.record == RestartRecord(best_score=6.0, to_beat=6.0, stalled=0, restarts=1, generations=5)
     assert np.array_equal(strategy.champion(better).weights, inner.champion(state.now).weights)
 
 

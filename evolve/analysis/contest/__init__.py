@@ -1,9 +1,9 @@
 """The contest of machines: the time of fixed work, which digests prove to be the same everywhere.
 
-This module defines the work: six experiments on exact tasks, the same for all machines with the same version. Nothing
-outside this package does arithmetic in them, so equal digests prove equal work. `legs.toml` has the experiments, which
-stress different parts of a machine; `golden.json` has the digests of short runs. A change there or here changes the
-work: raise `VERSION`, and make `golden.json` anew.
+This module defines the work: six experiments on exact tasks, the legs, the same for all machines with the same version.
+A pass plays each leg once. Only evolve's own code does arithmetic in them, so equal digests prove equal work.
+`legs.toml` has the legs, which stress different parts of a machine; `golden.json` has the digests of short runs. A
+change there or here changes the work: raise `VERSION`, and make `golden.json` anew by `benchmarks/contest.py --golden`.
 
 `session` plays and times the work on the ranks of this job; only `evolve.cli.contest` starts processes. `results` has
 the records of a contest and their file, and `ranking` compares files of several machines.
@@ -82,7 +82,7 @@ SIZES = {
 }
 
 
-def scored(leg: str, size: ContestSize, backend: str) -> Experiment:
+def scored_experiment(leg: str, size: ContestSize, backend: str) -> Experiment:
     """Return the experiment of a leg for the score."""
     table = LEGS[leg]
     factors = {"population": size.candidates, "generations": size.generations}
@@ -93,8 +93,8 @@ def scored(leg: str, size: ContestSize, backend: str) -> Experiment:
     return _experiment(table, changes, {"backend": backend})
 
 
-def known(leg: str, backend: str) -> Experiment:
-    """Return the experiment of the short run of a leg. Its right digest is known, see `golden`."""
+def known_experiment(leg: str, backend: str) -> Experiment:
+    """Return the experiment of the short run of a leg. `golden` has its right digest."""
     table = LEGS[leg]
     env = {"max_episode_steps": _KNOWN_STEPS, **table["env"]}
     return _experiment({**table, "env": env}, _KNOWN, {"backend": backend, "slots": _KNOWN_SLOTS})
@@ -122,7 +122,11 @@ def definition() -> str:
 
 @cache
 def golden() -> Mapping[str, Any]:
-    """Return the version, the definition of the work, and by size and leg the digest and the tags of its short run."""
+    """Return the contents of `golden.json`.
+
+    They are the version, the definition of the work and, by size and leg, the digest and the tags of its short run. The
+    tags, short digests of candidates, find the first candidate that differs.
+    """
     found: dict[str, Any] = json.loads(GOLDEN.read_text(encoding="utf-8"))
     return found
 

@@ -71,7 +71,7 @@ def play(experiment: Experiment, coordinator: Coordinator, seed: int, tagged: bo
     """Play a leg from its first generation to the last.
 
     Args:
-        experiment: The experiment of the leg, from `contest.known` or `contest.scored`.
+        experiment: The experiment of the leg, from `contest.known_experiment` or `contest.scored_experiment`.
         coordinator: Plays the episodes.
         seed: The seed of the run.
         tagged: Whether to compute tags of candidates, from which `difference` finds the first one that differs.
@@ -127,7 +127,10 @@ def _half_tag(*parts: NDArray[Any] | np.generic) -> str:
 
 def play_known(size: ContestSize, coordinator: Coordinator, backend: str) -> dict[str, PlayedLeg]:
     """Play the short run of every leg. Its digest is known. Raises Stopped and RunError."""
-    return {leg: play(contest.known(leg, backend), coordinator, size.known_seed, tagged=True) for leg in contest.LEGS}
+    return {
+        leg: play(contest.known_experiment(leg, backend), coordinator, size.known_seed, tagged=True)
+        for leg in contest.LEGS
+    }
 
 
 def difference(size: str, played: Mapping[str, PlayedLeg]) -> str:
@@ -193,7 +196,7 @@ def measure(
         say("the known run: validated")
     else:
         for leg in contest.LEGS:
-            play(contest.known(leg, backend), coordinator, size.seed)
+            play(contest.known_experiment(leg, backend), coordinator, size.seed)
     legs: dict[str, LegDigest] = {}
     repeats: list[Repeat] = []
     while not results.enough([repeat.seconds for repeat in repeats], size.most_repeats):
@@ -226,7 +229,9 @@ def _repeat(
     digests: dict[str, LegDigest] = dict(expected)
     # A short pass has an uncertain time, so a repeat is several passes.
     while not passes or sum(seconds.values()) < size.least_seconds:
-        played = {leg: play(contest.scored(leg, size, backend), coordinator, size.seed) for leg in contest.LEGS}
+        played = {
+            leg: play(contest.scored_experiment(leg, size, backend), coordinator, size.seed) for leg in contest.LEGS
+        }
         passes += 1
         for leg, result in played.items():
             seconds[leg] += result.seconds

@@ -26,7 +26,7 @@ _NEAR = _F(0.00635)
 
 
 class Simplex(NamedTuple):
-    """A simplex as the next search can begin with it (b2SimplexCache).
+    """A simplex that a search has found, with which the next search can begin (b2SimplexCache).
 
     metric: the length or area of the simplex, 0 for a point. corners: for each corner of the simplex, the number of a
     corner of the ground and of a corner of the body.
@@ -39,13 +39,13 @@ class Simplex(NamedTuple):
 class _Difference(NamedTuple):
     """A corner of the Minkowski difference: w = b - a, for a corner a of the ground and a corner b of the body.
 
-    corners: their numbers in the two polygons.
+    numbers: the numbers of a and b in the two polygons.
     """
 
     a: Float32
     b: Float32
     w: Float32
-    corners: tuple[int, int]
+    numbers: tuple[int, int]
 
 
 _WeightedCorner = tuple[_Difference, np.float32]
@@ -63,12 +63,12 @@ def distance(ground: Float32, body: Float32, frame: Frame, cached: Simplex) -> t
     cached: The simplex that an earlier call returned, to begin with; `Simplex()` in the first call.
     """
 
-    def difference(corners: tuple[int, int]) -> _Difference:
-        a, b = ground[:, corners[0]], placed(frame, body[:, corners[1]])
-        return _Difference(a, b, b - a, corners)
+    def difference(numbers: tuple[int, int]) -> _Difference:
+        a, b = ground[:, numbers[0]], placed(frame, body[:, numbers[1]])
+        return _Difference(a, b, b - a, numbers)
 
     # Begin with the cached simplex, unless the motion since then has changed its size much.
-    simplex = [difference(corners) for corners in cached.corners]
+    simplex = [difference(numbers) for numbers in cached.corners]
     if len(simplex) > 1:
         metric = _metric(simplex)
         if metric < _HALF * cached.metric or _TWO * cached.metric < metric or metric < frames.SMALLEST:
@@ -76,7 +76,7 @@ def distance(ground: Float32, body: Float32, frame: Frame, cached: Simplex) -> t
     simplex = simplex or [difference((0, 0))]
     weighted: list[_WeightedCorner] = [(simplex[0], _ONE)]
     for _ in range(20):
-        known = [corner.corners for corner in simplex]
+        known = [corner.numbers for corner in simplex]
         weighted = _nearest(simplex)
         simplex = [corner for corner, _ in weighted]
         if len(simplex) == 3:
@@ -88,7 +88,7 @@ def distance(ground: Float32, body: Float32, frame: Frame, cached: Simplex) -> t
         if new in known:
             break  # no corner is nearer to the origin
         simplex.append(difference(new))
-    last = Simplex(_metric(simplex), tuple(corner.corners for corner in simplex))
+    last = Simplex(_metric(simplex), tuple(corner.numbers for corner in simplex))
     if len(simplex) == 3:
         return _ZERO, last
     if len(weighted) == 1:
@@ -119,7 +119,7 @@ def _towards_origin(simplex: list[_Difference]) -> Float32:
 
 
 def _nearest(simplex: list[_Difference]) -> list[_WeightedCorner]:
-    """Return the corners whose convex combination is the point nearest to the origin, with their coordinates."""
+    """Return the corners whose convex combination is the point nearest to the origin, with their weights in it."""
     if len(simplex) == 1:
         return [(simplex[0], _ONE)]
     return _nearest_of_line(*simplex) if len(simplex) == 2 else _nearest_of_triangle(*simplex)
@@ -253,22 +253,16 @@ def time_of_impact(ground: Float32, body: Float32, sweep: Sweep) -> np.float32:
         if gap < frames.TARGET + frames.TOLERANCE:
             return t1
         separator = _Separator(ground, body, frame, simplex)
-        advance = _advance(separator, sweep, t1)
-        if advance.found:
-            return advance.t
-        t1 = advance.t
+        t1, is_final = _advance(separator, sweep, t1)
+        if is_final:
+            return t1
     return _ONE
 
 
-class _Advance(NamedTuple):
-    """A time, and whether it is the time of impact. If not, the search goes on at this time with another axis."""
-
-    t: np.float32
-    found: bool
-
-
-def _advance(separator: _Separator, sweep: Sweep, t1: np.float32) -> _Advance:
+def _advance(separator: _Separator, sweep: Sweep, t1: np.float32) -> tuple[np.float32, bool]:
     """Return the first time after t1 at which the polygons touch along an axis.
+
+    Return also whether this time is the result of `time_of_impact`. If not, the search goes on there with another axis.
 
     The search goes backwards from the end of the motion. The deepest corners at t2 may not touch first, so the root of
     their separation is the next t2, with its own deepest corners.
@@ -279,16 +273,16 @@ def _advance(separator: _Separator, sweep: Sweep, t1: np.float32) -> _Advance:
         corners = separator.deepest(frame)
         s2 = separator.separation(frame, corners)
         if s2 > frames.TARGET + frames.TOLERANCE:
-            return _Advance(_ONE, True)  # separated at the end of the motion: no impact
+            return _ONE, True  # separated at the end of the motion: no impact
         if s2 > frames.TARGET - frames.TOLERANCE:
-            return _Advance(t2, False)
+            return t2, False
         s1 = separator.separation(sweep.frame(t1), corners)
         if s1 < frames.TARGET - frames.TOLERANCE:
-            return _Advance(_ONE, True)  # the search has failed
+            return _ONE, True  # the search has failed
         if s1 <= frames.TARGET + frames.TOLERANCE:
-            return _Advance(t1, True)
+            return t1, True
         t2 = _root(separator, sweep, corners, (t1, s1), (t2, s2))
-    return _Advance(t1, False)
+    return t1, False
 
 
 def _root(

@@ -146,7 +146,8 @@ MODEL = np.dtype(
     [
         ("option", np.float64, 4),
         ("num_bodies", _I), ("num_joints", _I), ("num_edges", _I),
-        # The first `base` edges are separate, with two vertices each. All other edges form a chain, from vertex 2 base.
+        # The first `base` edges are separate, with two vertices each. All other edges form a chain, which begins with
+        # vertex 2 · base.
         ("base", _I),
         ("body_order", _I, MAX_BODIES), ("joint_order", _I, MAX_JOINTS),  # in which Box2D's island solver visits them
         ("spacing", _F),                 # of the vertices of the ground; 0 if it is not constant
