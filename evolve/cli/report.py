@@ -137,7 +137,7 @@ def _body(app: App, argv: list[str]) -> int:
 
 
 def _work(argv: list[str]) -> Work:
-    """Return the work: no limit of workers, but whether threads play it. Raises InputError for wrong arguments."""
+    """Return the work: without upper limits, played by threads or not. Raises InputError for wrong arguments."""
     return Work(in_threads=plays_in_threads(run_files(_parser().parse_args(argv).files)))
 
 

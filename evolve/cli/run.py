@@ -355,7 +355,7 @@ def _run_one(
                 log(file.num_generations - 1, record)
                 after_generation()
     except Stopped as why:
-        # Until the old file is replaced, --resume would continue the old run. HostLost must remain HostLost.
+        # Until the old file is replaced, --resume would continue the old run. `why` may be HostLost, a kind of Stopped.
         cure = "" if file.replaces else f"; continue with --resume: {command}"
         raise type(why)(f"stopped by {why}: {resume.generations_on_disk(file)}{cure}") from None
     except EpisodeError as error:

@@ -71,7 +71,7 @@ class Watchdog:
         self._armed = -math.inf
         self._warned = False
         self._paused = False
-        self._suspends = False
+        self._handles_suspension = False
         self._hurries = False
         self._earlier_timer = (0.0, 0.0)
 
@@ -88,7 +88,7 @@ class Watchdog:
                 _explain(now - self._patted)
         self._patted = now
         self._warned = False
-        if now - self._armed > 5 * self._every:
+        if now - self._armed > 5 * self._every:  # more rarely than the alarm, because each time starts a thread
             self._arm(now)
 
     def disarm(self) -> None:
@@ -100,7 +100,7 @@ class Watchdog:
         if _HAS_ALARM:
             signal.setitimer(signal.ITIMER_REAL, 0)
             signal.signal(signal.SIGALRM, self._earlier_handler)
-            if self._suspends:
+            if self._handles_suspension:
                 signal.signal(signal.SIGTSTP, signal.SIG_DFL)
             left, interval = self._earlier_timer
             if left:
@@ -141,8 +141,8 @@ class Watchdog:
             earlier = signal.signal(signal.SIGALRM, self._interrupt)
             self._earlier_handler = signal.SIG_DFL if earlier is None else earlier  # None: installed by C
             self._earlier_timer = signal.setitimer(signal.ITIMER_REAL, self._limit, self._grace)
-        self._suspends = _HAS_SUSPENSION and signal.getsignal(signal.SIGTSTP) == signal.SIG_DFL
-        if self._suspends:
+        self._handles_suspension = _HAS_SUSPENSION and signal.getsignal(signal.SIGTSTP) == signal.SIG_DFL
+        if self._handles_suspension:
             signal.signal(signal.SIGTSTP, self._suspend)
 
     def _suspend(self, _number: int, _frame: FrameType | None) -> None:
@@ -198,6 +198,7 @@ def patience(limit: float) -> float:
 
 def kill(pid: int) -> None:
     """Kill the process `pid` on this host if it is another rank of this job; else do nothing."""
+    # If the rank has ended, its number may belong to another process by now. Ranks have the same command line.
     with suppress(OSError):
         if Path(f"/proc/{pid}/cmdline").read_bytes() == Path("/proc/self/cmdline").read_bytes():
             os.kill(pid, signal.SIGKILL)
@@ -282,11 +283,12 @@ class HostWatch:
             connection.close()
 
     def _has_failed(self, rank: int) -> bool:
-        state = state_of(self._named[rank])
-        if state is None:
+        """Return whether a rank's host is silent. Drop the rank's connection if it has ended, for whatever reason."""
+        error = end_error(self._named[rank])
+        if error is None:
             return False
         self._named.pop(rank).close()
-        return state not in _ENDED
+        return error not in _ENDED
 
 
 class CoordinatorWatch:
@@ -304,7 +306,7 @@ class CoordinatorWatch:
         """Return whether rank 0 is lost or its host is silent."""
         if self._connection is None:
             return False
-        return bool(readable({0: self._connection})) and state_of(self._connection) is not None
+        return bool(readable({0: self._connection})) and end_error(self._connection) is not None
 
     def close(self) -> None:
         """Drop the connection."""
@@ -379,7 +381,7 @@ def readable(connections: dict[int, socket.socket]) -> list[int]:
     return [ranks[descriptor] for descriptor, _ in poll.poll(0)]
 
 
-def state_of(connection: socket.socket) -> int | None:
+def end_error(connection: socket.socket) -> int | None:
     """Return the error number with which a connection ended; None if it has not ended."""
     try:
         return errno.ECONNRESET if connection.recv(1) == b"" else None

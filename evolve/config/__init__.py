@@ -6,7 +6,7 @@ settings in `settings.RUNTIME_KEYS` cannot change a fitness, so they may differ 
 """
 
 from evolve.config.descriptions import annotated_toml, descriptions
-from evolve.config.documents import NAMES, read_assignment, read_file, read_table, set_key
+from evolve.config.documents import NAMED_SECTIONS, read_assignment, read_file, read_table, set_key
 from evolve.config.options import (
     Options,
     Table,
@@ -32,7 +32,7 @@ from evolve.config.settings import (
 )
 
 __all__ = [
-    "NAMES",
+    "NAMED_SECTIONS",
     "Choice",
     "ComputeOptions",
     "Config",

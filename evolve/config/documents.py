@@ -27,8 +27,8 @@ from evolve.errors import InputError
 
 MAX_EXPERIMENTS = 1000
 """The largest number of experiments in a sweep."""
-NAMES = {"env": "id", "network": "name", "strategy": "name"}
-"""The sections that a document may replace by a text: `network = "lstm"` means `network.name = "lstm"`."""
+NAMED_SECTIONS = {"env": "id", "network": "name", "strategy": "name"}
+"""The sections that a document may replace by a name: `network = "lstm"` means `network.name = "lstm"`."""
 _MAX_CHARACTERS = 1_000_000  # of a TOML document
 _MAX_DEPTH = 32  # levels of nested tables and arrays
 
@@ -77,7 +77,7 @@ def read_file(path: Path) -> Table:
     except (OSError, ValueError) as error:
         raise InputError("EXPERIMENT.toml", "a readable TOML file", f"{path} ({error})") from None
     table = read_table(text, str(path))
-    for key in NAMES.keys() & table.keys():
+    for key in NAMED_SECTIONS.keys() & table.keys():
         set_key(table, key, table.pop(key))
     return table
 
@@ -88,13 +88,13 @@ def set_key(table: Table, key: str, value: object) -> None:
     Args:
         table: The table, changed in place.
         key: "env.kwargs.gravity".
-        value: Any TOML value; a text for a section of `NAMES` is its name.
+        value: Any TOML value; a text for a section of `NAMED_SECTIONS` is its name.
 
     Raises:
         InputError: A part of the key, such as "env", is a value that is not a table.
     """
-    if key in NAMES and isinstance(value, str):
-        key = f"{key}.{NAMES[key]}"
+    if key in NAMED_SECTIONS and isinstance(value, str):
+        key = f"{key}.{NAMED_SECTIONS[key]}"
     *sections, last = key.split(".")
     for section in sections:
         inner = table.setdefault(section, {})

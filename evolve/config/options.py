@@ -117,6 +117,7 @@ _LARGEST_BOUND = {"uniform": 1e300, "log_uniform": 1e300, "integers": 2**52}
 
 def _distributions(table: dict[str, Any], info: pydantic.ValidationInfo) -> dict[str, Any]:
     """Return a table of distributions with bounds as lists of one type. Raises InputError, which names the argument."""
+    # `evaluation_randomize`, the other setting of this type, is in no section.
     at = "env.randomize" if info.field_name == "randomize" else str(info.field_name)
     return {name: _distribution(f"{at}.{name}", given) for name, given in table.items()}
 

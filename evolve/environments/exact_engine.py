@@ -1,4 +1,8 @@
-"""The exact engine: B slots of an exact task, stepped by native kernels or by array operations, with the same bits."""
+"""The exact engine: B slots of an exact task, stepped by native kernels or by array operations, with the same bits.
+
+A native kernel steps a tile of `native.lanes` slots side by side in SIMD registers. The kernel of a task with rigid
+bodies steps a crowd: the worlds of several tiles, which it sorts so that similar ones are side by side.
+"""
 
 import ctypes
 from collections.abc import Callable, Iterator
@@ -20,18 +24,14 @@ from evolve.shapes import Bool, Float32, Float64, Int64, Slots, UInt8
 
 
 def slots_per_call(task: AnyTask) -> int:
-    """Return the least number of slots that one call of a task's kernel steps.
-
-    The kernel of a task with rigid bodies solves the worlds of several tiles together, the kernels of other tasks step
-    one tile.
-    """
+    """Return the least number of slots that one call of a task's kernel steps: those of a tile, or the least crowd."""
     return _number("worlds") if task.has_world else native.lanes()
 
 
 def largest_crowd(task: AnyTask) -> int:
-    """Return the largest number of slots that one call of a task's kernel steps.
+    """Return the largest number of slots that one call of a task's kernel steps: those of a tile, or of a crowd.
 
-    Among more worlds with rigid bodies more are alike, and those that are alike are solved together.
+    A larger crowd is faster, because its worlds side by side are more similar.
     """
     return _number("largest_crowd") if task.has_world else native.lanes()
 
@@ -70,7 +70,7 @@ class CompiledSlots:
     Args:
         task: The task.
         slots: B.
-        per_call: How many slots a call of the kernel steps: a multiple of `slots_per_call`, which is the default.
+        per_call: The number of slots that a call of the kernel steps, a multiple of `slots_per_call`, the default.
 
     Attributes:
         address: The address of the structure that the kernels receive.
@@ -126,7 +126,8 @@ class CompiledSlots:
         self._outputs[tile, :, lane] = outputs
         self.active[:] = False
         self.active[slots] = True
-        # A call of the kernel steps all of its slots. Slots that should not be stepped are restored afterwards.
+        # A call of the kernel counts a step of all its slots, and advances the states of all, though not their worlds.
+        # Slots that should not be stepped are restored afterwards.
         num_stepped = np.bincount(slots // self._slots_per_call)  # by call
         saved = None
         if (num_stepped[num_stepped > 0] != self._slots_per_call).any():
@@ -139,7 +140,10 @@ class CompiledSlots:
         return self._rewards[slots], self._ended[slots]
 
     def move(self, sources: Slots, targets: Slots, other: "CompiledSlots | None" = None) -> None:
-        """Continue the episodes of slots `sources` in slots `targets`, which may belong to others of the same task."""
+        """Continue the episodes of slots `sources` in slots `targets` of `other`, by default of these slots themselves.
+
+        other: slots of the same task.
+        """
         to = self if other is None else other
         (tile, lane), (to_tile, to_lane) = np.divmod(sources, self._lanes), np.divmod(targets, self._lanes)
         to._states[to_tile, :, to_lane] = self._states[tile, :, lane]

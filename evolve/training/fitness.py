@@ -150,7 +150,7 @@ def import_function(setting: str) -> Callable[..., Any]:
     return found  # type: ignore[no-any-return]
 
 
-# By their names, because this module may not call them: their sums depend on the processor.
+# By `getattr`, because the text `np.mean` is forbidden in this module: its sum depends on the processor.
 _STATISTICS = (min, *(getattr(np, name) for name in ("min", "mean", "median")))
 """Functions of one array that a user may pass by mistake: the setting `fitness` has their names instead."""
 _EXAMPLES: dict[str, tuple[str, str, str | tuple[str, ...]]] = {

@@ -16,7 +16,7 @@ import numpy as np
 
 from evolve import environments, store
 from evolve.cluster.hosts import Work
-from evolve.config import NAMES, ComputeOptions, Config, StartFromOptions, Table, parse, read_file, set_key
+from evolve.config import NAMED_SECTIONS, ComputeOptions, Config, StartFromOptions, Table, parse, read_file, set_key
 from evolve.config.documents import combinations, experiments
 from evolve.errors import InputError, Setting
 from evolve.genome import Genomes, one_genome
@@ -34,7 +34,7 @@ from evolve.training.resume import check_configuration, check_same_run, experime
 from evolve.training.stored import Source, with_start
 
 _EXPERIMENT = "a TOML file, a table, a Config or a run file"
-_SECTIONS = {*NAMES, "compute", "output", "racing", "early_stop"}
+_SECTIONS = {*NAMED_SECTIONS, "compute", "output", "racing", "early_stop"}
 """Tables into which settings are merged. An empty table replaces any other table."""
 
 
@@ -239,8 +239,8 @@ def sweep_from_arguments(
             raise InputError("grid", "settings of the experiment", key, f"Seeds are an argument: seeds={values!r}.")
         varied = _plain(list(values) if isinstance(values, range) else values)
         # Texts are names: of environments, networks or strategies.
-        if key in NAMES and isinstance(varied, list) and all(isinstance(value, str) for value in varied):
-            set_key(table, f"sweep.{key}.{NAMES[key]}", varied)
+        if key in NAMED_SECTIONS and isinstance(varied, list) and all(isinstance(value, str) for value in varied):
+            set_key(table, f"sweep.{key}.{NAMED_SECTIONS[key]}", varied)
         else:
             set_key(table, f"sweep.{key}", varied)
     title = Path(experiment).stem if isinstance(experiment, str | Path) else "sweep"

@@ -132,7 +132,8 @@ def restore_moments(experiment: Experiment, run: RunState) -> Moments:
     size = experiment.network.observation_size
     if not experiment.config.normalize_observations:
         return Moments.none(size)
-    # A frozen normalizer is the start's. A checkpoint has sums instead, which may round to another last bit.
+    # With 0 generations the normalizer of `start_from` is kept. The checkpoint only has the sums from which it would
+    # be computed, which may give another last bit.
     if not run.num_generations or experiment.config.normalizer_generations == 0:
         start = experiment.start
         if start is None or start.normalizer is None:
@@ -252,14 +253,15 @@ def check_and_create_runs(
         InputError: A file contradicts its run, exists already, or cannot be written.
         Stopped: `stop_reason` has returned a reason.
     """
-    there = {run.path for run in runs if _has_predecessor(run, resume, overwrite)}
+    new = []
     for run in runs:
-        if run.path in there and resume:
+        if resume and store.exists(run.path):
             _check_continuation(run, stop_reason, spot_check)
-        elif run.path in there:
+        elif overwrite and store.exists(run.path) and not store.is_empty(run.path):
             with closing(store.reopen(run.path)) as file:
                 _check_not_being_written(file)
-    new = [run for run in runs if run.path not in there]
+        else:
+            new.append(run)
     for run in runs if overwrite else new:
         validate_new_run(run.experiment)
     # Check all paths first, so that no file is created if another file cannot be.
@@ -268,11 +270,6 @@ def check_and_create_runs(
     for run in new:
         store.create(run.path, _header(run, transport)).close()
     return new
-
-
-def _has_predecessor(run: PlannedRun, resume: bool, overwrite: bool) -> bool:
-    """Return whether a run resumes or replaces an existing file; an empty one is not replaced but created anew."""
-    return (resume or overwrite) and store.exists(run.path) and (resume or not store.is_empty(run.path))
 
 
 def _header(run: PlannedRun, transport: Transport) -> Header:
@@ -293,7 +290,7 @@ def _check_not_being_written(file: RunFile) -> None:
 def replace_run(run: PlannedRun, transport: Transport) -> RunFile:
     """Return the file of a run that begins anew: its first generation replaces the existing file.
 
-    Raises InputError if the existing file is being written, or is meanwhile not a run file.
+    Raises InputError if the existing file is being written, or is no longer a run file.
     """
     file = store.replace(run.path, _header(run, transport))
     try:
@@ -331,7 +328,7 @@ def is_unfinished(file: RunFile | StoredRun, config: Config) -> bool:
         return True
     stored = load_config(file.header.config, str(file.path))
     stopped_early = file.num_generations < stored.generations
-    stops_again = stopped_early and stored.early_stop == config.early_stop
+    stops_again = stopped_early and stored.early_stop == config.early_stop  # at the same generation
     held_out = 0 if file.held_out is None else len(file.held_out.returns)
     unevaluated = held_out < config.held_out_episodes or not stored.evaluates_like(config)
     return unevaluated or (file.num_generations < config.generations and not stops_again)

@@ -54,7 +54,7 @@ def test_a_connection_that_the_kernel_gives_up_means_a_silent_host(watches, monk
     connect(2)
     connected(watch, 1, 2)
     monkeypatch.setattr(watchdog, "readable", lambda connections: [rank for rank in connections if rank == 2])
-    monkeypatch.setattr(watchdog, "state_of", lambda _: failure)
+    monkeypatch.setattr(watchdog, "end_error", lambda _: failure)
     assert watch.silent() == [2]
     assert watch.silent() == []
 

@@ -75,10 +75,11 @@ def conclude(groups: Sequence[RunGroup], summaries: Sequence[RunSummary], connec
     by_env: dict[str, list[tuple[RunGroup, str]]] = {}
     for group, remaining in zip(groups, connections, strict=True):
         by_env.setdefault(group.config.env.id, []).append((group, remaining))
-    lines = [
-        sanitize(_single_result(*own[0]) if len(own) == 1 else _compared_result([group for group, _ in own]), _MAX_LINE)
-        for own in by_env.values()
-    ]
+    results = (
+        _single_result(*compared[0]) if len(compared) == 1 else _compared_result([group for group, _ in compared])
+        for compared in by_env.values()
+    )
+    lines = [sanitize(result, _MAX_LINE) for result in results]
     repeats = _repetition_sentence(summaries)
     return [" ".join([lines[0], *repeats])] if len(lines) == 1 else [*lines, *repeats]
 
@@ -253,8 +254,8 @@ def experiments_table(groups: Sequence[RunGroup]) -> ReportTable:
     title = "seeds" if any(len(group.runs) > 1 for group in groups) else "seed"
     texts = (("experiment", ""), ("environment", ""), ("network", ""), ("strategy", ""), *[("start", "")] * has_starts)
     columns = (*texts, *_number_columns("candidates (P)", "episodes each (E)", title))
-    alone = len(rows) == 1  # the name of the only experiment would repeat the other columns
-    return ReportTable("Experiments", columns[alone:], tuple(row[alone:] for row in rows))
+    first = 1 if len(rows) == 1 else 0  # the name of the only experiment would repeat the other columns
+    return ReportTable("Experiments", columns[first:], tuple(row[first:] for row in rows))
 
 
 def training_table(names: Sequence[str], runs: Sequence[StoredRun]) -> ReportTable:

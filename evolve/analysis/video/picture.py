@@ -15,7 +15,7 @@ from evolve.networks import Activity
 from evolve.shapes import Float32, Float64, UInt8
 
 # Colours of the network panel, as RGB.
-_NIGHT_RGB = (18, 21, 26)
+_NIGHT = (18, 21, 26)
 _RESTING = (52, 58, 68)
 _TEXT = (196, 202, 211)
 _QUIET = (138, 146, 158)
@@ -26,7 +26,6 @@ _PAPER = "#fafafa"
 _LINE = "#d8d8d8"
 _INK = "#222222"
 _FAINT = "#757575"
-_NIGHT = "#12151a"
 
 _SCALE = 2  # a panel is drawn larger by this factor and then reduced, for smooth lines
 _SMALLEST_TEXT = 9  # pixels
@@ -38,11 +37,11 @@ _FEW = 60  # connections that have room for wide lines
 # observation may stay constant for long, so its memory fades more slowly.
 _FADING = 0.97
 _FADING_OBSERVATION = 0.995
-_LEAST_STRONGEST = 0.02  # weaker activity never gets the full light, even if no recent activity was stronger
+_FULL_LIGHT = 0.02  # weaker activity never gets the full light, even if no recent activity was stronger
 _FAINTEST = 0.04  # the share of the strongest activity below which a connection stays dark
 _NARROWEST = 320  # pixels: narrower frames are enlarged
-_WIDEST = (("step", "0000"), ("return", "-000.00"))  # the space reserved for values; most values fit
-_BESIDE = (0.5, 0.75)  # the least and the greatest width of the network, as a share of the frame's width
+_RESERVED = (("step", "0000"), ("return", "-000.00"))  # texts whose width is reserved for a value; most values fit
+_PANEL_WIDTH = (0.5, 0.75)  # the least and the greatest width of the network panel, as a share of the frame's width
 
 
 @cache
@@ -79,8 +78,10 @@ class NetworkPanel:
         ]
         self._radius = _SCALE * min(6.5, max(1.5, 0.36 * self._pitch))
         self._width = (2.3 if len(self._shown) > _FEW else 4.0) * size[0] / 400
-        self._brightest = 0.0
-        self._largest = [np.full(len(row) if layer == 0 else 1, _LEAST_STRONGEST) for layer, row in enumerate(places)]
+        self._strongest_signal = 0.0
+        self._strongest_nodes = [
+            np.full(len(row) if layer == 0 else 1, _FULL_LIGHT) for layer, row in enumerate(places)
+        ]
         self._texts = self._write(drawn, places)
         self._base = self._draw_base()
 
@@ -125,10 +126,10 @@ class NetworkPanel:
     def _draw_base(self) -> Any:
         """Return the network at rest."""
         wide, high = self._size
-        base = library("PIL.Image").new("RGB", (_SCALE * wide, _SCALE * high), _NIGHT_RGB)
+        base = library("PIL.Image").new("RGB", (_SCALE * wide, _SCALE * high), _NIGHT)
         draw = library("PIL.ImageDraw").Draw(base)
         for way in self._ways:
-            draw.line(way, _mixed(_NIGHT_RGB, _RESTING, 0.55), _SCALE // 2)
+            draw.line(way, _mixed(_NIGHT, _RESTING, 0.55), _SCALE // 2)
         return base
 
     def paint(self, activity: Activity) -> Any:
@@ -136,7 +137,8 @@ class NetworkPanel:
         page = self._base.copy()
         draw = library("PIL.ImageDraw").Draw(page)
         carried = self._carried(activity)
-        shares = np.minimum(np.abs(carried) / self._brightest, 1) if self._brightest > 0 else 0 * carried
+        self._update_strongest(carried, activity)
+        shares = np.minimum(np.abs(carried) / self._strongest_signal, 1) if self._strongest_signal > 0 else 0 * carried
         for n in np.argsort(shares).tolist():
             share = float(shares[n])
             if share > _FAINTEST:
@@ -152,24 +154,27 @@ class NetworkPanel:
         return picture
 
     def _carried(self, activity: Activity) -> Float32:
-        """Return [n]: the signal on each drawn connection. Update the strongest recent activities."""
+        """Return [n]: the signal on each drawn connection."""
         shown = self._shown
         ends = zip(shown.source.tolist(), shown.tail.tolist(), strict=True)
         passed = np.array([activity.nodes[layer][neuron] for layer, neuron in ends], np.float32)
         carried: Float32 = np.nan_to_num(passed * activity.weights[shown.place], posinf=0, neginf=0)
-        self._brightest = max(_FADING * self._brightest, float(np.quantile(np.abs(carried), 0.97)))
-        for layer, (nodes, largest) in enumerate(zip(activity.nodes, self._largest, strict=True)):
+        return carried
+
+    def _update_strongest(self, carried: Float32, activity: Activity) -> None:
+        """Update the strongest recent signal, and the strongest recent activity: of each observation, or of a layer."""
+        self._strongest_signal = max(_FADING * self._strongest_signal, float(np.quantile(np.abs(carried), 0.97)))
+        for layer, (nodes, strongest) in enumerate(zip(activity.nodes, self._strongest_nodes, strict=True)):
             now = np.abs(np.nan_to_num(nodes))
             fading = _FADING if layer else _FADING_OBSERVATION
-            np.maximum(fading * largest, now.max() if layer else now[: len(largest)], out=largest)
-            np.maximum(largest, _LEAST_STRONGEST, out=largest)
-        return carried
+            np.maximum(fading * strongest, now.max() if layer else now[: len(strongest)], out=strongest)
+            np.maximum(strongest, _FULL_LIGHT, out=strongest)
 
     def _draw_neurons(self, draw: Any, activity: Activity) -> None:
         for layer, neuron, (x, y) in self._neurons:
             value = float(np.nan_to_num(activity.nodes[layer][neuron]))
-            share = min(abs(value) / float(self._largest[layer][0 if layer else neuron]), 1.0)
-            light = _mixed(_NIGHT_RGB, POSITIVE if value > 0 else NEGATIVE, share**0.8)
+            share = min(abs(value) / float(self._strongest_nodes[layer][0 if layer else neuron]), 1.0)
+            light = _mixed(_NIGHT, POSITIVE if value > 0 else NEGATIVE, share**0.8)
             ring = _mixed(_QUIET, light, share)
             r = self._radius
             draw.ellipse([x - r, y - r, x + r, y + r], light, ring, _SCALE)
@@ -200,12 +205,12 @@ class Painter:
 
     def __init__(self, frame: UInt8, width: int | None, beside: bool = False) -> None:
         high, wide = frame.shape[:2]
-        share = min(max(high / wide, _BESIDE[0]), _BESIDE[1]) if beside else 0.0
+        share = min(max(high / wide, _PANEL_WIDTH[0]), _PANEL_WIDTH[1]) if beside else 0.0
         scale = max(1.0, -(-_NARROWEST // wide))
         if width is not None and wide * (1 + share) * scale > width:
             scale = width / (wide * (1 + share))
         self._frame_size = round(wide * scale), round(high * scale)
-        # H.264 requires even sizes: the strip gets a line more, and the last column is shown twice.
+        # H.264 requires even sizes, so the film may have a column more than the frame, and the strip a line more.
         whole = round(self._frame_size[0] * (1 + share))
         whole += whole % 2
         self._text = max(12, min(20, whole // 38))
@@ -232,7 +237,7 @@ class Painter:
             page.paste(_NIGHT, (self._frame_size[0], self._strip, *self.size))
             if self._panel is not None and activity is not None:
                 page.paste(self._panel.paint(activity), (self._frame_size[0], self._strip))
-        else:
+        else:  # if the film is a column wider than the frame, this shows the last column twice
             page.paste(seen, (self.size[0] - self._frame_size[0], self._strip))
         page.paste(seen, (0, self._strip))
         self._write(library("PIL.ImageDraw").Draw(page), label)
@@ -250,7 +255,7 @@ class Painter:
         gap = 0.4 * self._text
         places = [
             letters.getlength(name) + gap + max(letters.getlength(value) for value in (values[name], widest))
-            for name, widest in _WIDEST
+            for name, widest in _RESERVED
         ]
         begin = x = margin if self._rows == 2 else wide - 2 * margin - sum(places)
         for (name, value), place in zip(values.items(), places, strict=True):
