@@ -106,7 +106,8 @@ class Launch:
     def __init__(
         self, argv: list[str], options: argparse.Namespace, run_arguments: Sequence[str], request: Request, folder: Path
     ) -> None:
-        self._run_arguments = [*run_arguments, *([] if request.resume else ["--resume"])]
+        # In front, because no option may follow "--".
+        self._run_arguments = [*([] if request.resume else ["--resume"]), *run_arguments]
         self._paths = _run_files(request)
         self._launcher: Launcher | GivenLauncher = (
             Launcher.find()

@@ -327,6 +327,14 @@ def test_a_signal_between_two_launchers_stops_the_next_one(supervisor, handlers,
     assert capsys.readouterr().out == "SIGINT: stopping\n"
 
 
+def test_the_arguments_of_a_run_may_end_with_a_file_after_two_dashes(monkeypatch, tmp_path):
+    monkeypatch.setattr("evolve.cli.launch.Supervisor", lambda say: None)
+    (tmp_path / "-pole.toml").write_text("")
+    options = SimpleNamespace(launcher=None, ssh="ssh", ranks=2, hostfile=None)
+    words = ["-o", str(tmp_path), "--", str(tmp_path / "-pole.toml")]
+    assert load(Launch(words, options, words, load(words), tmp_path)._run_arguments).resume
+
+
 def test_a_signal_before_the_ranks_start_starts_none(monkeypatch, tmp_path):
     """Hosts that do not answer take half a minute, in which the user may lose patience."""
     monkeypatch.chdir(tmp_path)
