@@ -323,7 +323,9 @@ def _encode_image(observation: Any, row: Float32) -> None:
 def _one_hot(offsets: np.ndarray[Any, Any], start: Any) -> Encode:
     def encode(observation: Any, row: Float32) -> None:
         row[:] = 0
-        row[offsets + (np.asarray(observation).reshape(-1) - start)] = 1
+        # Unsigned numbers would wrap around below a negative `start`, or become floats, which cannot be indexes.
+        numbers = np.asarray(observation).reshape(-1).astype(np.int64, casting="same_kind")
+        row[offsets + (numbers - start)] = 1
 
     return encode
 
