@@ -73,7 +73,7 @@ def _verify_each(
 
     A file that cannot be played here, such as one that needs EnvPool, does not keep the others from being verified.
     """
-    verdicts = {}
+    verdicts, all_verified = {}, True
     for file in files:
         try:
             found = verdicts[str(file.path)] = verdict_on(file)
@@ -81,6 +81,7 @@ def _verify_each(
             if len(files) == 1:
                 raise
             say("verify", f"{file.path}: not verified: {error}")
+            all_verified = False
             continue
         if not as_json:
             print(f"{file.path}: {found.to_text(width())}", flush=True)
@@ -88,7 +89,7 @@ def _verify_each(
         print(json.dumps({path: verdict.to_json() for path, verdict in verdicts.items()}, indent=2))
     if not all(verdict.equal for verdict in verdicts.values()):
         return 1
-    return 0 if len(verdicts) == len(files) else 2
+    return 0 if all_verified else 2
 
 
 def _compare_with_published(files: Sequence[store.Stored], arguments: argparse.Namespace) -> int:

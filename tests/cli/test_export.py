@@ -93,7 +93,8 @@ def test_many_champions_are_verified_by_one_command(here, call):
     for name in ("plain", "normalized"):
         files.append(next((here / name).glob("*.h5")).with_suffix(".champion"))
         assert call("export", files[-1].with_suffix(".h5")).code == 0
-    assert call("verify", *files).out.count(": equal: ") == 2
+    done = call("verify", *files, files[0])  # a shell may name one file twice
+    assert (done.code, done.out.count(": equal: ")) == (0, 3)
     with h5py.File(files[0], "r+") as file:
         file["evaluation/returns"][2] += 1.0
     done = call("verify", *files)
