@@ -242,6 +242,11 @@ def _body(app: App, argv: list[str]) -> int:
         raise InputError("evolve launch", "one process without a launcher", f"one of {launcher}", cure)
     if options.ranks is not None and options.ranks < 2:
         raise InputError("--ranks", "at least 2: a coordinator and a worker", options.ranks)
+    if options.launcher is not None and options.hostfile is not None:
+        cure = "Give the hosts to the command itself, or leave --launcher out."
+        raise InputError(
+            "--launcher", "no --hostfile with it: the command chooses the hosts of the ranks", "both", cure
+        )
     check_mpi4py("evolve launch")
     request = load(run_arguments)
     with tempfile.TemporaryDirectory(prefix="evolve-") as folder:

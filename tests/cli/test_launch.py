@@ -238,6 +238,7 @@ def test_each_mpi_is_started_in_its_own_way(tmp_path, monkeypatch):
         (("--launcher", ""), "--launcher: expected a command that begins with a program of this machine, got ''."),
         (("--launcher", "missing-srun -n"), "got 'missing-srun -n'"),
         (("--launcher", 'env "A'), "No closing quotation"),
+        (("--hostfile", "elsewhere", "--launcher", "env"), "--launcher: expected no --hostfile with it"),
         (("--hostfile", "elsewhere", "--ssh", "missing-ssh"), "--ssh: expected a command that begins with a program"),
     ],
 )
