@@ -220,7 +220,10 @@ class Supervisor:
         self.stopping = False
         """Whether this process was asked to stop."""
         for number in _STOPPING:
-            signal.signal(number, self._pass_on)
+            # nohup ignores SIGHUP, so that a run outlives its terminal. SIGINT is ignored in the background of a shell
+            # script, from where `kill -INT` may still ask to stop.
+            if number == signal.SIGINT or signal.getsignal(number) != signal.SIG_IGN:
+                signal.signal(number, self._pass_on)
 
     def run(
         self,

@@ -320,6 +320,14 @@ def test_a_folder_for_launchers_that_the_user_has_named_is_kept(supervisor, tmp_
     assert supervisor.run(["sh", "-c", child], environment) == Outcome(7)
 
 
+def test_a_run_under_nohup_outlives_its_terminal(monkeypatch):
+    caught = []
+    monkeypatch.setattr(mpirun.signal, "getsignal", lambda _: signal.SIG_IGN)
+    monkeypatch.setattr(mpirun.signal, "signal", lambda number, _: caught.append(number))
+    Supervisor(print)
+    assert caught == [signal.SIGINT]
+
+
 def test_a_signal_between_two_launchers_stops_the_next_one(supervisor, handlers, capsys):
     """Also one that comes while the launcher is being started."""
     handlers[signal.SIGINT](signal.SIGINT, None)
