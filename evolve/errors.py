@@ -290,8 +290,8 @@ def pluralize(number: int, noun: str) -> str:
 
 
 def one_line(error: BaseException) -> str:
-    """Return the type and the message of an exception as one line."""
-    return " ".join(f"{type(error).__name__}: {error}".split())
+    """Return the type and the message of an exception, if it has one, as one line."""
+    return " ".join(f"{type(error).__name__}: {error}".split()).removesuffix(":")
 
 
 def describe(error: BaseException) -> str:

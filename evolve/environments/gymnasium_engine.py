@@ -17,7 +17,7 @@ from evolve.environments.exact import exact_task
 from evolve.environments.gymnasium_making import MUJOCO_CURE, make_or_explain, maker, may_reuse, renders_by_mujoco
 from evolve.environments.randomization import draw_tables, example_arguments
 from evolve.environments.spaces import Space, separate
-from evolve.errors import FAILURES, EpisodeTimeout, EvolveError, InputError, describe
+from evolve.errors import FAILURES, EpisodeTimeout, EvolveError, InputError, describe, one_line
 from evolve.shapes import Bool, Float32, Float64, Int64, Slots, UInt8
 
 _Env = gymnasium.Env[Any, Any]
@@ -55,14 +55,14 @@ class GymnasiumEngine:
         self._place(0, first, example_arguments(self._randomize))
         try:
             self.spaces = spaces.Spaces(first.observation_space, first.action_space)
-        except AttributeError as error:  # a class without spaces, or its constructor does not set them
+        except FAILURES as error:  # a class without spaces, its constructor does not set them, or a property raises
             expected = "an environment with an observation_space and an action_space"
-            raise InputError("env.id", expected, f"{options.id} ({error})") from error
+            raise InputError("env.id", expected, f"{options.id} ({one_line(error)})") from error
         self.observation_size, self._encode = spaces.observation_encoder(first.observation_space)
         self._actions = first.action_space
         self.action_size, self._decode = spaces.action_decoder(first.action_space, options.action_scale)
         self.reuses = may_reuse(first, options)
-        self.fps = float(first.metadata.get("render_fps") or FPS)
+        self.fps = _frames_per_second(first)
         self._stops = options.on_failure == "stop"
         self.id = options.id if ":" in options.id or first.spec is None else first.spec.id
 
@@ -230,6 +230,15 @@ class GymnasiumEngine:
         self._envs[slot] = env
         self._step[slot] = core.step
         self._drawn[slot] = drawn
+
+
+def _frames_per_second(env: _Env) -> float:
+    """Return the rate that an environment declares; FPS if it declares none, or no positive number."""
+    declared: Any = env.metadata.get("render_fps")
+    with suppress(TypeError, ValueError):
+        if 0 < float(declared) < math.inf:
+            return float(declared)
+    return FPS
 
 
 def _close(env: _Env | None) -> None:

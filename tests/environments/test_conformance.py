@@ -5,6 +5,7 @@ import pytest
 
 from evolve import environments
 from evolve.config import EnvOptions
+from evolve.environments.engine import FPS
 from evolve.errors import InputError
 
 ENVIRONMENTS = [
@@ -228,6 +229,7 @@ def test_an_old_interface_is_refused_at_the_door(since, method):
     [
         ("Seedless", r"toys:Seedless: reset must take seed and options, as reset\(self, \*, seed=None"),
         ("Spaceless", r"expected an environment with an observation_space and an action_space, got toys:Spaceless \("),
+        ("Abstract", r"an observation_space and an action_space, got toys:Abstract \(NotImplementedError\)\.$"),
         ("Sized", r"missing 1 required positional argument: 'size'\)\. Its arguments are env\.kwargs\.$"),
         ("Parallel", r"PettingZoo's environments are not supported\.$"),
     ],
@@ -235,6 +237,10 @@ def test_an_old_interface_is_refused_at_the_door(since, method):
 def test_a_class_that_forgets_a_part_of_the_interface_is_refused_at_the_door(name, said):
     with pytest.raises(InputError, match=said):
         environments.check(environments.make(EnvOptions(id=f"toys:{name}"), 1))
+
+
+def test_an_invalid_rate_of_frames_counts_as_none():
+    assert environments.make(EnvOptions(id="toys:Rated"), 1).fps == FPS
 
 
 @pytest.mark.parametrize(("place", "said"), [(1, "reward of step must be one number, not '"), (2, "terminated of step"),

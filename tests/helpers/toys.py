@@ -356,6 +356,20 @@ class Spaceless(gymnasium.Env):
     """It has no spaces."""
 
 
+class Abstract(gymnasium.Env):
+    """Its subclasses should define the spaces."""
+
+    @property
+    def observation_space(self):
+        raise NotImplementedError
+
+
+class Rated(Memory):
+    """Its rate of frames is no number."""
+
+    metadata = Memory.metadata | {"render_fps": "as you like"}
+
+
 class Texts(Memory):
     """It shows words."""
 
