@@ -392,6 +392,8 @@ def _opened(argument: str, source: Path | io.BytesIO, kind: str) -> Iterator[Rea
     try:
         with h5py.File(source, "r") as file:
             yield Reader(file, _size(file, source))
+    except PermissionError:
+        raise InputError(argument, f"a readable {kind}", "a file that this user must not read") from None
     except (OSError, RuntimeError) as error:
         raise InputError(
             argument, f"a readable {kind}", f"a truncated or foreign file ({error})", ANOTHER_FILE

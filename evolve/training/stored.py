@@ -334,7 +334,7 @@ def _load(wanted: StartFromOptions, source: Source | None, experiment: Experimen
 def _run_of_seed(directory: Path, seed: int) -> Path:
     """Return the run file of a seed in a directory. Raises InputError if there is none."""
     path = store.path_of(directory, seed)
-    if not store.exists(path):
+    if not os.path.exists(path) and os.access(directory, os.X_OK):  # else the error of reading it says more
         expected = f"a directory with a run of the same seed, {path.name}"
         cure = "To begin every seed with one genome, name its run file or its champion file."
         raise InputError("start_from", expected, str(directory), cure)

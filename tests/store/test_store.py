@@ -391,6 +391,17 @@ def test_a_file_that_disappears_or_changes_is_not_written_anew(path):
     assert store.read(path).num_generations == 1
 
 
+def test_a_file_without_permission_is_not_called_damaged(path, monkeypatch):
+    write(path)
+
+    def open_file(*_):
+        raise PermissionError(errno.EACCES, "Unable to synchronously open file")
+
+    monkeypatch.setattr(h5py, "File", open_file)
+    with pytest.raises(InputError, match="a readable run file, got a file that this user must not read"):
+        store.read(path)
+
+
 @pytest.mark.parametrize("keep", [0, 1, 100, 0.5, 0.99])
 def test_truncated_files_are_refused(path, keep):
     write(path)
