@@ -32,8 +32,12 @@ COMMANDS = {
 
 def start(command: str, argv: list[str] | None = None) -> NoReturn:
     """Run a command as the program of this process, and exit with its code. argv: by default `sys.argv[1:]`."""
-    if "" not in sys.path and os.getcwd() not in sys.path:
-        sys.path.insert(0, os.getcwd())  # as `python -m` does: the module of `-e module:Env-v0` may be here
+    try:
+        here = os.getcwd()
+    except FileNotFoundError:
+        sys.exit(_refuse(f"evolve.{command}: the current directory was removed. Change to another directory."))
+    if "" not in sys.path and here not in sys.path:
+        sys.path.insert(0, here)  # as `python -m` does: the module of `-e module:Env-v0` may be here
     if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
         signal.signal(signal.SIGINT, signal.SIG_DFL)  # an interrupt during the imports ends the process
     (app,) = imported("evolve.cli.app")

@@ -13,7 +13,7 @@ import pytest
 from conftest import LONG, ROOT, environment
 
 from evolve import __version__
-from evolve.cli import COMMANDS, app, main
+from evolve.cli import COMMANDS, app, main, start
 from evolve.cli.app import launch
 from evolve.config import Config, parse
 from evolve.errors import RunError, Setting
@@ -53,6 +53,16 @@ def test_an_unknown_command_is_refused(capfd, monkeypatch, word, hint):
     said = capfd.readouterr()
     assert (said.out, said.err.count("\n")) == ("", 1)
     assert f"expected a command, got '{word}'. {hint}" in said.err
+
+
+def test_a_directory_that_was_removed_is_no_place_for_a_command(tmp_path, monkeypatch, capfd):
+    (tmp_path / "gone").mkdir()
+    monkeypatch.chdir(tmp_path / "gone")
+    (tmp_path / "gone").rmdir()
+    with pytest.raises(SystemExit) as ended:
+        start("info", ["seed-0.h5"])
+    assert ended.value.code == 2
+    assert capfd.readouterr().err == ("evolve.info: the current directory was removed. Change to another directory.\n")
 
 
 def test_the_version_is_printed(capfd, call, monkeypatch):
