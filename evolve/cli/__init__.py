@@ -35,7 +35,8 @@ def start(command: str, argv: list[str] | None = None) -> NoReturn:
     try:
         here = os.getcwd()
     except FileNotFoundError:
-        sys.exit(_refuse(f"evolve.{command}: the current directory was removed. Change to another directory."))
+        print(f"evolve.{command}: the current directory was removed. Change to another directory.", file=sys.stderr)
+        sys.exit(2)
     if "" not in sys.path and here not in sys.path:
         sys.path.insert(0, here)  # as `python -m` does: the module of `-e module:Env-v0` may be here
     if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
