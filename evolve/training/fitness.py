@@ -110,7 +110,7 @@ class _UserFunction:
         """Return the result [n] of the function as float64. Raises InputError unless it is n finite numbers."""
         try:
             values = np.asarray(result)
-        except ValueError:  # nested lists of different lengths
+        except FAILURES:  # such as for nested lists of different lengths, or for an array of another library
             values = np.asarray(None)
         if values.shape != (n,) or values.dtype.kind not in "fiu":
             expected = f"{self._setting} to return an array [{n}] of numbers, one for each candidate"

@@ -82,6 +82,13 @@ def test_a_race_ranks_by_the_fitness_of_the_episodes_so_far():
         assert found.candidates.tolist() == racing
 
 
+class Unconvertible:
+    """Like an array on a GPU."""
+
+    def __array__(self, *_, **__):
+        raise TypeError("Implicit conversion to a NumPy array is not allowed")
+
+
 @pytest.mark.parametrize(
     ("result", "message"),
     [
@@ -89,6 +96,7 @@ def test_a_race_ranks_by_the_fitness_of_the_episodes_so_far():
         (lambda r: r[0, 0], r"to return an array \[2\] of numbers"),
         (lambda r: [1.0, "x"], r"to return an array \[2\] of numbers"),
         (lambda r: [[1.0], [1.0, 2.0]], r"to return an array \[2\] of numbers"),
+        (lambda r: Unconvertible(), r"to return an array \[2\] of numbers.* got <.*Unconvertible"),
         (lambda r: None, r"to return an array \[2\] of numbers.* got None"),
         (lambda r: r[:, 0] > 0, r"to return an array \[2\] of numbers.* got bool\[2\]"),
         (lambda r: [1.0, math.inf], "to return finite numbers, got inf at position 1 of 2"),
