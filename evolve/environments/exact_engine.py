@@ -135,7 +135,9 @@ class CompiledSlots:
         for call in np.flatnonzero(num_stepped).tolist():
             self._step(self.address, call)
         if saved is not None:
-            self._restore(np.flatnonzero(~self.active), *saved)
+            others = ~self.active
+            np.copyto(self._states, saved[0], where=others.reshape(-1, 1, self._lanes))
+            np.copyto(self._steps, saved[1], where=others)
         self._observe(slots, observations)
         return self._rewards[slots], self._ended[slots]
 
@@ -162,11 +164,6 @@ class CompiledSlots:
     def episode(self, slot: int) -> tuple[int, int]:
         """Return the seed of a slot's episode, and the number of its steps so far."""
         return int(self._seeds[slot]), int(self._steps[slot])
-
-    def _restore(self, slots: Slots, states: Float64, steps: Int64) -> None:
-        tile, lane = np.divmod(slots, self._lanes)
-        self._states[tile, :, lane] = states[tile, :, lane]
-        self._steps[slots] = steps[slots]
 
     def _observe(self, slots: Slots, observations: Float32) -> None:
         tile, lane = np.divmod(slots, self._lanes)
