@@ -196,7 +196,7 @@ def replay_line(path: Path, error: EpisodeError) -> str:
         which = f"--generation {generation} --candidate {candidate}"
     else:
         which = f"--{Purpose(purpose).title}"
-    return f"python -m evolve.replay {path} {which} --episode {episode}"
+    return f"python -m evolve.replay {shlex.quote(str(path))} {which} --episode {episode}"
 
 
 def after_failure(file: RunFile, error: EpisodeError) -> tuple[str | Setting, ...]:

@@ -99,7 +99,7 @@ def test_errors_of_workers_are_raised_as_they_are(here):
         found.append(caught.value)
     assert isinstance(found[1].key, tuple)
     for workers, error in zip((None, 2), found, strict=True):
-        alone = f"Play it alone: python -m evolve.replay of {workers}/seed-3.h5 --generation "
+        alone = f"Play it alone: python -m evolve.replay 'of {workers}/seed-3.h5' --generation "
         assert alone in str(error)
         assert str(error).endswith('\nLet such episodes count as the worst: env.on_failure="worst" (in a new run)')
     # The file is still the one to be replaced, so it has no such episode.

@@ -1,6 +1,7 @@
 """The replay command: episodes that it plays, options that it refuses, and films, which are read back."""
 
 import re
+import shlex
 import shutil
 import signal
 import subprocess
@@ -317,9 +318,9 @@ def test_a_disk_that_is_full_is_reported_plainly(record, tmp_path):
     ],
 )
 def test_a_failed_episode_is_played_alone_by_a_command(key, words):
-    line = replay_line(Path("out/seed-0.h5"), EpisodeError("it", "failed", tuple(map(int, key))))
-    assert line == f"python -m evolve.replay out/seed-0.h5 {words}"
-    parser_of("replay").parse_args(line.split()[3:])
+    line = replay_line(Path("my runs/seed-0.h5"), EpisodeError("it", "failed", tuple(map(int, key))))
+    assert line == f"python -m evolve.replay 'my runs/seed-0.h5' {words}"
+    parser_of("replay").parse_args(shlex.split(line)[3:])
 
 
 def test_initial_candidates_need_not_be_stored(call, record):
