@@ -1,12 +1,14 @@
 """The fuzz bench: damaged and hostile run files and experiments have to be read or refused, and nothing else.
 
-    python benchmarks/fuzz.py --files 100000 --texts 1000000 --flips 20000
+    python benchmarks/fuzz.py --files 100000 --texts 1000000 --flips 20000 --runs 1000
 
 `--files`: structural mutations of a run file (wrong types, shapes and sizes, links, missing and foreign objects) are
 read as the commands read them. `--texts`: TOML documents and --set strings. Each has to end as a value or as
 InputError, within some seconds, without an import, a compilation, a process or a connection (an audit hook watches), in
 less than 500 MB. `--flips`: single bytes changed, in processes of their own, since the HDF5 library may crash on them:
-these counts are reported only. Exit code 1 if this package reacted wrongly to a file or a text.
+these counts are reported only. `--runs`: random experiments, which have to give the same file in one go, resumed after
+any generation, in three threads, and by NumPy, and have to pass all ways to verify them. Exit code 1 if this package
+reacted wrongly to a file or a text, or if a run differs.
 """
 
 import argparse
@@ -24,7 +26,7 @@ import time
 import traceback
 from collections import Counter
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, redirect_stdout
 from pathlib import Path
 from typing import Any
 
@@ -32,13 +34,18 @@ import h5py
 import numpy as np
 from rich.cells import cell_len
 
-import evolve.display  # noqa: F401 - a verdict imports it when it is shown, which must not count as code of a file
+import evolve
+import evolve.display  # a verdict imports it when it is shown, which must not count as code of a file
 from evolve import store
 from evolve.cli.run import load
 from evolve.cli.run import main as run_main
-from evolve.config import Config, parse, read_table
+from evolve.cli.verify import main as verify_main
+from evolve.config import Config, parse, read_table, set_key
 from evolve.errors import EvolveError, InputError
-from evolve.training import Experiment, load_config, prepare, restore
+from evolve.networks import NETWORKS
+from evolve.strategies import STRATEGIES
+from evolve.training import Experiment, load_config, prepare, restore, validate_new_run
+from evolve.training.plan import plan_from_arguments
 from evolve.verification import choose_episode, compare
 
 MOST_MEMORY = 500e6
@@ -460,10 +467,103 @@ def trials(n: int, what: str, one: Callable[[int], str], guard: Guard, failures:
     return counts
 
 
+# Each random experiment has a value of all of these settings,
+ALWAYS: dict[str, Any] = {
+    "env.engine": ["exact"], "env.id": ["CartPole-v1", "Acrobot-v1", "Pendulum-v1", "Cues-v0", "TMaze-v0"],
+    "env.max_episode_steps": [5, 12, 30], "network.name": list(NETWORKS), "network.hidden": [[2], [3], [2, 2]],
+    "strategy.name": list(STRATEGIES), "population": [2, 3, 4, 8, 9, 16], "episodes": [1, 2, 3, 5],
+    "generations": [3, 5, 8], "held_out_episodes": [0, 3], "compute.check": [False],
+}  # fmt: skip
+# and of some of these groups, as far as its network and its strategy have them.
+SOMETIMES: list[dict[str, Any]] = [
+    {"common_random_numbers": [True, "pairs"]}, {"fitness": ["min", "median", "quantile:0.25"]},
+    {"normalize_observations": [True], "env.metrics": [[], ["mean_observation_0"]]}, {"compute.slots": [1, 7]},
+    {"normalize_observations": [True], "normalizer_generations": [1, 2]}, {"connection_cost": [0.5, 100.0]},
+    {"racing.rounds": [[1], [1, 2], [3]], "racing.keep": [0.1, 0.9]}, {"episode_cap": [1.1, 2.0]},
+    {"early_max_episode_steps": [2, 4], "early_generations": [1, 2, 4]}, {"evaluation_max_episode_steps": [3, 20]},
+    {"least_population": [2, 4], "num_interactions": [1, 30, 200]}, {"output.genomes": ["all"]},
+    {"early_stop.mean_return": [-4.0, 10.0, 1e9], "early_stop.every": [1, 2], "early_stop.episodes": [2]},
+    {"early_stop.steps": [300]}, {"network.plasticity": [0.2]}, {"network.neuromodulated": [True]},
+    {"network.init_sparsity": [0.0, 0.9]}, {"strategy.survivors": [1, 9]}, {"strategy.prior_evaluations": [1, 5]},
+    {"strategy.parents": [1, 2, 5]}, {"strategy.regrowth": [0.1, 1.0]}, {"strategy.trusted": [2]},
+    {"strategy.uniform_pruning": ["adaptive", 1.0]}, {"strategy.emitters": [1, 2]}, {"strategy.cells": [[3]]},
+    {"strategy.fitness_shaping": ["scaled"]}, {"strategy.optimizer": ["clipup"]}, {"strategy.perturbation_rank": [1]},
+    {"strategy.pruning": [0.3, 1.0], "strategy.pruning_generations": [1, 4],
+     "strategy.pruning_by": ["random", "flow", "trace", "magnitude"]},
+    {"strategy.starts": [2, 3], "strategy.start_generations": [1, 2]},
+    {"strategy.restart_after": [1, 2, 3], "strategy.restart_from": ["best", "anew"]},
+    {"strategy.pruning_every": [1, 2, 4, 7], "strategy.pruning_control": [True, False]},
+]  # fmt: skip
+
+
+def random_experiment(draw: random.Random) -> dict[str, Any]:
+    """Return the table of a valid experiment."""
+    while True:
+        settings = {key: draw.choice(values) for key, values in ALWAYS.items()}
+        known = {f"network.{key}" for key in NETWORKS.parse({"name": settings["network.name"]}).table()}
+        known |= {f"strategy.{key}" for key in STRATEGIES.parse({"name": settings["strategy.name"]}).table()}
+        for group in SOMETIMES:
+            has_group = all(key in known or not key.startswith(("network.", "strategy.")) for key in group)
+            if has_group and draw.random() < 0.25:
+                settings |= {key: draw.choice(values) for key, values in group.items()}
+        table: dict[str, Any] = {}
+        for key, value in settings.items():
+            set_key(table, key, value)
+        try:
+            plan = plan_from_arguments(table, None, None, {})
+            validate_new_run(plan.experiment)
+            plan.experiment.strategy(plan.seed)
+            return table
+        except InputError:
+            continue
+
+
+def contents(path: Path) -> dict[str, Any]:
+    """Return the arrays of a run file, without times."""
+    with h5py.File(path) as file:
+        arrays = {name: file[name] for name in _names(file) if isinstance(file[name], h5py.Dataset)}
+        return {
+            name: (each.shape, str(each.dtype), each[()].tobytes())
+            for name, each in arrays.items()
+            if not name.endswith("seconds")
+        }
+
+
+def compare_runs(table: dict[str, Any], draw: random.Random, folder: Path) -> None:
+    """Run an experiment in four ways, and verify it. Raises AssertionError if any of them differs."""
+    whole = evolve.train(table, output=folder / "whole", compute={"threads": 1})
+    expected, stop = contents(whole.path), draw.randint(1, len(whole.generations))
+    evolve.train(table, output=folder / "parts", callbacks=[lambda generation: generation.number + 1 < stop])
+    for name, resume, compute in (("parts", True, {}), ("threads", False, {"threads": 3}),
+                                  ("numpy", False, {"backend": "numpy"})):  # fmt: skip
+        other = evolve.train(table, output=folder / name, resume=resume, compute=compute)
+        found = contents(other.path)
+        different = [key for key in expected.keys() | found.keys() if expected.get(key) != found.get(key)]
+        assert not different, f"{name}, stopped after {stop}: {sorted(different)}"
+    for words in ([], ["--full"], [str(folder / "parts")]):
+        with redirect_stdout(io.StringIO()) as said:
+            assert verify_main([str(whole.path), *words]) == 0, said.getvalue()
+
+
+def runs(n: int, draw: random.Random, folder: Path, failures: list[str]) -> Counter[str]:
+    """Compare the runs of n random experiments; count the outcomes."""
+    counts: Counter[str] = Counter()
+    for number in range(n):
+        table = random_experiment(draw)
+        with tempfile.TemporaryDirectory(dir=folder) as own:
+            try:
+                compare_runs(table, draw, Path(own))
+                counts["equal"] += 1
+            except Exception:
+                counts["wrong"] += 1
+                failures.append(f"run {number}: {json.dumps(table)}: {traceback.format_exc()[-1500:]}")
+    return counts
+
+
 def main() -> int:
     """Fuzz as much as asked."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    for name, count in (("files", 2000), ("texts", 20_000), ("flips", 500)):
+    for name, count in (("files", 2000), ("texts", 20_000), ("flips", 500), ("runs", 20)):
         parser.add_argument(f"--{name}", type=int, default=count, help=f"how many ({count})")
     parser.add_argument("--seed", type=int, default=0)
     arguments = parser.parse_args()
@@ -496,6 +596,7 @@ def main() -> int:
         )
         overrides = (f"{_key(draws[2])}={draws[2].choice(VALUES)}" for _ in range(half))
         figures["--set"] = trials(half, "--set", lambda _: open_override(next(overrides)), guard, failures)
+        figures["runs"] = runs(arguments.runs, random.Random(f"{arguments.seed} runs"), folder, failures)
     figures["peak MB"] = peak_kilobytes() // 1000
     print(json.dumps(figures))
     ours = sum(count for what, count in figures["flips"].items() if what.startswith("ours"))
