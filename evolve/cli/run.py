@@ -183,11 +183,11 @@ def _describe_size(experiment: Experiment) -> str:
 
 def _describe_run(preview: plan.RunPreview) -> str:
     stored, progress = preview.stored, ""
-    if stored is not None:
+    if stored is not None and preview.action == "replace":
+        progress = f", {pluralize(stored.num_generations, 'generation')} would be lost"
+    elif stored is not None:
         generations = pluralize(preview.run.experiment.config.generations, "generation")
         progress = f", {stored.num_generations:,} of {generations} complete"
-        if preview.action == "replace":
-            progress = f", {pluralize(stored.num_generations, 'generation')} would be lost"
     remaining = "" if preview.action == "keep" else f"; {_quantity(preview.size)}"
     return f"{_ACTIONS[preview.action]}{progress}{remaining}"
 

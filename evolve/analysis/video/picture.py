@@ -67,7 +67,7 @@ class NetworkPanel:
         self._size = size
         self._shown = drawn.shown.strongest(_MOST_CONNECTIONS)
         places = places_of(self._shown)
-        self._text = max(_SMALLEST_TEXT + 1, min(14, size[0] // 30))
+        self._text_size = max(_SMALLEST_TEXT + 1, min(14, size[0] // 30))
         self._place(drawn, places)
         ways = points_on(curves_of(self._shown, places), np.linspace(0, 1, 25))
         self._ways = [[tuple(point) for point in way] for way in self._at(ways).tolist()]
@@ -88,16 +88,16 @@ class NetworkPanel:
     def _place(self, drawn: DrawnNetwork, places: list[Places]) -> None:
         """Set the positions of the layers, and choose the layers that have room for their names."""
         wide, high = self._size
-        self._top, self._bottom = 0.02 * high, high - 2.1 * self._text
+        self._top, self._bottom = 0.02 * high, high - 2.1 * self._text_size
         self._pitch = (self._bottom - self._top) / (max(map(len, places)) + 1)
-        self._names = font(min(self._text, max(_SMALLEST_TEXT, int(self._pitch))))
+        self._name_font = font(min(self._text_size, max(_SMALLEST_TEXT, int(self._pitch))))
         self._named = []
         margins = []
         for row, names in ((places[0], drawn.inputs), (places[-1], drawn.outputs)):
             room = (self._bottom - self._top) / (len(row) + 1) >= _SMALLEST_TEXT - 0.7
-            longest = max(self._names.getlength(names[neuron]) for neuron in row)
+            longest = max(self._name_font.getlength(names[neuron]) for neuron in row)
             self._named.append(room and longest < _WIDEST_NAME * wide)
-            margins.append(longest + 1.6 * self._text if self._named[-1] else 1.4 * self._text)
+            margins.append(longest + 1.6 * self._text_size if self._named[-1] else 1.4 * self._text_size)
         self._left, self._right = margins[0], wide - margins[1]
         self._layers = len(places)
 
@@ -110,17 +110,17 @@ class NetworkPanel:
     def _write(self, drawn: DrawnNetwork, places: list[Places]) -> list[tuple[Any, ...]]:
         """Return the texts of the panel, as arguments of `ImageDraw.text`."""
         texts: list[tuple[Any, ...]] = []
-        gap = 0.8 * self._text
+        gap = 0.8 * self._text_size
         ends = ((places[0], drawn.inputs, -gap, "rm"), (places[-1], drawn.outputs, gap, "lm"))
         for named, (row, names, aside, anchor) in zip(self._named, ends, strict=True):
             for neuron, place in row.items() if named else ():
                 x, y = self._at(np.array(place)) / _SCALE
-                texts.append(((x + aside, y), names[neuron], _TEXT, self._names, anchor))
+                texts.append(((x + aside, y), names[neuron], _TEXT, self._name_font, anchor))
         said = pluralize(len(drawn.left), "connection")
         if len(self._shown) < len(drawn.left):
             said = f"the strongest {len(self._shown):,} of {said}"
-        below = self._size[1] - 0.95 * self._text
-        texts.append(((self._size[0] / 2, below), said, _QUIET, font(self._text), "mm"))
+        below = self._size[1] - 0.95 * self._text_size
+        texts.append(((self._size[0] / 2, below), said, _QUIET, font(self._text_size), "mm"))
         return texts
 
     def _draw_base(self) -> Any:
@@ -213,17 +213,17 @@ class Painter:
         # H.264 requires even sizes, so the film may have a column more than the frame, and the strip a line more.
         whole = round(self._frame_size[0] * (1 + share))
         whole += whole % 2
-        self._text = max(12, min(20, whole // 38))
-        self._rows = 1 if whole >= 36 * self._text else 2
-        self._strip = round(self._text * (0.8 + 1.3 * self._rows))
+        self._text_size = max(12, min(20, whole // 38))
+        self._rows = 1 if whole >= 36 * self._text_size else 2
+        self._strip = round(self._text_size * (0.8 + 1.3 * self._rows))
         self._strip += (self._frame_size[1] + self._strip) % 2
         self.size = whole, self._frame_size[1] + self._strip
-        self._beside = (whole - self._frame_size[0], self._frame_size[1]) if beside else None
+        self._panel_size = (whole - self._frame_size[0], self._frame_size[1]) if beside else None
         self._panel: NetworkPanel | None = None
 
     def show_network(self, drawn: DrawnNetwork | None) -> None:
         """Show another network from now on, or no network, if the film has a place for it."""
-        self._panel = NetworkPanel(drawn, self._beside) if drawn is not None and self._beside else None
+        self._panel = NetworkPanel(drawn, self._panel_size) if drawn is not None and self._panel_size else None
 
     def paint(self, frame: UInt8, label: Label, activity: Activity | None = None) -> Any:
         """Return the picture of a frame [H, W, 3] and of the network's activity."""
@@ -233,7 +233,7 @@ class Painter:
             larger = self._frame_size[0] > seen.size[0]
             seen = seen.resize(self._frame_size, image.Resampling.NEAREST if larger else image.Resampling.LANCZOS)
         page = image.new("RGB", self.size, _PAPER)
-        if self._beside:
+        if self._panel_size:
             page.paste(_NIGHT, (self._frame_size[0], self._strip, *self.size))
             if self._panel is not None and activity is not None:
                 page.paste(self._panel.paint(activity), (self._frame_size[0], self._strip))
@@ -245,14 +245,14 @@ class Painter:
 
     def _write(self, draw: Any, label: Label) -> None:
         wide = self.size[0]
-        margin = self._text * 3 // 4
-        letters = font(self._text)
+        margin = self._text_size * 3 // 4
+        letters = font(self._text_size)
         draw.line([(0, self._strip - 1), (wide, self._strip - 1)], _LINE)
-        first = 1.05 * self._text
-        last = first + 1.3 * self._text * (self._rows - 1)
+        first = 1.05 * self._text_size
+        last = first + 1.3 * self._text_size * (self._rows - 1)
         values = {"step": f"{label.step}", "return": number(label.returned)}
         # Each value has a reserved place, so that nothing moves when a value grows.
-        gap = 0.4 * self._text
+        gap = 0.4 * self._text_size
         places = [
             letters.getlength(name) + gap + max(letters.getlength(value) for value in (values[name], widest))
             for name, widest in _RESERVED
@@ -275,10 +275,10 @@ class Painter:
         page = library("PIL.Image").new("RGB", self.size, _PAPER)
         draw = library("PIL.ImageDraw").Draw(page)
         wide, high = self.size
-        large = font(min(wide // 14, 3 * self._text))
-        small = font(round(1.25 * self._text))
+        large = font(min(wide // 14, 3 * self._text_size))
+        small = font(round(1.25 * self._text_size))
         draw.text((wide / 2, high / 2), _shortened(title, large, wide * 0.9), _INK, large, "ms")
-        draw.text((wide / 2, high / 2 + self._text), _shortened(below, small, wide * 0.9), _FAINT, small, "mt")
+        draw.text((wide / 2, high / 2 + self._text_size), _shortened(below, small, wide * 0.9), _FAINT, small, "mt")
         return page
 
 
