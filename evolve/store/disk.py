@@ -15,6 +15,7 @@ from typing import Any
 from evolve.errors import InputError, Setting
 
 _NO_LOCKS = (errno.ENOLCK, errno.ENOSYS, errno.EOPNOTSUPP)  # errors of file systems without locks
+_NO_SYNC = (errno.EINVAL, errno.EBADF, errno.ENOSYS, errno.EOPNOTSUPP)  # of file systems that sync no directories
 
 
 class DeferredErrorFile:
@@ -51,10 +52,13 @@ class DeferredErrorFile:
 
 
 def sync(path: Path) -> None:
-    """Write the entries of a directory to the disk."""
+    """Write the entries of a directory to the disk; do nothing if its file system cannot, as some shared folders."""
     descriptor = os.open(path, os.O_RDONLY)
     try:
         os.fsync(descriptor)
+    except OSError as error:
+        if error.errno not in _NO_SYNC:
+            raise
     finally:
         os.close(descriptor)
 

@@ -5,6 +5,7 @@ import gc
 import json
 import os
 import signal
+import stat
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing, contextmanager
 from dataclasses import replace
@@ -307,6 +308,19 @@ def test_a_failed_flush_leaves_the_old_file_whole(path, monkeypatch):
         file.append(record(2), {})
     assert len(store.read(path).records) == 2
     assert [p.name for p in path.parent.iterdir()] == [path.name]
+
+
+def test_a_file_system_that_syncs_no_directories_is_written(path, monkeypatch):
+    fsync = os.fsync
+
+    def refusing(descriptor):
+        if stat.S_ISDIR(os.fstat(descriptor).st_mode):
+            raise OSError(errno.EINVAL, os.strerror(errno.EINVAL))
+        fsync(descriptor)
+
+    monkeypatch.setattr(os, "fsync", refusing)
+    write(path)
+    assert store.read(path).num_generations == 2
 
 
 @pytest.mark.parametrize("wrong", [OSError(5, "Input/output error"), KeyboardInterrupt()])
