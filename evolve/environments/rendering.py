@@ -20,10 +20,19 @@ from evolve.environments.exact.bipedal_walker import Terrain, draw_terrain
 from evolve.environments.exact.task import Pcg64
 from evolve.environments.gymnasium_engine import GymnasiumEngine
 from evolve.environments.gymnasium_making import MUJOCO_CURE, make_or_explain, maker, renders_by_mujoco
-from evolve.environments.spaces import silence_gymnasium
+from evolve.environments.spaces import (
+    Space,
+    Spaces,
+    action_decoder,
+    kind_of,
+    members_of,
+    observation_encoder,
+    silence_gymnasium,
+)
 from evolve.errors import InputError, Setting
 from evolve.shapes import UInt8
 
+_LONGEST_KEY, _LONGEST_NAME = 12, 18  # characters of a key of a Dict and of a name, which has to fit beside a drawing
 _AS_FRAMES: tuple[str | Setting, ...] = "Draw it as frames: ", Setting("mode", "rgb_array"), "."
 _LEGS = ("hip angle", "hip speed", "knee angle", "knee speed", "foot contact")
 _WALKER = (
@@ -161,22 +170,46 @@ def _check_mode(env: Any, options: EnvOptions, mode: Mode) -> None:
         raise InputError("env.id", "an environment that can be drawn here", options.id, MUJOCO_CURE)
 
 
-def names(env: str, observations: int, actions: int) -> tuple[list[str], list[str]]:
+def names(env: str, observations: int, actions: int, spaces: Spaces | None = None) -> tuple[list[str], list[str]]:
     """Return names of the observations and actions of an environment: "observation 0", "action 0" … if unknown.
 
     Args:
         env: The id of the environment.
         observations: O, the number of observations.
         actions: A, the number of actions.
+        spaces: The spaces of the environment; the keys of a Dict are names.
     """
     family = env.rpartition(":")[2].rpartition("/")[2].rpartition("-v")[0]
     known_observations, known_actions = KNOWN_LABELS.get(family, ((), ()))
+    if spaces is not None:
+        known_observations = known_observations or _keys(spaces.observation, _observation_size)
+        known_actions = known_actions or _keys(spaces.action, lambda member: action_decoder(member, 1.0)[0])
     return _named(known_observations, "observation", observations), _named(known_actions, "action", actions)
 
 
 def _named(known: tuple[str, ...], what: str, number: int) -> list[str]:
     """Return the known names if their number fits, else numbered names."""
     return list(known) if len(known) == number else [f"{what} {n}" for n in range(number)]
+
+
+def _observation_size(space: Space) -> int:
+    return observation_encoder(space)[0]
+
+
+def _keys(space: Space, size: Callable[[Space], int]) -> tuple[str, ...]:
+    """Return a name for each number of a Dict, such as "goal 0", "goal 1", "speed"; empty for another space.
+
+    size: returns the number of numbers of a member.
+    """
+    if space is None or kind_of(space) != "Dict":
+        return ()
+    found: list[str] = []
+    for key, member in members_of(space):
+        inner = _keys(member, size) or (tuple(map(str, range(size(member)))) if size(member) > 1 else ("",))
+        for name in inner:
+            whole = f"{str(key)[:_LONGEST_KEY]} {name}".strip()
+            found.append(whole if len(whole) <= _LONGEST_NAME else name)
+    return tuple(found)
 
 
 def _place_walker(env: Any, task: AnyTask, world: Any, seed: int, step: int) -> None:

@@ -334,8 +334,9 @@ def _in_words(measure: str, run: StoredRun) -> str:
     index = observation_index(measure)
     if index is None:
         return measure.replace("_", " ")
-    size = reload_policy(run).network.observation_size
-    return f"mean {environments.names(run.header.env, size, 1)[0][index]}"
+    experiment = reload_policy(run)
+    size = experiment.network.observation_size
+    return f"mean {environments.names(run.header.env, size, 1, experiment.spaces)[0][index]}"
 
 
 def _draw_cells(figure: Any, panel: Any, archive: Float64, strategy: MapElites, names: Sequence[str]) -> None:

@@ -201,7 +201,8 @@ def network_of(champion: Champion, experiment: Experiment, traces: Float32 | Non
     left = connections_of(network, champion.mask, champion.weights if traces is None else traces)
     unpruned = connections_of(network, np.ones_like(champion.mask), champion.weights)
     shown = left.strongest(len(left) // 10) if len(left) > _MOST_CONNECTIONS else left
-    inputs, actions = environments.names(experiment.config.env.id, network.observation_size, experiment.action_size)
+    sizes = network.observation_size, experiment.action_size
+    inputs, actions = environments.names(experiment.config.env.id, *sizes, experiment.spaces)
     inputs += ["bias"] * (left.sizes[0] - network.observation_size)
     # Outputs before the actions: the first is the neuromodulator, others have no names.
     num_others = left.sizes[-1] - experiment.action_size
