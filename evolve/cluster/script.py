@@ -41,7 +41,7 @@ _SEARCH_PATH = "EVOLVE_SCRIPT_PATH"
 """The variable with the script's `sys.path` (JSON), so that the ranks find the modules that the script finds."""
 _PROGRAM = f"import json, os, sys; sys.path[:] = json.loads(os.environ[{_SEARCH_PATH!r}]); "
 _LENGTH = struct.Struct("!Q")
-_MAX_SOCKET_FOLDER = 100  # bytes; systems limit the path of a socket to 104 or 108 bytes
+_MAX_SOCKET_PARENT = 84  # bytes; systems limit the path of a socket, here PARENT/evolve-xxxxxxxx/s, to 104 or 108
 _STOP_SECONDS = 10.0
 """The time that ranks have to stop by themselves; rank 0 waits five seconds for workers in an episode."""
 _TERMINATE_SECONDS = 3.0  # the time that mpirun has to end the ranks
@@ -233,9 +233,9 @@ class StartedRanks:
         module, _, name = function.partition(":")
         words = [*mpirun_words(workers + 1), sys.executable, "-c", f"{_PROGRAM}from {module} import {name}; {name}()"]
         self._pid = os.getpid()
-        self._folder = tempfile.TemporaryDirectory(prefix="evolve-", ignore_cleanup_errors=True)
-        if len(os.fsencode(self._folder.name)) > _MAX_SOCKET_FOLDER:
-            self._folder = tempfile.TemporaryDirectory(prefix="evolve-", ignore_cleanup_errors=True, dir="/tmp")
+        usual = tempfile.gettempdir()
+        parent = usual if len(os.fsencode(usual)) <= _MAX_SOCKET_PARENT else "/tmp"
+        self._folder = tempfile.TemporaryDirectory(prefix="evolve-", ignore_cleanup_errors=True, dir=parent)
         path = str(Path(self._folder.name) / "s")
         with socket.socket(socket.AF_UNIX) as listener:
             listener.bind(path)
