@@ -211,6 +211,8 @@ def test_a_champion_is_evaluated_with_other_settings_of_its_network(tmp_path):
     assert static.returns.tolist() != whole.returns.tolist()
     with pytest.raises(evolve.InputError, match=r"^network: expected .*hebbian-dag"):
         run.evaluate(9, network={"hidden": [4]})
+    with pytest.raises(evolve.InputError, match=r"^network: expected a table of settings, .* got 'elman'"):
+        run.evaluate(9, network="elman")
 
 
 def test_a_policy_acts_in_its_environment(run):

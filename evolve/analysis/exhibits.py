@@ -157,7 +157,7 @@ def plot(runs: Sequence[StoredRun], over: str, load: bool) -> Picture:
 
     Raises InputError for an unknown axis or without matplotlib, and RunError if no run has a complete generation.
     """
-    if over not in figures.AXES:
+    if not (isinstance(over, str) and over in figures.AXES):
         raise InputError("over", " or ".join(map(repr, figures.AXES)), over)
     groups = deduplicate_seeds(begun_groups(runs))[0]
     return Picture(figures.draw_curves(groups, over, load=load), f"fitness over {figures.AXES[over]}")

@@ -145,6 +145,8 @@ def _with_environment(experiment: Experiment, changes: Mapping[str, Any]) -> Exp
 
 def _with_network(experiment: Experiment, settings: Mapping[str, Any]) -> Experiment:
     """Return an experiment with other settings of the network, but the same connections."""
+    if not isinstance(settings, Mapping):
+        raise InputError("network", 'a table of settings, such as {"plasticity": 0.0}', repr(settings))
     section = NETWORKS.parse({**experiment.config.network.table(), **settings})
     other = replace(prepare(experiment.config.model_copy(update={"network": section})), start=experiment.start)
     name = experiment.config.network.name

@@ -40,6 +40,8 @@ def test_a_picture_is_shown_and_saved(run, tmp_path):
         picture.save(tmp_path / "a.txt")
     with pytest.raises(InputError, match=r"^over: expected 'generation' or 'steps' or 'time', got hours"):
         run.plot(over="hours")
+    with pytest.raises(InputError, match=r"^over: expected .* got \['steps'\]"):
+        run.plot(over=["steps"])
 
 
 def test_the_network_of_any_champion_is_drawn(run):
