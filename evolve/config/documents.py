@@ -27,7 +27,7 @@ from evolve.errors import InputError
 
 MAX_EXPERIMENTS = 1000
 """The largest number of experiments in a sweep."""
-NAMED_SECTIONS = {"env": "id", "network": "name", "strategy": "name"}
+NAMED_SECTIONS = {"env": "id", "network": "name", "strategy": "name", "output": "directory"}
 """The sections that a document may replace by a name: `network = "lstm"` means `network.name = "lstm"`."""
 _MAX_CHARACTERS = 1_000_000  # of a TOML document
 _MAX_DEPTH = 32  # levels of nested tables and arrays

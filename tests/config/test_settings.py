@@ -124,8 +124,10 @@ def test_a_time_limit_may_be_a_number_of_seconds():
 
 def test_a_name_stands_for_a_section_and_a_byte_order_mark_for_nothing(tmp_path):
     short, whole = tmp_path / "short.toml", tmp_path / "whole.toml"
-    short.write_bytes(b'\xef\xbb\xbfenv = "Acrobot-v1"\r\nnetwork = "elman"\r\nstrategy = "ga"\r\n')
-    whole.write_text('[env]\nid = "Acrobot-v1"\n[network]\nname = "elman"\n[strategy]\nname = "ga"\n')
+    short.write_bytes(b'\xef\xbb\xbfenv = "Acrobot-v1"\r\nnetwork = "elman"\r\nstrategy = "ga"\r\noutput = "x"\r\n')
+    whole.write_text(
+        '[output]\ndirectory = "x"\n[env]\nid = "Acrobot-v1"\n[network]\nname = "elman"\n[strategy]\nname = "ga"\n'
+    )
     assert read_file(short) == read_file(whole)
 
 
