@@ -108,6 +108,8 @@ class Watchdog:
                 signal.setitimer(signal.ITIMER_REAL, max(left - passed, 1e-3), interval)
         self._patted = -math.inf
         self._armed = -math.inf
+        if _WATCHING:  # a process has one traceback, which this watchdog took from the one around it
+            _WATCHING[-1]._arm(time.monotonic())
 
     @contextmanager
     def paused(self) -> Iterator[None]:

@@ -93,6 +93,17 @@ def test_one_watchdog_within_another_gives_back_to_it(alarms):
         assert 3.0 < signal.getitimer(signal.ITIMER_REAL)[0] <= 5.0
 
 
+def test_one_watchdog_within_another_gives_the_traceback_back_to_it(monkeypatch):
+    planned = []
+    monkeypatch.setattr("faulthandler.dump_traceback_later", lambda seconds, **_: planned.append(seconds))
+    monkeypatch.setattr("faulthandler.cancel_dump_traceback_later", lambda: planned.append(None))
+    with Watchdog(60.0, fatal=False):
+        with Watchdog(30.0, fatal=False):
+            pass
+        assert planned[-1] == patience(60.0)
+    assert planned[-1] is None
+
+
 @pytest.mark.parametrize("handler", [signal.SIG_DFL, signal.SIG_IGN])
 @pytest.mark.usefixtures("alarms")
 def test_no_handler_at_all_comes_back_too(handler):
