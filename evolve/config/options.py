@@ -104,9 +104,14 @@ def writable(value: Any) -> Any:
     parts = value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
     for part in parts:
         writable(part)
-    is_finite = not isinstance(value, float) or math.isfinite(value)
-    if not (isinstance(value, str | int | float | list | dict) and is_finite):
-        raise ValueError("text, finite numbers, booleans, lists and tables")
+    if isinstance(value, dict):
+        fits = all(isinstance(key, str) for key in value)
+    elif isinstance(value, int):
+        fits = -(2**63) <= value < 2**63
+    else:
+        fits = math.isfinite(value) if isinstance(value, float) else isinstance(value, str | list)
+    if not fits:
+        raise ValueError("text, finite numbers of at most 64 bits, booleans, lists and tables")
     return value
 
 

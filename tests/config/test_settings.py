@@ -70,6 +70,9 @@ def test_toml_round_trip_spells_out_every_default():
         ({"racing": {"rounds": "1,4"}}, "racing.rounds", "[1, 4]"),
         ({"env": {"reuse": 7}}, "env.reuse", "true or false or 'auto'"),
         ({"env": {"wrappers": [5]}}, "env.wrappers.0", "a name, or a table with name, kwargs"),
+        # A run file could not keep these.
+        ({"env": {"kwargs": {"n": 2**63}}}, "env.kwargs", "numbers of at most 64 bits"),
+        ({"env": {"kwargs": {"names": {1: "one"}}}}, "env.kwargs", "tables"),
         ({"compute": {"time_limit": -1}}, "compute.time_limit", "a number of seconds"),
         ({"compute": {"time_limit": True}}, "compute.time_limit", "a number of seconds"),
         ({"fitness": ["mean"]}, "fitness", "quantile:0.25"),
