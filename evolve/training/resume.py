@@ -254,6 +254,7 @@ def check_and_create_runs(
         Stopped: `stop_reason` has returned a reason.
     """
     new = []
+    # A file without generations is not replaced, but created anew.
     for run in runs:
         if resume and store.exists(run.path):
             _check_continuation(run, stop_reason, spot_check)
