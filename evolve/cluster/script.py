@@ -34,7 +34,7 @@ from evolve.cluster.worker import KeptRollouts, MakeRollout, SharedState, serve
 from evolve.errors import RunError, Setting, error_from_json, error_to_json
 
 _ANSWER, _ERROR = b"A", b"E"
-_ON_ALL_RANKS = "_raised_on_all_ranks"
+ON_ALL_RANKS = "_raised_on_all_ranks"
 _SOCKET = "EVOLVE_SCRIPT"
 """The variable with the path of the script's socket."""
 _SEARCH_PATH = "EVOLVE_SCRIPT_PATH"
@@ -54,28 +54,30 @@ def all_ranks() -> Transport:
 
     An exception that ends the script on one of several ranks ends all ranks, because the others would wait forever. A
     rank that ends its script in another way sends a message: rank 0 goes on without that rank, and no rank waits for
-    rank 0.
+    rank 0. The end of rank 0 ends ranks that hang.
     """
     transport = connect()
     if transport.size > 1:
-        sys.excepthook = partial(_end_all, transport, sys.excepthook)
-        atexit.register(_announce_end, transport)
+        sys.excepthook = partial(end_all, transport, sys.excepthook)
+        atexit.register(announce_end, transport)
     return transport
 
 
-def _announce_end(transport: Transport) -> None:
+def announce_end(transport: Transport) -> None:
     """Send a message to the ranks that may wait for this rank: its script has ended. Other ranks never read it."""
     frame = messages.encode(messages.Ended())
     for rank in [0] if transport.rank else range(1, transport.size):
         transport.send(rank, frame)
     transport.flush(patience=1.0)
     if transport.rank == 0 and not all_have_left(transport):
-        sys.stdout.flush()
-        # MPI_Finalize would wait forever for a rank that hangs. No exception ended this script (see `_end_all`).
-        transport.abort(0)
+        try:
+            sys.stdout.flush()
+        finally:
+            # MPI_Finalize would wait forever for a rank that hangs. No exception ended this script (see `end_all`).
+            transport.abort(0)
 
 
-def _end_all(
+def end_all(
     transport: Transport,
     report: Callable[..., object],
     kind: type[BaseException],
@@ -87,7 +89,7 @@ def _end_all(
         report(kind, error, traceback)
         sys.stdout.flush()
     finally:
-        if not (hasattr(error, _ON_ALL_RANKS) and all_have_left(transport)):
+        if not (hasattr(error, ON_ALL_RANKS) and all_have_left(transport)):
             transport.abort(1)
 
 
@@ -144,7 +146,7 @@ class Collective:
         answer = serve(self.transport, self._rollouts, lambda: None, self._shared)
         if answer[:1] == _ERROR:
             error = error_from_json(answer[1:])
-            setattr(error, _ON_ALL_RANKS, True)
+            setattr(error, ON_ALL_RANKS, True)
             raise error
         return answer[1:]
 
@@ -157,7 +159,7 @@ class Collective:
         """End `follow` on the other ranks with the error that this rank raises."""
         if dismiss(self.transport, _ERROR + error_to_json(error)):
             with suppress(Exception):  # an exception of another library may refuse attributes
-                setattr(error, _ON_ALL_RANKS, True)
+                setattr(error, ON_ALL_RANKS, True)
 
 
 class Link:

@@ -337,11 +337,15 @@ def test_a_signal_between_two_launchers_stops_the_next_one(supervisor, handlers,
 
 
 def test_the_arguments_of_a_run_may_end_with_a_file_after_two_dashes(monkeypatch, tmp_path):
-    monkeypatch.setattr("evolve.cli.launch.Supervisor", lambda say: None)
+    monkeypatch.chdir(tmp_path)
     (tmp_path / "-pole.toml").write_text("")
+    found = []
+    supervisor = SimpleNamespace(run=lambda words, *_, **__: found.extend(words), stopping=False)
+    monkeypatch.setattr("evolve.cli.launch.Supervisor", lambda say: supervisor)
+    words = ["--", "-pole.toml"]
     options = SimpleNamespace(launcher=None, ssh="ssh", ranks=2, hostfile=None)
-    words = ["-o", str(tmp_path), "--", str(tmp_path / "-pole.toml")]
-    assert load(Launch(words, options, words, load(words), tmp_path)._run_arguments).resume
+    Launch(words, options, words, load(words), tmp_path).start(0)
+    assert found[-3:] == ["--resume", *words]
 
 
 def test_a_signal_before_the_ranks_start_starts_none(monkeypatch, tmp_path):

@@ -30,8 +30,8 @@ class Ranks(Wire):
     def sent(self, rank):
         return [messages.decode(frame) for _, frame in self._boxes[rank]]
 
-    def say(self, rank):
-        self._boxes[0].append((rank, messages.encode(Heartbeat())))
+    def say(self, rank, *said):
+        self._boxes[0].extend((rank, messages.encode(message)) for message in said or [Heartbeat()])
 
 
 @pytest.fixture
@@ -75,8 +75,8 @@ def test_a_dead_worker_is_lost_once_and_no_longer_heard(scene):
 def test_a_worker_whose_script_ended_before_the_job_is_lost(scene):
     """Its farewell may come while all ranks are dismissed, for example after rank 0 has refused a setting."""
     ranks, found, _ = scene
-    for rank, message in ((2, Ended()), (1, Dismiss(np.zeros(0, np.uint8)))):
-        ranks._boxes[0].append((rank, messages.encode(message)))
+    ranks.say(2, Ended())
+    ranks.say(1, Dismiss(np.zeros(0, np.uint8)))
     assert not dismiss(ranks, patience=-1.0)
     assert not all_have_left(ranks)
     assert ranks.leaving == {3}
@@ -89,8 +89,7 @@ def test_a_worker_that_is_still_leaving_is_not_heard(scene):
     """Its messages belong to an earlier job of the script: an error would end the next job."""
     ranks, found, _ = scene
     ranks.leaving.add(2)
-    frames = [WorkerError("late"), Dismiss(np.zeros(0, np.uint8)), Heartbeat()]
-    ranks._boxes[0].extend((2, messages.encode(message)) for message in frames)
+    ranks.say(2, WorkerError("late"), Dismiss(np.zeros(0, np.uint8)), Heartbeat())
     ranks.say(1)
     assert [found.receive(), found.receive(), found.receive()] == [(2, Heartbeat()), (1, Heartbeat()), None]
     assert not ranks.leaving
@@ -112,8 +111,8 @@ def test_a_script_does_not_end_without_its_hanging_ranks(scene, monkeypatch, han
     if hangs:
         getattr(ranks, hangs).add(2)
     error = RunError("on all ranks")
-    setattr(error, script._ON_ALL_RANKS, True)
-    ends = {0: lambda: script._announce_end(ranks), 1: lambda: script._end_all(ranks, print, RunError, error, None)}
+    setattr(error, script.ON_ALL_RANKS, True)
+    ends = {0: lambda: script.announce_end(ranks), 1: lambda: script.end_all(ranks, print, RunError, error, None)}
     for code, end in ends.items():
         with pytest.raises(AbortError, match=str(code)) if hangs else nullcontext():
             end()
