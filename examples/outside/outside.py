@@ -43,7 +43,7 @@ class Leaky:
 
     @property
     def blocks(self):
-        return (Block(0, 0, 0, self.observation_size, self.action_size),)
+        return (Block(layer=0, source=0, start=0, rows=self.observation_size, columns=self.action_size),)
 
     def init(self, stream: Stream):
         weights = stream.normal(1, self.num_weights)
