@@ -345,6 +345,8 @@ def _members(space: Space, coder: Callable[[Space], tuple[int, Any]]) -> tuple[i
     """Return the size of a Dict or Tuple; and the key, the place in the whole, and the coder of each member."""
     parts, begin = [], 0
     for key, member in members_of(space):
+        if not isinstance(key, str | int):  # run files hold the keys as JSON
+            raise InputError("env.id", "a Dict whose keys are texts or integers", f"a Dict with the key {key!r}")
         size, code = coder(member)
         parts.append((key, slice(begin, begin + size), code))
         begin += size

@@ -140,6 +140,13 @@ def test_empty_spaces_are_refused(space):
             coder(space)
 
 
+@pytest.mark.parametrize("key", [(0, 1), np.int64(1)])
+def test_keys_that_json_cannot_hold_are_refused(key):
+    for coder in (observation_encoder, lambda space: action_decoder(space, 1.0)):
+        with pytest.raises(InputError, match="keys are texts or integers, got a Dict with the key"):
+            coder(spaces.Dict({key: spaces.Discrete(2)}))
+
+
 @pytest.mark.parametrize("space", [spaces.Text(5), spaces.Dict(a=spaces.Text(3)), spaces.Dict({}), spaces.Tuple(())])
 def test_other_observation_spaces_are_refused(space):
     with pytest.raises(InputError, match=r"expected observations of Box.*, got (Text|Dict\(\)|Tuple\(\))"):
