@@ -143,6 +143,11 @@ class RunFile:
         self.flushed_at = time.monotonic()
         self.flush_cost = self.flushed_at - begin
 
+    def forget_validations(self) -> None:
+        """Drop all validations; the next flush removes them from the file."""
+        self.validations = {}
+        self._num_validations = 0
+
     def close(self) -> None:
         """Release the lock, without a flush."""
         self.lock.release()
@@ -209,10 +214,7 @@ class RunFile:
             _append_rows(file, metric_column("generation", "G P E", name, values.dtype), self.on_disk, values)
         for number, genomes in enumerate(self._genomes):
             self._write_population(file, self.on_disk + number, genomes)
-        new = list(self.validations.items())[self._num_validations :]
-        for number, (generations, returns) in enumerate(new, self._num_validations):
-            _append_rows(file, schema.VALIDATIONS["generations"], number, np.array([generations]))
-            _append_rows(file, schema.VALIDATIONS["returns"], number, returns[None])
+        self._write_validations(file)
         state = file["checkpoint"]
         state.attrs.modify("num_generations", self.num_generations)
         for name in set(state) - set(self.checkpoint):
@@ -223,6 +225,15 @@ class RunFile:
             del file["evaluation"]
         if self.held_out is not None:
             write_held_out(file, self.held_out)
+
+    def _write_validations(self, file: h5py.File) -> None:
+        """Append the new validations; remove forgotten ones."""
+        if not self._num_validations and "validation" in file:
+            del file["validation"]
+        new = list(self.validations.items())[self._num_validations :]
+        for number, (generations, returns) in enumerate(new, self._num_validations):
+            _append_rows(file, schema.VALIDATIONS["generations"], number, np.array([generations]))
+            _append_rows(file, schema.VALIDATIONS["returns"], number, returns[None])
 
     def _write_population(self, file: h5py.File, generation: int, genomes: GenomeSource) -> None:
         """Write the genomes of a generation into the columns [G, P, W], in parts that fit in memory."""

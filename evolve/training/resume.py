@@ -307,6 +307,7 @@ def open_run(run: PlannedRun) -> RunFile:
     """Reopen the checked file of a run, with the present configuration.
 
     If generations or held-out episodes are left, the run is no longer complete and its held-out evaluation is dropped.
+    Validations are dropped if the episodes of evaluation are other ones now.
     Raises InputError if the file belongs to another experiment by now, since it was not locked after the check.
     """
     file = store.reopen(run.path)
@@ -319,6 +320,8 @@ def open_run(run: PlannedRun) -> RunFile:
     if is_unfinished(file, config):
         file.complete = False
         file.held_out = None
+    if not load_config(file.header.config, str(file.path)).evaluates_like(config):
+        file.forget_validations()
     file.header = replace(file.header, config=config.to_toml(), spaces=run.experiment.spaces.to_json())
     return file
 

@@ -205,6 +205,18 @@ def test_validation_returns_are_in_the_file_and_in_the_table(call, tmp_path):
     assert whole.table()["validation_std"][3] == pytest.approx(kept[0][4].std(ddof=1))
 
 
+def test_validations_of_other_episodes_are_forgotten(call, tmp_path):
+    settings = "held_out_episodes=0", "early_stop={mean_return=999,every=1,episodes=2}"
+    words = ("-e", "CartPole-v1", "--engine", "exact", "-p", 4, "-r", 1, "-d", 2, "-s", 3, "-o", "out")
+    words += tuple(word for setting in settings for word in ("--set", setting))
+    assert call("run", *words, "-g", 3).code == 0
+    assert call("run", *words, "-g", 5, "--resume", "--set", "evaluation_max_episode_steps=4").code == 0
+    run = stored(tmp_path, "out")
+    assert {generations: returns.tolist() for generations, returns in run.validations.items()} == {3: [4, 4], 4: [4, 4]}
+    done = call("verify", run.path, "--full")
+    assert done.code == 0, done.out
+
+
 def test_an_evaluation_that_does_not_fit_into_memory_is_refused(monkeypatch):
     monkeypatch.setattr(experiment.os, "sysconf", lambda name: 1000)  # a page of 1,000 bytes, 1,000 times
     with pytest.raises(InputError, match=r"episodes: expected as many as fit into 0\.0 GB of memory, got 1,000,000"):
