@@ -36,7 +36,8 @@ evolve verify zoo/*
 A film shows the held-out episode with the return nearest to the mean, and the network at work. The brightness of a
 circle is the output of a neuron, the brightness of a line the signal of a connection (blue positive, orange
 negative). Films omit connections that cannot act; the tables count all connections of the mask. EnvPool cannot draw,
-so Gymnasium's environment of the same name shows its champions.
+so Gymnasium's environment of the same name shows its champions. The *time* of a run is from shared machines, with
+other work; [the notes on results](results.md#results) say how long some take on quiet cores.
 """
 
 

@@ -356,6 +356,15 @@ class InterruptingSteps(np.int64):
         return 7
 
 
+@pytest.fixture
+def ctrl_c():
+    """Let Ctrl-C raise KeyboardInterrupt, which a shell's background jobs ignore."""
+    earlier = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, earlier)
+
+
+@pytest.mark.usefixtures("ctrl_c")
 def test_ctrl_c_never_leaves_half_a_generation(path):
     file = write(path)
     with pytest.raises(KeyboardInterrupt):
@@ -364,6 +373,7 @@ def test_ctrl_c_never_leaves_half_a_generation(path):
     assert store.read(path).num_generations == file.num_generations == 3
 
 
+@pytest.mark.usefixtures("ctrl_c")
 def test_ctrl_c_waits_until_hdf5_has_written(path, monkeypatch):
     class Interrupting(DeferredErrorFile):
         def write(self, data):
@@ -379,6 +389,7 @@ def test_ctrl_c_waits_until_hdf5_has_written(path, monkeypatch):
     assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
 
 
+@pytest.mark.usefixtures("ctrl_c")
 def test_ctrl_c_while_a_file_is_opened_releases_its_lock(path, monkeypatch):
     write(path)
     with monkeypatch.context() as patched:
