@@ -219,7 +219,7 @@ def notes(machine: Machine, price: Price | None) -> list[str]:
         whole = machine.about["whole"]
         lines.append(
             f"Measured, not extrapolated: the 200 generations of evolution took {whole['seconds']} s with "
-            f"{whole['threads']} threads. Their digest, `{whole['digest']}…`, equals that of "
+            f"{whole['threads']} threads. The run has the digest `{whole['digest']}…`, as on "
             "[two cores](contest.md#the-benchmark-of-2020)."
         )
     if price is not None:
