@@ -11,8 +11,10 @@ typedef struct {
 
 INLINE void pcg64_step(pcg64 *r)
 {
-    const uint64_t m_high = 0x2360ED051FC65DA4u, m_low = 0x4385DF649FCCF645u, low = r->low * m_low;
-    const uint64_t high = HIGH_WORD(r->low, m_low) + r->high * m_low + r->low * m_high;
+    const uint64_t m_high = 0x2360ED051FC65DA4u, m_low = 0x4385DF649FCCF645u;
+    uint64_t high, low;
+    multiply_words(r->low, m_low, &high, &low);
+    high += r->high * m_low + r->low * m_high;
     r->low = low + r->increment_low;
     r->high = high + r->increment_high + (r->low < low);
 }

@@ -1,4 +1,4 @@
-/* A batch of layered networks; see networks/layers.py for the formula. Rows per tile: weights, the matrices of all
+/* A batch of layered networks; networks/layered.py has the formula. Rows per tile: weights, the matrices of all
  * layers end to end, and nodes: the inputs and outputs of the layers, the observation first. */
 #pragma once
 #include "steps.h"

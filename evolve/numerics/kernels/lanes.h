@@ -9,7 +9,7 @@
  * On a CPU such a call loops over all LANES = WIDTH lanes, one vector register or several. On a device a tile has WIDTH x
  * PARTS threads, and a block has one tile or several. Each thread works on one lane, and on every PARTS-th column of a
  * layer. The threads of a block wait for each other at a BARRIER, and at ANY_LANE, which tells whether x is set in any
- * thread. A pointer into a tile begins at the caller's LANE. HIGH_WORD is the upper half of a product of two words.
+ * thread. A pointer into a tile begins at the caller's LANE.
  */
 #pragma once
 
@@ -31,7 +31,6 @@ typedef unsigned long long uint64_t;
 #define ANY_LANE(x) __syncthreads_or(x)
 #define INLINE __device__ static __forceinline__
 #define RESTRICT __restrict__
-#define HIGH_WORD(a, b) __umul64hi(a, b)
 #define AS_VECTORS
 #define ROLLED _Pragma("unroll 1")
 #else
@@ -50,7 +49,6 @@ typedef unsigned long long uint64_t;
 #define INLINE static inline __attribute__((always_inline))
 #define RESTRICT restrict
 #define ROLLED
-#define HIGH_WORD(a, b) ((uint64_t)((unsigned __int128)(a) * (b) >> 64))
 #if defined(__GNUC__) && defined(__x86_64__) && defined(__GLIBC__) && !defined(__SANITIZE_THREAD__) && \
     !(defined(__clang__) && __clang_major__ < 18)
 /* One copy per instruction set, chosen when the library is loaded. Older clangs give the choice another name. The

@@ -2,16 +2,34 @@
 #pragma once
 #include "lanes.h"
 
+/* The product of two words, 128 bits, as two words. */
+INLINE void multiply_words(uint64_t x, uint64_t y, uint64_t *high, uint64_t *low)
+{
+#ifdef __CUDACC__
+    *high = __umul64hi(x, y);
+    *low = x * y;
+#else
+    unsigned __int128 product = (unsigned __int128)x * y;
+#ifndef __clang__
+    __asm__("" : "+r"(product)); /* gcc would multiply once for each of the two words */
+#endif
+    *high = (uint64_t)(product >> 64);
+    *low = (uint64_t)product;
+#endif
+}
+
 /* Philox4x64-10 (Salmon et al., 2011): the four words of a counter under a key. */
 INLINE void philox(uint64_t counter, uint64_t key0, uint64_t key1, uint64_t *words)
 {
     uint64_t c0 = counter, c1 = 0, c2 = 0, c3 = 0;
     for (int turn = 0; turn < 10; turn++) {
-        const uint64_t a = 0xD2E7470EE14C6C93u, b = 0xCA5A826395121157u, one = c0, other = c2;
-        c0 = HIGH_WORD(other, b) ^ c1 ^ key0;
-        c2 = HIGH_WORD(one, a) ^ c3 ^ key1;
-        c1 = other * b;
-        c3 = one * a;
+        uint64_t high0, low0, high2, low2;
+        multiply_words(c0, 0xD2E7470EE14C6C93u, &high0, &low0);
+        multiply_words(c2, 0xCA5A826395121157u, &high2, &low2);
+        c0 = high2 ^ c1 ^ key0;
+        c2 = high0 ^ c3 ^ key1;
+        c1 = low2;
+        c3 = low0;
         key0 += 0x9E3779B97F4A7C15u;
         key1 += 0xBB67AE8584CAA73Bu;
     }

@@ -82,7 +82,7 @@ INLINE void begin_slot(play *p, int64_t slot)
 INLINE int64_t in_units(float trace)
 {
     const double units = trace * 1048576.0, nearest = fabs(units) < 2251799813685248.0 ? (units + ROUND) - ROUND : units;
-    return fabsf(trace) <= 3.402823466e38f ? (int64_t)nearest : 0;
+    return fabsf(trace) < 8796093022208.0f ? (int64_t)nearest : 0; /* 2^43: 2^63 units do not fit; NaN does not either */
 }
 
 /* Write down the result of the episode in a slot, and free it. */
