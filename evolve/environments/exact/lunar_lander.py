@@ -163,7 +163,7 @@ class LunarLander(ExactTask[LunarLanderOptions]):
         model["x"][: CHUNKS + 2] = 0, WIDTH, *(WIDTH / (CHUNKS - 1) * i for i in range(CHUNKS))
         corners = np.array([(a / SCALE, b / SCALE) for a, b in LANDER_POLY], np.float32)
         hull_friction, leg_friction = (
-            [polygons.mixed(ground, own) for ground in (MOON_FRICTION, BOTTOM_FRICTION)] for own in (0.1, 0.2)
+            [polygons.mixed_friction(ground, own) for ground in (MOON_FRICTION, BOTTOM_FRICTION)] for own in (0.1, 0.2)
         )
         lander = polygons.hull(corners, 5.0, hull_friction)
         lander["p"] = WIDTH / 2, HEIGHT

@@ -4,7 +4,7 @@ Arrays have `MAX_CORNERS` corners. A polygon with fewer corners is padded by its
 change neither a minimum over corners nor its first index, so most formulas need not know the number of corners.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -16,7 +16,7 @@ _F = np.float32
 _ONE, _HALF, _THIRD, _QUARTER = _F(1.0), _F(0.5), _F(1.0) / _F(3.0), _F(0.25)
 
 
-def convex(points: Float32) -> Float32:
+def convex_hull(points: Float32) -> Float32:
     """Return the corners [n, 2] of a convex hull, counterclockwise from the lowest of the rightmost (gift wrapping)."""
     start = max(range(len(points)), key=lambda i: (points[i, 0], -points[i, 1]))
     corners, last = [start], start
@@ -42,22 +42,21 @@ def normals(corners: Float32) -> Float32:
     return np.array([unit(right_of(edge)) for edge in edges])
 
 
-def centroid(corners: Float32) -> Float32:
-    """Return the centroid [2] of a polygon."""
-    area = _F(0)
-    total = np.zeros(2, _F)
+def _area_and_centroid(corners: Float32) -> tuple[Any, Float32]:
+    """Return the area and the centroid [2] of a polygon."""
+    area, total = _F(0), np.zeros(2, _F)
     for a, b in zip(corners, np.roll(corners, -1, axis=0), strict=True):
         triangle = _HALF * cross(a, b)
         area += triangle
         total += (triangle * _THIRD) * (a + b)
-    return total * (_F(1.0) / area)
+    return area, total * (_F(1.0) / area)
 
 
 def block(points: Sequence[tuple[float, float]]) -> Any:
     """Return a rectangle on the ground as a record of BLOCK."""
-    corners = convex(np.array(points, _F))
+    corners = convex_hull(np.array(points, _F))
     record = np.zeros((), BLOCK)
-    record["corner"], record["normal"], record["centroid"] = corners, normals(corners), centroid(corners)
+    record["corner"], record["normal"], record["centroid"] = corners, normals(corners), _area_and_centroid(corners)[1]
     return record
 
 
@@ -65,31 +64,28 @@ def hull(corners: Float32, density: float, friction: Sequence[float]) -> Any:
     """Return a body as a record of HULL.
 
     Args:
-        corners: [n, 2], counterclockwise: the corners of a box, or in the order of `convex`.
+        corners: [n, 2], counterclockwise: the corners of a box, or in the order of `convex_hull`.
         density: Its mass per area.
-        friction: Two coefficients, as in `frames.BODY`: the second is for the first `base` edges of the ground.
+        friction: Two coefficients, see `frames.BODY`.
     """
     n = len(corners)
     record = np.zeros((), HULL)
     record["count"] = n
     record["corner"][:n] = corners
     record["friction"] = friction
-    record["normal"][:n], record["centroid"] = normals(corners), centroid(corners)
+    record["normal"][:n], record["centroid"] = normals(corners), _area_and_centroid(corners)[1]
     middle = np.zeros(2, _F)
     for corner in corners:
         middle += corner
     middle *= _F(1.0) / _F(n)
-    area, inertia, center = _F(0), _F(0), np.zeros(2, _F)
-    for a, b in zip(corners - middle, np.roll(corners, -1, axis=0) - middle, strict=True):
-        D = cross(a, b)
-        triangle = _HALF * D
-        area += triangle
-        center += (triangle * _THIRD) * (a + b)
+    relative = corners - middle
+    area, center = _area_and_centroid(relative)
+    inertia = _F(0)
+    for a, b in zip(relative, np.roll(relative, -1, axis=0), strict=True):
         squares = a * a + b * a + b * b
-        inertia += (_QUARTER * _THIRD * D) * (squares[0] + squares[1])
+        inertia += (_QUARTER * _THIRD * cross(a, b)) * (squares[0] + squares[1])
     mass = _F(density) * area
-    center *= _F(1.0) / area
-    center_of_shape = center + middle  # `center` is relative to `middle`
+    center_of_shape = center + middle
     inertia = _F(density) * inertia + mass * (dot(center_of_shape, center_of_shape) - dot(center, center))
     inverse = _F(1.0) / mass
     # The same point, rounded as Box2D rounds it when it adds up the shapes of a body.
@@ -123,7 +119,7 @@ def finish_hinges(model: Any) -> None:
         hinge["motor_mass"] = _F(1.0) / (one["inverse_inertia"] + other["inverse_inertia"])
 
 
-def mixed(one: float, other: float) -> float:
+def mixed_friction(one: float, other: float) -> float:
     """Return the friction of two surfaces: the geometric mean of their coefficients, as in Box2D."""
     return float(np.sqrt(_F(one) * _F(other)))
 
@@ -141,8 +137,7 @@ class Polygons(NamedTuple):
 
     def select(self, which: Bool) -> "Polygons":
         """Return some of the polygons."""
-        fields: Iterable[Any] = (field[..., which] for field in self)
-        return Polygons(*fields)
+        return Polygons._make(field[..., which] for field in self)
 
 
 class Boxes(NamedTuple):

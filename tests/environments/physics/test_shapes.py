@@ -48,7 +48,7 @@ def test_a_convex_hull_is_convex_and_holds_all_points(points):
     points = np.array(points, np.float32)
     areas = [cross(a - points[0], b - points[0]) for a in points for b in points]
     assume(max(areas) > 1)  # not nearly a line
-    corners = polygons.convex(points)
+    corners = polygons.convex_hull(points)
     following = (np.roll(corners, -i, axis=0) for i in (1, 2))
     for a, b, c in zip(corners, *following, strict=True):
         assert all(cross(b - a, point - a) >= 0 for point in points)
