@@ -87,9 +87,9 @@ def write_champion(champion: StoredChampion) -> None:
 def read_champion(path: Path) -> StoredChampion:
     """Read a champion file. Raises InputError if it is missing, damaged, or not a champion file."""
     with open_file(path, "champion file") as reader:
-        schema = reader.integer("champion_schema") if reader.has("champion_schema") else None
-        if schema is None:
+        if not reader.has("champion_schema"):
             raise InputError(str(path), "a champion file", "an HDF5 file of something else")
+        schema = reader.integer("champion_schema")
         if schema != CHAMPION_SCHEMA:
             cure = "Read it with another version of evolve."
             raise InputError(str(path), f"a champion file of schema {CHAMPION_SCHEMA}", f"schema {schema}", cure)
@@ -110,7 +110,7 @@ def read_champion(path: Path) -> StoredChampion:
         )
 
 
-def read_any(path: Path) -> StoredRun | StoredChampion:
+def read_any(path: Path) -> Stored:
     """Read a run file or a champion file. Raises InputError as `read` does."""
     with open_file(path, "run file") as reader:
         is_champion = reader.has("champion_schema")
