@@ -1,4 +1,4 @@
-"""Environments in plain Python: tasks that are generator functions, and a task that sleeps, to measure scheduling."""
+"""Tasks that are generator functions; one of them sleeps, to measure scheduling."""
 
 import inspect
 import time
@@ -12,35 +12,6 @@ import numpy as np
 
 from evolve.errors import InputError, check_whole, pluralize, sanitize
 from evolve.shapes import Float32
-
-ID = "evolve.environments.function_task:Sleep-v0"
-"""The `env.id` of `Sleep`."""
-
-
-class Sleep(gymnasium.Env[Any, Any]):
-    """An environment with one step, which sleeps. `seconds`: the mean over episodes; each takes 50 to 150 % of it."""
-
-    observation_space = gymnasium.spaces.Box(0, 1, (1,))
-    action_space = gymnasium.spaces.Discrete(2)
-
-    def __init__(self, seconds: float = 0.03) -> None:
-        self._mean = seconds
-        self._seconds = 0.0
-
-    def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Any, dict[str, Any]]:
-        """Draw the duration of this episode's sleep."""
-        super().reset(seed=seed, options=options)
-        self._seconds = self._mean * float(self.np_random.uniform(0.5, 1.5))
-        return np.zeros(1, np.float32), {}
-
-    def step(self, _: Any) -> tuple[Any, float, bool, bool, dict[str, Any]]:
-        """Sleep, and end the episode."""
-        time.sleep(self._seconds)
-        return np.zeros(1, np.float32), self._seconds, True, False, {}
-
-
-gymnasium.register(id="Sleep-v0", entry_point=f"{__name__}:Sleep")
-
 
 Episode = Callable[..., Generator[Any, Float32, float | tuple[float, dict[str, Any]]]]
 """A generator function. Its arguments are a random generator and, by keyword, `env.kwargs`. It yields observations [O],
@@ -162,3 +133,16 @@ def register_task(name: str, episode: Episode, observation_size: int, action_siz
         gymnasium.register(name, entry_point=make)
     except (gymnasium.error.Error, TypeError) as error:
         raise InputError("name", 'a name that Gymnasium can register, as "Xor-v0"', repr(name)) from error
+
+
+def _sleep(random: np.random.Generator, seconds: float = 0.03) -> Generator[list[float], Float32, float]:
+    """Sleep in the only step, for 50 to 150 % of `seconds`, and return the duration."""
+    duration = seconds * float(random.uniform(0.5, 1.5))
+    yield [0.0]
+    time.sleep(duration)
+    return duration
+
+
+SLEEP = f"{__name__}:Sleep-v0"
+"""The `env.id` of the task that sleeps."""
+register_task("Sleep-v0", _sleep, observation_size=1, action_size=2)

@@ -18,7 +18,7 @@ from evolve.cli.parser import Parser
 from evolve.cluster import Transport
 from evolve.config import Config, parse, read_assignment, set_key
 from evolve.display import table
-from evolve.environments.function_task import ID as SLEEP
+from evolve.environments.function_task import SLEEP
 from evolve.errors import InputError
 from evolve.numerics import backend
 from evolve.training import Experiment, prepare
