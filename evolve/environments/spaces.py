@@ -213,15 +213,13 @@ def observation_encoder(space: Space) -> tuple[int, Encode]:
     0 and 1. Dict and Tuple become their members end to end, in the order of the space. Raises InputError for any other.
     """
     match kind_of(space):
-        case "Box":
+        case "Box" | "MultiBinary":
             return _size(space), _box_encoder(space)
-        case "MultiBinary":
-            return _size(space), _encode_box
         case "Discrete":
-            return int(space.n), _one_hot(np.zeros(1, np.int64), int(space.start))
+            return int(space.n), _one_hot(space, np.array([space.n], np.int64), int(space.start))
         case "MultiDiscrete" if _size(space):
             sizes = space.nvec.ravel().astype(np.int64)
-            return int(sizes.sum()), _one_hot(_offsets(sizes), space.start.ravel().astype(np.int64))
+            return int(sizes.sum()), _one_hot(space, sizes, space.start.ravel().astype(np.int64))
         case "Dict" | "Tuple" if members_of(space):
             return _encode_members(space)
     expected = "observations of Box, Discrete, MultiDiscrete, MultiBinary, or of a Dict or Tuple of them"
@@ -302,30 +300,30 @@ def _offsets(sizes: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
 
 
 def _box_encoder(space: Space) -> Encode:
-    if space.dtype == np.uint8:
-        return _encode_image
-    return _encode_vector if len(space.shape) == 1 else _encode_box
+    shape = space.shape
+    is_flat, is_image = len(shape) == 1, kind_of(space) == "Box" and space.dtype == np.uint8
+
+    def encode(observation: Any, row: Float32) -> None:
+        values = np.asarray(observation)
+        if values.shape != shape:
+            check_observation(space, observation)
+        row[:] = values if is_flat else values.reshape(-1)
+        if is_image:
+            row /= np.float32(255)
+
+    return encode
 
 
-def _encode_vector(observation: Any, row: Float32) -> None:
-    row[:] = observation
+def _one_hot(space: Space, sizes: Any, start: Any) -> Encode:
+    # For a few numbers, Python's integers are faster than arrays.
+    parts = np.stack(np.broadcast_arrays(_offsets(sizes), sizes, start), axis=1).tolist()
 
-
-def _encode_box(observation: Any, row: Float32) -> None:
-    row[:] = np.asarray(observation).reshape(-1)
-
-
-def _encode_image(observation: Any, row: Float32) -> None:
-    _encode_box(observation, row)
-    row /= np.float32(255)
-
-
-def _one_hot(offsets: np.ndarray[Any, Any], start: Any) -> Encode:
     def encode(observation: Any, row: Float32) -> None:
         row[:] = 0
-        # Unsigned numbers would wrap around below a negative `start`, or become floats, which cannot be indexes.
-        numbers = np.asarray(observation).reshape(-1).astype(np.int64, casting="same_kind")
-        row[offsets + (numbers - start)] = 1
+        for (offset, size, first), number in zip(parts, np.asarray(observation).ravel().tolist(), strict=True):
+            if not 0 <= number - first < size:
+                check_observation(space, observation)
+            row[offset + number - first] = 1
 
     return encode
 

@@ -171,6 +171,25 @@ def test_other_observation_spaces_are_refused(space):
 def test_values_outside_a_discrete_space_are_refused(space, observation):
     with pytest.raises(ValueError, match=r"outside the integers|the shape"):
         check_observation(space, observation)
+    with pytest.raises((ValueError, TypeError, IndexError)):  # in later steps, too
+        encode(space, observation)
+
+
+@pytest.mark.parametrize(
+    ("space", "observation"),
+    [
+        (spaces.Box(-1, 1, (4,)), np.float32(0.5)),  # would be broadcast
+        (spaces.Box(-1, 1, (4,)), [0.5]),
+        (spaces.Box(-1, 1, (2, 2)), np.zeros((1, 1))),
+        (spaces.Box(-1, 1, (2, 3)), np.zeros((3, 2))),
+        (spaces.Box(0, 255, (2, 2), np.uint8), np.zeros(4, np.uint8)),
+        (spaces.MultiBinary(3), 1),
+        (spaces.Dict(a=spaces.Box(-1, 1, (2,))), {"a": np.zeros(1)}),
+    ],
+)
+def test_an_observation_of_another_shape_is_refused_in_every_step(space, observation):
+    with pytest.raises(ValueError, match="the shape"):
+        encode(space, observation)
 
 
 MEMBERS = spaces.Dict(
