@@ -20,6 +20,7 @@ from numpy.typing import NDArray
 from evolve import networks, strategies
 from evolve.cluster import Coordinator
 from evolve.cluster.messages import frame_of, record_of
+from evolve.errors import InputError
 from evolve.genome import Genomes, GenomeSource
 from evolve.rollouts import PopulationResults, Traces
 from evolve.shapes import Float64, UInt8
@@ -160,7 +161,12 @@ class SharedStrategy:
         )
         # `results` may have the traces of some candidates only. A strategy gets the traces of all candidates, or none.
         traces = results.traces if len(results.traces) == len(fitness) else results.traces[:0]
-        self.state = self.strategy.tell(self.state, genomes, Results(fitness, traces, mean_traces, sums, measures))
+        state = self.strategy.tell(self.state, genomes, Results(fitness, traces, mean_traces, sums, measures))
+        if state is None and self.state is not None:
+            got = f"{self._experiment.config.strategy.name}, whose tell returns None"
+            expected = "a strategy whose tell returns the next state"
+            raise InputError("strategy.name", expected, got, "End tell with: return state.")
+        self.state = state
 
     def _sum_candidates(
         self, generation: int, fitness: Float64, mean_traces: Float64 | None, measures: Float64 | None
