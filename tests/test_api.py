@@ -674,6 +674,13 @@ def test_a_callback_may_change_the_current_directory(here, monkeypatch):
     assert evolve.load(run.path).digest == run.digest
 
 
+def test_an_environment_may_change_the_current_directory(here):
+    tiny = {"env": "toys:Wanders-v0", "population": 2, "episodes": 1, "held_out_episodes": 1, "generations": 1}
+    run = evolve.train(**tiny, output="moved")
+    assert Path.cwd() == here
+    assert (here / run.path).exists()
+
+
 def test_training_can_be_interrupted_and_resumed(here):
     """As by a notebook's stop button: KeyboardInterrupt comes through, and complete generations are kept."""
     before = signal.getsignal(signal.SIGALRM)

@@ -15,6 +15,7 @@ from evolve.cluster.transport import LONGEST_SLEEP, Buffer, Transport
 from evolve.cluster.watchdog import Watchdog
 from evolve.cluster.worker import MakeRollout, error_report
 from evolve.cluster.workers import ChunkSizes, Workers, WorkQueue, check_silence, note_farewell, suitable_sizes
+from evolve.environments import keeping_directory
 from evolve.errors import FAILURES, Interrupted, RunError, Stopped, pluralize
 from evolve.rollouts import AnyRollout, EpisodeBatch, PopulationResults, ResultsCollector, RolloutSpec
 from evolve.rollouts.exact_rollout import ThreadedRollout
@@ -208,6 +209,7 @@ class Coordinator:
         elif losses and queue.unfinished:
             job.warn_alone(queue, losses[-1])
 
+    @keeping_directory()
     def _play_alone(self, evaluation: Evaluation, items: Int64, meanwhile: Callable[[], None] | None = None) -> None:
         """Play some episodes [n] of a batch in this process. meanwhile: called once if other threads play them."""
         spec = evaluation.spec

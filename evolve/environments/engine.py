@@ -8,8 +8,10 @@ and its 64 bits. Rank 0 decodes one column for each metric, in the widest type t
 """
 
 import math
+import os
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from itertools import zip_longest
 from typing import Any, Literal, Protocol
 
@@ -43,6 +45,20 @@ PAIR_SECONDS = 0.2
 _NONE, _BOOL, _INT, _FLOAT = range(4)
 _KINDS = {"b": _BOOL, "i": _INT, "u": _INT, "f": _FLOAT}
 """The code of the type of a metric, by NumPy's letter of the kind."""
+
+
+@contextmanager
+def keeping_directory() -> Iterator[None]:
+    """Go back to the current directory afterwards: an environment may change it, and relative paths would move."""
+    try:
+        here = os.getcwd()
+    except FileNotFoundError:  # it was removed
+        here = os.curdir
+    try:
+        yield
+    finally:
+        with suppress(OSError):
+            os.chdir(here)
 
 
 def do_nothing() -> None:

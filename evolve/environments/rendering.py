@@ -13,7 +13,7 @@ import gymnasium
 import numpy as np
 
 from evolve.config import EnvOptions
-from evolve.environments.engine import Mode, as_frame
+from evolve.environments.engine import Mode, as_frame, keeping_directory
 from evolve.environments.envpool_engine import can_draw
 from evolve.environments.exact import AnyTask, exact_task
 from evolve.environments.exact.bipedal_walker import Terrain, draw_terrain
@@ -121,6 +121,7 @@ def _expected(mode: Mode) -> str:
     return f"an environment that can be drawn {'in a window' if mode == 'human' else 'as frames'}"
 
 
+@keeping_directory()
 def check_drawable(options: EnvOptions) -> bool:
     """Draw one frame if an environment declares that it can be drawn as frames; return whether it does.
 

@@ -124,6 +124,7 @@ def unknown_settings(source: str, error: InputError) -> InputError:
     return InputError(source, expected, f"unknown settings ({str(error).removesuffix('.')})", cure)
 
 
+@environments.keeping_directory()
 def prepare(config: Config) -> Experiment:
     """Return the experiment of a configuration, completed and checked. Makes its environment. Raises InputError."""
     backend(config.compute.backend)

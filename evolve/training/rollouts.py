@@ -246,6 +246,7 @@ class RolloutSpeed:
         return 1 / self.step
 
 
+@environments.keeping_directory()
 def rollout_speed(experiment: Experiment, backend: str, seconds: float) -> RolloutSpeed:
     """Return the speed at which initial networks play by a back end, in this process, with all slots busy.
 

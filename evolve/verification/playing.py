@@ -226,6 +226,7 @@ EachStep = Callable[[int, float], None]
 """Called with the step and the return so far: after reset with (0, 0.0), and after each step that did not fail."""
 
 
+@environments.keeping_directory()
 def make_engine(experiment: Experiment, chosen: Episode, mode: Mode | None = None) -> Engine:
     """Return an engine with one slot for an episode. mode: makes it draw. Raises InputError if it cannot be made."""
     options = environment_of(experiment, chosen)
@@ -233,6 +234,7 @@ def make_engine(experiment: Experiment, chosen: Episode, mode: Mode | None = Non
     return environments.make(shown, slots=1, compiled=experiment.config.compute.backend != "numpy")
 
 
+@environments.keeping_directory()
 def play(
     run: Stored, experiment: Experiment, chosen: Episode, engine: Engine, each_step: EachStep | None = None
 ) -> EpisodeResults:

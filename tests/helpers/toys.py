@@ -412,8 +412,16 @@ class Values(gymnasium.Env):
         return np.zeros(1, np.float32), self.x, True, False, {}
 
 
+class Wanders(Switches):
+    """The switches; each object changes the current directory to its parent."""
+
+    def __init__(self, length: int = 3):
+        super().__init__(length)
+        os.chdir(os.pardir)
+
+
 _FAILING = (Elsewhere, Faulty, Leaves, Unrepeatable, Exits, Surrogate, Broken, NotANumber, OldInterface)
-for _class in (*_FAILING, Switches, Chords, Memory, Slow, Values):
+for _class in (*_FAILING, Switches, Wanders, Chords, Memory, Slow, Values):
     gymnasium.register(id=f"{_class.__name__}-v0", entry_point=_class)
 
 
