@@ -33,6 +33,7 @@ _NO_WORK = {"-h", "--help", "--version", "--settings", "--dry-run"}
 """Options with which a command plays no episode, so that it needs no workers."""
 WITH_WORKERS = ("run", "verify", "evaluate", "report")
 """The commands with the option `--workers`."""
+_CLOSE_SECONDS = 5.0  # for each environment
 _DISK_FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
 
@@ -267,7 +268,8 @@ def _launch_here(name: str, body: Body, argv: list[str], work: Callable[[list[st
     faulthandler.enable()  # after MPI: its own handler prints no Python stack
     try:
         if transport.rank != 0:
-            cluster.serve(transport, kept_rollouts(), lambda: stop.signal, training.StrategyReplica())
+            replica = training.StrategyReplica()
+            cluster.serve(transport, kept_rollouts(), lambda: stop.signal, replica, _close_environments)
             transport.leave(0)
             return 0
         return _coordinate(name, body, App(transport, stop), argv, work)
@@ -306,6 +308,7 @@ def _coordinate(name: str, body: Body, app: App, argv: list[str], work: Callable
     code = _guarded(name, with_remark, app.stop)
     code = mpirun.hand_over(code, start_again=code == Stopped.exit_code and bool(transport.silent))
     all_have_left = cluster.dismiss(transport)
+    _close_environments()
     if not all_have_left or transport.abandoned:
         sys.stdout.flush()
         transport.abort(code)  # the result is settled, so remaining ranks need not end by themselves
@@ -381,3 +384,9 @@ def freeze_objects() -> None:
 def kept_rollouts() -> "cluster.KeptRollouts":
     """Return the rollouts of this process."""
     return cluster.KeptRollouts(ready_rollout)
+
+
+def _close_environments() -> None:
+    """Close the environments of this process, because their threads and processes would outlive the command."""
+    with cluster.Watchdog(_CLOSE_SECONDS, fatal=True):
+        kept_rollouts().close()

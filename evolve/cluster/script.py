@@ -128,7 +128,7 @@ class Collective:
         """
         with closing(self):
             if not self.leads:
-                return self.follow()
+                return self.follow(self.close)
             try:
                 answer = work(self.coordinator())
             except BaseException as error:
@@ -141,9 +141,9 @@ class Collective:
         """Close the environments of this rank."""
         self._rollouts.close()
 
-    def follow(self) -> bytes:
-        """Serve rank 0 until it releases this rank; return its answer, or raise its error."""
-        answer = serve(self.transport, self._rollouts, lambda: None, self._shared)
+    def follow(self, release: Callable[[], None] = lambda: None) -> bytes:
+        """Serve rank 0 until it releases this rank; return its answer, or raise its error. release: as in `serve`."""
+        answer = serve(self.transport, self._rollouts, lambda: None, self._shared, release)
         if answer[:1] == _ERROR:
             error = error_from_json(answer[1:])
             setattr(error, ON_ALL_RANKS, True)

@@ -126,7 +126,7 @@ class Watchdog:
         """Raise Interrupted in the watched code unless it returns soon."""
         self._hurries = True
         if _HAS_ALARM:
-            signal.setitimer(signal.ITIMER_REAL, SOON, self._grace)
+            signal.setitimer(signal.ITIMER_REAL, SOON, SOON)
 
     def __enter__(self) -> "Watchdog":
         self.pat()

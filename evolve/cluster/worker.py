@@ -229,6 +229,7 @@ def serve(
     make_rollout: MakeRollout,
     signalled: Callable[[], int | None],
     shared: SharedState | None = None,
+    release: Callable[[], None] = lambda: None,
 ) -> bytes:
     """Work until the coordinator dismisses this worker; return the answer in that message, see `dismiss`.
 
@@ -239,12 +240,15 @@ def serve(
         make_rollout: Makes a rollout from the experiment's TOML text.
         signalled: Returns the signal that this process received, or None; it is passed on once.
         shared: The state that the coordinator updates.
+        release: Called before this worker confirms that it leaves, to close its environments. The coordinator does not
+            wait long for a worker whose environments hang in `close`.
     """
     worker = Worker(transport, make_rollout, shared)
     try:
         answer = _serve(worker, transport, signalled, shared)
     finally:
         worker.disarm()
+    release()
     _send(transport, messages.Dismiss(np.zeros(0, np.uint8)))  # confirms that this worker leaves
     transport.flush(patience=5.0)
     return answer.tobytes()

@@ -3,6 +3,7 @@
 import logging
 import math
 import os
+from contextlib import closing
 from dataclasses import dataclass, replace
 from functools import cache, cached_property
 from pathlib import Path
@@ -130,8 +131,11 @@ def prepare(config: Config) -> Experiment:
     backend(config.compute.backend)
     for warning in (NETWORKS.shadowing(config.network), STRATEGIES.shadowing(config.strategy)):
         _warn(warning)
-    with Watchdog(config.env.max_episode_seconds, fatal=True):
-        return _prepare(config)
+    with (
+        Watchdog(config.env.max_episode_seconds, fatal=True),
+        closing(environments.make(config.env, slots=1)) as engine,
+    ):
+        return _prepare(config, engine)
 
 
 @cache  # so that each warning appears once
@@ -140,8 +144,7 @@ def _warn(warning: str | None) -> None:
         _LOG.warning(warning)
 
 
-def _prepare(config: Config) -> Experiment:
-    engine = environments.make(config.env, slots=1)
+def _prepare(config: Config, engine: environments.Engine) -> Experiment:
     _check_randomized(config)
     complete = _with_options(config.model_copy(update={"env": config.env.model_copy(update={"id": engine.id})}))
     network = networks.make(complete.network, engine.observation_size, engine.action_size)
@@ -162,7 +165,6 @@ def _prepare(config: Config) -> Experiment:
     if config.compute.check and not hangs:
         environments.check(engine)
         environments.check_metrics(engine)
-    engine.close()
     return Experiment(complete, network, engine.action_size, engine.spaces)
 
 

@@ -6,6 +6,7 @@ With `backend = "auto"` a short trial decides: both back ends play the initial p
 import math
 import time
 from collections.abc import Callable
+from contextlib import closing
 from dataclasses import dataclass, replace
 from functools import partial
 
@@ -267,7 +268,7 @@ def rollout_speed(experiment: Experiment, backend: str, seconds: float) -> Rollo
         range(-(-at_once // len(genomes))),
         normalizer if config.normalize_observations else None,
     )
-    with Watchdog(config.env.max_episode_seconds, fatal=True) as watchdog:
+    with closing(rollout), Watchdog(config.env.max_episode_seconds, fatal=True) as watchdog:
         return _measure(rollout, batch, seconds, watchdog.pat)
 
 

@@ -74,3 +74,10 @@ def test_a_script_that_evolves_often_leaves_none_open(tmp_path):
     for _ in evolve.iterate(env="Held-v0", generations=3, output=tmp_path / "more", **SMALL):
         break
     assert Held.open == 0
+
+
+def test_a_command_leaves_none_open(call):
+    """Otherwise their threads and processes would keep the command from ending, or outlive it."""
+    words = "run", "-e", "Held-v0", "-a", "mlp", "-p", 4, "-g", 1, "-r", 1
+    assert (call(*words).code, Held.open) == (0, 0)
+    assert (call(*words, "--set", "env.metrics=['score']").code, Held.open) == (2, 0)

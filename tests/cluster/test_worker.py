@@ -81,8 +81,13 @@ CART = {"id": "CartPole-v1", "max_episode_steps": 20}
 
 
 def work(script, signalled=lambda: None):
-    assert serve(script, make_rollout, signalled) == b"bye"
+    def release():
+        assert not script.of(Dismiss)  # the environments are closed before the worker confirms that it leaves
+        script.released = True
+
+    assert serve(script, make_rollout, signalled, release=release) == b"bye"
     assert script.steps == []
+    assert script.released
     return script
 
 
