@@ -35,6 +35,7 @@ _WHOLE_SETTINGS = {
 """The options that replace a setting together with its value."""
 _LONGEST_LINE = 4000  # characters of a command line or a path in a message
 _MISTAKES = {
+    r"argument (-s/--seed): invalid int value: '(.*)'": "whole numbers, such as -s 1 2 3",
     r"argument (\S+): invalid int value: '(.*)'": "a whole number",
     r"argument (\S+): invalid _cell value: '(.*)'": "whole numbers and commas, such as 3,5",
     r"argument (\S+): invalid float value: '(.*)'": "a number",

@@ -180,9 +180,9 @@ class Registry:
                 return section
             section = section.table()
         if not isinstance(section, Mapping):
-            raise InputError(
-                self._section, f"the name of a {self._section}, or a table with its name and settings", repr(section)
-            )
+            expected = f"the name of a {self._section}, or a table with its name and settings"
+            cure = f"A class gets a name by an entry point of the group evolve.{self._section}, in an installed package."
+            raise InputError(self._section, expected, repr(section), cure)
         name = self._name(section)
         given = {key: value for key, value in section.items() if key != "name"}
         try:

@@ -177,6 +177,7 @@ WRONG = [
     (("CartPole-v1",), "got CartPole-v1, which does not exist. An environment is named with --env CartPole-v1."),
     (("-r", 0), "episodes (-r/--episodes): expected at least 1, got 0"),
     (("-d", 0), "network.hidden.0 (-d/--hidden): expected at least 1, got 0"),
+    (("-s", "1-5"), "evolve.run: -s/--seed: expected whole numbers, such as -s 1 2 3, got 1-5."),
     (("-g", "many"), "evolve.run: -g/--generations: expected a whole number, got many."),
     (("--popluation", 8), "Did you mean --population?"),
     (("--set", "strategy.survivor=2"), "Did you mean survivors?"),
@@ -258,7 +259,7 @@ def test_wrong_input_ends_at_once_with_one_plain_line(call, traps, arguments, me
 
 
 def test_a_process_that_was_given_wrong_input_ends_with_the_same_line(command, traps):
-    for words, message in (WRONG[0], (("-s", 7, b"caf\xe9"), "expected a whole number, got caf\\udce9")):
+    for words, message in (WRONG[0], (("-s", 7, b"caf\xe9"), "such as -s 1 2 3, got caf\\udce9")):
         done = command("run", *TINY, *words)
         assert (done.code, done.out, done.err.count("\n")) == (2, "", 1)
         assert message in done.err

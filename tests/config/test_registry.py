@@ -77,6 +77,11 @@ def test_a_section_without_a_name_is_refused_even_where_it_is_looked_at(name):
         NETWORKS.parse({"name": name}, lenient=name != "")
 
 
+def test_a_class_in_place_of_a_name_is_refused_with_the_cure():
+    with pytest.raises(InputError, match=r"a table with its name and settings, got .*HillClimber.*evolve\.strategy, in an"):
+        STRATEGIES.parse(type("HillClimber", (), {}))
+
+
 def test_a_registry_that_was_not_imported_is_asked_for():
     code = "from evolve.config import Config; Config()"
     done = subprocess.run([sys.executable, "-c", code], env=environment(), capture_output=True, text=True, check=False)
