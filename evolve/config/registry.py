@@ -181,7 +181,7 @@ class Registry:
             section = section.table()
         if not isinstance(section, Mapping):
             expected = f"the name of a {self._section}, or a table with its name and settings"
-            cure = f"A class gets a name by an entry point of the group evolve.{self._section}, in an installed package."
+            cure = f"A class gets a name by an entry point of the group evolve.{self._section} of a package."
             raise InputError(self._section, expected, repr(section), cure)
         name = self._name(section)
         given = {key: value for key, value in section.items() if key != "name"}

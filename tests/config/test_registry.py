@@ -78,7 +78,7 @@ def test_a_section_without_a_name_is_refused_even_where_it_is_looked_at(name):
 
 
 def test_a_class_in_place_of_a_name_is_refused_with_the_cure():
-    with pytest.raises(InputError, match=r"a table with its name and settings, got .*HillClimber.*evolve\.strategy, in an"):
+    with pytest.raises(InputError, match=r"a table with its name and settings, got .*HillClimber.*evolve\.strategy"):
         STRATEGIES.parse(type("HillClimber", (), {}))
 
 
