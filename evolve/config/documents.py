@@ -13,7 +13,6 @@ If settings belong together, a value may be a table: strategy = [{name = "ga"}, 
 
 import copy
 import itertools
-import json
 import math
 import re
 import tomllib
@@ -136,7 +135,7 @@ def experiments(table: Table, title: str) -> list[Config]:
     configs = []
     for name, point in points(table):
         config = parse(Config, point)
-        _check_text(config)
+        _check_writable(config)
         # Each experiment of a sweep has its own directory, so that two run files never have the same path.
         if name:
             directory = str(Path(config.output.directory or f"runs/{title}") / name)
@@ -145,20 +144,21 @@ def experiments(table: Table, title: str) -> list[Config]:
     return configs
 
 
-def _check_text(config: Config) -> None:
-    """Raise InputError for an empty directory, and for text that UTF-8 cannot encode.
+def _check_writable(config: Config) -> None:
+    """Raise InputError for an empty directory, and for an experiment that a run file cannot hold as TOML.
 
-    Python turns arguments of the command line that are not valid UTF-8 into such text (surrogates).
+    Python turns arguments of the command line that are not valid UTF-8 into text that UTF-8 cannot encode (surrogates).
     """
     directory = config.output.directory
     if directory == "" or "\0" in (directory or ""):
         raise InputError("output.directory", "a directory", repr(directory) if directory else "an empty text")
-    everything = json.dumps(config.model_dump(), ensure_ascii=False, default=str)
+    everything = config.to_toml()
     for name, text in (("output.directory", directory or ""), ("experiment", everything)):
         try:
             text.encode()
         except UnicodeEncodeError as error:
             raise InputError(name, "text in UTF-8", text[max(0, error.start - 40) : error.end + 40]) from None
+    read_table(everything, "experiment")
 
 
 def points(table: Table) -> list[tuple[str, Table]]:

@@ -1,4 +1,5 @@
 import contextlib
+import json
 import tomllib
 
 import pytest
@@ -18,6 +19,7 @@ from evolve.config import (
     seconds,
     set_key,
 )
+from evolve.config.documents import experiments
 from evolve.config.options import UnknownKeyError
 from evolve.environments import kwargs_model
 from evolve.errors import InputError
@@ -183,6 +185,22 @@ def test_absurd_documents_are_refused_with_one_short_line(text, limit):
     assert limit in wrong.value.expected
     assert "\n" not in str(wrong.value)
     assert len(str(wrong.value)) < 1000
+
+
+@pytest.mark.parametrize(
+    ("table", "limit"),
+    [
+        ({"strategy": {"name": "nsga2", "trusted": 2**63}}, "64 bits"),
+        ({"env": {"kwargs": {"map": "x" * 1_000_000}}}, "1,000,000"),
+        ({"env": {"kwargs": {"map": json.loads("[" * 40 + "]" * 40)}}}, "32"),
+    ],
+    ids=["integer", "length", "depth"],
+)
+def test_experiments_that_a_run_file_could_not_keep_are_refused(table, limit):
+    with pytest.raises(InputError) as wrong:
+        experiments(table, "a title")
+    assert wrong.value.argument == "experiment"
+    assert limit in wrong.value.expected
 
 
 def test_messages_show_no_control_characters():
