@@ -234,7 +234,11 @@ def _check_size(config: Config, network: Network) -> None:
     """Raise InputError if an experiment does not fit into this machine's memory."""
     P, E, W, slots = config.population, config.episodes, network.num_weights, config.compute.slots or 1
     validation = config.early_stop.episodes if config.early_stop.mean_return is not None else 0
-    num_episodes = max(P * E, config.held_out_episodes, validation)
+    num_episodes, argument = max(
+        (P * E, "population × episodes"),
+        (config.held_out_episodes, "held_out_episodes"),
+        (validation, "early_stop.episodes"),
+    )
     available = memory()
     episode_bytes = 32 * num_episodes + 4 * slots * network.slot_size
     # Most experiments fit by this high estimate, which needs no strategy. A strategy that computes genomes lazily needs
@@ -243,10 +247,12 @@ def _check_size(config: Config, network: Network) -> None:
     if needed > available:
         needed = strategies.bytes_per_weight(config.strategy, network, P) * W + episode_bytes
     if needed > available:
-        sizes = f"P = {P:,} candidates of W = {W:,} weights, E = {E:,} episodes each, and {slots:,} slots"
-        got = f"{sizes}: at least {needed / 1e9:,.1f} GB"
+        sizes = f"{num_episodes:,} episodes"
+        if 32 * num_episodes <= available:
+            argument = "population × network.hidden"
+            sizes = f"P = {P:,} candidates of W = {W:,} weights, E = {E:,} episodes each, and {slots:,} slots"
         expected = f"sizes that fit into {available / 1e9:,.1f} GB of memory"
-        raise InputError("population × network.hidden", expected, got)
+        raise InputError(argument, expected, f"{sizes}: at least {needed / 1e9:,.1f} GB")
 
 
 def validate_new_run(experiment: Experiment) -> None:

@@ -76,7 +76,7 @@ def test_masks_are_searched_by_the_others(name):
 )
 def test_champions_are_not_evaluated_in_more_episodes_than_fit_into_memory(stop, monkeypatch):
     monkeypatch.setattr(experiment, "memory", lambda: 16e9)
-    with pytest.raises(InputError, match=r"^population × network\.hidden: .*16\.0 GB"):
+    with pytest.raises(InputError, match=r"^(held_out_episodes|early_stop\.episodes): .*16\.0 GB"):
         prepare(load_config(stop))
     few = load_config(stop.replace("2_000_000_000", "2_000"))
     prepare(few)
