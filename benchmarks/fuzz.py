@@ -7,8 +7,8 @@ read as the commands read them. `--texts`: TOML documents and --set strings. Eac
 InputError, within some seconds, without an import, a compilation, a process or a connection (an audit hook watches), in
 less than 500 MB. `--flips`: single bytes changed, in processes of their own, since the HDF5 library may crash on them:
 these counts are reported only. `--runs`: random experiments, which have to give the same file in one go, resumed after
-any generation, in three threads, and by NumPy, and have to pass all ways to verify them. Exit code 1 if this package
-reacted wrongly to a file or a text, or if a run differs.
+any generation, after each, and after SIGKILL, prolonged, in three threads, and by NumPy, and have to pass all ways to
+verify them. Exit code 1 if this package reacted wrongly to a file or a text, or if a run differs.
 """
 
 import argparse
@@ -490,9 +490,25 @@ SOMETIMES: list[dict[str, Any]] = [
     {"strategy.fitness_shaping": ["scaled"]}, {"strategy.optimizer": ["clipup"]}, {"strategy.perturbation_rank": [1]},
     {"strategy.pruning": [0.3, 1.0], "strategy.pruning_generations": [1, 4],
      "strategy.pruning_by": ["random", "flow", "trace", "magnitude"]},
+    {"strategy.sigma_decay": [0.5, 0.99], "strategy.learning_rate_decay": [0.9, 1.0], "strategy.averaging": [0.0, 0.9],
+     "strategy.constant_generations": [0, 1, 3], "strategy.constant_weight_decay": [True, False]},
+    {"strategy.max_speed": [0.1, 5.0]}, {"strategy.sigma_learning_rate": [0.0, 10.0]}, {"strategy.sigma": [1e-6, 1e6]},
+    {"strategy.weight_noise": [0.0, 1e6]}, {"strategy.line_noise": [0.0, 1e3]}, {"strategy.mask_noise": [0.0, 10.0]},
+    {"strategy.min_probability": [0.0, 0.5]}, {"strategy.trace_pruning": [0.0, 1.0]}, {"strategy.regrowth": [0.5]},
+    {"strategy.descriptors": [["connections"], ["mean_observation_0", "acting_connections"]],
+     "normalize_observations": [True], "env.metrics": [["mean_observation_0"]]},
+    {"strategy.minimize": [[], ["connections"], ["mean_observation_0", "acting_connections"]],
+     "strategy.maximize": [[], ["mean_observation_1"]], "normalize_observations": [True],
+     "env.metrics": [["mean_observation_0", "mean_observation_1"]]},
+    {"network.rules": ["neuron", "layer"], "network.max_norm": [True], "network.update_every": [3]},
+    {"network.trace_rate": [-1.0, 30.0], "network.trace_limit": [0.1]}, {"network.init_scale": [1e-3, 1e3]},
+    {"env.randomize.length": [{"uniform": [0.1, 2.0]}, {"choice": [0.5, 1.0]}], "evaluation_randomize": [{}]},
+    {"env.randomize.g": [{"log_uniform": [1.0, 20.0]}], "evaluation_randomize.m": [{"uniform": [0.5, 2.0]}]},
+    {"env.action_scale": [0.1]}, {"seeds": [[2**31], [2**63 - 1]]}, {"normalizer_generations": [0, 2]},
     {"strategy.starts": [2, 3], "strategy.start_generations": [1, 2]},
     {"strategy.restart_after": [1, 2, 3], "strategy.restart_from": ["best", "anew"]},
-    {"strategy.pruning_every": [1, 2, 4, 7], "strategy.pruning_control": [True, False]},
+    {"strategy.pruning_every": [1, 2, 4, 7], "strategy.pruning_control": [True, False],
+     "strategy.pruning_by": ["signal-to-noise", "magnitude", "random"], "strategy.pruning_keep": [0.01, 0.5]},
 ]  # fmt: skip
 
 
@@ -529,18 +545,55 @@ def contents(path: Path) -> dict[str, Any]:
         }
 
 
+def _killed(table: dict[str, Any], after: int, folder: Path) -> None:
+    """Run an experiment in a process of its own, which SIGKILL ends after a number of generations."""
+
+    def kill(generation: Any) -> None:
+        if generation.number + 1 == after:
+            os.kill(os.getpid(), signal.SIGKILL)
+
+    arguments = {"output": folder, "callbacks": [kill], "compute": {"threads": 1}}
+    child = multiprocessing.get_context("fork").Process(target=evolve.train, args=(table,), kwargs=arguments)
+    child.start()
+    child.join()
+    assert child.exitcode in (0, -signal.SIGKILL), child.exitcode
+
+
+def _begun(table: dict[str, Any], draw: random.Random, folder: Path) -> dict[str, Any]:
+    """Return the experiment; or, one time in four, the experiment with the champion of a short run as its start."""
+    if draw.random() < 0.75:
+        return table
+    source = evolve.train(table, output=folder / "source", seed=7, generations=2, early_stop={})
+    generation = draw.choice([{}, {"generation": 0}])
+    begun = {**table, "start_from": {"file": str(source.path), **generation}}
+    if "normalizer_generations" in table:
+        begun["normalizer_generations"] = draw.choice([0, table["normalizer_generations"]])
+    try:
+        validate_new_run(plan_from_arguments(begun, None, None, {}).experiment)
+    except InputError:
+        return table
+    return begun
+
+
 def compare_runs(table: dict[str, Any], draw: random.Random, folder: Path) -> None:
-    """Run an experiment in four ways, and verify it. Raises AssertionError if any of them differs."""
+    """Run an experiment in several ways, and verify it. Raises AssertionError if any of them differs."""
+    table = _begun(table, draw, folder)
     whole = evolve.train(table, output=folder / "whole", compute={"threads": 1})
-    expected, stop = contents(whole.path), draw.randint(1, len(whole.generations))
+    expected, G = contents(whole.path), len(whole.generations)
+    stop = draw.randint(1, G)
+    for number in range(G):  # one generation in each
+        evolve.train(table, output=folder / "single", resume=number > 0, callbacks=[lambda _: False])
     evolve.train(table, output=folder / "parts", callbacks=[lambda generation: generation.number + 1 < stop])
-    for name, resume, compute in (("parts", True, {}), ("threads", False, {"threads": 3}),
-                                  ("numpy", False, {"backend": "numpy"})):  # fmt: skip
+    evolve.train(table, output=folder / "longer", generations=stop)
+    _killed(table, stop, folder / "killed")
+    resumed = [(name, True, {}) for name in ("single", "parts", "longer", "killed")]
+    others = ("threads", False, {"threads": 3}), ("numpy", False, {"backend": "numpy"})
+    for name, resume, compute in (*resumed, *others):
         other = evolve.train(table, output=folder / name, resume=resume, compute=compute)
         found = contents(other.path)
         different = [key for key in expected.keys() | found.keys() if expected.get(key) != found.get(key)]
         assert not different, f"{name}, stopped after {stop}: {sorted(different)}"
-    for words in ([], ["--full"], [str(folder / "parts")]):
+    for words in ([], ["--full"], [str(folder / "parts")], [str(folder / "longer")]):
         with redirect_stdout(io.StringIO()) as said:
             assert verify_main([str(whole.path), *words]) == 0, said.getvalue()
 

@@ -127,13 +127,13 @@ def test_threads():
 
 
 def test_fuzz():
-    code, out, err = bench_process("fuzz", "--files", 40, "--texts", 200, "--flips", 20, "--runs", 2)
+    code, out, err = bench_process("fuzz", "--files", 40, "--texts", 200, "--flips", 20, "--runs", 1)
     assert code == 0, out + err
     figures = json.loads(out.splitlines()[-1])
     assert figures["files"]["refused"] > 20
     assert figures["files"]["read"] > 2
     assert figures["TOML"]["refused"] + figures["TOML"]["read"] == 100
-    assert figures["runs"] == {"equal": 2}
+    assert figures["runs"] == {"equal": 1}
     assert figures["peak MB"] < 500
 
 
