@@ -42,6 +42,8 @@ def check_shape(array: NDArray[Any], argument: str, symbols: str, dtype: DTypeLi
         dtype: The type.
         **sizes: The lengths that letters stand for. An axis whose letter is not given may have any length.
     """
+    if not isinstance(array, np.ndarray):
+        raise TypeError(f"{argument}: expected an array, got {type(array).__name__}")
     names = symbols.split()
     expected_lengths = [int(name) if name.isdigit() else sizes.get(name) for name in names]
     fits = array.ndim == len(names) and all(

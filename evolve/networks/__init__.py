@@ -4,6 +4,8 @@
 conformance suite. The native step of a network is a C header in `kernels/`.
 """
 
+import operator
+
 import numpy as np
 
 from evolve.config import ImportedOnDemand, Kind, Registry, Section
@@ -11,7 +13,7 @@ from evolve.errors import check_whole
 from evolve.genome import Block, Genomes
 from evolve.networks.network import Activity, Batch, Network
 from evolve.numerics.streams import Purpose, Stream
-from evolve.shapes import check_shape
+from evolve.shapes import Float32, check_shape
 
 __all__ = ["NETWORKS", "Activity", "Batch", "Block", "Network", "check", "make"]
 
@@ -56,6 +58,10 @@ def make(table: Section | str, observation_size: int, action_size: int) -> Netwo
     check_whole("action_size", action_size, 1)
     section = {"name": table} if isinstance(table, str) else table
     network: Network = NETWORKS.make(section, observation_size, action_size)
+    for name, least in (("num_weights", 1), ("num_traces", 0)):
+        with NETWORKS.as_input_error(section, f"property {name}"):
+            if operator.index(getattr(network, name)) < least:
+                raise ValueError(f"expected at least {least}, got {getattr(network, name)}")
     return network
 
 
@@ -89,6 +95,39 @@ def check(section: Section, network: Network, action_size: int) -> None:
         check_shape(actions, "actions", "n A", np.float32, n=1, A=action_size)
     with NETWORKS.as_input_error(section, "traces"):
         check_shape(batch.traces(slots), "traces", "k T", np.float32, k=1, T=network.num_traces)
+    if NETWORKS.parse(section, lenient=True).name in NETWORKS:
+        return
+    with NETWORKS.as_input_error(section, "init"):
+        if network.init(Stream(0, Purpose.CHECK)).weights.tobytes() != genome.weights.tobytes():
+            raise ValueError("a second call with the same stream gives other weights; draw from the stream only")
+    with NETWORKS.as_input_error(section, "load, step or move"):
+        _check_slots(network, genome, action_size)
+
+
+def _check_slots(network: Network, genome: Genomes, action_size: int) -> None:
+    """Raise ValueError unless a genome acts alike alone, beside another genome, after a move, and when loaded again."""
+
+    def act(batch: Batch, observations: Float32) -> Float32:  # the last slot's actions
+        actions = batch.step(observations.copy())
+        check_shape(actions, "actions", "n A", np.float32, n=len(observations), A=action_size)
+        return np.array(actions[-1])
+
+    first, second, seeds = np.array([0]), np.array([1]), np.array([1, 2])
+    seen = (2 * Stream(0, Purpose.CHECK, 1).uniform(3, network.observation_size) - 1).astype(np.float32)
+    alone, pair = network.batch(1, "numpy"), network.batch(2, "numpy")
+    alone.load(first, genome.weights, genome.mask, seeds[1:])
+    expected = act(alone, seen[1:2]), act(alone, seen[2:])
+    alone.load(first, genome.weights, genome.mask, seeds[1:])
+    other = network.init(Stream(0, Purpose.CHECK, 2))
+    pair.load(first, other.weights, other.mask, seeds[:1])
+    pair.load(second, genome.weights, genome.mask, seeds[1:])
+    found = [(act(alone, seen[1:2]), 0, "after a second load"), (act(pair, seen[:2]), 0, "beside another slot")]
+    pair.move(second, first)
+    found.append((act(pair, seen[2:]), 1, "after move"))
+    for actions, step, when in found:
+        # A little may differ: the order of NumPy's sums may depend on the number of slots.
+        if not np.allclose(actions, expected[step], 1e-3, 1e-3, equal_nan=True):
+            raise ValueError(f"a slot gives other actions {when}; let each slot have its own state, cleared by load")
 
 
 def _check_blocks(network: Network) -> None:

@@ -1,5 +1,7 @@
 """Every network of the registry keeps the contract."""
 
+import importlib
+
 import numpy as np
 import pytest
 from conftest import use_device
@@ -61,6 +63,39 @@ def test_a_network_that_draws_no_genome_is_refused():
     drawing = Drawing(network.options, O, A)
     with pytest.raises(InputError, match=r"init fails \(TypeError: expected evolve\.genome\.Genomes, got ndarray"):
         networks.check({"name": "mlp"}, drawing, A)
+
+
+def _centred(step):
+    return lambda batch, observations: step(batch, observations - observations.mean(axis=0))
+
+
+def _once(load):
+    loaded = []
+    return lambda batch, *arguments: batch in loaded or loaded.append(batch) or load(batch, *arguments)
+
+
+def _random(_init):
+    return lambda network, _: pruned(np.random.rand(1, O * A).astype(np.float32), np.ones((1, O * A), np.bool_))  # noqa: NPY002
+
+
+@pytest.mark.parametrize(
+    ("part", "change", "fault"),
+    [
+        ("LeakyBatch.move", lambda _: lambda *_: None, "after move"),
+        ("LeakyBatch.load", _once, "after a second load"),
+        ("LeakyBatch.step", _centred, "beside another slot"),
+        ("LeakyBatch.step", lambda _: lambda *_: [[0.0] * A], "actions: expected an array, got list"),
+        ("Leaky.init", _random, "init .*other weights; draw from the stream only"),
+        ("Leaky.num_traces", lambda _: None, "property num_traces fails"),
+        ("Leaky.__init__", lambda _: lambda *_: 1 / 0, r"constructor fails .*, line \d+ of test_conformance\.py"),
+    ],
+)
+def test_an_added_network_that_breaks_the_contract_is_refused(monkeypatch, part, change, fault):
+    kind, name = part.split(".")
+    kind = getattr(importlib.import_module("outside"), kind)
+    monkeypatch.setattr(kind, name, change(getattr(kind, name)))
+    with pytest.raises(InputError, match=rf"^network\.name: .*got leaky, whose .*{fault}"):
+        networks.check({"name": "leaky"}, networks.make({"name": "leaky"}, O, A), A)
 
 
 @pytest.mark.parametrize(
