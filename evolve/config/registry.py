@@ -7,6 +7,8 @@ another tool.
 """
 
 import difflib
+import os
+import traceback
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
@@ -19,7 +21,9 @@ from pydantic import Field, model_validator
 from pydantic.fields import FieldInfo
 
 from evolve.config.options import Options, Table, fold, nearest, parse, writable
-from evolve.errors import FAILURES, InputError, one_line
+from evolve.errors import FAILURES, SOURCE, InputError, one_line
+
+_HERE = str(SOURCE / "evolve")
 
 
 class UnknownOptions(Options):
@@ -207,7 +211,11 @@ class Registry:
         Raises InputError for an invalid name or option, and if the result of an added kind violates the contract.
         """
         choice = self.parse(section)
-        made = self._entry(choice.name)[1](choice.options, *arguments)
+        kind = self._entry(choice.name)[1]
+        if choice.name in self._kinds:
+            return kind(choice.options, *arguments)
+        with self.as_input_error(choice, "constructor"):
+            made = kind(choice.options, *arguments)
         self.check(choice, made, self._contract)
         return made
 
@@ -256,7 +264,7 @@ class Registry:
         except InputError:
             raise
         except FAILURES as error:
-            got = f"{self._name(section)}, whose {method} fails ({one_line(error)})"
+            got = f"{self._name(section)}, whose {method} fails ({one_line(error)}{_line_of(error)})"
             raise InputError(self._argument, self._expected(self._contract), got) from error
 
     def shadowing(self, section: Section) -> str | None:
@@ -303,6 +311,12 @@ def registry_of(section: str) -> Registry:
             "`import evolve.networks, evolve.strategies`"
         )
     return REGISTRIES[section]
+
+
+def _line_of(error: BaseException) -> str:
+    """Return the line of another package at which an exception was raised, in words; "" if there is none."""
+    lines = [line for line in traceback.extract_tb(error.__traceback__) if not line.filename.startswith(_HERE)]
+    return f", line {lines[-1].lineno} of {os.path.basename(lines[-1].filename)}" if lines else ""
 
 
 def _is_protocol(contract: type) -> bool:

@@ -165,7 +165,7 @@ def from_table(
 
 
 def check(section: Section, strategy: Strategy[Any], layout: GenomeLayout, population: int) -> None:
-    """Check a strategy of another package: ask for genomes of generation 0, and store its first state and read it back.
+    """Check a strategy of another package: ask for genomes, tell a fitness, and store the state and read it back.
 
     Args:
         section: The section of the experiment that names the strategy. Nothing is checked for a built-in one.
@@ -175,22 +175,52 @@ def check(section: Section, strategy: Strategy[Any], layout: GenomeLayout, popul
 
     Raises:
         InputError: A method of the strategy raises an exception, returns a wrong type or shape, or gives a candidate
-            other bits in a second call.
+            other bits in a second call or after its state was read back.
     """
     if STRATEGIES.parse(section).name in STRATEGIES:
         return
+    W, T = layout.num_weights, layout.num_traces
+
+    def checked(genomes: Any, P: int) -> Genomes:
+        if not isinstance(genomes, Genomes):
+            raise TypeError(f"expected evolve.genome.Genomes, got {type(genomes).__name__}")
+        check_shape(genomes.weights, "weights", "P W", np.float32, P=P, W=W)
+        return genomes
+
+    def ask_last(state: Any, generation: int, n: int = 1) -> Genomes:
+        candidates = np.arange(population)[-n:]
+        return checked(strategy.ask(state, generation, candidates), len(candidates))
+
     with STRATEGIES.as_input_error(section, "start"):
         state = strategy.start()
     with STRATEGIES.as_input_error(section, "ask"):
-        pair, last = (strategy.ask(state, 0, np.arange(population)[-n:]) for n in (2, 1))
-        for genomes, P in ((pair, min(2, population)), (last, 1)):
-            if not isinstance(genomes, Genomes):
-                raise TypeError(f"expected evolve.genome.Genomes, got {type(genomes).__name__}")
-            check_shape(genomes.weights, "weights", "P W", np.float32, P=P, W=layout.num_weights)
-        if pair.take(np.array([-1])).weights.tobytes() != last.weights.tobytes():
+        asked = ask_last(state, 0).weights.tobytes()
+        if ask_last(state, 0, 2).weights[-1].tobytes() != asked:
             raise ValueError("a second call gives a candidate other weights; draw from Stream only")
+    results = Results(
+        np.arange(population, dtype=np.float64),
+        traces=np.zeros((population if strategy.traces == "each" else 0, T), np.float32),
+        mean_traces=np.zeros(T) if strategy.traces == "mean" else None,
+        sums=None if strategy.sum_shape is None else np.zeros((W, *strategy.sum_shape)),
+        measures=np.zeros((population, len(strategy.measured))) if strategy.measured else None,
+    )
+    with STRATEGIES.as_input_error(section, "tell"):
+        before, state = state, strategy.tell(state, AskedGenomes(strategy, state, 0, population, W), results)
+        if state is None and before is not None:
+            raise TypeError("expected the next state, got None")
+        if ask_last(before, 0).weights.tobytes() != asked:
+            raise ValueError("ask no longer gives the same genomes for the state before; return a new state instead")
+    with STRATEGIES.as_input_error(section, "champion"):
+        checked(strategy.champion(state), 1)
     with STRATEGIES.as_input_error(section, "to_arrays or from_arrays"):
-        strategy.from_arrays(strategy.to_arrays(state))
+        arrays = strategy.to_arrays(state)
+        for name, array in arrays.items():
+            if not (isinstance(name, str) and name and isinstance(array, np.ndarray) and array.dtype.kind in "biuf"):
+                got = array.dtype if isinstance(array, np.ndarray) else type(array).__name__
+                raise TypeError(f"expected arrays of numbers by name, got {name!r}: {got}")
+        again = strategy.from_arrays(arrays)
+        if ask_last(state, 1).weights.tobytes() != ask_last(again, 1).weights.tobytes():
+            raise ValueError("the state that was read back gives other candidates")
 
 
 def make(

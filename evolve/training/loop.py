@@ -29,7 +29,7 @@ Player = tuple[Genomes, Float32 | None]
 """A champion (P = 1), and the normalizer [2, O] of its observations; None if they are not normalized."""
 _CURE = (
     "Use the same version of evolve on all ranks, and check their memory for faults. If the strategy is your own, let "
-    "its ask draw from Stream only."
+    "its ask depend on its arguments alone, and draw from Stream only."
 )
 
 

@@ -242,6 +242,32 @@ def test_a_strategy_that_does_not_support_it_is_named(monkeypatch):
         strategies.from_table({"name": "hill-climber"}, NETWORK, P, 3, start=START)
 
 
+def _in_place(_made, state, *_):
+    state.weights[:] += 1
+    return state
+
+
+@pytest.mark.parametrize(
+    ("name", "replacement", "fault"),
+    [
+        ("tell", lambda *_: None, "tell fails .*expected the next state, got None"),
+        ("tell", _in_place, "tell fails .*return a new state instead"),
+        ("champion", lambda *_: None, "champion fails .*expected evolve.genome.Genomes, got NoneType"),
+        ("champion", lambda _, state: state.take(np.array([0, 0])), r"champion fails .*got \[2, "),
+        ("to_arrays", lambda *_: {"n": 3}, "to_arrays or from_arrays fails .*arrays of numbers by name, got 'n': int"),
+        ("to_arrays", lambda *_: {"z": np.zeros(1, complex)}, "got 'z': complex128"),
+        ("from_arrays", lambda made, _: made.start(), "the state that was read back gives other candidates"),
+        ("start", lambda _: 1 / 0, r"start fails \(ZeroDivisionError: .*, line \d+ of test_conformance\.py\)"),
+    ],
+)
+def test_an_added_strategy_that_breaks_the_contract_is_refused(monkeypatch, name, replacement, fault):
+    made = strategy({"name": "hill-climber"})
+    strategies.check({"name": "hill-climber"}, made, NETWORK, P)
+    monkeypatch.setattr(type(made), name, replacement)
+    with pytest.raises(InputError, match=rf"^strategy\.name: .*got hill-climber, whose .*{fault}"):
+        strategies.check({"name": "hill-climber"}, made, NETWORK, P)
+
+
 def test_one_that_grows_learns_from_the_first_as_if_they_were_all(table):
     whole, part = strategy(table), strategy(table, population=8)
     if not whole.grows or whole.traces != "none":
