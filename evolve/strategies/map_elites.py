@@ -178,9 +178,6 @@ class MapElites(contract.Strategy[Archive]):
             given = getattr(options, name)
             if given and len(given) != D:
                 raise InputError(f"strategy.{name}", f"one for each of {D} descriptors", list(given))
-        if options.sigma != MapElitesOptions.model_fields["sigma"].default and not options.emitters:
-            cure = "Children of elites have the weight_noise."
-            raise InputError("strategy.sigma", "none without emitters, whose first σ it is", options.sigma, cure)
         if any(not -np.inf < low < high < np.inf for low, high in options.bounds):
             raise InputError("strategy.bounds", "two finite numbers each, the smaller first", list(options.bounds))
         cells = options.cells or (_CELLS,) * D

@@ -197,9 +197,6 @@ class OpenAiEs(EvolutionStrategy[OpenAiEsState]):
             raise InputError(
                 "strategy.smallest_learning_rate", "above 0 with clipup, because α is the length of a step", 0.0
             )
-        for name in ("pruning_generations", "pruning_by"):
-            if not options.pruning and getattr(options, name) != OpenAiEsOptions.model_fields[name].default:
-                raise InputError("strategy.pruning", f"above 0, if there is a {name}", options.pruning)
         rank = options.perturbation_rank
         if rank is not None and not any(matrix.rank for matrix in low_rank_matrices(layout, rank)):
             expected = "a network with a matrix [m, n] for which r(m + n) is below m n"
