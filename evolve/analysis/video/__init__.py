@@ -43,17 +43,17 @@ class Film:
         path: Its name ends with one of `FORMATS`.
         fps: Frames per second.
         width: The largest width, in pixels; 640 for a GIF by default.
-        beside: Whether it has a place for a network beside the frames.
+        with_network: Whether it has a place for a network beside the frames.
 
     Raises:
         InputError: The file cannot be written; from any method.
     """
 
-    def __init__(self, path: Path, fps: float, width: int | None = None, beside: bool = False) -> None:
+    def __init__(self, path: Path, fps: float, width: int | None = None, with_network: bool = False) -> None:
         self._path = path
         self._fps = fps
         self._width = _GIF_WIDTH if width is None and path.suffix == ".gif" else width
-        self._beside = beside
+        self._with_network = with_network
         self._network: DrawnNetwork | None = None
         self._painter: Painter | None = None
         self._last: Any = None
@@ -95,7 +95,7 @@ class Film:
 
     def _painter_for(self, frame: UInt8) -> Painter:
         if self._painter is None:
-            self._painter = Painter(frame, self._width, self._beside)
+            self._painter = Painter(frame, self._width, self._with_network)
             self._painter.show_network(self._network)
         return self._painter
 

@@ -32,7 +32,7 @@ _SMALLEST_TEXT = 9  # pixels
 _WIDEST_NAME = 0.38  # of the panel's width
 _MOST_CONNECTIONS = 300
 _MOST_NEURONS = 300  # of a layer
-_FEW = 60  # connections that have room for wide lines
+_FEW = 60  # connections that are drawn with wide lines
 # Light is relative to the strongest recent activity. The memory of it fades by these factors per picture; an
 # observation may stay constant for long, so its memory fades more slowly.
 _FADING = 0.97
@@ -69,8 +69,8 @@ class NetworkPanel:
         places = places_of(self._shown)
         self._text_size = max(_SMALLEST_TEXT + 1, min(14, size[0] // 30))
         self._place(drawn, places)
-        ways = points_on(curves_of(self._shown, places), np.linspace(0, 1, 25))
-        self._ways = [[tuple(point) for point in way] for way in self._at(ways).tolist()]
+        lines = points_on(curves_of(self._shown, places), np.linspace(0, 1, 25))
+        self._lines = [[tuple(point) for point in line] for line in self._at(lines).tolist()]
         self._neurons = [
             (layer, neuron, tuple(self._at(np.array(place)).tolist()))
             for layer, row in enumerate(places)
@@ -82,69 +82,69 @@ class NetworkPanel:
         self._strongest_nodes = [
             np.full(len(row) if layer == 0 else 1, _FULL_LIGHT) for layer, row in enumerate(places)
         ]
-        self._texts = self._write(drawn, places)
+        self._texts = self._layout_texts(drawn, places)
         self._base = self._draw_base()
 
     def _place(self, drawn: DrawnNetwork, places: list[Places]) -> None:
         """Set the positions of the layers, and choose the layers that have room for their names."""
-        wide, high = self._size
-        self._top, self._bottom = 0.02 * high, high - 2.1 * self._text_size
+        width, height = self._size
+        self._top, self._bottom = 0.02 * height, height - 2.1 * self._text_size
         self._pitch = (self._bottom - self._top) / (max(map(len, places)) + 1)
         self._name_font = font(min(self._text_size, max(_SMALLEST_TEXT, int(self._pitch))))
         self._named = []
         margins = []
         for row, names in ((places[0], drawn.inputs), (places[-1], drawn.outputs)):
-            room = (self._bottom - self._top) / (len(row) + 1) >= _SMALLEST_TEXT - 0.7
+            has_room = (self._bottom - self._top) / (len(row) + 1) >= _SMALLEST_TEXT - 0.7
             longest = max(self._name_font.getlength(names[neuron]) for neuron in row)
-            self._named.append(room and longest < _WIDEST_NAME * wide)
+            self._named.append(has_room and longest < _WIDEST_NAME * width)
             margins.append(longest + 1.6 * self._text_size if self._named[-1] else 1.4 * self._text_size)
-        self._left, self._right = margins[0], wide - margins[1]
-        self._layers = len(places)
+        self._left, self._right = margins[0], width - margins[1]
+        self._last_layer = len(places) - 1
 
     def _at(self, points: Float64) -> Float64:
         """Return points (layer, height) in pixels of the enlarged drawing."""
-        x = self._left + points[..., 0] / (self._layers - 1) * (self._right - self._left)
+        x = self._left + points[..., 0] / (self._last_layer) * (self._right - self._left)
         y = self._bottom - points[..., 1] * (self._bottom - self._top)
         return _SCALE * np.stack([x, y], axis=-1)
 
-    def _write(self, drawn: DrawnNetwork, places: list[Places]) -> list[tuple[Any, ...]]:
+    def _layout_texts(self, drawn: DrawnNetwork, places: list[Places]) -> list[tuple[Any, ...]]:
         """Return the texts of the panel, as arguments of `ImageDraw.text`."""
         texts: list[tuple[Any, ...]] = []
         gap = 0.8 * self._text_size
         ends = ((places[0], drawn.inputs, -gap, "rm"), (places[-1], drawn.outputs, gap, "lm"))
-        for named, (row, names, aside, anchor) in zip(self._named, ends, strict=True):
+        for named, (row, names, offset, anchor) in zip(self._named, ends, strict=True):
             for neuron, place in row.items() if named else ():
                 x, y = self._at(np.array(place)) / _SCALE
-                texts.append(((x + aside, y), names[neuron], _TEXT, self._name_font, anchor))
-        said = pluralize(len(drawn.left), "connection")
+                texts.append(((x + offset, y), names[neuron], _TEXT, self._name_font, anchor))
+        count = pluralize(len(drawn.left), "connection")
         if len(self._shown) < len(drawn.left):
-            said = f"the strongest {len(self._shown):,} of {said}"
+            count = f"the strongest {len(self._shown):,} of {count}"
         below = self._size[1] - 0.95 * self._text_size
-        texts.append(((self._size[0] / 2, below), said, _QUIET, font(self._text_size), "mm"))
+        texts.append(((self._size[0] / 2, below), count, _QUIET, font(self._text_size), "mm"))
         return texts
 
     def _draw_base(self) -> Any:
         """Return the network at rest."""
-        wide, high = self._size
-        base = library("PIL.Image").new("RGB", (_SCALE * wide, _SCALE * high), _NIGHT)
+        width, height = self._size
+        base = library("PIL.Image").new("RGB", (_SCALE * width, _SCALE * height), _NIGHT)
         draw = library("PIL.ImageDraw").Draw(base)
-        for way in self._ways:
-            draw.line(way, _mixed(_NIGHT, _RESTING, 0.55), _SCALE // 2)
+        for line in self._lines:
+            draw.line(line, _mixed(_NIGHT, _RESTING, 0.55), _SCALE // 2)
         return base
 
     def paint(self, activity: Activity) -> Any:
         """Return the picture of the network with an activity."""
         page = self._base.copy()
         draw = library("PIL.ImageDraw").Draw(page)
-        carried = self._carried(activity)
-        self._update_strongest(carried, activity)
-        shares = np.minimum(np.abs(carried) / self._strongest_signal, 1) if self._strongest_signal > 0 else 0 * carried
+        signals = self._signals(activity)
+        self._update_strongest(signals, activity)
+        shares = np.minimum(np.abs(signals) / self._strongest_signal, 1) if self._strongest_signal > 0 else 0 * signals
         for n in np.argsort(shares).tolist():
             share = float(shares[n])
             if share > _FAINTEST:
-                light = POSITIVE if carried[n] > 0 else NEGATIVE
+                light = POSITIVE if signals[n] > 0 else NEGATIVE
                 width = round(_SCALE * (0.7 + self._width * share))
-                draw.line(self._ways[n], _mixed(_RESTING, light, share**0.6), width)
+                draw.line(self._lines[n], _mixed(_RESTING, light, share**0.6), width)
         self._draw_neurons(draw, activity)
         picture = page.reduce(_SCALE)
         draw = library("PIL.ImageDraw").Draw(picture)
@@ -153,17 +153,17 @@ class NetworkPanel:
             draw.text(at, text.replace("−", "-"), colour, letters, anchor)
         return picture
 
-    def _carried(self, activity: Activity) -> Float32:
+    def _signals(self, activity: Activity) -> Float32:
         """Return [n]: the signal on each drawn connection."""
         shown = self._shown
         ends = zip(shown.source.tolist(), shown.tail.tolist(), strict=True)
         passed = np.array([activity.nodes[layer][neuron] for layer, neuron in ends], np.float32)
-        carried: Float32 = np.nan_to_num(passed * activity.weights[shown.place], posinf=0, neginf=0)
-        return carried
+        signals: Float32 = np.nan_to_num(passed * activity.weights[shown.place], posinf=0, neginf=0)
+        return signals
 
-    def _update_strongest(self, carried: Float32, activity: Activity) -> None:
+    def _update_strongest(self, signals: Float32, activity: Activity) -> None:
         """Update the strongest recent signal, and the strongest recent activity: of each observation, or of a layer."""
-        self._strongest_signal = max(_FADING * self._strongest_signal, float(np.quantile(np.abs(carried), 0.97)))
+        self._strongest_signal = max(_FADING * self._strongest_signal, float(np.quantile(np.abs(signals), 0.97)))
         for layer, (nodes, strongest) in enumerate(zip(activity.nodes, self._strongest_nodes, strict=True)):
             now = np.abs(np.nan_to_num(nodes))
             fading = _FADING if layer else _FADING_OBSERVATION
@@ -199,26 +199,26 @@ class Painter:
 
     Args:
         frame: [H, W, 3], the first frame.
-        width: The largest width of the film, in pixels.
-        beside: Whether a network is shown beside the frames.
+        max_width: The largest width of the film, in pixels.
+        with_network: Whether a network is shown beside the frames.
     """
 
-    def __init__(self, frame: UInt8, width: int | None, beside: bool = False) -> None:
-        high, wide = frame.shape[:2]
-        share = min(max(high / wide, _PANEL_WIDTH[0]), _PANEL_WIDTH[1]) if beside else 0.0
-        scale = max(1.0, -(-_NARROWEST // wide))
-        if width is not None and wide * (1 + share) * scale > width:
-            scale = width / (wide * (1 + share))
-        self._frame_size = round(wide * scale), round(high * scale)
+    def __init__(self, frame: UInt8, max_width: int | None, with_network: bool = False) -> None:
+        height, width = frame.shape[:2]
+        panel = min(max(height / width, _PANEL_WIDTH[0]), _PANEL_WIDTH[1]) if with_network else 0.0
+        scale = max(1.0, -(-_NARROWEST // width))
+        if max_width is not None and width * (1 + panel) * scale > max_width:
+            scale = max_width / (width * (1 + panel))
+        self._frame_size = round(width * scale), round(height * scale)
         # H.264 requires even sizes, so the film may have a column more than the frame, and the strip a line more.
-        whole = round(self._frame_size[0] * (1 + share))
+        whole = round(self._frame_size[0] * (1 + panel))
         whole += whole % 2
         self._text_size = max(12, min(20, whole // 38))
         self._rows = 1 if whole >= 36 * self._text_size else 2
         self._strip = round(self._text_size * (0.8 + 1.3 * self._rows))
         self._strip += (self._frame_size[1] + self._strip) % 2
         self.size = whole, self._frame_size[1] + self._strip
-        self._panel_size = (whole - self._frame_size[0], self._frame_size[1]) if beside else None
+        self._panel_size = (whole - self._frame_size[0], self._frame_size[1]) if with_network else None
         self._panel: NetworkPanel | None = None
 
     def show_network(self, drawn: DrawnNetwork | None) -> None:
@@ -244,10 +244,10 @@ class Painter:
         return page
 
     def _write(self, draw: Any, label: Label) -> None:
-        wide = self.size[0]
+        width = self.size[0]
         margin = self._text_size * 3 // 4
         letters = font(self._text_size)
-        draw.line([(0, self._strip - 1), (wide, self._strip - 1)], _LINE)
+        draw.line([(0, self._strip - 1), (width, self._strip - 1)], _LINE)
         first = 1.05 * self._text_size
         last = first + 1.3 * self._text_size * (self._rows - 1)
         values = {"step": f"{label.step}", "return": number(label.returned)}
@@ -257,15 +257,15 @@ class Painter:
             letters.getlength(name) + gap + max(letters.getlength(value) for value in (values[name], widest))
             for name, widest in _RESERVED
         ]
-        begin = x = margin if self._rows == 2 else wide - 2 * margin - sum(places)
+        begin = x = margin if self._rows == 2 else width - 2 * margin - sum(places)
         for (name, value), place in zip(values.items(), places, strict=True):
             draw.text((x, last), name, _FAINT, letters, "lm")
             draw.text((x + letters.getlength(name) + gap, last), value, _INK, letters, "lm")
             x += place + margin
-        room = (begin if self._rows == 1 else wide) - 3 * margin
+        room = (begin if self._rows == 1 else width) - 3 * margin
         # The name of the environment may take half of the room, or all that the episode's text leaves.
-        half = max(room / 2, room - letters.getlength(label.playing))
-        name = _shortened(label.environment.rpartition(":")[2], letters, half)
+        name_room = max(room / 2, room - letters.getlength(label.playing))
+        name = _shortened(label.environment.rpartition(":")[2], letters, name_room)
         playing = _shortened(label.playing, letters, room - letters.getlength(name))
         draw.text((margin, first), name, _INK, letters, "lm")
         draw.text((2 * margin + letters.getlength(name), first), playing, _FAINT, letters, "lm")
@@ -274,11 +274,11 @@ class Painter:
         """Return a title card with a line below the title."""
         page = library("PIL.Image").new("RGB", self.size, _PAPER)
         draw = library("PIL.ImageDraw").Draw(page)
-        wide, high = self.size
-        large = font(min(wide // 14, 3 * self._text_size))
+        width, height = self.size
+        large = font(min(width // 14, 3 * self._text_size))
         small = font(round(1.25 * self._text_size))
-        draw.text((wide / 2, high / 2), _shortened(title, large, wide * 0.9), _INK, large, "ms")
-        draw.text((wide / 2, high / 2 + self._text_size), _shortened(below, small, wide * 0.9), _FAINT, small, "mt")
+        draw.text((width / 2, height / 2), _shortened(title, large, width * 0.9), _INK, large, "ms")
+        draw.text((width / 2, height / 2 + self._text_size), _shortened(below, small, width * 0.9), _FAINT, small, "mt")
         return page
 
 
