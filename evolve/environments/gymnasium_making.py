@@ -23,12 +23,11 @@ from evolve.environments.spaces import observation_encoder
 from evolve.errors import FAILURES, InputError, Setting, one_line
 
 _Env = gymnasium.Env[Any, Any]
-_MODULES = {r"ALE/|\w+NoFrameskip-": ("ale_py", "ale-py")}
-"""For patterns of ids: the module that registers the environments, and the package to install."""
-# Families whose reset restores every bit. Box2D is not one of them: a world that has run an episode orders its
-# contacts differently in the next one, so that a BipedalWalker walks another trajectory from the same seed.
-_RESET_RESTORES_ALL = ("gymnasium.envs.classic_control", "gymnasium.envs.toy_text", "gymnasium.envs.mujoco")
+# Families whose steps take microseconds, and families whose reset restores every bit. Box2D is not one of them: a world
+# that has run an episode orders its contacts differently in the next one, so that a BipedalWalker walks another
+# trajectory from the same seed.
 _QUICK = ("gymnasium.envs.classic_control", "gymnasium.envs.toy_text")
+_RESET_RESTORES_ALL = (*_QUICK, "gymnasium.envs.mujoco")
 # Wrappers that keep no state from earlier episodes.
 _STATELESS_WRAPPERS = {"TimeLimit", "OrderEnforcing", "PassiveEnvChecker"}
 MUJOCO_CURE = "Without a display MuJoCo needs EGL or OSMesa: apt-get install libegl1 libegl-mesa0, or libosmesa6."
@@ -255,10 +254,8 @@ def _unknown_cure(env_id: str) -> tuple[str | Setting, ...]:
         return "The exact engine has it: ", Setting("env.engine", "exact"), "."
     if _of_pettingzoo(env_id):
         return (_ONE_AGENT,)
-    for names, (module, package) in _MODULES.items():
-        if re.match(names, env_id):
-            named = Setting("env.id", f"{module}:{env_id}")
-            return f"Its package registers it: pip install {package}, then ", named, "."
+    if re.match(r"ALE/|\w+NoFrameskip-", env_id):
+        return "Its package registers it: pip install ale-py, then ", Setting("env.id", f"ale_py:{env_id}"), "."
     module, _, name = env_id.rpartition(":")
     if module:
         held = vars(importlib.import_module(module))  # Gymnasium has imported it
