@@ -40,15 +40,15 @@ from evolve.strategies.elitist import Elitist, ScoredGenomes
 
 _PRUNED = 0.5  # the share of children that lose connections
 
-Names = Annotated[tuple[str, ...], Field(strict=False, max_length=8)]
+_Names = Annotated[tuple[str, ...], Field(strict=False, max_length=8)]
 
 
 class Nsga2Options(Options):
     """Settings of `[strategy]` for nsga2."""
 
-    minimize: Names = (ACTING,)
+    minimize: _Names = (ACTING,)
     """What is to be small beside a large fitness: "acting_connections", "connections", or names in env.metrics."""
-    maximize: Names = ()
+    maximize: _Names = ()
     """What else is to be large: names in env.metrics."""
     parents: int = Field(32, ge=1)
     """N, the number of genomes that are kept, evaluated again and have children; at most half of the population."""
@@ -65,7 +65,7 @@ class Nsga2Options(Options):
 
 
 def fronts_of(values: Float64) -> Int64:
-    """Return [n]: the number of each row's front, from 0; n if a value is NaN.
+    """Return [n]: the number of each row's front (non-dominated sorting), from 0; n if a value is NaN.
 
     Front 0 has the rows that no other row dominates. Front k has the rows that only rows of earlier fronts dominate. Of
     equal rows, the first dominates the others.
@@ -75,7 +75,7 @@ def fronts_of(values: Float64) -> Int64:
     n = len(values)
     known = np.flatnonzero(~np.isnan(values).any(axis=1))
     some = values[known]
-    no_worse = np.ones((len(some),) * 2, np.bool_)
+    no_worse = np.ones((len(some), len(some)), np.bool_)
     for column in some.T:
         no_worse &= column[:, None] >= column
     dominates = no_worse & ~(no_worse.T & np.tri(len(some), dtype=np.bool_))
@@ -117,7 +117,7 @@ def crowding_of(values: Float64, fronts: Int64) -> Float64:
 
 
 def crowded_order(values: Float64) -> tuple[NDArray[np.intp], Int64]:
-    """Return the rows of values [n, D] from best to worst, and the number of each row's front; see the module."""
+    """Return the rows of values [n, D] from best to worst (crowded comparison), and the number of each row's front."""
     fronts = fronts_of(values)
     return np.lexsort((-crowding_of(values, fronts), fronts)), fronts
 
@@ -186,7 +186,7 @@ class Nsga2(Elitist[FrontState]):
         """Return the state before generation 0: no parents, or a given genome."""
         parents = ScoredGenomes.initial(self._layout)
         N = len(parents)
-        return FrontState(parents, np.zeros((N, len(self.measured))), *(np.zeros(N, np.int64) for _ in range(2)))
+        return FrontState(parents, np.zeros((N, len(self.measured))), np.zeros(N, np.int64), np.zeros(N, np.int64))
 
     def tell(self, state: FrontState, genomes: GenomeSource, results: contract.Results) -> FrontState:
         """Score the parents again, and keep the first N of all candidates."""
