@@ -180,12 +180,13 @@ def _sweep(
 ) -> dict[int, Any]:
     """Measure the rollouts for each number of ranks, and show a table after each; return their rows."""
     sweep: dict[int, Any] = {}
+    words = ["-m", "evolve.bench", *argv, measurements.MEASURE, str(run)]
     for ranks in arguments["ranks"] or _RANKS:
         if arguments["sleep"] is None:
-            sweep[ranks] = measurements.compare(experiment, argv, run, ranks, arguments["pairs"], stop)
+            sweep[ranks] = measurements.compare(experiment, words, run, ranks, arguments["pairs"], stop)
             show(_rollout_table(sweep[ranks]))
         else:
-            sweep[ranks] = measurements.schedule(argv, run, ranks, arguments["pairs"])
+            sweep[ranks] = measurements.schedule(words, ranks, arguments["pairs"])
             show(_schedule_table(sweep[ranks]))
     return sweep
 
@@ -214,7 +215,7 @@ def _body(app: App, argv: list[str]) -> int:
     if arguments["pairs"]:
         with tempfile.TemporaryDirectory() as folder:
             run = Path(folder) / "run.h5"
-            genomes = measurements.begin(experiment, arguments["generation"], run)
+            genomes = measurements.play_earlier_generations(experiment, arguments["generation"], run)
             if arguments["sleep"] is None:
                 figures["engines"] = measurements.engine_rows(experiment, genomes, arguments["generation"])
                 show(_engine_table(figures["engines"]))

@@ -37,15 +37,14 @@ from evolve.networks import Network
 from evolve.numerics import backend, native
 from evolve.numerics.streams import Purpose, Stream
 from evolve.rollouts import EpisodeBatch, PopulationResults, Rollout, generation_keys
-from evolve.shapes import Float32, Float64
+from evolve.shapes import Float64
 from evolve.store import Header, Record, create, read, reopen
 from evolve.training import Experiment, iterate, make_rollout, prepare, restore
 
 MEASURE = "--measure"
 """The hidden option with which the bench starts itself under mpirun; its value is a run file."""
 _WARM_UP_SEED = 1  # of a first generation, not timed, in which workers make their environments
-IMPORT_BUDGET, FIRST_STEP_BUDGET = 1.0, 2.0
-"""The seconds that `import evolve.cli.run` may take, and a run up to its first environment step."""
+_IMPORT_BUDGET, _FIRST_STEP_BUDGET = 1.0, 2.0  # seconds
 # A program that runs `evolve run`, and prints the time at which the first rollout takes its first step. It replaces
 # `tick` of both kinds of rollouts by a function that prints, restores the original, and calls it.
 _RUN = """
@@ -128,7 +127,7 @@ def timed(records: Iterator[Record], app: App, coordinator: TimedCoordinator) ->
         )
 
 
-def begin(experiment: Experiment, generation: int, path: Path) -> Genomes:
+def play_earlier_generations(experiment: Experiment, generation: int, path: Path) -> Genomes:
     """Write a run file with the generations before the measured one; return the candidates of the measured one.
 
     This process plays all of them, with seed 0.
@@ -184,11 +183,7 @@ def figures_of_job(words: Sequence[str], ranks: int) -> dict[str, Any]:
     return figures | {"rate": figures["steps"] / figures["seconds"]}
 
 
-def _figures(argv: Sequence[str], ranks: int, run: Path) -> dict[str, Any]:
-    return figures_of_job(["-m", "evolve.bench", *argv, MEASURE, str(run)], ranks)
-
-
-def record(experiment: Experiment, genomes: Genomes, candidates: range, generation: int) -> list[Recording]:
+def record_episodes(experiment: Experiment, genomes: Genomes, candidates: range, generation: int) -> list[Recording]:
     """Play all episodes of some candidates of a generation; return their seeds and network outputs."""
     config = experiment.config
     slots = config.compute.slots or 1
@@ -207,14 +202,14 @@ def _bare_process(experiment: Experiment, run: Path, share: range, orders: Any, 
     begun = read(run)
     strategy, state = restore(experiment, begun)
     genomes = strategy.ask(state, begun.num_generations)
-    episodes = record(experiment, genomes, share, begun.num_generations)
+    episodes = record_episodes(experiment, genomes, share, begun.num_generations)
     results.put(None)
     while orders.get():
         ready.wait()
         results.put(environments.replay(experiment.config.env, episodes))
 
 
-class Bare:
+class BareProcesses:
     """N processes that each play their share of the generation in bare environments, on demand."""
 
     def __init__(self, experiment: Experiment, run: Path, processes: int, stop: StopFlag) -> None:
@@ -264,17 +259,17 @@ class Bare:
 
 
 def compare(
-    experiment: Experiment, argv: list[str], run: Path, ranks: int, pairs: int, stop: StopFlag
+    experiment: Experiment, words: Sequence[str], run: Path, ranks: int, pairs: int, stop: StopFlag
 ) -> list[dict[str, Any]]:
     """Measure bare environments, as many as workers, and the engine in turn; return a row per pair.
 
-    Raises RunError and Stopped.
+    words: see `figures_of_job`. Raises RunError and Stopped.
     """
-    bare, rows = Bare(experiment, run, max(ranks - 1, 1), stop), []
+    bare, rows = BareProcesses(experiment, run, max(ranks - 1, 1), stop), []
     try:
         for _ in range(pairs):
             bare_rate = bare.rate()
-            figures = _figures(argv, ranks, run)
+            figures = figures_of_job(words, ranks)
             del figures["returns"]
             rows.append(figures | {"bare_rate": bare_rate, "ratio": figures["rate"] / bare_rate})
     finally:
@@ -282,7 +277,7 @@ def compare(
     return rows
 
 
-def schedule(argv: list[str], run: Path, ranks: int, pairs: int) -> list[dict[str, Any]]:
+def schedule(words: Sequence[str], ranks: int, pairs: int) -> list[dict[str, Any]]:
     """Measure the engine on environments that only sleep; the ratio is to workers that never wait.
 
     The return of an episode is the time that it slept, which is the work in seconds. Even a scheduler that costs
@@ -291,7 +286,7 @@ def schedule(argv: list[str], run: Path, ranks: int, pairs: int) -> list[dict[st
     """
     rows = []
     for _ in range(pairs):
-        row, workers = _figures(argv, ranks, run), max(ranks - 1, 1)
+        row, workers = figures_of_job(words, ranks), max(ranks - 1, 1)
         slept = row.pop("returns")
         ideal = sum(slept) / workers
         rows.append(row | {"ideal_seconds": ideal, "list_seconds": list_schedule(slept, workers),
@@ -333,19 +328,14 @@ def startup_seconds(words: Sequence[str], directory: str, rounds: int = 3) -> di
         _, before, output = _seconds(["-c", _RUN, *small, "-o", f"{directory}/{number}"])
         first.append(next(float(line.split()[1]) for line in output.splitlines() if line.startswith("first ")) - before)
     return {"python": min(bare), "import": min(imported), "first_step": min(first),
-            "import_budget": IMPORT_BUDGET, "first_step_budget": FIRST_STEP_BUDGET}  # fmt: skip
-
-
-def _initial(network: Network, slots: int) -> tuple[Genomes, Float32]:
-    """Return a genome [slots, W] and an observation [slots, O] for each slot."""
-    genomes = concatenate(*(network.init(Stream(0, Purpose.INIT, 0, slot)) for slot in range(slots)))
-    uniform = Stream(0, Purpose.EPISODE).uniform(slots, network.observation_size)
-    return genomes, (2 * uniform - 1).astype(np.float32)
+            "import_budget": _IMPORT_BUDGET, "first_step_budget": _FIRST_STEP_BUDGET}  # fmt: skip
 
 
 def _steppers(network: Network, slots: int) -> dict[str, Callable[[], object]]:
-    """Return a function for each back end that steps a batch of `slots` networks once."""
-    genomes, observations = _initial(network, slots)
+    """Return a function for each back end that steps a batch of `slots` initial networks once."""
+    genomes = concatenate(*(network.init(Stream(0, Purpose.INIT, 0, slot)) for slot in range(slots)))
+    uniform = Stream(0, Purpose.EPISODE).uniform(slots, network.observation_size)
+    observations = (2 * uniform - 1).astype(np.float32)
     found: dict[str, Callable[[], object]] = {}
     names: list[native.Backend] = ["numpy", "native"] if native.available() else ["numpy"]
     for name in names:
@@ -392,6 +382,8 @@ def engine_rows(experiment: Experiment, genomes: Genomes, generation: int) -> li
             continue
         # At least as many candidates as give `_EPISODES`: the division is rounded up.
         candidates = range(min(len(genomes), -(-_EPISODES[engine] // config.episodes)))
-        steps, seconds = environments.replay(options, record(other, genomes, candidates, generation), time.process_time)
+        steps, seconds = environments.replay(
+            options, record_episodes(other, genomes, candidates, generation), time.process_time
+        )
         found.append({"engine": engine, "steps": steps, "microseconds": seconds / steps * 1e6})
     return sorted(found, key=lambda row: row["microseconds"])
