@@ -8,7 +8,7 @@ import math
 import socket
 import tempfile
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, closing, contextmanager, nullcontext, suppress
 from pathlib import Path
 from types import TracebackType
@@ -25,7 +25,7 @@ LogGeneration = Callable[[int, Record], None]
 _EXPORTED = "events.out.tfevents.evolve"  # the file that `write` writes
 _LIVE = ".evolve"  # ends the names of files that are written during a run
 _FLUSH_EVERY = 1.0  # seconds
-_NOT_DRAWN = ("generation", "seconds", "digest")  # columns of `generations.table` that are not drawn
+_WITHOUT_CURVE = ("generation", "seconds", "digest")  # columns of `generations.table`
 
 
 def check_library(argument: str) -> None:
@@ -83,16 +83,11 @@ class _EventFile:
             self._file.close()
 
 
-def _table(run: StoredRun) -> dict[str, list[Any]]:
-    """Return `generations.table` of a run."""
+def _curves(run: StoredRun) -> dict[str, list[float]]:
+    """Return the columns of `generations.table` that have a curve."""
     from evolve.analysis.generations import table  # noqa: PLC0415 - a run without event files does not need it
 
-    return table(run)
-
-
-def _curves(columns: Mapping[str, list[Any]]) -> dict[str, list[float]]:
-    """Return the columns of `table` that have a curve."""
-    return {name: values for name, values in columns.items() if name not in _NOT_DRAWN}
+    return {name: values for name, values in table(run).items() if name not in _WITHOUT_CURVE}
 
 
 def write(run: StoredRun, directory: Path) -> None:
@@ -101,14 +96,13 @@ def write(run: StoredRun, directory: Path) -> None:
     Raises InputError without the library, or if the directory cannot be written.
     """
     writer_class = _summary_writer("--tensorboard")
-    columns = _table(run)
-    seconds = np.cumsum(columns["seconds"])
+    seconds = np.cumsum([record.seconds for record in run.records])
     with disk.explain_write_errors(directory):
         directory.mkdir(parents=True, exist_ok=True)
         # The library names the file after the time. So it writes to another directory, and the file is renamed.
         with tempfile.TemporaryDirectory(prefix=".events-", dir=directory) as partial:
             with closing(writer_class(partial)) as writer:
-                for name, values in _curves(columns).items():
+                for name, values in _curves(run).items():
                     for generation, value in enumerate(values):
                         if math.isfinite(value):
                             writer.add_scalar(name, value, generation, walltime=float(seconds[generation]))
@@ -165,7 +159,7 @@ class LiveLog:
         run = StoredRun(
             Path(), header, complete=False, records=(record,), checkpoint={}, held_out=None, has_population=False
         )
-        for name, (value,) in _curves(_table(run)).items():
+        for name, (value,) in _curves(run).items():
             if math.isfinite(value):
                 self._writer.add_scalar(name, value, generation)
         if time.monotonic() - self._flushed >= _FLUSH_EVERY:
