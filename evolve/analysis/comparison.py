@@ -372,7 +372,7 @@ def _unranked(group: RunGroup, score: Score, limits: Interval) -> Comparison:
     """Return the scores of a group before any test. limits: the interval of the mean is cut to them."""
     known = [found for run in group.runs if (found := score(run)) is not None]
     scores = np.array(known, np.float64)
-    interval = statistics.cut(statistics.interval(scores), *limits) if len(scores) >= _FEWEST_SCORES else None
+    interval = statistics.interval(scores, *limits) if len(scores) >= _FEWEST_SCORES else None
     return Comparison(group.label, group.config.env.id, scores, len(group.runs) - len(scores), interval)
 
 

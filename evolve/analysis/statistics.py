@@ -52,16 +52,18 @@ def deviation(sample: Float64) -> float:
     return _without_overflow(lambda scaled: np.std(scaled, ddof=1), sample) if len(sample) > 1 else math.nan
 
 
-def interval(sample: Float64) -> Interval | None:
+def interval(sample: Float64, low: float = -math.inf, high: float = math.inf) -> Interval | None:
     """Return the 95 % interval of the mean of finite values [n], by Student's t (1908); None for fewer than two values.
 
     The whole package uses this interval, for the returns of many episodes (`interval_of_returns`) and for the scores
     of few seeds. The bootstrap would be too narrow for few seeds, as it never leaves the range of its sample.
+
+    low, high: bounds of the mean, at which the interval is cut.
     """
     if len(sample) < 2:
         return None
     half = _student(len(sample) - 1) * deviation(sample) / math.sqrt(len(sample))
-    return mean(sample) - half, mean(sample) + half
+    return max(mean(sample) - half, low), min(mean(sample) + half, high)
 
 
 def interval_of_returns(returns: Float64) -> Interval | None:
@@ -70,12 +72,12 @@ def interval_of_returns(returns: Float64) -> Interval | None:
     It is Student's interval. If several episodes share the best or the worst return, the interval is cut there: such a
     return is assumed to be a bound of the task, as 500 is in CartPole-v1, so no mean can be beyond it.
     """
-    found = interval(returns)
-    if found is None:
-        return None
-    # NaN stands for no bound: fmax and fmin ignore it.
-    low, high = (end if np.count_nonzero(returns == end) > 1 else np.nan for end in (returns.min(), returns.max()))
-    return float(np.fmax(found[0], low)), float(np.fmin(found[1], high))
+    low, high = returns.min(initial=math.inf), returns.max(initial=-math.inf)
+    return interval(
+        returns,
+        low=float(low) if np.count_nonzero(returns == low) > 1 else -math.inf,
+        high=float(high) if np.count_nonzero(returns == high) > 1 else math.inf,
+    )
 
 
 def geometric_ratio(one: Float64, other: Float64) -> float:
@@ -101,11 +103,6 @@ def ratio_interval(one: Float64, other: Float64) -> Interval | None:
     degrees = max(1, int(variance_of_difference**2 / parts))  # by Welch and Satterthwaite
     half = _student(degrees) * math.sqrt(variance_of_difference)
     return math.exp(centre - half), math.exp(centre + half)
-
-
-def cut(found: Interval | None, low: float, high: float) -> Interval | None:
-    """Return the part of an interval between two values: a mean cannot lie outside the range of its values."""
-    return None if found is None else (max(found[0], low), min(found[1], high))
 
 
 def _without_overflow(statistic: Callable[[Float64], Any], sample: Float64) -> float:
