@@ -232,17 +232,17 @@ class PruningRounds(Strategy[PruningState]):
 
     def ask(self, state: PruningState, generation: int, candidates: Int64 | None = None) -> Genomes:
         """Return candidates of the present search."""
-        state = self._current(state, 0)
+        state = self._current(state)
         return self._strategy(state.mask).ask(state.now, generation, candidates)
 
     def sums(self, state: PruningState, generation: int, fitness: Float64, columns: slice) -> Float64:
         """Return the strategy's sums over all candidates, for some columns."""
-        state = self._current(state, 0)
+        state = self._current(state)
         return self._strategy(state.mask).sums(state.now, generation, fitness, columns)
 
     def tell(self, state: PruningState, genomes: GenomeSource, results: Results) -> PruningState:
         """Return the state after a generation: the present search learns from its results."""
-        state = self._current(state, 0)
+        state = self._current(state)
         now, before = self._strategy(state.mask).tell(state.now, genomes, results), state.record
         record = RoundRecord(before.spent + 1, before.search, before.generations + 1)
         return PruningState(now, state.mask, state.next_mask, record)

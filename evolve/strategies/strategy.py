@@ -258,8 +258,8 @@ class NewestValue(Generic[State, Value]):
         self._function = function
         self._newest: tuple[State, int, Value] | None = None
 
-    def __call__(self, state: State, generation: int) -> Value:
-        """Return the function's value."""
+    def __call__(self, state: State, generation: int = 0) -> Value:
+        """Return the function's value. generation: of `ask`; without it the value depends on the state only."""
         newest = self._newest
         if newest is None or newest[0] is not state or newest[1] != generation:
             newest = self._newest = state, generation, self._function(state, generation)
