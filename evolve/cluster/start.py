@@ -12,7 +12,7 @@ import sys
 import threading
 import time
 import warnings
-from collections import Counter
+from collections import defaultdict
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from types import TracebackType
@@ -274,7 +274,7 @@ def introduce(transport: Transport, watch: StartWatch) -> None:
     The ranks are introduced one by one, because a collective operation of MPI waits for dead ranks. Ranks that die
     meanwhile are left out if MPI survives that.
 
-    Raises RunError if rank 0 is lost, and InputError for a wrong limit.
+    Raises RunError if rank 0 is lost.
     """
     if transport.rank:
         _introduce_to_rank_0(transport, watch)
@@ -292,12 +292,10 @@ def _introduce_to_rank_0(transport: Transport, watch: StartWatch) -> None:
     answer = json.loads(received[1].tobytes())
     set_share(answer.pop("share"))
     if answer:  # the fields of the endpoint, if rank 0 is on another host
-        endpoint = Endpoint(**answer | {"token": bytes.fromhex(answer["token"])})
-        transport.coordinator_watch = CoordinatorWatch(endpoint, transport.rank)
+        transport.coordinator_watch = CoordinatorWatch(Endpoint(**answer), transport.rank)
 
 
 def _receive_introductions(transport: Transport, watch: StartWatch) -> None:
-    seconds = silence_seconds()
     hosts = [transport.host] + [_UNKNOWN] * (transport.size - 1)
     pids = [os.getpid()] + [0] * (transport.size - 1)
     cores: dict[int, Cores] = {}
@@ -319,9 +317,8 @@ def _receive_introductions(transport: Transport, watch: StartWatch) -> None:
     watched = _watched(hosts)
     endpoint = {}
     if watched:
-        transport.host_watch = HostWatch(seconds)
+        transport.host_watch = HostWatch(silence_seconds())
         endpoint = asdict(transport.host_watch.endpoint)
-        endpoint["token"] = endpoint["token"].hex()
     share = shares(hosts, {rank: cores[rank] for rank in sorted(cores.keys() - transport.gone)})
     if share:  # rank 0 plays only after all workers are lost, and then may use as many cores as a worker had
         set_share(max(share.values()))
@@ -331,15 +328,12 @@ def _receive_introductions(transport: Transport, watch: StartWatch) -> None:
 
 def _watched(hosts: list[str]) -> set[int]:
     """Return the ranks on other hosts that get a connection: all if they are few, else the first ones of each host."""
-    elsewhere = [rank for rank, host in enumerate(hosts) if host not in (hosts[0], _UNKNOWN)]
-    each = max(1, _MOST_WATCHED // max(1, len({hosts[rank] for rank in elsewhere})))
-    met: Counter[str] = Counter()
-    chosen = set()
-    for rank in elsewhere:
-        met[hosts[rank]] += 1
-        if met[hosts[rank]] <= each:
-            chosen.add(rank)
-    return chosen
+    ranks_of = defaultdict(list)
+    for rank, host in enumerate(hosts):
+        if host not in (hosts[0], _UNKNOWN):
+            ranks_of[host].append(rank)
+    each = max(1, _MOST_WATCHED // max(1, len(ranks_of)))
+    return {rank for ranks in ranks_of.values() for rank in ranks[:each]}
 
 
 def _packed(contents: dict[str, Any]) -> Buffer:

@@ -18,11 +18,10 @@ import os
 import select
 import signal
 import socket
-import struct
 import sys
 import threading
 import time
-from collections.abc import Collection, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -40,8 +39,8 @@ SOON = 1.0
 _HAS_ALARM = hasattr(signal, "setitimer")
 _HAS_SUSPENSION = hasattr(signal, "SIGTSTP")
 _SIOCGIFADDR = 0x8915
-_TOKEN_BYTES = 16
-_GREETING_BYTES = _TOKEN_BYTES + 4  # the token, and a rank
+_TOKEN_CHARACTERS = 32
+_GREETING_BYTES = _TOKEN_CHARACTERS + 4  # the token, and a rank
 _PROBES = 4
 _CONNECT_SECONDS = 5.0
 # The errors of a connection after its process has ended on a host that answers. The launcher or MPI notices that loss.
@@ -227,7 +226,7 @@ class Endpoint:
 
     addresses: tuple[str, ...]
     port: int
-    token: bytes
+    token: str
     seconds: float
 
 
@@ -237,29 +236,24 @@ class HostWatch:
     def __init__(self, seconds: float) -> None:
         self._listener = socket.create_server(("", 0), backlog=1024)
         self._listener.setblocking(False)
-        self._unnamed: list[socket.socket] = []  # have not sent their greeting yet
-        self._named: dict[int, socket.socket] = {}  # by rank
-        self.endpoint = Endpoint(
-            tuple(own_addresses()), self._listener.getsockname()[1], os.urandom(_TOKEN_BYTES), seconds
-        )
+        self._unidentified: list[socket.socket] = []  # have not sent their greeting yet
+        self.connections: dict[int, socket.socket] = {}
+        """The connections, by rank."""
+        token = os.urandom(_TOKEN_CHARACTERS // 2).hex()
+        self.endpoint = Endpoint(tuple(own_addresses()), self._listener.getsockname()[1], token, seconds)
 
     def silent(self) -> list[int]:
         """Return the ranks on hosts that fell silent since the last call."""
         self._accept()
-        for connection in list(self._unnamed):
+        for connection in list(self._unidentified):
             self._read_greeting(connection)
-        return [rank for rank in readable(self._named) if self._has_failed(rank)]
-
-    @property
-    def ranks(self) -> Collection[int]:
-        """The ranks that have a connection."""
-        return self._named.keys()
+        return [rank for rank in readable(self.connections) if self._has_failed(rank)]
 
     def close(self) -> None:
         """Drop all connections."""
-        for connection in (self._listener, *self._unnamed, *self._named.values()):
+        for connection in (self._listener, *self._unidentified, *self.connections.values()):
             connection.close()
-        self._unnamed, self._named = [], {}
+        self._unidentified, self.connections = [], {}
 
     def _accept(self) -> None:
         while True:
@@ -269,7 +263,7 @@ class HostWatch:
                 return
             connection.setblocking(False)
             _keep_alive(connection, self.endpoint.seconds)
-            self._unnamed.append(connection)
+            self._unidentified.append(connection)
 
     def _read_greeting(self, connection: socket.socket) -> None:
         try:
@@ -278,18 +272,19 @@ class HostWatch:
             return
         except OSError:
             greeting = b""
-        self._unnamed.remove(connection)
-        if len(greeting) == _GREETING_BYTES and hmac.compare_digest(greeting[:_TOKEN_BYTES], self.endpoint.token):
-            self._named[struct.unpack("<I", greeting[_TOKEN_BYTES:])[0]] = connection
+        self._unidentified.remove(connection)
+        token, rank = greeting[:_TOKEN_CHARACTERS], greeting[_TOKEN_CHARACTERS:]
+        if len(greeting) == _GREETING_BYTES and hmac.compare_digest(token, self.endpoint.token.encode()):
+            self.connections[int.from_bytes(rank, "little")] = connection
         else:
             connection.close()
 
     def _has_failed(self, rank: int) -> bool:
         """Return whether a rank's host is silent. Drop the rank's connection if it has ended, for whatever reason."""
-        error = end_error(self._named[rank])
+        error = end_error(self.connections[rank])
         if error is None:
             return False
-        self._named.pop(rank).close()
+        self.connections.pop(rank).close()
         return error not in _ENDED
 
 
@@ -300,15 +295,12 @@ class CoordinatorWatch:
         self._connection = _connect(endpoint)
         if self._connection is not None:
             _keep_alive(self._connection, endpoint.seconds)
-            self._connection.setblocking(False)
             with suppress(OSError):
-                self._connection.send(endpoint.token + struct.pack("<I", rank))
+                self._connection.send(endpoint.token.encode() + rank.to_bytes(4, "little"))
 
     def silent(self) -> bool:
         """Return whether rank 0 is lost or its host is silent."""
-        if self._connection is None:
-            return False
-        return bool(readable({0: self._connection})) and end_error(self._connection) is not None
+        return self._connection is not None and end_error(self._connection) is not None
 
     def close(self) -> None:
         """Drop the connection."""
@@ -325,7 +317,7 @@ def own_addresses() -> list[str]:
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as any_socket:
         for _, name in socket.if_nameindex() if fcntl is not None else []:
             with suppress(OSError):  # an interface without an address
-                answer = fcntl.ioctl(any_socket, _SIOCGIFADDR, struct.pack("256s", name.encode()[:15]))
+                answer = fcntl.ioctl(any_socket, _SIOCGIFADDR, name.encode()[:15].ljust(256, b"\0"))
                 found.append(socket.inet_ntoa(answer[20:24]))
     return [address for address in dict.fromkeys(found) if not address.startswith("127.")]
 

@@ -28,7 +28,7 @@ def watches(monkeypatch):
 
 
 def connected(watch, *ranks):
-    wait_for(lambda: watch.silent() == [] and set(ranks) <= set(watch.ranks))
+    wait_for(lambda: watch.silent() == [] and set(ranks) <= set(watch.connections))
 
 
 def test_running_ranks_are_not_silent(watches):
@@ -44,7 +44,7 @@ def test_a_process_that_ends_is_no_silent_host(watches):
     worker = connect(1)
     connected(watch, 1)
     worker.close()
-    wait_for(lambda: watch.silent() == [] and not watch.ranks)
+    wait_for(lambda: watch.silent() == [] and not watch.connections)
 
 
 @pytest.mark.parametrize("failure", [errno.ETIMEDOUT, errno.EHOSTUNREACH, errno.ENETUNREACH])
@@ -69,11 +69,11 @@ def test_a_worker_notices_that_rank_0_is_gone(watches):
 
 def test_strangers_are_shown_the_door(watches):
     watch, connect = watches
-    stranger = connect(7, token=b"?" * 16)
+    stranger = connect(7, token="?" * 32)
     worker = connect(1)
     connected(watch, 1)
     assert not worker.silent()
-    assert 7 not in watch.ranks
+    assert 7 not in watch.connections
     wait_for(stranger.silent)
 
 
@@ -82,7 +82,7 @@ def test_an_address_that_this_host_has_too_is_not_the_other_host(watches, monkey
     monkeypatch.setattr(watchdog, "own_addresses", lambda: ["127.0.0.1"])
     assert not connect(1).silent()
     assert watch.silent() == []
-    assert not watch.ranks
+    assert not watch.connections
 
 
 def test_an_address_without_a_route_is_no_silent_host(watches):
