@@ -101,7 +101,7 @@ class Collective:
         shared: The state that rank 0 updates on the other ranks.
     """
 
-    def __init__(self, make_rollout: MakeRollout, shared: SharedState | None = None) -> None:
+    def __init__(self, make_rollout: MakeRollout, shared: SharedState) -> None:
         self._shared = shared
         self.transport = all_ranks()
         """The transport between the ranks."""
@@ -280,8 +280,7 @@ class StartedRanks:
 
     def unexpected_end(self) -> RunError:
         """Return the error for ranks that ended without a message."""
-        with suppress(subprocess.TimeoutExpired):
-            self._process.wait(_STOP_SECONDS)
+        self._wait(_STOP_SECONDS)
         why = f"the ranks ended with code {self._process.poll()}; stderr has their messages. "
         cure = "Complete generations are in the run file: continue with "
         return RunError(why, cure, Setting("resume", True), ".")
