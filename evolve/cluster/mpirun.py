@@ -89,7 +89,7 @@ class Launcher:
         name = f"Open MPI {open_mpi[1]}" if open_mpi else f"MPICH {hydra[1]}" if hydra else said.partition("\n")[0]
         return cls(found, "Open MPI" in said, "(Open MPI) 5" in said, name)
 
-    def words(self, ranks: int, hosts: Sequence[Host] = (), folder: Path | None = None) -> list[str]:
+    def words(self, ranks: int, hosts: Sequence[Host], folder: Path) -> list[str]:
         """Return the words that start ranks, even more than cores, in a job that continues without ranks that die.
 
         Args:
@@ -100,7 +100,7 @@ class Launcher:
         words = [self.path, *self.more_ranks_than_cores()]
         if self.tolerant:
             words += ["--with-ft", "ulfm"]
-        if hosts and folder is not None:
+        if hosts:
             file = folder / "hostfile"
             write_hostfile(file, hosts, colon=not self.is_open_mpi)
             words += ["--hostfile" if self.is_open_mpi else "-f", str(file)]
@@ -112,11 +112,9 @@ class Launcher:
                     words += ["-x", name]
         return words
 
-    def environment(self, ssh: Sequence[str] = ("ssh",), folder: Path | None = None) -> dict[str, str]:
-        """Return the environment of the launcher, in which root may start ranks."""
+    def environment(self, ssh: Sequence[str], folder: Path) -> dict[str, str]:
+        """Return the environment of the launcher, in which root may start ranks, on other hosts by the command ssh."""
         environment = mpirun_environment()
-        if folder is None:
-            return environment
         agent = shlex.join([*ssh, *SSH_OPTIONS])
         if self.is_open_mpi:
             return environment | {"PRTE_MCA_plm_ssh_agent": agent}
@@ -137,11 +135,11 @@ class GivenLauncher:
 
     command: Sequence[str]
 
-    def words(self, ranks: int, _hosts: Sequence[Host] = (), _folder: Path | None = None) -> list[str]:
+    def words(self, ranks: int, _hosts: Sequence[Host], _folder: Path) -> list[str]:
         """Return the words that start ranks. ranks: their number; 0 for the size of the allocation."""
         return [*self.command, *(["-n", str(ranks)] if ranks else [])]
 
-    def environment(self, _ssh: Sequence[str] = (), _folder: Path | None = None) -> dict[str, str]:
+    def environment(self, _ssh: Sequence[str], _folder: Path) -> dict[str, str]:
         """Return the environment of the launcher."""
         return mpirun_environment()
 

@@ -224,7 +224,7 @@ def test_each_mpi_is_started_in_its_own_way(tmp_path, monkeypatch):
     assert (tmp_path / "hostfile").read_text() == "node1:2\nnode3:4\n"
     assert other.environment(ssh, tmp_path)["HYDRA_LAUNCHER_EXEC"] == f"{tmp_path}/ssh"
     assert "ssh -F 'a file'" in (tmp_path / "ssh").read_text()
-    assert other.environment()["PATH"] == os.environ["PATH"]
+    assert other.environment(ssh, tmp_path)["PATH"] == os.environ["PATH"]
 
 
 @pytest.mark.parametrize(
