@@ -65,7 +65,8 @@ class FunctionEnv(gymnasium.Env[Float32, Float32]):
         try:
             self._last_observation = self._observation(self._running.send(action))
         except StopIteration as end:
-            score, info = end.value if isinstance(end.value, tuple) and len(end.value) == 2 else (end.value, {})
+            with_metrics = isinstance(end.value, tuple) and len(end.value) == 2 and isinstance(end.value[1], Mapping)
+            score, info = end.value if with_metrics else (end.value, {})
             return self._last_observation, self._return(score), True, False, info
         return self._last_observation, 0.0, False, False, {}
 

@@ -84,6 +84,11 @@ def an_array(random):
     return np.zeros(2)
 
 
+def a_pair(random):
+    yield [1, 2, 3]
+    return 0.5, 7
+
+
 def words(random):
     yield "left"
     return 0.0
@@ -100,6 +105,7 @@ def words(random):
         (no_yield, "expected a function that yields observations, got one without a yield, which returned 1.5."),
         (hasty, "expected an observation to be yielded before it returns, got no observation."),
         (an_array, "expected one number to be returned, the episode's return, got array([0., 0.])."),
+        (a_pair, "expected one number to be returned, the episode's return, got (0.5, 7)."),
         (words, "expected each yield to give 3 numbers, as registered (observation_size), got left."),
     ],
 )
