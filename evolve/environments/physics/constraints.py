@@ -179,7 +179,7 @@ def _inverse(x: Float32) -> Float32:
     return np.where(x != 0, _ONE / x, x)
 
 
-def prepare(contacts: Any, hulls: Any, c: Float32, a: Float32, friction: Float32, warm: bool) -> Any:
+def velocity_constraints(contacts: Any, hulls: Any, c: Float32, a: Float32, friction: Float32, warm: bool) -> Any:
     """Return constraints, records of CONSTRAINT [N].
 
     Args:
@@ -191,15 +191,15 @@ def prepare(contacts: Any, hulls: Any, c: Float32, a: Float32, friction: Float32
         warm: Whether to begin with the impulses of the step before.
     """
     mass, inertia = hulls["inverse_mass"], hulls["inverse_inertia"]
-    plane = Plane(contacts)
+    positions = PositionRow(contacts)
     frame = frames.frame_around(c, a, vectors(hulls["center"]))
-    face, origin = plane.face(frame)
+    face, origin = positions.face(frame)
     constraints = np.zeros(len(contacts), CONSTRAINT)
-    normal = np.where(plane.by_body, -face, face)
+    normal = np.where(positions.by_body, -face, face)
     tangent = right_of(normal)
     turns = []
-    for i, there in enumerate((plane.count > 0, plane.count > 1)):
-        at = plane.point(i, frame)
+    for i, there in enumerate((positions.count > 0, positions.count > 1)):
+        at = positions.point(i, frame)
         on_plane, on_point = at + (frames.SKIN - dot(at - origin, face)) * face, at - frames.SKIN * face
         arm = _HALF * (on_plane + on_point) - c
         turn, side = cross(arm, normal), cross(arm, tangent)
@@ -215,7 +215,7 @@ def prepare(contacts: Any, hulls: Any, c: Float32, a: Float32, friction: Float32
     determinant = k11 * k22 - k12 * k12
     inverse = _inverse(determinant)
     # Two points that nearly coincide make a matrix that cannot be inverted. Then only the first point counts.
-    two = (plane.count > 1) & (k11 * k11 < _CONDITION * determinant)
+    two = (positions.count > 1) & (k11 * k11 < _CONDITION * determinant)
     for name in ("arm", "normal_mass", "tangent_mass", "normal_impulse", "tangent_impulse"):
         constraints[name][~two, 1] = 0
     constraints["two"], constraints["friction"], constraints["normal"] = two, friction, normal.T
@@ -224,7 +224,7 @@ def prepare(contacts: Any, hulls: Any, c: Float32, a: Float32, friction: Float32
     return constraints
 
 
-class Plane:
+class PositionRow:
     """Contacts as constraints on positions: one contact, or a row of contacts of different bodies, see `world`.
 
     Args:
@@ -253,7 +253,7 @@ class Plane:
         return at
 
 
-class Row:
+class VelocityRow:
     """Contacts as constraints on velocities: one contact, or a row of them. Their impulses change.
 
     Args:
@@ -342,12 +342,12 @@ def _number(field: Any) -> Number:
 
 
 def push_out(
-    plane: Plane, point: int, c: Float32, a: Number, mass: Number, inertia: Number, center: Float32, share: np.float32
+    row: PositionRow, point: int, c: Float32, a: Number, mass: Number, inertia: Number, center: Float32, share: Number
 ) -> tuple[Float32, Number, Number]:
     """Push bodies out of the ground by one point of each contact.
 
     Args:
-        plane: A row of contacts.
+        row: Contacts of different bodies.
         point: The number of the point.
         c: [2, ...], the centers of mass.
         a: The angles.
@@ -360,10 +360,10 @@ def push_out(
         The new centers of mass and angles, and the distances of the points from the ground before.
     """
     frame = frames.frame_around(c, a, center)
-    face, origin = plane.face(frame)
-    at = plane.point(point, frame)
+    face, origin = row.face(frame)
+    at = row.point(point, frame)
     separation = dot(at - origin, face) - frames.SKIN - frames.SKIN
-    normal, arm = choose(plane.by_body, -face, face), at - c
+    normal, arm = choose(row.by_body, -face, face), at - c
     error = within(share * (separation + frames.SLOP), -frames.MAX_CORRECTION, _ZERO)
     turn = cross(arm, normal)
     p = (-error / (mass + inertia * turn * turn)) * normal
@@ -380,18 +380,19 @@ class TouchingContacts:
         self._bodies = contacts["body"]
         hulls, bodies = model["hull"][self._bodies], states["body"][self._worlds, self._bodies]
         friction = frictions(states, model, self._worlds, contacts)
-        found = prepare(contacts, hulls, vectors(bodies["c"]), bodies["a"], friction, warm=True)
+        found = velocity_constraints(contacts, hulls, vectors(bodies["c"]), bodies["a"], friction, warm=True)
         shape = max(self._rows, default=-1) + 1, int(model["num_bodies"]), len(states)
-        constraints, planes = np.zeros(shape, CONSTRAINT), np.zeros(shape, frames.CONTACT)
+        constraints, positions = np.zeros(shape, CONSTRAINT), np.zeros(shape, frames.CONTACT)
         place = self._rows, self._bodies, self._worlds
-        constraints[place], planes[place] = found, contacts
+        constraints[place], positions[place] = found, contacts
         self._two = found["two"]
-        self.rows, self.planes = [Row(row) for row in constraints], [Plane(row) for row in planes]
+        self.velocity_rows = [VelocityRow(row) for row in constraints]
+        self.position_rows = [PositionRow(row) for row in positions]
 
     def keep_impulses(self) -> None:
         """Store the impulses in the contacts of the worlds; the next step begins with them."""
         for name in ("normal_impulse", "tangent_impulse"):
-            solved = np.array([getattr(row, name) for row in self.rows])
+            solved = np.array([getattr(row, name) for row in self.velocity_rows])
             for point, there in ((0, np.ones_like(self._two)), (1, self._two)):  # all contacts have a first point
                 rows, bodies, worlds, places = (
                     index[there] for index in (self._rows, self._bodies, self._worlds, self._places)

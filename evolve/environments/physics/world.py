@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from evolve.environments.physics import constraints, frames
-from evolve.environments.physics.constraints import Joint, Motion, Plane, Row, TouchingContacts, push_out
+from evolve.environments.physics.constraints import Joint, Motion, PositionRow, TouchingContacts, VelocityRow, push_out
 from evolve.environments.physics.contacts import (
     compute_manifolds,
     contact_list,
@@ -70,19 +70,19 @@ def solve_island(states: Any, model: Any) -> Bool:
     mass, inertia = (
         np.repeat(hulls[name][:, None], len(states), axis=1) for name in ("inverse_mass", "inverse_inertia")
     )
-    for row in contacts.rows:
+    for row in contacts.velocity_rows:
         _set_velocities(motion, row.start(mass, inertia, (*motion.v, motion.w)))
     for joint in joints.values():
         joint.start(motion)
     for _ in range(frames.VELOCITY_ITERATIONS):
         for joint in joints.values():
             joint.solve(motion)
-        for row in contacts.rows:
+        for row in contacts.velocity_rows:
             _set_velocities(motion, row.solve(mass, inertia, (*motion.v, motion.w)))
     motion = move(motion, frames.TIME_STEP)
     contacts.keep_impulses()
     solved = _solve_positions(
-        motion, contacts.planes, list(joints.values()), mass, inertia, vectors(hulls["center"])[..., None]
+        motion, contacts.position_rows, list(joints.values()), mass, inertia, vectors(hulls["center"])[..., None]
     )
     for name, field in zip(("c", "v", "a", "w"), motion, strict=True):
         bodies[name] = field.T
@@ -98,16 +98,16 @@ def _set_velocities(motion: Motion, velocities: list[frames.Number]) -> None:
 
 
 def _solve_positions(
-    motion: Motion, planes: list[Plane], joints: list[Joint], mass: Float32, inertia: Float32, center: Float32
+    motion: Motion, rows: list[PositionRow], joints: list[Joint], mass: Float32, inertia: Float32, center: Float32
 ) -> Bool:
     """Correct the errors of contacts and joints until all are small; return whether they are, [k]."""
     moving = np.ones(motion.a.shape[-1], np.bool_)
     for _ in range(frames.POSITION_ITERATIONS):
         deepest = np.zeros_like(motion.a)
-        for plane in planes:
-            for point in range(plane.count.max()):
-                c, a, separation = push_out(plane, point, motion.c, motion.a, mass, inertia, center, _STEP_SHARE)
-                corrected = moving & (plane.count > point)
+        for row in rows:
+            for point in range(row.count.max()):
+                c, a, separation = push_out(row, point, motion.c, motion.a, mass, inertia, center, _STEP_SHARE)
+                corrected = moving & (row.count > point)
                 motion.c[:], motion.a[:] = np.where(corrected, c, motion.c), np.where(corrected, a, motion.a)
                 deepest = np.where(corrected, lesser(deepest, separation), deepest)
         solved = deepest.min(axis=0) >= _STEP_SEPARATION
@@ -301,15 +301,15 @@ class _Impacts:
         record, hull = self._world["body"][body], self._model["hull"][body]
         mass, inertia, center = hull["inverse_mass"], hull["inverse_inertia"], hull["center"]
         contacts = self._world["contact"][island]
-        planes = [Plane(contact) for contact in contacts]
+        pushed = [PositionRow(contact) for contact in contacts]
 
         # Push the body out of the ground.
         c, a = record["c"].copy(), record["a"]
         for _ in range(_IMPACT_ITERATIONS):
             deepest = _ZERO
-            for plane in planes:
-                for point in range(plane.count):
-                    c, a, separation = push_out(plane, point, c, a, mass, inertia, center, _IMPACT_SHARE)
+            for contact in pushed:
+                for point in range(contact.count):
+                    c, a, separation = push_out(contact, point, c, a, mass, inertia, center, _IMPACT_SHARE)
                     deepest = lesser(deepest, separation)
             if deepest >= _IMPACT_SEPARATION:
                 break
@@ -320,8 +320,8 @@ class _Impacts:
         hulls = np.broadcast_to(hull, len(island))
         friction = constraints.frictions(self._states, self._model, worlds, contacts)
         angles = np.full(len(island), a)
-        found = constraints.prepare(contacts, hulls, c[:, None], angles, friction, warm=False)
-        rows = [Row(constraint) for constraint in found]
+        found = constraints.velocity_constraints(contacts, hulls, c[:, None], angles, friction, warm=False)
+        rows = [VelocityRow(constraint) for constraint in found]
         velocities = [*record["v"], record["w"]]
         state: list[Any] = []
         for _ in range(frames.VELOCITY_ITERATIONS):

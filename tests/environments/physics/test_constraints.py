@@ -4,7 +4,14 @@ import numpy as np
 import pytest
 from rigid_bodies import Worlds, model_of, random
 
-from evolve.environments.physics.constraints import CONSTRAINT, Plane, Row, frictions, prepare, push_out
+from evolve.environments.physics.constraints import (
+    CONSTRAINT,
+    PositionRow,
+    VelocityRow,
+    frictions,
+    push_out,
+    velocity_constraints,
+)
 from evolve.environments.physics.contacts import contact_list
 from evolve.environments.physics.frames import SLOP
 from evolve.environments.physics.polygons import vectors
@@ -30,7 +37,7 @@ def touching():
 def constraints_of(touching, warm=False):
     contacts, hulls, bodies, friction = touching
     with np.errstate(all="ignore"):
-        return prepare(contacts, hulls, vectors(bodies["c"]), bodies["a"], friction, warm)
+        return velocity_constraints(contacts, hulls, vectors(bodies["c"]), bodies["a"], friction, warm)
 
 
 def motion(count, key=1):
@@ -46,7 +53,7 @@ def speeds(constraint, velocities):
 
 def test_bodies_do_not_go_into_the_ground_and_are_not_pulled(touching):
     constraints, hulls = constraints_of(touching), touching[1]
-    velocities, row = motion(len(constraints)), Row(constraints)
+    velocities, row = motion(len(constraints)), VelocityRow(constraints)
     with np.errstate(all="ignore"):
         for _ in range(60):
             velocities = row.solve(hulls["inverse_mass"], hulls["inverse_inertia"], velocities)
@@ -64,12 +71,12 @@ def test_bodies_do_not_go_into_the_ground_and_are_not_pulled(touching):
 
 def test_a_row_has_the_bits_of_single_constraints(touching):
     constraints, hulls = constraints_of(touching, warm=True), touching[1]
-    many, velocities = Row(constraints), motion(len(constraints))
+    many, velocities = VelocityRow(constraints), motion(len(constraints))
     with np.errstate(all="ignore"):
         velocities = many.start(hulls["inverse_mass"], hulls["inverse_inertia"], velocities)
         velocities = many.solve(hulls["inverse_mass"], hulls["inverse_inertia"], velocities)
         for i, (constraint, hull) in enumerate(zip(constraints, hulls, strict=True)):
-            single, alone = Row(constraint), [v[i] for v in motion(len(constraints))]
+            single, alone = VelocityRow(constraint), [v[i] for v in motion(len(constraints))]
             alone = single.start(hull["inverse_mass"], hull["inverse_inertia"], alone)
             alone = single.solve(hull["inverse_mass"], hull["inverse_inertia"], alone)
             assert [v.tobytes() for v in alone] == [v[i].tobytes() for v in velocities]
@@ -81,7 +88,7 @@ def test_a_body_without_a_constraint_keeps_its_bits(touching):
     """Its place in a row has zeros; another place has two points, so that both ways are computed."""
     constraints = constraints_of(touching)
     n = len(constraints)
-    row = Row(np.concatenate([constraints, np.zeros(n, CONSTRAINT)]))
+    row = VelocityRow(np.concatenate([constraints, np.zeros(n, CONSTRAINT)]))
     assert row.any_two
     mass = np.full(2 * n, 0.5, np.float32)
     velocities = motion(2 * n)
@@ -105,12 +112,12 @@ def test_warm_constraints_begin_with_the_impulses_of_before(touching):
 def test_a_body_is_pushed_out_of_the_ground(touching):
     contacts, hulls, bodies, _ = touching
     mass, inertia, center = hulls["inverse_mass"], hulls["inverse_inertia"], vectors(hulls["center"])
-    plane, c, a = Plane(contacts), vectors(bodies["c"]).copy(), bodies["a"].copy()
+    row, c, a = PositionRow(contacts), vectors(bodies["c"]).copy(), bodies["a"].copy()
     c[1] -= 0.1
-    *_, first = push_out(plane, 0, c, a, mass, inertia, center, np.float32(0.2))
+    *_, first = push_out(row, 0, c, a, mass, inertia, center, np.float32(0.2))
     assert first.min() < -0.05
     for _ in range(100):
-        c, a, separation = push_out(plane, 0, c, a, mass, inertia, center, np.float32(0.2))
+        c, a, separation = push_out(row, 0, c, a, mass, inertia, center, np.float32(0.2))
         assert (separation >= first - 1e-5).all()
         first = separation
     assert (separation > -SLOP - 1e-3).all()
