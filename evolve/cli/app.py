@@ -38,7 +38,10 @@ _DISK_FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
 
 class BestEffortStream:
-    """Replaces stdout if the results are in a file: the work goes on if stdout is closed or its disk is full."""
+    """Drops texts that cannot be written: the work goes on if the stream is closed or its disk is full.
+
+    It replaces stderr, and stdout if the results are in a file.
+    """
 
     def __init__(self, stream: TextIO) -> None:
         self._stream = stream
@@ -223,6 +226,8 @@ def _open_streams() -> None:
             setattr(sys, name, open(os.devnull, "w", encoding="utf-8"))  # noqa: SIM115
         elif isinstance(stream, io.TextIOWrapper) and stream.errors == "strict":
             stream.reconfigure(errors="backslashreplace")  # no path or name can end a command that has done its work
+    # Ctrl-C in `evolve run … 2>&1 | tee log` also ends tee, and must still stop the ranks.
+    sys.stderr = BestEffortStream(sys.stderr)
 
 
 def _run_in_ranks(command: str, argv: list[str], work: Callable[[list[str]], Work] | None) -> int | None:

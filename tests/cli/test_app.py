@@ -16,7 +16,7 @@ from evolve import __version__
 from evolve.cli import COMMANDS, app, main, start
 from evolve.cli.app import launch
 from evolve.config import Config, parse
-from evolve.errors import RunError, Setting
+from evolve.errors import RunError, Setting, Stopped
 from evolve.training import prepare
 
 
@@ -153,6 +153,20 @@ def test_an_output_that_cannot_be_encoded_is_shown_all_the_same(launched, monkey
     monkeypatch.setattr(sys, "stdout", out)
     assert launched(lambda: print("runs/é/seed-0.h5") or 0)[0] == 0
     assert out.buffer.getvalue() == b"runs/\\xe9/seed-0.h5\n"
+
+
+def test_messages_that_nothing_reads_leave_the_exit_code(launched, monkeypatch):
+    """As after Ctrl-C in `evolve run … 2>&1 | tee log`, which also ends tee."""
+    reader, writer = os.pipe()
+    os.close(reader)
+
+    def stop():
+        print("a warning", file=sys.stderr, flush=True)
+        raise Stopped("stopped by SIGINT")
+
+    with os.fdopen(writer, "w") as stream:
+        monkeypatch.setattr(sys, "stderr", stream)
+        assert launched(stop)[0] == 75
 
 
 def test_a_mistake_of_ours_is_shown_with_its_traceback(launched):
