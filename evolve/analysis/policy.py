@@ -159,14 +159,13 @@ class Policy:
         Raises InputError if they have another shape.
         """
         size = self._codec.action_size
+        expected = f"{size} numbers, or N rows of them"
         try:
             array = np.asarray(outputs, np.float32)
         except (TypeError, ValueError) as error:
-            raise InputError(
-                "outputs", f"{size} numbers, or N rows of them", f"invalid outputs ({one_line(error)})"
-            ) from None
+            raise InputError("outputs", expected, f"invalid outputs ({one_line(error)})") from None
         if array.ndim not in (1, 2) or array.shape[-1] != size:
-            raise InputError("outputs", f"{size} numbers, or N rows of them", f"an array of shape {list(array.shape)}")
+            raise InputError("outputs", expected, f"an array of shape {list(array.shape)}")
         return self._codec.decode(array) if array.ndim == 2 else self._codec.decode_one(array)
 
     def __call__(self, observation: Any) -> Any:
