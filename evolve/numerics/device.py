@@ -37,14 +37,9 @@ def device() -> Device:
     return _OPEN[0]
 
 
-def is_open() -> bool:
-    """Return whether this process has a device already."""
-    return bool(_OPEN)
-
-
 def has_device() -> bool:
     """Return whether this process can use a device. If CuPy is installed, the first call opens the device."""
-    if is_open():
+    if _OPEN:
         return True
     if importlib.util.find_spec("cupy") is None:
         return False

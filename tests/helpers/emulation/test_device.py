@@ -252,7 +252,8 @@ def test_a_device_is_for_its_thread(device):
 
 
 def test_it_is_the_device_of_the_process_for_a_while(device):
-    before = devices.is_open()
+    before = devices.use(None)
+    devices.use(before)
     with device.in_use():
         assert devices.device() is device
-    assert devices.is_open() == before
+    assert devices.use(before) is before
