@@ -17,7 +17,7 @@ from evolve.analysis.progress import ReportProgress
 from evolve.cli.app import App, launch
 from evolve.cli.parser import Parser, add_workers_option, command_line, file_argument
 from evolve.cluster.hosts import Work
-from evolve.errors import Stopped, is_installed, sanitize
+from evolve.errors import InputError, Stopped, is_installed, sanitize
 from evolve.store import StoredRun, run_files
 from evolve.store.disk import check_writable
 from evolve.training.experiment import PlannedRun
@@ -138,7 +138,10 @@ def _body(app: App, argv: list[str]) -> int:
 
 def _work(argv: list[str]) -> Work:
     """Return the work: without upper limits, played by threads or not. Raises InputError for wrong arguments."""
-    return Work(in_threads=plays_in_threads(run_files(_parser().parse_args(argv).files)))
+    arguments = _parser().parse_args(argv)
+    if arguments.quick:
+        raise InputError("--quick", "no --workers with it, because it plays no episode", "both")
+    return Work(in_threads=plays_in_threads(run_files(arguments.files)))
 
 
 def main(argv: list[str] | None = None) -> int:

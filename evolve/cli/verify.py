@@ -92,10 +92,14 @@ def _verify_each(
     return 0 if all_verified else 2
 
 
+def _options_for_playing(arguments: argparse.Namespace) -> list[str]:
+    """Return the given options that have an effect only if episodes are played."""
+    return [f"--{name}" for name in ("full", "engine", "threads") if getattr(arguments, name) not in (None, False)]
+
+
 def _compare_with_published(files: Sequence[store.Stored], arguments: argparse.Namespace) -> int:
-    if arguments.full or arguments.engine is not None:
-        other = "--full" if arguments.full else "--engine"
-        raise InputError("--published", "no other option that plays episodes", other)
+    if playing := _options_for_playing(arguments):
+        raise InputError("--published", "no option for playing episodes with it", playing[0])
     for file in files:
         store.check_begun("there is nothing to compare", file)
     published = verification.read_published()
@@ -112,11 +116,10 @@ def _body(app: App, argv: list[str]) -> int:
         return _verify_each(champions, lambda champion: _repeat(app, champion, arguments), arguments.json)
     if champions:
         raise InputError("FILE", "run files, or champion files", "some of both")
-    if len(arguments.files) > 2 or (arguments.full and len(arguments.files) > 1):
-        expected = "one run file with --full" if arguments.full else "one run file, or two"
-        raise InputError("FILE", expected, f"{len(arguments.files)} run files")
-    if len(arguments.files) > 1 and arguments.engine is not None:
-        raise InputError("--engine", "one run file, or champion files", f"{len(arguments.files)} run files")
+    playing = _options_for_playing(arguments)
+    if len(files) > (1 if playing else 2):
+        expected = f"one run file with {playing[0]}" if playing else "one run file, or two"
+        raise InputError("FILE", expected, f"{len(files)} run files")
     run, *others = (file for file in files if isinstance(file, store.StoredRun))  # all files; mypy does not know
     other = others[0] if others else None
     store.check_begun(f"there is nothing to {'verify' if other is None else 'compare'}", run, *others)
@@ -126,8 +129,14 @@ def _body(app: App, argv: list[str]) -> int:
 
 
 def _work(argv: list[str]) -> Work:
-    """Return the amount of work, for the option `--workers`."""
+    """Return the amount of work, for the option `--workers`. Raises InputError if no episode is played."""
     arguments = _parser().parse_intermixed_args(argv)
+    if arguments.published:
+        raise InputError("--published", "no option for playing episodes with it", "--workers")
+    if len(arguments.files) > 1:
+        files = [store.read_any(store.one_run_file(path)) for path in arguments.files]
+        if any(isinstance(file, store.StoredRun) for file in files):
+            raise InputError("FILE", "one run file with --workers", f"{len(files)} files")
     changes = {} if arguments.engine is None else {"engine": arguments.engine}
     return Work(in_threads=plays_in_threads(arguments.files, changes, arguments.threads))
 

@@ -286,6 +286,7 @@ def test_a_running_and_a_killed_file(start, call, tmp_path):
         (("-o", "/proc/x.html"), 2, "/proc/x.html cannot be written: '/proc' takes no files."),
         (("-o", "nodir/x.html"), 2, "nodir/x.html cannot be written: no such directory 'nodir'."),
         (("missing.h5",), 2, "no such file"),
+        (("--quick", "--workers", "auto"), 2, "--quick: expected no --workers with it, because it plays no episode"),
     ],
 )
 def test_wrong_input(call, runs, arguments, code, message):

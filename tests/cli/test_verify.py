@@ -51,7 +51,8 @@ def test_an_equal_pair_is_equal_for_machines_too(call, runs):
 
 
 def test_invalid_combinations_of_files_and_options_are_refused(call, runs):
-    for words in (("--full", runs["b"]), (runs["b"], runs["c"])):
+    for words in (("--full", runs["b"]), (runs["b"], runs["c"]), (runs["b"], "--threads", 2),
+                  (runs["b"], "--engine", "exact"), (runs["b"], "--workers", "auto")):  # fmt: skip
         done = call("verify", runs["a"], *words)
         assert (done.code, done.err.count("\n")) == (2, 1)
     assert call("verify", runs["a"], "--json", runs["b"]).code == 0
