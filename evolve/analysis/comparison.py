@@ -305,7 +305,8 @@ def compare_groups(groups: Sequence[RunGroup]) -> Ranking:
     by_env: dict[str, list[RunGroup]] = {}
     for group in groups:
         by_env.setdefault(group.config.env.id, []).append(group)
-    notes = [_missing(groups, score)] if evaluated else [_NOT_EVALUATED]
+    runs = [run for group in groups for run in group.runs]
+    notes = [_missing(runs)] if any(run.held_out is not None for run in runs) else [_NOT_EVALUATED]
     rows: list[Comparison] = []
     for groups_of_env in by_env.values():
         limits = _range([run for group in groups_of_env for run in group.runs], evaluated)
@@ -359,13 +360,16 @@ def _last_best(run: StoredRun) -> float | None:
     return float(last) if np.isfinite(last) else None
 
 
-def _missing(groups: Iterable[RunGroup], score: Score) -> str:
-    """Return a note about the runs without a score; empty if all have one."""
-    left_out = [str(run.path) for group in groups for run in group.runs if score(run) is None]
-    if not left_out:
-        return ""
-    files = ", ".join(map(sanitize, left_out))
-    return f"Left out, since not evaluated on held-out episodes: {files}. To evaluate: python -m evolve.evaluate FILE"
+def _missing(runs: Iterable[StoredRun]) -> str:
+    """Return a note about the runs without a held-out mean, and the reasons; empty if all have one."""
+    without = [run for run in runs if _held_out_mean(run) is None]
+    failed = ", ".join(sanitize(str(run.path)) for run in without if run.held_out is not None)
+    others = ", ".join(sanitize(str(run.path)) for run in without if run.held_out is None)
+    notes = [f"Every held-out episode failed: {failed}."] if failed else []
+    if others:
+        cure = "To evaluate: python -m evolve.evaluate FILE"
+        notes.append(f"Left out, since not evaluated on held-out episodes: {others}. {cure}")
+    return " ".join(notes)
 
 
 def _unranked(group: RunGroup, score: Score, limits: Interval) -> Comparison:

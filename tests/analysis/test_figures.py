@@ -8,7 +8,7 @@ import pytest
 from conftest import boxes, texts_of
 
 from evolve import networks, store
-from evolve.analysis import figures
+from evolve.analysis import comparison, figures
 from evolve.analysis.comparison import compare_groups, read_groups
 from evolve.analysis.figures import style
 from evolve.analysis.figures.style import without_overlap
@@ -109,9 +109,9 @@ def test_the_curve_of_an_evolution_strategy_is_the_mean_of_its_candidates(runs):
     both = figures.draw_curves([es, other])
     np.testing.assert_allclose(strong_line(both.axes[0]), mean)
     assert both.axes[0].get_ylabel() == "mean return\n(population mean)"
-    mixed = [text.replace("\n", " ") for text in texts_of(figures.draw_curves([es, replace(group, label="ga")]))]
-    assert any(text.startswith("ga, best of generation") for text in mixed)
-    assert any("population mean" in text for text in mixed)
+    mixed = figures.draw_curves([es, replace(group, label="ga")])
+    assert any(text.startswith("ga (best)\n") for text in texts_of(mixed))
+    assert mixed.axes[0].get_ylabel() == "mean return\n(best of generation or\npopulation mean)"
 
 
 def test_starts_are_named_and_other_searches_are_triangles(runs):
@@ -259,6 +259,35 @@ def test_values_near_the_largest_float_can_be_drawn(runs):
         figures.to_svg(figures.draw_curves(shown), "x")
     figures.to_svg(figures.draw_comparison(compare_groups(groups)), "x")
     figures.to_svg(figures.draw_returns([("x", groups[0].runs[0].held_out.returns)]), "x")
+
+
+def test_a_run_without_any_fitness_can_be_drawn(runs):
+    (group,) = read_groups([runs / "a" / "seed-1.h5"])[1]
+    none = {"fitness": np.full(6, np.nan), "champion_fitness": np.nan}
+    run = replace(group.runs[0], records=tuple(replace(record, **none) for record in group.runs[0].records))
+    failed = replace(group, runs=(replace(run, held_out=replace(run.held_out, returns=np.full(2, np.nan))),))
+    drawn = figures.draw_curves([failed])
+    assert "no candidate has a fitness" in texts_of(drawn)
+    assert drawn.axes[0].get_xlim() == (0, 4)
+    found = compare_groups([failed])
+    assert (found.score, found.notes) == (comparison.TRAINING, (f"Every held-out episode failed: {run.path}.",))
+
+
+def test_a_single_generation_is_a_point(runs):
+    (group,) = read_groups([runs / "a" / "seed-1.h5"])[1]
+    one = replace(group, runs=(replace(group.runs[0], records=group.runs[0].records[:1]),))
+    panel = figures.draw_curves([one]).axes[0]
+    assert [line.get_marker() for line in panel.lines[:2]] == ["o", "o"]
+    assert panel.get_xlim() == (-0.5, 0.5)
+
+
+def test_a_panel_is_high_enough_for_the_labels_of_many_groups(runs):
+    (group,) = read_groups([runs / "a" / "seed-1.h5"])[1]
+    drawn = figures.draw_curves([replace(group, label=f"group {n}") for n in range(20)])
+    labels = [text for text in texts_of(drawn) if text.startswith("group ")]
+    assert len(labels) == 20
+    fitness, connections = (panel.get_gridspec().get_height_ratios()[n] for n, panel in enumerate(drawn.axes))
+    assert fitness > style.height_for_labels(labels) > 3 * connections
 
 
 def test_seeds_of_equal_scores_can_be_counted(runs):

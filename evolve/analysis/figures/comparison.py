@@ -79,7 +79,7 @@ def _draw_facet(panel: Any, rows: Sequence[Comparison], names: Sequence[str]) ->
             _draw_row(panel, y, row)
     if not any(len(row.scores) for row in rows):
         panel.set_xticks([])
-        panel.text(0.5, 0.5, "not evaluated", transform=panel.transAxes, ha="center", va="center", color=FAINT)
+        panel.text(0.5, 0.5, "no score", transform=panel.transAxes, ha="center", va="center", color=FAINT)
     panel.set_yticks(range(len(rows)), names)
     panel.set_ylim(len(rows) - 0.5, -0.5)
     panel.margins(x=0.04)

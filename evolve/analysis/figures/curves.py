@@ -4,7 +4,7 @@ There is a panel for each quantity: fitness, connections and, if the load is dra
 several environments are drawn in facets, one for each environment.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -36,6 +36,7 @@ _FACET_HEIGHT = 1.9  # inches
 _FACET_WIDTHS = (2.4, 1)  # relative widths of the panels of fitness and of connections
 _MOST_NAMED = 8  # up to this number, the searches (see `strategies.searches`) have named lines, otherwise triangles
 _BEST, _MEAN = "best of generation", "population mean"
+_TRIANGLES = "\N{BLACK UP-POINTING TRIANGLE} a search restarts, or the next begins"
 _MAX_LINES = 4  # up to this number of workers, each has a line; more workers are drawn as a heat map
 
 
@@ -95,10 +96,13 @@ def draw_curves(groups: list[RunGroup], axis: str = "generation", titled: bool =
         facets.append(Facet(in_env, tuple(styles[group.name] for group in in_env), axis))
     kinds = [_kinds(facet, load) for facet in facets]
     stacked = load or len(facets) == 1
-    figure, panels, heights = _stacked(kinds) if stacked else _side_by_side(kinds)
-    for facet, facet_kinds, facet_panels in zip(facets, kinds, panels, strict=True):
-        for kind, panel in zip(facet_kinds, facet_panels, strict=True):
-            _draw_panel(figure, panel, kind, facet, heights[kind], small=kind != "fitness" and not stacked)
+    scale = 0.8 if len(facets) > 1 else 1.0
+    usual = {kind: scale * height if stacked else _FACET_HEIGHT for kind, height in _HEIGHTS.items()}
+    heights = [_heights(facet, own, usual) for facet, own in zip(facets, kinds, strict=True)]
+    figure, panels = _stacked(heights) if stacked else _side_by_side(heights)
+    for facet, facet_kinds, facet_heights, facet_panels in zip(facets, kinds, heights, panels, strict=True):
+        for kind, height, panel in zip(facet_kinds, facet_heights, facet_panels, strict=True):
+            _draw_panel(figure, panel, kind, facet, height, small=kind != "fitness" and not stacked)
         if len(facets) > 1:
             facet_panels[0].set_title(facet.title)
         _share_x_axis(facet_panels, axis, stacked)
@@ -139,30 +143,36 @@ def _note(facets: list[Facet]) -> str:
     return "; ".join(bands + marks)
 
 
-Layout = tuple[Any, list[list[Any]], dict[str, float]]
-"""A figure, the panels of each facet, and the height of each kind of panel, in inches."""
+def _heights(facet: Facet, kinds: Sequence[str], usual: Mapping[str, float]) -> list[float]:
+    """Return the heights of an environment's panels in inches; many labels need a higher panel of fitness."""
+    labels = [*map(_label_of, [facet] * len(facet.groups), facet.groups), _TRIANGLES] if len(facet.groups) > 1 else []
+    least = {"fitness": style.height_for_labels(labels)}
+    return [max(usual[kind], least.get(kind, 0.0)) for kind in kinds]
 
 
-def _stacked(kinds: Sequence[Sequence[str]]) -> Layout:
+Layout = tuple[Any, list[list[Any]]]
+"""A figure, and the panels of each facet."""
+
+
+def _stacked(heights: Sequence[Sequence[float]]) -> Layout:
     """Return a figure with all panels below one another."""
-    scale = 0.8 if len(kinds) > 1 else 1.0
-    heights = {kind: scale * height for kind, height in _HEIGHTS.items()}
-    all_heights = [heights[kind] for facet in kinds for kind in facet]
+    all_heights = [height for facet in heights for height in facet]
     figure = style.new_figure(sum(all_heights) + 0.3 * len(all_heights) + 0.6)
     panels = iter(figure.subplots(len(all_heights), 1, squeeze=False, height_ratios=all_heights)[:, 0])
-    return figure, [[next(panels) for _ in facet] for facet in kinds], heights
+    return figure, [[next(panels) for _ in facet] for facet in heights]
 
 
-def _side_by_side(kinds: Sequence[Sequence[str]]) -> Layout:
+def _side_by_side(heights: Sequence[Sequence[float]]) -> Layout:
     """Return a figure with a row for each facet, fitness beside connections."""
-    columns = max(map(len, kinds))
-    figure = style.new_figure((_FACET_HEIGHT + 0.55) * len(kinds) + 0.6)
-    grid = figure.subplots(len(kinds), columns, squeeze=False, width_ratios=_FACET_WIDTHS[:columns])
-    for row, facet in zip(grid, kinds, strict=True):
+    columns = max(map(len, heights))
+    rows = [max(facet) for facet in heights]
+    figure = style.new_figure(sum(rows) + 0.55 * len(rows) + 0.6)
+    ratios = {"height_ratios": rows, "width_ratios": _FACET_WIDTHS[:columns]}
+    grid = figure.subplots(len(rows), columns, squeeze=False, **ratios)
+    for row, facet in zip(grid, heights, strict=True):
         for panel in row[len(facet) :]:
             panel.set_axis_off()
-    panels = [list(row[: len(facet)]) for row, facet in zip(grid, kinds, strict=True)]
-    return figure, panels, dict.fromkeys(_HEIGHTS, _FACET_HEIGHT)
+    return figure, [list(row[: len(facet)]) for row, facet in zip(grid, heights, strict=True)]
 
 
 def _share_x_axis(panels: Sequence[Any], axis: str, stacked: bool) -> None:
@@ -175,7 +185,7 @@ def _share_x_axis(panels: Sequence[Any], axis: str, stacked: bool) -> None:
         else:
             panel.set_xlabel(AXES.get(axis, axis))
     if axis == "generation":
-        panels[-1].xaxis.get_major_locator().set_params(integer=True)
+        panels[-1].xaxis.get_major_locator().set_params(integer=True, min_n_ticks=1)
     elif axis == "steps":
         panels[-1].xaxis.set_major_formatter(style.matplotlib("ticker").EngFormatter(sep=""))  # 500k, 2M
     if stacked:
@@ -199,8 +209,9 @@ def _draw_panel(figure: Any, panel: Any, kind: str, facet: Facet, inches: float,
         title = unit.capitalize()
     elif not alone and kind == "connections":
         title = f"{title}, best of each generation"
-    elif not alone and kind == "fitness" and len(shown := {_fitness_series(group) for group in facet.groups}) == 1:
-        unit = f"{unit}\n({shown.pop()})"
+    elif not alone and kind == "fitness":
+        shown = " or\n".join(sorted({_fitness_series(group) for group in facet.groups}))
+        unit = f"{unit}\n({shown})"
     panel.set_title(title)
     panel.set_ylabel("" if small else unit)
     labels: list[LineLabel] = []
@@ -209,11 +220,15 @@ def _draw_panel(figure: Any, panel: Any, kind: str, facet: Facet, inches: float,
         _draw_idle_workers(figure, panel, group.runs[0], facet.x(group))
     elif alone and kind == "fitness":
         labels = _draw_fitness(panel, facet)
+        if not any(np.isfinite(label.y) for label in labels):
+            panel.set_yticks([])
+            text = "no candidate has a fitness"
+            panel.text(0.5, 0.5, text, transform=panel.transAxes, ha="center", va="center", color=FAINT)
     elif alone and kind == "connections":
         labels = _draw_connections(panel, facet)
     else:
         labels = _draw_groups(panel, kind, facet)
-    panel.margins(x=0.01)
+    _set_x_range(panel, facet)
     if kind == "connections":
         panel.set_ylim(0, 1.06 * panel.dataLim.ymax or 1)  # keeps the line of an unpruned network off the edge
     elif kind != "fitness":
@@ -222,6 +237,16 @@ def _draw_panel(figure: Any, panel: Any, kind: str, facet: Facet, inches: float,
         # Ticks have the format of the numbers in labels: −1,250.
         panel.yaxis.set_major_formatter(lambda value, _: f"{value:,.10g}".replace("-", "\N{MINUS SIGN}"))
     style.label_lines(panel, [] if small else labels, inches)
+
+
+def _set_x_range(panel: Any, facet: Facet) -> None:
+    """Set the range of the x axis, also for a single generation, or if no generation has a value."""
+    panel.margins(x=0.01)
+    x = np.concatenate([facet.x(group) for group in facet.groups])
+    if x.min() == x.max():
+        panel.set_xlim(*(x[0] + np.array((-0.5, 0.5)) * (1 if facet.axis == "generation" else x[0])))
+    elif not np.isfinite(panel.dataLim.intervaly).all():
+        panel.set_xlim(x.min(), x.max())
 
 
 def _title_and_unit(kind: str, groups: Sequence[RunGroup]) -> tuple[str, str]:
@@ -266,13 +291,13 @@ def _draw_fitness(panel: Any, facet: Facet) -> list[LineLabel]:
     if seeds == 1:
         fitness = [record.fitness for record in group.runs[0].records]
         low, high = ([_over_finite(np.percentile, each, percent) for each in fitness] for percent in (10, 90))
-        panel.fill_between(x, low, high, color=FAINT, alpha=0.25, lw=0)
-        labels.append(LineLabel("middle 80 % of the population", x[-1], low[-1], FAINT))
+        panel.fill_between(x, low, high, color=FAINT, alpha=0.25, lw=0 if len(x) > 1 else 6)
+        labels.append(LineLabel("middle 80 % of the population", *_end(x, np.array(low)), FAINT))
     _band(panel, x, summary, line_style, seeds)
-    panel.plot(x, other, color=INK, lw=1.1, ls="--")
+    _line(panel, x, other, color=INK, lw=1.1, ls="--")
     of_seeds = f": median and quartiles of {pluralize(seeds, 'seed')}" if seeds > 1 else ""
-    labels.append(LineLabel(f"{main}{of_seeds}", x[-1], float(summary[1][-1]), line_style["color"]))
-    labels.append(LineLabel(dashed + (" (median)" if seeds > 1 else ""), x[-1], float(other[-1]), INK))
+    labels.append(LineLabel(f"{main}{of_seeds}", *_end(x, summary[1]), line_style["color"]))
+    labels.append(LineLabel(dashed + (" (median)" if seeds > 1 else ""), *_end(x, other), INK))
     labels += _mark_searches(panel, facet)
     text, mark = _held_out(group)
     if mark is not None:
@@ -290,7 +315,7 @@ def _draw_connections(panel: Any, facet: Facet) -> list[LineLabel]:
     best = _quartiles(group, generations.best_connections)
     middle = _quartiles(group, generations.median_connections)[1]
     _band(panel, x, best, line_style, len(group.runs))
-    panel.plot(x, middle, color=INK, lw=1.1, ls="--")
+    _line(panel, x, middle, color=INK, lw=1.1, ls="--")
     return [
         LineLabel("best of generation", x[-1], float(best[1][-1]), line_style["color"]),
         LineLabel("median candidate", x[-1], float(middle[-1]), INK),
@@ -303,19 +328,31 @@ def _draw_groups(panel: Any, kind: str, facet: Facet) -> list[LineLabel]:
     summaries = [_quartiles(group, _SERIES[name]) for group, name in zip(facet.groups, series, strict=True)]
     from_zero = kind in ("connections", "throughput")
     dashes = style.alternating_dashes([middle for _, middle, _ in summaries], from_zero)
-    seeds_differ = len({len(group.runs) for group in facet.groups}) > 1
     labels = []
     for group, summary, line_style, dash in zip(facet.groups, summaries, facet.styles, dashes, strict=True):
         x = facet.x(group)
         if dash:  # join the dashes by a thin line
             panel.plot(x, summary[1], color=line_style["color"], lw=0.7, zorder=1.9)
         _band(panel, x, summary, line_style | dash, len(group.runs))
-        text, mark = _held_out(group)
-        name = f"{group.name} ({pluralize(len(group.runs), 'seed')})" if seeds_differ else group.name
-        name += f", {_fitness_series(group)}" if len(set(series)) > 1 else ""
-        label = f"{name}\n{text}" if text else name
-        labels.append(LineLabel(label, float(x[-1]), float(summary[1][-1]), line_style["color"], mark))
+        mark = _held_out(group)[1]
+        labels.append(LineLabel(_label_of(facet, group), *_end(x, summary[1]), line_style["color"], mark))
     return labels + _mark_searches(panel, facet) if kind == "fitness" else []
+
+
+def _label_of(facet: Facet, group: RunGroup) -> str:
+    """Return the label of one of several groups: its name, the line if groups have different ones, and its score."""
+    seeds = pluralize(len(group.runs), "seed") if len({len(each.runs) for each in facet.groups}) > 1 else ""
+    series = "mean" if _fitness_series(group) == _MEAN else "best"
+    series = series if len(set(map(_fitness_series, facet.groups))) > 1 else ""
+    about = ", ".join(filter(None, (seeds, series)))
+    return f"{group.name}{f' ({about})' if about else ''}\n{_held_out(group)[0]}".rstrip()
+
+
+def _end(x: Float64, values: Float64) -> tuple[float, float]:
+    """Return the last point of a line with a value; y is NaN if there is none."""
+    known = np.flatnonzero(np.isfinite(values))
+    last = known[-1] if len(known) else -1
+    return float(x[last]), float(values[last])
 
 
 def _mark_searches(panel: Any, facet: Facet) -> list[LineLabel]:
@@ -344,8 +381,7 @@ def _mark_searches(panel: Any, facet: Facet) -> list[LineLabel]:
         panel.plot(at, 0.025, "^", color=colour, ms=5, mew=0, transform=across, zorder=3)
     if not triangles:
         return []
-    text = "\N{BLACK UP-POINTING TRIANGLE} a search restarts, or the next begins"
-    return [LineLabel(text, max(float(facet.x(group)[-1]) for group in facet.groups), panel.get_ylim()[0], FAINT)]
+    return [LineLabel(_TRIANGLES, max(float(facet.x(group)[-1]) for group in facet.groups), panel.get_ylim()[0], FAINT)]
 
 
 def _searches(run: StoredRun, config: Config) -> list[tuple[int, str]]:
@@ -376,7 +412,12 @@ def _band(panel: Any, x: Float64, quartiles: Quartiles, line_style: LineStyle, s
     low, middle, high = quartiles
     if seeds > 1:
         panel.fill_between(x, low, high, color=line_style["color"], alpha=0.18, lw=0)
-    panel.plot(x, middle, **line_style)
+    _line(panel, x, middle, **line_style)
+
+
+def _line(panel: Any, x: Float64, values: Float64, **line_style: Any) -> None:
+    """Draw a line; a single value is a point."""
+    panel.plot(x, values, marker="o" if len(x) == 1 else "", ms=4, **line_style)
 
 
 def _quartiles(group: RunGroup, series: Series) -> Quartiles:
@@ -385,7 +426,8 @@ def _quartiles(group: RunGroup, series: Series) -> Quartiles:
     low, middle, high = np.full((3, group.num_generations), np.nan)
     # nanpercentile warns if a generation has no value at all, so such generations are skipped.
     known = ~np.isnan(rows).all(axis=0)
-    low[known], middle[known], high[known] = np.nanpercentile(rows[:, known], (25, 50, 75), axis=0)
+    if known.any():
+        low[known], middle[known], high[known] = np.nanpercentile(rows[:, known], (25, 50, 75), axis=0)
     return low, middle, high
 
 
@@ -410,7 +452,7 @@ def _draw_idle_workers(figure: Any, panel: Any, run: StoredRun, x: Float64) -> N
     first = 0 if len(run.records[-1].busy_seconds) == 1 else 1  # rank 0 is a worker only if it is alone
     if idle.shape[1] <= _MAX_LINES:
         for worker, column in enumerate(idle.T):
-            panel.plot(x, column, color=COLOURS[worker], lw=1.2, label=f"rank {worker + first}")
+            _line(panel, x, column, color=COLOURS[worker], lw=1.2, label=f"rank {worker + first}")
         panel.set_ylim(bottom=0)
         # The legend stands above the panel, beside its title, so that it covers no data.
         columns = idle.shape[1]

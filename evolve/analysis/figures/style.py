@@ -53,6 +53,7 @@ _LARGEST = 1e300  # axes fail a little above, and so do differences of fitness v
 _LABEL_CHARACTERS = 26  # of one line
 _LABEL_SIZE = 8.5  # points
 _LABEL_LINE = 1.25 * _LABEL_SIZE / 72  # inches
+_LABEL_GAP = 0.35  # lines between two labels
 _LOWEST, _HIGHEST = -0.08, 1.08  # the range of labels, as shares of the panel's height
 _PANEL_SHARE = 0.93  # the part of a panel's nominal height that titles and axes leave
 _MARK_POINTS = 10  # the width of one mark beside the panel
@@ -192,8 +193,21 @@ class LineLabel:
     @property
     def wrapped(self) -> str:
         """The label, wrapped."""
-        lines = self.text.splitlines()
-        return "\n".join(textwrap.fill(line, _LABEL_CHARACTERS, break_long_words=False) for line in lines)
+        return _wrapped(self.text)
+
+
+def _wrapped(label: str) -> str:
+    return "\n".join(textwrap.fill(line, _LABEL_CHARACTERS, break_long_words=False) for line in label.splitlines())
+
+
+def _label_height(label: str) -> float:
+    """Return the height of a label and the gap below it, in inches."""
+    return (1 + _wrapped(label).count("\n") + _LABEL_GAP) * _LABEL_LINE
+
+
+def height_for_labels(labels: Sequence[str]) -> float:
+    """Return the least height of a panel beside which labels fit, in inches."""
+    return sum(map(_label_height, labels)) / (_PANEL_SHARE * (_HIGHEST - _LOWEST))
 
 
 def label_lines(panel: Any, labels: Sequence[LineLabel], inches: float) -> None:
@@ -206,7 +220,7 @@ def label_lines(panel: Any, labels: Sequence[LineLabel], inches: float) -> None:
     bottom, top = scale.transform(panel.get_ylim())
     shown = [label for label in labels if np.isfinite(label.y)]
     heights = [(float(scale.transform(label.y)) - bottom) / (top - bottom) for label in shown]
-    needed = [(1 + label.wrapped.count("\n")) * _LABEL_LINE / (_PANEL_SHARE * inches) for label in shown]
+    needed = [_label_height(label.text) / (_PANEL_SHARE * inches) for label in shown]
     marked = sum(label.mark is not None for label in shown)
     text_edge = beside(panel, (8 + _MARK_POINTS * max(1, min(marked, _MOST_MARKS))) / 72)
     end = max((label.x for label in shown), default=0.0)
