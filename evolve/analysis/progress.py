@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, TextIO
 
 import numpy as np
 
+from evolve.analysis.statistics import number
 from evolve.errors import sanitize
 from evolve.numerics.streams import Purpose
 from evolve.store import Record
@@ -202,9 +203,8 @@ def describe_fitness(record: Record) -> str:
     known = record.fitness[~np.isnan(record.fitness)]
     mean = float(known.mean()) if len(known) else float("nan")
     connections = int(np.median(record.connections))
-    return (
-        f"best fitness {record.champion_fitness:.2f}  mean {mean:.2f}  median candidate's connections {connections:,}"
-    )
+    best = number(record.champion_fitness)
+    return f"best fitness {best}  mean {number(mean)}  median candidate's connections {connections:,}"
 
 
 def describe_work(record: Record) -> str:

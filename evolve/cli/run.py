@@ -13,11 +13,21 @@ from operator import add
 from pathlib import Path
 from typing import NamedTuple
 
+import numpy as np
+
 from evolve import environments, networks, store, strategies
 from evolve.analysis import statistics, tensorboard
 from evolve.analysis.progress import ProgressReporter, RunsClock
 from evolve.cli.app import App, BestEffortStream, launch, say
-from evolve.cli.parser import Parser, add_threads_option, add_workers_option, file_argument, how_to_resume, steps_after
+from evolve.cli.parser import (
+    Parser,
+    add_threads_option,
+    add_workers_option,
+    command_line,
+    file_argument,
+    how_to_resume,
+    steps_after,
+)
 from evolve.cluster import Coordinator, mpirun
 from evolve.cluster.hosts import Work, count_workers
 from evolve.config import Config, annotated_toml, differences, documents, parse, read_assignment, read_file, seconds
@@ -282,7 +292,8 @@ def _replacement_warning(preview: plan.RunPreview) -> str:
     stored = preview.stored
     assert stored is not None
     state = "complete" if stored.complete else "not complete"
-    lost = f"{pluralize(stored.num_generations, 'generation')} ({state}; best fitness {stored.best_fitness:.2f})"
+    best = statistics.number(stored.best_fitness)
+    lost = f"{pluralize(stored.num_generations, 'generation')} ({state}; best fitness {best})"
     stored_config = load_config(stored.header.config, str(stored.path))
     other = "".join(
         f", of another experiment ({key} is {there!r} in it, and {here!r} here),"
@@ -364,14 +375,20 @@ def _run_one(
     except RunError as error:
         raise RunError(error, f"\n{resume.generations_on_disk(file)}.") from None
     print(_summary(file, config.generations), flush=True)
+    if math.isnan(file.best[0]):
+        _say(_failure_warning(file))
 
 
 def _summary(file: store.RunFile, generations: int) -> str:
     last = file.last
     assert last is not None
-    best_of_all = "best of all {:.2f}, in generation {}".format(*file.best)
-    best_of_last = f"best of the last generation ({file.num_generations - 1}) {last.champion_fitness:.2f}"
-    lines = [f"{file.path}: {best_of_last}; {best_of_all}; digest {last.digest.decode()}"]
+    best, generation = file.best
+    best_of_all = f"best of all {statistics.number(best)}, in generation {generation}"
+    best_of_last = (
+        f"best of the last generation ({file.num_generations - 1}) {statistics.number(last.champion_fitness)}"
+    )
+    found = "no candidate has a fitness" if math.isnan(best) else f"{best_of_last}; {best_of_all}"
+    lines = [f"{file.path}: {found}; digest {last.digest.decode()}"]
     if file.num_generations < generations:
         done = f"{file.num_generations} of {pluralize(generations, 'generation')}"
         lines.append(f"stopped early, after {done} and {file.steps:,} steps")
@@ -379,6 +396,15 @@ def _summary(file: store.RunFile, generations: int) -> str:
         episodes = pluralize(len(file.held_out.returns), "held-out episode")
         lines.append(f"held-out champion, {episodes}: {statistics.summary(file.held_out.returns)}")
     return "\n".join(lines)
+
+
+def _failure_warning(file: store.RunFile) -> str:
+    """Return the warning that all candidates failed, with the command that plays a failed episode again."""
+    assert file.last is not None
+    episode = int(np.argmax(np.isnan(file.last.returns[file.last.champion_candidate])))
+    last = ("--generation", str(file.num_generations - 1), "--episode", str(episode))
+    see = f"see an error with: {command_line('replay', file.path, *last)}"
+    return f"no candidate has a fitness, because each had a failed episode, so nothing was selected; {see}"
 
 
 def _body(app: App, argv: list[str]) -> int:

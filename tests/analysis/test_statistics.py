@@ -113,7 +113,16 @@ def test_the_interval_of_a_ratio_of_few_values():
 
 @pytest.mark.parametrize(
     ("value", "text"),
-    [(1234.5, "1,234.50"), (-0.125, "-0.12"), (np.nan, "none"), (1e308, "1e+308"), (-np.inf, "-inf")],
+    [
+        (1234.5, "1,234.50"),
+        (-0.125, "-0.12"),
+        (np.nan, "none"),
+        (1e308, "1e+308"),
+        (-np.inf, "-inf"),
+        (-0.000602, "-0.000602"),
+        (0.01, "0.01"),
+        (-0.0, "0.00"),
+    ],
 )
 def test_numbers(value, text):
     assert number(value) == text

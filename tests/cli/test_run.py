@@ -430,6 +430,16 @@ def test_held_out_returns_that_are_no_numbers_do_not_stop_the_next_seed(call, tm
     assert all(store.read(store.path_of(tmp_path / "out", seed)).complete for seed in (1, 2))
 
 
+def test_a_run_in_which_every_episode_fails_ends_with_a_warning(call):
+    settings = ("env.on_failure=worst", "env.kwargs.share=1.0", "compute.check=false", "held_out_episodes=0")
+    done = call("run", "-e", "toys:Faulty-v0", "-p", 2, "-r", 1, "-g", 1, "-d", 2, "-o", "out",
+                *(word for setting in settings for word in ("--set", setting)))  # fmt: skip
+    assert (done.code, "out/seed-0.h5: no candidate has a fitness; digest " in done.out) == (0, True)
+    warning, see = done.err.splitlines()[-1].rsplit(": ", 1)
+    assert warning.startswith("evolve.run: no candidate has a fitness, because each had a failed episode")
+    assert see.endswith(" out/seed-0.h5 --generation 0 --episode 0")
+
+
 def test_nan_returns_rank_last(call, tmp_path):
     worst = ("--set", "env.on_failure=worst")
     done = call("run", "-e", "toys:NotANumber-v0", *TINY, *worst, "-p", 12, "-o", "out")
