@@ -129,11 +129,14 @@ def each(values: Sequence[float], show: Callable[[float], str]) -> str:
 
 
 def describe(section: Table, others: Sequence[Table]) -> str:
-    """Return a text for a network or a strategy: its name, and the options that tell it from others of that name."""
-    same = [other for other in others if other["name"] == section["name"]]
-    different = [key for key in section if any(other.get(key) != section[key] for other in same)]
-    words = ", ".join(f"{key} {section[key]}" for key in different)
-    return f"{section['name']} ({words})" if words else str(section["name"])
+    """Return a text for a network or a strategy: its name, and the fewest options that tell it from the others."""
+    alike = [other for other in others if other["name"] == section["name"]]
+    words = []
+    for key, value in section.items():
+        if any(other.get(key) != value for other in alike):
+            alike = [other for other in alike if other.get(key) == value]
+            words.append(f"{key} {value}")
+    return f"{section['name']} ({', '.join(words)})" if words else str(section["name"])
 
 
 def results(paths: Sequence[Path], found: Found) -> str:
@@ -162,18 +165,23 @@ def results(paths: Sequence[Path], found: Found) -> str:
 
 
 def swept(path: Path, runs: Runs) -> str:
-    """Return the table of a sweep: networks and strategies down, environments across, the mean over seeds in a cell."""
+    """Return a table for each network of a sweep: strategies down, environments across, means in the cells."""
     points = [prepare(config).config for config in load([str(path)])[0]]
     tasks = list(dict.fromkeys(config.env.id for config in points))
     networks = [config.network.table() for config in points]
     strategies = [config.strategy.table() for config in points]
-    cells: dict[tuple[str, str], dict[str, list[float]]] = {}
+    cells: dict[str, dict[str, dict[str, list[float]]]] = {}  # by network, strategy and environment
     for config in points:
-        row = describe(config.network.table(), networks), describe(config.strategy.table(), strategies)
-        cells.setdefault(row, {})[config.env.id] = [result_of(run).mean for run in of(config, runs)]
-    found = any(map(any, (means.values() for means in cells.values())))
-    rows = [[*row, *(cell(means.get(task, [])) for task in tasks)] for row, means in cells.items() if found]
-    return table(["network", "strategy", *tasks], rows)
+        network, strategy = describe(config.network.table(), networks), describe(config.strategy.table(), strategies)
+        means = [result_of(run).mean for run in of(config, runs)]
+        cells.setdefault(network, {}).setdefault(strategy, {})[config.env.id] = means
+    if not any(mean for rows in cells.values() for means in rows.values() for mean in means.values()):
+        return ""
+    tables = []
+    for network, by_strategy in cells.items():
+        rows = [[name, *(cell(means.get(task, [])) for task in tasks)] for name, means in by_strategy.items()]
+        tables.append(f"\n**{network}**\n\n{table(['strategy', *tasks], rows)}")
+    return "\n".join(tables)
 
 
 def cell(means: list[float]) -> str:
