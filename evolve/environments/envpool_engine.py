@@ -15,7 +15,7 @@ import numpy as np
 from evolve.config import EnvOptions, nearest
 from evolve.environments.engine import FPS, Transition, as_frame, do_nothing, encode_metrics
 from evolve.environments.spaces import Spaces, action_decoder, kind_of, observation_encoder, silence_gymnasium
-from evolve.errors import InputError, Setting, import_extra
+from evolve.errors import InputError, Setting, import_extra, one_line
 from evolve.shapes import Bool, Float32, Float64, Int32, Int64, Slots, UInt8
 
 _DRAWABLE_FAMILIES = ("classic_control", "box2d", "atari")  # of EnvPool's environments
@@ -53,6 +53,9 @@ class EnvPoolEngine:
         # The environment of each slot: the number of its pool, and its id in that pool.
         self._pool_of = np.zeros(slots, np.int64)
         self._ids = np.zeros(slots, np.int32)
+        # Steps are counted here, too, because not every environment of EnvPool keeps its limit (CliffWalking).
+        self._elapsed = np.zeros(slots, np.int64)
+        self._limit = np.inf if options.max_episode_steps is None else options.max_episode_steps
         # The slots of the last step, and their groups by pool: the pool, the rows of its slots among these slots, and
         # the ids of its environments. The groups are kept for the next step if it has the same slots.
         self._grouped: Slots = np.zeros(0, np.intp)
@@ -70,6 +73,7 @@ class EnvPoolEngine:
         self._grouped = slots[:0]  # no slots, so that the next step groups its slots anew
         self._pool_of[slots] = self._num_pools
         self._ids[slots] = np.arange(len(seeds), dtype=np.int32)
+        self._elapsed[slots] = 0
         self._write(pool.reset()[0], observations, slots)
 
     def step(self, slots: Slots, outputs: Float32, observations: Float32) -> tuple[Float64, Bool]:
@@ -94,7 +98,8 @@ class EnvPoolEngine:
             self._write(received, observations, slots[received_rows])
             rewards[received_rows] = reward
             ended[received_rows] = terminated | truncated
-        return rewards, ended
+        self._elapsed[slots] += 1
+        return rewards, ended | (self._elapsed[slots] >= self._limit)
 
     def metrics(self, slots: Slots) -> Int64:
         """Return the metrics of slots [k] after the end of their episodes, [k, 2, M]; see `Engine.metrics`."""
@@ -148,6 +153,7 @@ class EnvPoolEngine:
         self._grouped = sources[:0]  # as in `reset`
         self._pool_of[targets] = self._pool_of[sources]
         self._ids[targets] = self._ids[sources]
+        self._elapsed[targets] = self._elapsed[sources]
 
     def close(self) -> None:
         """Drop every pool."""
@@ -186,7 +192,7 @@ class EnvPoolEngine:
             return self._envpool.make(options.id, env_type="gymnasium", **count, **limit, **options.kwargs)
         except (TypeError, ValueError, AssertionError, RuntimeError) as error:
             expected = f"arguments that EnvPool's {options.id} takes"
-            raise InputError("env.kwargs", expected, f"{options.kwargs} ({error})") from None
+            raise InputError("env.kwargs", expected, f"{options.kwargs} ({one_line(error)})") from None
 
 
 def envpool_limit(env_id: str) -> int | None:

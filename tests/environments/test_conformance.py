@@ -136,11 +136,18 @@ def test_wrappers_and_kwargs_come_from_the_configuration():
     assert ends == [False, True]
 
 
-def test_episode_length_can_be_limited():
-    engine = environments.make(EnvOptions(id="Pendulum-v1", max_episode_steps=2), 1)
-    observations = np.zeros((1, 3), np.float32)
-    engine.reset(np.arange(1), np.array([1]), observations)
-    ends = [bool(engine.step(np.arange(1), np.zeros((1, 1), np.float32), observations)[1][0]) for _ in range(2)]
+@pytest.mark.parametrize(("engine", "name"), [("gymnasium", "Pendulum-v1"), ("envpool", "CliffWalking-v0")])
+def test_episode_length_can_be_limited(engine, name):
+    """EnvPool's CliffWalking ignores the limit that it is made with."""
+    if engine == "envpool":
+        pytest.importorskip("envpool")
+    engine = environments.make(EnvOptions(id=name, engine=engine, max_episode_steps=2), 2)
+    observations, outputs = np.zeros((2, engine.observation_size), np.float32), np.zeros((1, engine.action_size))
+    engine.reset(np.array([1]), np.array([1]), observations)
+    ends = []
+    for slot in (1, 0):
+        ends += engine.step(np.array([slot]), outputs.astype(np.float32), observations)[1].tolist()
+        engine.move(np.array([1]), np.array([0]))
     assert ends == [False, True]
 
 
