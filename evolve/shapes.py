@@ -42,7 +42,7 @@ def check_shape(array: NDArray[Any], argument: str, symbols: str, dtype: DTypeLi
         dtype: The type.
         **sizes: The lengths that letters stand for. An axis whose letter is not given may have any length.
     """
-    if not isinstance(array, np.ndarray):
+    if not hasattr(array, "ndim"):  # a dataset of a file has the attributes of an array
         raise TypeError(f"{argument}: expected an array, got {type(array).__name__}")
     names = symbols.split()
     expected_lengths = [int(name) if name.isdigit() else sizes.get(name) for name in names]
