@@ -171,8 +171,13 @@ class WorkQueue:
     @property
     def ahead(self) -> int:
         """The number of episodes in the chunk that each worker has in advance; 0 for the last ones, or after a loss."""
-        last_few = self.pending.suspects > 0 or len(self.pending) <= len(self._in_hand)
-        return self._next_size if self._uneven and not last_few else 0
+        return self._most_in_hand() if self._uneven else 0
+
+    def _most_in_hand(self) -> int:
+        """Return the number of items that a worker may have when it gets another chunk."""
+        # A suspect goes to an idle worker, and alone. Else a worker may have one chunk ahead of the one it works on.
+        last_few = self._uneven and len(self.pending) <= len(self._in_hand)
+        return 0 if self.pending.suspects or last_few else self._next_size
 
     def hand_out(self) -> None:
         """Send every worker a chunk, and a second one ahead; the sizes of chunks begin anew."""
@@ -234,12 +239,9 @@ class WorkQueue:
         """Send a worker one chunk if it may have one; return whether it was sent."""
         if not len(self.pending) or worker in self._isolated:
             return False
-        # A suspect goes to an idle worker, and alone. Else a worker may have one chunk ahead of the one it works on.
-        suspected = self.pending.suspects > 0
-        last_few = self._uneven and len(self.pending) <= len(self._in_hand)
-        allowed = 0 if suspected or last_few else self._next_size
-        if self._in_hand[worker] > allowed:
+        if self._in_hand[worker] > self._most_in_hand():
             return False
+        suspected = self.pending.suspects > 0
         items = self.pending.take(self._next_size)
         if suspected:
             self._isolated.add(worker)
