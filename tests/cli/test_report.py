@@ -18,7 +18,7 @@ from evolve.analysis import html
 from evolve.analysis.comparison import held_out_interval, read_groups
 from evolve.analysis.figures import connections_of
 from evolve.analysis.html import reported_champion
-from evolve.analysis.html.tables import Clip, RunSummary, VerificationSummary, champion_table, training_table
+from evolve.analysis.html.tables import Clip, RunSummary, VerificationSummary, champion_table, conclude, training_table
 from evolve.training import reload
 
 QUICK = ("-p", 6, "-r", 2, "-d", 2, "--set", "held_out_episodes=6", "--set", "env.max_episode_steps=30")
@@ -189,6 +189,16 @@ def test_the_connections_counted_are_those_of_the_held_out_champion(runs):
     (row,) = champion_table(["x"], [unfinished], [""]).rows
     assert row[1:3] == ("best of generation 2", "not evaluated")
     assert reported_champion(unfinished, group).left != found.left
+
+
+def test_a_run_whose_episodes_failed_is_not_called_unevaluated(runs):
+    (read,), (group,) = read_groups([runs / "a" / "seed-1.h5"])
+    failed = [replace(record, champion_fitness=np.nan) for record in read.records]
+    nothing = replace(read.held_out, returns=np.full_like(read.held_out.returns, np.nan))
+    for held_out, said in ((nothing, "every held-out episode failed"), (None, "held-out episodes were not played yet")):
+        run = replace(read, records=tuple(failed), held_out=held_out)
+        (sentence,) = conclude([replace(group, runs=(run,))], [RunSummary(run)], [""])
+        assert f" has no fitness after 3 of 3 generations; {said}." in sentence
 
 
 def test_returns_that_are_all_equal_have_no_histogram(runs):

@@ -90,8 +90,11 @@ def _single_result(group: RunGroup, connections: str) -> str:
     evolved = comparison.describe_searches([group])
     if score is None:
         done = f"{group.num_generations:,} of {group.config.generations:,} generations"
-        best = number(float(np.fmax.reduce([run.best_fitness for run in group.runs])))
-        return f"{evolved} has a best training fitness of {best} after {done}; held-out episodes were not played yet."
+        best = float(np.fmax.reduce([run.best_fitness for run in group.runs]))
+        fitness = "no fitness" if np.isnan(best) else f"a best training fitness of {number(best)}"
+        evaluated = any(run.held_out is not None for run in group.runs)
+        held_out = "every held-out episode failed" if evaluated else "held-out episodes were not played yet"
+        return f"{evolved} has {fitness} after {done}; {held_out}."
     mean, interval = score
     spread = f", 95 % interval {between(interval)}" if interval is not None and interval[0] < interval[1] else ""
     seeds = f"over {len(group.runs)} seeds" if len(group.runs) > 1 else f"seed {group.runs[0].header.seed}"
