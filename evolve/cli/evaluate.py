@@ -29,7 +29,7 @@ from evolve.cli.parser import (
     which_of,
 )
 from evolve.cluster.hosts import Work
-from evolve.errors import InputError, RunError, pluralize
+from evolve.errors import InputError, RunError, pluralize, sanitize
 from evolve.training import Experiment
 from evolve.training.plan import plays_in_threads
 from evolve.training.stored import check_which
@@ -135,7 +135,7 @@ def _body(app: App, argv: list[str]) -> int:
             note += ": not stored in the run file"
         elif isinstance(run, store.StoredRun) and not _is_in_writable_directory(run):
             note += ": not stored in the run file, because its directory cannot be written"
-        print(f"{run.path}: {kind}, {pluralize(options.episodes, 'held-out episode')}{note}")
+        print(f"{sanitize(str(run.path), 4000)}: {kind}, {pluralize(options.episodes, 'held-out episode')}{note}")
         print(statistics.summary(evaluated.returns))
         if evaluated.metrics:
             print(f"metrics, mean: {statistics.metrics_summary(evaluated.metrics, evaluated.returns)}")

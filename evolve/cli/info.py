@@ -128,7 +128,7 @@ def _body(_: App, argv: list[str]) -> int:
             continue
         if count > 0:
             print()
-        print(file)
+        print(sanitize(str(file), 4000))
         description = {name: sanitize(text) for name, text in describe_file(stored).items()}
         print(layout(description, progress.width()))
     return 0

@@ -16,7 +16,7 @@ from evolve.analysis.progress import ProgressReporter, width
 from evolve.cli.app import App, launch, say
 from evolve.cli.parser import Parser, add_threads_option, add_workers_option, file_argument
 from evolve.cluster.hosts import Work
-from evolve.errors import InputError
+from evolve.errors import InputError, sanitize
 from evolve.training.plan import plays_in_threads
 
 
@@ -84,7 +84,7 @@ def _verify_each(
             all_verified = False
             continue
         if not as_json:
-            print(f"{file.path}: {found.to_text(width())}", flush=True)
+            print(f"{sanitize(str(file.path), 4000)}: {found.to_text(width())}", flush=True)
     if as_json:
         print(json.dumps({path: verdict.to_json() for path, verdict in verdicts.items()}, indent=2))
     if not all(verdict.equal for verdict in verdicts.values()):

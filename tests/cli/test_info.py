@@ -89,10 +89,11 @@ def test_a_digest_is_on_one_line_however_narrow_the_terminal_is(width):
 
 
 def test_text_of_a_foreign_file_cannot_move_the_cursor(call, runs, tmp_path):
-    shutil.copy(runs / "whole" / "seed-1.h5", tmp_path / "evil.h5")
-    with h5py.File(tmp_path / "evil.h5", "r+") as file:
+    shutil.copy(runs / "whole" / "seed-1.h5", tmp_path / "evil\n\x1b.h5")
+    with h5py.File(tmp_path / "evil\n\x1b.h5", "r+") as file:
         file.attrs["config"] = file.attrs["config"].replace('"CartPole-v1"', '"Bad\\u001b[31mRED\\nrun"')
-    done = call("info", "evil.h5")
+    done = call("info", "evil\n\x1b.h5")
     assert done.code == 0, done.err
+    assert done.out.startswith("evil\\n\\x1b.h5\n  experiment ")
     assert "\x1b" not in done.out
     assert "Bad\\x1b[31mRED\\nrun" in done.out
