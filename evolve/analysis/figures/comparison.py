@@ -313,8 +313,10 @@ def draw_archive(run: StoredRun) -> Any:
     strategy = from_table(config.strategy, VectorLayout(run.records[0].champion_weights.size), config.population, 0)
     assert isinstance(strategy, MapElites)
     archives = np.stack([drawable(record.archive) for record in run.records if record.archive is not None])
-    figure = style.new_figure(7.4)
-    top, bottom = figure.subplots(2, 1, height_ratios=(3.2, 1))
+    # An archive of one descriptor is a row of cells, which needs little height.
+    height = 4.8 if len(strategy.cells) > 1 else 1.0
+    figure = style.new_figure(height + 2.6)
+    top, bottom = figure.subplots(2, 1, height_ratios=(height, 1.5))
     _draw_cells(figure, top, archives[-1], strategy, [_in_words(name, run) for name in strategy.measured])
     filled = np.count_nonzero(~np.isnan(archives), axis=1)
     bottom.plot(filled, color=COLOURS[0])
