@@ -207,8 +207,8 @@ def override(table: Table, given: Sequence[tuple[str, object]]) -> None:
     for key, value in swept:
         set_key(table, key, value)
     lists = _lists(table["sweep"], "") if swept and isinstance(table["sweep"], dict) else []
-    for (key, value), (name, _) in itertools.product(single, lists):
-        if f"{key}.".startswith(f"{name}."):
+    for (key, value), (name, values) in itertools.product(single, lists):
+        if key == name or f"{key}.".startswith(f"{_swept_key(name, values)}."):
             raise InputError.plainly(key, f"{key} is given twice: as {value!r}, and as sweep.{name}.")
 
 
@@ -219,8 +219,11 @@ def _remove_from_sweep(table: Table, key: str) -> None:
     if isinstance(grid, dict):
         # A TOML file can spell the same key in quotes, "strategy.name", or as nested tables. Remove both.
         grid.pop(key, None)
+        for name, values in _lists(grid, ""):
+            if _swept_key(name, values) == key:  # strategy = ["ga", "umda"] sweeps over strategy.name
+                grid.pop(name, None)
         # With sweep.strategy = [{…}, {…}] each table has its own strategy.survivors, so no single value is right.
-        swept_tables = [name for name, values in _lists(grid, "") if key.startswith(f"{name}.")]
+        swept_tables = [name for name, values in _lists(grid, "") if key.startswith(f"{_swept_key(name, values)}.")]
         if swept_tables:
             message = f"{key} cannot be set: each value of sweep.{swept_tables[0]} in the file is a whole table. Set it"
             raise InputError.plainly(key, f"{message} in these tables.")
@@ -228,6 +231,12 @@ def _remove_from_sweep(table: Table, key: str) -> None:
         grid = grid.get(section, {}) if isinstance(grid, dict) else {}
     if isinstance(grid, dict):
         grid.pop(last, None)
+
+
+def _swept_key(key: str, values: Sequence[Any]) -> str:
+    """Return the key that the values of a key of a sweep set: texts in place of a section are its names."""
+    is_named = key in NAMED_SECTIONS and all(isinstance(value, str) for value in values)
+    return f"{key}.{NAMED_SECTIONS[key]}" if is_named else key
 
 
 def _lists(grid: Mapping[str, Any], prefix: str) -> list[tuple[str, list[Any]]]:

@@ -66,9 +66,21 @@ def test_a_flag_inside_a_table_of_the_sweep_is_refused(tmp_path, words):
     assert len(load([str(tmp_path / "x.toml"), "-p", "7"])[0]) == 2
 
 
+def test_a_flag_beside_a_sweep_over_names(tmp_path):
+    (tmp_path / "x.toml").write_text('[sweep]\nstrategy = ["ga", "umda"]\n')
+
+    def found(*words):
+        return [(c.strategy.name, c.strategy.options.weight_noise) for c in load([str(tmp_path / "x.toml"), *words])[0]]
+
+    assert found("--strategy", "prune") == [("prune", 0.2)]
+    assert found("--set", "strategy.weight_noise=0.5") == [("ga", 0.5), ("umda", 0.5)]
+
+
 @pytest.mark.parametrize(
     ("words", "argument"),
     [(("--set", "sweep.episodes=[1, 2]", "-r", "3"), "episodes"),
+     (("--set", 'sweep.strategy=["ga", "umda"]', "--strategy", "ga"), "strategy.name"),
+     (("--set", 'sweep.strategy=["ga", "umda"]', "--set", "strategy={parents=3}"), "strategy"),
      (("--set", "sweep.episodes=[1, 2]", "--set", "episodes=3"), "episodes"),
      (("--set", "sweep={episodes = [1, 2]}", "-r", "3"), "episodes"),
      (("--set", 'sweep.strategy=[{name = "ga"}]', "--strategy", "umda"), "strategy.name")],
