@@ -108,7 +108,7 @@ def test_the_engine_of_the_file_need_not_be_installed(call, record, absent):
     [
         (("mujoco",), "env.engine (--engine)", "mujoco"),
         (("exact",), "env.id", "InvertedPendulum-v5"),
-        (("exact", "there.h5"), "--engine", "2 run files"),
+        (("exact", "there.h5"), "FILE", "2 run files"),
     ],
 )
 def test_an_engine_that_cannot_play_is_refused(call, record, words, name, got, tmp_path):
