@@ -1,4 +1,4 @@
-"""The output by the library rich: tables, and a progress bar with the last complete generation below it."""
+"""Tables and progress bars in a terminal, by the library rich."""
 
 import atexit
 import importlib
@@ -11,14 +11,14 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextC
 from rich.table import Table
 from rich.text import Text
 
-_UNLIMITED = 10_000  # characters of a line that no terminal cuts
+_UNLIMITED = 10_000  # characters of a line; rich needs a number
 
 
 class Display(Progress):
     """The progress bar.
 
-    Its tasks have the fields `now`, the current work, and `left`, the time that is left. The tasks of a run also have
-    `fitness` and `work`, about the last generation, and `rest`, the time that is left of all runs.
+    Its tasks have the fields `now`, the current work, and `eta`. The task of a run also has `fitness` and `work`, which
+    describe the last generation, and `eta_of_runs`, empty for a single run.
     """
 
     def start(self) -> None:
@@ -32,12 +32,12 @@ class Display(Progress):
         super().stop()
 
     def get_renderables(self) -> Iterable[RenderableType]:
-        """Yield the bars, and a line each for the fitness and the work of a generation."""
+        """Yield the bars, and below each the lines about its run."""
         yield self.make_tasks_table(self.tasks)
         for task in self.tasks:
             yield from (Text(f"  {task.fields[name]}") for name in ("fitness", "work") if name in task.fields)
-            if task.fields.get("rest"):
-                yield Text(f"  ETA of {task.fields['rest']}")
+            if task.fields.get("eta_of_runs"):
+                yield Text(f"  ETA of {task.fields['eta_of_runs']}")
         yield Text("")  # mpirun holds back a line until a newline ends it
 
 
@@ -77,7 +77,7 @@ def make_display(unit: str, stream: TextIO | None, on_terminal: bool) -> Display
         TextColumn(unit),
         TextColumn("{task.fields[now]}"),
         TimeElapsedColumn(),
-        TextColumn("{task.fields[left]}"),
+        TextColumn("{task.fields[eta]}"),
         console=console,
         expand=True,
     )

@@ -77,7 +77,7 @@ class RunsClock:
         """Begin a run; the runs before it have ended. number: from 0 on."""
         self._current = number
 
-    def left(self, share: float, eta: float) -> str:
+    def remaining(self, share: float, eta: float) -> str:
         """Return the remaining time of all runs as a text; "" for a single run.
 
         Args:
@@ -129,7 +129,7 @@ class ProgressReporter:
     def __enter__(self) -> "ProgressReporter":
         if self.display is not None:
             self.display.start()
-            empty: dict[str, Any] = dict.fromkeys(("fitness", "work", "now", "left", "rest"), "")
+            empty: dict[str, Any] = dict.fromkeys(("fitness", "work", "now", "eta", "eta_of_runs"), "")
             name = f"seed {self.seed}"
             self._bar = self.display.add_task(name, total=self._expected, completed=self.completed, **empty)
         return self
@@ -137,7 +137,7 @@ class ProgressReporter:
     def __exit__(self, *error: object) -> None:
         self._print_line()
         if self.display is not None:
-            self.display.update(self._bar, now="", left="", rest="")
+            self.display.update(self._bar, now="", eta="", eta_of_runs="")
             self.display.stop()
 
     def __call__(self, record: Record) -> None:
@@ -148,16 +148,15 @@ class ProgressReporter:
         self._steps_taken += record.steps
         self._expected = self._estimate_generations()
         generation = f"generation {self.completed - 1}"
-        left, rest = self._times_left(self.completed)
-        fitness = describe_fitness(record)
-        work = describe_work(record)
+        etas = self._etas(self.completed)
+        fitness, work = _describe_fitness(record), _describe_work(record)
         if self.display is not None:
-            shown: dict[str, Any] = {"fitness": f"{generation}: {fitness}", "work": work, "left": left, "rest": rest}
-            self.display.update(self._bar, completed=self.completed, total=self._expected, now=generation, **shown)
+            lines: dict[str, Any] = {"fitness": f"{generation}: {fitness}", "work": work, **etas}
+            self.display.update(self._bar, completed=self.completed, total=self._expected, now=generation, **lines)
         else:
             about = "" if self._expected == self.generations else "about "
             count = f"({self.completed} of {about}{self._expected})"
-            times = f"{left}, {rest}" if rest else left
+            times = ", ".join(filter(None, etas.values()))
             self._line = f"seed {self.seed}  {generation} {count}  {fitness}  {work}  {times}"
             if time.monotonic() - self._printed_at >= self.every:
                 self._print_line()
@@ -170,10 +169,10 @@ class ProgressReporter:
         waiting = f", {idle} idle" if idle else ""
         completed = self.completed + (0 if purpose in _TITLES else done / episodes)
         is_under_way = self._completed_before < completed < self._expected
-        left, rest = self._times_left(completed) if is_under_way else ("", "")
+        etas = self._etas(completed) if is_under_way else {"eta": "", "eta_of_runs": ""}
         what = _TITLES.get(purpose, f"generation {self.completed}")
         now = f"{what}: {done / episodes:.0%}{waiting}"
-        self.display.update(self._bar, completed=completed, now=now, left=left, rest=rest)
+        self.display.update(self._bar, completed=completed, now=now, **etas)
 
     def _print_line(self) -> None:
         """Print the line of the newest generation, unless it was printed."""
@@ -181,24 +180,23 @@ class ProgressReporter:
             print(self._line, file=self.stream, flush=True)
             self._line, self._printed_at = "", time.monotonic()
 
-    def _times_left(self, completed: float) -> tuple[str, str]:
-        """Return the remaining times, of this run and of all runs, after a number of completed generations."""
+    def _etas(self, completed: float) -> dict[str, Any]:
+        """Return the remaining times of this run and of all runs, by the fields of the bar."""
         before = self._completed_before
         eta = (time.monotonic() - self._begin) / (completed - before) * (self._expected - completed)  # seconds
         share = (completed - before) / (self._expected - before)
-        return f"ETA {_clock(eta)}", self.clock.left(share, eta)
+        return {"eta": f"ETA {_clock(eta)}", "eta_of_runs": self.clock.remaining(share, eta)}
 
     def _estimate_generations(self) -> int:
         """Return the expected number of generations, from the steps of the past ones."""
         steps_per_generation = self._steps_taken / (self.completed - self._completed_before)
         if math.isinf(self.steps) or not steps_per_generation:
             return self.generations
-        return min(
-            self.generations, self.completed + math.ceil(max(0, self.steps - self._steps_taken) / steps_per_generation)
-        )
+        further = math.ceil(max(0, self.steps - self._steps_taken) / steps_per_generation)
+        return min(self.generations, self.completed + further)
 
 
-def describe_fitness(record: Record) -> str:
+def _describe_fitness(record: Record) -> str:
     """Return the fitness of a generation, and the connections of its median candidate, as one text."""
     known = record.fitness[~np.isnan(record.fitness)]
     mean = float(known.mean()) if len(known) else float("nan")
@@ -207,7 +205,7 @@ def describe_fitness(record: Record) -> str:
     return f"best fitness {best}  mean {number(mean)}  median candidate's connections {connections:,}"
 
 
-def describe_work(record: Record) -> str:
+def _describe_work(record: Record) -> str:
     """Return the throughput of a generation, and the load of its workers, as one text."""
     rate = record.steps / record.seconds
     environments, idle = work_shares(record)
@@ -246,7 +244,7 @@ class ReportProgress:
     def __enter__(self) -> "ReportProgress":
         if self.display is not None:
             self.display.start()
-            self._bar = self.display.add_task("report", total=self._runs, now="", left="")
+            self._bar = self.display.add_task("report", total=self._runs, now="", eta="")
         return self
 
     def __exit__(self, *error: object) -> None:

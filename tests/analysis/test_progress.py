@@ -90,13 +90,13 @@ def test_a_display_on_a_terminal(capsys, monkeypatch):
         assert (shown.completed, shown.fields["now"]) == (0.5, "generation 0: 50%, 2 idle")
         reporter(record([1.5], [1.2]))
         assert shown.fields["fitness"].startswith("generation 0: best fitness 3.00")
-        assert shown.fields["rest"].startswith("all 2 runs 0:00:0")
+        assert shown.fields["eta_of_runs"].startswith("all 2 runs 0:00:0")
         assert shown.fields["work"] == "500 steps/s, 80% in environments, 75% of the episodes played"
         reporter(record([1.5], [1.2]))
         reporter.update(Purpose.VALIDATION, 1, 4, 0)
         assert shown.fields["now"] == "validation: 25%"
         reporter.update(Purpose.HELD_OUT, 30, 100, 0)
-        assert (shown.completed, shown.fields["now"], shown.fields["left"]) == (2, "held-out: 30%", "")
+        assert (shown.completed, shown.fields["now"], shown.fields["eta"]) == (2, "held-out: 30%", "")
     said = capsys.readouterr().out
     assert "seed 4" in said
     assert "2 of 2" in said
