@@ -104,7 +104,7 @@ class Film(Exhibit):
         """Return the film as bytes, for other ranks."""
         texts = {"title": self.title.encode(), "mp4": self._mp4, "jpeg": self._jpeg}
         arrays = {name: np.frombuffer(text, np.uint8) for name, text in texts.items()}
-        return pack(size=np.array(self._size), **arrays)
+        return pack(size=self._size, **arrays)
 
     @classmethod
     def from_bytes(cls, content: bytes) -> Self:

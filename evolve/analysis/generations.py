@@ -1,4 +1,4 @@
-"""The numbers of a run: generations and evaluations as objects, as columns of a table, and as bytes."""
+"""The generations and the evaluations of a run: as objects, as columns of a table, and as bytes for other ranks."""
 
 import csv
 import io
@@ -14,42 +14,31 @@ from evolve.analysis import statistics
 from evolve.shapes import Float64
 from evolve.store import Record, StoredRun, disk
 
-_METRICS = "metrics/"  # begins the names of metrics among packed arrays
 
-
-def pack(**arrays: Any) -> bytes:
-    """Return arrays as bytes."""
+def pack(**values: Any) -> bytes:
+    """Return arrays, numbers and dictionaries of arrays as bytes; None is left out."""
+    arrays: dict[str, Any] = {}
+    for name, value in values.items():
+        if isinstance(value, Mapping):
+            arrays |= {f"{name}/{key}": part for key, part in value.items()}
+        elif value is not None:
+            arrays[name] = value
     buffer = io.BytesIO()
     np.savez(buffer, allow_pickle=False, **arrays)
     return buffer.getvalue()
 
 
 def unpack(packed: bytes) -> dict[str, Any]:
-    """Return the arrays that `pack` has packed, by name."""
+    """Return the values that `pack` has packed, by name, without empty dictionaries."""
+    values: dict[str, Any] = {}
     with np.load(io.BytesIO(packed), allow_pickle=False) as arrays:
-        return {name: arrays[name] for name in arrays}
-
-
-def record_to_arrays(record: Record) -> dict[str, Any]:
-    """Return the fields of a record as arrays, by name."""
-    fields = {name: value for name, value in vars(record).items() if value is not None and name != "metrics"}
-    return {name: np.asarray(value) for name, value in (fields | _prefixed(record.metrics)).items()}
-
-
-def record_from_arrays(arrays: Mapping[str, Any]) -> Record:
-    """Return the record that `record_to_arrays` has converted."""
-    return Record(**_with_metrics({name: value if value.shape else value.item() for name, value in arrays.items()}))
-
-
-def _prefixed(metrics: Mapping[str, NDArray[Any]]) -> dict[str, NDArray[Any]]:
-    """Return metrics under names that the other packed arrays do not have."""
-    return {f"{_METRICS}{name}": values for name, values in metrics.items()}
-
-
-def _with_metrics(arrays: Mapping[str, Any]) -> dict[str, Any]:
-    """Return packed arrays by name, with all metrics as one dictionary."""
-    metrics = {name.removeprefix(_METRICS): values for name, values in arrays.items() if name.startswith(_METRICS)}
-    return {name: value for name, value in arrays.items() if not name.startswith(_METRICS)} | {"metrics": metrics}
+        for path, array in arrays.items():
+            name, is_part, key = path.partition("/")
+            if is_part:
+                values.setdefault(name, {})[key] = array
+            else:
+                values[name] = array if array.shape else array.item()
+    return values
 
 
 def table(run: StoredRun) -> dict[str, list[Any]]:
@@ -224,20 +213,10 @@ class Evaluation:
 
 def pack_generation(generation: Generation) -> bytes:
     """Return a generation as bytes."""
-    return pack(number=np.array(generation.number), **record_to_arrays(generation.record))
+    return pack(number=generation.number, **vars(generation.record))
 
 
 def unpack_generation(content: bytes) -> Generation:
     """Return the generation that `pack_generation` has packed."""
-    parts = unpack(content)
-    return Generation(int(parts.pop("number")), record_from_arrays(parts))
-
-
-def pack_evaluation(evaluation: Evaluation) -> bytes:
-    """Return an evaluation as bytes."""
-    return pack(returns=evaluation.returns, seeds=evaluation.seeds, **_prefixed(evaluation.metrics))
-
-
-def unpack_evaluation(content: bytes) -> Evaluation:
-    """Return the evaluation that `pack_evaluation` has packed."""
-    return Evaluation(**_with_metrics(unpack(content)))
+    values = unpack(content)
+    return Generation(values.pop("number"), Record(**values))

@@ -12,7 +12,7 @@ from evolve.analysis import champion as champion_files
 from evolve.analysis import exhibits, figures, statistics
 from evolve.analysis.champion import Elite, Member, elites_of, members_of_front
 from evolve.analysis.exports import FORMATS
-from evolve.analysis.generations import Evaluation, Generation, pack_evaluation, table, unpack_evaluation, write_csv
+from evolve.analysis.generations import Evaluation, Generation, pack, table, unpack, write_csv
 from evolve.analysis.policy import Policy
 from evolve.analysis.statistics import between, duration, number
 from evolve.cluster import Coordinator
@@ -127,9 +127,9 @@ class _EvolvedFile:
         # Only rank 0 runs `work`. The other ranks receive its result as bytes.
         def work(coordinator: Coordinator) -> bytes:
             found = training.evaluate_champion(self._stored, experiment, coordinator, episodes, which)
-            return pack_evaluation(Evaluation(found.returns, found.seeds, found.metrics))
+            return pack(returns=found.returns, seeds=found.seeds, metrics=found.metrics)
 
-        return unpack_evaluation(script_ranks().call(work))
+        return Evaluation(**unpack(script_ranks().call(work)))
 
     def verify(self, engine: str | None = None, threads: int | str = "auto") -> Verdict:
         """Evaluate the champions again on this machine; return whether all results are equal, to the bit.

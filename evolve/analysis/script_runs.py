@@ -174,8 +174,7 @@ def evolve_elsewhere(plan: PlannedRun, options: RunOptions, workers: int) -> Gen
     reporter: ProgressReporter | None = None
     with closing(StartedRanks(workers, "evolve.analysis.script_runs:work_for_script")) as ranks, ExitStack() as stack:
         ranks.send(json.dumps(request).encode())
-        arrays = {} if plan.experiment.start is None else vars(plan.experiment.start)
-        ranks.send(pack(**{name: array for name, array in arrays.items() if array is not None}))
+        ranks.send(pack(**vars(plan.experiment.start)) if plan.experiment.start is not None else pack())
         while (message := ranks.receive()) is not None:
             kind, content = message[:1], message[1:]
             if kind == _DONE:

@@ -14,7 +14,7 @@ from tampering import tamper
 import evolve
 from evolve import store
 from evolve.analysis import statistics
-from evolve.analysis.generations import pack, record_from_arrays, record_to_arrays, unpack
+from evolve.analysis.generations import pack_generation, unpack_generation
 
 NAMES = ["distance", "reached", "sometimes", "steps"]
 RUN = ("-e", "toys:Measured-v0", "-a", "mlp", "-p", 6, "-r", 2, "-g", 4, "-d", 2, "-s", 1, "--strategy", "ga",
@@ -204,7 +204,7 @@ def test_the_documented_experiments_have_one_digest_on_one_rank_and_on_three(com
 
 def test_other_ranks_of_a_script_get_the_metrics(made):
     for generation in made.generations:
-        sent = record_from_arrays(unpack(pack(**record_to_arrays(generation.record))))
+        sent = unpack_generation(pack_generation(generation))
         assert sorted(sent.metrics) == NAMES
         for name, values in sent.metrics.items():
             assert values.dtype == generation.metrics[name].dtype
