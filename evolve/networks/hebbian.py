@@ -246,7 +246,9 @@ class HebbianLstmOptions(NetworkOptions):
 
 
 class HebbianLstm(BaseNetwork[HebbianLstmOptions]):
-    """A hebbian-lstm of given sizes: the layout of its genome, without weights."""
+    """The description of a hebbian-lstm."""
+
+    weight_scale = np.float32(1)
 
     @cached_property
     def blocks(self) -> tuple[Block, ...]:
@@ -277,11 +279,6 @@ class HebbianLstm(BaseNetwork[HebbianLstmOptions]):
         """The number of float32 of a slot: weights, traces and mask, and the nodes."""
         return 3 * self.num_weights + self.nodes
 
-    @property
-    def weight_scale(self) -> np.float32:
-        """The standard deviation of initial weights: 1."""
-        return np.float32(1)
-
     def batch(self, slots: int, backend: Backend) -> "HebbianLstmBatch":
         """Return an empty batch of B = `slots` slots."""
         return HebbianLstmBatch(self, slots, backend)
@@ -294,6 +291,7 @@ class HebbianLstmBatch(SlotArrays):
         super().__init__(slots, backend)
         self._network = network
         self._sizes = network.sizes
+        self._gate_weights = network.blocks[-1].start  # all weights before W_a
         self._limit = np.float32(network.options.update_limit)
         self._weights = self._hold(network.num_weights)
         self._mask = self._hold(network.num_weights)
@@ -310,11 +308,10 @@ class HebbianLstmBatch(SlotArrays):
 
     def weights(self, slots: Slots) -> Float32:
         """Return W_k + g T_k and W_a, [k, W], of slots, with which their next step computes."""
-        O, H, _ = self._sizes
-        gate_weights = 4 * (O + H) * H
         self._settle(slots)
         weights: Float32 = self._weights.take(slots).copy()
-        weights[:, :gate_weights] += self._cells.take(slots)[:, :1] * self._traces.take(slots)[:, :gate_weights]
+        gates = np.s_[:, : self._gate_weights]
+        weights[gates] += self._cells.take(slots)[:, :1] * self._traces.take(slots)[gates]
         return weights
 
     def activity(self, slot: int) -> Activity:
@@ -329,12 +326,11 @@ class HebbianLstmBatch(SlotArrays):
         cells = self._cells.array[0, :, :n]
         x = np.concatenate([observations.T, cells])
         weights, mask, traces = (a.array[0, :, :n] for a in (self._weights, self._mask, self._traces))
-        gate_weights = 4 * (O + H) * H
-        W, M, T = (a[:gate_weights].reshape(4, O + H, H, n) for a in (weights, mask, traces))
+        W, M, T = (a[: self._gate_weights].reshape(4, O + H, H, n) for a in (weights, mask, traces))
         with np.errstate(over="ignore", under="ignore", invalid="ignore"):  # the native kernel ignores them, too
             f, j, o, i = gates = _gates(x, x[O], W, T)
             cells[:] = tanh(cells * f + i * j)
-            actions = tanh(sequential_sum((cells * o)[:, None] * weights[gate_weights:].reshape(H, -1, n)))
+            actions = tanh(sequential_sum((cells * o)[:, None] * weights[self._gate_weights :].reshape(H, -1, n)))
             change = (cells[1] * x)[:, None] * np.stack(gates)[:, None]
             T += M * np.minimum(np.maximum(change, -self._limit), self._limit)
         self._last_step = observations.copy(), actions.T.copy()
