@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from evolve.config import EnvOptions, Table
-from evolve.numerics.portable import exponential, log
+from evolve.numerics.portable import exp_float64, log
 from evolve.numerics.streams import Streams
 from evolve.shapes import Float64, Int64
 
@@ -61,7 +61,7 @@ def _values_at(distribution: Mapping[str, Any], u: Float64) -> list[Any]:
         values = low + (high - low) * u
     else:
         logarithms = log(np.array(parameters))
-        values = exponential(logarithms[0] + (logarithms[1] - logarithms[0]) * u)
+        values = exp_float64(logarithms[0] + (logarithms[1] - logarithms[0]) * u)
     # Rounding must not carry a value past its bounds.
     inside: list[Any] = np.clip(values, low, high).tolist()
     return inside

@@ -1,6 +1,6 @@
 """Portable mathematical functions: this NumPy code defines their bits, and the C kernels compute the same bits.
 
-tanh, exp, log, sine, cosine and the Euclidean length use only additions, multiplications, divisions and square roots,
+tanh, exp, log, sine, cosine and the Euclidean norm use only additions, multiplications, divisions and square roots,
 in a fixed order, each rounded as IEEE 754 demands. They therefore have the same bits on every CPU and GPU.
 """
 
@@ -48,7 +48,7 @@ _COSINE = (
     -1.13596475577881948265e-11, 2.08757232129817482790e-09, -2.75573143513906633035e-07, 2.48015872894767294178e-05,
     -1.38888888888741095749e-03, 4.16666666666666019037e-02,
 )  # fmt: skip
-_BLOCK = 2**16  # numbers of a block, which fits in a cache
+_BLOCK = 2**16  # numbers that `norm` sums at a time
 
 
 def _expm1_parts(x: Float64) -> tuple[Float64, Float64]:
@@ -81,8 +81,8 @@ def exp(x: Float32) -> Float32:
         return (s + s * p).astype(np.float32)
 
 
-def exponential(x: Float64) -> Float64:
-    """Return exp(x) in float64 for |x| < 700, with a relative error below 1e-11."""
+def exp_float64(x: Float64) -> Float64:
+    """Return exp(x) for |x| < 700, with a relative error below 1e-11."""
     s, p = _expm1_parts(x)
     return s + s * p
 
@@ -94,7 +94,7 @@ def sigmoid(x: Float32) -> Float32:
         return (1.0 / (1.0 + (s + s * p))).astype(np.float32)
 
 
-def polynomial(x: Float64, coefficients: tuple[float, ...]) -> Float64:
+def _polynomial(x: Float64, coefficients: tuple[float, ...]) -> Float64:
     """Return the value of a polynomial at x, by Horner's rule; coefficients: highest power first."""
     value = np.full_like(x, coefficients[0])
     for coefficient in coefficients[1:]:
@@ -120,8 +120,8 @@ def log(x: Float64) -> Float64:
 
 
 def _ratio(x: Float64, numerator: tuple[float, ...], denominator: tuple[float, ...]) -> Float64:
-    """Return the quotient of two polynomials at x; coefficients as in `polynomial`."""
-    return polynomial(x, numerator) / polynomial(x, denominator)
+    """Return the quotient of two polynomials at x; coefficients as in `_polynomial`."""
+    return _polynomial(x, numerator) / _polynomial(x, denominator)
 
 
 def normal_quantile(u: Float64) -> Float32:
@@ -183,8 +183,8 @@ def sincos(x: Float64) -> tuple[Float64, Float64]:
     v = z * y
     # As in fdlibm: y + tail is the reduced argument, with more bits than y has alone.
     half, one = 0.5 * z, 1.0 - 0.5 * z
-    sine = y - ((z * (0.5 * tail - v * polynomial(z, _SINE)) - tail) + v * 1.66666666666666324348e-01)
-    cosine = one + (((1.0 - one) - half) + (z * (z * polynomial(z, _COSINE)) - y * tail))
+    sine = y - ((z * (0.5 * tail - v * _polynomial(z, _SINE)) - tail) + v * 1.66666666666666324348e-01)
+    cosine = one + (((1.0 - one) - half) + (z * (z * _polynomial(z, _COSINE)) - y * tail))
     # The lowest two bits of `shifted` are n mod 4, the quadrant: sine and cosine change roles if n is odd, and each is
     # negative in two of four quadrants.
     bits = shifted.view(np.int64)
@@ -193,12 +193,7 @@ def sincos(x: Float64) -> tuple[Float64, Float64]:
     return np.where(bits & 2, -a, a), np.where((bits + 1) & 2, -b, b)
 
 
-def squared_length(x: Float64) -> float:
-    """Return the sum of the squares of x [n]: the ordered sum of the ordered sums of blocks of 2¹⁶ numbers."""
+def norm(x: Float64) -> float:
+    """Return the Euclidean norm ‖x‖ of x [n]. Its squares are summed by blocks of 2¹⁶ numbers, which fit in a cache."""
     parts = (x[start : start + _BLOCK] for start in range(0, len(x), _BLOCK))
-    return float(ordered_sum(np.array([ordered_sum(part * part) for part in parts])))
-
-
-def length(x: Float64) -> float:
-    """Return the Euclidean length ‖x‖ of x [n]."""
-    return math.sqrt(squared_length(x))
+    return math.sqrt(float(ordered_sum(np.array([ordered_sum(part * part) for part in parts]))))

@@ -52,7 +52,7 @@ from evolve.errors import InputError, Setting, import_extra, pluralize
 from evolve.genome import GenomeLayout, Genomes, GenomeSource
 from evolve.numerics import exp, ordered_sum
 from evolve.numerics.perturbation import moments_about_centre, perturbed
-from evolve.numerics.portable import length, log
+from evolve.numerics.portable import log, norm
 from evolve.numerics.streams import Purpose, normal_rows
 from evolve.shapes import Float64, Int64
 from evolve.strategies.evolution_strategy import CmaProgress, EvolutionStrategy, SearchedConnections, stored
@@ -302,7 +302,7 @@ class SepCma(EvolutionStrategy[SepCmaState]):
         y = moved / sigma
         path_step = math.sqrt(r.c_sigma * (2 - r.c_sigma) * r.mu_eff) * (y / np.sqrt(state.covariance))
         p_sigma = (1 - r.c_sigma) * state.p_sigma + path_step
-        ratio = length(p_sigma) / r.chi
+        ratio = norm(p_sigma) / r.chi
         start_correction = math.sqrt(1 - _power(1 - r.c_sigma, 2 * (generations + 1)))
         h = 1.0 if ratio / start_correction < 1.4 + 2 / (self._n + 1) else 0.0
         p_c = (1 - r.c_c) * state.p_c + (h * math.sqrt(r.c_c * (2 - r.c_c) * r.mu_eff)) * y

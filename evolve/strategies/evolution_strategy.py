@@ -23,7 +23,7 @@ from numpy.typing import DTypeLike, NDArray
 from evolve.errors import InputError, pluralize
 from evolve.genome import GenomeLayout, Genomes, pruned
 from evolve.numerics.perturbation import PerturbedMatrix, StreamsKey
-from evolve.numerics.portable import length
+from evolve.numerics.portable import norm
 from evolve.numerics.streams import Purpose
 from evolve.shapes import Float32, Float64, Int64, stored_array
 from evolve.strategies.strategy import Arrays, NamedNumbers, State, Strategy, initial_genomes
@@ -225,11 +225,11 @@ class ClipUp:
             gradient: [W], of any length.
             learning_rate: α, the length of a gradient's step.
         """
-        size = length(gradient)
+        size = norm(gradient)
         velocity = self.momentum * before
         if size > 0:
             velocity += (learning_rate / size) * gradient
-        speed = length(velocity)
+        speed = norm(velocity)
         most = self.max_speed or 2 * learning_rate
         if speed > most:
             velocity *= most / speed
