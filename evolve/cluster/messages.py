@@ -8,7 +8,7 @@ place of its field. Both ends know the fields of a kind, so a frame does not nam
 import math
 import struct
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, fields, is_dataclass, replace
+from dataclasses import dataclass, is_dataclass, replace
 from functools import cache
 from typing import Any, get_args, get_type_hints
 
@@ -22,15 +22,6 @@ _DTYPES = tuple(
     np.dtype(code) for code in ("u1", "?", "<i4", "<i8", "<f4", "<f8", "<u8", "i1", "<i2", "<u2", "<u4", "<f2")
 )
 _CODES = {dtype: code for code, dtype in enumerate(_DTYPES)}
-_LARGEST = 2**63
-_NUMBERS = {
-    bool: (_CODES[np.dtype("?")], struct.Struct("<?")),
-    int: (_CODES[np.dtype("<i8")], struct.Struct("<q")),
-    float: (_CODES[np.dtype("<f8")], struct.Struct("<d")),
-}
-"""The type code and the form of Python's numbers; integers of `_LARGEST` or more travel as NumPy's."""
-_BUILT_AS: dict[Any, Any] = {GenomeSource: Genomes}
-"""The record that the receiver builds for a field that is declared as a protocol."""
 _TEXT = len(_DTYPES)
 """The type code of a text, which travels as UTF-8."""
 
@@ -182,10 +173,7 @@ def _without_lazy_genomes(record: Any) -> Any:
 
 
 def _as_bytes(leaf: Any) -> tuple[int, tuple[int, ...], int, Any]:
-    """Return the type code of a leaf, its shape, its size in bytes, and an object with these bytes."""
-    if type(leaf) in _NUMBERS and -_LARGEST <= leaf < _LARGEST:
-        code, form = _NUMBERS[type(leaf)]
-        return code, (), form.size, form.pack(leaf)
+    """Return the type code of a leaf, its shape, its size in bytes, and a buffer with these bytes."""
     if isinstance(leaf, str):
         text = leaf.encode("utf-8", "backslashreplace")
         return _TEXT, (len(text),), len(text), text
@@ -195,11 +183,11 @@ def _as_bytes(leaf: Any) -> tuple[int, tuple[int, ...], int, Any]:
 
 def _read(frame: NDArray[np.uint8], words: list[int]) -> Iterator[Any]:
     """Yield the leaves of a frame that begins with `words`: texts, arrays, and Python numbers in place of shape ()."""
-    at, cursor = 8 * len(words), 2
-    while cursor < len(words):
-        code, dimensions = words[cursor : cursor + 2]
-        shape = words[cursor + 2 : cursor + 2 + dimensions]
-        cursor += 2 + dimensions
+    at, word = 8 * len(words), 2
+    while word < len(words):
+        code, dimensions = words[word : word + 2]
+        shape = words[word + 2 : word + 2 + dimensions]
+        word += 2 + dimensions
         dtype = _DTYPES[0] if code == _TEXT else _DTYPES[code]
         size = math.prod(shape) * dtype.itemsize
         array = frame[at : at + size].view(dtype)
@@ -230,6 +218,6 @@ def _leaves(kind: Any, record: Any) -> Iterator[Any]:
 @cache
 def _records(kind: Any) -> dict[str, Any]:
     """Return the fields of a kind of record, each with its own kind if it is a record, with None if it is a leaf."""
-    hints = get_type_hints(kind)
-    parts = {field.name: _BUILT_AS.get(hints[field.name], hints[field.name]) for field in fields(kind)}
+    # A `GenomeSource` is a protocol; the receiver builds `Genomes`.
+    parts = {name: Genomes if hint is GenomeSource else hint for name, hint in get_type_hints(kind).items()}
     return {name: part if is_dataclass(part) else None for name, part in parts.items()}
