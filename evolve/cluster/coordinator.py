@@ -207,7 +207,7 @@ class Coordinator:
         if losses and self._workers:
             queue.hand_out()
         elif losses and queue.unfinished:
-            job.warn_alone(queue, losses[-1])
+            job.announce_takeover(queue, losses[-1])
 
     @keeping_directory()
     def _play_alone(self, evaluation: Evaluation, items: Int64, meanwhile: Callable[[], None] | None = None) -> None:

@@ -58,19 +58,19 @@ class Job(ABC):
 
     @abstractmethod
     def take(self, message: JobMessage, worker: int, queue: WorkQueue) -> None:
-        """Take the results in a message of a worker, and have the queue send it more."""
+        """Take the results in a message of a worker, and tell the queue that their items are finished."""
 
     @abstractmethod
     def fail(self, items: Int64, loss: Loss) -> None:
         """Count items [n] as failed, because they ended several workers, the last one by `loss`."""
 
     @abstractmethod
-    def warn_alone(self, queue: WorkQueue, loss: Loss) -> None:
-        """Warn that rank 0 does the rest of the job, since the last worker was lost; or raise RunError."""
+    def announce_takeover(self, queue: WorkQueue, loss: Loss) -> None:
+        """Warn that rank 0 does the rest of the job, as the last worker was lost by `loss`; or raise RunError."""
 
 
 class Evaluation(Job):
-    """Evaluate a batch of N episodes; its items are their indices in the batch.
+    """The evaluation of a batch of N episodes; its items are their indices in the batch.
 
     Args:
         spec: The experiment to which the batch belongs.
@@ -161,8 +161,8 @@ class Evaluation(Job):
             self._collector.add_failure(genome, episode, self.batch.normalizers.shape[2], self.spec.num_metrics)
         self._done += len(items)
 
-    def warn_alone(self, queue: WorkQueue, loss: Loss) -> None:
-        """Warn that rank 0 plays the rest. Raises RunError if the last worker hangs, for rank 0 could hang too."""
+    def announce_takeover(self, queue: WorkQueue, loss: Loss) -> None:
+        """Warn that rank 0 plays the rest. Raises RunError if the last worker hangs, as rank 0 could hang too."""
         if loss.fate == Fate.HANG:
             left = pluralize(queue.unfinished, "episode")
             raise RunError(f"every remaining worker hangs, with {left} to play; rank 0 could hang on them, too")
@@ -203,7 +203,7 @@ def _indices_by_key(batch: EpisodeBatch) -> Int64:
 
 
 class Inquiry(Job):
-    """Have workers answer questions.
+    """Questions, which workers answer.
 
     Args:
         serial: The number of the job.
@@ -237,6 +237,6 @@ class Inquiry(Job):
     def fail(self, items: Int64, loss: Loss) -> None:
         """Leave questions that end workers without an answer."""
 
-    def warn_alone(self, queue: WorkQueue, loss: Loss) -> None:
+    def announce_takeover(self, queue: WorkQueue, loss: Loss) -> None:
         """Warn that no worker answers the rest."""
         _LOG.warning("no worker is left: rank 0 answers the rest by itself")

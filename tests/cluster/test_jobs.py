@@ -86,11 +86,11 @@ def test_rank_0_goes_on_alone_unless_the_last_worker_hangs(caplog):
     queue, hands = queue_of(job, (1,))
     queue.remove(1, Fate.DEATH)
     with caplog.at_level(logging.WARNING, "evolve"):
-        job.warn_alone(queue, Loss(1, Fate.DEATH, ""))
+        job.announce_takeover(queue, Loss(1, Fate.DEATH, ""))
     assert caplog.text.count("generation 0, candidate ") == 3
     assert len(np.concatenate(hands[1])) > 3
     with pytest.raises(RunError, match="20 episodes"):
-        job.warn_alone(queue, Loss(1, Fate.HANG, ""))
+        job.announce_takeover(queue, Loss(1, Fate.HANG, ""))
 
 
 @pytest.mark.parametrize(
