@@ -149,7 +149,7 @@ class Cues(ExactTask[CuesOptions]):
         states = np.zeros((self.state_size, len(draws.seeds)))
         for cue in range(C):
             states[cue] = np.where(draws.number(cue) < 0.5, -1.0, 1.0)
-        states[C : 2 * C] = self.constants[0]
+        states[C : 2 * C] = self.options.presentations
         return self._show(states, draws.number(_FIRST_CUE))
 
     def observe(self, states: Float64) -> Float64:
@@ -168,7 +168,7 @@ class Cues(ExactTask[CuesOptions]):
         asked = states[2 * C + 1] == 0
         over = draws.steps + 1 >= self.limit
         after = np.where(over, states, self._show(states, draws.in_step()))
-        reward = np.where(asked & (success > 0), 1.0 / (C * self.constants[0]), 0.0)
+        reward = np.where(asked & (success > 0), 1.0 / (C * self.options.presentations), 0.0)
         return Moved(np.where(asked, answered, after), reward, over)
 
     def actions(self, outputs: Float32) -> Any:
@@ -182,7 +182,8 @@ class Cues(ExactTask[CuesOptions]):
         left = shown[C : 2 * C]
         # The presentations that are left are numbered, first those of cue 0, then of cue 1, and so on. `rest` is the
         # number of the drawn presentation; subtracting the counts of cues in turn finds its cue.
-        rest = u * _ordered_total(left)
+        # The counts are whole numbers, so their sum does not depend on its order.
+        rest = u * left.sum(axis=0)
         drawn = np.zeros(len(u), np.int64)
         for cue in range(C - 1):
             later = (drawn == cue) & (rest >= left[cue])
@@ -191,14 +192,6 @@ class Cues(ExactTask[CuesOptions]):
         left[drawn, np.arange(len(u))] -= 1
         shown[2 * C :] = drawn, np.zeros(len(u)), np.zeros(len(u))
         return shown
-
-
-def _ordered_total(rows: Float64) -> Float64:
-    """Return [k]: the sum of rows [n, k], added in order as in the kernel; np.sum may use another order."""
-    total = np.zeros(rows.shape[1])
-    for row in rows:
-        total = total + row
-    return total
 
 
 class TrialOptions(Options):
@@ -274,7 +267,7 @@ class Reversal(ExactTask[TrialOptions]):
         good, arm = states[:2]
         chosen = _sides(outputs[:, 0])
         choosing = arm == 0
-        reward = np.where(choosing, np.where(chosen == good, 1.0, 0.2) / self.constants[0], 0.0)
+        reward = np.where(choosing, np.where(chosen == good, 1.0, 0.2) / self.options.trials, 0.0)
         switched = good
         for trial in states[2:]:
             switched = np.where(trial == (draws.steps + 1) // 2, -switched, switched)
@@ -378,8 +371,8 @@ class TMaze(ExactTask[TMazeOptions]):
             ],
             states[5:],
         ])  # fmt: skip
-        over = after[3] >= self.constants[0]  # all trials are done
-        return Moved(after, reward / self.constants[0], over)
+        over = after[3] >= self.options.trials
+        return Moved(after, reward / self.options.trials, over)
 
     def actions(self, outputs: Float32) -> Any:
         """Return [k, 1]: -1 to turn left, 0 to go on, 1 to turn right."""
@@ -389,12 +382,13 @@ class TMaze(ExactTask[TMazeOptions]):
         junction: Bool = (position > 0) & (position % (self.options.corridor + 1) == 0)
         return junction
 
-    def _switched(self, good: Float64, trial: Float64, switches: Float64, draws: Draws) -> Float64:
+    def _switched(self, best_end: Float64, trial: Float64, switches: Float64, draws: Draws) -> Float64:
         """Return [k]: the best end in trials [k], after any switch. switches: [n, k], the trials of the switches."""
         num_others = float((1 << self.options.turns) - 1)
         for number, when in enumerate(switches):
             # Count on from the best end by 1 … num_others; after the last end, counting goes on at end 0. The draws
             # before this one decided the first best end and the trials of the switches.
-            drawn = good + 1.0 + np.floor(draws.number(1 + len(switches) + number) * num_others)
-            good = np.where(when == trial, np.where(drawn > num_others, drawn - (num_others + 1), drawn), good)
-        return good
+            drawn = best_end + 1.0 + np.floor(draws.number(1 + len(switches) + number) * num_others)
+            drawn = np.where(drawn > num_others, drawn - (num_others + 1), drawn)
+            best_end = np.where(when == trial, drawn, best_end)
+        return best_end
