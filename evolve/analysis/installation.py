@@ -46,12 +46,12 @@ EXTRAS: Mapping[str, tuple[str, tuple[str, ...]]] = {
     "video": ("films", ("imageio", "av", "PIL", "pygame")),
 }
 """The purpose of each extra for users, and the modules that it installs."""
-_OWN_LINES = ("mpi", "mpich", "gpu", "gpu-cuda12")
-"""Extras with a line of their own."""
+_REPORTED_ELSEWHERE = ("mpi", "mpich", "gpu", "gpu-cuda12")
+"""Extras that the findings about MPI and the GPU cover."""
 SECONDS = 120.0
 """The time limit of a process; it includes the compilation of kernels for a GPU."""
-_MARK = "evolve.installation: "
-_GPU = f"""
+_MARK = "evolve.installation: "  # precedes the value in the output of a probe
+_GPU_PROBE = f"""
 import json
 from evolve.errors import InputError
 from evolve.numerics import cupy_device
@@ -72,8 +72,8 @@ _ABSENT = "a GPU", "a driver that finds a GPU"
 """The values of `InputError.expected` that mean that no GPU is there. With other values, a part is broken."""
 
 State = Literal["works", "missing", "broken"]
-Ask = Callable[[Sequence[str], Mapping[str, str]], tuple[Any, str]]
-"""Runs a process with the given environment variables, see `answer`."""
+Probe = Callable[[Sequence[str], Mapping[str, str]], tuple[Any, str]]
+"""Runs a process with the given environment variables, see `run_probe`."""
 
 
 @dataclass(frozen=True)
@@ -91,8 +91,8 @@ class Finding:
     text: str
 
 
-def answer(words: Sequence[str], environment: Mapping[str, str], seconds: float = SECONDS) -> tuple[Any, str]:
-    """Run a process to its end; return the JSON value that it has printed after `_MARK`; or None, and the reason."""
+def run_probe(words: Sequence[str], environment: Mapping[str, str], seconds: float = SECONDS) -> tuple[Any, str]:
+    """Run a process to its end. Return the JSON value that it printed after `_MARK`, or None and the reason."""
     with tempfile.TemporaryDirectory(prefix="evolve-", ignore_cleanup_errors=True) as folder:
         path = os.pathsep.join(filter(None, [str(SOURCE), environment.get("PYTHONPATH", "")]))
         try:
@@ -123,16 +123,16 @@ def answer(words: Sequence[str], environment: Mapping[str, str], seconds: float 
     return None, f"exit code {process.returncode}: {said[-1].strip() if said else 'it printed nothing'}"
 
 
-def examine(transport: Transport, ask: Ask = answer) -> list[Finding]:
+def examine(transport: Transport, probe: Probe = run_probe) -> list[Finding]:
     """Return the state of every part.
 
-    By `ask` it starts two ranks, unless this process is a rank already, and a process that opens a GPU.
+    The probes start two ranks, unless this process is a rank already, and a process that opens a GPU.
     """
     software = machine_manifest(transport)
     revision = f" ({software['revision'][:12]})" if software["revision"] else ""
     python = f"Python {platform.python_version()}, {platform.system()} {platform.machine()}, {software['libc']}"
     with ThreadPoolExecutor() as pool:
-        mpi, gpu = pool.submit(_mpi, transport, ask), pool.submit(_gpu, ask)
+        mpi, gpu = pool.submit(_mpi, transport, probe), pool.submit(_gpu, probe)
         quick = [
             Finding("evolve", "works", f"{software['evolve']}{revision}, {python}"),
             _kernels(),
@@ -173,11 +173,12 @@ def _engines(versions: Mapping[str, str]) -> Finding:
     families = ["classic control"]
     families += [name for name, module in (("Box2D", "Box2D"), ("MuJoCo", "mujoco")) if is_installed(module)]
     found = ["exact", f"gymnasium {versions.get('gymnasium', '')} ({', '.join(families)})"]
-    found += [f"envpool {versions['envpool']}"] if "envpool" in versions else []
+    if "envpool" in versions:
+        found.append(f"envpool {versions['envpool']}")
     return Finding("engines", "works", ", ".join(found))
 
 
-def _mpi(transport: Transport, ask: Ask) -> Finding:
+def _mpi(transport: Transport, probe: Probe) -> Finding:
     """Return whether the ranks of the launcher find each other by mpi4py."""
     if transport.size > 1:
         return Finding("MPI", "works", f"this is rank 0 of {transport.size}, by {transport.library}")
@@ -189,7 +190,7 @@ def _mpi(transport: Transport, ask: Ask) -> Finding:
         state: State = "missing" if error.got == "none" else "broken"  # "none": there is no mpirun
         return Finding("MPI", state, f"mpi4py, but {error.expected}: {error.got}. {install_command('mpi')}")
     words = [launcher.path, *launcher.more_ranks_than_cores(), "-n", "2", sys.executable, "-c", MPI_PROBE, _MARK]
-    found, why = ask(words, mpirun_environment())
+    found, why = probe(words, mpirun_environment())
     started = f"mpirun of {launcher.version} ({launcher.path})"
     if found is None:
         return Finding("MPI", "broken", f"{started} starts no ranks with mpi4py: {why}")
@@ -201,11 +202,11 @@ def _mpi(transport: Transport, ask: Ask) -> Finding:
     return Finding("MPI", "works", f"{started}; two ranks met by mpi4py {mpi4py} with {library}")
 
 
-def _gpu(ask: Ask) -> list[Finding]:
+def _gpu(probe: Probe) -> list[Finding]:
     """Return the states of the GPU and of its compiler, NVRTC."""
     driver = driver_version()
     extra = "gpu" if driver is None or driver >= _CUDA13 else "gpu-cuda12"
-    found, why = ask([sys.executable, "-c", _GPU], os.environ)
+    found, why = probe([sys.executable, "-c", _GPU_PROBE], os.environ)
     if found is None:
         return [Finding("GPU", "broken", why)]
     compiler = Finding("NVRTC", "missing", f"compiles the kernels of a GPU: {install_command(extra)}")
@@ -239,7 +240,7 @@ def _cuda(version: int) -> str:
 
 def _extras() -> list[Finding]:
     """Return which extras are installed, and which are missing, with the command that installs all of these."""
-    others = {name: parts for name, parts in EXTRAS.items() if name not in _OWN_LINES}
+    others = {name: parts for name, parts in EXTRAS.items() if name not in _REPORTED_ELSEWHERE}
     missing = {name: purpose for name, (purpose, modules) in others.items() if not is_installed(*modules)}
     found = []
     if len(missing) < len(others):

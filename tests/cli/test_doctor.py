@@ -10,7 +10,7 @@ import pytest
 from conftest import OPENMPI, ROOT
 
 from evolve.analysis import installation
-from evolve.analysis.installation import EXTRAS, answer, examine
+from evolve.analysis.installation import EXTRAS, examine, run_probe
 from evolve.cluster import Transport, mpirun
 from evolve.errors import RunError
 from evolve.numerics import native
@@ -69,12 +69,12 @@ def test_a_cupy_that_cannot_be_imported_is_broken(call, tmp_path, monkeypatch, m
 @pytest.mark.cold
 def test_a_process_that_hangs_is_ended():
     begin = time.monotonic()
-    assert answer([sys.executable, "-c", "import time; time.sleep(600)"], os.environ, 0.5) == (
+    assert run_probe([sys.executable, "-c", "import time; time.sleep(600)"], os.environ, 0.5) == (
         None,
         "no answer within 0.5 s",
     )
     assert time.monotonic() - begin < 300
-    found, why = answer(["/nowhere/mpirun"], os.environ)
+    found, why = run_probe(["/nowhere/mpirun"], os.environ)
     assert found is None
     assert "/nowhere/mpirun" in why
 
