@@ -166,11 +166,10 @@ def points(table: Table) -> list[tuple[str, Table]]:
 
     Raises InputError if `sweep` is not a table of lists, or has more than `MAX_EXPERIMENTS` combinations.
     """
-    table = copy.deepcopy(table)
-    chosen = combinations(table.pop("sweep", {}))
+    chosen = combinations(table.get("sweep", {}))
     found = []
     for values in chosen:
-        point = copy.deepcopy(table)
+        point = copy.deepcopy({key: value for key, value in table.items() if key != "sweep"})
         for key, value in values.items():
             set_key(point, key, copy.deepcopy(value))
         found.append(point)
