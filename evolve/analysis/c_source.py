@@ -259,8 +259,7 @@ def _structure(arrays: RecordedArrays) -> str:
     """Return the C definition of a kernel's structure."""
     structure = arrays.structure
     assert structure is not None
-    fields = [(field[0], field[1]) for field in structure._fields_]
-    lines = [f"    .{name} = {_field(getattr(structure, name), kind)}," for name, kind in fields]
+    lines = [f"    .{name} = {_field(getattr(structure, name), kind)}," for name, kind, *_ in structure._fields_]
     return f"static const {arrays.kernel_name} net = {{\n" + "\n".join(lines) + "\n};"
 
 
