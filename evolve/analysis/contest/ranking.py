@@ -197,32 +197,30 @@ def _draw_lines(figure: Any, ranking: ContestRanking) -> None:
     most = max(row.measured.workers for row in ranking.rows)
     for n, machine in enumerate(ranking.machines):
         look = {"color": COLOURS[n % len(COLOURS)], "marker": _MARKERS[n % len(_MARKERS)], "ms": 5.5}
-        rows = sorted((r for r in ranking.of(machine) if not r.measured.device), key=lambda r: r.measured.workers)
-        if rows:
+        of_machine = sorted(ranking.of(machine), key=lambda row: row.measured.workers)
+        for device in sorted({row.measured.device for row in of_machine}):
+            rows = [row for row in of_machine if row.measured.device == device]
             workers = [row.measured.workers for row in rows]
             seconds = [row.measured.seconds for row in rows]
-            time.errorbar(workers, seconds, _ranges(rows), **look, capsize=3, label=_named(machine))
+            if device:
+                label = f"{_shortened(machine)}:\n{_shortened(device)}"
+                time.plot(workers, seconds, **look | {"marker": "*", "ms": 11, "ls": ":"}, label=label)
+                continue
+            time.errorbar(workers, seconds, _ranges(rows), **look, capsize=3, label=_shortened(machine))
             if rows[0].speedup is not None:
                 speed.plot(workers, [row.speedup for row in rows], **look)
-        on_devices = [row for row in ranking.of(machine) if row.measured.device]
-        for device in dict.fromkeys(row.measured.device for row in on_devices):
-            rows = sorted((r for r in on_devices if r.measured.device == device), key=lambda r: r.measured.workers)
-            points = [row.measured.workers for row in rows], [row.measured.seconds for row in rows]
-            time.plot(
-                *points, **look | {"marker": "*", "ms": 11, "ls": ":"}, label=f"{_named(machine)}:\n{_named(device)}"
-            )
     ideal = [1, max(most, 2)]
     speed.plot(ideal, ideal, color=FAINT, ls=":", lw=1.2, zorder=1, label="ideal: as many times as fast as workers")
     _label(time, "Time of one pass", "seconds", ranking)
     _label(speed, "Speed-up against one worker", "times as fast", ranking)
-    handles = [panel.get_legend_handles_labels() for panel in (time, speed)]
-    lines, labels = ([each for found in handles for each in found[part]] for part in (0, 1))
+    lines = [line for panel in (time, speed) for line in panel.get_legend_handles_labels()[0]]
+    labels = [line.get_label() for line in lines]
     longest = max(len(line) for label in labels for line in label.split("\n"))
     columns = 2 if longest > _LABEL_CHARACTERS else 3
     figure.legend(lines, labels, loc="outside lower left", ncols=min(columns, len(labels)), fontsize=8.5)
 
 
-def _named(machine: str) -> str:
+def _shortened(machine: str) -> str:
     return textwrap.shorten(sanitize(machine), 2 * _NAME_CHARACTERS, placeholder=" …")
 
 

@@ -272,6 +272,7 @@ def read(path: Path) -> ContestFile:
             str(path), f"{path} was edited: its signature does not match. Run the contest again, or get the original."
         )
     try:
+        # As JSON, because strict models accept a list for a tuple only there.
         found = ContestFile.model_validate_json(json.dumps(contents))
     except ValidationError as error:
         wrong = error.errors()[0]
