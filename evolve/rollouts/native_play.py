@@ -153,8 +153,8 @@ class NativePlay:
         O, A = task.observation_size, task.action_size
         traces = batch.kept_traces
         self._num_traces = 0 if traces is None else traces.rows
-        self._num_slots = slots
-        self._slots = CompiledSlots(task, slots, per_call=slots)
+        self.slots = slots
+        self._environments = CompiledSlots(task, slots, per_call=slots)
         self._columns = (InitialColumns * len(batch.held))(*(InitialColumns(c.address, c.rows) for c in batch.held))
         # The structure below has only addresses; these attributes keep the arrays alive.
         self._batch, self._coefficients = batch, coefficients(max(O, A))
@@ -163,7 +163,7 @@ class NativePlay:
         room = min(task.step_limit, MAX_HASHED_STEPS)
         self._structure = _Structure(
             **batch.kernel.addresses,
-            **self._slots.addresses,
+            **self._environments.addresses,
             coefficients=self._coefficients.ctypes.data,
             room=room,
             normalize=normalize,
@@ -175,11 +175,6 @@ class NativePlay:
         self._make_slots(room, 2 * O if normalize else 0)
         self._make_results(episodes + slots, room, O if normalize else 0)
         self._play = native.bind("play", [ADDRESS, INT64, INT64], INT64)
-
-    @property
-    def slots(self) -> int:
-        """The number of episodes that can run at a time."""
-        return self._num_slots
 
     @property
     def ready(self) -> bool:
@@ -254,7 +249,7 @@ class NativePlay:
         sources = np.flatnonzero(self._buffers["live"])[-count:]
         targets = np.flatnonzero(~other._buffers["live"])[:count]
         self._batch.give(other._batch, sources, targets)
-        self._slots.move(sources, targets, other._slots)
+        self._environments.move(sources, targets, other._environments)
         (tile, lane), (to_tile, to_lane) = (np.divmod(slots, native.lanes()) for slots in (sources, targets))
         for name, array in self._buffers.items():
             if name in _IN_ROWS:
@@ -274,9 +269,9 @@ class NativePlay:
         self._fed = None
 
     def _make_slots(self, room: int, normalizer: int) -> None:
-        slots, lanes = self._num_slots, native.lanes()
+        slots, lanes = self.slots, native.lanes()
         self._attach(
-            live=self._slots.active,
+            live=self._environments.active,
             slot_masks=np.zeros((slots, self._num_traces), np.bool_),
             slot_keys=np.zeros(slots, np.int64),
             returns=np.zeros(slots),
