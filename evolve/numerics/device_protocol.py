@@ -94,7 +94,7 @@ class DeviceMemoryError(Exception):
 
 
 class UnannouncedCopyError(Exception):
-    """The device check has found a copy that was not announced."""
+    """The device check has found other copies than were announced."""
 
 
 @dataclass
@@ -104,7 +104,7 @@ class Transfers:
     up: int = 0
     down: int = 0
     limit: tuple[int, int] | None = None
-    """The largest values that `up` and `down` may reach, while a tick is checked."""
+    """The values that `up` and `down` have to reach and may not exceed, while a tick is checked."""
 
     def add(self, up: int = 0, down: int = 0) -> None:
         """Count a copy. Raises UnannouncedCopyError if the copy was not announced."""
@@ -115,13 +115,14 @@ class Transfers:
 
     @contextmanager
     def announced(self, up: int, down: int) -> Iterator[None]:
-        """Within this context, refuse copies beyond `up` and `down` bytes."""
-        before = self.limit
+        """Check that exactly `up` and `down` bytes are copied within this context."""
         self.limit = self.up + up, self.down + down
         try:
             yield
+            if self.up < self.limit[0] or self.down < self.limit[1]:
+                raise UnannouncedCopyError("a tick that copied less than it announced")
         finally:
-            self.limit = before
+            self.limit = None
 
 
 def local_ranks() -> tuple[int, int]:
