@@ -12,7 +12,6 @@ count. k is the smallest number with which every connection that can act has a f
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from functools import cached_property
 from itertools import groupby
 
@@ -30,19 +29,12 @@ ACTING, CONNECTIONS = GENOME_MEASURES = "acting_connections", "connections"
 """The names of the measures of genomes; other measures are metrics of episodes."""
 
 
-@dataclass(frozen=True)
 class Paths:
-    """The matrices of a layout, and the paths through them. Layer 0 is the observation.
+    """The matrices of a layout of genomes, and the paths through them. Layer 0 is the observation."""
 
-    layout: the layout of the genomes.
-    """
-
-    layout: GenomeLayout
-
-    @classmethod
-    def of(cls, layout: GenomeLayout) -> "Paths":
-        """Return the paths of a layout. A `ChangedLayout` only has other initial genomes, so the paths are the same."""
-        return cls(layout.layout if isinstance(layout, ChangedLayout) else layout)
+    def __init__(self, layout: GenomeLayout) -> None:
+        # A `ChangedLayout` only has other initial genomes; attributes such as `modulators` are those of the network.
+        self.layout = layout.layout if isinstance(layout, ChangedLayout) else layout
 
     @cached_property
     def matrices(self) -> list[tuple[Block, ...]]:
@@ -173,37 +165,30 @@ class Paths:
         return flows
 
 
-class Measures:
-    """The measures of candidates that a strategy selects by: connections of their genomes, and metrics of episodes.
+def measure(
+    paths: Paths, names: Sequence[str], genomes: GenomeSource, metrics: Mapping[str, Float64], setting: str
+) -> Float64:
+    """Return the measures [P, D] of P candidates, see `Strategy.measures`.
 
     Args:
-        layout: The layout of the genomes.
-        names: The names of the D measures, in `GENOME_MEASURES` or of metrics.
+        paths: The paths of their layout.
+        names: The names of the D measures, in `GENOME_MEASURES` or `metrics`.
+        genomes: The P genomes.
+        metrics: The mean metrics of their episodes by name, [P] each.
+        setting: The setting that names the measures, for errors.
     """
-
-    def __init__(self, layout: GenomeLayout, names: Sequence[str]) -> None:
-        self.paths = Paths.of(layout)
-        self._names = tuple(names)
-
-    def of(self, genomes: GenomeSource, metrics: Mapping[str, Float64], setting: str) -> Float64:
-        """Return the measures [P, D] of P candidates, see `Strategy.measures`.
-
-        setting: the setting that names the measures, for errors.
-        """
-        P = len(genomes)
-        found = np.zeros((P, len(self._names)))
-        for column, name in enumerate(self._names):
-            if name not in GENOME_MEASURES:
-                if name not in metrics:
-                    expected = f"{ACTING}, {CONNECTIONS} or a metric of the episodes"
-                    raise InputError(setting, expected, name)
-                found[:, column] = metrics[name]
-        at_once = max(1, _WEIGHTS_AT_ONCE // genomes.num_weights)
-        counted = [column for column, name in enumerate(self._names) if name in GENOME_MEASURES]
-        for first in range(0, P, at_once) if counted else ():
-            mask = genomes.take(np.arange(first, min(first + at_once, P))).mask
-            for column in counted:
-                is_acting = self._names[column] == ACTING
-                counts = self.paths.count(mask) if is_acting else np.count_nonzero(mask, axis=1)
-                found[first : first + len(mask), column] = counts
-        return found
+    P = len(genomes)
+    found = np.zeros((P, len(names)))
+    for column, name in enumerate(names):
+        if name not in GENOME_MEASURES:
+            if name not in metrics:
+                raise InputError(setting, f"{ACTING}, {CONNECTIONS} or a metric of the episodes", name)
+            found[:, column] = metrics[name]
+    at_once = max(1, _WEIGHTS_AT_ONCE // genomes.num_weights)
+    counted = [column for column, name in enumerate(names) if name in GENOME_MEASURES]
+    for first in range(0, P, at_once) if counted else ():
+        mask = genomes.take(np.arange(first, min(first + at_once, P))).mask
+        for column in counted:
+            counts = paths.count(mask) if names[column] == ACTING else np.count_nonzero(mask, axis=1)
+            found[first : first + len(mask), column] = counts
+    return found

@@ -43,7 +43,7 @@ from evolve.numerics.perturbation import perturbed
 from evolve.numerics.streams import Purpose, Stream, Streams
 from evolve.shapes import Bool, Float32, Float64, Int64, stored_array
 from evolve.strategies import strategy as contract
-from evolve.strategies.acting import ACTING, GENOME_MEASURES, Measures
+from evolve.strategies.acting import ACTING, GENOME_MEASURES, Paths, measure
 from evolve.strategies.cma import SepCma, SepCmaOptions, SepCmaState
 
 _CELLS = 16  # in each dimension, by default
@@ -156,7 +156,7 @@ class MapElites(contract.Strategy[Archive]):
         self.cells: Int64 = np.array(options.cells or [_CELLS] * len(usual), np.int64)
         self.bounds: Float64 = np.array(options.bounds or usual, np.float64)
         self.capacity = self._num_cells = math.prod(self.cells.tolist())
-        self._measures = Measures(layout, self.measured)
+        self._paths = Paths(layout)
         self._parents_of = contract.NewestValue(self._draw_parents)
         K = options.emitters
         self._share = population // 2 // K if K else 0  # candidates of each search
@@ -186,7 +186,7 @@ class MapElites(contract.Strategy[Archive]):
 
     def measures(self, genomes: GenomeSource, metrics: Mapping[str, Float64]) -> Float64:
         """Return [P, D]: the descriptors."""
-        return self._measures.of(genomes, metrics, "strategy.descriptors")
+        return measure(self._paths, self.measured, genomes, metrics, "strategy.descriptors")
 
     def start(self) -> Archive:
         """Return the state before generation 0: no cell is filled."""

@@ -35,7 +35,7 @@ from evolve.numerics import ordered_sum
 from evolve.numerics.streams import Purpose, Stream, Streams
 from evolve.shapes import Bool, Float32, Float64, Int64, stored_array
 from evolve.strategies import strategy as contract
-from evolve.strategies.acting import ACTING, Measures
+from evolve.strategies.acting import ACTING, Paths, measure
 from evolve.strategies.elitist import Elitist, ScoredGenomes
 
 _PRUNED = 0.5  # the share of children that lose connections
@@ -166,7 +166,7 @@ class Nsga2(Elitist[FrontState]):
         self._options = options
         self.measured = *options.minimize, *options.maximize
         self._signs = np.array([-1.0] * len(options.minimize) + [1.0] * len(options.maximize))
-        self._measures = Measures(layout, self.measured)
+        self._paths = Paths(layout)
         self._parents_of = contract.NewestValue(self._tournament)
 
     @staticmethod
@@ -180,7 +180,7 @@ class Nsga2(Elitist[FrontState]):
 
     def measures(self, genomes: GenomeSource, metrics: Mapping[str, Float64]) -> Float64:
         """Return [P, D]: the measures in the order of `measured`."""
-        return self._measures.of(genomes, metrics, "strategy.minimize")
+        return measure(self._paths, self.measured, genomes, metrics, "strategy.minimize")
 
     def start(self) -> FrontState:
         """Return the state before generation 0: no parents, or a given genome."""
@@ -219,7 +219,7 @@ class Nsga2(Elitist[FrontState]):
         """Return the best genome among trusted parents with at most that number of acting connections."""
         if connections is None or cell is not None:
             return super().select(state, connections, cell)
-        counts = self._measures.paths.count(state.parents.genomes.mask)
+        counts = self._paths.count(state.parents.genomes.mask)
         small = np.flatnonzero(counts <= check_whole("connections", connections, 0))
         if not len(small):
             expected = f"at least {counts.min()}, the smallest number of acting connections on the front"

@@ -115,7 +115,7 @@ class GradualPruning:
 
     @cached_property
     def _paths(self) -> Paths:
-        return Paths.of(self.layout)
+        return Paths(self.layout)
 
     def _importance(self, mask: Bool, centre: Float64, results: Results) -> Float64:
         """Return the importance [W] of each connection, at least 0."""
