@@ -100,9 +100,7 @@ def best_of_cells(cells: Int64, fitness: Float64) -> Int64:
     """
     rows = np.flatnonzero((cells >= 0) & ~np.isnan(fitness))
     order = rows[np.lexsort((-fitness[rows], cells[rows]))]  # stable, so the first of equal rows comes first
-    ordered = cells[order]
-    first = np.ones(len(order), np.bool_)
-    first[1:] = ordered[1:] != ordered[:-1]
+    _, first = np.unique(cells[order], return_index=True)
     best: Int64 = order[first].astype(np.int64)
     return best
 
@@ -198,12 +196,12 @@ class MapElites(contract.Strategy[Archive]):
     def ask(self, state: Archive, generation: int, candidates: Int64 | None = None) -> Genomes:
         """Return candidates: initial genomes as long as no cell is filled, then children of elites."""
         candidates = contract.requested_candidates(self._P, candidates)
-        given = isinstance(self._layout, contract.StartLayout)
+        has_start = isinstance(self._layout, contract.StartLayout)
         if len(state):
             first, second = (state.genomes.take(row[candidates]) for row in self._parents_of(state, generation))
         else:
             first = second = contract.initial_genomes(self._layout, self._seed, generation, candidates)
-            if not given:
+            if not has_start:
                 return first
         noise = Streams(self._seed, Purpose.WEIGHT_NOISE, generation, candidates)
         steps = np.float32(self._options.line_noise) * noise.normal_rows(1)
@@ -218,7 +216,7 @@ class MapElites(contract.Strategy[Archive]):
             weights[own] = perturbed(centre, search.mask, sigma, key, candidates[own], scale)
             mask[own] = search.mask
         weights[~mask] = 0
-        if given and not len(state):  # the given genome itself is candidate 0
+        if has_start and not len(state):  # the given genome itself is candidate 0
             weights[candidates == 0] = first.weights[candidates == 0]
         return Genomes(weights, mask)
 
@@ -328,15 +326,16 @@ class MapElites(contract.Strategy[Archive]):
         K, share = self._options.emitters, self._share
         if not (K and len(after)):
             return ()
-        there = np.append(self.outcome(before)["archive"], np.nan)[cells]  # the elite's fitness; cell -1 is the last
+        # The fitness of the elite in each candidate's cell; the last entry is for the cell -1.
+        elite = np.append(self.outcome(before)["archive"], np.nan)[cells]
         known = (cells >= 0) & ~np.isnan(fitness)
-        finds = known & np.isnan(there)
+        finds_empty = known & np.isnan(elite)
         with np.errstate(invalid="ignore"):  # infinite minus infinite: no gain
-            gain = np.where(finds, fitness, fitness - there)
+            gain = np.where(finds_empty, fitness, fitness - elite)
         gain = np.where(known & ~np.isnan(gain), gain, -np.inf)
         places: Float64 = np.empty(self._P)
-        places[np.lexsort((-gain, ~finds))] = np.arange(self._P)
-        enters = finds | (gain > 0)
+        places[np.lexsort((-gain, ~finds_empty))] = np.arange(self._P)
+        enters = finds_empty | (gain > 0)
         starts = after.genomes.take(Stream(self._seed, "emitters", before.generations).below(len(after), K))
         searches = []
         for number in range(K):
