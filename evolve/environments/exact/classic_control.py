@@ -81,9 +81,7 @@ def _derivatives(states: Float64, torque: Float64) -> Float64:
 
 def _wrap_once(angle: Float64) -> Float64:
     """Return an angle moved by one turn towards [-π, π] if it is outside."""
-    return np.where(
-        angle > math.pi, angle - 2 * math.pi, np.where(angle < -math.pi, angle + 2 * math.pi, angle)
-    )  # fmt: skip
+    return np.where(angle > math.pi, angle - 2 * math.pi, np.where(angle < -math.pi, angle + 2 * math.pi, angle))
 
 
 class CartPoleOptions(Options):
@@ -129,14 +127,13 @@ class CartPole(ExactTask[CartPoleOptions]):
 
     def step(self, states: Float64, outputs: Float32, draws: Draws) -> Moved:
         """Push the cart to the left or to the right."""
-        x, v, angle, w, gravity, moment, mass, masspole, length, push = states
+        x, v, angle, w, gravity, moment, total_mass, masspole, length, push = states
         force = np.where(outputs[:, 1] > outputs[:, 0], push, -push)
         sine, cosine = sincos(angle)
-        force_per_mass = (force + moment * (w * w) * sine) / mass
-        angular = (gravity * sine - cosine * force_per_mass) / (
-            length * (4.0 / 3.0 - masspole * (cosine * cosine) / mass)
-        )
-        linear = force_per_mass - moment * angular * cosine / mass
+        force_per_mass = (force + moment * (w * w) * sine) / total_mass
+        inertia = length * (4.0 / 3.0 - masspole * (cosine * cosine) / total_mass)
+        angular = (gravity * sine - cosine * force_per_mass) / inertia
+        linear = force_per_mass - moment * angular * cosine / total_mass
         # Explicit Euler: positions move with the speeds of the step before.
         x, v, angle, w = moved = np.stack([x + 0.02 * v, v + 0.02 * linear, angle + 0.02 * w, w + 0.02 * angular])
         over = (x < -2.4) | (x > 2.4) | (angle < -_MAX_POLE_ANGLE) | (angle > _MAX_POLE_ANGLE)
