@@ -127,7 +127,6 @@ class StepHashes:
         self._steps = np.zeros(slots, np.int32)
         self._coefficients = coefficients(max(observations.shape[1], action_size))
         self._most_steps = 0  # an upper bound on the steps of all slots, so that `update` need not compute the maximum
-        self._capacity = _FIRST_CAPACITY  # steps for which `_hashes` has room
         self._hashes: UInt8 = np.zeros((slots, _FIRST_CAPACITY, 2), np.uint8)
         if self._native:
             self._kernel = native.bind("fingerprint", [ADDRESS, ADDRESS, INT64])
@@ -149,18 +148,14 @@ class StepHashes:
         kernel = self._kernel
 
         def update(n: int) -> None:
-            if self._most_steps == self._capacity:
-                self._grow()
-            self._most_steps += 1
+            self._count_step()
             kernel(self._address, address, n)
 
         return update
 
     def update(self, outputs: Float32) -> None:
         """Hash one step of the first n slots: their observations, and network outputs [n, A]."""
-        if self._most_steps == self._capacity:
-            self._grow()
-        self._most_steps += 1
+        self._count_step()
         n = len(outputs)
         if self._native:
             rows = np.ascontiguousarray(outputs)  # a name, so that a copy lives until the kernel returns
@@ -181,6 +176,12 @@ class StepHashes:
         longest = int(hashed.max(initial=0))
         return self._states[slots], end_to_end(self._hashes.view(np.uint16)[slots, :longest, 0], hashed)
 
+    def _count_step(self) -> None:
+        """Count a step of the slots, for whose hashes there has to be room."""
+        if self._most_steps == self._hashes.shape[1]:
+            self._grow()
+        self._most_steps += 1
+
     def _grow(self) -> None:
         """Double the capacity if an episode has reached it, up to `MAX_HASHED_STEPS`."""
         self._most_steps = int(self._steps.max())
@@ -189,7 +190,6 @@ class StepHashes:
             return
         if capacity < MAX_HASHED_STEPS:
             self._hashes = np.concatenate([self._hashes, np.zeros_like(self._hashes)], axis=1)
-            self._capacity = 2 * capacity
             self._bind()
         else:
             # Later steps have no hash. This bound never reaches the capacity, so the method is not called again.
