@@ -6,7 +6,7 @@ the collector then include it without further code. The run file includes it if 
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field, fields, replace
 from typing import Any, Literal
 
 import numpy as np
@@ -56,8 +56,8 @@ class EpisodeBatch:
     episodes: [N], the number of each episode among the episodes of its genome.
     traces: the traces to return: "each" for one row per genome, "mean" for the sum over all genomes, or "none".
     describe: whether the rank that plays episode 0 of a genome also describes the genome.
-    best_of: above 0 if only the step hashes of the genome with the best mean return are wanted, and each genome has so
-    many episodes. A rollout may then leave out the step hashes of other genomes.
+    best_of: 0 if the step hashes of all genomes are wanted; the number of episodes of each genome if only the hashes of
+    the genome with the best mean return are wanted. A rollout may then leave out the step hashes of other genomes.
     """
 
     seed: int
@@ -132,19 +132,15 @@ class EpisodeBatch:
             return self
         needed, rows = _distinct(self.rows[places].astype(np.int64))
         genomes = _as_run(needed)
-        return EpisodeBatch(
-            self.seed,
-            self.purpose,
-            select(self.genomes, needed),
-            self.genome_ids[genomes],
-            self.candidates[genomes],
-            self.keys[genomes],
-            self.normalizers[genomes],
-            rows.astype(np.int32),
-            self.episodes[places],
-            self.traces,
-            self.describe,
-            self.best_of,
+        return replace(
+            self,
+            genomes=select(self.genomes, needed),
+            genome_ids=self.genome_ids[genomes],
+            candidates=self.candidates[genomes],
+            keys=self.keys[genomes],
+            normalizers=self.normalizers[genomes],
+            rows=rows.astype(np.int32),
+            episodes=self.episodes[places],
         )
 
     def environment_seeds(self) -> Int64:
