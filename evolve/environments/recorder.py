@@ -18,7 +18,7 @@ from evolve.shapes import Bool, Float32, Float64, Int64, Slots
 
 _SLOTS = 1024
 """Slots in which an exact task is replayed."""
-_WORLDS = 64
+_RIGID_BODY_SLOTS = 64
 """The same for tasks with rigid bodies: fewer, because their steps take long and the last episodes run alone."""
 
 
@@ -38,11 +38,6 @@ class Recording:
     outputs: list[Float32] = field(default_factory=list)
     rewards: list[float] = field(default_factory=list)
     observations: list[Float32] = field(default_factory=list)
-
-    @property
-    def returned(self) -> float:
-        """The return so far."""
-        return float(sum(self.rewards))
 
 
 class Recorder:
@@ -142,7 +137,7 @@ def _replay_pool(options: EnvOptions, episodes: list[Recording], clock: Callable
 
 def _replay_exact(options: EnvOptions, episodes: list[Recording], clock: Callable[[], float]) -> tuple[int, float]:
     task = exact_task(options)
-    count = min(len(episodes), _WORLDS if task.has_world else _SLOTS)
+    count = min(len(episodes), _RIGID_BODY_SLOTS if task.has_world else _SLOTS)
     engine = ExactEngine(options, count)
     observations = np.zeros((count, engine.observation_size), np.float32)
     outputs = np.concatenate([np.stack(episode.outputs) for episode in episodes])

@@ -51,7 +51,7 @@ def test_an_episode_can_be_played_through_a_recorder(record):
     engine, seen = Recorder(make_engine(experiment, chosen), slots=1, observations=True), []
     results = play(run, experiment, chosen, engine, lambda step, returned: seen.append((step, returned)))
     recorded = engine.finished[0]
-    assert recorded.returned == chosen.logged == float(results.returns[0])
+    assert sum(recorded.rewards) == chosen.logged == float(results.returns[0])
     assert recorded.seed == environment_seed(run, experiment, chosen)
     assert seen == [(n, float(n)) for n in range(len(recorded.rewards) + 1)]
 
