@@ -37,7 +37,7 @@ class Description:
 def descriptions(model: type[Options]) -> list[Description]:
     """Return the settings of a model in their order, without the settings that are tables of their own."""
     return [
-        Description(name, _default(field), limits(field.annotation, field.metadata), _meaning(model, name))
+        Description(name, _default(field), _allowed(field.annotation, field.metadata), _meaning(model, name))
         for name, field in model.model_fields.items()
         if not isinstance(field.get_default(call_default_factory=True), BaseModel) and field.default_factory is None
     ]
@@ -70,21 +70,21 @@ def _docstrings(kind: type) -> dict[str, str]:
     }
 
 
-def limits(kind: Any, metadata: Any = ()) -> str:
+def _allowed(kind: Any, metadata: Any = ()) -> str:
     """Return the allowed values of a type in words: "0 to 1", "true or false"; empty for a type without limits."""
     origin = get_origin(kind)
     parts = get_args(kind)
     if origin is Annotated:
         fields = (part for part in parts[1:] if isinstance(part, FieldInfo))
-        return limits(parts[0], [limit for field in fields for limit in field.metadata])
+        return _allowed(parts[0], [limit for field in fields for limit in field.metadata])
     if origin is Literal:
         return " or ".join(json.dumps(part) for part in parts)
     if origin in (Union, UnionType):
-        words = ["true or false" if part is bool else limits(part) for part in parts if part is not NoneType]
+        words = ["true or false" if part is bool else _allowed(part) for part in parts if part is not NoneType]
         return " or ".join(words) if all(words) else ""
     if origin is tuple:
-        limits_of_part = limits(parts[0])
-        return f"each {limits_of_part}" if limits_of_part else ""
+        allowed_parts = _allowed(parts[0])
+        return f"each {allowed_parts}" if allowed_parts else ""
     return _range(metadata)
 
 
@@ -140,7 +140,7 @@ def _head(model: type[Options], table: Table, *title: str) -> list[str]:
     lines = [*_comment(inspect.cleandoc(vars(model).get("__doc__") or "")), *title]
     for name, field in model.model_fields.items():
         if name not in table:
-            allowed = limits(field.annotation, field.metadata)
+            allowed = _allowed(field.annotation, field.metadata)
             if field.default is None:
                 line = f"# {name} is not set{f': {allowed}' if allowed else ''}"
             else:
@@ -155,7 +155,7 @@ def _with_comments(line: str, model: type[Options] | None) -> list[str]:
     field = model.model_fields.get(name) if model is not None else None
     if model is None or field is None:
         return [line]
-    allowed = limits(field.annotation, field.metadata)
+    allowed = _allowed(field.annotation, field.metadata)
     return [*_comment(_meaning(model, name)), f"{line}  # {allowed}" if allowed else line]
 
 
