@@ -8,6 +8,7 @@ import itertools
 import logging
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -30,23 +31,18 @@ _LOG = logging.getLogger("evolve")
 
 
 class Job(ABC):
-    """Work for the workers, in items that a `WorkQueue` hands out.
+    """Work for the workers, in items that a `WorkQueue` hands out."""
 
-    Args:
-        serial: The number of the job, which workers send back with their results.
-        patience: Seconds that a worker may be silent while it has items of this job.
-    """
-
+    serial: int
+    """The number of the job, which workers send back with their results."""
+    patience: float
+    """Seconds that a worker may be silent while it has items of this job."""
     item: str
     """The name of an item, for messages."""
     uneven: bool
     """Whether items may take unequal times."""
     chunk_sizes: ChunkSizes
     """Yields the sizes of chunks."""
-
-    def __init__(self, serial: int, patience: float) -> None:
-        self.serial = serial
-        self.patience = patience
 
     @abstractmethod
     def __len__(self) -> int:
@@ -69,10 +65,11 @@ class Job(ABC):
         """Warn that rank 0 does the rest of the job, as the last worker was lost by `loss`; or raise RunError."""
 
 
+@dataclass(eq=False)
 class Evaluation(Job):
     """The evaluation of a batch of N episodes; its items are their indices in the batch.
 
-    Args:
+    Attributes:
         spec: The experiment to which the batch belongs.
         batch: The episodes.
         hosts: The host of each rank.
@@ -83,32 +80,24 @@ class Evaluation(Job):
         collector: Takes the results.
     """
 
+    spec: RolloutSpec
+    batch: EpisodeBatch
+    hosts: Sequence[str]
+    serial: int
+    setup: int
+    chunk_sizes: ChunkSizes
+    progress: Progress
+    collector: ResultsCollector
+
     item = "episode"
     uneven = True
 
-    def __init__(
-        self,
-        spec: RolloutSpec,
-        batch: EpisodeBatch,
-        hosts: Sequence[str],
-        serial: int,
-        setup: int,
-        chunk_sizes: ChunkSizes,
-        progress: Progress,
-        collector: ResultsCollector,
-    ) -> None:
+    def __post_init__(self) -> None:
         # A second more, because a worker that hangs prints its traceback first.
-        super().__init__(serial, patience(spec.max_episode_seconds) + 1.0)
-        self.spec = spec
-        self.batch = batch
-        self.chunk_sizes = chunk_sizes
-        self.seconds = np.zeros((2, len(hosts)))
+        self.patience = patience(self.spec.max_episode_seconds) + 1.0
+        self.seconds = np.zeros((2, len(self.hosts)))
         """[2, R]: the seconds that every rank was at work, and in environments."""
-        self._hosts = hosts
-        self._setup = setup
-        self._progress = progress
-        self._collector = collector
-        self._indices = _indices_by_key(batch)
+        self._indices = _indices_by_key(self.batch)
         self._done = 0
         self._failed = 0
 
@@ -117,7 +106,7 @@ class Evaluation(Job):
 
     def message(self, items: Int64) -> Chunk:
         """Return the chunk of some episodes [n], with the genomes that these need."""
-        return Chunk(self.serial, self._setup, self.batch.take(items))
+        return Chunk(self.serial, self.setup, self.batch.take(items))
 
     def take(self, message: JobMessage, worker: int, queue: WorkQueue) -> None:
         """Collect results unless they came before; report a failed episode."""
@@ -131,14 +120,14 @@ class Evaluation(Job):
 
     def collect(self, results: EpisodeResults, idle: int) -> None:
         """Collect results, and show how many episodes are done and how many workers are idle."""
-        self._collector.add(results)
+        self.collector.add(results)
         self._done += len(results)
-        self._progress(Purpose(self.batch.purpose), self._done, len(self), idle)
+        self.progress(Purpose(self.batch.purpose), self._done, len(self), idle)
 
     def report(self, failure: EpisodeFailure, rank: int) -> None:
         """Raise EpisodeError, or warn that the episode counts as the worst, as the experiment asks."""
         which, key = self._name(failure.genome, failure.episode)
-        where = f"on rank {rank} ({self._hosts[rank]})"
+        where = f"on rank {rank} ({self.hosts[rank]})"
         if failure.seed >= 0:
             step = f"step {failure.step}" if failure.step else "reset"
             where = f"in {step}, environment seed {failure.seed}, {where}"
@@ -158,7 +147,7 @@ class Evaluation(Job):
         for item in items.tolist():
             genome, episode = int(self.batch.rows[item]), int(self.batch.episodes[item])
             self.report(EpisodeFailure(genome, episode, -1, -1, why), loss.worker)
-            self._collector.add_failure(genome, episode, self.batch.normalizers.shape[2], self.spec.num_metrics)
+            self.collector.add_failure(genome, episode, self.batch.normalizers.shape[2], self.spec.num_metrics)
         self._done += len(items)
 
     def announce_takeover(self, queue: WorkQueue, loss: Loss) -> None:
@@ -172,7 +161,7 @@ class Evaluation(Job):
 
     def finish(self) -> PopulationResults:
         """Return all results so far, after a warning that counts the failed episodes that were not described."""
-        results = self._collector.collect()
+        results = self.collector.collect()
         failed = int(np.count_nonzero(np.isnan(results.returns[self.batch.rows, self.batch.episodes])))
         if failed > _MAX_DESCRIBED:
             _LOG.warning("… and %d more", failed - _MAX_DESCRIBED)
@@ -215,7 +204,8 @@ class Inquiry(Job):
     uneven = False
 
     def __init__(self, serial: int, questions: Sequence[Buffer], max_episode_seconds: float) -> None:
-        super().__init__(serial, max(_LONGEST_ANSWER, max_episode_seconds))
+        self.serial = serial
+        self.patience = max(_LONGEST_ANSWER, max_episode_seconds)
         self.chunk_sizes = lambda _items, _workers: itertools.repeat(1)
         self.answers: list[tuple[int, Buffer] | None] = [None] * len(questions)
         """The worker that answered each question, with its answer; None for a question without an answer."""
