@@ -212,7 +212,6 @@ def _parameter(states: Any, name: str) -> Any:
     return states["parameter"][..., _PARAMETERS.index(name)]
 
 
-@dataclass(frozen=True)
 class BipedalWalker(ExactTask[BipedalWalkerOptions]):
     """The walker as an exact task; the state of an episode is a record of `frames.WORLD`."""
 
@@ -328,7 +327,6 @@ class HardcoreOptions(BipedalWalkerOptions):
     """Whether there are stumps, stairs and pits on the ground."""
 
 
-@dataclass(frozen=True)
 class BipedalWalkerHardcore(BipedalWalker):
     """The walker with obstacles."""
 

@@ -7,7 +7,6 @@ each episode may draw its own settings.
 """
 
 import math
-from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import numpy as np
@@ -21,7 +20,6 @@ from evolve.shapes import Float32, Float64
 _MAX_POLE_ANGLE = 12 * 2 * math.pi / 360  # 12°
 
 
-@dataclass(frozen=True)
 class Acrobot(ExactTask[NoOptions]):
     """States: θ1, sin θ1, cos θ1, θ2, sin θ2, cos θ2, ω1, ω2: the angles of both links and their angular speeds."""
 
@@ -99,7 +97,6 @@ class CartPoleOptions(Options):
     """The force of a push, in N."""
 
 
-@dataclass(frozen=True)
 class CartPole(ExactTask[CartPoleOptions]):
     """States: x, v, θ, ω: position and speed of the cart, angle and angular speed of the pole; and the parameters."""
 
@@ -161,7 +158,6 @@ class MountainCarContinuousOptions(_HillOptions):
     """The push of the car at full force, as a change of speed in each step."""
 
 
-@dataclass(frozen=True)
 class MountainCar(ExactTask[Any]):
     """States: x, v: position and speed of the car; and the parameters."""
 
@@ -194,7 +190,6 @@ class MountainCar(ExactTask[Any]):
         return Moved(moved, np.full(len(outputs), -1.0), over)
 
 
-@dataclass(frozen=True)
 class MountainCarContinuous(MountainCar):
     """MountainCar with a force as its action."""
 
@@ -245,7 +240,6 @@ class PendulumOptions(Options):
     """The length of the rod, in m."""
 
 
-@dataclass(frozen=True)
 class Pendulum(ExactTask[PendulumOptions]):
     """States: θ, sin θ, cos θ, ω: the angle from upright and the angular speed; and the parameters."""
 

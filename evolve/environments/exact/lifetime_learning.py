@@ -4,7 +4,6 @@ The outcome of an answer is shown in a separate step, in which the outputs of th
 can replace memory, and a network that does not change in an episode can only guess.
 """
 
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -34,7 +33,6 @@ class BanditOptions(Options):
     """The number of pulls in an episode. Each pull takes two steps."""
 
 
-@dataclass(frozen=True)
 class Bandit(ExactTask[BanditOptions]):
     """Arms give 1 with probabilities that are drawn for each episode (Wang et al., 2016; Duan et al., 2016).
 
@@ -103,7 +101,6 @@ class CuesOptions(Options):
     """The number of times that an episode shows each cue. Each presentation takes two steps."""
 
 
-@dataclass(frozen=True)
 class Cues(ExactTask[CuesOptions]):
     """The network has to find out the right answer to each cue, and to remember it.
 
@@ -218,7 +215,6 @@ class TrialOptions(Options):
         return np.array(rows).reshape(self.switches, len(draws.seeds))
 
 
-@dataclass(frozen=True)
 class Reversal(ExactTask[TrialOptions]):
     """Two arms; the better arm changes at unknown times in an episode.
 
@@ -288,7 +284,6 @@ class TMazeOptions(TrialOptions):
     """The number of steps of each corridor."""
 
 
-@dataclass(frozen=True)
 class TMaze(ExactTask[TMazeOptions]):
     """Corridors and turns lead to one of several ends; the best end changes at unknown times in an episode.
 

@@ -17,7 +17,6 @@ the ground or the lander leaves the moon to the left or right, and with 100 when
 """
 
 import math
-from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, NamedTuple
 
@@ -127,7 +126,6 @@ def _tanh(x: Float64) -> Float64:
 _PARAMETERS = ("gravity", "wind_power", "turbulence_power")
 
 
-@dataclass(frozen=True)
 class LunarLander(ExactTask[LunarLanderOptions]):
     """States: records of `frames.WORLD`."""
 
@@ -292,7 +290,6 @@ class LunarLander(ExactTask[LunarLanderOptions]):
         return bounded(outputs * np.float64(min(self.action_scale, 1.0))).astype(np.float32)
 
 
-@dataclass(frozen=True)
 class LunarLanderContinuous(LunarLander):
     """The lander with continuous engines."""
 
