@@ -232,7 +232,6 @@ class NativePlay:
         keys, returns = buffers["result_keys"][:n].copy(), buffers["result_returns"][:n].copy()
         lengths = buffers["result_lengths"][:n].copy()
         wanted = may_be_best(keys, returns, best_of)
-        traces = buffers["result_traces"].reshape(-1)[: n * self._structure.num_traces]
         return Played(
             keys,
             returns,
@@ -241,7 +240,7 @@ class NativePlay:
             wanted,
             _hashes_of(wanted, lengths, buffers["result_hashes"][:hashed]),
             buffers["result_moments"][:n].copy(),
-            traces.reshape(n, -1).copy() if n else traces.reshape(0, self._structure.num_traces),
+            buffers["result_traces"][:n, : self._structure.num_traces].copy(),
         )
 
     def give(self, other: "NativePlay", count: int) -> None:
