@@ -214,7 +214,9 @@ def _inlined(header: str, seen: set[str]) -> str:
             lines.append(_inlined(included[1], seen))
         elif line != "#pragma once":
             lines.append(line)
-    return "\n".join([*lines, *([_ONE_COPY] if header == "lanes.h" else [])])
+    if header == "lanes.h":
+        lines.append(_ONE_COPY)
+    return "\n".join(lines)
 
 
 def without_cuda(text: str) -> str:

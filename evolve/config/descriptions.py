@@ -120,7 +120,7 @@ def annotated_toml(config: Config, kwargs_model: type[Options] | None = None) ->
             table = config.env.kwargs if section == "env.kwargs" else tables.get(section, {})
             lines += [line] if model is None else _head(model, table, line)
         else:
-            lines += _with_comments(line, model)
+            lines += [line] if model is None else _with_comments(line, model)
     return "\n".join(lines)
 
 
@@ -142,18 +142,18 @@ def _head(model: type[Options], table: Table, *title: str) -> list[str]:
         if name not in table:
             allowed = _allowed(field.annotation, field.metadata)
             if field.default is None:
-                line = f"# {name} is not set{f': {allowed}' if allowed else ''}"
+                line = f"# {name} is not set" + (f": {allowed}" if allowed else "")
             else:
-                line = f"# {name} = {_default(field)}{f'  # {allowed}' if allowed else ''}"
+                line = f"# {name} = {_default(field)}" + (f"  # {allowed}" if allowed else "")
             lines += [*_comment(_meaning(model, name)), line]
     return lines
 
 
-def _with_comments(line: str, model: type[Options] | None) -> list[str]:
+def _with_comments(line: str, model: type[Options]) -> list[str]:
     """Return a line `name = value` with two comments: the meaning of the setting above it, and its limits behind it."""
     name = line.partition(" = ")[0]
-    field = model.model_fields.get(name) if model is not None else None
-    if model is None or field is None:
+    field = model.model_fields.get(name)
+    if field is None:
         return [line]
     allowed = _allowed(field.annotation, field.metadata)
     return [*_comment(_meaning(model, name)), f"{line}  # {allowed}" if allowed else line]

@@ -60,7 +60,8 @@ def _check_values(value: object, source: str, depth: int = 0) -> None:
         raise _too_deep(source)
     if isinstance(value, int) and not -(2**63) <= value < 2**63:
         raise InputError(source, "integers of at most 64 bits", value)
-    for part in value.values() if isinstance(value, dict) else value if isinstance(value, list) else ():
+    parts = value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
+    for part in parts:
         _check_values(part, source, depth + 1)
 
 
