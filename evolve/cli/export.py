@@ -59,7 +59,8 @@ def _body(app: App, argv: list[str]) -> int:
     if isinstance(run, store.StoredRun) and chosen == "tensorboard":
         tensorboard.write(run, output)
     else:
-        runs.wrap_stored(run).export(output)
+        # Under mpirun the other ranks serve this command, and not a script.
+        runs.wrap_stored(run).export_here(output)
     print(output)
     return 0
 

@@ -142,9 +142,11 @@ def test_a_run_without_held_out_returns_names_the_cure(here, call):
     assert evolve.load(run).export("again.champion").read_bytes()
 
 
-def test_columns_as_csv(here, call):
+def test_columns_as_csv(here, call, monkeypatch):
     run = next((here / "plain").glob("*.h5"))
-    assert call("export", run, "-o", "numbers.csv").code == 0
+    with monkeypatch.context() as patch:  # under mpirun the other ranks serve the command, and not a script
+        patch.delattr("evolve.analysis.runs.script_ranks")
+        assert call("export", run, "-o", "numbers.csv").code == 0
     with open("numbers.csv", newline="") as file:
         rows = list(csv.DictReader(file))
     table = evolve.load(run).table()
