@@ -247,12 +247,11 @@ class _EvolvedFile:
         """
 
         def work(_: Coordinator) -> bytes:
-            return bytes(self.export_here(check_path("path", path)))
+            return bytes(self._export(check_path("path", path)))
 
         return Path(os.fsdecode(script_ranks().call(work)))
 
-    def export_here(self, path: Path) -> Path:
-        """Do the work of `export` in this process, without the other ranks of a script."""
+    def _export(self, path: Path) -> Path:
         if path.suffix in FORMATS.values():
             return self.champion().export(path)
         disk.check_writable(path, self._endings)
@@ -360,10 +359,9 @@ class Run(_EvolvedFile):
         seed = verification.playing.environment_seed(self._stored, self.experiment, chosen)
         return environments.fixed(verification.playing.environment_of(self.experiment, chosen), seed).kwargs
 
-    def export_here(self, path: Path) -> Path:
-        """Do the work of `export` in this process, without the other ranks of a script."""
+    def _export(self, path: Path) -> Path:
         if path.suffix != _CSV:
-            return super().export_here(path)
+            return super()._export(path)
         write_csv(self._stored, path)
         return path
 

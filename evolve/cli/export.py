@@ -4,7 +4,7 @@ import argparse
 from pathlib import Path
 
 from evolve import store
-from evolve.analysis import champion, exports, runs, tensorboard
+from evolve.analysis import champion, exports, generations, runs, tensorboard
 from evolve.cli.app import App, launch
 from evolve.cli.parser import Parser, file_argument
 from evolve.store.disk import check_writable
@@ -56,11 +56,15 @@ def _body(app: App, argv: list[str]) -> int:
     # A champion file has no numbers by generation.
     run = store.read(options.file) if chosen in ("csv", "tensorboard") else store.read_any(options.file)
     store.check_begun("there is nothing to export", run)
-    if isinstance(run, store.StoredRun) and chosen == "tensorboard":
-        tensorboard.write(run, output)
+    # Not by `Run.export`: under mpirun the other ranks serve this command, and not a script.
+    if chosen == "champion":
+        champion.export_champion(run, output)
+    elif not isinstance(run, store.StoredRun) or chosen in exports.FORMATS:
+        runs.wrap_stored(run).champion().export(output)
+    elif chosen == "csv":
+        generations.write_csv(run, output)
     else:
-        # Under mpirun the other ranks serve this command, and not a script.
-        runs.wrap_stored(run).export_here(output)
+        tensorboard.write(run, output)
     print(output)
     return 0
 
