@@ -240,8 +240,8 @@ def serve(
         make_rollout: Makes a rollout from the experiment's TOML text.
         signalled: Returns the signal that this process received, or None; it is passed on once.
         shared: The state that the coordinator updates.
-        release: Called before this worker confirms that it leaves, to close its environments. The coordinator does not
-            wait long for a worker whose environments hang in `close`.
+        release: Called before this worker confirms that it leaves, to close its environments. If their `close` hangs,
+            the coordinator does not wait long for the worker.
     """
     worker = Worker(transport, make_rollout, shared)
     try:

@@ -177,7 +177,7 @@ class StepHashes:
         return self._states[slots], end_to_end(self._hashes.view(np.uint16)[slots, :longest, 0], hashed)
 
     def _count_step(self) -> None:
-        """Count a step of the slots, for whose hashes there has to be room."""
+        """Count a step of the slots; enlarge the array of hashes if it is full."""
         if self._most_steps == self._hashes.shape[1]:
             self._grow()
         self._most_steps += 1
