@@ -23,8 +23,9 @@ from evolve.environments.spaces import observation_encoder
 from evolve.errors import FAILURES, InputError, Setting, one_line
 
 _Env = gymnasium.Env[Any, Any]
-# Families with steps of microseconds, and families with a reset that restores every bit. Box2D is not one of them: after
-# an episode a world orders its contacts differently, so that a BipedalWalker walks another trajectory from the same seed.
+# Families with steps of microseconds, and families with a reset that restores every bit. Box2D is not one of them:
+# after an episode a world orders its contacts differently, so that a BipedalWalker walks another trajectory from the
+# same seed.
 _QUICK = ("gymnasium.envs.classic_control", "gymnasium.envs.toy_text")
 _RESET_RESTORES_ALL = (*_QUICK, "gymnasium.envs.mujoco")
 # Wrappers that keep no state from earlier episodes.
