@@ -33,11 +33,14 @@ from evolve.shapes import Int32, Int64, UInt8
 class RolloutInHalves:
     """Two rollouts, the halves, that take turns and share one queue of episodes. It has the interface of `Rollout`.
 
-    make_half: Makes a rollout that takes its episodes from a queue.
+    Args:
+        make_half: Makes a rollout that takes its episodes from a queue.
+        undivided: The largest number of waiting episodes that one half takes without the other.
     """
 
-    def __init__(self, make_half: "Callable[[EpisodeQueue], Rollout | DeviceRollout]") -> None:
+    def __init__(self, make_half: "Callable[[EpisodeQueue], Rollout | DeviceRollout]", undivided: int = 1) -> None:
         self._queue = EpisodeQueue()
+        self._undivided = undivided
         self.halves = make_half(self._queue), make_half(self._queue)
         self.whole_episodes = self.halves[0].whole_episodes
         self.max_episode_seconds = self.halves[0].max_episode_seconds
@@ -67,7 +70,7 @@ class RolloutInHalves:
         self._queue.append(batch)
         free = [half for half in self.halves if not half.begun]
         for left, half in zip(range(len(free), 0, -1), free, strict=True):
-            half.fill(most=-(-len(self._queue) // left))
+            half.fill(most=max(self._undivided, -(-len(self._queue) // left)))
 
     def tick(self) -> EpisodeResults | None:
         """Advance one half while the device works for the other half; return the results of ended episodes, or None."""
@@ -80,7 +83,8 @@ class RolloutInHalves:
         results = one.finish() if one.begun else None
         # Episodes may have been submitted while both halves were in the middle of a tick. Spread them evenly.
         if len(self._queue) or not one.running:
-            one.fill(most=max(1, -(-(len(self._queue) + other.running - one.running) // 2)))
+            even = -(-(len(self._queue) + other.running - one.running) // 2)
+            one.fill(most=max(self._undivided, even))
         if one.running:
             one.begin()
         return results

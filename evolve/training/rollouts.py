@@ -10,7 +10,7 @@ from contextlib import closing
 from dataclasses import dataclass, replace
 from functools import partial
 
-from evolve import environments, networks, rollouts
+from evolve import environments, networks
 from evolve.cluster import Watchdog
 from evolve.config import Config
 from evolve.errors import InputError, RunError
@@ -20,7 +20,16 @@ from evolve.numerics.device import MOST_STAGING, device, has_device
 from evolve.numerics.device_protocol import WIDTH, DeviceMemoryError
 from evolve.numerics.hashing import MAX_HASHED_STEPS
 from evolve.numerics.streams import Purpose
-from evolve.rollouts import AnyRollout, EpisodeBatch, ExactRollout, Rollout, RolloutInHalves
+from evolve.rollouts import (
+    AnyRollout,
+    EpisodeBatch,
+    EpisodeQueue,
+    ExactRollout,
+    Moments,
+    Rollout,
+    RolloutInHalves,
+    generation_keys,
+)
 from evolve.rollouts.device_play import DevicePlay, DeviceRollout, in_whole_blocks
 from evolve.rollouts.exact_rollout import ThreadedRollout
 from evolve.rollouts.inference import device_step, make_inference
@@ -56,11 +65,21 @@ def rollout_of(config: Config) -> AnyRollout:
     chosen = backend(config.compute.backend)
     try:
         if chosen == "cupy" and slots > 1:
-            return rollouts.RolloutInHalves(partial(_half, config, -(-slots // 2)))
+            half = -(-slots // 2)
+            return RolloutInHalves(partial(_half, config, half), _undivided(config, half))
         return _exact_rollout(config, slots, chosen) or _rollout(config, slots)
     except DeviceMemoryError:
         got = device().free_memory()
     raise InputError("compute.slots", f"slots that fit into {got:,} bytes of {device().name}", f"{slots:,}")
+
+
+def _undivided(config: Config, slots: int) -> int:
+    """Return the largest number of episodes that one half, of `slots` slots, should play without the other.
+
+    Rigid-body worlds are fastest in blocks of many tiles, see `tiles_together`. The host has so little work beside them
+    that the device need not play the other half meanwhile.
+    """
+    return slots if config.env.engine == "exact" and exact_parts(config)[0].has_world else 1
 
 
 def check_device_memory(experiment: Experiment) -> None:
@@ -107,11 +126,11 @@ def _needed(experiment: Experiment, slots: int) -> int:
     return needed
 
 
-def _half(config: Config, slots: int, queue: rollouts.EpisodeQueue) -> Rollout | DeviceRollout:
+def _half(config: Config, slots: int, queue: EpisodeQueue) -> Rollout | DeviceRollout:
     return _device_rollout(config, slots, queue) or _rollout(config, slots, queue)
 
 
-def _device_rollout(config: Config, slots: int, queue: rollouts.EpisodeQueue | None = None) -> DeviceRollout | None:
+def _device_rollout(config: Config, slots: int, queue: EpisodeQueue | None = None) -> DeviceRollout | None:
     """Return the rollout that plays whole episodes of an exact task on the device; None if there is none."""
     if config.env.engine != "exact":
         return None
@@ -122,7 +141,7 @@ def _device_rollout(config: Config, slots: int, queue: rollouts.EpisodeQueue | N
     if not isinstance(batch, SlotArrays):
         return None
     feed_size = _FEED * slots
-    queue = rollouts.EpisodeQueue() if queue is None else queue
+    queue = EpisodeQueue() if queue is None else queue
     queue.fill_feeds(feed_size)
     play = DevicePlay(task, batch, network.num_weights, feed_size, config.normalize_observations)
     return DeviceRollout(task, play, batch, feed_size, config.env.max_episode_seconds, queue)
@@ -145,7 +164,7 @@ def _exact_rollout(config: Config, slots: int, chosen: Backend) -> ExactRollout 
     numbers = 5 * network.num_weights + 8 * network.num_traces + 2 * min(task.step_limit, MAX_HASHED_STEPS)
     feed_size = max(crowd, min(slots, FEED_BYTES // numbers))
 
-    def part(queue: rollouts.EpisodeQueue | None = None) -> ExactRollout:
+    def part(queue: EpisodeQueue | None = None) -> ExactRollout:
         slot_arrays = network.batch(crowd, chosen)
         assert isinstance(slot_arrays, SlotArrays)
         play = NativePlay(task, crowd, slot_arrays, feed_size, normalize)
@@ -157,7 +176,7 @@ def _exact_rollout(config: Config, slots: int, chosen: Backend) -> ExactRollout 
     return part() if threads == 1 else ThreadedRollout(part, threads, least_feed, network.num_weights)
 
 
-def _rollout(config: Config, slots: int, queue: rollouts.EpisodeQueue | None = None) -> Rollout:
+def _rollout(config: Config, slots: int, queue: EpisodeQueue | None = None) -> Rollout:
     chosen = backend(config.compute.backend)
     engine = environments.make(config.env, slots, compiled=chosen != "numpy", threads=num_threads(config))
     network = networks.make(config.network, engine.observation_size, engine.action_size)
@@ -259,12 +278,12 @@ def rollout_speed(experiment: Experiment, backend: str, seconds: float) -> Rollo
     rollout = rollout_of(config)
     at_once = min(config.compute.slots or 1, config.population * config.episodes)
     genomes = initial_genomes(experiment.network, 0, 0, range(min(at_once, _MOST_GENOMES)))
-    normalizer = rollouts.Moments.none(experiment.network.observation_size).normalizer()
+    normalizer = Moments.none(experiment.network.observation_size).normalizer()
     batch = EpisodeBatch.of(
         0,
         Purpose.CHECK,
         genomes,
-        rollouts.generation_keys(0, len(genomes)),
+        generation_keys(0, len(genomes)),
         range(-(-at_once // len(genomes))),
         normalizer if config.normalize_observations else None,
     )

@@ -220,6 +220,18 @@ def test_the_host_prepares_episodes_while_the_device_plays():
     assert all(at_work[2:-2])
 
 
+@needs_native
+def test_one_half_plays_all_worlds_that_fit_into_it():
+    rollout, batch = setting("LunarLander-v3", MLP, genomes=16, episodes=4)
+    ours = rollout(128, "cupy")
+    ours.submit(batch)
+    assert sorted(half.running for half in ours.halves) == [0, 64]
+    ours.submit(setting("LunarLander-v3", MLP, genomes=3, episodes=2)[1])
+    assert sorted(half.running for half in ours.halves) == [6, 64]
+    ours.clear()
+    assert play(ours, batch) == play(rollout(7, "native"), batch)
+
+
 def test_a_network_without_a_step_for_a_device_runs_on_the_host():
     rollout, batch = setting("CartPole-v1", {"name": "leaky"}, genomes=3, episodes=3)
     ours = rollout(6, "cupy")
