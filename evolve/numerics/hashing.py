@@ -71,7 +71,7 @@ def sha256(values: Float32, present: Bool) -> UInt8:
     n, k = values.shape
     rows, present = np.asarray(values, "<f4", order="C"), np.ascontiguousarray(present)
     digests = np.empty((n, 32), np.uint8)
-    # The kernel hashes `_FEWEST_ROWS` rows side by side, in the same time as fewer rows.
+    # On a CPU without instructions for SHA-256 the kernel hashes so many rows in the time of one.
     if n >= _FEWEST_ROWS and native.available():
         kernel = native.bind("sha256", [ADDRESS, INT64, ADDRESS, INT64, ADDRESS, INT64])
         kernel(native.address(rows), 4 * k, native.address(present), k, native.address(digests), n)
