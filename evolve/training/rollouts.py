@@ -142,7 +142,7 @@ def _device_rollout(config: Config, slots: int, queue: EpisodeQueue | None = Non
         return None
     feed_size = _FEED * slots
     queue = EpisodeQueue() if queue is None else queue
-    queue.fill_feeds(feed_size)
+    queue.fill_feeds(feed_size, num_threads(config))
     play = DevicePlay(task, batch, network.num_weights, feed_size, config.normalize_observations)
     return DeviceRollout(task, play, batch, feed_size, config.env.max_episode_seconds, queue)
 
