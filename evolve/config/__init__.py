@@ -22,6 +22,7 @@ from evolve.config.options import (
 )
 from evolve.config.registry import Choice, ImportedOnDemand, Kind, Registry, Section
 from evolve.config.settings import (
+    MOST_SLOTS,
     ComputeOptions,
     Config,
     EarlyStopOptions,
@@ -32,6 +33,7 @@ from evolve.config.settings import (
 )
 
 __all__ = [
+    "MOST_SLOTS",
     "NAMED_SECTIONS",
     "Choice",
     "ComputeOptions",

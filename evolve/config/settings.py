@@ -25,6 +25,7 @@ RUNTIME_KEYS = (
     "output",
 )
 """Top-level keys that cannot change the result of a generation."""
+MOST_SLOTS = 2**16
 _DEFAULTS = {"network": "hebbian-dag", "strategy": "prune"}
 """The network and the strategy of experiments that do not name one."""
 
@@ -155,8 +156,9 @@ class ComputeOptions(Options):
     backend: Literal["auto", "numpy", "native", "cupy"] = "auto"
     """The arithmetic of networks: "numpy", "native" (compiled kernels), or "cupy" (a GPU), all with the same bits.
     "auto" takes a GPU if a trial shows that it pays, else native kernels if they are installed."""
-    slots: Annotated[int, Field(ge=1, le=65536)] | None = None
-    """The number of episodes that one process steps together; by default the engine chooses."""
+    slots: Annotated[int, Field(ge=1, le=MOST_SLOTS)] | None = None
+    """The number of episodes that one process steps together; by default the engine chooses, and a GPU that plays whole
+    episodes has a slot for each episode of a generation."""
     threads: Annotated[int, Field(ge=1, le=1024)] | Literal["auto"] = "auto"
     """The number of threads in which one process plays exact tasks, or EnvPool's environments. "auto" means all cores
     that the process may use, shared with the other workers of its host, for exact tasks, and one for EnvPool."""

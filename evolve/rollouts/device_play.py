@@ -2,7 +2,8 @@
 
 A `RolloutInHalves` has two halves of slots, so that device and host work at the same time: the device computes for one
 half while the host steps the environments of the other half. If a `DeviceRollout` plays whole episodes on the device,
-the host instead returns results and prepares the next episodes. `DevicePlay` calls the kernel of rollouts/play.cu.
+the host instead returns results and prepares the next episodes. Rigid bodies have one `DeviceRollout` with all slots.
+`DevicePlay` calls the kernel of rollouts/play.cu.
 """
 
 import ctypes
@@ -33,14 +34,11 @@ from evolve.shapes import Int32, Int64, UInt8
 class RolloutInHalves:
     """Two rollouts, the halves, that take turns and share one queue of episodes. It has the interface of `Rollout`.
 
-    Args:
-        make_half: Makes a rollout that takes its episodes from a queue.
-        undivided: The largest number of waiting episodes that one half takes without the other.
+    make_half: Makes a rollout that takes its episodes from a queue.
     """
 
-    def __init__(self, make_half: "Callable[[EpisodeQueue], Rollout | DeviceRollout]", undivided: int = 1) -> None:
+    def __init__(self, make_half: "Callable[[EpisodeQueue], Rollout | DeviceRollout]") -> None:
         self._queue = EpisodeQueue()
-        self._undivided = undivided
         self.halves = make_half(self._queue), make_half(self._queue)
         self.whole_episodes = self.halves[0].whole_episodes
         self.max_episode_seconds = self.halves[0].max_episode_seconds
@@ -70,7 +68,7 @@ class RolloutInHalves:
         self._queue.append(batch)
         free = [half for half in self.halves if not half.begun]
         for left, half in zip(range(len(free), 0, -1), free, strict=True):
-            half.fill(most=max(self._undivided, -(-len(self._queue) // left)))
+            half.fill(most=-(-len(self._queue) // left))
 
     def tick(self) -> EpisodeResults | None:
         """Advance one half while the device works for the other half; return the results of ended episodes, or None."""
@@ -83,8 +81,7 @@ class RolloutInHalves:
         results = one.finish() if one.begun else None
         # Episodes may have been submitted while both halves were in the middle of a tick. Spread them evenly.
         if len(self._queue) or not one.running:
-            even = -(-(len(self._queue) + other.running - one.running) // 2)
-            one.fill(most=max(self._undivided, even))
+            one.fill(most=max(1, -(-(len(self._queue) + other.running - one.running) // 2)))
         if one.running:
             one.begin()
         return results
@@ -172,8 +169,9 @@ class DevicePlay:
         # One thread steps a rigid-body world, which takes nearly all of the time. Other threads of the slot would wait
         # and occupy registers.
         self._parts = 1 if task.has_world else self._step.parts
-        self._together = tiles_together(task, self._step.arrays.slots)
-        assert self._step.arrays.tiles % self._together == 0, "see in_whole_blocks"
+        self._task = task
+        self._most_together = tiles_together(task, self._step.arrays.slots)
+        assert self._step.arrays.tiles % self._most_together == 0, "see in_whole_blocks"
         self.arrays = DeviceArrays(episodes)
         self._num_traces = 0 if batch.kept_traces is None else batch.kept_traces.rows
         self._fed: Feed | None = None
@@ -187,7 +185,7 @@ class DevicePlay:
         self._memory = _FeedMemory(self.arrays, batch, num_weights, O, parameters)
         self._results = _Results(self.arrays, min(task.step_limit, MAX_HASHED_STEPS), O, self._num_traces)
         self._free = np.full(WIDTH * self._step.arrays.tiles, -1, np.int64)
-        self._task = task_on_device(task, self._step.arrays)
+        self._parameters = task_on_device(task, self._step.arrays)
         self._structure = _Structure(
             coefficients=self.arrays.constant(coefficients(max(task.observation_size, task.action_size))),
             room=self._results.max_hashes,
@@ -242,6 +240,9 @@ class DevicePlay:
     def feed(self, feed: Feed) -> None:
         """Copy the episodes of a feed to the device. The caller must check `ready`."""
         self._fed = fed = feed.contiguous()
+        self._tiles = min(self._step.arrays.tiles, -(-self._size // WIDTH))
+        few = tiles_together(self._task, WIDTH * self._tiles)
+        self._together = max(n for n in range(1, few + 1) if self._most_together % n == 0)
         self._counts_now[:] = 0
         self._structure.fed = len(fed.seeds)
         self._structure.num_traces = self._num_traces if fed.mask.shape[1] else 0
@@ -260,8 +261,8 @@ class DevicePlay:
         """Begin to play at most `steps` steps in each slot. The next call must be `finish` or `clear`."""
         self._steps_before = int(self._counts_now[2])
         if self._fed is not None:
-            blocks = -(-min(self._step.arrays.tiles, -(-self._size // WIDTH)) // self._together)
-            arguments = self._step.structure, self._task, self._structure, steps
+            blocks = -(-self._tiles // self._together)
+            arguments = self._step.structure, self._parameters, self._structure, steps
             self.arrays.queue.launch(self._kernel, blocks, self._parts, *arguments, tiles=self._together)
             self.arrays.queue.download(self._counts.address, self._new_counts)
 

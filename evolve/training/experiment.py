@@ -12,7 +12,7 @@ from typing import Any, Literal
 from evolve import __version__, environments, networks, store, strategies
 from evolve.cluster import Watchdog
 from evolve.cluster.cores import playing_cores
-from evolve.config import Config, observation_index, parse, read_table
+from evolve.config import MOST_SLOTS, Config, observation_index, parse, read_table
 from evolve.errors import EpisodeTimeout, InputError, Setting
 from evolve.networks import NETWORKS, Network
 from evolve.networks.network import SlotArrays
@@ -41,6 +41,8 @@ class Experiment:
         chosen_backend: The back end that compute.backend = "auto" means on this machine. By default it is native if the
             kernels were built, else numpy.
         start: The genome with which the search begins; None for random genomes.
+        device_slots: The number of slots if a device plays whole episodes, one for each episode of a generation if
+            they fit; None for `config.compute.slots`, if that was given or the environment is on the host.
     """
 
     config: Config
@@ -49,6 +51,7 @@ class Experiment:
     spaces: environments.Spaces
     chosen_backend: Literal["numpy", "native", "cupy"] | None = None
     start: store.Start | None = None
+    device_slots: int | None = None
 
     @property
     def backend(self) -> Backend:
@@ -58,10 +61,7 @@ class Experiment:
     @cached_property
     def rollout_spec(self) -> RolloutSpec:
         """The specification from which any rank makes a rollout of this experiment."""
-        config, env = self.config, self.config.env
-        if self.chosen_backend is not None:
-            compute = config.compute.model_copy(update={"backend": self.chosen_backend})
-            config = config.model_copy(update={"compute": compute})
+        config, env = self.on(self.chosen_backend or self.config.compute.backend), self.config.env
         return RolloutSpec(
             experiment=config.to_toml(),
             slots=self._parts * (config.compute.slots or 1),
@@ -91,6 +91,12 @@ class Experiment:
         if self.backend != "native" or self.network.slot_size < _LARGE_SLOT:
             return 1
         return min(native.lanes(), self.config.compute.slots or 1)
+
+    def on(self, chosen: str) -> Config:
+        """Return the configuration with a back end, and with the slots that it should have there."""
+        slots = self.device_slots if backend(chosen) == "cupy" else None
+        changed = {"backend": chosen} | ({} if slots is None else {"slots": slots})
+        return self.config.model_copy(update={"compute": self.config.compute.model_copy(update=changed)})
 
     def in_evaluation(self) -> "Experiment":
         """Return this experiment with the environment of its validation and held-out episodes."""
@@ -165,7 +171,9 @@ def _prepare(config: Config, engine: environments.Engine) -> Experiment:
     if config.compute.check and not hangs:
         environments.check(engine)
         environments.check_metrics(engine)
-    return Experiment(complete, network, engine.action_size, engine.spaces)
+    episodes = min(MOST_SLOTS, config.population * config.episodes)
+    device_slots = episodes if config.compute.slots is None and config.env.engine == "exact" else None
+    return Experiment(complete, network, engine.action_size, engine.spaces, device_slots=device_slots)
 
 
 def _check_observed(config: Config, observation_size: int) -> None:

@@ -64,32 +64,38 @@ def rollout_of(config: Config) -> AnyRollout:
     slots = config.compute.slots or 1
     chosen = backend(config.compute.backend)
     try:
-        if chosen == "cupy" and slots > 1:
-            half = -(-slots // 2)
-            return RolloutInHalves(partial(_half, config, half), _undivided(config, half))
+        if chosen == "cupy" and _halves(config, slots) == 2:
+            return RolloutInHalves(partial(_half, config, -(-slots // 2)))
         return _exact_rollout(config, slots, chosen) or _rollout(config, slots)
     except DeviceMemoryError:
         got = device().free_memory()
     raise InputError("compute.slots", f"slots that fit into {got:,} bytes of {device().name}", f"{slots:,}")
 
 
-def _undivided(config: Config, slots: int) -> int:
-    """Return the largest number of episodes that one half, of `slots` slots, should play without the other.
+def _halves(config: Config, slots: int) -> int:
+    """Return the number of rollouts, 1 or 2, that share the slots of a device.
 
-    Rigid-body worlds are fastest in blocks of many tiles, see `tiles_together`. The host has so little work beside them
-    that the device need not play the other half meanwhile.
+    Rigid bodies are fastest in blocks of many tiles, see `tiles_together`, and the host has little to do beside them.
     """
-    return slots if config.env.engine == "exact" and exact_parts(config)[0].has_world else 1
+    has_world = config.env.engine == "exact" and exact_parts(config)[0].has_world
+    return 1 if slots == 1 or has_world else 2
 
 
-def check_device_memory(experiment: Experiment) -> None:
-    """Raise InputError if this process's device has too little memory for the slots, by the memory that few take."""
-    slots = experiment.config.compute.slots or 1
+def fitted(experiment: Experiment) -> Experiment:
+    """Return an experiment with as many slots of a device as fit into its memory, by the memory that few take.
+
+    Raises:
+        InputError: The slots that the user asked for do not fit.
+    """
     free = device().free_memory() // (1 if _plays_alike(experiment) else 2)
-    fitting = _slots_that_fit(experiment, free)
-    if slots > fitting:
+    fitting, wanted = _slots_that_fit(experiment, free), experiment.device_slots
+    least = experiment.config.compute.slots or 1 if wanted is None else min(wanted, WIDTH)
+    if fitting < least:
         expected = f"at most {fitting:,} slots, which fit into the {free:,} free bytes of {device().name}"
-        raise InputError("compute.slots", expected, f"{slots:,}")
+        raise InputError("compute.slots", expected, f"{least:,}")
+    if wanted is None:
+        return experiment
+    return replace(experiment, device_slots=None if fitting == math.inf else min(wanted, int(fitting)))
 
 
 def _plays_alike(experiment: Experiment) -> bool:
@@ -101,7 +107,7 @@ def _plays_alike(experiment: Experiment) -> bool:
 
 
 def _slots_that_fit(experiment: Experiment, free: int) -> float:
-    """Return the number of slots, in two halves, that fit into `free` bytes."""
+    """Return the number of slots, in one half or in two, that fit into `free` bytes."""
     try:
         one, two = (_needed(experiment, WIDTH * tiles) for tiles in (1, 2))
     except DeviceMemoryError:
@@ -110,8 +116,9 @@ def _slots_that_fit(experiment: Experiment, free: int) -> float:
         return math.inf
     if experiment.config.env.engine == "exact":
         free -= 2 * MOST_STAGING  # many slots take this in addition
-    tiles = (free // 2 - (2 * one - two)) // (two - one)  # of each half
-    return max(0, 2 * WIDTH * tiles)
+    halves = _halves(experiment.config, 2)
+    tiles = (free // halves - (2 * one - two)) // (two - one)  # of each half
+    return max(0, halves * WIDTH * tiles)
 
 
 def _needed(experiment: Experiment, slots: int) -> int:
@@ -225,13 +232,14 @@ def choose_backend(experiment: Experiment) -> tuple[Experiment, BackendTrial | N
     """
     compute = experiment.config.compute
     if compute.backend == "cupy":
-        check_device_memory(experiment)
+        return fitted(experiment), None
     if compute.backend != "auto" or not has_device():
         return experiment, None
     here = host_backend("auto")
     speed = rollout_speed(experiment, here, TRIAL_SECONDS).steps_per_second
-    trial = BackendTrial(here, device().name, speed, _device_speed(experiment))
-    return replace(experiment, chosen_backend="cupy" if trial.pays else here), trial
+    there, device_speed = _device_speed(experiment)
+    trial = BackendTrial(here, device().name, speed, device_speed)
+    return replace(there, chosen_backend="cupy" if trial.pays else here), trial
 
 
 def host_fallback(experiment: Experiment) -> str:
@@ -244,13 +252,16 @@ def host_fallback(experiment: Experiment) -> str:
     )
 
 
-def _device_speed(experiment: Experiment) -> float:
-    """Return the environment steps per second of the device; 0 if it fails, or its memory is too small."""
+def _device_speed(experiment: Experiment) -> tuple[Experiment, float]:
+    """Return the experiment with slots that fit into the device, and the environment steps per second there.
+
+    The speed is 0 if the device fails, or its memory is too small.
+    """
     try:
-        check_device_memory(experiment)
-        return rollout_speed(experiment, "cupy", TRIAL_SECONDS).steps_per_second
+        there = fitted(experiment)
+        return there, rollout_speed(there, "cupy", TRIAL_SECONDS).steps_per_second
     except (InputError, RunError, DeviceMemoryError):
-        return 0.0
+        return experiment, 0.0
 
 
 @dataclass(frozen=True)
@@ -273,8 +284,7 @@ def rollout_speed(experiment: Experiment, backend: str, seconds: float) -> Rollo
     Raises:
         InputError: The rollout cannot be made here, for example because the slots do not fit into memory.
     """
-    compute = experiment.config.compute.model_copy(update={"backend": backend})
-    config = experiment.config.model_copy(update={"compute": compute})
+    config = experiment.on(backend)
     rollout = rollout_of(config)
     at_once = min(config.compute.slots or 1, config.population * config.episodes)
     genomes = initial_genomes(experiment.network, 0, 0, range(min(at_once, _MOST_GENOMES)))

@@ -12,7 +12,8 @@ from evolve.config import Config, parse
 from evolve.errors import InputError, install_command
 from evolve.numerics import backend, cupy_device, host_backend
 from evolve.training import prepare
-from evolve.training.rollouts import check_device_memory, rollout_of
+from evolve.training.experiment import load_config
+from evolve.training.rollouts import choose_backend, fitted, rollout_of
 
 TABLE = {"env": {"id": "CartPole-v1"}, "network": {"name": "hebbian-dag"}, "compute": {"backend": "cupy"}}
 
@@ -91,15 +92,40 @@ def test_too_little_memory_names_the_slots_that_fit(emulated_device, monkeypatch
         r"compute.slots: expected at most [\d,]+ slots, which fit into the [\d,]+ free bytes of an emulated device"
     )
     with pytest.raises(InputError, match=expected) as caught:
-        check_device_memory(experiment)
+        fitted(experiment)
     fitting = int(str(caught.value).split("at most ")[1].split()[0].replace(",", ""))
     assert 64 <= fitting < 4096
-    check_device_memory(with_slots(fitting))
+    fitted(with_slots(fitting))
     rollout_of(with_slots(fitting).config)
     with pytest.raises(InputError, match=r"compute\.slots"):
-        check_device_memory(with_slots(fitting + 64))
+        fitted(with_slots(fitting + 64))
     with pytest.raises(InputError, match=r"compute\.slots"):
         rollout_of(with_slots(4096).config)
+
+
+EXACT = {"id": "CartPole-v1", "engine": "exact"}
+SIZES = {"population": 96, "episodes": 20}
+
+
+@pytest.mark.parametrize(
+    ("env", "compute", "slots"),
+    [(EXACT, {}, 1920), (EXACT, {"slots": 70}, 70), ({"id": "CartPole-v1"}, {"slots": 16}, 16)],
+)
+def test_a_device_has_a_slot_for_each_episode_of_a_generation(emulated_device, env, compute, slots):
+    table = TABLE | SIZES | {"env": env, "compute": {"backend": "cupy"} | compute}
+    chosen, _ = choose_backend(prepare(parse(Config, table)))
+    assert chosen.rollout_spec.slots == slots
+    assert chosen.on("native").compute.slots == chosen.config.compute.slots  # the host's
+
+
+def test_a_device_has_fewer_slots_if_more_do_not_fit(emulated_device, monkeypatch):
+    monkeypatch.setattr(emulated_device, "capacity", 2**25)
+    chosen, _ = choose_backend(prepare(parse(Config, TABLE | SIZES | {"env": EXACT, "compute": {"backend": "cupy"}})))
+    assert 64 <= chosen.rollout_spec.slots < 1920
+    rollout_of(load_config(chosen.rollout_spec.experiment)).close()
+    monkeypatch.setattr(emulated_device, "capacity", 2**20)
+    with pytest.raises(InputError, match=r"compute\.slots: expected at most 0 slots"):
+        choose_backend(prepare(parse(Config, TABLE | {"env": EXACT, "compute": {"backend": "cupy"}})))
 
 
 def test_the_command_line_refuses_too_many_slots_before_there_is_a_file(call, emulated_device, monkeypatch, tmp_path):

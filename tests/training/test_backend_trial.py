@@ -39,7 +39,7 @@ def test_a_trial_names_its_choice_and_the_reason():
 def test_the_faster_back_end_is_taken(emulated_device, monkeypatch, speeds, taken):
     measured = iter(RolloutSpeed(step=1 / speed, environment=0.0) for speed in speeds)
     monkeypatch.setattr(rollouts, "rollout_speed", lambda *_: next(measured))
-    monkeypatch.setattr(rollouts, "check_device_memory", lambda _: None)
+    monkeypatch.setattr(rollouts, "fitted", lambda same: same)
     chosen, trial = choose_backend(experiment())
     assert trial is not None
     assert chosen.backend == taken
