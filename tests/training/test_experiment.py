@@ -5,7 +5,7 @@ import pytest
 
 import evolve
 from evolve import networks, strategies
-from evolve.config import ComputeOptions, Config, RacingOptions
+from evolve.config import ComputeOptions, Config, RacingOptions, parse
 from evolve.environments.gymnasium_engine import GymnasiumEngine
 from evolve.errors import InputError
 from evolve.numerics import native
@@ -20,6 +20,21 @@ def test_a_cost_that_all_candidates_share_is_refused(name):
     with pytest.raises(InputError, match=f"^connection_cost: .*{name}.* got 2.0"):
         validate_new_run(prepare(config))
     validate_new_run(prepare(config.model_copy(update={"connection_cost": 0.0})))
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "other", "set_to"),
+    [
+        ("racing.keep", 0.3, "racing.rounds", [1]),
+        ("early_stop.every", 5, "early_stop.mean_return", 400.0),
+        ("early_stop.episodes", 7, "early_stop.mean_return", 400.0),
+    ],
+)
+def test_a_setting_that_refines_another_has_no_effect_alone(key, value, other, set_to):
+    section, name = key.split(".")
+    with pytest.raises(InputError, match=rf"^{key}: expected its default, .*, without {other}, got {value}"):
+        validate_new_run(prepare(parse(Config, {section: {name: value}})))
+    validate_new_run(prepare(parse(Config, {section: {name: value, other.split(".")[1]: set_to}})))
 
 
 def test_files_of_earlier_versions_keep_the_radius_of_pgpe():
