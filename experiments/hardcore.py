@@ -1,81 +1,112 @@
-"""Write the table and the figure of the hardcore walkers on docs/results.md: python experiments/hardcore.py [DIR]
+"""Write the table and the figure of hardcore walkers on docs/results.md: python experiments/hardcore.py [DIR | FILE]
 
-It reads the runs of `STAGES` in a folder of `benchmarks/study.py`. The first stage over obstacles begins with the
-champion of `walker-far` that has the seed of the run, the second with the champion of the first.
+DIR has the runs of `STAGES`, as `benchmarks/study.py` writes them. Each stage begins with the champions of the stage
+before it. Run files of ten thousand candidates have hundreds of megabytes, so --save writes what is shown of them to a
+file, which this script also takes.
 """
 
 import argparse
+import json
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-from sparse import PAGE, ROOT, Chain, chains, fill, markdown, spread, steps
+from sparse import PAGE, ROOT, chains, fill, markdown, spread
 
+import evolve
 from evolve.analysis.figures.style import COLOURS, FAINT, INK, new_figure, save, styled
 
 FIGURE = ROOT / "docs" / "assets" / "walker-hardcore.svg"
-STAGES = ("walker-far", "walker-hardcore", "walker-hardcore-far")
+RESULTS = ROOT / "benchmarks" / "results" / "gpu" / "walker-hardcore.json"
+STAGES = ("walker-far", "walker-hardcore-gpu-1", "walker-hardcore-gpu-2", "walker-hardcore-gpu-3")
 GOOD = 200.0
 """A walker that comes to the end of the course, or nearly, has a larger return."""
-HEAD = ("seed", "mean after the first stage", "held-out mean", "median episode", f"episodes above {GOOD:g}",
-        "steps over obstacles", "in all")  # fmt: skip
+HEAD = ("seed", "after stages 1 and 2", "held-out mean", "median episode", f"episodes above {GOOD:g}", "below 0",
+        "steps over obstacles", "digest")  # fmt: skip
 ELSEWHERE = {"PPO": 122, "TQC": 235}
 """Agents of rl-baselines3-zoo on BipedalWalkerHardcore-v3."""
-SMOOTH = 20  # generations
+SMOOTH = 5  # generations
 
 
-def table(found: list[Chain]) -> str:
-    """Return the table: a row for each seed, and one for all."""
-    rows, medians = [], []
-    for stage in (-2, -1):
-        medians.append(f"**{spread([chain[stage].held_out.mean for chain in found])}**")
-    for chain in found:
-        returns, taken = chain[-1].held_out.returns, [f"{steps(part) / 1e6:.0f} M" for part in (chain[1:], chain)]
-        figures = [f"{returns.mean():.0f}", f"{np.median(returns):.0f}", f"{np.mean(returns > GOOD):.0%}"]
-        rows.append([str(chain[0].seed), f"{chain[-2].held_out.mean:.0f}", *figures, *taken])
-    return markdown(HEAD, [*rows, ["all", *medians, "", "", "", ""]])
+@dataclass(frozen=True)
+class Stage:
+    """What is shown of a run: by generation its environment steps and the mean fitness of its candidates, [G] each.
 
-
-def curve(run: Any) -> tuple[Any, Any]:
-    """Return the steps of a run, in millions, and the mean returns of its candidates: [generations] both.
-
-    The means are running means of `SMOOTH` generations.
+    returns: The champion's, of held-out episodes. digest: Of the last generation.
     """
-    records = [generation.record for generation in run.generations]
-    taken = np.cumsum([record.steps for record in records]) / 1e6
-    means = np.array([np.mean(record.fitness) for record in records])
-    window = np.ones(SMOOTH) / SMOOTH
-    return taken[SMOOTH - 1 :], np.convolve(means, window, "valid")
+
+    steps: list[int]
+    means: list[float]
+    returns: list[float]
+    digest: str
+
+    @classmethod
+    def of(cls, run: evolve.Run) -> "Stage":
+        """Return what is shown of a run."""
+        records = [generation.record for generation in run.generations]
+        means = [round(float(np.mean(record.fitness)), 2) for record in records]
+        returns = np.round(run.held_out.returns, 2).tolist()
+        return cls([int(record.steps) for record in records], means, returns, run.digest)
+
+
+Chain = list[Stage]
+"""The stages of a seed."""
+
+
+def read(path: Path) -> dict[int, Chain]:
+    """Return the stages by seed, of all seeds with all stages. path: a folder of runs, or a saved file."""
+    if path.is_dir():
+        whole = [chain for chain in chains(path, STAGES) if len(chain) == len(STAGES)]
+        return {chain[0].seed: [Stage.of(run) for run in chain] for chain in whole}
+    saved = json.loads(path.read_text())
+    return {int(seed): [Stage(**stage) for stage in stages] for seed, stages in saved.items()}
+
+
+def table(found: dict[int, Chain]) -> str:
+    """Return the table: a row for each seed, and one for all."""
+    rows = []
+    for seed, (_, *stages) in found.items():
+        returns = np.array(stages[-1].returns)
+        shares = [f"{np.mean(part):.0%}" for part in (returns > GOOD, returns < 0)]
+        means = [f"{np.mean(stage.returns):.0f}" for stage in stages]
+        taken = sum(sum(stage.steps) for stage in stages) / 1e9
+        figures = [", ".join(means[:-1]), means[-1], f"{np.median(returns):.0f}", *shares, f"{taken:.2f} G"]
+        rows.append([str(seed), *figures, f"`{stages[-1].digest[:8]}`"])
+    means = [[float(np.mean(chain[stage].returns)) for chain in found.values()] for stage in range(1, len(STAGES))]
+    *earlier, last = map(spread, means)
+    return markdown(HEAD, [*rows, ["all", ", ".join(earlier), f"**{last}**", "", "", "", "", ""]])
+
+
+def curve(stage: Stage) -> tuple[Any, Any]:
+    """Return the steps of a stage, in billions, and the running means over `SMOOTH` generations of its candidates."""
+    taken, window = np.cumsum(stage.steps) / 1e9, np.ones(SMOOTH) / SMOOTH
+    return taken[SMOOTH - 1 :], np.convolve(stage.means, window, "valid")
 
 
 @styled
-def draw(found: list[Chain]) -> Any:
+def draw(found: dict[int, Chain]) -> Any:
     """Return the figure: the candidates' mean return over steps, and the champions' held-out means."""
     figure = new_figure(3.8)
     panel = figure.subplots()
-    begins, ends = [], []
-    for number, chain in enumerate(found):
+    ends = []
+    for number, (_, *stages) in enumerate(found.values()):
         begin = 0.0
-        for run in chain[1:]:
-            x, y = curve(run)
-            label = {"color": COLOURS[0], "label": None if number or begin else "candidates of a seed, mean"}
-            panel.plot(begin + x, y, lw=1, alpha=0.8, **label)
-            begins.append(begin)
+        for stage in stages:
+            x, y = curve(stage)
+            new = not (number or begin)
+            panel.plot(
+                begin + x, y, lw=1, alpha=0.8, color=COLOURS[0], label="candidates of a seed, mean" if new else None
+            )
             begin += x[-1]
-            label = {
-                "color": COLOURS[1],
-                "label": None if number or run is not chain[-1] else "its champion, held-out mean",
-            }
-            panel.plot(begin, run.held_out.mean, "o", ms=5, mew=0, **label)
+            label = "champion of a stage, held-out mean" if new else None
+            panel.plot(begin, np.mean(stage.returns), "o", ms=5, mew=0, color=COLOURS[1], label=label)
         ends.append(begin)
     for name, mean in ELSEWHERE.items():
         panel.axhline(mean, color=FAINT, lw=1, zorder=0)
-        panel.text(3, mean + 3, f"{name}, rl-baselines3-zoo", color=INK, va="bottom")
-    second = np.mean([begin for begin in begins if begin]) if any(begins) else 0.0
-    panel.text(second, -55, "  second stage:\n  a fall costs 100", color=INK, va="bottom")
-    panel.axvline(second, ymax=0.2, color=INK, lw=0.7)
+        panel.text(0.01 * max(ends), mean + 3, f"{name}, rl-baselines3-zoo", color=INK, va="bottom")
     panel.set(
-        xlabel="steps over obstacles, millions", ylabel="mean return", xlim=(0, 1.04 * max(ends)), ylim=(-60, 280)
+        xlabel="steps over obstacles, billions", ylabel="mean return", xlim=(0, 1.03 * max(ends)), ylim=(-60, 300)
     )
     panel.legend(loc="lower right")
     return figure
@@ -84,8 +115,13 @@ def draw(found: list[Chain]) -> Any:
 def main() -> None:
     """Write the table and the figure."""
     parser = argparse.ArgumentParser(description="Write the table and the figure of hardcore walkers.")
-    parser.add_argument("folder", nargs="?", type=Path, default=Path("runs/study"), metavar="DIR")
-    found = [chain for chain in chains(parser.parse_args().folder, STAGES) if len(chain) == len(STAGES)]
+    parser.add_argument("path", nargs="?", type=Path, default=RESULTS, metavar="DIR | FILE")
+    parser.add_argument("--save", type=Path, metavar="FILE", help="write what is shown of the runs to a file, too")
+    options = parser.parse_args()
+    found = read(options.path)
+    if options.save is not None:
+        stages = {seed: [asdict(stage) for stage in chain] for seed, chain in found.items()}
+        options.save.write_text(json.dumps(stages) + "\n")
     fill(PAGE, "hardcore", table(found))
     save(draw(found), FIGURE)
 

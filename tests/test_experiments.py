@@ -273,7 +273,7 @@ def test_a_seed_goes_through_the_stages_of_pruning(results, tmp_path, monkeypatc
     assert [text.get_text() for text in panel.texts][-1] == f"median {few.held_out.mean:.0f}"
 
 
-def test_a_hardcore_walker_is_shown_with_the_steps_of_its_stages(results, tmp_path):
+def test_a_hardcore_walker_is_shown_with_the_steps_of_its_stages(results, tmp_path, monkeypatch):
     import hardcore  # beside results.py, which puts its folder on the path
     import sparse
 
@@ -291,13 +291,23 @@ def test_a_hardcore_walker_is_shown_with_the_steps_of_its_stages(results, tmp_pa
     for stage in hardcore.STAGES:
         run = evolve.train(settings | before, seed=3, output=tmp_path / stage)
         before = {"start_from": {"file": str(run.path.parent)}}
-    (chain,) = sparse.chains(tmp_path, hardcore.STAGES)
-    assert sparse.steps(chain) == sum(sum(generation.record.steps for generation in run.generations) for run in chain)
-    _, _, row, medians = hardcore.table([chain]).splitlines()
-    assert row.startswith(f"| 3 | {chain[1].held_out.mean:.0f} | {run.held_out.mean:.0f} | ")
+    runs = [evolve.load(tmp_path / stage / "seed-3.h5") for stage in hardcore.STAGES]
+    assert sparse.steps(runs) == sum(sum(each.table()["steps"]) for each in runs)
+    found = hardcore.read(tmp_path)
+    (stages,) = found.values()
+    assert [stage.digest for stage in stages] == [each.digest for each in runs]
+    _, _, row, medians = hardcore.table(found).splitlines()
+    means = [f"{each.held_out.mean:.0f}" for each in runs[1:]]
+    assert row.startswith(f"| 3 | {means[0]}, {means[1]} | {means[2]} | ")
+    assert row.endswith(f"`{run.digest[:8]}` |")
     assert medians.startswith("| all | ")
-    taken, means = hardcore.curve(run)
-    assert len(taken) == len(means) == 25 - hardcore.SMOOTH + 1
+    taken, smoothed = hardcore.curve(stages[-1])
+    assert len(taken) == len(smoothed) == 25 - hardcore.SMOOTH + 1
     first = [np.mean(generation.record.fitness) for generation in run.generations]
-    assert means[0] == pytest.approx(np.mean(first[: hardcore.SMOOTH]))
-    assert hardcore.draw([chain]).axes[0].get_ylim() == (-60, 280)
+    assert smoothed[0] == pytest.approx(np.mean(first[: hardcore.SMOOTH]), abs=0.01)
+    assert hardcore.draw(found).axes[0].get_ylim() == (-60, 300)
+    monkeypatch.setattr(hardcore, "fill", lambda *_: None)
+    monkeypatch.setattr(hardcore, "FIGURE", tmp_path / "figure.svg")
+    monkeypatch.setattr(sys, "argv", ["hardcore.py", str(tmp_path), "--save", str(tmp_path / "saved.json")])
+    hardcore.main()
+    assert hardcore.read(tmp_path / "saved.json") == found

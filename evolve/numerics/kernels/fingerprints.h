@@ -53,8 +53,8 @@ void evolve_fingerprint(const fingerprints *f, const float *outputs, int64_t slo
         fingerprint_slot(f, slot, outputs + slot * f->sizes[1], f->steps[slot]);
 }
 
-/* The folds [n] of rows of values [n, k]; those that are not present [n, k] count as the bits of no number. Rows go
- * together through the coefficients, which are twice as long as a row. */
+/* The folds [n] of rows of values [n, k]; those that are not present [n, k], 0 in place of 1, count as the bits of no number.
+ * Rows go together through the coefficients, which are twice as long as a row. */
 DISPATCH void evolve_fold_present(const uint32_t *values, const uint8_t *present, const uint64_t *coefficients,
                                   uint64_t *folds, int64_t n, int64_t k)
 {
@@ -65,7 +65,8 @@ DISPATCH void evolve_fold_present(const uint32_t *values, const uint8_t *present
         for (int64_t row = 0; row < n; row++) {
             uint64_t sum = 0;
             for (int64_t i = first; i < first + part; i++)
-                sum += coefficients[i] * (present[row * k + i] ? values[row * k + i] : 0xFFFFFFFF);
+                /* Without a condition, gcc and clang use vectors: all bits are 1 if present is 0. */
+                sum += coefficients[i] * (values[row * k + i] | ((uint32_t)present[row * k + i] - 1));
             folds[row] += sum;
         }
     }
