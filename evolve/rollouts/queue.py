@@ -1,9 +1,8 @@
 """The queue of episodes that wait for a free slot, with a window over the genomes that play them."""
 
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator
-from concurrent.futures import ThreadPoolExecutor
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from threading import Lock
 from typing import Any
@@ -11,7 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from evolve.genome import GenomeDescriptions, Genomes, concatenate, describe
+from evolve.genome import GenomeDescriptions, Genomes, describe
 from evolve.rollouts.episodes import EpisodeBatch
 from evolve.rollouts.results import join_descriptions
 from evolve.shapes import Bool, Float32, Int32, Int64
@@ -20,8 +19,6 @@ WINDOW_BYTES = 2**24
 """The size of the window, which has at least one genome."""
 LARGEST_WINDOW = 2**28
 """The size of the window of a device, in bytes."""
-LEAST_NUMBERS = 2**18
-"""The fewest numbers, of weights, that a thread generates: some milliseconds of work."""
 _NOTHING_DESCRIBED = join_descriptions([])
 
 
@@ -62,7 +59,7 @@ class EpisodeQueue:
         self.making: Callable[[], AbstractContextManager[object]] = nullcontext
         """Returns a context in which genomes are generated."""
         self._waiting: _WaitingBatches = _WaitingBatches() if shared_with is None else shared_with._waiting
-        self._feed = self._threads = 1
+        self._feed = 1
         # With several threads, the genomes that follow most often belong to another thread: generate none ahead.
         self._ahead = shared_with is None
         if shared_with is not None:
@@ -73,12 +70,9 @@ class EpisodeQueue:
     def __len__(self) -> int:
         return self._waiting.episodes
 
-    def fill_feeds(self, episodes: int, threads: int = 1) -> None:
-        """Generate the genomes of up to so many episodes together, in threads, and none ahead.
-
-        A device waits for whole feeds, and does not use `FactoredGenomes`: genomes of several threads have no factors.
-        """
-        self._feed, self._threads, self._ahead = episodes, threads, False
+    def fill_feeds(self, episodes: int) -> None:
+        """Generate the genomes of up to so many episodes together, and none ahead: a device waits for whole feeds."""
+        self._feed, self._ahead = episodes, False
 
     def append(self, batch: EpisodeBatch) -> None:
         """Append the episodes of a batch."""
@@ -101,7 +95,7 @@ class EpisodeQueue:
             waiting = self._waiting.batches[0]
             batch = waiting.batch
             if self._window is None or self._window.waiting is not waiting:
-                self._window = GenomeWindow(waiting, self._ahead, self._waiting.lock, self._feed, self._threads)
+                self._window = GenomeWindow(waiting, self._ahead, self._waiting.lock, self._feed)
             # Episodes with genomes in one window begin together, so that few genomes are in memory at a time.
             count = self._window.reach(batch.rows[waiting.begun : waiting.begun + limit])
             part = slice(waiting.begun, waiting.begun + count)
@@ -151,10 +145,9 @@ class GenomeWindow:
         ahead: Whether to generate genomes ahead of those that are taken, as many as a window has.
         lock: Protects the batch from other threads.
         feed: The episodes of a device's feed: the window has room for their genomes, up to `LARGEST_WINDOW` bytes.
-        threads: The number of threads that generate many genomes.
     """
 
-    def __init__(self, waiting: "WaitingBatch", ahead: bool, lock: Lock, feed: int = 1, threads: int = 1) -> None:
+    def __init__(self, waiting: "WaitingBatch", ahead: bool, lock: Lock, feed: int = 1) -> None:
         self.waiting = waiting
         self._source = source = waiting.batch.genomes
         self._ahead = ahead
@@ -162,7 +155,6 @@ class GenomeWindow:
         genome = max(1, 5 * source.num_weights)  # a weight has 5 bytes: 4 of its value, and 1 of the mask
         self._at_once = max(1, WINDOW_BYTES // genome, min(feed, LARGEST_WINDOW // genome))
         self._feed = feed
-        self._threads = threads
         self._first = 0
         self._held: Genomes | None = None
         self._described: list[tuple[Int64, GenomeDescriptions]] = []
@@ -206,36 +198,19 @@ class GenomeWindow:
         return described
 
     def _make(self, rows: Int64, making: Callable[[], AbstractContextManager[object]]) -> Genomes:
-        threads = max(1, min(self._threads, len(rows) * self._source.num_weights // LEAST_NUMBERS))
-        size = -(-len(rows) // threads)
-        size += size % 2  # the genomes of a pair are generated together
-        parts = [slice(begin, begin + size) for begin in range(0, len(rows), size)]
-        with making(), _mapping_in(threads) as each:
+        with making():
             first, stop = int(rows[0]), int(rows[-1]) + 1
             if isinstance(self._source, Genomes) and stop - first == len(rows):  # rows ascend
                 made = _run(self._source, first, stop)
             else:
-                generated = list(each(self._source.take, (rows[part] for part in parts)))
-                made = generated[0] if len(generated) == 1 else concatenate(*generated)
+                made = self._source.take(rows)
             with self._lock:
-                wanted = self.waiting.to_describe[rows]
+                places = np.flatnonzero(self.waiting.to_describe[rows])
                 self.waiting.to_describe[rows] = False
-            if wanted.all():
-                described = each(describe, (made.take(part) for part in parts))
-                self._described += [(rows[part], found) for part, found in zip(parts, described, strict=True)]
-            elif wanted.any():
-                self._described.append((rows[wanted], describe(made.take(np.flatnonzero(wanted)))))
+            if len(places):
+                whole = len(places) == len(rows)
+                self._described.append((rows[places], describe(made if whole else made.take(places))))
         return made
-
-
-@contextmanager
-def _mapping_in(threads: int) -> Iterator[Callable[..., Iterable[Any]]]:
-    """A context with a function like `map` that calls in so many threads: kernels do not need Python's global lock."""
-    if threads == 1:
-        yield map
-        return
-    with ThreadPoolExecutor(threads) as pool:
-        yield pool.map
 
 
 def _run(genomes: Genomes, first: int, stop: int) -> Genomes:

@@ -149,7 +149,7 @@ def _device_rollout(config: Config, slots: int, queue: EpisodeQueue | None = Non
         return None
     feed_size = _FEED * slots
     queue = EpisodeQueue() if queue is None else queue
-    queue.fill_feeds(feed_size, num_threads(config))
+    queue.fill_feeds(feed_size)
     play = DevicePlay(task, batch, network.num_weights, feed_size, config.normalize_observations)
     return DeviceRollout(task, play, batch, feed_size, config.env.max_episode_seconds, queue)
 

@@ -101,21 +101,6 @@ def test_a_device_gets_whole_feeds_whatever_a_window_has(feed):
     assert [made[-1] for made in source.asked] == last  # none ahead
 
 
-@pytest.mark.parametrize("source", [Made(), ALL], ids=["lazy", "in memory"])
-def test_several_threads_make_and_describe_the_genomes_of_a_feed(monkeypatch, source):
-    monkeypatch.setattr(queue, "LEAST_NUMBERS", 7 * W)
-    episodes = EpisodeQueue()
-    episodes.fill_feeds(2 * C, threads=9)  # more than there is work for
-    episodes.append(batch(source))
-    taken = episodes.take(2 * C)
-    assert np.array_equal(taken.genome_of_each().weights, ALL.weights[taken.genome_ids])
-    if source is not ALL:
-        assert sorted(source.asked) == [[*range(n, n + 8)] for n in range(0, C, 8)]
-    described = episodes.take_descriptions()
-    assert described["described"].tolist() == [*range(C)]
-    assert np.array_equal(described["digests"], candidate_digests(ALL))
-
-
 @pytest.mark.usefixtures("few")
 def test_scattered_genomes_are_made_without_those_between_them():
     source = Made()
