@@ -14,7 +14,7 @@ import math
 import time
 import weakref
 from collections.abc import Callable
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import AbstractContextManager
 from queue import Empty, SimpleQueue
 from threading import Event, Lock, Thread
 
@@ -39,9 +39,6 @@ _FEEDS_PER_THREAD = 2
 _MIN_FEED_SECONDS, _MAX_FEED_SECONDS = 0.0005, 0.004
 """The time for which a feed should play. A shorter one costs more time than another thread saves. A longer one saves no
 more, so a thread takes a large fair share in several feeds."""
-_SMALL_GENOME = 2**10
-"""The number of weights below which threads feed in turn. A feed of small genomes consists of many short native calls.
-Each hands Python's lock to another thread that feeds, and has to wait for it afterwards."""
 LEAST_GIVEN = 4
 """The smallest number of running episodes that a thread gives to another thread, and that it keeps."""
 POLL_SECONDS = 0.002
@@ -267,19 +264,16 @@ class ThreadedRollout(_WholeEpisodes):
         make_part: Makes the rollout of one thread, which takes its episodes from a queue.
         threads: The number of threads, and of parts.
         least_feed: The smallest number of episodes in a feed while more wait.
-        num_weights: W of the networks.
     """
 
-    def __init__(
-        self, make_part: Callable[[EpisodeQueue], ExactRollout], threads: int, least_feed: int, num_weights: int
-    ) -> None:
+    def __init__(self, make_part: Callable[[EpisodeQueue], ExactRollout], threads: int, least_feed: int) -> None:
         self._queue = EpisodeQueue()
         queues = [self._queue, *(EpisodeQueue(shared_with=self._queue) for _ in range(threads - 1))]
         self._parts = [make_part(queue) for queue in queues]
         self.max_episode_seconds = self._parts[0].max_episode_seconds
         self._pending = 0
         self._playing: set[ExactRollout] = set()
-        self._shared = Shared(self._queue, threads, least_feed, num_weights)
+        self._shared = Shared(self._queue, threads, least_feed)
         for _ in range(threads):
             # A daemon does not keep the process alive. No thread refers to this object, so its end stops them.
             Thread(target=self._shared.play, name="evolve-rollout", daemon=True).start()
@@ -378,7 +372,7 @@ class Shared:
             ends this wait.
     """
 
-    def __init__(self, queue: EpisodeQueue, threads: int, least_feed: int, num_weights: int) -> None:
+    def __init__(self, queue: EpisodeQueue, threads: int, least_feed: int) -> None:
         self.to_play: SimpleQueue[ExactRollout | None] = SimpleQueue()
         self.played: SimpleQueue[tuple[ExactRollout, EpisodeResults | None, BaseException | None]] = SimpleQueue()
         self.pausing = Event()
@@ -391,7 +385,6 @@ class Shared:
         self._queue = queue
         self._num_feeds = _FEEDS_PER_THREAD * threads
         self._least_feed = least_feed
-        self._feeding: AbstractContextManager[object] = Lock() if num_weights < _SMALL_GENOME else nullcontext()
 
     def play(self) -> None:
         """Play parts until None comes."""
@@ -414,8 +407,7 @@ class Shared:
     def _play_part(self, part: ExactRollout) -> None:
         """Play until no episode is left, or the rollout pauses."""
         while not self.pausing.is_set():
-            with self._feeding:
-                part.feed(self.feed_size())
+            part.feed(self.feed_size())
             if not part.running:
                 if self._wait_for_episodes(part):
                     continue

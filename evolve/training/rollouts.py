@@ -180,7 +180,7 @@ def _exact_rollout(config: Config, slots: int, chosen: Backend) -> ExactRollout 
     threads = num_threads(config)
     # A kernel steps `lanes` slots in the time of one, but a few worlds in less time than many.
     least_feed = _FEW_WORLDS if task.has_world else lanes
-    return part() if threads == 1 else ThreadedRollout(part, threads, least_feed, network.num_weights)
+    return part() if threads == 1 else ThreadedRollout(part, threads, least_feed)
 
 
 def _rollout(config: Config, slots: int, queue: EpisodeQueue | None = None) -> Rollout:

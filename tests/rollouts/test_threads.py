@@ -9,7 +9,6 @@ import tempfile
 import threading
 import time
 from collections import deque
-from contextlib import suppress
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -90,35 +89,10 @@ def test_the_bits_are_those_of_one_thread(threads, traces, env):
 def test_a_feed_is_worth_its_time(seconds, sizes):
     found = []
     for waiting in (64, 32):
-        shared = Shared(range(waiting), threads=2, least_feed=8, num_weights=8)
+        shared = Shared(range(waiting), threads=2, least_feed=8)
         shared.fair_share, shared.episode_seconds = 32, seconds
         found.append(shared.feed_size())
     assert found == sizes
-
-
-@pytest.mark.parametrize(("num_weights", "together"), [(8, False), (2**16, True)])
-def test_threads_feed_small_genomes_in_turn(num_weights, together):
-    """Short native calls of two threads would hand Python's lock to and fro."""
-    both = threading.Barrier(2)
-
-    class Part:
-        running = can_give = False
-
-        def feed(self, _):
-            with suppress(threading.BrokenBarrierError):
-                both.wait(10 if together else 0.1)
-
-    shared = Shared(range(0), threads=2, least_feed=8, num_weights=num_weights)
-    threads = [threading.Thread(target=shared.play) for _ in range(2)]
-    for thread in threads:
-        shared.to_play.put(Part())
-        thread.start()
-    for _ in threads:
-        shared.played.get()
-    shared.stop(len(threads))
-    for thread in threads:
-        thread.join()
-    assert both.broken is not together
 
 
 def test_a_thread_without_episodes_gets_some_that_run():
@@ -133,7 +107,7 @@ def test_a_thread_without_episodes_gets_some_that_run():
         part.steps = 3
     expected = table_of(finish(alone))
     given = threading.Event()
-    shared = Shared(range(0), threads=2, least_feed=P * E, num_weights=8)
+    shared = Shared(range(0), threads=2, least_feed=P * E)
     shared.hungry.append((hungry, given))
     thread = threading.Thread(target=shared.play)
     thread.start()
@@ -169,7 +143,7 @@ def test_a_thread_waits_for_episodes_that_have_just_begun(monkeypatch):
         def take_results(self):
             pass
 
-    shared = Shared(range(0), threads=2, least_feed=8, num_weights=8)
+    shared = Shared(range(0), threads=2, least_feed=8)
     threads = [threading.Thread(target=shared.play) for _ in range(2)]
     for thread in threads:
         thread.start()
@@ -210,7 +184,7 @@ def test_only_worlds_are_given(env, gives):
 def test_a_thread_does_not_wait_for_the_last_episodes():
     """Or it would poll to the end of each generation."""
     part, _ = made(1, "BipedalWalker-v3")
-    shared = Shared(range(0), threads=2, least_feed=8, num_weights=8)
+    shared = Shared(range(0), threads=2, least_feed=8)
     thread = threading.Thread(target=shared.play)
     thread.start()
     shared.to_play.put(part)
