@@ -5,7 +5,7 @@
 First it prints the longest time that it may take: an experiment that ends when its champion is good enough takes less.
 Complete runs are not run again, so the command can be interrupted and repeated. At the end it writes the tables of
 `docs/results.md`; `benchmarks/lifetime.py` adds the controls of learning within a life, `benchmarks/tickets.py` pruning
-in rounds.
+in rounds. Experiments for a GPU, *-gpu*, run only if they are named: cores would take days.
 """
 
 import argparse
@@ -23,6 +23,7 @@ from evolve.config.documents import points
 
 FOLDER = Path(__file__).parent.parent / "experiments"
 EXPERIMENTS = sorted(path.stem for path in FOLDER.glob("*.toml"))
+FOR_CORES = [name for name in EXPERIMENTS if "-gpu" not in name]
 say = announcer("study")
 
 
@@ -48,7 +49,7 @@ def describe(names: list[str], out: Path) -> None:
 def main() -> None:
     """Run the missing runs; write the tables."""
     parser = argparse.ArgumentParser(description="Run every experiment again, or the missing runs.")
-    parser.add_argument("names", nargs="*", choices=EXPERIMENTS, default=EXPERIMENTS, metavar="NAME")
+    parser.add_argument("names", nargs="*", choices=EXPERIMENTS, default=FOR_CORES, metavar="NAME")
     parser.add_argument("-o", "--output", type=Path, default=Path("runs/study"), metavar="DIR")
     parser.add_argument("--dry-run", action="store_true", help="print what is missing and how long it takes")
     options = parser.parse_args()
