@@ -19,7 +19,7 @@ from evolve.analysis.figures.style import COLOURS, FAINT, INK, new_figure, save,
 
 FIGURE = ROOT / "docs" / "assets" / "walker-hardcore.svg"
 RESULTS = ROOT / "benchmarks" / "results" / "gpu" / "walker-hardcore.json"
-STAGES = ("walker-far", "walker-hardcore-gpu-1", "walker-hardcore-gpu-2", "walker-hardcore-gpu-3")
+STAGES = ("walker-far", "walker-hardcore-gpu-1", "walker-hardcore-gpu-2", "walker-hardcore-gpu")
 GOOD = 200.0
 """A walker that comes to the end of the course, or nearly, has a larger return."""
 HEAD = ("seed", "after stages 1 and 2", "held-out mean", "median episode", f"episodes above {GOOD:g}", "below 0",
@@ -51,14 +51,14 @@ class Stage:
 
 
 Chain = list[Stage]
-"""The stages of a seed."""
+"""The stages of a seed, without the first, which has no obstacles."""
 
 
 def read(path: Path) -> dict[int, Chain]:
     """Return the stages by seed, of all seeds with all stages. path: a folder of runs, or a saved file."""
     if path.is_dir():
         whole = [chain for chain in chains(path, STAGES) if len(chain) == len(STAGES)]
-        return {chain[0].seed: [Stage.of(run) for run in chain] for chain in whole}
+        return {chain[0].seed: [Stage.of(run) for run in chain[1:]] for chain in whole}
     saved = json.loads(path.read_text())
     return {int(seed): [Stage(**stage) for stage in stages] for seed, stages in saved.items()}
 
@@ -66,15 +66,15 @@ def read(path: Path) -> dict[int, Chain]:
 def table(found: dict[int, Chain]) -> str:
     """Return the table: a row for each seed, and one for all."""
     rows = []
-    for seed, (_, *stages) in found.items():
+    for seed, stages in found.items():
         returns = np.array(stages[-1].returns)
         shares = [f"{np.mean(part):.0%}" for part in (returns > GOOD, returns < 0)]
         means = [f"{np.mean(stage.returns):.0f}" for stage in stages]
         taken = sum(sum(stage.steps) for stage in stages) / 1e9
         figures = [", ".join(means[:-1]), means[-1], f"{np.median(returns):.0f}", *shares, f"{taken:.2f} G"]
         rows.append([str(seed), *figures, f"`{stages[-1].digest[:8]}`"])
-    means = [[float(np.mean(chain[stage].returns)) for chain in found.values()] for stage in range(1, len(STAGES))]
-    *earlier, last = map(spread, means)
+    by_stage = zip(*found.values(), strict=True)
+    *earlier, last = (spread([float(np.mean(stage.returns)) for stage in seeds]) for seeds in by_stage)
     return markdown(HEAD, [*rows, ["all", ", ".join(earlier), f"**{last}**", "", "", "", "", ""]])
 
 
@@ -90,7 +90,7 @@ def draw(found: dict[int, Chain]) -> Any:
     figure = new_figure(3.8)
     panel = figure.subplots()
     ends = []
-    for number, (_, *stages) in enumerate(found.values()):
+    for number, stages in enumerate(found.values()):
         begin = 0.0
         for stage in stages:
             x, y = curve(stage)
