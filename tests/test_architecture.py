@@ -93,7 +93,7 @@ def test_the_native_kernels_call_no_libm_and_contract_nothing():
     code = re.sub(r"\w+->\w+\(", "(", code)  # function pointers
     called = set(re.findall(r"\b([a-z]\w*)\s*\(", code))
     written_here = set(re.findall(r"(?:void|int|INLINE \w+|ONE_WORLD \w+) \*?(\w+)\(", code))
-    written_here |= set(re.findall(r"(?:int64_t|uint32_t|uint64_t|float|double) \*?(\w+)\(", code))
+    written_here |= set(re.findall(r"(?:int64_t|uint8_t|uint32_t|uint64_t|float|double) \*?(\w+)\(", code))
     written_here |= {f"{name}_lanes" for name in re.findall(r"^LANES_OF\((\w+)\)", code, flags=re.M)}
     syntax = {
         "if",
@@ -102,6 +102,7 @@ def test_the_native_kernels_call_no_libm_and_contract_nothing():
         "float",
         "defined",
         "sizeof",
+        "target",
         "target_clones",
         "name",
         "f",

@@ -12,7 +12,7 @@ from typing import Any, Literal
 from evolve import __version__, environments, networks, store, strategies
 from evolve.cluster import Watchdog
 from evolve.cluster.cores import playing_cores
-from evolve.config import MOST_SLOTS, Config, flatten, observation_index, parse, read_table
+from evolve.config import MOST_SLOTS, Config, RacingOptions, observation_index, parse, read_table
 from evolve.errors import EpisodeTimeout, InputError, Setting
 from evolve.networks import NETWORKS, Network
 from evolve.networks.network import SlotArrays
@@ -275,27 +275,19 @@ def validate_new_run(experiment: Experiment) -> None:
     rounds, E = config.racing.rounds, config.episodes
     if rounds and rounds[-1] >= E:
         raise InputError("racing.rounds", f"fewer episodes than a candidate has, {E} (episodes)", list(rounds))
+    keep, default = config.racing.keep, RacingOptions().keep
+    if not rounds and keep != default:
+        raise InputError("racing.keep", f"its default, {default}, without racing.rounds", keep)
     _check_growth(experiment)
     if config.common_random_numbers == "pairs" and not experiment.strategy(0).antithetic:
         expected = f"true or false with {config.strategy.name}, whose candidates are no antithetic pairs"
         raise InputError("common_random_numbers", expected, "pairs", "openai-es and pgpe have pairs.")
     _check_step_limits(experiment)
-    _check_effects(config)
     _check_measures(experiment)
     check_fitness(config)
     if config.connection_cost and strategies.shared_mask(config.strategy):
         expected = f"0 with {config.strategy.name}, whose candidates all have the same connections"
         raise InputError("connection_cost", expected, config.connection_cost)
-
-
-def _check_effects(config: Config) -> None:
-    """Raise InputError for a setting without effect, because the setting that it refines is not set."""
-    refined = {"racing.keep": "racing.rounds"}
-    refined |= {f"early_stop.{name}": "early_stop.mean_return" for name in ("episodes", "every")}
-    given, default = flatten(config.model_dump(mode="json")), flatten(Config().model_dump(mode="json"))
-    for key, other in refined.items():
-        if given[key] != default[key] and given.get(other) in (None, [], ()):
-            raise InputError(key, f"its default, {default[key]}, without {other}", given[key])
 
 
 def _check_measures(experiment: Experiment) -> None:

@@ -5,7 +5,7 @@ import pytest
 
 import evolve
 from evolve import networks, strategies
-from evolve.config import ComputeOptions, Config, RacingOptions, parse
+from evolve.config import ComputeOptions, Config, RacingOptions
 from evolve.environments.gymnasium_engine import GymnasiumEngine
 from evolve.errors import InputError
 from evolve.numerics import native
@@ -22,19 +22,10 @@ def test_a_cost_that_all_candidates_share_is_refused(name):
     validate_new_run(prepare(config.model_copy(update={"connection_cost": 0.0})))
 
 
-@pytest.mark.parametrize(
-    ("key", "value", "other", "set_to"),
-    [
-        ("racing.keep", 0.3, "racing.rounds", [1]),
-        ("early_stop.every", 5, "early_stop.mean_return", 400.0),
-        ("early_stop.episodes", 7, "early_stop.mean_return", 400.0),
-    ],
-)
-def test_a_setting_that_refines_another_has_no_effect_alone(key, value, other, set_to):
-    section, name = key.split(".")
-    with pytest.raises(InputError, match=rf"^{key}: expected its default, .*, without {other}, got {value}"):
-        validate_new_run(prepare(parse(Config, {section: {name: value}})))
-    validate_new_run(prepare(parse(Config, {section: {name: value, other.split(".")[1]: set_to}})))
+def test_the_share_of_a_race_without_rounds_is_refused():
+    with pytest.raises(InputError, match=r"^racing\.keep: expected its default, 0\.5, without .*, got 0\.3"):
+        validate_new_run(prepare(Config(racing=RacingOptions(keep=0.3))))
+    validate_new_run(prepare(Config(racing=RacingOptions(keep=0.3, rounds=(1,)))))
 
 
 def test_files_of_earlier_versions_keep_the_radius_of_pgpe():
