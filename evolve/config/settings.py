@@ -26,6 +26,7 @@ RUNTIME_KEYS = (
 )
 """Top-level keys that cannot change the result of a generation."""
 MOST_SLOTS = 2**16
+"""The largest number of episodes that one process may step together."""
 _DEFAULTS = {"network": "hebbian-dag", "strategy": "prune"}
 """The network and the strategy of experiments that do not name one."""
 

@@ -175,6 +175,7 @@ class DevicePlay:
         self.arrays = DeviceArrays(episodes)
         self._num_traces = 0 if batch.kept_traces is None else batch.kept_traces.rows
         self._fed: Feed | None = None
+        self._tiles = self._together = 0  # of the feed: the number of its tiles, and of those in a block
         self._counts = self.arrays.allocate(24)  # episodes begun, episodes over, and steps made
         # A download writes to `_new_counts` at any time; `_counts_now` changes only in `finish`.
         self._new_counts: Int64 = self.arrays.device.host_array((3,), np.int64)
@@ -241,6 +242,7 @@ class DevicePlay:
         """Copy the episodes of a feed to the device. The caller must check `ready`."""
         self._fed = fed = feed.contiguous()
         self._tiles = min(self._step.arrays.tiles, -(-self._size // WIDTH))
+        # A small feed has blocks of fewer tiles, so that it occupies all multiprocessors.
         few = tiles_together(self._task, WIDTH * self._tiles)
         self._together = max(n for n in range(1, few + 1) if self._most_together % n == 0)
         self._counts_now[:] = 0
