@@ -2,6 +2,7 @@
 
 import importlib.util
 import json
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -10,6 +11,7 @@ from conftest import ROOT
 import evolve
 from evolve.config import differences, read_file
 from evolve.config.documents import experiments
+from evolve.store.champion_file import read_champion
 from evolve.training import prepare
 from evolve.verification.comparison import PUBLISHED
 
@@ -49,6 +51,17 @@ def test_champions_are_those_published():
         here = champion.config.model_copy(update={"compute": config.compute})  # one was made on a GPU
         wrong += [f"{name}: {change}" for change in differences(prepare(config).config, prepare(here).config)]
     assert not wrong, "\n".join(wrong)
+
+
+def test_champions_name_no_folder_of_the_machine_that_made_them():
+    made_on_a_gpu = sorted((ROOT / "benchmarks" / "results" / "gpu").rglob("*.champion"))
+    assert made_on_a_gpu
+    for path in [*ZOO.values(), *made_on_a_gpu]:
+        champion = read_champion(path)
+        config = evolve.load(path).config
+        named = [*champion.header.manifest["command"], config.output.directory]
+        named += [] if config.start_from is None else [config.start_from.file]
+        assert not [each for each in named if Path(each).is_absolute()], path
 
 
 @pytest.mark.parametrize("name", ["acrobot", "car", "cartpole", "lander"])
