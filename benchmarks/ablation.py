@@ -1,16 +1,19 @@
-"""What matters for a walker: experiments/walker-far.toml in few steps, with one setting changed at a time.
+"""What matters for a walker: an experiment in few steps, with one setting changed at a time.
 
     python benchmarks/ablation.py -o runs/ablation                 the missing runs; then the table and the figure
+    python benchmarks/ablation.py hardcore -o runs/ablation        the same over obstacles, with other networks, too
     mpirun -n 9 python benchmarks/ablation.py -o runs/ablation     over any number of ranks, with the same digests
 
-All runs end after the same number of environment steps. Each row of the table is a change, and its p is of the rank
-test (Mann and Whitney, 1947) against the runs without a change. It is not corrected for the number of rows, so read it
-as a hint.
+The walker is experiments/walker-far.toml, and `hardcore` is experiments/walker-hardcore.toml: each of its runs begins
+with the champion that the same network and the same seed have in the short experiment of the walker. All runs of a
+table end after the same number of environment steps. Each row is a change, and its p is of the rank test (Mann and
+Whitney, 1947) against the runs without a change. It is not corrected for the number of rows, so read it as a hint.
 """
 
 import argparse
 import sys
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -27,55 +30,122 @@ from evolve.analysis.statistics import rank_test
 from evolve.config import read_file
 
 ROOT = Path(__file__).parent.parent
-PAGE = ROOT / "docs" / "remedies.md"
-FIGURE = ROOT / "docs" / "assets" / "ablation.svg"
-STEPS = 12_000_000
-FALL = 230.0
-"""A walker that reaches the end of the ground has a larger return; one that falls has a smaller one."""
 PLAIN = "as they are"
-CHANGES: dict[str, dict[str, Any]] = {
-    PLAIN: {},
-    "one ground for all candidates": {"common_random_numbers": True},
-    "two episodes for each candidate": {"episodes": 2},
-    "128 candidates": {"population": 128},
-    "Adam": {"strategy": {"optimizer": "adam", "learning_rate": 0.03}},
-    "one start": {"strategy": {"starts": 1, "start_generations": 100}},
-    "whole episodes from the first": {"early_generations": None, "early_max_episode_steps": None},
-    "no decay of weights": {"strategy": {"weight_decay": 0.0}},
-}
+Changes = Mapping[str, Mapping[str, Any]]
 """The changes of the settings, by their names in the table."""
 say = announcer("ablation")
 
 
-def settings_of(change: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the experiment with a change, shortened: all decays are as fast as the run is short."""
-    far = read_file(ROOT / "experiments" / "walker-far.toml")
-    short = {"starts": 4, "start_generations": 40, "sigma_decay": 0.998, "learning_rate_decay": 0.995}
-    plain = far | {
-        "generations": 100_000, "early_generations": 400, "early_stop": {"steps": STEPS},
-        "strategy": far["strategy"] | short,
-    }  # fmt: skip
-    changed = plain | dict(change) | {"strategy": plain["strategy"] | change.get("strategy", {})}
-    return {name: value for name, value in changed.items() if value is not None}
+def _short(experiment: str, steps: int, strategy: Mapping[str, Any], **settings: Any) -> dict[str, Any]:
+    """Return the settings of an experiment that ends after some steps, with other settings of its strategy."""
+    whole = read_file(ROOT / "experiments" / f"{experiment}.toml")
+    kept = {"generations": 100_000, "early_stop": {"steps": steps}, "strategy": whole["strategy"] | strategy}
+    return whole | kept | settings
 
 
-def jobs_of(seeds: int) -> list[Job]:
-    """Return the runs of seeds 1, 2, …: all changes with a seed, then the next seed."""
-    return [
-        Job(settings_of(change), seed, name.replace(" ", "-"))
-        for seed in range(1, seeds + 1)
-        for name, change in CHANGES.items()
-    ]
+@dataclass(frozen=True)
+class Ablation:
+    """An experiment and its changes.
+
+    Attributes:
+        plain: The settings without a change.
+        changes: The changes.
+        fall: An episode with a smaller return counts as a fall.
+        page: The page with the table.
+        marker: The name of the table there.
+        figure: The path of the figure.
+    """
+
+    plain: Mapping[str, Any]
+    changes: Changes
+    fall: float
+    page: Path
+    marker: str
+    figure: Path
+
+    def settings(self, change: Mapping[str, Any]) -> dict[str, Any]:
+        """Return the settings with a change. A setting that the change sets to None is left out."""
+        changed = self.plain | dict(change) | {"strategy": self.plain["strategy"] | change.get("strategy", {})}
+        return {name: value for name, value in changed.items() if value is not None}
 
 
-def table(found: Mapping[str, Sequence[evolve.Run]]) -> str:
+# All decays are as fast as the run is short.
+WALKER = Ablation(
+    _short(
+        "walker-far",
+        12_000_000,
+        {"starts": 4, "start_generations": 40, "sigma_decay": 0.998, "learning_rate_decay": 0.995},
+        early_generations=400,
+    ),
+    {
+        PLAIN: {},
+        "one ground for all candidates": {"common_random_numbers": True},
+        "two episodes for each candidate": {"episodes": 2},
+        "128 candidates": {"population": 128},
+        "Adam": {"strategy": {"optimizer": "adam", "learning_rate": 0.03}},
+        "one start": {"strategy": {"starts": 1, "start_generations": 100}},
+        "whole episodes from the first": {"early_generations": None, "early_max_episode_steps": None},
+        "no decay of weights": {"strategy": {"weight_decay": 0.0}},
+    },
+    fall=230.0,  # a walker that reaches the end of the ground has a larger return
+    page=ROOT / "docs" / "remedies.md",
+    marker="ablation",
+    figure=ROOT / "docs" / "assets" / "ablation.svg",
+)
+NETWORKS: dict[str, dict[str, Any]] = {
+    "elman": {"name": "elman", "hidden": [20]},
+    "hebbian-lstm": {"name": "hebbian-lstm", "hidden": [7], "init_sparsity": 0.0},
+    "plastic-mlp": {"name": "plastic-mlp", "hidden": [16]},
+}
+"""Networks with memory, of about the size of the mlp."""
+HARDCORE = Ablation(
+    _short("walker-hardcore", 30_000_000, {"learning_rate": 0.05}),
+    {
+        PLAIN: {},
+        "4 episodes for each of 64 candidates": {"episodes": 4, "population": 64},
+        "16 episodes for each of 16 candidates": {"episodes": 16, "population": 16},
+        "4 episodes for each of 256 candidates": {"episodes": 4},
+        **{name: {"network": network} for name, network in NETWORKS.items()},
+    },
+    fall=0.0,
+    page=ROOT / "docs" / "notebook" / "results.md",
+    marker="hardcore ablation",
+    figure=ROOT / "docs" / "assets" / "ablation-hardcore.svg",
+)
+ABLATIONS = {"walker": WALKER, "hardcore": HARDCORE}
+
+
+def directory_of(task: str, name: str) -> str:
+    """Return the directory of a change's runs, below that of all runs."""
+    return ("hardcore/" if task == "hardcore" else "") + name.replace(" ", "-")
+
+
+def jobs_of(task: str, seeds: int, out: Path) -> list[Job]:
+    """Return the runs of seeds 1, 2, … of a task: all changes with a seed, then the next seed.
+
+    Runs over obstacles come after the runs on plain ground with which they begin.
+    """
+    jobs = []
+    for seed in range(1, seeds + 1):
+        for name, change in ABLATIONS[task].changes.items():
+            settings = ABLATIONS[task].settings(change)
+            if task == "hardcore":
+                first = directory_of("walker", name if name in NETWORKS else PLAIN)
+                network = {"network": NETWORKS[name]} if name in NETWORKS else {}
+                jobs.append(Job(WALKER.settings(network), seed, first))
+                settings["start_from"] = {"file": str(out / first)}
+            jobs.append(Job(settings, seed, directory_of(task, name)))
+    return list({(job.directory, job.seed): job for job in jobs}.values())
+
+
+def table(found: Mapping[str, Sequence[evolve.Run]], fall: float) -> str:
     """Return the table: for each change the median over seeds, the worst and the best one, falls, and p."""
     head = ["changed", "median", "worst to best seed", "falls", "p", "digests"]
     plain = scores(found[PLAIN])
     rows = []
     for name, runs in found.items():
         means = scores(runs)
-        falls = np.concatenate([run.held_out.returns < FALL for run in runs if run.held_out is not None])
+        falls = np.concatenate([run.held_out.returns < fall for run in runs if run.held_out is not None])
         p = "" if name == PLAIN else f"{rank_test(means, plain):.3f}"
         digests = " ".join(f"`{run.digest[:8]}`" for run in runs)
         middle, low, high = (f"{value:.0f}" for value in (np.median(means), means.min(), means.max()))
@@ -91,7 +161,7 @@ def scores(runs: Sequence[evolve.Run]) -> np.ndarray:
 @styled
 def draw(found: Mapping[str, Sequence[evolve.Run]]) -> Any:
     """Return the figure: a row of dots for each change, one for each seed, and a bar for the median."""
-    figure = new_figure(3.6)
+    figure = new_figure(1.2 + 0.3 * len(found))
     panel = figure.subplots()
     for row, (name, runs) in enumerate(found.items()):
         means = scores(runs)
@@ -107,16 +177,18 @@ def draw(found: Mapping[str, Sequence[evolve.Run]]) -> Any:
 def main() -> None:
     """Evolve the missing runs; write the table and the figure of the page."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("task", nargs="?", choices=ABLATIONS, default="walker", help="walker")
     parser.add_argument("--seeds", type=int, default=5, metavar="N", help="seeds 1 … N (5)")
     parser.add_argument("-o", "--output", type=Path, default=Path("runs/ablation"), metavar="DIR")
     options = parser.parse_args()
-    found: dict[str, list[evolve.Run]] = {name: [] for name in CHANGES}
-    names = {name.replace(" ", "-"): name for name in CHANGES}
-    for job, run in run_all(jobs_of(options.seeds), options.output, say):
-        found[names[job.directory]].append(run)
+    ablation = ABLATIONS[options.task]
+    by_directory: dict[str, list[evolve.Run]] = {}
+    for job, run in run_all(jobs_of(options.task, options.seeds, options.output), options.output, say):
+        by_directory.setdefault(job.directory, []).append(run)
     if script_ranks().leads:
-        fill(PAGE, "ablation", table(found))
-        save(draw(found), FIGURE)
+        found = {name: by_directory[directory_of(options.task, name)] for name in ablation.changes}
+        fill(ablation.page, ablation.marker, table(found, ablation.fall))
+        save(draw(found), ablation.figure)
 
 
 if __name__ == "__main__":

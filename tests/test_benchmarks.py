@@ -108,14 +108,27 @@ def test_bodies_that_change(monkeypatch, tmp_path):
 def test_an_ablation(monkeypatch, tmp_path):
     monkeypatch.syspath_prepend(str(ROOT / "benchmarks"))
     ablation = importlib.import_module("ablation")
-    settings = {name: ablation.settings_of(change) for name, change in ablation.CHANGES.items()}
-    assert len({json.dumps(each, sort_keys=True) for each in settings.values()}) == len(settings)
-    assert all(each["early_stop"] == {"steps": ablation.STEPS} for each in settings.values())
-    short = {name: value for name, value in (settings[ablation.PLAIN] | SHORT).items() if value is not None}
+    for each in ablation.ABLATIONS.values():
+        settings = [each.settings(change) for change in each.changes.values()]
+        assert len({json.dumps(one, sort_keys=True) for one in settings}) == len(settings)
+        assert all(one["early_stop"] == each.plain["early_stop"] for one in settings)
+    short = {name: value for name, value in (ablation.WALKER.plain | SHORT).items() if value is not None}
     runs = [evolve.train(short, seed=seed, output=tmp_path) for seed in (1, 2)]
     found = {ablation.PLAIN: runs, "Adam": runs}
-    assert re.search(r"^\| Adam \| \*\*-?\d+\*\* \| -?\d+ to -?\d+ \| 100% \| 1.000 \| `", ablation.table(found), re.M)
+    assert re.search(
+        r"^\| Adam \| \*\*-?\d+\*\* \| -?\d+ to -?\d+ \| 100% \| 1.000 \| `", ablation.table(found, 230), re.M
+    )
     assert [each.get_text() for each in ablation.draw(found).axes[0].get_yticklabels()] == list(found)
+    jobs = ablation.jobs_of("hardcore", 1, tmp_path)
+    firsts = [job.settings["start_from"]["file"] for job in jobs if "start_from" in job.settings]
+    assert len(firsts) == len(ablation.HARDCORE.changes)
+    for job in jobs:  # a run on plain ground comes before all runs that begin with its champion
+        if "start_from" not in job.settings:
+            assert firsts.count(str(tmp_path / job.directory)) >= 1
+            assert all(
+                other.settings.get("start_from", {}).get("file") != str(tmp_path / job.directory)
+                for other in jobs[: jobs.index(job)]
+            )
 
 
 def test_threads():
