@@ -38,6 +38,8 @@ ranks, and the versions of the MPI library and of mpi4py."""
 _LIBC = ctypes.CDLL(None) if sys.platform.startswith("linux") else None
 EXIT_CODE = "EVOLVE_EXIT_CODE"
 """The variable that names the file for the exit code of rank 0."""
+_CODE_CHARACTERS = 16
+"""The length of this file."""
 CONNECT = "EVOLVE_CONNECT_SECONDS"
 """The variable that sets the seconds within which all ranks have to come together."""
 COMMAND = "EVOLVE_COMMAND"
@@ -357,14 +359,15 @@ def is_supervised() -> bool:
 
 
 def _is_written(file: Path) -> bool:
-    return file.exists() and file.stat().st_size > 0
+    return file.exists() and bool(file.read_text().strip())
 
 
 def say_begun() -> None:
     """Tell the supervising process, if there is one, that all ranks have connected."""
     if EXIT_CODE in os.environ:
         with suppress(OSError):  # the supervisor is on another host
-            Path(os.environ[EXIT_CODE]).touch()
+            # The spaces keep room for the exit code: a disk that becomes full must not turn success into failure.
+            Path(os.environ[EXIT_CODE]).write_text(" " * _CODE_CHARACTERS)
 
 
 def hand_over(code: int, start_again: bool = False) -> int:
@@ -375,8 +378,11 @@ def hand_over(code: int, start_again: bool = False) -> int:
     exit_code_file = os.environ.get(EXIT_CODE)
     if exit_code_file is None:
         return code
+    said = f"{code} again" if start_again else str(code)
     try:
-        Path(exit_code_file).write_text(f"{code} again" if start_again else str(code))
+        # Opened without truncating, which would give the room on the disk away.
+        with open(os.open(exit_code_file, os.O_WRONLY | os.O_CREAT, 0o600), "w") as file:
+            file.write(said.ljust(_CODE_CHARACTERS))
     except OSError:  # the supervisor is on another host
         return code
     return 0

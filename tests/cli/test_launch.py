@@ -303,6 +303,19 @@ def test_a_launcher_that_outlives_rank_0_is_killed(supervisor):
     assert ended == Outcome(75, is_own=True, start_again=True)
 
 
+def test_an_exit_code_takes_no_more_room_than_was_kept_for_it(monkeypatch, tmp_path):
+    """A disk that becomes full in a run must not turn its success into a failure."""
+    file = tmp_path / "exit-code"
+    monkeypatch.setenv(mpirun.EXIT_CODE, str(file))
+    mpirun.say_begun()
+    kept = file.stat()
+    assert not file.read_text().strip()
+    assert mpirun.hand_over(75, start_again=True) == 0
+    after = file.stat()
+    assert (after.st_ino, after.st_size) == (kept.st_ino, kept.st_size)
+    assert file.read_text().split() == ["75", "again"]
+
+
 def test_each_launcher_has_a_folder_of_its_own(supervisor, tmp_path):
     """One that is killed leaves a folder behind, named by its process; another of that number would end at once."""
     child = f"echo $PRTE_MCA_prte_local_tmpdir_base >> {tmp_path}/folders; test -d $PRTE_MCA_prte_local_tmpdir_base"
