@@ -99,12 +99,11 @@ NETWORKS: dict[str, dict[str, Any]] = {
 }
 """Networks with memory, of about the size of the mlp."""
 HARDCORE = Ablation(
-    _short("walker-hardcore", 30_000_000, {"learning_rate": 0.05}),
+    _short("walker-hardcore", 12_000_000, {"learning_rate": 0.05}),
     {
         PLAIN: {},
         "4 episodes for each of 64 candidates": {"episodes": 4, "population": 64},
         "16 episodes for each of 16 candidates": {"episodes": 16, "population": 16},
-        "4 episodes for each of 256 candidates": {"episodes": 4},
         **{name: {"network": network} for name, network in NETWORKS.items()},
     },
     fall=0.0,

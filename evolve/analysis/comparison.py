@@ -312,8 +312,19 @@ def compare_groups(groups: Sequence[RunGroup]) -> Ranking:
         limits = _range([run for group in groups_of_env for run in group.runs], evaluated)
         compared, note = _compare([_unranked(group, score, limits) for group in groups_of_env])
         rows += compared
-        notes.append(note)
+        notes += [_different_tasks(groups_of_env, evaluated), note]
     return Ranking(HELD_OUT if evaluated else TRAINING, tuple(rows), tuple(dict.fromkeys(filter(None, notes))))
+
+
+def _different_tasks(groups: Sequence[RunGroup], evaluated: bool) -> str:
+    """Return a note if groups of one environment are compared by episodes of different tasks; empty otherwise."""
+    configs = [group.config.in_evaluation() if evaluated else group.config for group in groups]
+    first, *others = (config.env for config in configs)
+    of_task = ("kwargs", "randomize", "wrappers", "max_episode_steps")
+    different = [f"env.{name}" for name in of_task if any(getattr(env, name) != getattr(first, name) for env in others)]
+    if not different:
+        return ""
+    return f"{first.id}: the experiments differ in {' and '.join(different)}, so their returns are of different tasks."
 
 
 def held_out_score(group: RunGroup) -> tuple[float, Interval | None] | None:

@@ -97,6 +97,18 @@ def test_the_best_comes_first_and_tests_stay_within_an_environment():
     assert found[2].p == pytest.approx(2 * 2 / 252)  # of two tests
 
 
+def test_experiments_of_one_environment_may_be_different_tasks():
+    plain, heavy = group("plain", range(5)), group("heavy", range(5))
+    heavy = replace(heavy, config=heavy.config.with_env_changes({"kwargs": {"gravity": 20.0}}))
+    (note,) = compare_groups([plain, heavy]).notes
+    assert "env.kwargs" in note
+    other = replace(plain, config=plain.config.model_copy(update={"episodes": 7}))
+    assert compare_groups([plain, other]).notes == ()
+    randomized = plain.config.env.changed({"randomize": {"gravity": {"uniform": [9.0, 11.0]}}})
+    trained = plain.config.model_copy(update={"env": randomized, "evaluation_randomize": {}})  # evaluated in the same
+    assert compare_groups([plain, replace(plain, config=trained)]).notes == ()
+
+
 def test_a_test_that_cannot_be_significant_is_not_made():
     found = compare_groups([group(name, range(n, n + 3)) for n, name in enumerate("abcdef")])
     assert [(each.p, each.against_best) for each in found.rows] == [(None, "best")] + [(None, "")] * 5
