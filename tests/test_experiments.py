@@ -208,7 +208,7 @@ def test_the_experiments_that_are_compared_differ_in_nothing_else():
     full, raced = (
         prepare(load([str(ROOT / "experiments" / f"walker-{name}.toml")])[0][0]).config for name in ("all", "racing")
     )
-    assert {key for key, _, _ in differences(full, raced)} == {"racing.rounds"}
+    assert {key for key, _, _ in differences(full, raced)} == {"racing.rounds", "racing.keep"}
     assert raced.early_stop.steps == 0.6 * full.early_stop.steps
     assert load_config(full.to_toml()) == full
 

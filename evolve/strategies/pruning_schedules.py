@@ -265,9 +265,12 @@ class PruningRounds(Strategy[PruningState]):
 
     def _strategy(self, mask: Bool) -> Strategy[Any]:
         """Return the strategy for a mask; the newest one is cached."""
-        if mask is not self._newest[0] and not np.array_equal(mask, self._newest[0]):
-            self._newest = mask, self._new_strategy(mask)
-        return self._newest[1]
+        # Threads that call `ask` at the same time may cache another strategy meanwhile, so the cache is read once.
+        known, strategy = self._newest
+        if mask is not known and not np.array_equal(mask, known):
+            strategy = self._new_strategy(mask)
+            self._newest = mask, strategy
+        return strategy
 
     def _new_strategy(self, mask: Bool) -> Strategy[Any]:
         return self._make(MaskedLayout(self._layout, mask))

@@ -6,6 +6,7 @@ candidate). The state therefore consists of arrays alone: after a state is store
 genomes.
 """
 
+import threading
 from abc import abstractmethod
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields
@@ -126,7 +127,8 @@ class Strategy(Generic[State]):
     def ask(self, state: State, generation: int, candidates: Int64 | None = None) -> Genomes:
         """Return the P candidates of a generation, or the given candidates [n], n ≥ 1.
 
-        A candidate has the same bits whichever other candidates are asked for with it.
+        A candidate has the same bits whichever other candidates are asked for with it. Threads call this method at the
+        same time.
         """
 
     @abstractmethod
@@ -250,20 +252,21 @@ class AskedGenomes(Generic[State]):
 class NewestValue(Generic[State, Value]):
     """Cache of the newest value of a function of state and generation.
 
-    A rank calls `ask` for a few candidates at a time. The cache computes the function once for each generation
-    instead of once for each call.
+    A rank calls `ask` for a few candidates at a time, in several threads. The cache computes the function once for
+    each generation instead of once for each call.
     """
 
     def __init__(self, function: Callable[[State, int], Value]) -> None:
         self._function = function
         self._newest: tuple[State, int, Value] | None = None
+        self._lock = threading.Lock()
 
     def __call__(self, state: State, generation: int = 0) -> Value:
         """Return the function's value. generation: of `ask`; without it the value depends on the state only."""
-        newest = self._newest
-        if newest is None or newest[0] is not state or newest[1] != generation:
-            newest = self._newest = state, generation, self._function(state, generation)
-        return newest[2]
+        with self._lock:
+            if self._newest is None or self._newest[0] is not state or self._newest[1] != generation:
+                self._newest = state, generation, self._function(state, generation)
+            return self._newest[2]
 
 
 def requested_candidates(population: int, candidates: Int64 | None) -> Int64:

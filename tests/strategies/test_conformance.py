@@ -3,6 +3,8 @@
 import json
 import subprocess
 import sys
+import time
+from concurrent.futures import ThreadPoolExecutor
 from itertools import pairwise
 
 import numpy as np
@@ -16,6 +18,7 @@ from evolve.errors import InputError
 from evolve.genome import pruned
 from evolve.numerics import native
 from evolve.strategies import AskedGenomes, Results, ranking
+from evolve.strategies.strategy import NewestValue
 
 VARIANTS = [  # every strategy with its defaults, so that a new one needs no line here; then other settings
     *({"name": name} for name in strategies.STRATEGIES),
@@ -202,6 +205,21 @@ def test_any_candidates_are_those_rows_of_the_whole(table, generation):
         some = made.ask(state, generation, np.array(candidates, np.int64))
         assert np.array_equal(some.weights, whole.weights[list(candidates)])
         assert np.array_equal(some.mask, whole.mask[list(candidates)])
+
+
+def test_threads_that_ask_at_the_same_time_share_what_is_computed_once():
+    def slow(state, generation):
+        computed.append(generation)
+        time.sleep(0.05)
+        return state[0] + generation, object()
+
+    computed, newest, state = [], NewestValue(slow), [3]
+    with ThreadPoolExecutor(4) as pool:
+        for generation in range(3):
+            values = list(pool.map(lambda generation: newest(state, generation), [generation] * 4))
+            assert values == [values[0]] * 4
+            assert values[0][0] == 3 + generation
+    assert computed == [0, 1, 2]
 
 
 def test_tell_may_make_the_candidates_once_more(table):

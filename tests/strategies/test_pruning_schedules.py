@@ -1,5 +1,7 @@
 """Pruning in rounds: when, what, and with which weights the search begins again."""
 
+import threading
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 
 import numpy as np
@@ -132,3 +134,28 @@ def test_a_run_is_the_same_on_three_ranks_and_resumed(call, tmp_path):
     assert len({int(r.connections[0]) for r in parts.records}) == 2
     done = call("verify", parts.path, "--full")
     assert done.code == 0, done.out + done.err
+
+
+@pytest.mark.parametrize("name", BOTH)
+def test_threads_ask_while_a_round_begins(name):
+    """They ask for the strategy of the mask before and of the mask after, one of which is cached."""
+    population, threads = 64, 8
+    network = networks.make({"name": "mlp", "hidden": [24, 24]}, 8, 4)
+    table = {"name": name, "pruning_every": 1, "pruning_keep": 0.97}
+    alone, shared = (strategies.from_table(table, network, population, 1) for _ in range(2))
+    state, same = alone.start(), shared.start()
+    barrier = threading.Barrier(threads, timeout=30)
+
+    def ask(thread, generation):
+        barrier.wait()
+        return shared.ask(same, generation, np.arange(thread, population, threads))
+
+    with ThreadPoolExecutor(threads) as pool:
+        for generation in range(25):
+            whole = alone.ask(state, generation)
+            parts = list(pool.map(ask, range(threads), [generation] * threads))
+            for thread, part in enumerate(parts):
+                assert np.array_equal(part.weights, whole.weights[thread::threads])
+                assert np.array_equal(part.mask, whole.mask[thread::threads])
+            results = Results(np.arange(population, dtype=float))
+            state, same = alone.tell(state, whole, results), shared.tell(same, whole, results)
