@@ -13,9 +13,9 @@ from conftest import ROOT, make_runs
 import evolve
 from evolve import store
 from evolve.cli.run import load
-from evolve.config import differences
+from evolve.config import Config, differences
 from evolve.strategies import STRATEGIES
-from evolve.training import load_config, prepare
+from evolve.training import load_config, prepare, validate_new_run
 
 sys.path.insert(0, str(ROOT / "benchmarks"))
 
@@ -202,6 +202,15 @@ def test_every_table_of_the_page_has_its_place(results):
     page = results.PAGE.read_text()
     for section in ("results", "strategies", "pruning", "racing", "robustness"):
         assert page.count(f"<!-- {section} -->") == page.count(f"<!-- end of {section} -->") == 1
+
+
+@pytest.mark.parametrize("path", sorted((ROOT / "experiments").glob("*.toml")), ids=lambda path: path.stem)
+def test_every_experiment_can_begin(path):
+    for config in load([str(path)])[0]:
+        if config.env.engine == "envpool":
+            pytest.importorskip("envpool")
+        # A run on a GPU needs one; its other settings do not.
+        validate_new_run(prepare(config.model_copy(update={"compute": Config().compute})))
 
 
 def test_the_experiments_that_are_compared_differ_in_nothing_else():
