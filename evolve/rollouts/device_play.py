@@ -170,8 +170,7 @@ class DevicePlay:
         # and occupy registers.
         self._parts = 1 if task.has_world else self._step.parts
         self._task = task
-        self._most_together = tiles_together(task, self._step.arrays.slots)
-        assert self._step.arrays.tiles % self._most_together == 0, "see in_whole_blocks"
+        assert self._step.arrays.tiles % tiles_together(task, self._step.arrays.slots) == 0, "see in_whole_blocks"
         self.arrays = DeviceArrays(episodes)
         self._num_traces = 0 if batch.kept_traces is None else batch.kept_traces.rows
         self._fed: Feed | None = None
@@ -244,7 +243,8 @@ class DevicePlay:
         self._tiles = min(self._step.arrays.tiles, -(-self._size // WIDTH))
         # A small feed has blocks of fewer tiles, so that it occupies all multiprocessors.
         few = tiles_together(self._task, WIDTH * self._tiles)
-        self._together = max(n for n in range(1, few + 1) if self._most_together % n == 0)
+        allocated = self._step.arrays.tiles
+        self._together = max(n for n in range(1, few + 1) if self._tiles + -self._tiles % n <= allocated)
         self._counts_now[:] = 0
         self._structure.fed = len(fed.seeds)
         self._structure.num_traces = self._num_traces if fed.mask.shape[1] else 0
@@ -390,8 +390,12 @@ class _Results:
         # Most step hashes are not wanted. They would be nearly all bytes that come down.
         wanted = may_be_best(feed.keys, returns, best_of)
         hashes = self._hashes(np.where(wanted, np.minimum(lengths, self.max_hashes), 0))
-        kept = quantize_traces(np.where(feed.mask[feed.genomes], traced, np.float32(0))) if traces else None
-        kept = np.zeros((n, 0), np.int64) if kept is None else kept
+        kept = np.zeros(traced.shape if traces else (n, 0), np.int64)
+        if traces:
+            # A few episodes at a time: the arrays in between are larger than the result.
+            few = max(1, LARGEST_COPY // traced.shape[1])
+            for part in (slice(start, start + few) for start in range(0, n, few)):
+                kept[part] = quantize_traces(np.where(feed.mask[feed.genomes[part]], traced[part], np.float32(0)))
         return Played(feed.keys, returns, lengths, prints, wanted, hashes, moments, kept)
 
     def _begin_download(self, name: str, n: int) -> NDArray[Any]:

@@ -26,6 +26,7 @@ from evolve.training.fitness import fitness_function
 _LOG = logging.getLogger("evolve")
 _CACHE_BYTES = 2**24  # the assumed share of each process in the cache that all cores use
 _SLOTS_IF_HANGING = 8  # if an environment hangs while its speed is measured
+_FEED_NUMBERS = 2**28  # of the slots that a device has by default; the host may hold as many, four bytes or more each
 _LARGE_SLOT = 2**16  # numbers; a step of a larger network takes as long as about 16 environment steps
 
 
@@ -171,8 +172,11 @@ def _prepare(config: Config, engine: environments.Engine) -> Experiment:
     if config.compute.check and not hangs:
         environments.check(engine)
         environments.check_metrics(engine)
-    episodes = min(MOST_SLOTS, config.population * config.episodes)
-    device_slots = episodes if config.compute.slots is None and config.env.engine == "exact" else None
+    device_slots = None
+    if config.compute.slots is None and config.env.engine == "exact":
+        # The host may hold the traces of each episode, or the initial contents of its slot.
+        most = max(slots, _FEED_NUMBERS // network.slot_size)
+        device_slots = min(MOST_SLOTS, config.population * config.episodes, most)
     return Experiment(complete, network, engine.action_size, engine.spaces, device_slots=device_slots)
 
 

@@ -60,16 +60,25 @@ def make_rollout(text: str) -> AnyRollout:
 
 
 def rollout_of(config: Config) -> AnyRollout:
-    """Return the rollout of a configuration. Raises InputError if it cannot be made here."""
+    """Return the rollout of a configuration, with fewer slots if its slots do not fit into the device of this rank.
+
+    Raises InputError if it cannot be made here.
+    """
     slots = config.compute.slots or 1
     chosen = backend(config.compute.backend)
-    try:
-        if chosen == "cupy" and _halves(config, slots) == 2:
-            return RolloutInHalves(partial(_half, config, -(-slots // 2)))
-        return _exact_rollout(config, slots, chosen) or _rollout(config, slots)
-    except DeviceMemoryError:
-        got = device().free_memory()
-    raise InputError("compute.slots", f"slots that fit into {got:,} bytes of {device().name}", f"{slots:,}")
+    while True:
+        try:
+            if chosen == "cupy" and _halves(config, slots) == 2:
+                return RolloutInHalves(partial(_half, config, -(-slots // 2)))
+            return _exact_rollout(config, slots, chosen) or _rollout(config, slots)
+        except DeviceMemoryError:
+            free = device().free_memory()
+            if slots <= WIDTH:
+                break
+        # Rank 0 has checked the slots, see `fitted`, but its device may have more free memory than this one. The number
+        # of slots cannot change results.
+        slots = max(WIDTH, slots * 3 // 4)
+    raise InputError("compute.slots", f"slots that fit into {free:,} bytes of {device().name}", f"{slots:,}")
 
 
 def _halves(config: Config, slots: int) -> int:
@@ -118,7 +127,12 @@ def _slots_that_fit(experiment: Experiment, free: int) -> float:
         free -= 2 * MOST_STAGING  # many slots take this in addition
     halves = _halves(experiment.config, 2)
     tiles = (free // halves - (2 * one - two)) // (two - one)  # of each half
-    return max(0, halves * WIDTH * tiles)
+    slots = fitting = max(0, halves * WIDTH * tiles)
+    if experiment.config.env.engine == "exact":
+        task, _ = exact_parts(experiment.config)
+        while in_whole_blocks(task, slots) > fitting:
+            slots -= WIDTH
+    return slots
 
 
 def _needed(experiment: Experiment, slots: int) -> int:

@@ -9,8 +9,10 @@ import pytest
 from emulation import emulation_available
 
 from evolve.config import Config, parse
+from evolve.environments.exact import exact_task
 from evolve.errors import InputError, install_command
 from evolve.numerics import backend, cupy_device, host_backend
+from evolve.rollouts.device_play import in_whole_blocks
 from evolve.training import prepare
 from evolve.training.experiment import load_config
 from evolve.training.rollouts import choose_backend, fitted, rollout_of
@@ -99,6 +101,8 @@ def test_too_little_memory_names_the_slots_that_fit(emulated_device, monkeypatch
     rollout_of(with_slots(fitting).config)
     with pytest.raises(InputError, match=r"compute\.slots"):
         fitted(with_slots(fitting + 64))
+    rollout_of(with_slots(4096).config)  # by a rank whose device has less memory than that of rank 0
+    monkeypatch.setattr(emulated_device, "capacity", 2**14)
     with pytest.raises(InputError, match=r"compute\.slots"):
         rollout_of(with_slots(4096).config)
 
@@ -109,12 +113,13 @@ SIZES = {"population": 96, "episodes": 20}
 
 @pytest.mark.parametrize(
     ("env", "compute", "slots"),
-    [(EXACT, {}, 1920), (EXACT, {"slots": 70}, 70), ({"id": "CartPole-v1"}, {"slots": 16}, 16)],
+    [(EXACT, {}, 1920), (EXACT, {"slots": 70}, 70), ({"id": "CartPole-v1"}, {}, None)],
 )
 def test_a_device_has_a_slot_for_each_episode_of_a_generation(emulated_device, env, compute, slots):
     table = TABLE | SIZES | {"env": env, "compute": {"backend": "cupy"} | compute}
     chosen, _ = choose_backend(prepare(parse(Config, table)))
-    assert chosen.rollout_spec.slots == slots
+    # By default an environment on the host has as many slots as without a device.
+    assert chosen.rollout_spec.slots == (slots or chosen.config.compute.slots)
     assert chosen.on("native").compute.slots == chosen.config.compute.slots  # the host's
 
 
@@ -126,6 +131,18 @@ def test_a_device_has_fewer_slots_if_more_do_not_fit(emulated_device, monkeypatc
     monkeypatch.setattr(emulated_device, "capacity", 2**20)
     with pytest.raises(InputError, match=r"compute\.slots: expected at most 0 slots"):
         choose_backend(prepare(parse(Config, TABLE | {"env": EXACT, "compute": {"backend": "cupy"}})))
+
+
+@pytest.mark.parametrize("capacity", [139_460_608, 150_000_000, 171_000_000])
+def test_slots_that_fit_also_fit_in_whole_blocks(emulated_device, monkeypatch, capacity):
+    """Rigid bodies round the slots up to blocks of several tiles."""
+    monkeypatch.setattr(emulated_device, "capacity", capacity)
+    env, network = {"id": "LunarLander-v3", "engine": "exact"}, {"name": "mlp", "hidden": [64, 64]}
+    table = {"env": env, "network": network, "population": 256, "episodes": 10, "compute": {"backend": "cupy"}}
+    chosen, _ = choose_backend(prepare(parse(Config, table)))
+    rollout = rollout_of(load_config(chosen.rollout_spec.experiment))
+    assert 64 <= chosen.rollout_spec.slots < 2560
+    assert rollout.play.slots == in_whole_blocks(exact_task(chosen.config.env), chosen.rollout_spec.slots)
 
 
 def test_the_command_line_refuses_too_many_slots_before_there_is_a_file(call, emulated_device, monkeypatch, tmp_path):
