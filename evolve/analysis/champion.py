@@ -20,6 +20,7 @@ from evolve.rollouts import EpisodeBatch
 from evolve.rollouts.inference import ObservationNormalizer
 from evolve.shapes import Bool, Float32, Float64, Int64
 from evolve.store import Stored, StoredChampion, StoredRun, check_begun, disk, write_champion
+from evolve.strategies import Results
 from evolve.strategies.map_elites import MapElites
 from evolve.strategies.nsga2 import FrontState
 from evolve.training import Experiment
@@ -271,18 +272,31 @@ def names_of_measures(run: StoredRun) -> tuple[str, ...]:
     return (*options.get("minimize", ()), *options.get("maximize", ()))
 
 
-def front_arrays(run: StoredRun, generation: int) -> tuple[Int64, Float64, Float64]:
-    """Return the front after a generation, sorted by the first measure.
+Front = tuple[Int64, Float64, Float64]
+"""The numbers of the candidates on a front [N], their mean fitness [N] and their mean measures [N, D]."""
 
-    Returns the numbers of the candidates [N], their mean fitness [N] and their measures [N, D]. Raises InputError if
-    the run has no front.
+
+def fronts_of(run: StoredRun) -> list[Front]:
+    """Return the front after each generation, sorted by the first measure. Raises InputError if the run has no front.
+
+    A log has the measures of a candidate in its generation. Parents are compared by the means of all their
+    evaluations, so the selection is repeated with the numbers of the log.
     """
-    record = run.records[generation]
-    if record.front is None or record.measures is None:
-        raise InputError(str(run.path), "a run with a front (strategy nsga2)", "another one")
-    found = np.flatnonzero(~np.isnan(record.front))
-    order = found[np.lexsort((-record.front[found], record.measures[found, 0]))]
-    return order, record.front[order], record.measures[order]
+    experiment = training.reload_policy(run)
+    strategy, W = experiment.strategy(run.header.seed), experiment.network.num_weights
+    state, fronts = strategy.start(), []
+    for record in run.records:
+        if record.front is None or record.measures is None:
+            raise InputError(str(run.path), "a run with a front (strategy nsga2)", "another one")
+        P = len(record.fitness)
+        unknown = Genomes(np.zeros((P, W), np.float32), np.zeros((P, W), np.bool_))  # do not count in the selection
+        state = strategy.tell(state, unknown, Results(record.fitness, measures=record.measures))
+        assert isinstance(state, FrontState)
+        found = np.flatnonzero(state.fronts == 0)
+        scores, measures = state.parents.score[found], state.measures[found]
+        order = np.lexsort((state.candidates[found], -scores, measures[:, 0]))
+        fronts.append((state.candidates[found][order], scores[order], measures[order]))
+    return fronts
 
 
 def members_of_front(run: StoredRun, generation: int | None) -> list[Member]:
@@ -291,7 +305,7 @@ def members_of_front(run: StoredRun, generation: int | None) -> list[Member]:
     number = last if generation is None else generation
     check_generation(run, number)
     names = names_of_measures(run)
-    order, fitness, measures = front_arrays(run, number)
+    order, fitness, measures = fronts_of(run)[number]
     kept: dict[int, tuple[int, Genomes]] = {}
     if number == last:
         experiment = training.reload_policy(run)

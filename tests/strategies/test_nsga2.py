@@ -351,6 +351,22 @@ def test_fronts_are_objects_and_their_genomes_play(made, call):
         assert (done.code, message in done.err) == (2, True), done.err
 
 
+def test_no_member_of_a_front_dominates_another_by_a_metric(tmp_path):
+    """Goals are means over all evaluations of a parent, as for the selection, and not those of the last one."""
+    run = evolve.train(
+        env={"id": "Pendulum-v1", "engine": "exact", "metrics": ["mean_observation_2"]},
+        normalize_observations=True, network={"name": "mlp", "hidden": [3]}, generations=6, population=24, episodes=1,
+        strategy={"name": "nsga2", "minimize": ["mean_observation_2"]}, output=tmp_path, held_out_episodes=1,
+    )  # fmt: skip
+    for generation in range(6):
+        members = run.front(generation)
+        values = np.array([[member.fitness, -member.measures["mean_observation_2"]] for member in members])
+        assert not fronts_of(values).any()
+        stored = run.generations[generation].record.front
+        assert [member.fitness for member in members] == [stored[member.candidate] for member in members]
+        assert len(members) == np.count_nonzero(~np.isnan(stored))
+
+
 def test_a_front_and_its_genomes_are_shown_from_python(made, tmp_path):
     picture = made.plot_front()
     assert "acting connections (fewer is better)" in picture.figure.axes[0].get_xlabel()

@@ -11,7 +11,7 @@ import numpy as np
 
 from evolve import environments
 from evolve.analysis import statistics
-from evolve.analysis.champion import front_arrays, names_of_measures
+from evolve.analysis.champion import Front, fronts_of, names_of_measures
 from evolve.analysis.comparison import Comparison, Ranking
 from evolve.analysis.figures import style
 from evolve.analysis.figures.style import COLOURS, FAINT, GRID, INK, PAPER, drawable
@@ -232,17 +232,20 @@ def draw_front(runs: Sequence[StoredRun]) -> Any:
     names = {names_of_measures(run) for run in runs}
     if len(names) > 1:
         raise InputError("FILE", "runs of nsga2 with the same objectives", " and ".join(map(str, sorted(names))))
-    fronts = [[_points(run, generation) for generation in range(run.num_generations)] for run in runs]
+    fronts = [list(map(_points, fronts_of(run))) for run in runs]
     config = load_config(runs[0].header.config, str(runs[0].path))
-    measure, is_small = names.pop()[0], bool(config.strategy.table().get("minimize"))
+    measure, *others = names.pop()
+    is_small = bool(config.strategy.table().get("minimize"))
+    # With several goals the front is no line in the plane of two.
+    line = {"ls": "none"} if others else {}
     figure = style.new_figure(6.2)
     top, bottom = figure.subplots(2, 1, height_ratios=(2.2, 1))
-    if len(runs) == 1:
+    if len(runs) == 1 and not others:
         _draw_earlier(top, fronts[0], is_small)
     for n, (run, found) in enumerate(zip(runs, fronts, strict=True)):
         colour = COLOURS[n % len(COLOURS)]
         label = f"seed {run.header.seed}" if len(runs) > 1 else f"generation {len(found) - 1}"
-        _draw_steps(top, found[-1], is_small, color=colour, lw=1.8, marker="o", ms=3.5, label=label)
+        _draw_steps(top, found[-1], is_small, color=colour, lw=1.8, marker="o", ms=3.5, label=label, **line)
         best = found[-1][int(np.argmax(found[-1][:, 0]))]
         top.plot(best[1], best[0], "D", ms=8, color=colour, mec=PAPER, mew=1.0, zorder=5)
     every = np.concatenate([points for found in fronts for points in found])
@@ -258,9 +261,9 @@ def draw_front(runs: Sequence[StoredRun]) -> Any:
     return figure
 
 
-def _points(run: StoredRun, generation: int) -> Float64:
+def _points(front: Front) -> Float64:
     """Return [N, 2]: fitness and first measure of a front, from the least measure up."""
-    _, fitness, measures = front_arrays(run, generation)
+    _, fitness, measures = front
     return drawable(np.column_stack([fitness, measures[:, 0]]))
 
 
@@ -273,7 +276,8 @@ def _draw_earlier(panel: Any, fronts: Sequence[Float64], is_small: bool) -> None
     last = len(fronts) - 1
     for n, generation in enumerate(sorted({int(share * last) for share in _EARLIER} - {last})):
         how = {"color": (FAINT, FAINT, INK)[n % 3], "ls": (":", "--", "-")[n % 3]}
-        _draw_steps(panel, fronts[generation], is_small, lw=1.0, label=f"generation {generation}", **how)
+        single = {"marker": "."} if len(fronts[generation]) == 1 else {}
+        _draw_steps(panel, fronts[generation], is_small, lw=1.0, **single, label=f"generation {generation}", **how)
 
 
 def _set_scale(panel: Any, measures: Float64) -> None:
