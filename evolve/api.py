@@ -179,7 +179,6 @@ def train(
     output: str | Path | Mapping[str, Any] | None = None,
     resume: bool = False,
     overwrite: bool = False,
-    start_from: Any = None,
     workers: int | str | None = None,
     progress: bool = False,
     tensorboard: str | Path | None = None,
@@ -198,8 +197,6 @@ def train(
         resume: Whether to continue an existing run file. If its run is complete, it is returned unchanged.
         overwrite: Whether to replace an existing run file, also of other settings. It is replaced when the first new
             generation is complete.
-        start_from: The genome with which the search begins: a run, a champion file, the path of such a file, or a
-            table of `file` and `generation`; also a policy, or a vector of weights [W]. The network must fit.
         workers: The number of processes that play episodes, which this process starts with mpirun; "auto" starts one
             per core if that pays. By default this process plays them, or the ranks of the script's own mpirun.
         progress: Whether to show the progress: as a display on a terminal and in Jupyter, otherwise as a line every few
@@ -209,7 +206,9 @@ def train(
         callbacks: Functions that rank 0 calls with each generation, after the generation is in the run file. If one
             returns False, the run stops.
         settings: Any settings, as in TOML; they override settings of the experiment. For env, network and strategy the
-            name is enough: `env="CartPole-v1", network={"name": "elman", "hidden": [8]}, generations=20`.
+            name is enough: `env="CartPole-v1", network={"name": "elman", "hidden": [8]}, generations=20`. `start_from`,
+            the genome with which the search begins, may also be a run, a champion file, a policy, or a vector of
+            weights [W]; the network must fit. None begins with random genomes.
 
     Raises:
         InputError: A setting is wrong, or the run file exists already.
@@ -218,7 +217,7 @@ def train(
     """
     functions = _checked_callbacks(callbacks)
     options = RunOptions(resume, overwrite, progress, sees_each=bool(functions) or tensorboard is not None)
-    make_plan = partial(plan_from_arguments, experiment, seed, output, settings, resume, start_from)
+    make_plan = partial(plan_from_arguments, experiment, seed, output, settings, resume)
 
     def see(plan: PlannedRun, generations: Iterator[Generation]) -> None:
         with live_log(tensorboard, plan.path, "tensorboard") as log:
@@ -331,7 +330,6 @@ def iterate(
     output: str | Path | Mapping[str, Any] | None = None,
     resume: bool = False,
     overwrite: bool = False,
-    start_from: Any = None,
     workers: int | str | None = None,
     progress: bool = False,
     **settings: Any,
@@ -341,7 +339,7 @@ def iterate(
     A script may leave the loop early, by `break` or by an exception. The run file can then be resumed.
     """
     options = RunOptions(resume, overwrite, progress, sees_each=True)
-    make_plan = partial(plan_from_arguments, experiment, seed, output, settings, resume, start_from)
+    make_plan = partial(plan_from_arguments, experiment, seed, output, settings, resume)
     if workers is not None:
         plan = make_plan()
         size = number_of_workers(workers, plan, options)

@@ -134,13 +134,25 @@ def _distinctions(config: Config, configs: Sequence[Config]) -> tuple[list[str],
     columns = zip(*map(_names, configs), strict=True)
     different = [name for name, column in zip(names, columns, strict=True) if len(set(column)) > 1]
     keys = {key for other in alike for key, _, _ in differences(alike[0], other)}
-    if not all(alike[0].evaluates_like(other) for other in alike):  # `differences` leaves the evaluation out
-        keys.add("evaluation_max_episode_steps")
     values = flatten(config.model_dump(mode="json", exclude={"start_from"}))
+    if not all(alike[0].evaluates_like(other) for other in alike):  # `differences` leaves the evaluation out
+        tables = [flatten(other.model_dump(mode="json", exclude={"start_from"})) for other in alike]
+        evaluation = {key for table in tables for key in table if key.startswith("evaluation_")}
+        keys |= {key for key in evaluation if any(table.get(key) != values.get(key) for table in tables)}
     start = config.start_from
     values["start_from"] = "random genomes" if start is None else start.file or "a given genome"
-    settings = {key.rpartition(".")[2]: values.get(key) for key in sorted(keys)}
-    return different, [f"{key} {value}" for key, value in settings.items() if value is not None]
+    names_of = _short_names(sorted(keys))
+    return different, [f"{name} {values[key]}" for key, name in names_of.items() if values.get(key) is not None]
+
+
+def _short_names(keys: Sequence[str]) -> dict[str, str]:
+    """Return the last part of each key, or as many last parts as tell it from the other keys."""
+    names = {}
+    for key in keys:
+        others, parts = [other.split(".") for other in keys if other != key], key.split(".")
+        enough = (n for n in range(1, len(parts)) if all(other[-n:] != parts[-n:] for other in others))
+        names[key] = ".".join(parts[-next(enough, len(parts)) :])
+    return names
 
 
 def _names(config: Config) -> tuple[str, str, str]:
@@ -312,11 +324,11 @@ def compare_groups(groups: Sequence[RunGroup]) -> Ranking:
         limits = _range([run for group in groups_of_env for run in group.runs], evaluated)
         compared, note = _compare([_unranked(group, score, limits) for group in groups_of_env])
         rows += compared
-        notes += [_different_tasks(groups_of_env, evaluated), note]
+        notes += [different_tasks(groups_of_env, evaluated), note]
     return Ranking(HELD_OUT if evaluated else TRAINING, tuple(rows), tuple(dict.fromkeys(filter(None, notes))))
 
 
-def _different_tasks(groups: Sequence[RunGroup], evaluated: bool) -> str:
+def different_tasks(groups: Sequence[RunGroup], evaluated: bool) -> str:
     """Return a note if groups of one environment are compared by episodes of different tasks; empty otherwise."""
     configs = [group.config.in_evaluation() if evaluated else group.config for group in groups]
     first, *others = (config.env for config in configs)

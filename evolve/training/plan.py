@@ -190,7 +190,6 @@ def plan_from_arguments(
     output: str | Path | Mapping[str, Any] | None,
     settings: Mapping[str, Any],
     resume: bool = False,
-    start_from: Any = None,
 ) -> PlannedRun:
     """Return the run that the arguments of `evolve.train` describe. Raises InputError."""
     file = Path(experiment) if isinstance(experiment, str | Path) and Path(experiment).suffix == ".h5" else None
@@ -202,7 +201,7 @@ def plan_from_arguments(
             cure = f"evolve.sweep({{}}, seeds={seeds}, …) evolves a run for each seed."
             raise InputError(name, "one number, as seed=1", seeds, cure)
     _override_all(table, output, settings, complete=isinstance(experiment, Config))
-    source = _take_source(table, start_from)
+    source = _take_source(table)
     found = experiments(table, "sweep")
     if len(found) > 1:
         raise InputError("experiment", "one experiment", f"a sweep of {len(found)}", "Run it by evolve.sweep.")
@@ -276,9 +275,9 @@ def _drop_options(table: dict[str, Any], key: str, name: Any) -> None:
         table[key] = {}
 
 
-def _take_source(table: dict[str, Any], start_from: Any = None) -> Source | None:
-    """Replace the start in a table, or set it to another one, by its setting; return its source if it is in memory."""
-    given = table.get("start_from") if start_from is None else start_from
+def _take_source(table: dict[str, Any]) -> Source | None:
+    """Replace the start in a table by its setting; return its source if it is in memory."""
+    given = table.get("start_from")
     if given is None:
         return None
     table["start_from"], source = _start_setting(given)

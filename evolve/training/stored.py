@@ -328,7 +328,10 @@ def _load(wanted: StartFromOptions, source: Source | None, experiment: Experimen
         case _:
             start = _start_of(source, wanted.generation, experiment)
     if wanted.digest not in (None, start.digest):
-        cure = "The source has changed. Without start_from.digest the run begins with the present genome."
+        why = "The source has changed"
+        if wanted.file is not None and os.path.isdir(wanted.file):
+            why = "The digest is of another seed in this directory, or the source has changed"
+        cure = f"{why}. Without start_from.digest the run begins with the present genome."
         raise InputError("start_from.digest", f"{start.digest}, the digest of the source", wanted.digest, cure)
     return start
 

@@ -17,7 +17,7 @@ from evolve.analysis.comparison import (
     uneven_lengths,
 )
 from evolve.analysis.html.tables import conclude
-from evolve.config import Config
+from evolve.config import Config, parse
 from evolve.store import HeldOut, Record, StoredRun
 
 
@@ -162,6 +162,21 @@ def test_runs_whose_held_out_evaluation_differs_are_another_group():
     assert [(each.label, len(each.runs)) for each in found] == [
         ("CartPole-v1, hebbian-dag", 2), ("evaluation_max_episode_steps 900", 1)
     ]  # fmt: skip
+
+
+def test_settings_of_one_name_are_told_apart():
+    def labels(*tables):
+        return [each.label for each in group_runs([(run(0, 1.0), parse(Config, table)) for table in tables])]
+
+    noisy = {"id": "module:Noisy", "kwargs": {"sigma": 0.1}}
+    assert labels({"env": noisy, "strategy": {"name": "openai-es", "sigma": 0.2}},
+                  {"env": noisy | {"kwargs": {"sigma": 0.3}}, "strategy": {"name": "openai-es", "sigma": 0.4}}) == [
+        "kwargs.sigma 0.1, strategy.sigma 0.2", "kwargs.sigma 0.3, strategy.sigma 0.4"
+    ]  # fmt: skip
+    randomized = [{"env": {"randomize": {name: {"uniform": [0.5, 1.0]}}}} for name in ("length", "gravity")]
+    assert labels(*randomized) == ["length.uniform [0.5, 1.0]", "gravity.uniform [0.5, 1.0]"]
+    evaluated = [{"evaluation_randomize": {name: {"uniform": [0.5, 1.0]}}} for name in ("length", "gravity")]
+    assert labels(*evaluated) == ["length.uniform [0.5, 1.0]", "gravity.uniform [0.5, 1.0]"]
 
 
 def test_groups_that_differ_in_many_settings_are_named_by_their_directories():

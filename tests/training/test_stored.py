@@ -112,6 +112,14 @@ def test_each_seed_takes_its_own_file_of_a_directory(source, call):
         assert same(second.start.genome, first.champion().genome)
 
 
+def test_a_control_may_begin_without_the_start_of_its_experiment(source):
+    warm = evolve.train(SMALL, seed=2, start_from=source, output="warm")
+    cold = evolve.train(warm.config, seed=2, start_from=None, output="cold")
+    assert warm.start is not None
+    assert cold.start is None
+    assert cold.config.start_from is None
+
+
 def test_a_chain_of_starts(source):
     second = evolve.train(SMALL, strategy="sep-cma-es", seed=2, start_from=source, output="second")
     second.export("second.champion")

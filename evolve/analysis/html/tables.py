@@ -104,6 +104,9 @@ def _single_result(group: RunGroup, connections: str) -> str:
 
 def _compared_result(groups: Sequence[RunGroup]) -> str:
     """Return a sentence that compares the groups of an environment."""
+    evaluated = any(run.held_out is not None for group in groups for run in group.runs)
+    if note := comparison.different_tasks(groups, evaluated):
+        return note
     ranking = comparison.compare_groups(groups)
     best, second, *_ = ranking.rows
     if not len(best.scores):
