@@ -4,6 +4,7 @@ There is a panel for each quantity: fitness, connections and, if the load is dra
 several environments are drawn in facets, one for each environment.
 """
 
+import textwrap
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -32,6 +33,7 @@ AXES = {"generation": "generation", "steps": "environment steps", "time": "minut
 """The possible x axes of curves, and their labels. Internally there is a fourth one, "seconds", for short runs."""
 _SHORT_RUN = 120  # seconds; shorter runs are drawn over seconds instead of minutes
 _HEIGHTS = {"fitness": 3.2, "connections": 1.7, "throughput": 1.3, "idle": 1.4}  # inches
+_UNIT_CHARACTERS = 32  # of a line of the unit of the fitness, which may have three
 _FACET_HEIGHT = 1.9  # inches
 _FACET_WIDTHS = (2.4, 1)  # relative widths of the panels of fitness and of connections
 _MOST_NAMED = 8  # up to this number, the searches (see `strategies.searches`) have named lines, otherwise triangles
@@ -252,7 +254,10 @@ def _set_x_range(panel: Any, facet: Facet) -> None:
 def _title_and_unit(kind: str, groups: Sequence[RunGroup]) -> tuple[str, str]:
     """Return the title of a panel and the unit of its y axis."""
     counted = " or ".join(dict.fromkeys(group.mask_unit for group in groups))
-    fitness = fitness_in_words(groups) + ("" if not costs_connections(groups) else " less\nthe cost of connections")
+    fitness = textwrap.fill(
+        textwrap.shorten(fitness_in_words(groups), 3 * _UNIT_CHARACTERS, placeholder=" …"), _UNIT_CHARACTERS
+    )
+    fitness += "" if not costs_connections(groups) else " less\nthe cost of connections"
     return {
         "fitness": ("Fitness", fitness),
         "connections": (f"{counted.capitalize()} left", counted.replace(" or ", "\nor ")),
