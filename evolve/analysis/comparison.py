@@ -384,7 +384,8 @@ def _last_best(run: StoredRun) -> float | None:
 
 
 def _missing(runs: Iterable[StoredRun]) -> str:
-    """Return a note about the runs without a held-out mean, and the reasons; empty if all have one."""
+    """Return a note about runs without a held-out mean, and about failed held-out episodes; empty if there are none."""
+    runs = list(runs)
     without = [run for run in runs if _held_out_mean(run) is None]
     failed = ", ".join(sanitize(str(run.path)) for run in without if run.held_out is not None)
     others = ", ".join(sanitize(str(run.path)) for run in without if run.held_out is None)
@@ -392,6 +393,13 @@ def _missing(runs: Iterable[StoredRun]) -> str:
     if others:
         cure = "To evaluate: python -m evolve.evaluate FILE"
         notes.append(f"Left out, since not evaluated on held-out episodes: {others}. {cure}")
+    partly = ", ".join(
+        f"{sanitize(str(run.path))} ({np.count_nonzero(np.isnan(run.held_out.returns))} of {len(run.held_out.returns)})"
+        for run in runs
+        if run.held_out is not None and np.isnan(run.held_out.returns).any() and _held_out_mean(run) is not None
+    )
+    if partly:
+        notes.append(f"Held-out episodes that failed are left out of the means: {partly}.")
     return " ".join(notes)
 
 

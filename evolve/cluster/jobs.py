@@ -125,7 +125,7 @@ class Evaluation(Job):
         self.progress(Purpose(self.batch.purpose), self._done, len(self), idle)
 
     def report(self, failure: EpisodeFailure, rank: int) -> None:
-        """Raise EpisodeError, or warn that the episode counts as the worst, as the experiment asks."""
+        """Raise EpisodeError, or warn that the episode failed, as the experiment asks."""
         which, key = self._name(failure.genome, failure.episode)
         where = f"on rank {rank} ({self.hosts[rank]})"
         if failure.seed >= 0:
@@ -136,7 +136,10 @@ class Evaluation(Job):
             raise EpisodeError(which, f"{where}:\n{message}", key)
         self._failed += 1
         if self._failed <= _MAX_DESCRIBED:
-            _LOG.warning("%s failed and counts as the worst, %s: %s", which, where, message.splitlines()[-1])
+            # Means over the episodes of a champion leave it out.
+            is_training = self.batch.purpose == Purpose.EPISODE
+            counts = "counts as the worst" if is_training else "has no return"
+            _LOG.warning("%s failed and %s, %s: %s", which, counts, where, message.splitlines()[-1])
 
     def fail(self, items: Int64, loss: Loss) -> None:
         """Count episodes [n] that hang or kill workers as failed."""

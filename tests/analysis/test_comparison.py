@@ -147,6 +147,15 @@ def test_a_note_says_if_training_fitness_takes_the_place_of_held_out_returns():
     assert "held-out" in none.notes[0]
 
 
+def test_failed_episodes_are_counted_in_a_note():
+    whole, part = run(0, 1.0, name="whole"), run(1, 2.0, name="part")
+    returns = np.array([2.0, np.nan, 4.0, np.nan])
+    part = replace(part, held_out=replace(part.held_out, returns=returns))
+    found = compare_groups([RunGroup("x", Config(), (whole, part))])
+    assert found.rows[0].scores.tolist() == [1.0, 3.0]
+    assert found.notes == ("Held-out episodes that failed are left out of the means: part.h5 (2 of 4).",)
+
+
 def test_equal_scores_are_no_easier_to_tell_apart_than_others():
     full, none = [500.0, 500.0, 500.0], [400.0, 400.0, 400.0]
     assert statistics.rank_test(np.array(full), np.array(none)) == pytest.approx(0.1)
