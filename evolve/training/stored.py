@@ -318,6 +318,8 @@ def _load(wanted: StartFromOptions, source: Source | None, experiment: Experimen
         path = Path(wanted.file)
         if os.path.isdir(path):
             path = _run_of_seed(path, seed)
+        elif not os.path.exists(path) and os.access(path.parent, os.X_OK):  # else the error of reading it says more
+            raise InputError("start_from", "a run file, its directory or a champion file", f"{path}: no such file")
         source = store.read_any(path)
     match source:
         case Genomes():

@@ -255,7 +255,7 @@ def test_a_frozen_normalizer_is_verified_and_carried_over_with_its_own_observati
             {"normalizer_generations": 2},
             r"normalizer_generations: expected none if observations are not normalized, got 2. Or set normalize_obs",
         ),
-        ({"start_from": "missing.h5"}, r"missing\.h5: expected a run file, got no such file"),
+        ({"start_from": "missing.h5"}, r"start_from: expected a run file, .*, got missing\.h5: no such file"),
         (
             {"start_from": "."},
             r"start_from: expected a directory with a run of the same seed, seed-0\.h5, got .*To begin",
@@ -340,7 +340,7 @@ strategy = {{ name = "ga" }}
     assert done.code == 0, done.err
     assert evolve.load("again/seed-0.h5").digest == evolve.load("next/seed-0.h5").digest
     done = call("run", "next.toml", "--start-from", "missing.champion", "-o", "missing")
-    assert (done.code, "missing.champion: expected a" in done.err) == (2, True)
+    assert (done.code, "start_from (--start-from): expected a run file" in done.err) == (2, True), done.err
 
 
 def test_all_runs_of_a_sweep_begin_with_it(source):
