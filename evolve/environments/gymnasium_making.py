@@ -177,7 +177,9 @@ def make_or_explain(options: EnvOptions, make: Callable[[], _Env]) -> _Env:
             raise InputError(argument, "a module, and the name of an environment", options.id, *_PATH_CURE) from None
         # Gymnasium adds all arguments to the message of the constructor.
         said = one_line(error).partition(" was raised from the environment creator")[0]
-        if options.kwargs or options.randomize:
+        module, colon, name = options.id.rpartition(":")
+        # A module that fails while it is imported is no fault of the arguments.
+        if (options.kwargs or options.randomize) and (not module or module in sys.modules):
             expected = f"arguments that {options.id} takes"
             unknown = re.search(r"unexpected keyword argument '(\w+)'", said)
             named = unknown[1] if unknown else said
@@ -185,12 +187,11 @@ def make_or_explain(options: EnvOptions, make: Callable[[], _Env]) -> _Env:
             key = "env.kwargs" if randomized is None else f"env.randomize.{randomized}"
             given = options.kwargs if randomized is None else options.randomize[randomized]
             raise InputError(key, expected, f"{given} ({said})") from error
-        module, colon, name = options.id.rpartition(":")
         if "Malformed environment ID" in said or (colon and not (module and name)):
             similar = nearest(options.id.strip(" :"), gymnasium.registry)
-            raise InputError(
-                argument, "the name of an environment, or module:Name", repr(options.id), similar
-            ) from None
+            # The module may register a malformed name, too.
+            got = repr(options.id) + (f" ({said})" if module and name else "")
+            raise InputError(argument, "the name of an environment, or module:Name", got, similar) from None
         advice = "Its arguments are env.kwargs." if "missing" in said and "argument" in said else ""
         if hasattr(_class_or_function(options.id), "possible_agents"):
             advice = _ONE_AGENT
@@ -258,19 +259,25 @@ def _unknown_cure(env_id: str) -> tuple[str | Setting, ...]:
         return "Its package registers it: pip install ale-py, then ", Setting("env.id", f"ale_py:{env_id}"), "."
     module, _, name = env_id.rpartition(":")
     if module:
-        held = vars(importlib.import_module(module))  # Gymnasium has imported it
-        makers = {attribute for attribute, value in held.items() if _makes_env(value, module)}
-        similar = nearest(name, makers.union(gymnasium.registry))
-        if not name.isidentifier():
-            return (
-                f"The module {module} registers no {name}. {nearest(name, gymnasium.registry, cutoff=0.8)}".strip(),
-            )
-        lacks = "has no" if name not in held else "holds another object instead of a"
-        return (f"The module {module} {lacks} class or function {name}. {similar}".strip(),)
+        return (_module_cure(module, name),)
     similar = nearest(env_id, gymnasium.registry)
     full = f"{env_id[:-3]}:Name-v0" if env_id.endswith(".py") else f"module:{env_id}"
     own = f"{similar} If your own module registers it, name the module, too: ".lstrip()
     return own, Setting("env.id", full), "."
+
+
+def _module_cure(module: str, name: str) -> str:
+    """Return why a module has no environment of a name, and similar names."""
+    try:
+        held = vars(importlib.import_module(module))  # Gymnasium has imported it
+    except FAILURES as error:  # it asks for an unknown environment itself
+        return f"The module {module} failed while it was imported: {one_line(error).rstrip('.')}."
+    makers = {attribute for attribute, value in held.items() if _makes_env(value, module)}
+    similar = nearest(name, makers.union(gymnasium.registry))
+    if not name.isidentifier():
+        return f"The module {module} registers no {name}. {nearest(name, gymnasium.registry, cutoff=0.8)}".strip()
+    lacks = "has no" if name not in held else "holds another object instead of a"
+    return f"The module {module} {lacks} class or function {name}. {similar}".strip()
 
 
 def _makes_env(value: Any, module: str) -> bool:
