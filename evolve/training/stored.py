@@ -318,7 +318,7 @@ def _load(wanted: StartFromOptions, source: Source | None, experiment: Experimen
         path = Path(wanted.file)
         if os.path.isdir(path):
             path = _run_of_seed(path, seed)
-        elif not os.path.exists(path) and os.access(path.parent, os.X_OK):  # else the error of reading it says more
+        elif _is_missing(path):
             raise InputError("start_from", "a run file, its directory or a champion file", f"{path}: no such file")
         source = store.read_any(path)
     match source:
@@ -336,6 +336,15 @@ def _load(wanted: StartFromOptions, source: Source | None, experiment: Experimen
         cure = f"{why}. Without start_from.digest the run begins with the present genome."
         raise InputError("start_from.digest", f"{start.digest}, the digest of the source", wanted.digest, cure)
     return start
+
+
+def _is_missing(path: Path) -> bool:
+    """Return whether there is no file of this path. Of other reasons not to read it the error of reading says more."""
+    try:
+        path.stat()
+    except OSError as error:
+        return isinstance(error, FileNotFoundError)
+    return False
 
 
 def _run_of_seed(directory: Path, seed: int) -> Path:
