@@ -138,7 +138,7 @@ def tiles_together(task: AnyTask, slots: int) -> int:
     The code of a rigid-body world is several times as large as the cache of instructions of a multiprocessor. The tiles
     of a block make each step together, so that they share the instructions that one of them has fetched.
     """
-    shared = -(-slots // (WIDTH * device().multiprocessors))
+    shared = max(1, -(-slots // (WIDTH * device().multiprocessors)))
     return min(MOST_TOGETHER, shared) if task.has_world else 1
 
 

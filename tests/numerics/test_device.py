@@ -133,6 +133,14 @@ def test_a_device_has_fewer_slots_if_more_do_not_fit(emulated_device, monkeypatc
         choose_backend(prepare(parse(Config, TABLE | {"env": EXACT, "compute": {"backend": "cupy"}})))
 
 
+@pytest.mark.parametrize("capacity", [2**20, 2**23, 2**24])
+def test_a_device_without_memory_for_a_world_is_refused(emulated_device, monkeypatch, capacity):
+    monkeypatch.setattr(emulated_device, "capacity", capacity)
+    table = {"env": {"id": "LunarLander-v3", "engine": "exact"}, "network": {"name": "mlp"}}
+    with pytest.raises(InputError, match=r"compute\.slots: expected at most 0 slots"):
+        choose_backend(prepare(parse(Config, table | {"compute": {"backend": "cupy"}})))
+
+
 @pytest.mark.parametrize("capacity", [139_460_608, 150_000_000, 171_000_000])
 def test_slots_that_fit_also_fit_in_whole_blocks(emulated_device, monkeypatch, capacity):
     """Rigid bodies round the slots up to blocks of several tiles."""
