@@ -31,8 +31,6 @@ from evolve.config import read_file
 
 ROOT = Path(__file__).parent.parent
 PLAIN = "as they are"
-Changes = Mapping[str, Mapping[str, Any]]
-"""The changes of the settings, by their names in the table."""
 say = announcer("ablation")
 
 
@@ -49,7 +47,7 @@ class Ablation:
 
     Attributes:
         plain: The settings without a change.
-        changes: The changes.
+        changes: The changes of the settings, by their names in the table.
         fall: An episode with a smaller return counts as a fall.
         page: The page with the table.
         marker: The name of the table there.
@@ -57,7 +55,7 @@ class Ablation:
     """
 
     plain: Mapping[str, Any]
-    changes: Changes
+    changes: Mapping[str, Mapping[str, Any]]
     fall: float
     page: Path
     marker: str
@@ -115,7 +113,7 @@ ABLATIONS = {"walker": WALKER, "hardcore": HARDCORE}
 
 
 def directory_of(task: str, name: str) -> str:
-    """Return the directory of a change's runs, below that of all runs."""
+    """Return the directory of the runs with a change, inside the output directory."""
     return ("hardcore/" if task == "hardcore" else "") + name.replace(" ", "-")
 
 
@@ -129,9 +127,10 @@ def jobs_of(task: str, seeds: int, out: Path) -> list[Job]:
         for name, change in ABLATIONS[task].changes.items():
             settings = ABLATIONS[task].settings(change)
             if task == "hardcore":
-                first = directory_of("walker", name if name in NETWORKS else PLAIN)
-                network = {"network": NETWORKS[name]} if name in NETWORKS else {}
-                jobs.append(Job(WALKER.settings(network), seed, first))
+                # A network with memory begins with a walker of its own.
+                other = name in NETWORKS
+                first = directory_of("walker", name if other else PLAIN)
+                jobs.append(Job(WALKER.settings(change if other else {}), seed, first))
                 settings["start_from"] = {"file": str(out / first)}
             jobs.append(Job(settings, seed, directory_of(task, name)))
     return list({(job.directory, job.seed): job for job in jobs}.values())

@@ -289,7 +289,7 @@ def fronts_of(run: StoredRun) -> list[Front]:
         if record.front is None or record.measures is None:
             raise InputError(str(run.path), "a run with a front (strategy nsga2)", "another one")
         P = len(record.fitness)
-        unknown = Genomes(np.zeros((P, W), np.float32), np.zeros((P, W), np.bool_))  # do not count in the selection
+        unknown = Genomes(np.zeros((P, W), np.float32), np.zeros((P, W), np.bool_))  # the selection needs none
         state = strategy.tell(state, unknown, Results(record.fitness, measures=record.measures))
         assert isinstance(state, FrontState)
         found = np.flatnonzero(state.fronts == 0)

@@ -26,7 +26,7 @@ from evolve.training.fitness import fitness_function
 _LOG = logging.getLogger("evolve")
 _CACHE_BYTES = 2**24  # the assumed share of each process in the cache that all cores use
 _SLOTS_IF_HANGING = 8  # if an environment hangs while its speed is measured
-_FEED_NUMBERS = 2**28  # of the slots that a device has by default; the host may hold as many, four bytes or more each
+_FEED_NUMBERS = 2**28  # in the default slots of a device; the host may need memory for as many, of four bytes or more
 _LARGE_SLOT = 2**16  # numbers; a step of a larger network takes as long as about 16 environment steps
 
 
