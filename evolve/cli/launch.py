@@ -20,6 +20,7 @@ from evolve.cluster.cores import available_cores
 from evolve.cluster.hosts import AvailableHosts, Host, check_not_too_many, read_hostfile
 from evolve.cluster.mpirun import COMMAND, CONNECT, GivenLauncher, Launcher, Outcome, Supervisor, command_words
 from evolve.cluster.start import connect_seconds, silence_seconds
+from evolve.config import seconds
 from evolve.errors import InputError, Stopped, pluralize
 
 _MAX_FUTILE = 3  # attempts in a row without a new generation
@@ -109,6 +110,8 @@ class Launch:
         # In front, because no option may follow "--".
         self._run_arguments = [*([] if request.resume else ["--resume"]), *run_arguments]
         self._paths = _run_files(request)
+        limit = request.configs[0].compute.time_limit
+        self._deadline = math.inf if limit is None else time.monotonic() + seconds(limit)
         self._launcher: Launcher | GivenLauncher = (
             Launcher.find()
             if options.launcher is None
@@ -140,8 +143,12 @@ class Launch:
 
     @property
     def stopping(self) -> bool:
-        """Whether the user has asked to stop."""
-        return self._supervisor.stopping
+        """Whether the user has asked to stop, or the time limit of the run is over."""
+        return self._supervisor.stopping or self._is_late()
+
+    def _is_late(self) -> bool:
+        # Each attempt begins to count anew, so the launcher limits the time of all attempts together.
+        return time.monotonic() > self._deadline
 
     def _wait_for_old_ranks(self) -> None:
         """Wait until no process has locked a run file. Ranks of an earlier launch end when they notice its end."""
@@ -159,7 +166,7 @@ class Launch:
                 return
 
     def start(self, futile: int) -> Outcome | None:
-        """Start the ranks, and wait for their end. Return None if no host is available, or the user has asked to stop.
+        """Start the ranks, and wait for their end. Return None if no host is available, or if `stopping`.
 
         futile: The number of preceding attempts without a new generation.
         """
@@ -183,7 +190,7 @@ class Launch:
         return self._supervisor.run(
             command,
             environment,
-            should_stop=self._can_reclaim_host,
+            should_stop=self._should_stop,
             linger=_LINGER + _LINGER_PER_RANK * ranks,
             begin=limit + 2**futile * _START_SECONDS if here else math.inf,
             here=here,
@@ -196,8 +203,11 @@ class Launch:
         slots, all_slots = (sum(host.slots for host in some) for some in (hosts, self._all_hosts))
         return max(2, round((self._requested_ranks or all_slots) * slots / all_slots))
 
-    def _can_reclaim_host(self) -> bool:
-        """Note and return whether to stop the ranks, because a lost host is available again."""
+    def _should_stop(self) -> bool:
+        """Return whether to stop the ranks: the time limit is over, or a lost host is available again (noted)."""
+        if self._is_late():
+            _say("the time limit is over: the ranks are asked to stop")
+            return True
         self.reclaims_host = self._available_hosts.can_take_back()
         return self.reclaims_host
 

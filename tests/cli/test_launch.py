@@ -115,6 +115,26 @@ def test_a_start_in_vain_gets_twice_the_time_in_the_next_attempt(monkeypatch, tm
     assert limits == [("10", 70.0), ("20", 140.0), ("40", 280.0)]
 
 
+def test_a_time_limit_is_the_limit_of_all_attempts(monkeypatch, tmp_path, capsys):
+    """Each attempt counts anew, so the launcher must count, too."""
+    monkeypatch.chdir(tmp_path)
+    clock, stops = [0.0], []
+    fake = SimpleNamespace(monotonic=lambda: clock[0], sleep=lambda seconds: clock.__setitem__(0, clock[0] + seconds))
+    monkeypatch.setattr("evolve.cli.launch.time", fake)
+
+    def run(*_, should_stop, **__):
+        clock[0] += 60
+        stops.append(should_stop())
+        return DIED
+
+    monkeypatch.setattr("evolve.cli.launch.Supervisor", lambda say: SimpleNamespace(run=run, stopping=False))
+    words = [*map(str, SLOW), "--time-limit", "90s"]
+    options = SimpleNamespace(launcher=None, ssh="ssh", ranks=3, hostfile=None)
+    assert Launch(words, options, words, load(words), tmp_path).run() == 75
+    assert stops == [False, True]
+    assert capsys.readouterr().err.count("the time limit is over") == 1
+
+
 def test_a_file_that_others_still_write_is_waited_for():
     """The first attempt accepted the input, so the cause of a later refusal will pass."""
     made, _ = attempts([DIED, Outcome(2, is_own=True), Outcome(0, is_own=True)], [3, 3])
