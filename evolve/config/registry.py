@@ -23,7 +23,7 @@ from pydantic.fields import FieldInfo
 from evolve.config.options import Options, Table, fold, nearest, parse, writable
 from evolve.errors import FAILURES, SOURCE, InputError, one_line
 
-_HERE = str(SOURCE / "evolve")
+_HERE = str(SOURCE / "evolve") + os.sep  # with a separator, as other packages may be called evolve_…
 
 
 class UnknownOptions(Options):

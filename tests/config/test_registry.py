@@ -132,6 +132,10 @@ def test_an_error_of_a_kind_names_the_kind():
     assert wrong.value.argument == "network.name"
     assert "evolve.networks.network" in wrong.value.expected
     assert all(word in wrong.value.got for word in ("leaky", "init", "ValueError", "[1, 3] float64"))
+    plugin = {}
+    exec(compile("\n\ndef grow(): return 1 / 0", f"{ROOT}/evolve_plugin.py", "exec"), plugin)
+    with pytest.raises(InputError, match=r"line 3 of evolve_plugin\.py"), NETWORKS.as_input_error({"name": "own"}, ""):
+        plugin["grow"]()
     refused = InputError("network.leak", "at most 1", 2)
     with pytest.raises(InputError) as same, NETWORKS.as_input_error({"name": "leaky"}, "init"):
         raise refused
