@@ -285,7 +285,7 @@ def _contest_file(
     found = ContestFile(
         contest=contest.VERSION,
         size=options.size.name,
-        name=options.name or str(facts["cpu"]),
+        name=sanitize(options.name or facts["cpu"]),  # a name that UTF-8 cannot encode would lose the result
         date=datetime.now(UTC).isoformat(timespec="seconds"),
         verdict="",
         line="",
@@ -323,8 +323,10 @@ def _body(app: App, argv: list[str]) -> int:
     if isinstance(rows, int):
         return rows
     found = _contest_file(app, options, rows, load)
-    results.write(found, options.output)
-    print(summary(found))
+    try:
+        results.write(found, options.output)
+    finally:  # a full disk does not lose the result of half an hour
+        print(summary(found))
     print(f"\n{options.output}")
     return 0
 

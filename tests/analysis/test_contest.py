@@ -305,7 +305,7 @@ def test_prices(text, hour):
     assert results.read_price(text).hour == hour
 
 
-@pytest.mark.parametrize("text", ["1.28", "-1/h", "1,28/h", "1/d", "x/h"])
+@pytest.mark.parametrize("text", ["1.28", "-1/h", "1,28/h", "1/d", "x/h", "\udcff1/h"])
 def test_bad_prices(text):
     with pytest.raises(InputError, match="--price"):
         results.read_price(text)

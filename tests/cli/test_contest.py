@@ -39,7 +39,7 @@ def ranks():
 
 @pytest.mark.usefixtures("here")
 def test_a_contest_is_held_written_and_compared(call, tmp_path):
-    done = call("contest", "--size", "trial", "--price", "$3.60/h", "--name", "toaster\x1b|", "-o", "a.json")
+    done = call("contest", "--size", "trial", "--price", "$3.60/h", "--name", "toaster\x1b\udcff|", "-o", "a.json")
     assert done.code == 0, done.err
     assert "1 worker, 2 workers" in done.err
     *_, line, _, name = done.out.splitlines()
@@ -61,7 +61,7 @@ def test_a_contest_is_held_written_and_compared(call, tmp_path):
     assert "already exists" in again.err
     both = call("contest", "--compare", "a.json", "a.json", "-o", "both.svg", "--markdown")
     assert both.code == 0, both.err
-    rows = [line for line in both.out.splitlines() if line.startswith(r"| toaster\x1b/ #")]
+    rows = [line for line in both.out.splitlines() if line.startswith(r"| toaster\x1b\udcff/ #")]
     assert len(rows) == 4
     assert (tmp_path / "both.svg").stat().st_size > 10_000
     text = (tmp_path / "a.json").read_text()
@@ -69,6 +69,18 @@ def test_a_contest_is_held_written_and_compared(call, tmp_path):
     edited = call("contest", "--compare", "a.json")
     assert edited.code == 2
     assert "a.json was edited" in edited.err
+
+
+def test_a_result_that_cannot_be_written_is_printed(call, monkeypatch):
+    def full_disk(*_):
+        raise InputError("a.json", "a disk with space", "none")
+
+    monkeypatch.setattr(contest_command, "_rows", lambda *_: [])
+    monkeypatch.setattr(contest_command, "_contest_file", lambda *_: None)
+    monkeypatch.setattr(contest_command, "summary", lambda _: "3.21 s")
+    monkeypatch.setattr(contest_command.results, "write", full_disk)
+    done = call("contest", "--size", "trial")
+    assert (done.code, done.out) == (2, "3.21 s\n"), done.err
 
 
 @pytest.mark.usefixtures("here")

@@ -227,7 +227,7 @@ def leg_difference(ours: Mapping[str, LegDigest], theirs: Mapping[str, LegDigest
 def read_price(text: str) -> Price:
     """Return a price such as "1.28/h" or "$1.28/h". Raises InputError for another text."""
     found = _PRICE.fullmatch(text)
-    if found is None:
+    if found is None or not text.isprintable():  # such as bytes that are not UTF-8, which no file could hold
         raise InputError("--price", 'a price of an hour, such as "1.28/h" or "$1.28/h"', text)
     return Price(currency=found[1], hour=float(found[2]))
 
