@@ -126,7 +126,7 @@ class Launch:
         )
         self._all_hosts = read_hostfile(options.hostfile) if options.hostfile else [Host(_HERE, available_cores() + 1)]
         is_alone = all(host.is_here for host in self._all_hosts)  # then no ssh is needed
-        self._ssh = ["ssh"] if is_alone else command_words("--ssh", options.ssh)
+        self._ssh = [] if self._allocated else ["ssh"] if is_alone else command_words("--ssh", options.ssh)
         if is_alone and not self._allocated:
             slots = sum(host.slots for host in self._all_hosts)
             check_not_too_many("--ranks" if options.ranks else "--hostfile", options.ranks or slots)

@@ -115,8 +115,13 @@ class Launcher:
         return words
 
     def environment(self, ssh: Sequence[str], folder: Path) -> dict[str, str]:
-        """Return the environment of the launcher, in which root may start ranks, on other hosts by the command ssh."""
+        """Return the environment of the launcher, in which root may start ranks, on other hosts by the command ssh.
+
+        ssh: Its words; empty to let the launcher reach the hosts of its allocation in its own way.
+        """
         environment = mpirun_environment()
+        if not ssh:
+            return environment
         agent = shlex.join([*ssh, *SSH_OPTIONS])
         if self.is_open_mpi:
             return environment | {"PRTE_MCA_plm_ssh_agent": agent}

@@ -247,6 +247,21 @@ def test_each_mpi_is_started_in_its_own_way(tmp_path, monkeypatch):
     assert other.environment(ssh, tmp_path)["PATH"] == os.environ["PATH"]
 
 
+@pytest.mark.parametrize(("nodes", "names"), [(1, {"HYDRA_LAUNCHER", "HYDRA_LAUNCHER_EXEC"}), (2, set())])
+def test_mpich_chooses_how_to_reach_the_hosts_of_an_allocation(monkeypatch, tmp_path, nodes, names):
+    """They need not have ssh."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("SLURM_JOB_NUM_NODES", str(nodes))
+    monkeypatch.setattr(Launcher, "find", lambda: Launcher("mpiexec", is_open_mpi=False, tolerant=False))
+    found = {}
+    supervisor = SimpleNamespace(run=lambda _, environment, **__: found.update(environment), stopping=False)
+    monkeypatch.setattr("evolve.cli.launch.Supervisor", lambda say: supervisor)
+    words = list(map(str, SLOW))
+    options = SimpleNamespace(launcher=None, ssh="ssh", ranks=2, hostfile=None)
+    Launch(words, options, words, load(words), tmp_path).start(0)
+    assert {name for name in found if name.startswith("HYDRA")} == names
+
+
 @pytest.mark.parametrize(
     ("words", "said"),
     [
