@@ -6,8 +6,10 @@ from pathlib import Path
 from evolve import store
 from evolve.analysis import champion, exports, generations, runs, tensorboard
 from evolve.cli.app import App, launch
-from evolve.cli.parser import Parser, file_argument
+from evolve.cli.parser import Parser, add_which_options, file_argument, which_of
+from evolve.errors import InputError
 from evolve.store.disk import check_writable
+from evolve.training.stored import check_which
 
 _SUFFIXES = {"champion": champion.SUFFIX, **exports.FORMATS, "csv": ".csv", "tensorboard": ""}
 
@@ -16,11 +18,12 @@ def _parser() -> Parser:
     parser = Parser(
         "evolve.export",
         "Write the final champion of a run to a small file, which replay, evaluate, verify, plot --network and "
-        "evolve.load take; or as C, JSON, ONNX or PyTorch, for use without evolve; or write the run's numbers by "
-        "generation.",
+        "evolve.load take; or this or another genome as C, JSON, ONNX or PyTorch, for use without evolve; or write the "
+        "run's numbers by generation.",
         "evolve export runs/CartPole-v1-hebbian-dag/seed-0.h5 -o pole.champion",
         "evolve export runs/CartPole-v1-hebbian-dag/seed-0.h5 --format c",
         "evolve export pole.champion -o pole.onnx",
+        "evolve export runs/Acrobot-v1-mlp/seed-0.h5 --connections 20 -o small.c",
         "evolve export runs/CartPole-v1-hebbian-dag/seed-0.h5 --format tensorboard -o logs/pole",
     )
     # Options of earlier versions: the error names the current spelling.
@@ -32,6 +35,7 @@ def _parser() -> Parser:
     endings = ", ".join(suffix for suffix in _SUFFIXES.values() if suffix)
     out = f"by default the name of FILE with {endings}, or -tensorboard, beside it"
     add("-o", "--output", type=Path, metavar="OUT", help=out)
+    add_which_options(parser)
     return parser
 
 
@@ -53,14 +57,21 @@ def _body(app: App, argv: list[str]) -> int:
     options = _parser().parse_args(argv)
     options.file = store.one_run_file(options.file)
     chosen, output = _output(options)
+    which = which_of(options)
     # A champion file has no numbers by generation.
     run = store.read(options.file) if chosen in ("csv", "tensorboard") else store.read_any(options.file)
     store.check_begun("there is nothing to export", run)
+    check_which(run, which)
+    if not which.is_champion and chosen not in exports.FORMATS:
+        formats = f"one of {', '.join(exports.FORMATS)} for a genome other than the final champion"
+        raise InputError("format", formats, chosen, "A champion file holds the held-out returns of the final champion.")
     # Not by `Run.export`: under mpirun the other ranks serve this command, and not a script.
     if chosen == "champion":
         champion.export_champion(run, output)
-    elif not isinstance(run, store.StoredRun) or chosen in exports.FORMATS:
-        runs.wrap_stored(run).champion().export(output)
+    elif not isinstance(run, store.StoredRun):
+        runs.ChampionFile(run).champion().export(output)
+    elif chosen in exports.FORMATS:
+        runs.Run(run).champion(which.generation, which.connections, which.cell).export(output)
     elif chosen == "csv":
         generations.write_csv(run, output)
     else:

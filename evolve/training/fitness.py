@@ -139,7 +139,7 @@ def import_function(setting: str) -> Callable[..., Any]:
         cure = "Modules are looked for in the working directory and on PYTHONPATH."
         raise InputError("fitness", expected, f"{setting} ({one_line(error)})", cure) from error
     if not callable(found):
-        raise InputError("fitness", expected, f"{setting}, which is a {type(found).__name__}")
+        raise InputError("fitness", expected, f"{setting}, whose type is {type(found).__name__}")
     try:
         inspect.signature(found).bind(None, None, None)
     except TypeError as error:

@@ -126,7 +126,15 @@ def test_exports_that_a_champion_file_cannot_give_are_refused(champion, call):
     _, file = champion
     network = ("plot", file, "--network", "--generation", 0)
     generations = ("replay", file, "--generations", "0")
-    for words in (("replay", file, "--generation", 1), generations, network, ("plot", file), ("run", "--resume", file)):
+    export = ("export", file, "--format", "c", "--cell", "3,8")
+    for words in (
+        ("replay", file, "--generation", 1),
+        generations,
+        network,
+        export,
+        ("plot", file),
+        ("run", "--resume", file),
+    ):
         done = call(*words)
         assert (done.code, done.err.count("\n")) == (2, 1), done.err
 
@@ -140,6 +148,15 @@ def test_a_run_without_held_out_returns_names_the_cure(here, call):
     assert call("export", run, "-o", "ours.champion").code == 0
     assert evolve.load("ours.champion").held_out.returns.shape == (3,)
     assert evolve.load(run).export("again.champion").read_bytes()
+
+
+def test_another_genome_becomes_a_network_file(here, call):
+    run = next((here / "plain").glob("*.h5"))
+    assert call("export", run, "--generation", 0, "-o", "early.json").code == 0
+    evolve.load(run).champion(generation=0).export("expected.json")
+    assert (here / "early.json").read_bytes() == (here / "expected.json").read_bytes()
+    done = call("export", run, "--generation", 0)
+    assert (done.code, done.err.count("\n"), "final champion" in done.err) == (2, 1, True)
 
 
 def test_columns_as_csv(here, call, monkeypatch):

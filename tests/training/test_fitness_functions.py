@@ -122,7 +122,7 @@ def test_an_error_of_the_function_is_shown_with_its_line(monkeypatch):
     [
         ("no_such:f", "ModuleNotFoundError: No module named 'no_such'.*PYTHONPATH"),
         ("toy_fitness:no_such", "AttributeError"),
-        ("toy_fitness:NUMBER", "which is a int"),
+        ("toy_fitness:NUMBER", "whose type is int"),
         ("toy_fitness:two_arguments", "three arguments: returns, metrics, connections"),
     ],
 )
