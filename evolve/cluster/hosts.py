@@ -7,6 +7,7 @@ import socket
 import subprocess
 import sys
 import time
+from collections import Counter
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
@@ -169,33 +170,34 @@ class Host:
         if self.name in ("localhost", ours, ours.split(".")[0]):
             return True
         with suppress(OSError, UnicodeError):  # UnicodeError: a name with an empty or too long part
-            return socket.gethostbyname(self.name) in own_addresses()
+            address = socket.gethostbyname(self.name)
+            return address.startswith("127.") or address in own_addresses()
         return False
 
 
 def read_hostfile(path: Path) -> list[Host]:
     """Return the hosts of a file in Open MPI's spelling (`node1 slots=32`) or MPICH's (`node1:32`).
 
-    Raises InputError.
+    The slots of lines with the same host add up: the file of a PBS job has a line for each slot. Raises InputError.
     """
     try:
         lines = path.read_text("utf-8-sig").splitlines()
     except (OSError, UnicodeDecodeError) as error:
         raise InputError("--hostfile", "a file with a host on each line", f"{path} ({error})") from None
-    hosts: dict[str, Host] = {}
+    hosts: Counter[str] = Counter()
     for number, line in enumerate(lines, 1):
         text = line.split("#")[0].strip()
         if not text:
             continue
         found = _LINE.fullmatch(text)
         slots = int(found["colon"] or found["slots"] or 1) if found else 0
-        if not found or not slots or found["name"] in hosts:
+        if not found or not slots:
             got = f"{text!r} in line {number} of {path}"
-            raise InputError("--hostfile", "a host on each line, once, such as node1 slots=32", got)
-        hosts[found["name"]] = Host(found["name"], slots)
+            raise InputError("--hostfile", "a host on each line, such as node1 slots=32", got)
+        hosts[found["name"]] += slots
     if not hosts:
         raise InputError("--hostfile", "a file with a host on each line", f"no host in {path}")
-    return list(hosts.values())
+    return [Host(name, slots) for name, slots in hosts.items()]
 
 
 def write_hostfile(path: Path, hosts: Sequence[Host], colon: bool) -> None:

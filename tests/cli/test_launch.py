@@ -210,16 +210,25 @@ def test_hosts_report_their_faults(tmp_path, monkeypatch):
     assert complaints[mute] == "does not answer"
 
 
+@pytest.mark.parametrize(("address", "is_here"), [("127.0.1.1", True), ("10.1.2.3", False)])
+def test_a_name_of_a_loopback_address_is_this_machine(monkeypatch, address, is_here):
+    """Debian gives 127.0.1.1 to the full name of a machine."""
+    monkeypatch.setattr(hosts.socket, "gethostbyname", {"node1.cluster": address}.__getitem__)
+    assert Host("node1.cluster", 1).is_here == is_here
+
+
 def test_hostfiles_are_read_in_both_spellings(tmp_path):
     path = tmp_path / "hosts"
     path.write_text("# ours\nnode1 slots=2\nnode2:2   # Hydra's\n\nnode3 slots=4 max_slots=8\n")
+    assert read_hostfile(path) == [A, B, C]
+    path.write_text("node1\nnode1\nnode2\nnode2\nnode3 slots=3\nnode3:1\n")  # one line for each slot, as of PBS
     assert read_hostfile(path) == [A, B, C]
     path.write_bytes(b"\xef\xbb\xbfnode1 slots=2\r\n")  # by an editor of Windows
     assert read_hostfile(path) == [A]
     for colon in (False, True):
         write_hostfile(path, [A, C], colon)
         assert read_hostfile(path) == [A, C]
-    wrong = {"node1 slots=x": "line 1", "node1\nnode1": "line 2", "# nothing": "no host in", "node1:0": "node1:0",
+    wrong = {"node1 slots=x": "line 1", "# nothing": "no host in", "node1:0": "node1:0",
              "-oProxyCommand=x": "line 1"}  # fmt: skip
     for text, said in wrong.items():
         path.write_text(text)
