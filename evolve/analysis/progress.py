@@ -217,12 +217,13 @@ def _describe_work(record: Record) -> str:
 
 def _make_display(unit: str = "generations", stream: TextIO | None = None) -> "Display | None":
     """Return a display on a terminal or in a notebook; None elsewhere."""
+    is_terminal = on_terminal(stream)
     # The import of its library takes a tenth of a second, which other ranks and logs need not spend.
-    if not on_terminal(stream) and "IPython" not in sys.modules:
+    if not is_terminal and "IPython" not in sys.modules:
         return None
     from evolve.display import make_display  # noqa: PLC0415
 
-    return make_display(unit, stream, on_terminal(stream))
+    return make_display(unit, stream, is_terminal)
 
 
 def _clock(seconds: float) -> str:

@@ -166,7 +166,7 @@ def _cells(ranked: RankedRow) -> tuple[str, ...]:
         f"{ranked.ratio:.3f}",
         "" if interval is None else f"{interval[0]:.3f} to {interval[1]:.3f}",
         "" if ranked.cost is None else money(ranked.cost, ranked.currency),
-        "; ".join([*([] if ranked.verdict == "validated" else [ranked.verdict]), *notes]),
+        "; ".join([*([] if ranked.verdict == results.VALIDATED else [ranked.verdict]), *notes]),
     )
 
 
@@ -206,7 +206,7 @@ def plan_rows(workers: Sequence[int] | None, chosen: str | None, cores: int) -> 
     Raises:
         InputError: A back end, mpirun or mpi4py is missing.
     """
-    powers = {2**n for n in range(cores.bit_length()) if 2**n <= cores} | {cores}
+    powers = {2**n for n in range(cores.bit_length())} | {cores}
     counts = sorted({*(workers or ([1] if chosen == "cupy" else powers))})
     if counts[-1] > 1:
         check_mpi4py("--workers")
@@ -221,9 +221,9 @@ def run_job(supervisor: Supervisor, size: ContestSize, workers: int, chosen: str
     """Measure a row in new processes, which print their progress; return the row, or the exit code of a failed job."""
     with tempfile.TemporaryDirectory() as folder:
         file = Path(folder) / "row.json"
-        words = [sys.executable, "-m", "evolve", "contest", JOB, str(file), "--size", size.name, "--backend", chosen]
-        words += ["--repeats", str(size.most_repeats)]
-        words = [*(mpirun_words(workers + 1) if workers > 1 else []), *words, *(["--unverified"] if unverified else [])]
+        words = mpirun_words(workers + 1) if workers > 1 else []
+        words += [sys.executable, "-m", "evolve", "contest", JOB, str(file), "--size", size.name, "--backend", chosen]
+        words += ["--repeats", str(size.most_repeats), *(["--unverified"] if unverified else [])]
         outcome = supervisor.run(words, mpirun_environment())
         if outcome.code:
             return outcome.code
@@ -273,7 +273,7 @@ def _rows(app: App, options: argparse.Namespace) -> list[ContestRow] | int:
 
 def _in_words(planned: list[tuple[int, str]]) -> str:
     """Return the workers of planned rows in words: "1 worker, 2 workers, a GPU"."""
-    return ", ".join("a GPU" if chosen == "cupy" else f"{n} worker{'s' * (n > 1)}" for n, chosen in planned)
+    return ", ".join("a GPU" if chosen == "cupy" else pluralize(n, "worker") for n, chosen in planned)
 
 
 def _contest_file(

@@ -91,7 +91,7 @@ def layout(description: Mapping[str, str], width: int | None) -> str:
     names = max(map(len, description))
     if width is None:
         return "\n".join(f"  {name:{names}}  {text}" for name, text in description.items())
-    # textwrap counts the indentation as part of the line, so a narrow terminal needs a little room beside it.
+    # textwrap counts the indentation as a part of the line. A text gets 20 columns even on a narrow terminal.
     wrap = textwrap.TextWrapper(max(width, names + 24), break_long_words=False, break_on_hyphens=False)
     wrap.subsequent_indent = " " * (names + 4)
     lines = []

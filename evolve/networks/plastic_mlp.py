@@ -18,7 +18,7 @@ init_scale · N(0, 1), a share of `init_sparsity` of them pruned.
 
 import ctypes
 from functools import cached_property
-from itertools import pairwise
+from itertools import accumulate, pairwise
 from typing import Literal
 
 import numpy as np
@@ -130,11 +130,7 @@ class PlasticMlpBatch(SlotArrays):
 
     def activity(self, slot: int) -> Activity:
         """Return the last step of a slot's network."""
-        nodes = []
-        start = 0
-        for size in self._network.sizes:
-            nodes.append(self._nodes[start : start + size, slot].copy())
-            start += size
+        nodes = np.split(self._nodes[:, slot].copy(), [*accumulate(self._network.sizes)][:-1])
         return Activity(tuple(nodes), self.weights(np.array([slot]))[0])
 
     def _reference(self, observations: Float32) -> Float32:
@@ -174,18 +170,18 @@ class PlasticMlpBatch(SlotArrays):
     def _structure(self) -> ctypes.Structure:
         """Return `plastic_mlp` of kernels/plastic_mlp.h."""
         options = self._network.options
-        sizes = np.array(self._network.sizes, np.int64)
+        sizes = self._network.sizes
         return structure(
             layers=(INT64, len(sizes) - 1),
-            sizes=(ADDRESS, self._arrays.constant(sizes)),
+            sizes=(ADDRESS, self._arrays.constant(np.array(sizes, np.int64))),
             weight_rows=(INT64, self._network.connections),
             rule_rows=(INT64, self._network.num_weights),
-            node_rows=(INT64, int(sum(self._network.sizes))),
+            node_rows=(INT64, sum(sizes)),
             # Whether each row, and each column, has coefficients of its own.
             own_rows=(INT64, options.rules == "synapse"),
             own_columns=(INT64, options.rules != "layer"),
             weights=(ADDRESS, self._weights.address),
-            nodes=(ADDRESS, self._arrays.zeros(sum(self._network.sizes))),
+            nodes=(ADDRESS, self._arrays.zeros(sum(sizes))),
             age=(ADDRESS, self._age.address),
             rules=(ADDRESS, self._rules.address),
             every=(FLOAT, options.update_every),

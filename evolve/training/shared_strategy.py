@@ -156,9 +156,9 @@ class SharedStrategy:
     ) -> None:
         """Tell the strategy the results of a generation, on every rank that computed its candidates."""
         mean_traces = results.mean_traces if self._wanted_traces == "mean" else None
-        sums = (
-            None if isinstance(genomes, Genomes) else self._sum_candidates(generation, fitness, mean_traces, measures)
-        )
+        sums = None
+        if not isinstance(genomes, Genomes):
+            sums = self._sum_candidates(generation, fitness, mean_traces, measures)
         # `results` may have the traces of some candidates only. A strategy gets the traces of all candidates, or none.
         traces = results.traces if len(results.traces) == len(fitness) else results.traces[:0]
         state = self.strategy.tell(self.state, genomes, Results(fitness, traces, mean_traces, sums, measures))
@@ -179,7 +179,7 @@ class SharedStrategy:
         workers_have_state = self._coordinator.workers and self._coordinator.shared_version == (self._token, generation)
         parts: list[tuple[int, slice, Float64]] = []
         if self.strategy.sum_shape is not None:
-            if workers_have_state and len(fitness) * W > MIN_SHARED_NUMBERS:
+            if workers_have_state and len(fitness) * W >= MIN_SHARED_NUMBERS:
                 parts = self._sum_on_workers(generation, fitness, W)
             else:
                 columns = slice(0, W)

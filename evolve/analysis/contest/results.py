@@ -14,7 +14,7 @@ from typing import Any
 from pydantic import BaseModel, ConfigDict, ValidationError
 
 from evolve.analysis import contest
-from evolve.errors import InputError
+from evolve.errors import InputError, pluralize
 from evolve.store import disk
 
 MIN_REPEATS = 3
@@ -143,7 +143,7 @@ class ContestRow(StoredPart):
         if self.device and self.workers == 1:
             return self.device
         hosts = f" on {len(self.hosts)} hosts" if len(self.hosts) > 1 else ""
-        workers = f"{self.workers} worker{'s' * (self.workers > 1)}{hosts}"
+        workers = pluralize(self.workers, "worker") + hosts
         return f"{self.device}, {workers}" if self.device else workers
 
 
@@ -233,9 +233,8 @@ def read_price(text: str) -> Price:
 
 
 def signature(contents: dict[str, Any]) -> str:
-    """Return 64 hexadecimal digits that identify the contents of a file without its signature."""
-    rest = {name: value for name, value in contents.items() if name != _SIGNATURE}
-    return hashlib.sha256(json.dumps(rest, sort_keys=True, separators=(",", ":")).encode()).hexdigest()
+    """Return 64 hexadecimal digits that identify the contents of a file; they must not have a signature yet."""
+    return hashlib.sha256(json.dumps(contents, sort_keys=True, separators=(",", ":")).encode()).hexdigest()
 
 
 def check_new(path: Path) -> None:

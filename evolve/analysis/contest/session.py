@@ -103,13 +103,10 @@ def play(experiment: Experiment, coordinator: Coordinator, seed: int, tagged: bo
     return PlayedLeg(tuple(marks), tuple(tags), seconds, busy, timed_steps, steps, episodes)
 
 
-def _bits(record: Record) -> tuple[bytes, ...]:
-    """Return the digest of a generation, and the fingerprints that the digest does not cover."""
-    return record.digest, record.fingerprints.tobytes(), record.genome_fingerprints.tobytes()
-
-
 def _mark(previous: str, record: Record) -> str:
-    return hashlib.sha256(previous.encode() + b"".join(_bits(record))).hexdigest()
+    # The digest of a generation does not cover the fingerprints.
+    parts = previous.encode(), record.digest, record.fingerprints.tobytes(), record.genome_fingerprints.tobytes()
+    return hashlib.sha256(b"".join(parts)).hexdigest()
 
 
 def _tags(record: Record) -> str:

@@ -19,7 +19,7 @@ from evolve.cluster import Transport
 from evolve.config import Config, parse, read_assignment, set_key
 from evolve.display import table
 from evolve.environments.function_task import SLEEP
-from evolve.errors import InputError
+from evolve.errors import InputError, pluralize
 from evolve.numerics import backend
 from evolve.training import Experiment, prepare
 
@@ -147,10 +147,6 @@ def _cost(row: Row) -> tuple[str, ...]:
             f"{min(idle):.1%}", f"{statistics.fmean(idle):.1%}", f"{max(idle):.1%}")  # fmt: skip
 
 
-def _ranks(rows: list[Row]) -> str:
-    return f"{rows[0]['ranks']} rank{'s' * (rows[0]['ranks'] > 1)}"
-
-
 def _median(rows: list[Row]) -> str:
     return f"median ratio {statistics.median(row['ratio'] for row in rows):.3f}"
 
@@ -159,8 +155,8 @@ def _rollout_table(rows: list[Row]) -> str:
     """Return engine against bare environments, a line per pair."""
     workers = max(rows[0]["ranks"] - 1, 1)
     title = (
-        f"\n{_ranks(rows)}: {rows[0]['steps']:,} environment steps by {workers} worker{'s' * (workers > 1)}, "
-        f"and by {workers} bare process{'es' * (workers > 1)}"
+        f"\n{pluralize(rows[0]['ranks'], 'rank')}: {rows[0]['steps']:,} environment steps by "
+        f"{pluralize(workers, 'worker')}, and by {workers} bare process{'es' * (workers > 1)}"
     )
     lines = [(f"{row['bare_rate']:,.0f}", f"{row['rate']:,.0f}", *_cost(row)) for row in rows]
     return "\n".join([title, _table(("bare\nsteps/s", "engine\nsteps/s", *_COST), *lines), _median(rows)])
@@ -168,7 +164,7 @@ def _rollout_table(rows: list[Row]) -> str:
 
 def _schedule_table(rows: list[Row]) -> str:
     """Return the engine's time against the time of workers that never wait, a line per measurement."""
-    title = f"\n{_ranks(rows)}, environments that only sleep"
+    title = f"\n{pluralize(rows[0]['ranks'], 'rank')}, environments that only sleep"
     times = ("ideal_seconds", "list_seconds", "seconds")
     lines = [(*(f"{row[name]:.2f}" for name in times), *_cost(row)) for row in rows]
     note = "ratio: ideal (no worker ever waits) to real; free: a scheduler without cost still waits for the last ones"

@@ -57,7 +57,7 @@ class Draws:
         return draws(self.seeds, np.full_like(self.seeds, number))
 
     def between(self, number: int, low: float, high: float) -> Float64:
-        """Return [k]: random number `number` as in `number`, but uniform from `low` to `high`."""
+        """Return [k]: the random number that `number` returns, but uniform from `low` to `high`."""
         return low + (high - low) * self.number(number)
 
     def in_step(self) -> Float64:
