@@ -301,6 +301,14 @@ def test_seeds_of_equal_scores_can_be_counted(runs):
     assert {"mean", "95 % interval", "against the best", "500.00", "best"} <= set(said)
 
 
+def test_large_numbers_stand_beside_the_panel(runs):
+    (group,) = read_groups([runs / "a" / "seed-1.h5", runs / "a" / "seed-2.h5"])[1]
+    far = [replace(run, held_out=replace(run.held_out, returns=np.array([-3e12, -5e12]))) for run in group.runs]
+    labels, (panel,) = boxes(figures.draw_comparison(compare_groups([replace(group, runs=tuple(far))])))
+    assert not any(label.overlaps(panel) for label in labels)
+    assert not any(one.overlaps(other) for n, one in enumerate(labels) for other in labels[:n])
+
+
 def test_the_load_of_many_ranks_stands_side_by_side(runs):
     run = store.read(runs / "a" / "seed-1.h5")
     busy = np.linspace(0, 1, 64)

@@ -1,5 +1,7 @@
 """map-elites: cells, elites that only improve, means of observations as descriptors, and elites that play again."""
 
+from dataclasses import replace
+
 import h5py
 import hypothesis.extra.numpy as arrays
 import numpy as np
@@ -9,6 +11,7 @@ from hypothesis import strategies as st
 
 import evolve
 from evolve import networks, store
+from evolve.analysis import figures
 from evolve.errors import InputError
 from evolve.strategies import AskedGenomes, Results, from_table, make
 from evolve.strategies.map_elites import best_of_cells, cells_of
@@ -343,6 +346,9 @@ def test_the_normalizer_of_the_champion_is_in_the_checkpoint(made, tmp_path, way
 def test_an_archive_and_its_elites_are_shown_from_python(made):
     figure = made.plot_archive().figure
     assert "of 30 cells filled" in figure.axes[1].get_title(loc="left") + figure.axes[1].get_title()
+    stored = store.read(made.path)
+    first = figures.draw_archive(replace(stored, records=stored.records[:1]))  # a single generation is a point
+    assert [line.get_marker() for line in first.axes[1].lines] == ["o"]
     elite = made.archive()[0]
     title = f"elite of cell {','.join(map(str, elite.cell))}"
     assert title in made.plot_network(cell=elite.cell).title

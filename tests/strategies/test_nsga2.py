@@ -1,5 +1,7 @@
 """nsga2: the order of selection, measures of genomes, the front of each generation, and genomes by their size."""
 
+from dataclasses import replace
+
 import h5py
 import hypothesis.extra.numpy as arrays
 import numpy as np
@@ -8,7 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import evolve
-from evolve import networks
+from evolve import networks, store
+from evolve.analysis import figures
 from evolve.errors import InputError
 from evolve.genome import Genomes
 from evolve.strategies import Results, make
@@ -371,6 +374,12 @@ def test_a_front_and_its_genomes_are_shown_from_python(made, tmp_path):
     picture = made.plot_front()
     assert "acting connections (fewer is better)" in picture.figure.axes[0].get_xlabel()
     assert picture.save(tmp_path / "a.png").is_file()
+    stored = store.read(made.path)
+    first = replace(stored, records=stored.records[:1])
+    drawn = figures.draw_front([first, first])  # a single generation is a point
+    assert [line.get_marker() for line in drawn.axes[1].lines] == ["o", "o"]
+    assert drawn.axes[1].get_xlim() == (-0.5, 0.5)
+    assert drawn.get_suptitle().endswith("seeds 3, 3")
     small = int(made.front()[0].measures["acting_connections"])
     title = f"best with at most {small} acting connection"
     assert title in made.plot_network(connections=small).title

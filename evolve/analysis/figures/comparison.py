@@ -27,8 +27,9 @@ from evolve.training import load_config, reload_policy
 
 _NAME_CHARACTERS = 34  # of one line of a group's name
 _NOTE_CHARACTERS = 118  # of one line of a note
-# The header of each column of numbers beside a panel, and the distance of its right edge from the panel in inches.
-_COLUMNS = (("mean", 0.75), ("95 % interval", 2.15), ("against the best", 3.2))
+# The header of each column of numbers beside a panel, and its least width in inches.
+_COLUMNS = (("mean", 0.75), ("95 % interval", 1.4), ("against the best", 1.05))
+_DIGIT = 0.076  # the width of a digit in a column, in inches
 _MOST_NAMED = 8  # ranks drawn as horizontal bars with names and numbers; more ranks are drawn as narrow columns
 _MOST_BINS = 40
 _EARLIER = (0.02, 0.1, 0.3)  # shares of the run at which a single run shows its earlier fronts, too
@@ -53,8 +54,13 @@ def draw_comparison(ranking: Ranking, titled: bool = True) -> Any:
     heights = [0.5 + row_height * len(facet) for facet in facets]
     figure = style.new_figure(sum(heights) + 0.6 * titled + 0.4 + 0.16 * sum(1 + note.count("\n") for note in notes))
     panels = figure.subplots(len(facets), 1, squeeze=False, height_ratios=heights)[:, 0]
+    # The last column is left out if no row is compared with the best.
+    num_columns = 3 if any(row.against_best for row in ranking.rows) else 2
+    longest = [max(map(len, texts)) for texts in zip(*map(_cells, ranking.rows), strict=True)]
+    widths = [max(width, 0.2 + _DIGIT * n) for (_, width), n in zip(_COLUMNS, longest, strict=True)]
+    right_edges = np.cumsum(widths[:num_columns]).tolist()
     for panel, facet in zip(panels, facets, strict=True):
-        _draw_facet(panel, facet, [names[row.label] for row in facet])
+        _draw_facet(panel, facet, [names[row.label] for row in facet], right_edges)
         if len(facets) > 1:
             panel.set_title(sanitize(facet[0].env))
     panels[-1].set_xlabel(ranking.score)
@@ -72,8 +78,14 @@ def _wrapped(name: str) -> str:
     return textwrap.fill(", ".join(parts), _NAME_CHARACTERS)
 
 
-def _draw_facet(panel: Any, rows: Sequence[Comparison], names: Sequence[str]) -> None:
-    """Draw the groups of one environment."""
+def _cells(row: Comparison) -> tuple[str, str, str]:
+    """Return the texts of a row in the columns of numbers."""
+    interval = between(row.interval) if row.interval else "–"
+    return number(row.mean).replace("-", "−"), interval.replace("-", "−"), row.against_best
+
+
+def _draw_facet(panel: Any, rows: Sequence[Comparison], names: Sequence[str], right_edges: Sequence[float]) -> None:
+    """Draw the groups of one environment. right_edges: of the columns of numbers, in inches from the panel."""
     for y, row in enumerate(rows):
         if len(row.scores):
             _draw_row(panel, y, row)
@@ -87,17 +99,10 @@ def _draw_facet(panel: Any, rows: Sequence[Comparison], names: Sequence[str]) ->
     panel.xaxis.get_major_locator().set_params(nbins=5)
     panel.grid(False, axis="y")
     panel.tick_params(axis="y", length=0)
-    intervals = [between(row.interval) if row.interval else "–" for row in rows]
-    cells = [
-        (number(row.mean).replace("-", "−"), interval.replace("-", "−"), row.against_best)
-        for row, interval in zip(rows, intervals, strict=True)
-    ]
-    # The last column is left out if no row is compared with the best.
-    num_columns = 3 if any(row.against_best for row in rows) else 2
-    for n, (header, right_edge) in enumerate(_COLUMNS[:num_columns]):
-        _write(panel, header, -0.5, right_edge, "bottom", FAINT)
-        for y, texts in enumerate(cells):
-            _write(panel, texts[n], y, right_edge, "center", INK)
+    for n, right_edge in enumerate(right_edges):
+        _write(panel, _COLUMNS[n][0], -0.5, right_edge, "bottom", FAINT)
+        for y, row in enumerate(rows):
+            _write(panel, _cells(row)[n], y, right_edge, "center", INK)
 
 
 def _write(panel: Any, text: str, y: float, right_edge: float, va: str, colour: str) -> None:
@@ -249,15 +254,21 @@ def draw_front(runs: Sequence[StoredRun]) -> Any:
         best = found[-1][int(np.argmax(found[-1][:, 0]))]
         top.plot(best[1], best[0], "D", ms=8, color=colour, mec=PAPER, mew=1.0, zorder=5)
     every = np.concatenate([points for found in fronts for points in found])
+    counted = "connections" in measure
+    top.xaxis.get_major_locator().set_params(integer=counted)
     _set_scale(top, every[:, 1])
-    smaller, larger = ("fewer", "more") if "connections" in measure else ("lower", "higher")
+    smaller, larger = ("fewer", "more") if counted else ("lower", "higher")
     top.set_xlabel(f"{_in_words(measure, runs[0])} ({smaller if is_small else larger} is better)")
     top.set_ylabel("mean fitness")
-    top.set_title("Front; ◆ best fitness")
+    omitted = f" (without {', '.join(_in_words(other, runs[0]) for other in others)})" if others else ""
+    top.set_title(f"Front{omitted}; ◆ best fitness")
     top.legend(loc="best", fontsize=8)  # a good front reaches the upper corner, an early one any other place
     _draw_volumes(bottom, fronts, every, is_small)
     seeds = ", ".join(str(run.header.seed) for run in runs)
-    style.set_title(figure, f"{config.env.id}, {config.network.name}, {config.strategy.name}, seed {seeds}")
+    style.set_title(
+        figure,
+        f"{config.env.id}, {config.network.name}, {config.strategy.name}, seed{'s' if len(runs) > 1 else ''} {seeds}",
+    )
     return figure
 
 
@@ -295,12 +306,20 @@ def _draw_volumes(panel: Any, fronts: Sequence[Sequence[Float64]], every: Float6
         whole = float(np.prod(best - reference)) or 1.0
         shown = np.unique(np.linspace(0, len(found) - 1, _MOST_VOLUMES).astype(int))
         shares = [hypervolume(found[generation] * sign, reference) / whole for generation in shown]
-        panel.plot(shown, shares, color=COLOURS[n % len(COLOURS)])
+        _draw_over_generations(panel, shown, shares, COLOURS[n % len(COLOURS)])
     panel.set_ylim(0, 1.02)
     panel.set_ylabel("share")
-    panel.set_xlabel("generation")
     panel.set_title("Hypervolume")
-    panel.xaxis.get_major_locator().set_params(integer=True)
+
+
+def _draw_over_generations(panel: Any, generations: Any, values: Any, colour: str) -> None:
+    """Draw a line over generations; a single value is a point."""
+    alone = len(generations) == 1
+    panel.plot(generations, values, color=colour, marker="o" if alone else "", ms=4, clip_on=not alone)
+    panel.set_xlabel("generation")
+    panel.xaxis.get_major_locator().set_params(integer=True, min_n_ticks=1)
+    if alone:
+        panel.set_xlim(-0.5, 0.5)
 
 
 @style.styled
@@ -323,13 +342,11 @@ def draw_archive(run: StoredRun) -> Any:
     top, bottom = figure.subplots(2, 1, height_ratios=(height, 1.5))
     _draw_cells(figure, top, archives[-1], strategy, [_in_words(name, run) for name in strategy.measured])
     filled = np.count_nonzero(~np.isnan(archives), axis=1)
-    bottom.plot(filled, color=COLOURS[0])
+    _draw_over_generations(bottom, np.arange(len(filled)), filled, COLOURS[0])
     bottom.set_ylim(0, None)
     bottom.set_ylabel("filled cells")
-    bottom.set_xlabel("generation")
     bottom.set_title(f"{filled[-1]:,} of {archives.shape[1]:,} cells filled")
-    for axis in (bottom.xaxis, bottom.yaxis):
-        axis.get_major_locator().set_params(integer=True)
+    bottom.yaxis.get_major_locator().set_params(integer=True)
     title = f"{config.env.id}, {config.network.name}, {config.strategy.name}, seed {run.header.seed}"
     style.set_title(figure, title)
     return figure
@@ -369,4 +386,5 @@ def _draw_cells(figure: Any, panel: Any, archive: Float64, strategy: MapElites, 
         panel.set_ylabel(names[1])
     else:
         panel.set_yticks([])
-    panel.set_title("Archive; ◆ best fitness, grey: empty")
+    others = f" (best over {', '.join(names[2:])})" if len(names) > 2 else ""
+    panel.set_title(f"Archive{others}; ◆ best fitness, grey: empty")
