@@ -59,6 +59,7 @@ def test_a_constant_quantity_has_no_panel_and_load_has_one_on_request(runs):
     assert re.fullmatch("CartPole-v1: hebbian-dag .*prune, seed 1; 7 connections .*", drawn.get_suptitle())
     both = figures.draw_curves([unpruned(group)], load=True)
     assert [panel.get_title(loc="left") for panel in both.axes] == ["Fitness", "Throughput", "Idle workers"]
+    assert [panel.yaxis.get_major_formatter()(3000) for panel in both.axes] == ["3,000"] * 3
 
 
 def test_a_note_explains_bands_and_marks_if_groups_share_a_panel(runs):
@@ -279,6 +280,8 @@ def test_a_single_generation_is_a_point(runs):
     panel = figures.draw_curves([one]).axes[0]
     assert [line.get_marker() for line in panel.lines[:2]] == ["o", "o"]
     assert panel.get_xlim() == (-0.5, 0.5)
+    pointers = {text.get_text(): text.arrow_patch.get_linestyle() for text in panel.texts}
+    assert pointers["best of generation"] == ":"  # it crosses half of the panel
 
 
 def test_a_panel_is_high_enough_for_the_labels_of_many_groups(runs):

@@ -235,9 +235,8 @@ def _draw_panel(figure: Any, panel: Any, kind: str, facet: Facet, inches: float,
         panel.set_ylim(0, 1.06 * panel.dataLim.ymax or 1)  # keeps the line of an unpruned network off the edge
     elif kind != "fitness":
         panel.set_ylim(bottom=0)
-    if kind in ("fitness", "connections"):
-        # Ticks have the format of the numbers in labels: −1,250.
-        panel.yaxis.set_major_formatter(lambda value, _: f"{value:,.10g}".replace("-", "\N{MINUS SIGN}"))
+    # Ticks have the format of the numbers in labels: −1,250.
+    panel.yaxis.set_major_formatter(lambda value, _: f"{value:,.10g}".replace("-", "\N{MINUS SIGN}"))
     style.label_lines(panel, [] if small else labels, inches)
 
 

@@ -223,7 +223,7 @@ def label_lines(panel: Any, labels: Sequence[LineLabel], inches: float) -> None:
     needed = [_label_height(label.text) / (_PANEL_SHARE * inches) for label in shown]
     marked = sum(label.mark is not None for label in shown)
     text_edge = beside(panel, (8 + _MARK_POINTS * max(1, min(marked, _MOST_MARKS))) / 72)
-    end = max((label.x for label in shown), default=0.0)
+    left, right = panel.get_xlim()
     turn = 0
     for label, y in zip(shown, without_overlap(heights, needed), strict=True):
         begin: dict[str, Any] = {"xy": (label.x, label.y), "xycoords": "data"}
@@ -233,8 +233,8 @@ def label_lines(panel: Any, labels: Sequence[LineLabel], inches: float) -> None:
             _draw_mark(panel, label, mark_edge)
             if label.mark[0] == label.y:  # the label belongs to the mark, not to the line
                 begin = {"xy": (1.0, label.y), "xycoords": mark_edge}
-        # The pointer of a run that ends early crosses the panel, so it is dotted.
-        style = {"lw": 0.9} if label.x == end else {"lw": 0.9, "ls": ":"}
+        # The pointer of a run that ends early, or of a single point, crosses the panel, so it is dotted.
+        style = {"lw": 0.9} if right - label.x < 0.05 * (right - left) else {"lw": 0.9, "ls": ":"}
         at_height = scale.inverted().transform(bottom + y * (top - bottom))
         panel.annotate(label.wrapped, **begin, xytext=(1.0, float(at_height)), textcoords=text_edge,
                        fontsize=_LABEL_SIZE, color=INK, va="center", ha="left", annotation_clip=False,
