@@ -8,6 +8,9 @@ has a seed, too, so the whole study repeats. Run files: runs/study/trial-N/seed-
 """
 
 import argparse
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 import optuna
@@ -15,6 +18,14 @@ import optuna
 import evolve
 
 EXPERIMENT = {"env": "CartPole-v1", "network": "elman", "strategy": "ga", "population": 32, "episodes": 2}
+
+
+def all_generations(file: Path, settings: dict[str, Any], seed: int) -> Iterator[evolve.Generation]:
+    """Yield the generations that a run file holds, then the other ones, which `evolve.iterate` evolves."""
+    # A study that is run again has to see the same numbers, or it prunes other trials and chooses other settings.
+    if file.exists():
+        yield from evolve.load(file).generations
+    yield from evolve.iterate(settings, seed=seed, held_out_episodes=20, output=file.parent, resume=True)
 
 
 def score(trial: optuna.Trial, seeds: int, generations: int) -> float:
@@ -25,14 +36,12 @@ def score(trial: optuna.Trial, seeds: int, generations: int) -> float:
     }
     returns = []
     for seed in range(1, seeds + 1):
-        output = f"runs/study/trial-{trial.number}"
-        for generation in evolve.iterate(
-            settings, seed=seed, generations=generations, held_out_episodes=20, output=output, resume=True
-        ):
+        file = Path(f"runs/study/trial-{trial.number}/seed-{seed}.h5")
+        for generation in all_generations(file, settings | {"generations": generations}, seed):
             trial.report(generation.best, (seed - 1) * generations + generation.number)
             if trial.should_prune():
                 raise optuna.TrialPruned
-        returns.append(evolve.load(f"{output}/seed-{seed}.h5").held_out.mean)
+        returns.append(evolve.load(file).held_out.mean)
     return float(np.mean(returns))
 
 

@@ -2,8 +2,10 @@
 
 import json
 import re
+import runpy
 import sys
 from functools import cache
+from types import SimpleNamespace
 
 import pytest
 from conftest import ROOT, finished
@@ -99,6 +101,16 @@ def test_a_study_chooses_settings_and_its_runs_are_whole(tmp_path):
     runs = [evolve.load(path) for path in tmp_path.glob("runs/study/trial-*/seed-1.h5")]
     assert [run.complete for run in runs] == [True, True]
     assert len({run.config.to_toml() for run in runs}) == 2
+
+
+def test_a_study_that_is_run_again_sees_every_generation(tmp_path, monkeypatch):
+    monkeypatch.setitem(sys.modules, "optuna", SimpleNamespace(Trial=None))
+    study = runpy.run_path(str(ROOT / "examples" / "optuna_study.py"))
+    file = tmp_path / "trial-0" / "seed-1.h5"
+    settings = study["EXPERIMENT"] | {"population": 4, "generations": 2}
+    first, again = ([each.best for each in study["all_generations"](file, settings, 1)] for _ in range(2))
+    assert len(first) == 2
+    assert first == again
 
 
 @pytest.mark.parametrize("name", NOTEBOOKS)
