@@ -17,6 +17,7 @@ import numpy as np
 import pytest
 import toys
 from conftest import environment, finished, launcher
+from gymnasium.envs.classic_control import CartPoleEnv
 
 import evolve
 from evolve import store
@@ -84,8 +85,9 @@ def test_the_final_champion_is_evaluated_on_the_held_out_episodes_of_the_file(ru
 
 
 def test_a_champion_is_evaluated_elsewhere(run):
-    short = run.evaluate(4, env={"max_episode_steps": 3})
-    assert short.returns.tolist() == [3.0] * 4
+    for steps in (3, np.int64(3)):
+        short = run.evaluate(4, env={"id": CartPoleEnv, "max_episode_steps": steps})
+        assert short.returns.tolist() == [3.0] * 4
     same = run.evaluate(4, env={"kwargs": {"sutton_barto_reward": True}, "engine": "gymnasium"})
     assert (same.returns <= 0).all()
     assert same.seeds.tolist() == run.held_out.seeds.tolist()
@@ -103,7 +105,7 @@ def test_a_champion_is_evaluated_elsewhere(run):
         ({"env": "Pendulum-v1"}, "the champion's 4 observations and 2 actions, got Pendulum-v1, of 3 and 1"),
         ({"env": {"kwargs": {"length": 1.0}}}, "env.kwargs: expected arguments that CartPole-v1 takes"),
         ({"env": {"kwarg": {}}}, "Did you mean kwargs"),
-        ({"env": 3}, "an environment's id, or a table of settings"),
+        ({"env": 3}, "expected the id of an environment, its class"),
         ({"generation": 3}, "one of 0 to 2, got 3"),
         ({"generation": "last"}, "generation: expected a whole number"),
     ):

@@ -2,7 +2,7 @@
 
 import json
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -22,6 +22,7 @@ from evolve.errors import InputError, check_path, check_whole, pluralize
 from evolve.numerics.streams import Purpose
 from evolve.store import Start, Stored, StoredChampion, StoredRun, check_begun, disk
 from evolve.training import Experiment, GenomeChoice
+from evolve.training.plan import plain_setting
 from evolve.training.stored import check_which
 from evolve.verification import Verdict
 from evolve.verification.verdict import html_table
@@ -34,12 +35,10 @@ def script_ranks() -> Collective:
     return Collective(training.make_rollout, shared=training.StrategyReplica())
 
 
-def _changes(env: str | Mapping[str, Any] | None) -> Mapping[str, Any]:
-    """Return the settings of another environment: its id, or a table. Raises InputError for other values."""
-    changes = {"id": env} if isinstance(env, str) else env or {}
-    if not isinstance(changes, Mapping):
-        raise InputError("env", "an environment's id, or a table of settings of [env]", repr(env))
-    return changes
+def _changes(env: Any) -> Mapping[str, Any]:
+    """Return the settings of another environment, given as for `evolve.train`. Raises InputError for other values."""
+    given: str | Mapping[str, Any] = plain_setting("env", {} if env is None else env)
+    return {"id": given} if isinstance(given, str) else given
 
 
 class _EvolvedFile:
@@ -91,7 +90,7 @@ class _EvolvedFile:
         episodes: int = 100,
         network: Mapping[str, Any] | None = None,
         engine: str | None = None,
-        env: str | Mapping[str, Any] | None = None,
+        env: str | Mapping[str, Any] | Callable[..., Any] | None = None,
         generation: int | None = None,
         threads: int | str = "auto",
         connections: int | None = None,
@@ -106,8 +105,8 @@ class _EvolvedFile:
             network: Settings of the network that replace the evolved ones: {"plasticity": 0.0} removes learning from a
                 hebbian-dag. They must not change its connections.
             engine: Another environment engine: "gymnasium", "envpool" or "exact".
-            env: Another environment: its id, or a table of settings that are merged into the environment of the run,
-                such as {"kwargs": {"gravity": 12.0}}. Another id drops the arguments and wrappers of the run.
+            env: Another environment: its id, its class, or a table of settings that are merged into the environment of
+                the run, such as {"kwargs": {"gravity": 12.0}}. Another id drops the arguments and wrappers of the run.
             generation: The best candidate of this generation plays; by default the final champion.
             threads: The number of threads, as `compute.threads`.
             connections: The best genome of a front (nsga2) with at most this number of connections that can act plays
@@ -169,7 +168,7 @@ class _EvolvedFile:
         generation: int | Sequence[int] | None = None,
         episode: int | None = None,
         seconds: float = 12.0,
-        env: str | Mapping[str, Any] | None = None,
+        env: str | Mapping[str, Any] | Callable[..., Any] | None = None,
         connections: int | None = None,
         cell: Sequence[int] | None = None,
     ) -> exhibits.Film:
@@ -262,7 +261,7 @@ class _EvolvedFile:
     ) -> Experiment:
         """Return the experiment with changes, see `training.reload`; without changes, the cached `experiment`."""
         if env or network or engine or threads != "auto":
-            return training.reload(self._stored, env, network, engine, threads)
+            return training.reload(self._stored, env, plain_setting("network", network), engine, threads)
         return self.experiment
 
     def _check_champion(self) -> None:

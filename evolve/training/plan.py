@@ -237,6 +237,8 @@ def sweep_from_arguments(
         if key in ("seed", "seeds"):
             raise InputError("grid", "settings of the experiment", key, f"Seeds are an argument: seeds={values!r}.")
         varied = _plain(list(values) if isinstance(values, range) else values)
+        if isinstance(varied, list):
+            varied = [plain_setting(key, value) for value in varied]
         # Texts are names: of environments, networks or strategies.
         if key in NAMED_SECTIONS and isinstance(varied, list) and all(isinstance(value, str) for value in varied):
             set_key(table, f"sweep.{key}.{NAMED_SECTIONS[key]}", varied)
@@ -348,20 +350,30 @@ def _seed(seed: Any) -> int:
 
 def _override(table: dict[str, Any], key: str, value: Any) -> None:
     """Set a setting. A table is merged into the section; a text sets the name of an env, network or strategy."""
-    if key in ("env", "fitness") and callable(value):
-        value = setting_of(value, key)
-    elif key == "env" and isinstance(value, Mapping):
-        value = _named_classes(value)
-    elif key == "env" and not isinstance(value, str | Mapping):
-        expected = "the id of an environment, its class, a function that makes it, or a table of settings"
-        raise InputError("env", expected, repr(value), "An object is refused, as many are needed: name the id.")
     if key == "start_from":  # an object in memory, for now
         table[key] = value
-    elif isinstance(value, Mapping) and (value or key in _SECTIONS):
+        return
+    value = plain_setting(key, value)
+    if isinstance(value, Mapping) and (value or key in _SECTIONS):
         for part, inner in value.items():
-            set_key(table, f"{key}.{part}", _plain(inner))
+            set_key(table, f"{key}.{part}", inner)
     else:
-        set_key(table, key, _plain(value))
+        set_key(table, key, value)
+
+
+def plain_setting(key: str, value: Any) -> Any:
+    """Return the value of a setting with the types of TOML, and with names in place of classes and functions.
+
+    Raises InputError for an environment that is neither named nor described.
+    """
+    if key in ("env", "fitness") and callable(value):
+        return setting_of(value, key)
+    if key == "env" and isinstance(value, Mapping):
+        value = _named_classes(value)
+    elif key == "env" and not isinstance(value, str):
+        expected = "the id of an environment, its class, a function that makes it, or a table of settings"
+        raise InputError("env", expected, repr(value), "An object is refused, as many are needed: name the id.")
+    return _plain(value)
 
 
 def _named_classes(env: Mapping[str, Any]) -> dict[str, Any]:

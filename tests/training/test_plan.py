@@ -2,6 +2,7 @@
 
 import gymnasium
 import pytest
+import toy_fitness
 import toys
 
 from evolve.config import Config, parse
@@ -57,6 +58,19 @@ def plan(experiment=None, **settings):
 )
 def test_an_environment_may_be_its_class_or_a_function_that_makes_it(env, env_id):
     assert plan(env=env).experiment.config.env.id == env_id
+
+
+def test_a_sweep_over_environments_and_fitness_takes_classes_and_functions():
+    grid = {"env": [toys.Unregistered, {"id": toys.Memory}], "fitness": ["min", toy_fitness.worst_two]}
+    points = sweep_from_arguments(grid, None, None, None, {"env": {"max_episode_steps": 5}})
+    assert [(config.env.id, config.fitness) for _, config in points] == [
+        ("toys:Unregistered", "min"),
+        ("toys:Unregistered", "toy_fitness:worst_two"),
+        ("toys:Memory", "min"),
+        ("toys:Memory", "toy_fitness:worst_two"),
+    ]
+    with pytest.raises(InputError, match="expected the id of an environment, its class"):
+        sweep_from_arguments({"env": [toys.Memory, 3]}, None, None, None, {})
 
 
 @pytest.mark.parametrize("env", ["CartPole-v1", "toys:Memory-v0"])
