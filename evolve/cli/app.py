@@ -306,6 +306,7 @@ def _coordinate(name: str, body: Body, app: App, argv: list[str], work: Callable
     app.stop.interrupts = True
 
     def with_remark() -> int:
+        cluster.check_arguments(transport)
         if work is not None:
             _remark(name, lambda: work(argv))
         return body(app, argv)

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from evolve.cluster.coordinator import Coordinator, dismiss
     from evolve.cluster.hosts import launched, started_by
     from evolve.cluster.mpirun import check_mpi4py
-    from evolve.cluster.start import connect
+    from evolve.cluster.start import check_arguments, connect
     from evolve.cluster.transport import Transport
     from evolve.cluster.watchdog import Watchdog
     from evolve.cluster.worker import KeptRollouts, serve
@@ -35,7 +35,7 @@ __getattr__ = import_on_demand(
     {
         "coordinator": "Coordinator dismiss",
         "hosts": "launched started_by",
-        "start": "connect",
+        "start": "check_arguments connect",
         "transport": "Transport",
         "mpirun": "check_mpi4py",
         "watchdog": "Watchdog",

@@ -7,6 +7,7 @@ not to an experiment, so environment variables set them.
 import ctypes
 import json
 import os
+import shlex
 import socket
 import sys
 import threading
@@ -284,7 +285,8 @@ def introduce(transport: Transport, watch: StartWatch) -> None:
 
 def _introduce_to_rank_0(transport: Transport, watch: StartWatch) -> None:
     watch.missing = lambda: [0]
-    transport.send(0, _packed({"host": transport.host, "pid": os.getpid(), "cores": own_cores()}))
+    introduction = {"host": transport.host, "pid": os.getpid(), "cores": own_cores(), "arguments": sys.argv[1:]}
+    transport.send(0, _packed(introduction))
     while (received := transport.probe()) is None:
         if 0 in watch.lost(transport):
             raise RunError("rank 0 was lost before there was anything to do")
@@ -311,6 +313,7 @@ def _receive_introductions(transport: Transport, watch: StartWatch) -> None:
         introduction = json.loads(content.tobytes())
         hosts[rank], pids[rank] = introduction["host"], introduction["pid"]
         cores[rank] = Cores(*introduction["cores"])
+        transport.arguments[rank] = introduction["arguments"]
         missing.discard(rank)
     watch.lost(transport, ask=True)  # for the last time: MPI reports all later deaths
     transport.hosts, transport.pids = hosts, pids
@@ -334,6 +337,15 @@ def _watched(hosts: list[str]) -> set[int]:
             ranks_of[host].append(rank)
     each = max(1, _MOST_WATCHED // max(1, len(ranks_of)))
     return {rank for ranks in ranks_of.values() for rank in ranks[:each]}
+
+
+def check_arguments(transport: Transport) -> None:
+    """Raise InputError at rank 0 if another rank has other arguments, which have no effect, such as its own seed."""
+    for rank, words in transport.arguments.items():
+        if words != sys.argv[1:]:
+            cure = "Give one command all seeds (-s 1 2 3), or start a job for each seed."
+            expected = "the arguments of rank 0, because all ranks work on one command"
+            raise InputError(f"rank {rank}", expected, shlex.join(words) or "none", cure)
 
 
 def _packed(contents: dict[str, Any]) -> Buffer:

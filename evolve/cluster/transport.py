@@ -79,6 +79,8 @@ class Transport:
         """The host of each rank; known at rank 0 once all ranks have introduced themselves."""
         self.pids = [os.getpid()] * self.size
         """The process number of each rank on its host; known at rank 0, as the hosts are."""
+        self.arguments: dict[int, list[str]] = {}
+        """The command-line arguments of the other ranks; known at rank 0, as the hosts are."""
         self.host_watch: HostWatch | None = None
         """Notices silent hosts, at rank 0, if there are other hosts."""
         self.coordinator_watch: CoordinatorWatch | None = None

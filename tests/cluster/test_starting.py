@@ -140,7 +140,8 @@ class Silent(Transport):
     def __init__(self, rank, introduced=()):
         super().__init__()
         self.rank, self.size, self.tolerant = rank, 3, True
-        content = np.frombuffer(json.dumps({"host": self.host, "pid": 7, "cores": [[0, 1, 2], 3]}).encode(), np.uint8)
+        facts = {"host": self.host, "pid": 7, "cores": [[0, 1, 2], 3], "arguments": ["-s", "1 2"]}
+        content = np.frombuffer(json.dumps(facts).encode(), np.uint8)
         self._introductions = [(rank, content) for rank in introduced]
 
     def send(self, rank, _):
@@ -173,6 +174,16 @@ def test_rank_0_goes_on_without_a_rank_if_only_the_launcher_knows_of_its_death(i
     assert found.gone == {1}
     assert found.abandoned == set()
     assert playing_cores() == 3  # all cores of the other worker
+
+
+def test_arguments_that_only_one_rank_has_are_refused(introduced, monkeypatch):
+    """As by srun -n 20 bash -c 'evolve run -s $SLURM_PROCID': all ranks would work on the seed of rank 0."""
+    found = introduced(Silent(0, [2]), 1)
+    monkeypatch.setattr(start.sys, "argv", ["evolve", "-s", "1 2"])
+    start.check_arguments(found)
+    start.sys.argv[2] = "1"
+    with pytest.raises(InputError, match=r"rank 2: expected the arguments of rank 0, .*, got -s '1 2'\. Give one"):
+        start.check_arguments(found)
 
 
 def test_a_rank_hears_from_the_launcher_that_rank_0_is_lost(introduced):
