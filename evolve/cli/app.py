@@ -252,7 +252,7 @@ def _run_in_ranks(command: str, argv: list[str], work: Callable[[list[str]], Wor
     say(command, count.describe())
     if count.workers == 1:
         return None
-    cluster.check_mpi4py("--workers")
+    cluster.check_start("--workers")
     words = [*mpirun.mpirun_words(count.workers + 1), sys.executable, "-m", f"evolve.{command}", *rest]
     return mpirun.supervise(words, mpirun.mpirun_environment(), count.workers, partial(say, command))
 

@@ -23,7 +23,7 @@ from evolve.analysis.progress import width
 from evolve.analysis.statistics import duration
 from evolve.cli.app import App, launch, say
 from evolve.cli.parser import Parser
-from evolve.cluster import Transport, check_mpi4py
+from evolve.cluster import Transport, check_start
 from evolve.cluster.cores import available_cores
 from evolve.cluster.hosts import check_not_too_many
 from evolve.cluster.mpirun import Supervisor, mpirun_environment, mpirun_words
@@ -209,7 +209,7 @@ def plan_rows(workers: Sequence[int] | None, chosen: str | None, cores: int) -> 
     powers = {2**n for n in range(cores.bit_length())} | {cores}
     counts = sorted({*(workers or ([1] if chosen == "cupy" else powers))})
     if counts[-1] > 1:
-        check_mpi4py("--workers")
+        check_start("--workers")
         mpirun_words(counts[-1])  # raises InputError if there is no mpirun
     found: list[tuple[int, str]] = [(count, backend(chosen or "auto")) for count in counts]
     if chosen is None and workers is None and has_device():

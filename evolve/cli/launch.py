@@ -15,7 +15,7 @@ from evolve import store
 from evolve.cli.app import App, launch, say
 from evolve.cli.parser import Parser, command_line
 from evolve.cli.run import Request, load
-from evolve.cluster import check_mpi4py, started_by
+from evolve.cluster import check_start, started_by
 from evolve.cluster.cores import available_cores
 from evolve.cluster.hosts import AvailableHosts, Host, check_not_too_many, read_hostfile
 from evolve.cluster.mpirun import COMMAND, CONNECT, GivenLauncher, Launcher, Outcome, Supervisor, command_words
@@ -257,7 +257,7 @@ def _body(app: App, argv: list[str]) -> int:
         raise InputError(
             "--launcher", "no --hostfile with it: the command chooses the hosts of the ranks", "both", cure
         )
-    check_mpi4py("evolve launch")
+    check_start("evolve launch")
     request = load(run_arguments)
     with tempfile.TemporaryDirectory(prefix="evolve-") as folder:
         launch = Launch(argv, options, run_arguments, request, Path(folder))

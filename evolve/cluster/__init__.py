@@ -23,7 +23,7 @@ from evolve.errors import import_on_demand
 if TYPE_CHECKING:
     from evolve.cluster.coordinator import Coordinator, dismiss
     from evolve.cluster.hosts import launched, started_by
-    from evolve.cluster.mpirun import check_mpi4py
+    from evolve.cluster.mpirun import check_start
     from evolve.cluster.start import check_arguments, connect
     from evolve.cluster.transport import Transport
     from evolve.cluster.watchdog import Watchdog
@@ -37,7 +37,7 @@ __getattr__ = import_on_demand(
         "hosts": "launched started_by",
         "start": "check_arguments connect",
         "transport": "Transport",
-        "mpirun": "check_mpi4py",
+        "mpirun": "check_start",
         "watchdog": "Watchdog",
         "worker": "KeptRollouts serve",
     },

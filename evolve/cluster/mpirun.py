@@ -162,10 +162,18 @@ def command_words(argument: str, command: str) -> list[str]:
     return words
 
 
-def check_mpi4py(argument: str) -> None:
-    """Raise InputError for an argument that needs mpi4py if it is not installed. Ranks check whether it works."""
+def check_start(argument: str) -> None:
+    """Raise InputError for an argument that starts ranks, without mpi4py or a directory for temporary files.
+
+    Ranks check whether mpi4py works.
+    """
     if not is_installed("mpi4py"):
         raise InputError(argument, "mpi4py", "ModuleNotFoundError: no module of this name", how_to_install("mpi"))
+    try:
+        tempfile.gettempdir()
+    except FileNotFoundError as error:  # all disks are full or read-only
+        cure = "Free disk space, or set TMPDIR to a directory on another disk."
+        raise InputError(argument, "a directory for temporary files", error.strerror, cure) from None
 
 
 def mpirun_words(ranks: int) -> list[str]:

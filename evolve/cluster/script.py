@@ -27,7 +27,7 @@ from types import TracebackType
 
 from evolve.cluster import messages
 from evolve.cluster.coordinator import Coordinator, all_have_left, dismiss
-from evolve.cluster.mpirun import SESSION_FOLDER, check_mpi4py, mpirun_environment, mpirun_words
+from evolve.cluster.mpirun import SESSION_FOLDER, check_start, mpirun_environment, mpirun_words
 from evolve.cluster.start import connect, silence_seconds
 from evolve.cluster.transport import Transport
 from evolve.cluster.worker import KeptRollouts, MakeRollout, SharedState, serve
@@ -231,7 +231,7 @@ class StartedRanks:
     """
 
     def __init__(self, workers: int, function: str) -> None:
-        check_mpi4py("workers")
+        check_start("workers")
         module, _, name = function.partition(":")
         words = [*mpirun_words(workers + 1), sys.executable, "-c", f"{_PROGRAM}from {module} import {name}; {name}()"]
         self._pid = os.getpid()

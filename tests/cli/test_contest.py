@@ -146,7 +146,7 @@ def test_a_repeat_lasts_long_enough(monkeypatch):
 
 def test_which_workers_play(monkeypatch):
     monkeypatch.setattr(contest_command, "mpirun_words", lambda _: [])
-    monkeypatch.setattr(contest_command, "check_mpi4py", lambda _: None)
+    monkeypatch.setattr(contest_command, "check_start", lambda _: None)
     monkeypatch.setattr(contest_command, "has_device", lambda: True)
     assert plan_rows(None, "numpy", 20) == [(n, "numpy") for n in (1, 2, 4, 8, 16, 20)]
     assert plan_rows([8, 2, 8], "numpy", 20) == [(2, "numpy"), (8, "numpy")]
@@ -159,7 +159,7 @@ def test_without_mpi_one_worker_can_play(monkeypatch):
         raise InputError("mpirun", "an MPI launcher", "none")
 
     monkeypatch.setattr(contest_command, "mpirun_words", none)
-    monkeypatch.setattr(contest_command, "check_mpi4py", none)
+    monkeypatch.setattr(contest_command, "check_start", none)
     assert plan_rows([1], "numpy", 8) == [(1, "numpy")]
     with pytest.raises(InputError, match="mpirun"):
         plan_rows(None, "numpy", 8)

@@ -1,5 +1,6 @@
 """evolve launch: runs that outlive deaths and lost hosts, and end with their own exit code."""
 
+import errno
 import os
 import re
 import signal
@@ -292,6 +293,15 @@ def test_wrong_input_is_refused_before_anything_starts(call, tmp_path, words, sa
     assert done.code == 2
     assert said in done.err
     assert done.err.count("\n") == 1
+
+
+def test_full_disks_are_refused_without_a_traceback(monkeypatch):
+    def full():
+        raise FileNotFoundError(errno.ENOENT, "No usable temporary directory found in ['/tmp']")
+
+    monkeypatch.setattr(mpirun.tempfile, "gettempdir", full)
+    with pytest.raises(InputError, match=r"a directory for temporary files, got No usable .*TMPDIR"):
+        mpirun.check_start("--workers")
 
 
 def test_the_command_that_it_repeats_is_not_named_again(call):
