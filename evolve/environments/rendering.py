@@ -54,6 +54,7 @@ KNOWN_LABELS: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
     "MountainCarContinuous": (("position", "speed"), ("force",)),
     "Acrobot": (_ACROBOT, ("torque −1", "torque 0", "torque +1")),
     "LunarLander": (_LANDER, ("coast", "left engine", "main engine", "right engine")),
+    "LunarLanderContinuous": (_LANDER, ("main engine", "side engines")),
     "BipedalWalker": (_WALKER, ("hip 1", "knee 1", "hip 2", "knee 2")),
     "BipedalWalkerHardcore": (_WALKER, ("hip 1", "knee 1", "hip 2", "knee 2")),
     "InvertedPendulum": (("position", "pole angle", "speed", "pole angular speed"), ("force",)),

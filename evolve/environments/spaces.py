@@ -252,11 +252,10 @@ def action_decoder(space: Space, action_scale: float) -> tuple[int, Decode]:
 
     Box: [-1, 1] is stretched onto [low, high]; if `action_scale` is below 1, onto that share of it, in the middle. If
     both bounds are infinite, ±`action_scale` replace them; a single infinite bound is replaced by the number that lies
-    2 · `action_scale` beyond the other bound. Integers and bools are rounded, and an output of NaN counts as
-    0. Discrete and MultiDiscrete: the index of the largest output, the first of equals. MultiBinary: whether the
-    output is positive. Dict and Tuple: each member reads its own outputs, in the order of the space; actions are a
-    dictionary or a tuple with n actions in each member, as in Gymnasium's vector environments. Raises InputError for
-    other spaces.
+    2 · `action_scale` beyond the other bound. Integers and bools are rounded, and an output of NaN counts as 0.
+    Discrete and MultiDiscrete: the index of the largest output, the first of equals. MultiBinary: whether the output is
+    positive. Dict and Tuple: each member reads its own outputs, in the order of the space; actions are a dictionary or
+    a tuple with n actions in each member, as in Gymnasium's vector environments. Raises InputError for other spaces.
     """
     match kind_of(space):
         case "Box":

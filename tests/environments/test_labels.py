@@ -10,8 +10,8 @@ from evolve.environments.rendering import KNOWN_LABELS, names
 
 @pytest.mark.parametrize("family", KNOWN_LABELS)
 def test_as_many_names_as_numbers(family):
-    versions = {"LunarLander": 3, "BipedalWalker": 3, "BipedalWalkerHardcore": 3, "InvertedPendulum": 5,
-                "HalfCheetah": 5, "MountainCar": 0, "MountainCarContinuous": 0}  # fmt: skip
+    versions = {"LunarLander": 3, "LunarLanderContinuous": 3, "BipedalWalker": 3, "BipedalWalkerHardcore": 3,
+                "InvertedPendulum": 5, "HalfCheetah": 5, "MountainCar": 0, "MountainCarContinuous": 0}  # fmt: skip
     engine = environments.make(EnvOptions(id=f"{family}-v{versions.get(family, 1)}"), 1)
     seen, done = names(engine.id, engine.observation_size, engine.action_size)
     assert (tuple(seen), tuple(done)) == KNOWN_LABELS[family]
