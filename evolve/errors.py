@@ -8,6 +8,7 @@ import importlib.util
 import json
 import operator
 import shlex
+import textwrap
 import traceback
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
@@ -21,6 +22,7 @@ SOURCE = Path(__file__).parents[1]
 # Characters; longer texts are cut.
 _LONGEST_TRACEBACK = 8000
 _LONGEST_ADVICE = 4000
+_LONGEST_REASON = 1000
 _LONGEST_EXPECTATION = 2000
 
 
@@ -292,6 +294,18 @@ def pluralize(number: int, noun: str) -> str:
 def one_line(error: BaseException) -> str:
     """Return the type and the message of an exception, if it has one, as one line."""
     return " ".join(f"{type(error).__name__}: {error}".split()).removesuffix(":")
+
+
+def exception_line(message: str) -> str:
+    """Return the end of an error message in one line: the last line or, after a traceback, the exception.
+
+    The message of an exception may have several lines.
+    """
+    lines = message.rstrip().splitlines()
+    start = len(lines) - 1
+    if frames := [number for number, line in enumerate(lines) if line.startswith('  File "')]:
+        start = next((number for number in range(frames[-1], len(lines)) if lines[number][:1] not in ("", " ")), start)
+    return textwrap.shorten(" ".join(lines[start:]), _LONGEST_REASON, placeholder=" …")
 
 
 def describe(error: BaseException) -> str:

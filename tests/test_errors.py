@@ -17,6 +17,7 @@ from evolve.errors import (
     Setting,
     check_whole,
     describe,
+    exception_line,
     how_to_install,
     install_command,
     one_line,
@@ -113,6 +114,11 @@ def test_exceptions_of_others_keep_their_traceback():
     assert "in theirs" in text
     assert "test_exceptions_of_others" not in text
     assert describe(InputError.plainly("", "A sentence.")) == "A sentence."
+    assert exception_line(f"in step 3:\n{text}\n") == "ValueError: broken in two"
+    assert (
+        exception_line("in step 3:\nreward: expected a finite number, got nan")
+        == "reward: expected a finite number, got nan"
+    )
 
 
 def test_the_distribution_has_the_name_that_messages_give():

@@ -16,7 +16,7 @@ from evolve.cluster.messages import Answer, Chunk, ChunkResults, FailedEpisode, 
 from evolve.cluster.transport import Buffer
 from evolve.cluster.watchdog import patience
 from evolve.cluster.workers import ChunkSizes, Fate, Loss, WorkQueue
-from evolve.errors import EpisodeError, RunError, pluralize
+from evolve.errors import EpisodeError, RunError, exception_line, pluralize
 from evolve.numerics.streams import Purpose
 from evolve.rollouts.episodes import EpisodeBatch, EpisodeFailure, EpisodeResults, RolloutSpec
 from evolve.rollouts.results import PopulationResults, ResultsCollector
@@ -139,7 +139,7 @@ class Evaluation(Job):
             # Means over the episodes of a champion leave it out.
             is_training = self.batch.purpose == Purpose.EPISODE
             counts = "counts as the worst" if is_training else "has no return"
-            _LOG.warning("%s failed and %s, %s: %s", which, counts, where, message.splitlines()[-1])
+            _LOG.warning("%s failed and %s, %s: %s", which, counts, where, exception_line(message))
 
     def fail(self, items: Int64, loss: Loss) -> None:
         """Count episodes [n] that hang or kill workers as failed."""

@@ -12,7 +12,7 @@ from evolve import environments, store
 from evolve.cluster import Watchdog
 from evolve.config import EnvOptions
 from evolve.environments import Engine, Mode, Recorder, Recording
-from evolve.errors import EpisodeError, InputError, Setting
+from evolve.errors import EpisodeError, InputError, Setting, exception_line
 from evolve.genome import Genomes
 from evolve.numerics import host_backend
 from evolve.numerics.streams import Purpose
@@ -302,7 +302,7 @@ def _handle_failure(failure: EpisodeFailure, chosen: Episode) -> None:
     place = f"in step {failure.step}" if failure.step else "in reset"
     message = failure.message.rstrip()
     if chosen.logged is not None and np.isnan(chosen.logged):
-        _LOG.warning("the episode fails %s, as it does in the log: %s", place, message.splitlines()[-1])
+        _LOG.warning("the episode fails %s, as it does in the log: %s", place, exception_line(message))
         return
     key = int(chosen.purpose), chosen.generation, chosen.candidate, chosen.episode
     raise EpisodeError("the episode", f"{place}, environment seed {failure.seed}:\n{message}", key)

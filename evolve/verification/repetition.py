@@ -15,7 +15,7 @@ import numpy as np
 from evolve import training
 from evolve.cluster import Coordinator
 from evolve.config import EarlyStopOptions, names_function
-from evolve.errors import EpisodeError, EvolveError, Stopped, pluralize
+from evolve.errors import EpisodeError, EvolveError, Stopped, exception_line, pluralize
 from evolve.genome import Genomes, candidate_digests
 from evolve.numerics.streams import Purpose
 from evolve.rollouts import EpisodeBatch, PopulationResults, generation_keys
@@ -436,7 +436,7 @@ def spot_check(run: StoredRun, experiment: Experiment, stop_reason: Callable[[],
     except _LongerError:
         difference = f"goes on here after step {stored.lengths[0]}"
     except EpisodeError as error:
-        difference = f"fails here: {str(error).splitlines()[-1]}"
+        difference = f"fails here: {exception_line(str(error))}"
     else:
         local_log = playing.log_of_played(played, experiment.config.env.metrics)
         failed = np.isnan(local_log.returns[0]) and np.isnan(stored.returns[0])

@@ -24,7 +24,7 @@ from evolve.analysis.html.tables import Clip, HeldOutSample, ReportTable, RunSum
 from evolve.analysis.statistics import number as number_of
 from evolve.analysis.statistics import short_names
 from evolve.cluster import Coordinator, Transport
-from evolve.errors import EvolveError, Stopped, import_extra
+from evolve.errors import EvolveError, Stopped, exception_line, import_extra
 from evolve.store import StoredRun, disk
 from evolve.training import Experiment, make_manifest, reload, reload_policy
 
@@ -85,7 +85,7 @@ def summarize_run(run: StoredRun, coordinator: Coordinator, transport: Transport
     except Stopped:
         raise
     except EvolveError as error:
-        why = _last_line(error)
+        why = exception_line(str(error))
         unchecked = VerificationSummary(None, f"It cannot be checked: {why}")
         return RunSummary(run, why_no_film=f"No film: {why}", verification=unchecked)
     if not filmed:
@@ -93,11 +93,7 @@ def summarize_run(run: StoredRun, coordinator: Coordinator, transport: Transport
     try:
         return RunSummary(run, _film(run, experiment), verification=verified)
     except EvolveError as error:
-        return RunSummary(run, why_no_film=f"No film: {_last_line(error)}", verification=verified)
-
-
-def _last_line(error: EvolveError) -> str:
-    return str(error).splitlines()[-1]
+        return RunSummary(run, why_no_film=f"No film: {exception_line(str(error))}", verification=verified)
 
 
 def _verify(
