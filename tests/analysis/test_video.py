@@ -12,7 +12,7 @@ from evolve.analysis.champion import Champion, NetworkObserver
 from evolve.analysis.figures import network_of
 from evolve.analysis.video import Film, Label, Subject, encoders, film_episodes
 from evolve.analysis.video.encoders import Gif
-from evolve.analysis.video.picture import NEGATIVE, POSITIVE, NetworkPanel, Painter
+from evolve.analysis.video.picture import NEGATIVE, POSITIVE, NetworkPanel, Painter, font
 from evolve.environments import Recorder
 from evolve.errors import RunError
 from evolve.genome import Genomes
@@ -133,6 +133,11 @@ def test_a_long_text_about_the_episode_does_not_run_into_the_numbers(width):
     assert (long[: strip - 1, -6:] > 240).all(), "the text ends before the margin"
 
 
+def test_letters_outside_ascii_are_no_boxes():
+    assert bytes(font(16, "Größe").getmask("ö")) != bytes(font(16, "Größe").getmask("ß"))
+    assert font(16, "walker", "generation 3") is font(16)
+
+
 def test_a_film_that_is_not_finished_leaves_nothing(tmp_path):
     frame = np.zeros((40, 61, 3), np.uint8)
     for name in ("x.mp4", "x.gif"):
@@ -181,3 +186,18 @@ def test_a_small_part_of_a_gif_keeps_its_colour(tmp_path):
     shown = shown_by_gif(frame, tmp_path)
     assert np.abs(shown[50:56, 50:56] - green).max() < 16
     assert np.abs(shown - frame).max() < 64
+
+
+def test_a_body_that_moves_in_a_gif_leaves_no_shadow(tmp_path):
+    """The white that the second picture uncovers is the white of the first; another entry of the palette is close."""
+    film = Gif(tmp_path / "moving.gif", 12.5)
+    for place in (0, 50):
+        frame = of_many_colours()
+        frame[:, :100] = 255
+        frame[50:56, 150:156] = (0, 160, 60)  # lets colours of small parts into the palette
+        frame[:60, place : place + 40] = (255, 253, 253)
+        film.write(Image.fromarray(frame), times=1)
+    film.close()
+    with Image.open(tmp_path / "moving.gif") as written:
+        written.seek(1)
+        assert (np.asarray(written.convert("RGB"))[:, :45] == 255).all()

@@ -16,6 +16,7 @@ _STILL_TIME = 3.0  # seconds from the start of a film to the picture that repres
 _COLOURS = 63  # the number of colours of a GIF
 _TRANSPARENT = _COLOURS  # the index of the transparent colour, which follows all others
 RARE_COLOURS = 16  # places in the palette for the colours of small parts, used if the other colours would distort them
+_BACKGROUNDS = 4  # the number of colours that a GIF shows exactly
 _FAR = 32  # colours are far from each other if one channel differs by more (of 256)
 
 
@@ -117,7 +118,7 @@ class Gif:
         far = self._far(picture, common)  # more pixels than above, because `common` has fewer colours
         palette = self._image.new("P", (1, 1))
         palette.putpalette(common.getpalette()[: 3 * (_COLOURS - RARE_COLOURS)] + _frequent(np.asarray(picture)[far]))
-        return picture.quantize(palette=palette, **undithered)
+        return _with_exact_backgrounds(picture, picture.quantize(palette=palette, **undithered))
 
     def _far(self, picture: Any, quantized: Any) -> Bool:
         """Return [H, W]: whether the colour of each pixel is far from its colour in the quantized picture."""
@@ -151,6 +152,25 @@ class Gif:
         with self._file:
             self._write_pending()
             self._file.write(b";")  # ends a GIF
+
+
+def _with_exact_backgrounds(picture: Any, quantized: Any) -> Any:
+    """Return a quantized picture that shows the most frequent colours of the picture exactly.
+
+    Pillow searches a given palette in steps of four levels, so white may become almost white, in each picture another
+    one. Moving bodies would leave shadows behind.
+    """
+    pixels = np.asarray(picture.convert("RGBX")).view(np.uint32)[..., 0]
+    palette = quantized.getpalette()
+    exact = set()
+    for _, colour in sorted(picture.getcolors(pixels.size), reverse=True)[:_BACKGROUNDS]:
+        sample = np.array([*colour, 255], np.uint8).view(np.uint32)
+        entry = int(np.asarray(quantized).flat[int(np.argmax(pixels == sample))])
+        if entry not in exact:
+            palette[3 * entry : 3 * entry + 3] = colour
+            exact.add(entry)
+    quantized.putpalette(palette)
+    return quantized
 
 
 def _frequent(pixels: UInt8) -> list[int]:

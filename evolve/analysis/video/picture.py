@@ -1,5 +1,6 @@
 """The pictures of a film: a frame of the environment, the network beside it, and a strip of text above."""
 
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import cache
 from typing import Any
@@ -8,9 +9,10 @@ import numpy as np
 
 from evolve.analysis.figures import DrawnNetwork
 from evolve.analysis.figures.network import Places, curves_of, places_of, points_on
+from evolve.analysis.figures.style import matplotlib
 from evolve.analysis.statistics import number
 from evolve.analysis.video.encoders import library
-from evolve.errors import pluralize
+from evolve.errors import InputError, pluralize
 from evolve.networks import Activity
 from evolve.shapes import Float32, Float64, UInt8
 
@@ -44,10 +46,22 @@ _RESERVED = (("step", "0000"), ("return", "-000.00"))  # texts whose width is re
 _PANEL_WIDTH = (0.5, 0.75)  # the least and the greatest width of the network panel, as a share of the frame's width
 
 
+def font(size: int, *texts: str) -> Any:
+    """Return a font for some texts; size: its height in pixels.
+
+    Pillow's built-in font has no letters outside ASCII. Texts with such letters have matplotlib's font, if that is
+    installed.
+    """
+    return _font(size, all(text.isascii() for text in texts))
+
+
 @cache
-def font(size: int) -> Any:
-    """Return Pillow's built-in font; size: its height in pixels."""
-    return library("PIL.ImageFont").load_default(size)
+def _font(size: int, is_ascii: bool) -> Any:
+    fonts = library("PIL.ImageFont")
+    with suppress(InputError):
+        if not is_ascii:
+            return fonts.truetype(f"{matplotlib('').get_data_path()}/fonts/ttf/DejaVuSans.ttf", size)
+    return fonts.load_default(size)
 
 
 def fits(drawn: DrawnNetwork) -> bool:
@@ -90,14 +104,15 @@ class NetworkPanel:
         width, height = self._size
         self._top, self._bottom = 0.02 * height, height - 2.1 * self._text_size
         self._pitch = (self._bottom - self._top) / (max(map(len, places)) + 1)
-        self._name_font = font(min(self._text_size, max(_SMALLEST_TEXT, int(self._pitch))))
+        shown = [name.replace("−", "-") for name in (*drawn.inputs, *drawn.outputs)]
+        self._name_font = font(min(self._text_size, max(_SMALLEST_TEXT, int(self._pitch))), *shown)
         self._named = []
         margins = []
         for row, names in ((places[0], drawn.inputs), (places[-1], drawn.outputs)):
             has_room = (self._bottom - self._top) / (len(row) + 1) >= _SMALLEST_TEXT - 0.7
             longest = max(self._name_font.getlength(names[neuron]) for neuron in row)
             self._named.append(has_room and longest < _WIDEST_NAME * width)
-            margins.append(longest + 1.6 * self._text_size if self._named[-1] else 1.4 * self._text_size)
+            margins.append(longest + 1.9 * self._text_size if self._named[-1] else 1.4 * self._text_size)
         self._left, self._right = margins[0], width - margins[1]
         self._last_layer = len(places) - 1
 
@@ -110,7 +125,7 @@ class NetworkPanel:
     def _layout_texts(self, drawn: DrawnNetwork, places: list[Places]) -> list[tuple[Any, ...]]:
         """Return the texts of the panel, as arguments of `ImageDraw.text`."""
         texts: list[tuple[Any, ...]] = []
-        gap = 0.8 * self._text_size
+        gap = 1.1 * self._text_size
         ends = ((places[0], drawn.inputs, -gap, "rm"), (places[-1], drawn.outputs, gap, "lm"))
         for named, (row, names, offset, anchor) in zip(self._named, ends, strict=True):
             for neuron, place in row.items() if named else ():
@@ -246,7 +261,7 @@ class Painter:
     def _write(self, draw: Any, label: Label) -> None:
         width = self.size[0]
         margin = self._text_size * 3 // 4
-        letters = font(self._text_size)
+        letters = font(self._text_size, label.environment, label.playing)
         draw.line([(0, self._strip - 1), (width, self._strip - 1)], _LINE)
         first = 1.05 * self._text_size
         last = first + 1.3 * self._text_size * (self._rows - 1)
@@ -275,8 +290,8 @@ class Painter:
         page = library("PIL.Image").new("RGB", self.size, _PAPER)
         draw = library("PIL.ImageDraw").Draw(page)
         width, height = self.size
-        large = font(min(width // 14, 3 * self._text_size))
-        small = font(round(1.25 * self._text_size))
+        large = font(min(width // 14, 3 * self._text_size), title, below)
+        small = font(round(1.25 * self._text_size), title, below)
         draw.text((width / 2, height / 2), _shortened(title, large, width * 0.9), _INK, large, "ms")
         draw.text((width / 2, height / 2 + self._text_size), _shortened(below, small, width * 0.9), _FAINT, small, "mt")
         return page
