@@ -413,7 +413,12 @@ def advice(key: str, table: Mapping[str, Any], fields: Mapping[str, FieldInfo]) 
     for setting in (name, meant):
         if found := _kinds_with(setting, sections, table):
             return found
-    return ""
+    if key != name:
+        return ""  # the similar settings of its section are proposed instead
+    known = dict.fromkeys(each for section, names in sections.items() for each in (section, *names))
+    close = difflib.get_close_matches(name, known, n=3)
+    keys = [key for each in close for key in _keys_named(each, sections)]
+    return f"Did you mean {' or '.join(keys)}?" if keys else ""
 
 
 def _keys_named(setting: str, sections: Mapping[str, list[str]]) -> list[str]:
@@ -431,7 +436,7 @@ def _kinds_with(setting: str, sections: Mapping[str, list[str]], table: Mapping[
         kinds = [kind for kind in registry if setting in registry.options_class({"name": kind}).model_fields]
         if kinds:
             known = ", ".join(name for name in sections[section] if name != "name") or "none"
-            chosen = table[section]["name"] if isinstance(table[section], Mapping) else table[section]
+            chosen = registry._name(table[section])
             return f"{section}.{setting} is a setting of {', '.join(kinds)}. Settings of {chosen}: {known}."
     return ""
 

@@ -29,6 +29,9 @@ def hint(key, strategy="prune", network="mlp"):
         ("device", "compute.backend"),
         ("network.hidden_sizes", "network.hidden"),
         ("env.max_steps", "env.max_episode_steps"),
+        ("hiden", "network.hidden"),
+        ("weight_nois", "strategy.weight_noise"),
+        ("populaton", "population or least_population"),
     ],
 )
 def test_names_of_other_tools_are_translated(key, ours):
@@ -41,6 +44,8 @@ def test_a_setting_of_another_strategy_names_the_strategies_that_have_it():
         assert "strategy.learning_rate" in found
         assert "is a setting of openai-es, pgpe. Settings of ga: starts, " in found
         assert "weight_noise" in found  # a setting that ga has
+    chosen = {"strategy": STRATEGIES.parse({"name": "ga"}), "network": {"name": "mlp"}}
+    assert "Settings of ga: starts, " in advice("lr", chosen, Config.model_fields)
     assert hint("strategy.lr", strategy="openai-es") == "Did you mean strategy.learning_rate?"
     assert hint("strategy.mutation_rate", strategy="ga") == "Did you mean strategy.weight_noise?"
 
