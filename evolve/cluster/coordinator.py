@@ -1,6 +1,7 @@
 """The coordinator, rank 0: it gives jobs to the workers, receives their results, and goes on without lost workers."""
 
 import itertools
+import json
 import logging
 import time
 from collections.abc import Callable, Hashable, Iterable, Sequence
@@ -13,7 +14,7 @@ from evolve.cluster.jobs import Evaluation, Inquiry, Job, Progress
 from evolve.cluster.messages import JobMessage, StopRequest, WorkerError
 from evolve.cluster.transport import LONGEST_SLEEP, Buffer, Transport
 from evolve.cluster.watchdog import Watchdog
-from evolve.cluster.worker import MakeRollout, error_report
+from evolve.cluster.worker import MakeRollout, error_report, loaded_versions
 from evolve.cluster.workers import ChunkSizes, Workers, WorkQueue, check_silence, note_farewell, suitable_sizes
 from evolve.environments import keeping_directory
 from evolve.errors import FAILURES, Interrupted, RunError, Stopped, pluralize
@@ -82,7 +83,7 @@ class Coordinator:
         self._spec = spec
         self._setup = next(_SETUPS)
         self._own_rollout = None
-        self._workers.set_up(messages.Setup(self._setup, spec.experiment))
+        self._workers.set_up(messages.Setup(self._setup, spec.experiment, json.dumps(loaded_versions())))
 
     def forget_setup(self) -> None:
         """Set workers up again before the next batch. Needed after `dismiss`; the workers keep their shared state."""

@@ -28,10 +28,14 @@ _TEXT = len(_DTYPES)
 
 @dataclass(frozen=True)
 class Setup:
-    """To a worker: make the rollout of an experiment (TOML text); chunks refer to it by its number."""
+    """To a worker: make the rollout of an experiment (TOML text); chunks refer to it by its number.
+
+    versions: rank 0's versions of packages (JSON), which the worker must have, too.
+    """
 
     number: int
     experiment: str
+    versions: str = "{}"
 
 
 @dataclass(frozen=True)

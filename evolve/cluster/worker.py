@@ -1,6 +1,8 @@
 """A worker rank: it plays chunks of episodes, updates its shared state, answers questions, and reports to rank 0."""
 
+import json
 import math
+import sys
 import time
 import traceback
 from collections.abc import Callable, Iterator
@@ -14,11 +16,12 @@ from evolve.cluster import messages
 from evolve.cluster.messages import Message
 from evolve.cluster.transport import Buffer, Transport
 from evolve.cluster.watchdog import Watchdog, kill
-from evolve.errors import RunError
+from evolve.errors import EvolveError, RunError
 from evolve.genome import GenomeSource, select
 from evolve.rollouts import AnyRollout, EpisodeBatch, EpisodeResults, join, sum_traces
 
 COORDINATOR = 0
+_PLAYING = ("evolve", "gymnasium", "envpool", "Box2D", "mujoco")
 _MOST_KEPT = 2  # rollouts
 PROBE_EVERY = 0.01  # seconds between probes while there is work; a probe costs as much as several steps
 PROBE_RARELY = 0.1
@@ -61,9 +64,23 @@ class KeptRollouts:
             self._kept.pop(next(iter(self._kept))).close()
 
 
+def loaded_versions() -> dict[str, str]:
+    """Return the versions of the packages that this process has loaded and that play episodes."""
+    return {name: str(getattr(sys.modules[name], "__version__", "")) for name in _PLAYING if name in sys.modules}
+
+
+def check_versions(versions: dict[str, str]) -> None:
+    """Raise RunError if rank 0 has other versions of packages, because returns would depend on the rank."""
+    for name, version in loaded_versions().items():
+        if versions.get(name, version) != version:
+            raise RunError(f"{name} is {version} here and {versions[name]} on rank 0: install one version on all hosts")
+
+
 def error_report(transport: Transport) -> str:
-    """Return the rank, the host and the traceback of the exception that is being handled."""
-    return f"an evaluation failed on rank {transport.rank} ({transport.host}):\n{traceback.format_exc().rstrip()}"
+    """Return the rank, the host, and the message or the traceback of the exception that is being handled."""
+    error = sys.exception()
+    what = f" {error}" if isinstance(error, EvolveError) else f"\n{traceback.format_exc().rstrip()}"
+    return f"an evaluation failed on rank {transport.rank} ({transport.host}):{what}"
 
 
 class SharedState(Protocol):
@@ -110,8 +127,9 @@ class Worker:
         """Do the work that a message asks for."""
         self.expects_message = False
         match message:
-            case messages.Setup(_, experiment):
+            case messages.Setup(_, experiment, versions):
                 self.set_up(experiment)
+                check_versions(json.loads(versions))
             case messages.Chunk(serial, _, batch) if self._rollout is not None:
                 self.evaluate(serial, batch)
             case messages.Update(content) if self._shared is not None:

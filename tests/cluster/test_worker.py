@@ -1,5 +1,6 @@
 """A worker, message by message: it plays, sends heartbeats, and leaves its process as it was."""
 
+import json
 import math
 import signal
 from contextlib import nullcontext
@@ -212,6 +213,19 @@ def test_a_failure_is_reported_once_and_another_setup_begins_anew():
     (error,) = script.of(WorkerError)
     assert "an evaluation failed on rank 1 (" in error.report
     assert "Nowhere-v0" in error.report
+    assert "\n" not in error.report  # an error in plain words has no traceback
+
+
+def test_a_worker_with_another_version_of_a_package_ends_the_run():
+    """Its episodes would be another version's, so returns would depend on the rank that played them."""
+    text = experiment(CART).config.to_toml()
+    same = worker.loaded_versions()
+    setups = [Setup(1, text, json.dumps(same)), Setup(2, text, json.dumps(same | {"gymnasium": "0.1"}))]
+    script = work(Script(*((now, setup) for setup in setups), (lambda script: script.of(WorkerError), LEAVE)))
+    (error,) = script.of(WorkerError)
+    assert error.report.endswith(
+        f"gymnasium is {same['gymnasium']} here and 0.1 on rank 0: install one version on all hosts"
+    )
 
 
 def test_a_signal_is_passed_on_once():
