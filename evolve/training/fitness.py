@@ -176,9 +176,15 @@ def setting_of(found: Callable[..., Any], key: str = "fitness") -> str:
         expected = "a function of returns, metrics and connections, or the name of a statistic"
         raise InputError(key, expected, repr(found), "Name it: ", Setting(key, found.__name__), ".")
     module, name = getattr(found, "__module__", None) or "__main__", getattr(found, "__qualname__", "")
-    if module != "__main__" and getattr(sys.modules.get(module), name, None) is found:
+    current = getattr(sys.modules.get(module), name, None)
+    if module != "__main__" and current is found:
         return f"{module}:{name}"
     kind, file, example = _EXAMPLES[key]
+    if module != "__main__" and type(current) is type(found):
+        full = f"{module}:{name}"
+        cure = "The module was loaded again, or the name has another value since. Name it: "
+        setting = Setting(key, full if isinstance(example, str) else (full,))
+        raise InputError(key, f"the {kind} that {module} has now", f"an earlier {name}", cure, setting, ".")
     expected = f"a {kind} at the top level of a module"
     cure = f"Put it into a module, such as {file}, because another process has to import it to resume or to verify: "
     raise InputError(key, expected, repr(found), cure, Setting(key, example), ".")

@@ -135,11 +135,15 @@ def test_a_function_that_cannot_be_used_is_refused_before_a_run(setting, message
     assert not list(tmp_path.glob("out/*.h5"))
 
 
-def test_a_function_object_is_a_setting_if_it_can_be_imported():
+def test_a_function_object_is_a_setting_if_it_can_be_imported(monkeypatch):
     assert setting_of(toy_fitness.worst_two) == "toy_fitness:worst_two"
     for wrong in (lambda r, m, c: r[:, 0], scores.__call__, np.min.__get__(1), RUN.count):
         with pytest.raises(InputError, match=r"at the top level of a module.*Put it into a module, such as scores.py"):
             setting_of(wrong)
+    before = toy_fitness.worst_two
+    monkeypatch.setattr(toy_fitness, "worst_two", lambda r, m, c: r[:, 0])
+    with pytest.raises(InputError, match=r'toy_fitness has now, got an earlier .*fitness="toy_fitness:worst_two"\.$'):
+        setting_of(before)
     for statistic, name in ((min, "min"), (np.median, "median"), (np.mean, "mean")):
         with pytest.raises(InputError, match=f'Name it: fitness="{name}"'):
             setting_of(statistic)
