@@ -15,7 +15,7 @@ from evolve.analysis.statistics import between, number
 from evolve.cli.app import App, StopFlag, launch
 from evolve.cli.parser import Parser, add_kept_options, file_argument, which_of
 from evolve.display import table
-from evolve.errors import InputError
+from evolve.errors import InputError, sanitize
 from evolve.store.disk import check_writable
 
 _LOOK_EVERY = 1.0  # seconds
@@ -57,14 +57,14 @@ def _draw_curves(files: list[Path], output: Path, over: str, load: bool, say: bo
 
     Raises InputError, and RunError if all files are empty.
     """
-    runs, groups = comparison.read_groups(files)
+    runs, groups = _read(files, say)
     figures.save(figures.draw_curves(_deduplicated(groups, say), over, load=load), output)
     return all(run.complete for run in runs)
 
 
 def _draw_comparison(files: list[Path], output: Path) -> None:
     """Draw and print how experiments compare. Raises InputError, and RunError if all files are empty."""
-    found = comparison.compare_groups(_deduplicated(comparison.read_groups(files)[1]))
+    found = comparison.compare_groups(_deduplicated(_read(files)[1]))
     figures.save(figures.draw_comparison(found), output)
     print(f"{found.score}:\n\n{_table(found.rows)}\n")
     if any(row.interval for row in found.rows):
@@ -88,6 +88,15 @@ def _table(rows: Sequence[comparison.Comparison]) -> str:
             label = f"  {row.name}" if len(own) < len(rows) else row.name
             lines.append((label, str(len(row.scores)), number(row.mean), interval, row.against_best))
     return table(lines, width())
+
+
+def _read(files: list[Path], say: bool = True) -> tuple[list[store.StoredRun], list[comparison.RunGroup]]:
+    """Return all runs, and the groups of the runs that can be drawn. say: whether to print a note on the others."""
+    runs, groups = comparison.read_groups(files)
+    empty = ", ".join(str(run.path) for run in runs if not run.num_generations)
+    if empty and say:
+        print(f"evolve.plot: no generation is complete yet, so these are left out: {sanitize(empty)}", file=sys.stderr)
+    return runs, groups
 
 
 def _deduplicated(groups: list[comparison.RunGroup], say: bool = True) -> list[comparison.RunGroup]:
@@ -164,7 +173,7 @@ def _body(app: App, argv: list[str]) -> int:
     if arguments.network:
         _draw_network(app, arguments.files[0], which_of(arguments), arguments.traces, arguments.output)
     elif arguments.front or arguments.archive:
-        runs = comparison.read_groups(arguments.files)[0]
+        runs = [run for run in _read(arguments.files)[0] if run.num_generations]
         figure = figures.draw_front(runs) if arguments.front else figures.draw_archive(runs[0])
         figures.save(figure, arguments.output)
     elif arguments.final:

@@ -394,7 +394,10 @@ def test_a_front_and_its_genomes_are_shown_from_python(made, tmp_path):
 
 
 def test_a_front_is_drawn(made, call, tmp_path):
-    assert call("plot", made.path, "--front", "-o", "front.svg").code == 0
+    store.create(tmp_path / "seed-9.h5", store.Header("", {}, 9, "x")).close()
+    done = call("plot", "seed-9.h5", made.path, "--front", "-o", "front.svg")
+    assert done.code == 0
+    assert "no generation is complete yet, so these are left out: seed-9.h5\n" in done.err
     drawn = (tmp_path / "front.svg").read_text()
     assert all(words in drawn for words in ("acting connections", "Hypervolume", "generation 4", "seed 3"))
     assert call("plot", made.path, "--front", "--load").code == 2
