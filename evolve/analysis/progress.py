@@ -202,7 +202,7 @@ def _describe_fitness(record: Record) -> str:
     mean = float(known.mean()) if len(known) else float("nan")
     connections = int(np.median(record.connections))
     best = number(record.champion_fitness)
-    return f"best fitness {best}  mean {number(mean)}  median candidate's connections {connections:,}"
+    return f"best fitness {best}  mean {number(mean)}  median connections {connections:,}"
 
 
 def _describe_work(record: Record) -> str:

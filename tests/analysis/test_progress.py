@@ -42,7 +42,7 @@ def test_lines_without_a_terminal(capsys, monkeypatch):
         reporter.update(Purpose.EPISODE, 1, 10, 1)
     said = capsys.readouterr().out
     assert said.startswith(
-        "seed 4  generation 1 (2 of 3)  best fitness 3.00  mean 2.00  median candidate's connections 8  "
+        "seed 4  generation 1 (2 of 3)  best fitness 3.00  mean 2.00  median connections 8  "
         "500 steps/s, 75% in environments"
     )
     assert ", 0.5 of 2 workers idle, 75% of the episodes played  ETA 0:00:0" in said
