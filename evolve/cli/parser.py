@@ -256,20 +256,25 @@ def how_to_resume(runs: "Sequence[PlannedRun]", ranks: int) -> str:
     return mpirun + command_line("run", "--resume", runs[0].path)
 
 
-def steps_after(paths: Sequence[Path], report: str = "") -> str:
+def steps_after(paths: Sequence[Path], report: str = "", can_film: bool = True) -> str:
     """Return three lines: the place of the run files, and the commands to film a champion and to verify a run.
 
     Args:
         paths: The run files, at least one.
         report: A line that replaces the command to film, if not empty.
+        can_film: Whether the environment can be drawn. Otherwise a command draws the champion's network.
     """
     first = paths[0]
     if len(paths) == 1:
         where = f"Run file: {first}"
     else:
         where = f"Run files: {len(paths)} in {os.path.commonpath([path.parent for path in paths]) or '.'}"
-    film = command_line("replay", first, "--held-out", "--video", "champion.mp4")
-    if importlib.util.find_spec("imageio") is None:
-        film += f"   # needs: {install_command('video')}"
+    library, extra = ("imageio", "video") if can_film else ("matplotlib", "plot")
+    if can_film:
+        show = f"Film its champion: {command_line('replay', first, '--held-out', '--video', 'champion.mp4')}"
+    else:
+        show = f"Draw its champion: {command_line('plot', first, '--network')}"
+    if importlib.util.find_spec(library) is None:
+        show += f"   # needs: {install_command(extra)}"
     verify = command_line("verify", first)
-    return "\n".join([sanitize(where, _LONGEST_LINE), report or f"Film its champion: {film}", f"Verify it: {verify}"])
+    return "\n".join([sanitize(where, _LONGEST_LINE), report or show, f"Verify it: {verify}"])

@@ -253,7 +253,9 @@ def run_all(app: App, request: Request) -> None:
         print(_HINT_ON_LOSSES, file=sys.stderr, flush=True)
     _evolve(app, runs, {each.run.path for each in replaced}, request.tensorboard, after_generation)
     page = report.write_after_runs(app, runs) if request.report else ""
-    print(steps_after([run.path for run in runs], page), flush=True)
+    env = runs[0].experiment.config.env
+    can_film = env.engine != "exact" or environments.has_picture(env.id)
+    print(steps_after([run.path for run in runs], page, can_film), flush=True)
 
 
 def _do_nothing() -> None:

@@ -30,6 +30,7 @@ if TYPE_CHECKING:
         draw_without_display,
         drawable_options,
         has_display,
+        has_picture,
         names,
     )
 
@@ -43,7 +44,7 @@ __getattr__ = import_on_demand(
         "function_task": "register_task",
         "gymnasium_engine": "GymnasiumFallback",
         "gymnasium_making": "is_quick registered_ids",
-        "rendering": "check_drawable draw_without_display drawable_options has_display names",
+        "rendering": "check_drawable draw_without_display drawable_options has_display has_picture names",
     },
 )
 

@@ -30,6 +30,13 @@ def test_several_run_files_are_named_by_their_directory():
     assert steps_after([Path("seed-1.h5"), Path("seed-2.h5")]).splitlines()[0] == "Run files: 2 in ."
 
 
+def test_a_champion_of_a_task_without_a_picture_is_drawn_instead():
+    begin, _, draw = steps_after([Path("seed-1.h5")], can_film=False).splitlines()[1].partition(": ")
+    assert begin == "Draw its champion"
+    words = shlex.split(draw.removeprefix(command_line("plot")))
+    assert parser_of("plot").parse_args(words).network
+
+
 def test_the_library_of_films_is_named_where_it_is_missing(monkeypatch):
     monkeypatch.setattr(parser.importlib.util, "find_spec", lambda _: None)
     assert steps_after([Path("seed-1.h5")]).splitlines()[1].endswith(f"# needs: {install_command('video')}")
