@@ -11,7 +11,7 @@ import sys
 import time
 import traceback
 from collections.abc import Callable
-from contextlib import suppress
+from contextlib import AbstractContextManager, nullcontext, redirect_stdout, suppress
 from dataclasses import dataclass
 from functools import cache, partial
 from types import FrameType
@@ -257,6 +257,11 @@ def _run_in_ranks(command: str, argv: list[str], work: Callable[[list[str]], Wor
     return mpirun.supervise(words, mpirun.mpirun_environment(), count.workers, partial(say, command))
 
 
+def stdout_for_json(is_json: bool) -> AbstractContextManager[Any]:
+    """Keep stdout for JSON: environments that print do so on stderr meanwhile. is_json: whether JSON is asked for."""
+    return redirect_stdout(sys.stderr) if is_json else nullcontext()
+
+
 def say(command: str, text: str) -> None:
     """Tell the user about the progress of a command, on stderr."""
     print(f"evolve.{command}: {text}", file=sys.stderr, flush=True)
@@ -274,7 +279,8 @@ def _launch_here(name: str, body: Body, argv: list[str], work: Callable[[list[st
     try:
         if transport.rank != 0:
             replica = training.StrategyReplica()
-            cluster.serve(transport, kept_rollouts(), lambda: stop.signal, replica, _close_environments)
+            with stdout_for_json("--json" in argv):
+                cluster.serve(transport, kept_rollouts(), lambda: stop.signal, replica, _close_environments)
             transport.leave(0)
             return 0
         return _coordinate(name, body, App(transport, stop), argv, work)

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from evolve import store, training
 from evolve.analysis import statistics
-from evolve.cli.app import App, launch
+from evolve.cli.app import App, launch, stdout_for_json
 from evolve.cli.parser import (
     Changes,
     Parser,
@@ -123,7 +123,8 @@ def _body(app: App, argv: list[str]) -> int:
     which = which_of(options)
     check_which(run, which)
     changes = changes_of(options)
-    experiment, evaluated, failure = _evaluate(app, run, options, changes, which)
+    with stdout_for_json(options.json):
+        experiment, evaluated, failure = _evaluate(app, run, options, changes, which)
     generation = run.num_generations - 1 if options.generation is None else options.generation
     if options.json:
         print(_as_json(run, generation, experiment, evaluated))

@@ -13,7 +13,7 @@ from collections.abc import Callable, Sequence
 
 from evolve import store, training, verification
 from evolve.analysis.progress import ProgressReporter, width
-from evolve.cli.app import App, launch, say
+from evolve.cli.app import App, launch, say, stdout_for_json
 from evolve.cli.parser import Parser, add_threads_option, add_workers_option, file_argument
 from evolve.cluster.hosts import Work
 from evolve.errors import InputError, sanitize
@@ -52,17 +52,18 @@ def _parser() -> Parser:
 
 def _repeat(app: App, run: store.Stored, arguments: argparse.Namespace) -> verification.Verdict:
     """Evaluate a run or a champion again, or rerun it; return the verdict. Raises InputError if no engine plays it."""
-    reloaded = training.reload(run, engine=arguments.engine, threads=arguments.threads or "auto")
-    experiment = verification.with_failures_allowed(reloaded)
-    coordinator = app.coordinator()
-    local_manifest = training.make_manifest(experiment, app.transport)
-    repetition = verification.repetition(run, experiment, coordinator, local_manifest)
-    if arguments.full:
-        with ProgressReporter(run.header.seed, 0, run.num_generations, arguments.json) as reporter:
-            coordinator.progress = reporter.update
-            verdict = repetition.rerun(reporter)
-    else:
-        verdict = repetition.reevaluate()
+    with stdout_for_json(arguments.json):
+        reloaded = training.reload(run, engine=arguments.engine, threads=arguments.threads or "auto")
+        experiment = verification.with_failures_allowed(reloaded)
+        coordinator = app.coordinator()
+        local_manifest = training.make_manifest(experiment, app.transport)
+        repetition = verification.repetition(run, experiment, coordinator, local_manifest)
+        if arguments.full:
+            with ProgressReporter(run.header.seed, 0, run.num_generations, arguments.json) as reporter:
+                coordinator.progress = reporter.update
+                verdict = repetition.rerun(reporter)
+        else:
+            verdict = repetition.reevaluate()
     return verification.name_engines(verdict, run, experiment)
 
 

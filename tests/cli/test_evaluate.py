@@ -4,6 +4,7 @@ import json
 
 import numpy as np
 from conftest import without
+from gymnasium.envs.classic_control import CartPoleEnv
 
 import evolve
 from evolve import store
@@ -36,7 +37,7 @@ def test_more_episodes_begin_with_the_same_ones(call, command, tmp_path):
     assert "already complete" in call("run", *QUICK, "--set", "held_out_episodes=5", "--resume").out
 
 
-def test_elsewhere_nothing_is_kept(call, command, tmp_path):
+def test_elsewhere_nothing_is_kept(call, command, monkeypatch, tmp_path):
     assert call("run", *QUICK, "--set", "held_out_episodes=5").code == 0
     before = (tmp_path / FILE).read_bytes()
     short = command("evaluate", FILE, "--episodes", 4, "--set", "env.max_episode_steps=7", "--json", ranks=2)
@@ -52,8 +53,12 @@ def test_elsewhere_nothing_is_kept(call, command, tmp_path):
     same = call("evaluate", FILE, "--episodes", 5, "--engine", "envpool")
     assert "in another environment, CartPole-v1 (engine envpool): not stored in the run file" in same.out
     assert (tmp_path / FILE).read_bytes() == before
+    begin = CartPoleEnv.reset
+    monkeypatch.setattr(CartPoleEnv, "reset", lambda env, **seed: (print("an episode begins"), begin(env, **seed))[1])
     own = call("evaluate", FILE, "--episodes", 5, "--json")
     assert json.loads(own.out)["returns"] == kept(tmp_path).held_out.returns.tolist()
+    assert "an episode begins" in own.err
+    assert json.loads(call("verify", FILE, "--json").out)["equal"]
 
 
 def test_learning_is_switched_off_and_nothing_is_kept(call, tmp_path):
