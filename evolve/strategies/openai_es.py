@@ -231,7 +231,7 @@ class OpenAiEs(EvolutionStrategy[OpenAiEsState]):
         return Genomes(weights, masks)
 
     def sums(self, state: OpenAiEsState, generation: int, fitness: Float64, columns: slice) -> Float64:
-        """Return Σ_i (u_2i - u_{2i+1}) (w_2i - w_{2i+1}) in n columns, [n]. fitness: [P]."""
+        """Return Σ_i (u_2i - u_{2i+1}) (w_2i - w_{2i+1}) in n columns, [n]. fitness: [P], or fewer while P grows."""
         sigma, key, shares = state.schedule.sigma, self._key(generation), self._pair_weights(fitness)
         if self._matrices is None:
             total = antithetic_sums(state.centre[columns], sigma, key, shares, first=columns.start)
@@ -246,7 +246,7 @@ class OpenAiEs(EvolutionStrategy[OpenAiEsState]):
         now, after = state.schedule, state.schedule.after_generation(o)
         total = self._sums_from_genomes(genomes, results.fitness) if results.sums is None else results.sums
         # total is Σ (u_2i - u_{2i+1}) 2σ ε_i, and g is 1/(2nσ) Σ (u_2i - u_{2i+1}) ε_i.
-        divisor = 4 * self._pairs * now.sigma * now.sigma
+        divisor = 4 * (len(results.fitness) // 2) * now.sigma * now.sigma
         memory = OptimizerMemory(state.m, state.v, after.beta1_power, after.beta2_power)
         step, m, v = self._optimizer.step(memory, total, divisor, now.learning_rate)
         decay = o.weight_decay * (o.learning_rate / now.learning_rate if o.constant_weight_decay else 1)
@@ -267,9 +267,9 @@ class OpenAiEs(EvolutionStrategy[OpenAiEsState]):
         return pruned(state.average[None].astype(np.float32), state.mask[None])
 
     def _pair_weights(self, fitness: Float64) -> Float64:
-        """Return u_2i - u_{2i+1} of each pair, from the fitness [P]."""
+        """Return u_2i - u_{2i+1} of each pair, from the fitness [P], or fewer while P grows."""
         shaped = centred_ranks if self._options.fitness_shaping == "ranks" else scaled_fitness
-        u = shaped(fitness[: 2 * self._pairs])
+        u = shaped(fitness[: len(fitness) // 2 * 2])
         return u[::2] - u[1::2]
 
     def _sums_from_genomes(self, genomes: GenomeSource, fitness: Float64) -> Float64:

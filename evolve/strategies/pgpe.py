@@ -92,7 +92,7 @@ class Pgpe(EvolutionStrategy[PgpeState]):
         self._options = options
         self._optimizer = ClipUp(options.momentum, options.max_speed)
         self._learning_rate = options.learning_rate or options.max_speed / 2
-        self._paired = population // 2 * 2
+        self._pairs = population // 2
 
     @staticmethod
     def validate(options: PgpeOptions, layout: GenomeLayout) -> None:
@@ -118,10 +118,10 @@ class Pgpe(EvolutionStrategy[PgpeState]):
         return Genomes(weights, np.repeat(state.mask[None], len(candidates), axis=0))
 
     def sums(self, state: PgpeState, generation: int, fitness: Float64, columns: slice) -> Float64:
-        """Return [k, 2]: Σ u_c (w_c - θ) and Σ u_c (w_c - θ)² in k columns; fitness is [P]."""
+        """Return [k, 2]: Σ u_c (w_c - θ) and Σ u_c (w_c - θ)² in k columns; fitness: [P], or fewer while P grows."""
         centre, sigma = state.centre[columns], state.sigma[columns]
-        # If P is odd, the last candidate is the centre, which has no partner.
-        paired = np.arange(self._paired)
+        # If the number of candidates is odd, the last one is the centre, which has no partner.
+        paired = np.arange(len(fitness) // 2 * 2)
         u, key = self._utilities(fitness), self._key(generation)
         total = moments_about_centre(centre, sigma, self._signs(paired), key, paired // 2, u, first=columns.start)
         return np.where(state.mask[columns, None], total, 0.0)
@@ -131,7 +131,7 @@ class Pgpe(EvolutionStrategy[PgpeState]):
         options = self._options
         check_population(genomes, results, self._P, self._W, grows=True)
         total = self._sums_from_genomes(state, genomes, results.fitness) if results.sums is None else results.sums
-        total = total / self._paired
+        total = total / (len(results.fitness) // 2 * 2)
         velocity = self._optimizer.velocity(state.velocity, total[:, 0], self._learning_rate)
         max_change = options.max_sigma_change * state.sigma
         change = np.clip(options.sigma_learning_rate * (total[:, 1] / state.sigma), -max_change, max_change)
@@ -148,11 +148,11 @@ class Pgpe(EvolutionStrategy[PgpeState]):
 
     def _signs(self, candidates: Int64) -> Float64:
         """Return [n]: the sign of ε in each candidate, 1 or -1; 0 for the candidate that is the centre itself."""
-        return np.where(candidates == self._paired, 0.0, np.where(candidates % 2, -1.0, 1.0))
+        return np.where(candidates == 2 * self._pairs, 0.0, np.where(candidates % 2, -1.0, 1.0))
 
     def _utilities(self, fitness: Float64) -> Float64:
-        """Return u [2n], the centred ranks of the paired candidates, from the fitness [P]."""
-        return centred_ranks(fitness[: self._paired])
+        """Return u [2n], the centred ranks of the paired candidates, from the fitness [P], or fewer while P grows."""
+        return centred_ranks(fitness[: len(fitness) // 2 * 2])
 
     def _sums_from_genomes(self, state: PgpeState, genomes: GenomeSource, fitness: Float64) -> Float64:
         """Return the value of `sums` for all columns, computed from the genomes."""
