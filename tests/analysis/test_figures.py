@@ -122,6 +122,9 @@ def test_starts_are_named_and_other_searches_are_triangles(runs):
     assert {"start 2", "best start"} <= set(texts_of(drawn))
     assert {1.5, 3.5} <= {line.get_xdata()[0] for line in drawn.axes[0].lines}
     assert not any("search" in text for text in texts_of(drawn))
+    longer = tuple(replace(run, records=run.records * 20) for run in started.runs)
+    crowded = figures.draw_curves([replace(started, runs=longer)])  # the names would overlap
+    assert [line.get_xdata()[0] for line in crowded.axes[0].lines if line.get_marker() == "^"] == [1.5, 3.5]
     several = figures.draw_curves([started, replace(group, label="other")])
     assert [line.get_xdata()[0] for line in several.axes[0].lines if line.get_marker() == "^"] == [1.5, 3.5]
     assert any("a search restarts" in text.replace("\n", " ") for text in texts_of(several))

@@ -37,6 +37,8 @@ _UNIT_CHARACTERS = 32  # of a line of the unit of the fitness, which may have th
 _FACET_HEIGHT = 1.9  # inches
 _FACET_WIDTHS = (2.4, 1)  # relative widths of the panels of fitness and of connections
 _MOST_NAMED = 8  # up to this number, the searches (see `strategies.searches`) have named lines, otherwise triangles
+_NAME_INCHES = 0.6  # between two of these names
+_PANEL_SHARE = 0.8  # the part of a panel's nominal width that labels leave
 _BEST, _MEAN = "best of generation", "population mean"
 _TRIANGLES = "\N{BLACK UP-POINTING TRIANGLE} a search restarts, or the next begins"
 _MAX_LINES = 4  # up to this number of workers, each has a line; more workers are drawn as a heat map
@@ -107,6 +109,8 @@ def draw_curves(groups: list[RunGroup], axis: str = "generation", titled: bool =
             _draw_panel(figure, panel, kind, facet, height, small=kind != "fitness" and not stacked)
         if len(facets) > 1:
             facet_panels[0].set_title(facet.title)
+        if any(text.get_va() == "bottom" for text in facet_panels[0].texts):  # names of searches, below the title
+            facet_panels[0].set_title(facet_panels[0].get_title(loc="left"), pad=16)
         _share_x_axis(facet_panels, axis, stacked)
     if titled:
         style.set_title(figure, describe_groups(groups) + _connections_in_words(groups))
@@ -362,8 +366,9 @@ def _end(x: Float64, values: Float64) -> tuple[float, float]:
 def _mark_searches(panel: Any, facet: Facet) -> list[LineLabel]:
     """Mark the generations in which searches of the strategies start, restart or begin a round: curves dip there.
 
-    If the facet has one group, a search that all its runs begin in the same generation is a line with a name. Every
-    other search is a triangle at the lower edge; the returned label explains the triangles.
+    If the facet has one group, a search that all its runs begin in the same generation is a line with a name, as long
+    as the names do not overlap. Every other search is a triangle at the lower edge; the returned label explains the
+    triangles.
     """
     lines: list[tuple[float, str]] = []  # x, name
     triangles: list[tuple[float, str]] = []  # x, colour
@@ -371,9 +376,11 @@ def _mark_searches(panel: Any, facet: Facet) -> list[LineLabel]:
         x = facet.x(group)
         found = [set(_searches(run, group.config)) for run in group.runs]
         in_all = set.intersection(*found) if len(facet.groups) == 1 else set()
-        named = in_all if len(in_all) <= _MOST_NAMED else set()
         # A search begins between two points of the curve.
         middle = (x[1:] + x[:-1]) / 2
+        inches = np.diff([middle[first - 1] for first, _ in sorted(in_all)]) * _PANEL_SHARE * panel.get_position().width
+        have_room = (inches * style.WIDTH >= _NAME_INCHES * (x[-1] - x[0])).all()
+        named = in_all if len(in_all) <= _MOST_NAMED and have_room else set()
         lines += [(middle[first - 1], kind) for first, kind in sorted(named)]
         rest = {first for first, _ in set.union(*found) - named if first < len(x)}
         triangles += [(middle[first - 1], line_style["color"]) for first in sorted(rest)]
