@@ -182,7 +182,11 @@ def mpirun_words(ranks: int) -> list[str]:
     Raises InputError if there is no mpirun.
     """
     launcher = Launcher.find(ranks)
-    return [launcher.path, *launcher.more_ranks_than_cores(), "-n", str(ranks)]
+    words = [launcher.path, *launcher.more_ranks_than_cores()]
+    if "SLURM_JOB_ID" in os.environ:  # else the launcher would use all nodes of the job
+        here = f"--host localhost:{ranks}" if launcher.is_open_mpi else "-launcher fork -hosts localhost"
+        words += here.split()
+    return [*words, "-n", str(ranks)]
 
 
 def mpirun_environment() -> dict[str, str]:

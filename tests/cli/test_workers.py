@@ -274,8 +274,13 @@ def test_the_launcher_is_that_of_the_library(tmp_path, monkeypatch):
     (bin_ / "mpirun").write_text("#!/bin/sh\necho HYDRA build details\n")
     (bin_ / "mpirun").chmod(0o755)
     monkeypatch.setenv("MPI4PY_LIBMPI", str(lib / "libmpi.so.12"))
+    monkeypatch.delenv("SLURM_JOB_ID", raising=False)
     assert mpirun_words(3) == [str(bin_ / "mpirun"), "-n", "3"]
+    monkeypatch.setenv("SLURM_JOB_ID", "7")  # with more nodes than this machine
+    assert mpirun_words(3)[1:] == ["-launcher", "fork", "-hosts", "localhost", "-n", "3"]
     (bin_ / "mpirun").write_text("#!/bin/sh\necho 'mpirun (Open MPI) 4.1'\n")
+    assert mpirun_words(3)[-4:] == ["--host", "localhost:3", "-n", "3"]
+    monkeypatch.delenv("SLURM_JOB_ID")
     assert mpirun_words(3) == [str(bin_ / "mpirun"), "--oversubscribe", "--bind-to", "none", "-n", "3"]
     monkeypatch.delenv("MPI4PY_LIBMPI")
     monkeypatch.setattr(sys, "executable", str(tmp_path / "python"))
