@@ -4,6 +4,7 @@ import math
 import os
 from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import NamedTuple
 
@@ -24,17 +25,38 @@ class Cores(NamedTuple):
 
 
 def own_cores() -> Cores:
-    """Return the cores that this process may use, by its affinity and the quota of its control group."""
+    """Return the cores that this process may use, by its affinity and the quota of its control groups."""
     try:
         bound = sorted(os.sched_getaffinity(0))
     except AttributeError:  # not Linux
         bound = []
     cores = len(bound) or os.cpu_count() or 1
-    try:
-        quota, period = Path("/sys/fs/cgroup/cpu.max").read_text().split()
-        return Cores(bound, max(1, min(cores, round(int(quota) / int(period)))))
-    except (OSError, ValueError):  # no such file, or "max"
-        return Cores(bound, cores)
+    with suppress(OSError):
+        quota = quota_of(Path("/proc/self/cgroup").read_text(), Path("/sys/fs/cgroup"))
+        cores = max(1, round(min(cores, quota)))
+    return Cores(bound, cores)
+
+
+def quota_of(groups: str, root: Path) -> float:
+    """Return the number of cores' worth of time that the control groups of a process allow; infinity without a limit.
+
+    Args:
+        groups: Its file /proc/self/cgroup: a line for each hierarchy of control groups, version 1 or 2.
+        root: The directory of all control groups. A container has its own group there, whatever its line says.
+    """
+    quota = math.inf
+    for line in groups.splitlines():
+        _, controllers, path = line.split(":", 2)
+        if controllers and "cpu" not in controllers.split(","):
+            continue
+        names = ("cpu.cfs_quota_us", "cpu.cfs_period_us") if controllers else ("cpu.max",)
+        parts = path.strip("/").split("/")
+        for depth in range(len(parts) + 1):
+            folder = Path(root, "cpu" if controllers else "", *parts[:depth])
+            with suppress(OSError, ValueError):  # no such file, or "max"
+                limit, period = map(int, " ".join((folder / name).read_text() for name in names).split())
+                quota = min(quota, limit / period) if limit > 0 else quota
+    return quota
 
 
 def available_cores() -> int:

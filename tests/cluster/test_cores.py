@@ -1,11 +1,12 @@
 """The cores of a process, and its share among the workers of its host."""
 
+import math
 import os
-from pathlib import Path
 
 import pytest
 
-from evolve.cluster.cores import Cores, available_cores, playing_cores, set_share, shares
+from evolve.cluster import cores
+from evolve.cluster.cores import Cores, available_cores, playing_cores, quota_of, set_share, shares
 
 
 def test_cores_are_those_this_process_may_use(monkeypatch):
@@ -13,9 +14,31 @@ def test_cores_are_those_this_process_may_use(monkeypatch):
     monkeypatch.setattr(os, "sched_getaffinity", lambda _: {3})
     assert available_cores() == 1
     monkeypatch.setattr(os, "sched_getaffinity", lambda _: set(range(64)))
-    for quota, number in (("150000 100000", 2), ("max 100000", 64), ("10000 100000", 1)):
-        monkeypatch.setattr(Path, "read_text", lambda _, quota=quota: f"{quota}\n")
+    for quota, number in ((1.5, 2), (math.inf, 64), (0.1, 1)):
+        monkeypatch.setattr(cores, "quota_of", lambda *_, quota=quota: quota)
         assert available_cores() == number
+
+
+@pytest.mark.parametrize(
+    ("groups", "files", "quota"),
+    [
+        ("0::/\n", {"cpu.max": "150000 100000"}, 1.5),
+        ("0::/\n", {"cpu.max": "max 100000"}, math.inf),
+        ("0::/user.slice/run-1.scope\n", {"user.slice/cpu.max": "300000 100000"}, 3),
+        ("0::/a/b\n", {"a/cpu.max": "300000 100000", "a/b/cpu.max": "50000 100000"}, 0.5),
+        ("0::/../other\n", {"cpu.max": "max 100000"}, math.inf),
+        ("7:cpuset:/\n4:cpu,cpuacct:/docker/1\n0::/\n", {"cpu/cpu.cfs_quota_us": "200000"}, 2),
+        ("4:cpu,cpuacct:/slurm/2\n", {"cpu/slurm/2/cpu.cfs_quota_us": "400000"}, 4),
+        ("4:cpu,cpuacct:/slurm/2\n", {"cpu/slurm/2/cpu.cfs_quota_us": "-1"}, math.inf),
+    ],
+)
+def test_the_quota_of_control_groups_of_both_versions(tmp_path, groups, files, quota):
+    for name, text in files.items():
+        path = tmp_path / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(f"{text}\n")
+        path.with_name("cpu.cfs_period_us").write_text("100000\n")
+    assert quota_of(groups, tmp_path) == quota
 
 
 def test_without_other_ranks_a_process_plays_on_all_its_cores():
