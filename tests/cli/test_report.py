@@ -131,6 +131,19 @@ def test_quickly_no_episode_is_played(call, runs, tmp_path):
         assert text in page.text, text
 
 
+def test_fronts_and_archives_are_drawn(call, tmp_path):
+    settings = ("held_out_episodes=0", "normalize_observations=true", 'env.metrics=["mean_observation_0"]')
+    quick = ["-e", "CartPole-v1", "--engine", "exact", "-p", 4, "-g", 2, "-r", 1, "-d", 2]
+    quick += [word for setting in settings for word in ("--set", setting)]
+    cells = "cells = [5], bounds = [[-2.4, 2.4]]"
+    elites = f'{{name = "map-elites", descriptors = ["mean_observation_0"], {cells}}}'
+    for words in (("front", "--strategy", "nsga2"), ("archive", "--set", f"strategy={elites}"), ("none",)):
+        assert call("run", *quick, "-o", *words).code == 0
+    assert call("report", "front", "archive", "none", "--quick").code == 0
+    page = Page(tmp_path / "report.html")
+    assert [page.text.count(what) for what in ("Seed 0. The front: ", "Seed 0. The archive: ")] == [1, 1]
+
+
 def test_runs_that_differ_are_told_by_two_ranks_too_and_spoil_no_other(call, command, runs, tmp_path):
     """One was tampered with, one fails here: workers that were interrupted in its episodes begin anew with the next."""
     shutil.copy(runs / "a" / "seed-1.h5", tmp_path / "seed-1.h5")

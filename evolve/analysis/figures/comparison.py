@@ -225,7 +225,7 @@ def _load_columns(panel: Any, busy: Float64, total: float) -> None:
 
 
 @style.styled
-def draw_front(runs: Sequence[StoredRun]) -> Any:
+def draw_front(runs: Sequence[StoredRun], titled: bool = True) -> Any:
     """Return the figure of the fronts of runs of nsga2: fitness over the first measure, and hypervolume by generation.
 
     The last front of each run is drawn, and of a single run some earlier ones. A large point marks the best fitness.
@@ -265,10 +265,9 @@ def draw_front(runs: Sequence[StoredRun]) -> Any:
     top.legend(loc="best", fontsize=8)  # a good front reaches the upper corner, an early one any other place
     _draw_volumes(bottom, fronts, every, is_small)
     seeds = ", ".join(str(run.header.seed) for run in runs)
-    style.set_title(
-        figure,
-        f"{config.env.id}, {config.network.name}, {config.strategy.name}, seed{'s' if len(runs) > 1 else ''} {seeds}",
-    )
+    title = f"{config.env.id}, {config.network.name}, {config.strategy.name}, seed{'s' * (len(runs) > 1)} {seeds}"
+    if titled:
+        style.set_title(figure, title)
     return figure
 
 
@@ -323,7 +322,7 @@ def _draw_over_generations(panel: Any, generations: Any, values: Any, colour: st
 
 
 @style.styled
-def draw_archive(run: StoredRun) -> Any:
+def draw_archive(run: StoredRun, titled: bool = True) -> Any:
     """Return the figure of the archive of a run of map-elites: a heat map, and its growth by generation.
 
     The map has the first two descriptors. The best elite over all other descriptors gives the colour.
@@ -348,7 +347,8 @@ def draw_archive(run: StoredRun) -> Any:
     bottom.set_title(f"{filled[-1]:,} of {archives.shape[1]:,} cells filled")
     bottom.yaxis.get_major_locator().set_params(integer=True)
     title = f"{config.env.id}, {config.network.name}, {config.strategy.name}, seed {run.header.seed}"
-    style.set_title(figure, title)
+    if titled:
+        style.set_title(figure, title)
     return figure
 
 
@@ -380,7 +380,7 @@ def _draw_cells(figure: Any, panel: Any, archive: Float64, strategy: MapElites, 
         panel.plot(*middle, "D", ms=7, color=COLOURS[1], mec=PAPER, mew=1.0)
     figure.colorbar(mesh, ax=panel, label="fitness")
     panel.grid(visible=False)
-    panel.set_facecolor(GRID)
+    panel.axvspan(x[0], x[-1], color=GRID, lw=0, zorder=0)  # a page's panels are transparent
     panel.set_xlabel(names[0])
     if len(sizes) > 1:
         panel.set_ylabel(names[1])

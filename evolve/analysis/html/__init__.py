@@ -31,6 +31,11 @@ from evolve.training import Experiment, make_manifest, reload, reload_policy
 FORMATS = (".html", ".htm")
 """The allowed endings of a page's file name."""
 _NO_EPISODE_PLAYED = "No film was made, as no episode was played."
+_FRONT = (
+    "The front: genomes of which no other is better in all goals. The hypervolume is the area that it dominates, as a "
+    "share of the rectangle that ends at the best values of the run."
+)
+_ARCHIVE = "The archive: each cell has the fitness of its elite, the best candidate with these descriptors."
 _MAX_CHECKED = 10  # generations of which the champions are evaluated again
 _FILM_WIDTH = 800  # pixels
 _FILM_SECONDS = 12.0
@@ -160,6 +165,7 @@ def render(groups: Sequence[RunGroup], summaries: Sequence[RunSummary], empty: S
         fitness=comparison.fitness_in_words(compared),
         comparison=_comparison(compared),
         curves=_picture("curves", "Curves over generations", figures.draw_curves(compared, titled=False)),
+        kept=[drawn for n, group in enumerate(groups) if (drawn := _kept(n, group))],
         networks=[_network(n, *each) for n, each in enumerate(zip(groups, best, strict=True))],
         films=_films(groups, summaries),
         without_film=_without_film(names, summaries),
@@ -218,6 +224,25 @@ def _template() -> Any:
 def _picture(name: str, description: str, figure: Any) -> Picture:
     """Return a figure as a picture of the page. name: its name, which no other picture of the page has."""
     return Picture(figures.to_svg(figure, name), description)
+
+
+def _kept(number: int, group: RunGroup) -> tuple[str, str, Picture | str] | None:
+    """Return a group's label, a caption, and the front or the archive of its best run or the reason for a missing one.
+
+    None if the strategy keeps neither.
+    """
+    run = best_run(group)
+    try:
+        if run.records[-1].front is not None:
+            what, figure = _FRONT, figures.draw_front([run], titled=False)
+        elif run.records[-1].archive is not None:
+            what, figure = _ARCHIVE, figures.draw_archive(run, titled=False)
+        else:
+            return None
+    except EvolveError as error:
+        return group.label, "", str(error)
+    picture = _picture(f"kept{number}", what.partition(".")[0], figure)
+    return group.label, f"{_seed(run, group)}. {what}", picture
 
 
 def _comparison(groups: Sequence[RunGroup]) -> tuple[ReportTable, Picture, tuple[str, ...]] | None:
