@@ -1,5 +1,6 @@
 """A worker rank: it plays chunks of episodes, updates its shared state, answers questions, and reports to rank 0."""
 
+import hashlib
 import json
 import math
 import sys
@@ -8,6 +9,7 @@ import traceback
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
+from functools import cache
 from typing import Protocol
 
 import numpy as np
@@ -16,12 +18,13 @@ from evolve.cluster import messages
 from evolve.cluster.messages import Message
 from evolve.cluster.transport import Buffer, Transport
 from evolve.cluster.watchdog import Watchdog, kill
-from evolve.errors import EvolveError, RunError
+from evolve.errors import SOURCE, EvolveError, RunError
 from evolve.genome import GenomeSource, select
 from evolve.rollouts import AnyRollout, EpisodeBatch, EpisodeResults, join, sum_traces
 
 COORDINATOR = 0
 _PLAYING = ("evolve", "gymnasium", "envpool", "Box2D", "mujoco")
+_PLAYING_PARTS = ("environments", "networks", "numerics", "rollouts", "strategies")  # of evolve
 _MOST_KEPT = 2  # rollouts
 PROBE_EVERY = 0.01  # seconds between probes while there is work; a probe costs as much as several steps
 PROBE_RARELY = 0.1
@@ -66,7 +69,19 @@ class KeptRollouts:
 
 def loaded_versions() -> dict[str, str]:
     """Return the versions of the packages that this process has loaded and that play episodes."""
-    return {name: str(getattr(sys.modules[name], "__version__", "")) for name in _PLAYING if name in sys.modules}
+    loaded = {name: str(getattr(sys.modules[name], "__version__", "")) for name in _PLAYING if name in sys.modules}
+    return loaded | {"the source of evolve": fingerprint} if (fingerprint := _source_fingerprint()) else loaded
+
+
+@cache
+def _source_fingerprint() -> str:
+    """Return a fingerprint of the source that plays episodes, as clones of one version may differ; "" without files."""
+    texts = hashlib.sha256()
+    folders = [SOURCE / "evolve" / part for part in _PLAYING_PARTS]
+    files = [path for folder in folders for ending in ("py", "h") for path in sorted(folder.rglob(f"*.{ending}"))]
+    for path in files:
+        texts.update(path.read_bytes())
+    return texts.hexdigest()[:12] if files else ""
 
 
 def check_versions(versions: dict[str, str]) -> None:

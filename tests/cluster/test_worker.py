@@ -216,16 +216,15 @@ def test_a_failure_is_reported_once_and_another_setup_begins_anew():
     assert "\n" not in error.report  # an error in plain words has no traceback
 
 
-def test_a_worker_with_another_version_of_a_package_ends_the_run():
+@pytest.mark.parametrize("name", ["gymnasium", "the source of evolve"])
+def test_a_worker_with_another_version_of_a_package_ends_the_run(name):
     """Its episodes would be another version's, so returns would depend on the rank that played them."""
     text = experiment(CART).config.to_toml()
     same = worker.loaded_versions()
-    setups = [Setup(1, text, json.dumps(same)), Setup(2, text, json.dumps(same | {"gymnasium": "0.1"}))]
+    setups = [Setup(1, text, json.dumps(same)), Setup(2, text, json.dumps(same | {name: "0.1"}))]
     script = work(Script(*((now, setup) for setup in setups), (lambda script: script.of(WorkerError), LEAVE)))
     (error,) = script.of(WorkerError)
-    assert error.report.endswith(
-        f"gymnasium is {same['gymnasium']} here and 0.1 on rank 0: install one version on all hosts"
-    )
+    assert error.report.endswith(f"{name} is {same[name]} here and 0.1 on rank 0: install one version on all hosts")
 
 
 def test_a_signal_is_passed_on_once():
