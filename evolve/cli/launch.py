@@ -204,7 +204,10 @@ class Launch:
         return max(2, round((self._requested_ranks or all_slots) * slots / all_slots))
 
     def _should_stop(self) -> bool:
-        """Return whether to stop the ranks: the time limit is over, or a lost host is available again (noted)."""
+        """Return whether to stop the ranks, because the time limit is over or a lost host is available again.
+
+        `reclaims_host` says afterwards whether a host is the reason.
+        """
         if self._is_late():
             _say("the time limit is over: the ranks are asked to stop")
             return True

@@ -68,9 +68,10 @@ class KeptRollouts:
 
 
 def loaded_versions() -> dict[str, str]:
-    """Return the versions of the packages that this process has loaded and that play episodes."""
+    """Return the versions of the loaded packages that play episodes, and a fingerprint of the source of evolve."""
     loaded = {name: str(getattr(sys.modules[name], "__version__", "")) for name in _PLAYING if name in sys.modules}
-    return loaded | {"the source of evolve": fingerprint} if (fingerprint := _source_fingerprint()) else loaded
+    fingerprint = _source_fingerprint()
+    return loaded | ({"the source of evolve": fingerprint} if fingerprint else {})
 
 
 @cache

@@ -49,7 +49,7 @@ _PANEL_WIDTH = (0.5, 0.75)  # the least and the greatest width of the network pa
 def font(size: int, *texts: str) -> Any:
     """Return a font for some texts; size: its height in pixels.
 
-    Pillow's built-in font has no letters outside ASCII. Texts with such letters have matplotlib's font, if that is
+    Pillow's built-in font lacks letters outside ASCII. Texts with such letters get matplotlib's font, if matplotlib is
     installed.
     """
     return _font(size, all(text.isascii() for text in texts))
@@ -104,6 +104,7 @@ class NetworkPanel:
         width, height = self._size
         self._top, self._bottom = 0.02 * height, height - 2.1 * self._text_size
         self._pitch = (self._bottom - self._top) / (max(map(len, places)) + 1)
+        # A minus sign is drawn as a hyphen, so it needs no other font.
         shown = [name.replace("−", "-") for name in (*drawn.inputs, *drawn.outputs)]
         self._name_font = font(min(self._text_size, max(_SMALLEST_TEXT, int(self._pitch))), *shown)
         self._named = []
