@@ -184,6 +184,12 @@ class Done:
     err: str
     seconds: float
 
+    def refused(self, *messages: str) -> None:
+        """Check that the command refused its input, in one line that contains the messages."""
+        assert (self.code, self.out, self.err.count("\n")) == (2, "", 1), self.err
+        for message in messages:
+            assert message in self.err
+
 
 class Process:
     """A command under test, with all its descendants."""

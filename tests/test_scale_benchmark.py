@@ -173,7 +173,5 @@ def test_networks_have_about_as_many_weights(weights):
     ],
 )
 def test_bad_options_are_refused(script, words, unmeasured):
-    done = script("scale", *words)
-    assert done.code == 2
-    assert not done.out
+    script("scale", *words).refused()
     assert not unmeasured

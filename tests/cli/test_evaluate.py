@@ -46,10 +46,9 @@ def test_elsewhere_nothing_is_kept(call, command, monkeypatch, tmp_path):
     assert known["returns"] == [7.0] * 4  # a pole cannot fall in seven steps
     assert (known["mean"], known["interval"], known["failed"]) == (7.0, [7.0, 7.0], 0)
     assert (known["generation"], known["env"]["max_episode_steps"]) == (2, 7)
-    other = call("evaluate", FILE, "-e", "toys:Faulty-v0")
-    assert other.code == 2
-    assert "env: expected an environment of the champion's 4 observations and 2 actions" in other.err
-    assert "got toys:Faulty-v0, of 3 and 2" in other.err
+    call("evaluate", FILE, "-e", "toys:Faulty-v0").refused(
+        "env: expected an environment of the champion's 4 observations and 2 actions", "got toys:Faulty-v0, of 3 and 2"
+    )
     same = call("evaluate", FILE, "--episodes", 5, "--engine", "envpool")
     assert "in another environment, CartPole-v1 (engine envpool): not stored in the run file" in same.out
     assert (tmp_path / FILE).read_bytes() == before
@@ -77,9 +76,7 @@ def test_learning_is_switched_off_and_nothing_is_kept(call, tmp_path):
         ("network.hidden=[3]", "network: expected settings with which a hebbian-dag has the champion's connections"),
         ("strategy.parents=3", "--set: expected a key of env or of network"),
     ):
-        refused = call("evaluate", FILE, "--set", words)
-        assert refused.code == 2
-        assert message in refused.err
+        call("evaluate", FILE, "--set", words).refused(message)
 
 
 def test_an_earlier_champion_is_evaluated_and_not_kept(call, tmp_path):

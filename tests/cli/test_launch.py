@@ -289,10 +289,7 @@ def test_mpich_chooses_how_to_reach_the_hosts_of_an_allocation(monkeypatch, tmp_
 )
 def test_wrong_input_is_refused_before_anything_starts(call, tmp_path, words, said):
     (tmp_path / "elsewhere").write_text("node..1\n")  # no address can be looked up for such a name
-    done = call("launch", *SLOW, *words)
-    assert done.code == 2
-    assert said in done.err
-    assert done.err.count("\n") == 1
+    call("launch", *SLOW, *words).refused(said)
 
 
 def test_full_disks_are_refused_without_a_traceback(monkeypatch):
@@ -305,10 +302,9 @@ def test_full_disks_are_refused_without_a_traceback(monkeypatch):
 
 
 def test_the_command_that_it_repeats_is_not_named_again(call):
-    done = call("launch", "run", "pole.toml", "-g", 3)
     said = "evolve launch: expected only the arguments of evolve run, got the word run before them."
     cure = "Leave it out: evolve launch pole.toml -g 3"
-    assert (done.code, f"{said} {cure}" in done.err) == (2, True)
+    call("launch", "run", "pole.toml", "-g", 3).refused(f"{said} {cure}")
 
 
 @pytest.mark.cold

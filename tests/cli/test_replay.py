@@ -258,26 +258,22 @@ def test_a_window_needs_a_display(call, command, record):
     ],
 )
 def test_wrong_input(call, record, arguments, message):
-    done = call("replay", record("CartPole-v1"), *arguments)
-    assert (done.code, done.out, done.err.count("\n")) == (2, "", 1), done.err
-    assert message in done.err
+    call("replay", record("CartPole-v1"), *arguments).refused(message)
 
 
 @pytest.mark.parametrize("missing", ["imageio", "av", "PIL"])
 def test_without_the_libraries(call, record, missing, absent):
     path = record("CartPole-v1")
     absent(missing)
-    done = call("replay", path, "--video", "x.mp4")
-    assert done.code == 2
-    assert f"pip install -e '{ROOT}[video]'" in done.err
+    call("replay", path, "--video", "x.mp4").refused(f"pip install -e '{ROOT}[video]'")
     absent("imageio", "av", "PIL")
     assert call("replay", path).code == 0
 
 
 def test_an_environment_without_frames_is_refused(call, record, tmp_path):
-    done = call("replay", record("toys:Slow-v0"), "--video", "x.mp4")
-    assert done.code == 2
-    assert "the render mode 'rgb_array', got toys:Slow-v0, which has no render mode" in done.err
+    call("replay", record("toys:Slow-v0"), "--video", "x.mp4").refused(
+        "the render mode 'rgb_array', got toys:Slow-v0, which has no render mode"
+    )
     assert not list(tmp_path.glob("*.mp4"))
 
 
@@ -340,16 +336,14 @@ def test_candidates_that_are_not_there(call, record, candidate, message):
     path = record("CartPole-v1")
     if candidate is None:
         candidate = (store.read(path).records[1].champion_candidate + 1) % 4
-    done = call("replay", path, "--generation", 1, "--candidate", candidate)
-    assert done.code == 2
-    assert message in done.err
+    call("replay", path, "--generation", 1, "--candidate", candidate).refused(message)
 
 
 @pytest.mark.parametrize("generation", [-1, 3])
 def test_generations_that_are_not_there(call, record, generation):
-    done = call("replay", record("CartPole-v1"), "--generation", generation)
-    assert done.code == 2
-    assert f"generation (--generation): expected one of 0 to 2 (the next one), got {generation}" in done.err
+    call("replay", record("CartPole-v1"), "--generation", generation).refused(
+        f"generation (--generation): expected one of 0 to 2 (the next one), got {generation}"
+    )
 
 
 def test_a_log_that_was_changed_is_reported(call, record, tmp_path):

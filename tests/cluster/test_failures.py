@@ -169,9 +169,9 @@ def test_a_suspended_process_fails_no_episode(start, tmp_path):
 
 
 def test_a_constructor_that_leaves_is_refused(call):
-    done = call("run", "-e", "toys:Leaves-v0", *RUN[2:])
-    assert done.code == 2
-    assert "expected an environment that can be made, got toys:Leaves-v0 (SystemExit: no licence)" in done.err
+    call("run", "-e", "toys:Leaves-v0", *RUN[2:]).refused(
+        "expected an environment that can be made, got toys:Leaves-v0 (SystemExit: no licence)"
+    )
 
 
 def test_rank_0_names_the_episodes_that_it_tries_alone(command):
@@ -216,18 +216,12 @@ def test_a_crash_ends_a_plain_job_with_a_traceback(command, tmp_path):
 )
 def test_an_environment_that_does_not_repeat_is_refused_before_the_run(call, tmp_path, where, named):
     words = ("-e", "toys:Unrepeatable-v0", *RUN[2:], "--set", f"env.kwargs.where='{where}'")
-    done = call("run", *words)
-    assert done.code == 2
-    assert done.err.count("\n") == 1
-    assert "repeats an episode to the bit" in done.err
-    assert named in done.err
+    call("run", *words).refused("repeats an episode to the bit", named)
     assert not (tmp_path / "out").exists()
     assert call("run", *words, "--set", "compute.check=false").code == 0
 
 
 def test_an_object_that_remembers_is_refused_where_it_would_be_used_again(call):
     words = ("-e", "toys:Memory-v0", *RUN[2:])
-    done = call("run", *words, "--set", "env.reuse=true")
-    assert done.code == 2
-    assert "a used and a new environment differ: reward" in done.err
+    call("run", *words, "--set", "env.reuse=true").refused("a used and a new environment differ: reward")
     assert call("run", *words).code == 0

@@ -316,9 +316,7 @@ def test_the_threads_are_recorded_as_those_of_the_machine(tmp_path, alone, call)
     assert store.read(run.path).header.manifest["threads"] == 3
     for command, words in (("verify", ["--full"]), ("evaluate", ["--episodes", 20])):
         assert call(command, alone.path, *words, "--threads", 3).code == 0
-        refused = call(command, alone.path, "--threads", 5000)
-        assert (refused.code, refused.err.count("\n")) == (2, 1)
-        assert "--threads" in refused.err
+        call(command, alone.path, "--threads", 5000).refused("--threads")
 
 
 class Mortal(Wire):
@@ -393,9 +391,7 @@ def test_threads_of_ranks_under_mpirun(command, tmp_path, alone):
     assert done.code == 0, done.err
     run = evolve.load(tmp_path / "ranks" / "seed-1.h5")
     assert (run.digest, store.read(run.path).header.manifest["threads"]) == (alone.digest, 2)
-    refused = command("run", *words, "--threads", "many", "-o", "refused")
-    assert refused.code == 2
-    assert "--threads" in refused.err
+    command("run", *words, "--threads", "many", "-o", "refused").refused("--threads")
 
 
 def test_an_interrupt_stops_threads_between_generations(start, tmp_path):

@@ -74,10 +74,7 @@ def test_a_disk_that_fills_up(start, call, disk, brake, expected, ranks):
 
 def test_a_disk_that_is_full_from_the_beginning(call, disk):
     fill(disk / "filler")
-    done = call("run", *RUN, "-o", disk)
-    assert done.code == 2
-    assert "output.directory (-o/--output): " in done.err
-    assert done.err.count("\n") == 1
+    call("run", *RUN, "-o", disk).refused("output.directory (-o/--output): ")
     assert not store.path_of(disk, 0).exists()
 
 
@@ -90,9 +87,7 @@ def test_a_full_disk_after_the_run(call, disk):
     assert done.code == 1
     assert "mean " in done.out  # what was computed is not lost
     assert "so the evaluation is not stored. Free disk space or mend the error, and evaluate again." in done.err
-    done = call("export", path)
-    assert done.code == 2
-    assert "seed-0.champion cannot be written: No space left on device. Choose another" in done.err
+    call("export", path).refused("seed-0.champion cannot be written: No space left on device. Choose another")
     assert sorted(p.name for p in disk.iterdir()) == ["filler", "seed-0.h5"]
     assert path.read_bytes() == before
 
@@ -116,10 +111,7 @@ def test_a_read_only_disk(call, tmp_path):
         before = store.path_of(tmp_path / "disk", 0).read_bytes()
         subprocess.run(["mount", "-o", "remount,ro", str(tmp_path / "disk")], check=True)
         for words in (("-o", tmp_path / "disk", "--resume"), ("-o", tmp_path / "disk" / "new")):
-            done = call("run", *RUN, *words)
-            assert done.code == 2
-            assert "Read-only file system" in done.err
-            assert done.err.count("\n") == 1
+            call("run", *RUN, *words).refused("Read-only file system")
         assert call("verify", store.path_of(tmp_path / "disk", 0)).code == 0
         done = call("evaluate", store.path_of(tmp_path / "disk", 0), "--episodes", 2)
         assert done.code == 0, done.err
