@@ -341,9 +341,12 @@ def _bounded(mean: Float64, p_sigma: Float64, p_c: Float64, covariance: Float64,
     """Return a state with standard deviations above the resolution of float32, and small enough for finite weights."""
     mean = np.clip(mean, -_MAX_WEIGHT, _MAX_WEIGHT)
     sigma = min(max(progress.sigma, _MIN_SIGMA), _MAX_WEIGHT)
-    smallest = np.spacing(np.abs(mean).astype(np.float32)) / sigma
-    largest = _MAX_WEIGHT / sigma
-    covariance = np.clip(covariance, smallest * smallest, largest * largest)
+    resolution = np.spacing(np.abs(mean).astype(np.float32))
+    smallest, exact, largest = resolution / sigma, resolution.astype(np.float64) / sigma, _MAX_WEIGHT / sigma
+    # The square is float32, as in published runs, unless it is too small for float32, as it is near a weight of 0.
+    square = smallest * smallest
+    least = np.where(square < np.finfo(np.float32).tiny, exact * exact, square)
+    covariance = np.clip(covariance, least, largest * largest)
     return SepCmaState(mean, p_sigma, p_c, covariance, CmaProgress(sigma, progress.generations))
 
 

@@ -1,6 +1,7 @@
 """sep-cma-es: the published formulas by hand, and beside a library that has them too."""
 
 import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -10,6 +11,7 @@ from hypothesis import strategies as st
 from evolve import networks
 from evolve.strategies import Results
 from evolve.strategies.cma import SepCma, SepCmaOptions
+from evolve.strategies.evolution_strategy import CmaProgress
 
 NETWORK = networks.make({"name": "hebbian-dag", "hidden": [3], "init_sparsity": 0.2}, 4, 2)
 
@@ -119,3 +121,14 @@ def test_a_wide_scale_is_learned_by_weight():
         _, state = play(cma, state, generation, -((scales * (x - 0.5)) ** 2).sum(axis=1))
     deviations = np.sqrt(state.covariance) * scales
     assert deviations.max() / deviations.min() < 30  # of 1,000
+
+
+def test_a_search_whose_weights_end_at_zero_stays_finite():
+    """With many candidates and few weights the old covariance does not count, so equal candidates would leave none."""
+    cma = made(256, networks.make({"name": "mlp", "hidden": []}, 2, 1), sigma=0.1)
+    zeros = np.zeros(3)
+    state = replace(cma.start(), mean=zeros, covariance=zeros + 1e-99, progress=CmaProgress(1e-12, 900))
+    for generation in range(4):
+        _, state = play(cma, state, generation, np.zeros(256))
+        assert all(np.isfinite(array).all() for array in cma.to_arrays(state).values())
+    assert (state.covariance > 0).all()
