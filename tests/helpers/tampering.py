@@ -28,6 +28,41 @@ def edit_manifest(path, **more):
         file.attrs["manifest"] = json.dumps(json.loads(file.attrs["manifest"]) | more)
 
 
+def remove(name):
+    """Return a function that removes an item of a file."""
+
+    def damage(file):
+        del file[name]
+
+    return damage
+
+
+def put(name, value, **how):
+    """Return a function that puts a value, or a new dataset, in the place of an item."""
+
+    def damage(file):
+        if name in file:
+            del file[name]
+        if how:
+            file.create_dataset(name, value, **how)
+        else:
+            file[name] = value
+
+    return damage
+
+
+def attribute(name, value):
+    """Return a function that changes an attribute of a file, or removes it if `value` is None."""
+
+    def damage(file):
+        if value is None:
+            del file.attrs[name]
+        else:
+            file.attrs[name] = value
+
+    return damage
+
+
 def spoil(path, how):  # noqa: PLR0912 - one branch for each change
     """Make one of the changes in SPOILED to a run file that has all genomes and held-out episodes."""
     with h5py.File(path, "r+") as file:

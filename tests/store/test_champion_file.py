@@ -5,6 +5,7 @@ from dataclasses import replace
 import h5py
 import numpy as np
 import pytest
+from tampering import attribute, put, remove
 
 from evolve import store
 from evolve.errors import InputError
@@ -54,32 +55,6 @@ def test_either_kind_of_file_is_told_from_the_other(champion, tmp_path):
 def test_a_directory_that_cannot_be_written_is_named(champion, tmp_path):
     with pytest.raises(InputError, match=r"a\.champion .*nowhere"):
         store.write_champion(replace(champion, path=tmp_path / "nowhere" / "a.champion"))
-
-
-def remove(name):
-    def damage(file):
-        del file[name]
-
-    return damage
-
-
-def put(name, value):
-    def damage(file):
-        if name in file:
-            del file[name]
-        file[name] = value
-
-    return damage
-
-
-def attribute(name, value):
-    def damage(file):
-        if value is None:
-            del file.attrs[name]
-        else:
-            file.attrs[name] = value
-
-    return damage
 
 
 @pytest.mark.parametrize(
