@@ -31,6 +31,8 @@ from evolve.numerics.device_protocol import DeviceMemoryError
 # each of a thousand processes compiles the package again.
 sys.dont_write_bytecode = False
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+# Gymnasium sets it when it is imported, which may be within `as_a_process`, and is then undone.
+os.environ["PYGAME_HIDE_SUPPORT_PROMPT"] = "hide"
 
 HERE = Path(__file__).parent
 ROOT = HERE.parent

@@ -173,7 +173,6 @@ def test_walkers_beside_other_engines(bench, monkeypatch):
     walker = importlib.import_module("exact_parts.walker")
     monkeypatch.setattr(walker, "ROUNDS", 1)
     monkeypatch.setattr(walker, "pin", lambda: None)  # or all later tests of this process would have one core
-    monkeypatch.setenv("PYGAME_HIDE_SUPPORT_PROMPT", "hide")  # Gymnasium sets it, but another test may have reset it
     words = ("--walker", "--recorded", 1, "-p", 8, "-r", 1)
     code, out, err = bench("exact", *words, "--json")
     assert code == 0, out + err

@@ -4,6 +4,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from conftest import make_runs
 
 from evolve import store
 from evolve.analysis.champion import champion_of, mean_traces
@@ -14,12 +15,10 @@ from evolve.training import make_rollout, reload
 @pytest.fixture(scope="module")
 def run(tmp_path_factory):
     """A complete run whose held-out champion is not the best of its last generation."""
-    from evolve.cli.run import main
-
     folder = tmp_path_factory.mktemp("run")
-    words = "--strategy openai-es -p 6 -r 1 -g 2 -d 2 --set held_out_episodes=3 --set env.max_episode_steps=30 -o"
-    assert main([*words.split(), str(folder)]) == 0
-    return store.read(store.path_of(folder, 0))
+    words = "--strategy openai-es -p 6 -r 1 -g 2 -d 2 --set held_out_episodes=3 --set env.max_episode_steps=30 -o out"
+    make_runs(folder, *words.split())
+    return store.read(store.path_of(folder / "out", 0))
 
 
 def test_a_complete_run_is_represented_by_its_held_out_champion(run):

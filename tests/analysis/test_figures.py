@@ -5,7 +5,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from conftest import boxes, texts_of
+from conftest import boxes, make_runs, texts_of
 
 from evolve import networks, store
 from evolve.analysis import comparison, figures
@@ -18,13 +18,26 @@ from evolve.config import Config, parse
 @pytest.fixture(scope="module")
 def runs(tmp_path_factory):
     """Two seeds of one experiment, and of another with more survivors."""
-    from evolve.cli.run import main
-
     folder = tmp_path_factory.mktemp("runs")
-    quick = ["-p", "6", "-r", "2", "-d", "2", "-g", "5", "-s", "1", "2"]
-    quick += ["--set", "held_out_episodes=2", "--set", "env.max_episode_steps=30"]
-    for name, more in (("a", []), ("b", ["--set", "strategy.survivors=3"])):
-        assert main([*quick, *more, "-o", str(folder / name)]) == 0
+    quick = (
+        "-p",
+        6,
+        "-r",
+        2,
+        "-d",
+        2,
+        "-g",
+        5,
+        "-s",
+        1,
+        2,
+        "--set",
+        "held_out_episodes=2",
+        "--set",
+        "env.max_episode_steps=30",
+    )
+    for name, more in (("a", ()), ("b", ("--set", "strategy.survivors=3"))):
+        make_runs(folder, *quick, *more, "-o", name)
     return folder
 
 

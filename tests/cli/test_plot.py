@@ -7,7 +7,7 @@ import signal
 import h5py
 import numpy as np
 import pytest
-from conftest import ROOT, wait_for, without
+from conftest import ROOT, make_runs, wait_for, without
 
 from evolve import store
 from evolve.analysis.comparison import read_groups
@@ -20,13 +20,10 @@ QUICK = ("-p", 6, "-r", 2, "-d", 2, "--set", "held_out_episodes=0", "--set", "en
 
 @pytest.fixture(scope="module")
 def runs(tmp_path_factory):
-    """Three seeds of one experiment, of another with more survivors, and one run of three ranks."""
-    from evolve.cli.run import main
-
+    """Three seeds of one experiment, and of another with more survivors."""
     folder = tmp_path_factory.mktemp("runs")
-    quick = [*map(str, QUICK), "-g", "5"]
-    for name, more in (("a", []), ("b", ["--set", "strategy.survivors=6"])):
-        assert main([*quick, *more, "-s", "1", "2", "3", "-o", str(folder / name)]) == 0
+    for name, more in (("a", ()), ("b", ("--set", "strategy.survivors=6"))):
+        make_runs(folder, *QUICK, "-g", 5, *more, "-s", 1, 2, 3, "-o", name)
     return folder
 
 
@@ -97,12 +94,9 @@ def test_a_running_and_a_killed_file(start, call, tmp_path):
     assert call("plot", path, "-o", "killed.png").code == 0
 
 
-def test_drawings_do_not_overwrite_one_another(runs, tmp_path, monkeypatch):
-    from evolve.cli.plot import main
-
-    monkeypatch.chdir(tmp_path)
-    for more in ([], ["--final"], ["--network"]):
-        assert main([str(runs / "a" / "seed-1.h5"), *more]) == 0
+def test_drawings_do_not_overwrite_one_another(call, runs, tmp_path):
+    for more in ((), ("--final",), ("--network",)):
+        assert call("plot", runs / "a" / "seed-1.h5", *more).code == 0
     assert {p.name for p in tmp_path.iterdir()} == {"curves.png", "final.png", "network.png"}
 
 
@@ -161,13 +155,11 @@ def test_without_matplotlib(call, command, runs, absent):
 
 @pytest.fixture(scope="module")
 def pendulum(tmp_path_factory):
-    """A run that has pruned most of its connections."""
-    from evolve.cli.run import main
-
+    """The file of a run that has pruned most of its connections."""
     folder = tmp_path_factory.mktemp("pendulum")
     hard = "--set strategy.trace_pruning=0.2 --set strategy.uniform_pruning=0.1 --set held_out_episodes=0"
-    assert main(["-e", "CartPole-v1", *f"-p 8 -r 1 -g 12 -d 4 {hard} -o".split(), str(folder)]) == 0
-    return store.path_of(folder, 0)
+    make_runs(folder, *f"-e CartPole-v1 -p 8 -r 1 -g 12 -d 4 {hard} -o out".split())
+    return store.path_of(folder / "out", 0)
 
 
 def acting(path, generation):
@@ -197,6 +189,7 @@ def test_a_network_is_drawn_with_its_remaining_connections(call, pendulum, tmp_p
     for text in ("pole angle", "push left", f"positive {kind}", f"negative {kind}"):
         assert text in texts, text
     assert "neuromodulator" not in texts
+    assert any(text.startswith("line width ∝ |weight|, max ") for text in texts) == (kind == "weight")
     assert any(text.startswith("A Hebbian trace is") for text in texts) == (kind == "trace")
 
 
@@ -206,34 +199,6 @@ def test_any_generation_may_be_drawn(call, pendulum, tmp_path):
     call("plot", pendulum, "--network", "--generation", 99, "-o", "none.svg").refused(
         "generation (--generation): expected one of 0 to 11, got 99"
     )
-
-
-@pytest.fixture(scope="module")
-def evaluated(tmp_path_factory):
-    """A complete run whose champion is not the best of its last generation."""
-    from evolve.cli.run import main
-
-    folder = tmp_path_factory.mktemp("evaluated")
-    words = "--strategy openai-es -p 6 -r 1 -g 2 -d 2 --set held_out_episodes=3 --set env.max_episode_steps=30 -o"
-    assert main([*words.split(), str(folder)]) == 0
-    run = store.read(store.path_of(folder, 0))
-    assert not np.array_equal(run.held_out.weights, run.records[-1].champion_weights)
-    return run
-
-
-def test_the_network_of_a_complete_run_is_that_of_the_held_out_champion(evaluated, tmp_path):
-    from evolve.cli.plot import main
-
-    last = evaluated.records[-1].champion_weights
-    for name, more, title, weights in (
-        ("held-out", [], "held-out champion: ", evaluated.held_out.weights),
-        ("best", ["--generation", "1"], "best of generation 1: ", last),
-        ("traces", ["--traces"], "held-out champion: ", None),
-    ):
-        assert main([str(evaluated.path), "--network", *more, "-o", str(tmp_path / f"{name}.svg")]) == 0
-        texts = words(tmp_path / f"{name}.svg")
-        assert any(title in text for text in texts), texts
-        assert weights is None or any(text.startswith("line width ∝ |weight|, max ") for text in texts)
 
 
 def test_networks_of_any_size_can_be_drawn(call, tmp_path):

@@ -11,7 +11,7 @@ from pathlib import Path
 import h5py
 import numpy as np
 import pytest
-from conftest import LONG, ROOT, wait_for, without
+from conftest import LONG, ROOT, make_runs, wait_for, without
 
 from evolve import store
 from evolve.analysis import html
@@ -72,13 +72,10 @@ class Page(HTMLParser):
 @pytest.fixture(scope="module")
 def runs(tmp_path_factory):
     """Two seeds of one experiment, and one of another that was not evaluated."""
-    from evolve.cli.run import main
-
     folder = tmp_path_factory.mktemp("runs")
-    quick = [*map(str, QUICK), "-g", "3"]
-    assert main([*quick, "-s", "1", "2", "-o", str(folder / "a")]) == 0
-    other = ["--set", "strategy.survivors=6", "--set", "held_out_episodes=0"]
-    assert main([*quick, *other, "-s", "1", "-o", str(folder / "b")]) == 0
+    make_runs(folder, *QUICK, "-g", 3, "-s", 1, 2, "-o", "a")
+    other = ("--set", "strategy.survivors=6", "--set", "held_out_episodes=0")
+    make_runs(folder, *QUICK, "-g", 3, *other, "-s", 1, "-o", "b")
     return folder
 
 
@@ -314,7 +311,8 @@ def test_a_running_and_a_killed_file(start, call, tmp_path):
         (("--quick", "--workers", "auto"), "--quick: expected no --workers with it, because it plays no episode"),
     ],
 )
-def test_wrong_input(call, runs, arguments, message):
+def test_wrong_input_is_refused_before_an_episode_is_played(call, runs, monkeypatch, arguments, message):
+    monkeypatch.setattr(html, "summarize_run", lambda *_: pytest.fail("an episode was played"))
     call("report", runs / "a" / "seed-1.h5", *arguments).refused(message)
 
 
@@ -332,14 +330,6 @@ def test_without_libraries(call, command, runs, tmp_path, absent):
         assert not (tmp_path / "report.html").exists()
     done = command("report", *runs.glob("*/*.h5"), "--quick", **without("scipy"))
     assert done.code == 0, done.err
-
-
-def test_an_output_that_cannot_be_written_is_found_before_an_episode_is_played(runs, monkeypatch, capfd):
-    from evolve.cli import report
-
-    monkeypatch.setattr(report.html, "summarize_run", lambda *_: pytest.fail("an episode was played"))
-    assert report.main([str(runs / "a" / "seed-1.h5"), "-o", "/proc/x.html"]) == 2
-    assert "/proc/x.html cannot be written" in capfd.readouterr().err
 
 
 CHROMIUM = shutil.which("chromium")
