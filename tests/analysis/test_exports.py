@@ -227,6 +227,9 @@ def test_the_command_writes_each_format(tmp_path, call, monkeypatch):
     assert call("export", "a.champion", "-o", "b.json").code == 0
     assert call("export", "a.champion", "-o", "b.champion").code == 0
     assert (tmp_path / "a.json").read_bytes() == (tmp_path / "b.json").read_bytes()
+    assert call("export", "a.champion", "-o", "a.c").code == 0
+    evolve.load("a.champion").champion().export("b.c")
+    assert (tmp_path / "a.c").read_bytes() == (tmp_path / "b.c").read_bytes()
     assert json.loads((tmp_path / "a.json").read_text())["title"].startswith(
         "mlp for Acrobot-v1: the champion of seed 1"
     )
