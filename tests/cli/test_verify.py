@@ -37,19 +37,6 @@ def test_files(call, command, runs):
     assert "seed (1 against 2)" in different.out
 
 
-def test_runs_are_the_same_on_any_number_of_ranks(call, command, runs):
-    done = command("run", *QUICK, "-s", 1, "-o", "two", ranks=2)
-    assert done.code == 0, done.err
-    assert call("verify", runs["a"], "two/seed-1.h5").code == 0
-
-
-def test_an_equal_pair_is_equal_for_machines_too(call, runs):
-    done = call("verify", runs["a"], runs["b"], "--json")
-    assert (done.code, json.loads(done.out)["equal"]) == (0, True)
-    done = call("verify", runs["a"], "--full", "--json")
-    assert (done.code, json.loads(done.out)["equal"]) == (0, True)
-
-
 def test_invalid_combinations_of_files_and_options_are_refused(call, runs):
     for words in (("--full", runs["b"]), (runs["b"], runs["c"]), (runs["b"], "--threads", 2),
                   (runs["b"], "--engine", "exact"), (runs["b"], "--workers", "auto")):  # fmt: skip

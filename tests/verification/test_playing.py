@@ -36,14 +36,6 @@ def test_any_episode_of_any_candidate_is_that_of_the_log_to_the_bit(whole_run):
         assert (results.fingerprints[0] == record.fingerprints[candidate, episode]).all()
 
 
-def test_a_stored_candidate_is_replayed_by_the_command(call, whole_run):
-    best = whole_run.records[2].champion_candidate
-    done = call("replay", whole_run.path, "--generation", 2, "--candidate", (best + 1) % 6, "--episode", 1)
-    assert (done.code, "equal to the log" in done.out) == (0, True)
-    returned = whole_run.records[2].returns[(best + 1) % 6, 1]
-    assert done.out.startswith(f"return {float(returned)!r} in ")
-
-
 def test_an_episode_can_be_played_through_a_recorder(record):
     run = store.read(record("CartPole-v1"))
     experiment = reload(run)

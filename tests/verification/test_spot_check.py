@@ -14,11 +14,6 @@ def no_stop():
     """Return None: no stop was requested."""
 
 
-def test_an_episode_that_repeats_itself_is_no_difference(record):
-    run = store.read(record("CartPole-v1"))
-    assert spot_check(run, reload(run), no_stop) is None
-
-
 def test_a_difference_is_said_with_both_values(record, monkeypatch):
     run = store.read(record("toys:Elsewhere-v0"))
     experiment = reload(run)
