@@ -207,7 +207,7 @@ def test_a_network_that_does_not_report_its_weights_is_named(monkeypatch):
 
 @pytest.mark.parametrize("copied", [copy.deepcopy, lambda policy: pickle.loads(pickle.dumps(policy))])
 def test_a_copy_begins_the_episodes_of_all_rows(copied):
-    policy = policy_of("plastic-mlp")
+    policy = policy_of("plastic-mlp", normalized=True)
     policy.reset(seed=9, batch=N)
     seen = observed(2, N, 4)
     outputs = [policy.outputs(rows).tobytes() for rows in seen]

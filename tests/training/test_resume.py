@@ -191,14 +191,6 @@ def test_a_run_file_in_the_place_of_an_experiment(tmp_path, monkeypatch, words, 
     assert (config.generations, config.seeds, file, resume) == (7, (3,), Path("a.h5"), True)
 
 
-def test_a_finished_run_can_be_extended(call, command, tmp_path, uninterrupted):
-    assert call("run", *shorter(3)).code == 0
-    again = call("run", *shorter(3), "--resume")
-    assert (again.code, "already complete" in again.out) == (0, True)
-    assert command("run", *RUN, "--resume", ranks=2).code == 0
-    same(tmp_path, uninterrupted)
-
-
 @pytest.mark.parametrize(
     ("change", "setting"),
     [
