@@ -22,15 +22,8 @@ QUICK = ("-e", "CartPole-v1", "-p", 10, "-r", 2, "-g", 3, "-d", 4, "-s", 13, "--
          "--set", "strategy.survivors=1", "--set", "strategy.weight_noise=0")  # fmt: skip
 WALKER = ("-e", "BipedalWalker-v3", "-p", 6, "-r", 2, "-g", 2, "-d", 4, "-s", 13, "--set", "held_out_episodes=3",
           "--set", "env.max_episode_steps=80")  # fmt: skip
-ENVIRONMENTS = [
-    "Pendulum-v1",
-    "LunarLander-v3",
-    "InvertedPendulum-v5",
-    "Taxi-v4",
-    "toys:Switches-v0",
-    "toys:Memory-v0",
-    "toys:RememberingCart-v0",
-]
+ENVIRONMENTS = ["Pendulum-v1", "LunarLander-v3", "InvertedPendulum-v5", "Taxi-v4", "toys:Switches-v0", "toys:Memory-v0",
+                "toys:RememberingCart-v0"]  # fmt: skip
 
 
 def read_digests(path):

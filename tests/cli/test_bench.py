@@ -53,15 +53,8 @@ def test_the_tables_name_their_columns_for_any_engine(call, monkeypatch):
     words = ("-e", "CartPole-v1", "--engine", "envpool", "-p", 3, "-r", 1, "-g", 1)
     done = call("bench", *words, "--pairs", 1, "--ranks", 1, **environment())
     assert done.code == 0, done.err
-    for word in (
-        "kernel",
-        "first environment step",
-        "nanoseconds per network step",
-        "bare",
-        "engine",
-        "median ratio",
-        "CPU time per step",
-    ):
+    for word in ("kernel", "first environment step", "nanoseconds per network step", "bare", "engine", "median ratio",
+                 "CPU time per step"):  # fmt: skip
         assert word in done.out
 
 

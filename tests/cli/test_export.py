@@ -13,29 +13,19 @@ from events import curves
 import evolve
 from evolve import store
 
-QUICK = (
-    "-e",
-    "Pendulum-v1",
-    "--set",
-    "env.max_episode_steps=20",
-    "-p",
-    6,
-    "-r",
-    2,
-    "-g",
-    3,
-    "--set",
-    "held_out_episodes=4",
-)
+QUICK = ("-e", "Pendulum-v1", "-p", 6, "-r", 2, "-g", 3, "--set", "env.max_episode_steps=20")
+EVALUATED = (*QUICK, "--set", "held_out_episodes=4")
 
 
 @pytest.fixture(scope="module")
 def made(tmp_path_factory):
     """A plain network, and one with normalized observations; and one that has no held-out returns."""
     where = tmp_path_factory.mktemp("export")
-    make_runs(where, *QUICK, "-d", 3, "-s", 1, "-o", "plain")
-    make_runs(where, *QUICK, "-a", "mlp", "-d", 3, "-s", 2, "-o", "normalized", "--set", "normalize_observations=true")
-    make_runs(where, *QUICK[:-2], "-d", 3, "-s", 3, "-o", "bare", "--set", "held_out_episodes=0")
+    make_runs(where, *EVALUATED, "-d", 3, "-s", 1, "-o", "plain")
+    make_runs(
+        where, *EVALUATED, "-a", "mlp", "-d", 3, "-s", 2, "-o", "normalized", "--set", "normalize_observations=true"
+    )
+    make_runs(where, *QUICK, "-d", 3, "-s", 3, "-o", "bare", "--set", "held_out_episodes=0")
     return where
 
 

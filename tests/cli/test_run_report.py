@@ -11,22 +11,8 @@ from evolve.cli.parser import command_line
 from evolve.config import EnvOptions
 from evolve.errors import InputError, Stopped
 
-TINY = (
-    "-p",
-    4,
-    "-r",
-    1,
-    "-g",
-    2,
-    "-d",
-    3,
-    "--set",
-    "held_out_episodes=2",
-    "--set",
-    "env.max_episode_steps=30",
-    "-o",
-    "out",
-)
+TINY = ("-p", 4, "-r", 1, "-g", 2, "-d", 3, "--set", "held_out_episodes=2", "--set", "env.max_episode_steps=30",
+        "-o", "out")  # fmt: skip
 
 
 def test_a_page_with_the_film_lies_beside_the_run_file(call, tmp_path, monkeypatch):

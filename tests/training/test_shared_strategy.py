@@ -33,18 +33,7 @@ STRATEGIES = {
     "restarts anew": {"name": "sep-cma-es", "restart_after": 1, "restart_from": "anew"},
     "starts": {"name": "pgpe", "starts": 2, "start_generations": 1},
 }
-MADE_ANYWHERE = {
-    "openai-es",
-    "traces",
-    "pgpe",
-    "sep-cma-es",
-    "restarts",
-    "restarts anew",
-    "starts",
-    "ga",
-    "umda",
-    "random",
-}  # and prune, where networks leave no traces
+MADE_ANYWHERE = STRATEGIES.keys() - {"prune", "cma-es"}  # and prune, where networks leave no traces
 
 
 @pytest.fixture
