@@ -20,6 +20,7 @@ from evolve import store
 from evolve.analysis import comparison, exhibits, figures, statistics
 from evolve.analysis.generations import Evaluation, Generation, pack, pack_generation, unpack, unpack_generation
 from evolve.analysis.policy import Policy
+from evolve.analysis.progress import heading
 from evolve.analysis.runs import ChampionFile, Run, script_ranks, wrap_stored
 from evolve.analysis.script_runs import RunOptions, evolve_elsewhere, evolve_here, number_of_workers
 from evolve.analysis.statistics import between, number, words
@@ -315,8 +316,9 @@ def sweep(
     for point, text, seeds_of_point in points:
         config = load_config(text)
         for seed in seeds_of_point:
-            if progress:
-                _announce(len(runs) + 1, number_of_runs, config, seed)
+            if progress and all_ranks().rank == 0:
+                path = store.path_of(config.directory(), seed)
+                print(heading(path, len(runs) + 1, number_of_runs), end="", file=sys.stderr, flush=True)
             again = partial(train, config, seed=seed, resume=resumes, overwrite=overwrite)
             runs.append(again(workers=workers, progress=progress, tensorboard=tensorboard, callbacks=functions))
             values.append(point)
@@ -422,13 +424,3 @@ def _stored(run: Any) -> list[StoredRun]:
     if isinstance(run, str | Path):
         return [store.read(path) for path in store.run_files([Path(run)])]
     raise InputError("runs", "a list of runs, or of paths of run files", f"one with {run!r}")
-
-
-def _announce(number: int, runs: int, config: Config, seed: int) -> None:
-    """Print the heading of one of several runs of a sweep on rank 0. The name of the directory names the experiment.
-
-    number: from 1 on.
-    """
-    if runs > 1 and all_ranks().rank == 0:
-        file = store.path_of(Path(config.output.directory or "."), seed)
-        print(f"run {number} of {runs}: {file.parent.resolve().name}/{file.name}", file=sys.stderr, flush=True)

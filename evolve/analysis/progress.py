@@ -62,6 +62,14 @@ def work_shares(record: Record) -> tuple[float, float]:
     return (min(1.0, environments / total) if total else 0.0), idle
 
 
+def heading(path: Path, number: int, runs: int) -> str:
+    """Return the line above one of several runs, the first of which has number 1; empty for a single run.
+
+    In a sweep the name of the directory names the experiment.
+    """
+    return f"run {number} of {runs}: {path.parent.resolve().name}/{path.name}\n" if runs > 1 else ""
+
+
 class RunsClock:
     """Estimates the time until all of several runs have ended, from the mean time of their episodes so far.
 

@@ -17,7 +17,7 @@ import numpy as np
 
 from evolve import environments, networks, store, strategies
 from evolve.analysis import statistics, tensorboard
-from evolve.analysis.progress import ProgressReporter, RunsClock
+from evolve.analysis.progress import ProgressReporter, RunsClock, heading
 from evolve.cli.app import App, BestEffortStream, launch, say
 from evolve.cli.parser import (
     Parser,
@@ -321,7 +321,7 @@ def _evolve(
             if opened.complete:
                 print(f"{run.path}: already complete")
                 continue
-            print(_title(run, number, runs), end="", flush=True)
+            print(heading(run.path, number, len(runs)), end="", flush=True)
             clock.start(number - 1)
             command = how_to_resume(runs, app.transport.size)
             app.stop.stop_message = (
@@ -337,13 +337,6 @@ def _remaining_episodes(run: PlannedRun, replaced: bool) -> int:
     config = run.experiment.config
     done, complete = (0, False) if replaced else store.read_progress(run.path)
     return 0 if complete and done >= config.generations else plan.size_of(config, done).episodes
-
-
-def _title(run: PlannedRun, number: int, runs: Sequence[PlannedRun]) -> str:
-    """Return the heading of one of several runs. In a sweep the name of the directory names the experiment."""
-    if len(runs) == 1:
-        return ""
-    return f"run {number} of {len(runs)}: {run.path.parent.resolve().name}/{run.path.name}\n"
 
 
 def _run_one(

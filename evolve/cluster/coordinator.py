@@ -63,7 +63,7 @@ class Coordinator:
         self._seconds = np.zeros((2, transport.size))  # the results of `take_seconds` so far
         self.shared_version: Hashable = None
         """The version of the `worker.SharedState` of all workers, as last passed to `update`."""
-        self.progress: Progress = _ignore
+        self.progress: Progress = lambda *_: None
         """Called often during `evaluate`, with the arguments of `jobs.Progress`."""
 
     @property
@@ -260,10 +260,6 @@ class Coordinator:
 def idle_sleep(seconds: float) -> float:
     """Return the seconds that rank 0 may sleep between two probes for messages, if workers have work for `seconds`."""
     return min(_SLEEP_SHARE * seconds, LONGEST_SLEEP)
-
-
-def _ignore(*_progress: object) -> None:
-    pass
 
 
 def dismiss(transport: Transport, answer: bytes = b"", patience: float = 5.0) -> bool:

@@ -291,7 +291,7 @@ class Supervisor:
             with suppress(subprocess.TimeoutExpired):
                 return process.wait(CHECK_EVERY)
             now = time.monotonic()
-            if ended is None and _is_written(exit_code_file):
+            if ended is None and exit_code_file.exists() and exit_code_file.read_text().strip():
                 ended = now
             # The launcher can wait forever for a lost host, at the end or at the start.
             if (ended is not None and now - ended > linger) or (now - started > begin and not exit_code_file.exists()):
@@ -373,10 +373,6 @@ def supervised_workers() -> int | None:
 def is_supervised() -> bool:
     """Return whether a `Supervisor` has started this process, and waits for its exit code."""
     return EXIT_CODE in os.environ
-
-
-def _is_written(file: Path) -> bool:
-    return file.exists() and bool(file.read_text().strip())
 
 
 def say_begun() -> None:

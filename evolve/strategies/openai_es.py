@@ -151,10 +151,6 @@ def _check(o: OpenAiEsOptions, layout: GenomeLayout) -> None:
         raise InputError("strategy.smallest_learning_rate", "above 0 if weight decay is constant", 0.0)
 
 
-def _float32_centre(state: OpenAiEsState, _generation: int) -> Float32:
-    return state.centre.astype(np.float32)
-
-
 class OpenAiEs(EvolutionStrategy[OpenAiEsState]):
     """The evolution strategy for P = `population` candidates of a layout."""
 
@@ -174,7 +170,9 @@ class OpenAiEs(EvolutionStrategy[OpenAiEsState]):
         self._matrices = None if rank is None else low_rank_matrices(layout, rank)
         # Cached, so that all candidates of a generation share one array: kernels compare its address to find candidates
         # with the same centre.
-        self._rounded_centre: NewestValue[OpenAiEsState, Float32] = NewestValue(_float32_centre)
+        self._rounded_centre: NewestValue[OpenAiEsState, Float32] = NewestValue(
+            lambda state, _generation: state.centre.astype(np.float32)
+        )
         self._pruning: GradualPruning | None = None
         if options.pruning:
             share, duration = options.pruning, options.pruning_generations
