@@ -427,24 +427,6 @@ def test_a_run_that_fails_replaces_nothing(here):
     assert (here / "again" / "seed-2.h5").read_text() == "a poem"
 
 
-SPHERE = """
-import numpy as np
-import evolve
-
-strategy = evolve.strategies.make("openai-es", genome_size=100, population=20)
-state = strategy.start()
-first = (strategy.champion(state).weights ** 2).sum()
-for generation in range(50):
-    genomes = strategy.ask(state, generation)
-    state = strategy.tell(state, genomes, evolve.strategies.Results(-(genomes.weights**2).sum(axis=1, dtype=float)))
-assert (strategy.champion(state).weights ** 2).sum() < first / 2
-"""
-
-
-def test_a_strategy_needs_no_environment():
-    exec(SPHERE, {})
-
-
 def python(code, tmp_path, ranks=None):
     (tmp_path / "script.py").write_text(code)
     return finished([*launcher(ranks), sys.executable, "script.py"], tmp_path)
