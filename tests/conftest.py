@@ -186,6 +186,11 @@ class Done:
     err: str
     seconds: float
 
+    def ok(self) -> "Done":
+        """Check that the command succeeded; return what it has printed."""
+        assert self.code == 0, self.err + self.out
+        return self
+
     def refused(self, *messages: str) -> None:
         """Check that the command refused its input, in one line that contains the messages."""
         assert (self.code, self.out, self.err.count("\n")) == (2, "", 1), self.err

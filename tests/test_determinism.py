@@ -197,8 +197,7 @@ def test_common_random_numbers_give_all_candidates_the_same_episodes(call, tmp_p
     """With pruning off and a network that sees nothing, equal episodes mean equal returns."""
     blind = ("-e", "CartPole-v1", "-p", 4, "-r", 3, "-g", 1, "--set", "network.init_sparsity=0.999999")
     for common in ("true", "false"):
-        done = call("run", *blind, "--set", f"common_random_numbers={common}", "-o", common)
-        assert done.code == 0, done.err
+        call("run", *blind, "--set", f"common_random_numbers={common}", "-o", common).ok()
     same, other = (store.read(store.path_of(tmp_path / c, 0)).records[0].returns for c in ("true", "false"))
     assert (same == same[0]).all()
     assert not (other == other[0]).all()

@@ -35,8 +35,7 @@ def no_gpu(no_device, absent):
 @pytest.mark.usefixtures("small", "no_gpu")
 def test_without_a_gpu_the_host_is_measured_and_the_rest_is_not(script, tmp_path):
     pytest.importorskip("matplotlib")
-    done = script("devices", "--budget", 1000, "-e", "CartPole-v1", "-o", "speed.svg")
-    assert done.code == 0, done.err
+    done = script("devices", "--budget", 1000, "-e", "CartPole-v1", "-o", "speed.svg").ok()
     assert (tmp_path / "speed.svg").stat().st_size > 10_000
     for words in (
         "24-8-8-5, plain, 648 weights",
@@ -52,8 +51,7 @@ def test_without_a_gpu_the_host_is_measured_and_the_rest_is_not(script, tmp_path
 
 @pytest.mark.usefixtures("small", "no_gpu")
 def test_json_has_numbers_and_reasons(script):
-    done = script("devices", "--budget", 1000, "-e", "CartPole-v1", "--json")
-    assert done.code == 0, done.err
+    done = script("devices", "--budget", 1000, "-e", "CartPole-v1", "--json").ok()
     found = json.loads(done.out)
     assert found["device"] is None
     assert [(n["layers"], n["plastic"]) for n in found["networks"]][1:3] == [("24-8-8-5", True), ("105-64-64-9", False)]
@@ -69,16 +67,14 @@ def test_json_has_numbers_and_reasons(script):
 @pytest.mark.usefixtures("small", "no_gpu")
 def test_a_budget_of_nothing_measures_nothing(script):
     pytest.importorskip("matplotlib")
-    done = script("devices", "--budget", 0, "-e", "CartPole-v1", "-o", "speed.png")
-    assert done.code == 0, done.err
+    done = script("devices", "--budget", 0, "-e", "CartPole-v1", "-o", "speed.png").ok()
     assert done.out.count("it would take too long") == 1
     assert not any(line.startswith("native") and line.split()[-1] != "measured" for line in done.out.splitlines())
 
 
 @pytest.mark.usefixtures("small")
 def test_a_device_has_both_its_columns_and_rollouts(script, emulated_device):
-    done = script("devices", "--budget", 1000, "-e", "CartPole-v1", "--json")
-    assert done.code == 0, done.err
+    done = script("devices", "--budget", 1000, "-e", "CartPole-v1", "--json").ok()
     found = json.loads(done.out)
     assert found["device"] == "an emulated device"
     first = found["networks"][0]

@@ -20,8 +20,7 @@ from scale_parts.growth import growth, sentence
 def test_a_small_grid_is_measured_and_drawn(script, tmp_path):
     pytest.importorskip("matplotlib")
     words = ("--weights", 3000, "--candidates", 8, "--ranks", 1, 3, "--budget", 1000)
-    done = script("scale", *words, "-o", "scale.svg", "--json")
-    assert done.code == 0, done.err
+    done = script("scale", *words, "-o", "scale.svg", "--json").ok()
     found = json.loads(done.out)
     assert (tmp_path / "scale.svg").stat().st_size > 10_000
     sizes = [(row["ranks"], row["weights"], row["candidates"]) for row in found["rows"]]
@@ -54,8 +53,7 @@ def unmeasured(monkeypatch):
 
 
 def test_the_tables_show_measurements_and_their_growth(script, unmeasured):
-    done = script("scale", "--weights", 100, 10_000, 100_000, "--candidates", 64, 1024, "--ranks", 3, 1)
-    assert done.code == 0, done.err
+    done = script("scale", "--weights", 100, 10_000, 100_000, "--candidates", 64, 1024, "--ranks", 3, 1).ok()
     assert [cell.ranks for cell in unmeasured] == [1] * 6 + [3] * 6
     assert done.out.index("12 of 12 cells") < done.out.index("1 rank: ")
     rows = [line.split() for line in done.out.splitlines() if line[:11].strip().replace(",", "").isdigit()]
@@ -70,8 +68,7 @@ def test_cells_that_do_not_fit_are_named(script, unmeasured, monkeypatch):
     monkeypatch.setattr(grids, "free_memory", lambda: 1.2e9)
     monkeypatch.setattr(measurement, "slowness", lambda: 1.0)
     words = ("--weights", 100, 10_000_000, "--candidates", 64, 1_000_000, "--ranks", 1, "--budget", 60)
-    done = script("scale", *words)
-    assert done.code == 0, done.err
+    done = script("scale", *words).ok()
     assert unmeasured == [Cell(100, 64, 1)]
     small, large = sorted(line for line in done.out.splitlines() if line.startswith("not measured"))
     assert re.search(r"too long .*: 100 × 1,000,000 on 1 rank", small)

@@ -224,10 +224,10 @@ def test_the_command_writes_each_format(tmp_path, call, monkeypatch):
     champion = ROOT / "zoo" / "acrobot.champion"
     shutil.copy(champion, "a.champion")
     assert call("export", "a.champion", "--format", "json").out.strip() == "a.json"
-    assert call("export", "a.champion", "-o", "b.json").code == 0
-    assert call("export", "a.champion", "-o", "b.champion").code == 0
+    call("export", "a.champion", "-o", "b.json").ok()
+    call("export", "a.champion", "-o", "b.champion").ok()
     assert (tmp_path / "a.json").read_bytes() == (tmp_path / "b.json").read_bytes()
-    assert call("export", "a.champion", "-o", "a.c").code == 0
+    call("export", "a.champion", "-o", "a.c").ok()
     evolve.load("a.champion").champion().export("b.c")
     assert (tmp_path / "a.c").read_bytes() == (tmp_path / "b.c").read_bytes()
     assert json.loads((tmp_path / "a.json").read_text())["title"].startswith(

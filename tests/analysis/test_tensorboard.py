@@ -48,10 +48,10 @@ def test_a_run_writes_its_numbers_and_a_resumed_one_continues_them(tmp_path):
 def test_the_command_line_writes_a_directory_for_each_run(call, tmp_path):
     words = ["run", "-e", "CartPole-v1", "-p", 6, "-r", 1, "-g", 2, "-s", 1, 2, "-o", "out", "--tensorboard", "logs",
              "--set", "env.max_episode_steps=12", "--set", "held_out_episodes=0"]  # fmt: skip
-    assert call(*words, "--dry-run").code == 0
+    call(*words, "--dry-run").ok()
     assert not (tmp_path / "logs").exists()
-    assert call(*words).code == 0
-    assert call(*words, "-g", 3, "--resume").code == 0
+    call(*words).ok()
+    call(*words, "-g", 3, "--resume").ok()
     for seed in (1, 2):
         check(evolve.load(tmp_path / "out" / f"seed-{seed}.h5"), tmp_path / "logs" / "out" / f"seed-{seed}")
 
@@ -84,7 +84,7 @@ def test_a_full_disk_ends_the_run_with_a_message_and_keeps_its_generations(call,
     assert "continue with --resume" in done.err
     assert "Traceback" not in done.err
     assert 0 < len(evolve.load(tmp_path / "out").generations) < 4
-    assert call(*words, "--resume").code == 0
+    call(*words, "--resume").ok()
     written.clear()
     with monkeypatch.context() as patch:
         patch.setattr("tensorboardX.record_writer.RecordWriter.write", write)

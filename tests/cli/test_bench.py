@@ -19,16 +19,16 @@ def quick(monkeypatch):
 
 @pytest.mark.usefixtures("quick")
 def test_the_start_of_whole_rollouts_is_measured(call):
-    done = call("bench", "-e", "CartPole-v1", "--engine", "exact", "-d", 3, "--pairs", 0, "--json", **environment())
-    assert done.code == 0, done.err
+    done = call(
+        "bench", "-e", "CartPole-v1", "--engine", "exact", "-d", 3, "--pairs", 0, "--json", **environment()
+    ).ok()
     assert json.loads(done.out)["startup"]["first_step"] > 0
 
 
 @pytest.mark.usefixtures("quick")
 def test_the_bench_compares_the_same_work(call):
     words = ("-e", "CartPole-v1", "-p", 4, "-r", 2, "-d", 3)
-    done = call("bench", *words, "--ranks", 3, "--pairs", 1, "--json", **environment())
-    assert done.code == 0, done.err
+    done = call("bench", *words, "--ranks", 3, "--pairs", 1, "--json", **environment()).ok()
     figures = json.loads(done.out)
     assert {row["slots"] for row in figures["inference"]} == {1, 16, 64, 256}
     assert all(row["numpy"] > 0 for row in figures["inference"])
@@ -51,8 +51,7 @@ def test_the_tables_name_their_columns_for_any_engine(call, monkeypatch):
     known = {"python": 0.01, "import": 0.5, "first_step": 1.0, "import_budget": 1.0, "first_step_budget": 2.0}
     monkeypatch.setattr(measurements, "startup_seconds", lambda *_: known)
     words = ("-e", "CartPole-v1", "--engine", "envpool", "-p", 3, "-r", 1, "-g", 1)
-    done = call("bench", *words, "--pairs", 1, "--ranks", 1, **environment())
-    assert done.code == 0, done.err
+    done = call("bench", *words, "--pairs", 1, "--ranks", 1, **environment()).ok()
     for word in ("kernel", "first environment step", "nanoseconds per network step", "bare", "engine", "median ratio",
                  "CPU time per step"):  # fmt: skip
         assert word in done.out
@@ -61,8 +60,7 @@ def test_the_tables_name_their_columns_for_any_engine(call, monkeypatch):
 @pytest.mark.usefixtures("quick")
 def test_scheduling_is_measured_with_sleep(call):
     words = ("--sleep-env", 0.02, "-p", 20, "-r", 3, "-d", 2, "--ranks", 3, "--pairs", 1, "--json")
-    done = call("bench", *words, **environment())
-    assert done.code == 0, done.err
+    done = call("bench", *words, **environment()).ok()
     (row,) = json.loads(done.out)["rollouts"]["3"]
     assert row["ideal_seconds"] == pytest.approx(60 * 0.02 / 2, rel=0.2)
     assert row["ideal_seconds"] <= row["list_seconds"] < row["seconds"]

@@ -40,8 +40,7 @@ def ranks():
 
 @pytest.mark.usefixtures("here")
 def test_a_contest_is_held_written_and_compared(call, monkeypatch, tmp_path):
-    done = call("contest", "--size", "trial", "--price", "$3.60/h", "--name", "toaster\x1b\udcff|", "-o", "a.json")
-    assert done.code == 0, done.err
+    done = call("contest", "--size", "trial", "--price", "$3.60/h", "--name", "toaster\x1b\udcff|", "-o", "a.json").ok()
     assert "1 worker, 2 workers" in done.err
     *_, line, _, name = done.out.splitlines()
     assert name == "a.json"
@@ -62,8 +61,7 @@ def test_a_contest_is_held_written_and_compared(call, monkeypatch, tmp_path):
         full_disk.setattr(contest_command.results, "write", Mock(side_effect=InputError.plainly("b.json", "no space")))
         unwritten = call("contest", "--size", "trial", "-o", "b.json")
     assert (unwritten.code, unwritten.out.endswith("; validated\n")) == (2, True), unwritten.err
-    both = call("contest", "--compare", "a.json", "a.json", "-o", "both.svg", "--markdown")
-    assert both.code == 0, both.err
+    both = call("contest", "--compare", "a.json", "a.json", "-o", "both.svg", "--markdown").ok()
     rows = [line for line in both.out.splitlines() if line.startswith(r"| toaster\x1b\udcff/ #")]
     assert len(rows) == 4
     assert (tmp_path / "both.svg").stat().st_size > 10_000
@@ -83,8 +81,7 @@ def test_a_contest_without_the_known_run_is_called_unverified(call):
 
 @pytest.mark.skipif(not OPENMPI.exists(), reason="no Open MPI")
 def test_workers_play_the_same_in_a_job_of_their_own(call, tmp_path):
-    done = call("contest", "--size", "trial", "--workers", 2, "-o", "two.json", **environment())
-    assert done.code == 0, done.err
+    call("contest", "--size", "trial", "--workers", 2, "-o", "two.json", **environment()).ok()
     (row,) = json.loads((tmp_path / "two.json").read_text())["rows"]
     assert (row["workers"], row["hosts"]) == (2, [3])
     assert "Open MPI" in row["mpi"]
@@ -94,8 +91,7 @@ def test_workers_play_the_same_in_a_job_of_their_own(call, tmp_path):
 @pytest.mark.slow
 @pytest.mark.skipif(not OPENMPI.exists(), reason="no Open MPI")
 def test_ranks_that_are_there_are_used(command, tmp_path):
-    done = command("", "contest", "--size", "trial", "-o", "ranks.json", module="evolve", ranks=3)
-    assert done.code == 0, done.err
+    command("", "contest", "--size", "trial", "-o", "ranks.json", module="evolve", ranks=3).ok()
     assert json.loads((tmp_path / "ranks.json").read_text())["rows"][0]["workers"] == 2
 
 

@@ -33,8 +33,7 @@ def test_a_new_run_is_described_and_nothing_is_written(call, tmp_path):
 
 
 def test_a_sweep_has_a_directory_for_each_experiment(call, tmp_path):
-    done = call("run", *TINY, "--set", "sweep.strategy.survivors=[1, 3]", "-e", "toys:Switches-v0", "--dry-run")
-    assert done.code == 0
+    done = call("run", *TINY, "--set", "sweep.strategy.survivors=[1, 3]", "-e", "toys:Switches-v0", "--dry-run").ok()
     assert not list(tmp_path.iterdir())
     for line in ("out/survivors=1/", "out/survivors=3/", "  seed-0.h5: new; 40 episodes, no limit of steps is known"):
         assert line in done.out.splitlines()
@@ -42,8 +41,8 @@ def test_a_sweep_has_a_directory_for_each_experiment(call, tmp_path):
 
 
 def test_existing_files_are_taken_into_account(call, tmp_path):
-    assert call("run", *TINY, "-g", 2, "-s", 1).code == 0
-    assert call("run", *TINY, "-g", 3, "-s", 2).code == 0
+    call("run", *TINY, "-g", 2, "-s", 1).ok()
+    call("run", *TINY, "-g", 3, "-s", 2).ok()
     store.create(store.path_of(tmp_path / "out", 3), store.Header("", {}, 3, "CartPole-v1")).close()
     before = everything(tmp_path)
     call("run", *TINY, "-s", 1, "--dry-run").refused("out/seed-1.h5 already exists")
@@ -59,7 +58,7 @@ def test_existing_files_are_taken_into_account(call, tmp_path):
 
 @pytest.mark.parametrize("how", [(), ("--resume",), ("--overwrite",)])
 def test_a_run_file_in_use_is_refused(call, tmp_path, how):
-    assert call("run", *TINY, "-g", 2).code == 0
+    call("run", *TINY, "-g", 2).ok()
     file = store.reopen(tmp_path / "out" / "seed-0.h5")
     try:
         before = everything(tmp_path)
@@ -79,8 +78,7 @@ def test_a_place_that_takes_no_runs_is_refused(call, tmp_path):
 
 
 def test_ranks_are_counted(command, tmp_path):
-    done = command("run", *TINY, "--dry-run", ranks=2)
-    assert done.code == 0
+    done = command("run", *TINY, "--dry-run", ranks=2).ok()
     assert done.out.endswith("by 1 worker and a coordinator.\n")
     assert not (tmp_path / "out").exists()
 
@@ -88,7 +86,7 @@ def test_ranks_are_counted(command, tmp_path):
 def test_it_refuses_to_replace_a_run_by_options_that_no_new_run_may_have(call, tmp_path):
     """A file may be older than a check of new runs."""
     shared = ("--strategy", "openai-es", "--set", "connection_cost=0.1")
-    assert call("run", *TINY, *shared[:2]).code == 0
+    call("run", *TINY, *shared[:2]).ok()
     with h5py.File(tmp_path / "out" / "seed-0.h5", "r+") as file:
         file.attrs["config"] = file.attrs["config"].replace("connection_cost = 0.0\n", "connection_cost = 0.1\n")
     call("run", *TINY, *shared, "--overwrite", "--dry-run").refused("connection_cost: expected 0 with openai-es")

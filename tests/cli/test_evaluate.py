@@ -19,10 +19,9 @@ def kept(tmp_path):
 
 
 def test_more_episodes_begin_with_the_same_ones(call, command, tmp_path):
-    assert call("run", *QUICK, "--set", "held_out_episodes=5").code == 0
+    call("run", *QUICK, "--set", "held_out_episodes=5").ok()
     first, digests = kept(tmp_path).held_out.returns, [r.digest for r in kept(tmp_path).records]
-    done = command("evaluate", FILE, "--episodes", 40, ranks=2)
-    assert done.code == 0, done.err
+    done = command("evaluate", FILE, "--episodes", 40, ranks=2).ok()
     run = kept(tmp_path)
     assert run.complete
     assert [r.digest for r in run.records] == digests
@@ -32,16 +31,15 @@ def test_more_episodes_begin_with_the_same_ones(call, command, tmp_path):
     assert line == statistics.summary(run.held_out.returns)
     assert f"mean {run.held_out.returns.mean():.2f} (95 % interval " in line
     assert f"worst {run.held_out.returns.min():.2f}   best {run.held_out.returns.max():.2f}" in line
-    assert call("evaluate", FILE, "--episodes", 10).code == 0
+    call("evaluate", FILE, "--episodes", 10).ok()
     assert len(kept(tmp_path).held_out.returns) == 40  # fewer do not take the place of more
     assert "already complete" in call("run", *QUICK, "--set", "held_out_episodes=5", "--resume").out
 
 
 def test_elsewhere_nothing_is_kept(call, command, monkeypatch, tmp_path):
-    assert call("run", *QUICK, "--set", "held_out_episodes=5").code == 0
+    call("run", *QUICK, "--set", "held_out_episodes=5").ok()
     before = (tmp_path / FILE).read_bytes()
-    short = command("evaluate", FILE, "--episodes", 4, "--set", "env.max_episode_steps=7", "--json", ranks=2)
-    assert short.code == 0, short.err
+    short = command("evaluate", FILE, "--episodes", 4, "--set", "env.max_episode_steps=7", "--json", ranks=2).ok()
     known = json.loads(short.out)
     assert known["returns"] == [7.0] * 4  # a pole cannot fall in seven steps
     assert (known["mean"], known["interval"], known["failed"]) == (7.0, [7.0, 7.0], 0)
@@ -62,10 +60,9 @@ def test_elsewhere_nothing_is_kept(call, command, monkeypatch, tmp_path):
 
 def test_learning_is_switched_off_and_nothing_is_kept(call, tmp_path):
     plastic = ("--set", "network.plasticity=1.0", "--set", "held_out_episodes=5")
-    assert call("run", *QUICK, *plastic).code == 0
+    call("run", *QUICK, *plastic).ok()
     before = (tmp_path / FILE).read_bytes()
-    done = call("evaluate", FILE, "--episodes", 5, "--set", "network.plasticity=0.0")
-    assert done.code == 0, done.err
+    done = call("evaluate", FILE, "--episodes", 5, "--set", "network.plasticity=0.0").ok()
     assert "5 held-out episodes with network.plasticity=0.0: not stored in the run file" in done.out
     known = json.loads(call("evaluate", FILE, "--episodes", 5, "--set", "network.plasticity=0.0", "--json").out)
     assert known["network"]["plasticity"] == 0.0
@@ -80,17 +77,16 @@ def test_learning_is_switched_off_and_nothing_is_kept(call, tmp_path):
 
 
 def test_an_earlier_champion_is_evaluated_and_not_kept(call, tmp_path):
-    assert call("run", *QUICK, "--set", "held_out_episodes=5").code == 0
+    call("run", *QUICK, "--set", "held_out_episodes=5").ok()
     before = (tmp_path / FILE).read_bytes()
-    done = call("evaluate", FILE, "--episodes", 5, "--generation", 0)
-    assert done.code == 0, done.err
+    done = call("evaluate", FILE, "--episodes", 5, "--generation", 0).ok()
     assert f"{FILE}: best of generation 0, 5 held-out episodes: not stored in the run file" in done.out
     known = json.loads(call("evaluate", FILE, "--episodes", 5, "--generation", 0, "--json").out)
     run = evolve.load(tmp_path / FILE)
     assert (known["generation"], known["returns"]) == (0, run.evaluate(5, generation=0).returns.tolist())
     assert (tmp_path / FILE).read_bytes() == before
     assert call("evaluate", FILE, "--generation", 3).code == 2
-    assert call("export", FILE, "-o", "it.champion").code == 0
+    call("export", FILE, "-o", "it.champion").ok()
     refused = call("evaluate", "it.champion", "--generation", 0)
     assert "generation (--generation): expected none with it.champion, which has the final champion" in refused.err
 
@@ -109,8 +105,7 @@ def test_wrong_input(call, tmp_path):
 
 
 def test_nothing_needs_scipy_and_every_command_says_the_same_of_the_same_returns(call, command, tmp_path, absent):
-    ran = command("run", *QUICK, "--set", "held_out_episodes=9", **without("scipy"))
-    assert ran.code == 0, ran.err
+    ran = command("run", *QUICK, "--set", "held_out_episodes=9", **without("scipy")).ok()
     returns = kept(tmp_path).held_out.returns
     absent("scipy")
     low, high = statistics.interval_of_returns(returns)

@@ -70,19 +70,19 @@ def test_every_command_takes_it(champion, call):
     full = call("verify", file, "--full", "--json")
     assert (full.code, json.loads(full.out)[str(file)]["equal"]) == (0, True)
     before = file.read_bytes()
-    assert call("evaluate", file, "--episodes", 6, "--json").code == 0
+    call("evaluate", file, "--episodes", 6, "--json").ok()
     assert file.read_bytes() == before
     done = call("replay", file, "--episode", 2)
     assert (done.code, done.out.splitlines()[-1]) == (0, "equal to the log, to the bit")
     assert done.out == call("replay", run, "--held-out", "--episode", 2).out
-    assert call("plot", file, "--network", "-o", "network.svg").code == 0
+    call("plot", file, "--network", "-o", "network.svg").ok()
 
 
 def test_many_champions_are_verified_by_one_command(here, call):
     files = []
     for name in ("plain", "normalized"):
         files.append(next((here / name).glob("*.h5")).with_suffix(".champion"))
-        assert call("export", files[-1].with_suffix(".h5")).code == 0
+        call("export", files[-1].with_suffix(".h5")).ok()
     done = call("verify", *files, files[0])  # a shell may name one file twice
     assert (done.code, done.out.count(": equal: ")) == (0, 3)
     with h5py.File(files[0], "r+") as file:
@@ -131,15 +131,15 @@ def test_exports_that_a_champion_file_cannot_give_are_refused(champion, call):
 def test_a_run_without_held_out_returns_names_the_cure(here, call):
     run = next((here / "bare").glob("*.h5"))
     call("export", run).refused(f"Evaluate its champion first: python -m evolve.evaluate {run}")
-    assert call("evaluate", run, "--episodes", 3).code == 0
-    assert call("export", run, "-o", "ours.champion").code == 0
+    call("evaluate", run, "--episodes", 3).ok()
+    call("export", run, "-o", "ours.champion").ok()
     assert evolve.load("ours.champion").held_out.returns.shape == (3,)
     assert evolve.load(run).export("again.champion").read_bytes()
 
 
 def test_another_genome_becomes_a_network_file(here, call):
     run = next((here / "plain").glob("*.h5"))
-    assert call("export", run, "--generation", 0, "-o", "early.json").code == 0
+    call("export", run, "--generation", 0, "-o", "early.json").ok()
     evolve.load(run).champion(generation=0).export("expected.json")
     assert (here / "early.json").read_bytes() == (here / "expected.json").read_bytes()
     call("export", run, "--generation", 0).refused("final champion")
@@ -149,7 +149,7 @@ def test_columns_as_csv(here, call, monkeypatch):
     run = next((here / "plain").glob("*.h5"))
     with monkeypatch.context() as patch:  # under mpirun the other ranks serve the command, and not a script
         patch.delattr("evolve.analysis.runs.script_ranks")
-        assert call("export", run, "-o", "numbers.csv").code == 0
+        call("export", run, "-o", "numbers.csv").ok()
     with open("numbers.csv", newline="") as file:
         rows = list(csv.DictReader(file))
     table = evolve.load(run).table()
@@ -160,8 +160,8 @@ def test_columns_as_csv(here, call, monkeypatch):
 def test_columns_for_tensorboard(here, call):
     pytest.importorskip("tensorboardX")
     run = next((here / "plain").glob("*.h5"))
-    assert call("export", run, "--format", "tensorboard", "-o", "logs").code == 0
-    assert call("export", run, "--format", "tensorboard", "-o", "logs").code == 0  # again: every point is there once
+    call("export", run, "--format", "tensorboard", "-o", "logs").ok()
+    call("export", run, "--format", "tensorboard", "-o", "logs").ok()
     assert len(list((here / "logs").iterdir())) == 1
     found = {name: [value for _, value in pairs] for name, pairs in curves(here / "logs").items()}
     table = evolve.load(run).table()

@@ -59,7 +59,7 @@ def test_an_incomplete_run_with_masks_of_coefficients(call, runs):
 
 def test_several_files_and_champions(call, runs):
     path = runs / "whole" / "seed-1.h5"
-    assert call("export", path, "-o", "it.champion").code == 0
+    call("export", path, "-o", "it.champion").ok()
     run, champion = (fields(part) for part in call("info", path, "it.champion").out.split("\n\n"))
     assert champion["generations"] == "the champion after 3 of 3"
     for name in ("digest", "connections", "held out, 5 episodes", "work"):
@@ -71,7 +71,7 @@ def test_several_files_and_champions(call, runs):
 def test_its_settings_are_an_experiment_that_gives_the_same_run(call, runs, tmp_path):
     path = runs / "whole" / "seed-1.h5"
     (tmp_path / "again.toml").write_text(call("info", path, "--settings").out)
-    assert call("run", "again.toml", "-o", "again").code == 0
+    call("run", "again.toml", "-o", "again").ok()
     (again,) = (tmp_path / "again").glob("*.h5")
     one, other = store.read(path), store.read(again)
     assert one.records[-1].digest == other.records[-1].digest
@@ -92,8 +92,7 @@ def test_text_of_a_foreign_file_cannot_move_the_cursor(call, runs, tmp_path):
     shutil.copy(runs / "whole" / "seed-1.h5", tmp_path / "evil\n\x1b.h5")
     with h5py.File(tmp_path / "evil\n\x1b.h5", "r+") as file:
         file.attrs["config"] = file.attrs["config"].replace('"CartPole-v1"', '"Bad\\u001b[31mRED\\nrun"')
-    done = call("info", "evil\n\x1b.h5")
-    assert done.code == 0, done.err
+    done = call("info", "evil\n\x1b.h5").ok()
     assert done.out.startswith("evil\\n\\x1b.h5\n  experiment ")
     assert "\x1b" not in done.out
     assert "Bad\\x1b[31mRED\\nrun" in done.out

@@ -320,7 +320,7 @@ def test_a_run_outlives_its_ranks_and_ends_with_its_own_code(start, call, tmp_pa
     assert done.code == 0, done.err
     assert done.err.count("the run is resumed") == 1
     assert "rank 1 on " in done.err  # and the others went on
-    assert call("run", *SLOW, "-o", "alone").code == 0
+    call("run", *SLOW, "-o", "alone").ok()
     digests = [[record.digest for record in store.read(store.path_of(tmp_path / name, 0)).records]
                for name in ("run", "alone")]  # fmt: skip
     assert digests[0] == digests[1]
@@ -473,7 +473,7 @@ def test_a_lost_host_is_done_without(nodes, call, tmp_path, monkeypatch, mpi, lo
     wait_for(lambda: log.read_text().count("best fitness") > before + 1, log.read_text)
     brake.unlink()
     assert process.wait(LONG) == 0, log.read_text()
-    assert call("run", *words, "-o", "alone").code == 0
+    call("run", *words, "-o", "alone").ok()
     digests = [[record.digest for record in store.read(store.path_of(tmp_path / name, 0)).records]
                for name in ("run", "alone")]  # fmt: skip
     assert digests[0] == digests[1]

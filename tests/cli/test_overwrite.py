@@ -14,7 +14,7 @@ TINY = ("-p", 6, "-r", 2, "-g", 2, "-d", 3,
 @pytest.fixture
 def old(call, tmp_path):
     """The run file of an earlier run, of three generations."""
-    assert call("run", *TINY, "-g", 3).code == 0
+    call("run", *TINY, "-g", 3).ok()
     return tmp_path / "out" / "seed-0.h5"
 
 
@@ -45,7 +45,7 @@ def test_a_run_of_other_settings_is_replaced_and_the_difference_is_said(call, ol
     assert (done.code, done.err.count("\n")) == (0, 1)
     assert f"out/seed-0.h5, of another experiment ({changed}), is replaced as soon as" in done.err
     assert len(store.read(old).records) == 2
-    assert call("verify", old).code == 0
+    call("verify", old).ok()
 
 
 def test_without_a_file_it_is_a_new_run(call, tmp_path):
@@ -96,7 +96,7 @@ def test_without_locks_only_a_complete_run_is_replaced(call, old, monkeypatch):
     with closing(store.reopen(old)) as file:
         file.complete = True
         file.flush()
-    assert call("run", *TINY, "--overwrite").code == 0
+    call("run", *TINY, "--overwrite").ok()
 
 
 def test_nothing_is_lost_before_the_first_new_generation(call, old, tmp_path):
@@ -112,7 +112,7 @@ def test_nothing_is_lost_before_the_first_new_generation(call, old, tmp_path):
 
 def test_a_run_that_fails_at_once_leaves_the_old_file(call, tmp_path):
     task = ("-e", "toys:Elsewhere-v0", *TINY)
-    assert call("run", *task).code == 0
+    call("run", *task).ok()
     path = tmp_path / "out" / "seed-0.h5"
     before = path.read_bytes()
     done = call("run", *task, "--overwrite", "--set", "compute.check=false", TOY_GRAVITY="none")

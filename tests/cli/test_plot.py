@@ -33,25 +33,24 @@ def words(path):
 
 
 def test_one_run(call, runs, tmp_path):
-    done = call("plot", runs / "a" / "seed-1.h5", "-o", "one.svg")
-    assert done.code == 0, done.err
+    call("plot", runs / "a" / "seed-1.h5", "-o", "one.svg").ok()
     texts = words(tmp_path / "one.svg")
     for text in ("CartPole-v1: hebbian-dag evolved by prune, seed 1", "Fitness", "mean return", "Connections left",
                  "generation", "best of generation", "population mean", "median candidate"):  # fmt: skip
         assert text in texts, text
     assert not {"1,000 steps/s", "% of the time"} & set(texts)
-    assert call("plot", runs / "a" / "seed-1.h5", "--load", "-o", "load.svg").code == 0
+    call("plot", runs / "a" / "seed-1.h5", "--load", "-o", "load.svg").ok()
     assert {"Fitness", "1,000 steps/s", "% of the time"} <= set(words(tmp_path / "load.svg"))
 
 
 def test_seeds_are_summed_up_and_experiments_told_apart(call, runs, tmp_path):
     files = sorted(runs.glob("*/*.h5"))
-    assert call("plot", *files[:3], "-o", "seeds.svg", "-x", "steps").code == 0
+    call("plot", *files[:3], "-o", "seeds.svg", "-x", "steps").ok()
     texts = words(tmp_path / "seeds.svg")
     assert "CartPole-v1: hebbian-dag evolved by prune, seeds 1, 2, 3" in texts
     assert {"best of generation: median", "and quartiles of 3 seeds"} <= set(texts)
     assert "environment steps" in texts
-    assert call("plot", *files, "-o", "both.svg", "-x", "time").code == 0
+    call("plot", *files, "-o", "both.svg", "-x", "time").ok()
     texts = words(tmp_path / "both.svg")
     assert {"survivors 4", "survivors 6"} <= set(texts)
     assert "CartPole-v1: hebbian-dag evolved by prune, 2 experiments, seeds 1, 2, 3" in texts
@@ -60,7 +59,7 @@ def test_seeds_are_summed_up_and_experiments_told_apart(call, runs, tmp_path):
 
 @pytest.mark.parametrize("suffix", ["png", "pdf"])
 def test_other_formats(call, runs, tmp_path, suffix):
-    assert call("plot", runs / "a" / "seed-1.h5", "-o", f"one.{suffix}").code == 0
+    call("plot", runs / "a" / "seed-1.h5", "-o", f"one.{suffix}").ok()
     head = (tmp_path / f"one.{suffix}").read_bytes()[:8]
     assert head.startswith(b"\x89PNG" if suffix == "png" else b"%PDF")
     assert [p.name for p in tmp_path.glob("*one*")] == [f"one.{suffix}"]
@@ -73,7 +72,7 @@ def test_many_workers_are_a_map(call, runs, tmp_path):
             alone = file[name][()]
             del file[name]
             file[name] = alone / np.arange(4, 11)
-    assert call("plot", "many.h5", "--load", "-o", "map.svg").code == 0
+    call("plot", "many.h5", "--load", "-o", "map.svg").ok()
     texts = words(tmp_path / "map.svg")
     assert "% idle" in texts
     assert "rank" in texts
@@ -91,12 +90,12 @@ def test_a_running_and_a_killed_file(start, call, tmp_path):
     live.popen.send_signal(signal.SIGINT)
     assert live.wait().code == 0
     assert (tmp_path / "live.png").exists()
-    assert call("plot", path, "-o", "killed.png").code == 0
+    call("plot", path, "-o", "killed.png").ok()
 
 
 def test_drawings_do_not_overwrite_one_another(call, runs, tmp_path):
     for more in ((), ("--final",), ("--network",)):
-        assert call("plot", runs / "a" / "seed-1.h5", *more).code == 0
+        call("plot", runs / "a" / "seed-1.h5", *more).ok()
     assert {p.name for p in tmp_path.iterdir()} == {"curves.png", "final.png", "network.png"}
 
 
@@ -107,7 +106,7 @@ def test_live_names_the_file_that_it_waits_for(start, tmp_path):
 
 def test_seeds_of_several_lengths_are_said(call, runs, tmp_path):
     short = [*QUICK, "-g", 2, "-s", 4, "-o", "short"]
-    assert call("run", *short).code == 0
+    call("run", *short).ok()
     files = (runs / "a" / "seed-1.h5", "short/seed-4.h5")
     said = "evolve.plot: seeds have 2 to 5 generations: curves stop at the shortest run"
     assert call("plot", *files, "-o", "two.svg").err.startswith(said)
@@ -116,7 +115,7 @@ def test_seeds_of_several_lengths_are_said(call, runs, tmp_path):
 
 def test_live_ends_with_the_run(call, runs, tmp_path):
     shutil.copy(runs / "a" / "seed-1.h5", tmp_path / "x.h5")
-    assert call("plot", "x.h5", "-o", "live.svg", "--live").code == 0
+    call("plot", "x.h5", "-o", "live.svg", "--live").ok()
 
 
 @pytest.mark.parametrize(
@@ -150,7 +149,7 @@ def test_an_empty_run_has_nothing_to_draw(call, tmp_path):
 def test_without_matplotlib(call, command, runs, absent):
     absent("matplotlib")
     call("plot", runs / "a" / "seed-1.h5").refused(f"pip install -e '{ROOT}[plot]'")
-    assert command("run", *QUICK, "-g", 1, **without("matplotlib")).code == 0
+    command("run", *QUICK, "-g", 1, **without("matplotlib")).ok()
 
 
 @pytest.fixture(scope="module")
@@ -180,8 +179,7 @@ def edges(path):
 
 @pytest.mark.parametrize(("more", "kind"), [((), "weight"), (("--traces",), "trace")])
 def test_a_network_is_drawn_with_its_remaining_connections(call, pendulum, tmp_path, more, kind):
-    done = call("plot", pendulum, "--network", *more, "-o", "network.svg")
-    assert done.code == 0, done.err
+    call("plot", pendulum, "--network", *more, "-o", "network.svg").ok()
     left = acting(pendulum, -1)
     texts = words(tmp_path / "network.svg")
     assert any(f": {left} of 32 acting connections" in text for text in texts)
@@ -194,7 +192,7 @@ def test_a_network_is_drawn_with_its_remaining_connections(call, pendulum, tmp_p
 
 
 def test_any_generation_may_be_drawn(call, pendulum, tmp_path):
-    assert call("plot", pendulum, "--network", "--generation", 0, "-o", "first.svg").code == 0
+    call("plot", pendulum, "--network", "--generation", 0, "-o", "first.svg").ok()
     assert edges(tmp_path / "first.svg") == acting(pendulum, 0)
     call("plot", pendulum, "--network", "--generation", 99, "-o", "none.svg").refused(
         "generation (--generation): expected one of 0 to 11, got 99"
@@ -207,15 +205,13 @@ def test_networks_of_any_size_can_be_drawn(call, tmp_path):
         set_all = {"trace_pruning": pruning, "uniform_pruning": pruning, "uniform_pruning_chance": 1}
         settings = [word for key, value in set_all.items() for word in ("--set", f"strategy.{key}={value}")]
         run = ("-p", 4, "-r", 1, "-g", 2, "-d", *hidden, *settings, "--set", "held_out_episodes=0", "-o", hidden[0])
-        assert call("run", *run).code == 0
-        done = call("plot", f"{hidden[0]}/seed-0.h5", "--network", "-o", f"{hidden[0]}.png")
-        assert done.code == 0, done.err
+        call("run", *run).ok()
+        call("plot", f"{hidden[0]}/seed-0.h5", "--network", "-o", f"{hidden[0]}.png").ok()
 
 
 def test_experiments_are_compared(call, command, runs, tmp_path):
     files = [*sorted((runs / "a").glob("*.h5")), *sorted((runs / "b").glob("*.h5"))]
-    done = call("plot", *files, "--final", "-o", "final.svg")
-    assert done.code == 0, done.err
+    done = call("plot", *files, "--final", "-o", "final.svg").ok()
     drawn = (tmp_path / "final.svg").read_text()
     assert "best fitness of the last generation, in training" in drawn
     assert "CartPole-v1: each dot is a seed, the diamond their mean, the band its 95 % interval" in drawn
@@ -238,17 +234,17 @@ def test_experiments_are_compared(call, command, runs, tmp_path):
 
 
 def test_networks_without_traces_have_none_to_draw(call, tmp_path):
-    assert call("run", *QUICK, "-g", 1, "-a", "mlp", "-o", "out").code == 0
+    call("run", *QUICK, "-g", 1, "-a", "mlp", "-o", "out").ok()
     call("plot", "out/seed-0.h5", "--network", "--traces", "-o", "none.svg").refused(
         "traces (--traces): expected a network that leaves Hebbian traces, got mlp"
     )
 
 
 def test_remaining_coefficients_of_learning_rules_are_counted(call, tmp_path):
-    assert call("run", *QUICK, "-g", 1, "-a", "plastic-mlp", "-o", "out").code == 0
-    assert call("plot", "out/seed-0.h5", "-o", "curves.svg").code == 0
+    call("run", *QUICK, "-g", 1, "-a", "plastic-mlp", "-o", "out").ok()
+    call("plot", "out/seed-0.h5", "-o", "curves.svg").ok()
     assert any(text.endswith("; 60 coefficients throughout") for text in words(tmp_path / "curves.svg"))
-    assert call("plot", "out/seed-0.h5", "--network", "-o", "network.svg").code == 0
+    call("plot", "out/seed-0.h5", "--network", "-o", "network.svg").ok()
     left = int(store.read(tmp_path / "out/seed-0.h5").records[0].champion_mask.sum())
     assert any(
         f"12 of 12 acting connections, {left} of 60 coefficients" in text for text in words(tmp_path / "network.svg")

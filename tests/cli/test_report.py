@@ -136,8 +136,8 @@ def test_fronts_and_archives_are_drawn(call, tmp_path):
     cells = "cells = [5], bounds = [[-2.4, 2.4]]"
     elites = f'{{name = "map-elites", descriptors = ["mean_observation_0"], {cells}}}'
     for words in (("front", "--strategy", "nsga2"), ("archive", "--set", f"strategy={elites}"), ("none",)):
-        assert call("run", *quick, "-o", *words).code == 0
-    assert call("report", "front", "archive", "none", "--quick").code == 0
+        call("run", *quick, "-o", *words).ok()
+    call("report", "front", "archive", "none", "--quick").ok()
     page = Page(tmp_path / "report.html")
     assert [page.text.count(what) for what in ("Seed 0. The front: ", "Seed 0. The archive: ")] == [1, 1]
 
@@ -149,11 +149,10 @@ def test_runs_that_differ_are_told_by_two_ranks_too_and_spoil_no_other(call, com
         file.attrs["seed"] = 4
     elsewhere = ("-e", "toys:Elsewhere-v0", "--set", "env.max_episode_steps=40", "--set", "network.plasticity=0.1")
     made = ("-p", 4, "-g", 2, "-r", 3, "-d", 2, "--set", "held_out_episodes=2", "-o", "e")
-    assert call("run", *elsewhere, *made).code == 0
+    call("run", *elsewhere, *made).ok()
     unseen = without("imageio")  # nothing here is about films
     files = ("seed-1.h5", "e/seed-0.h5", runs / "a" / "seed-2.h5")
-    done = command("report", *files, ranks=2, TOY_GRAVITY="nan", **unseen)
-    assert done.code == 0, done.err
+    command("report", *files, ranks=2, TOY_GRAVITY="nan", **unseen).ok()
     text = Page(tmp_path / "report.html").text
     assert "generation 0: candidate" in text
     assert "Random stream: " in text
@@ -272,8 +271,7 @@ def test_everything_from_a_file_is_escaped(runs, call, tmp_path):
             )
             file.attrs["config"] = config + "# </pre><script>\n"
             file.attrs["manifest"] = '{"<script>": {"</td>": ["<script>", "\\ud800"]}, "host": {"<b>": "<script>"}}'
-    done = call("report", *sorted(tmp_path.glob("*.h5")))
-    assert done.code == 0, done.err
+    call("report", *sorted(tmp_path.glob("*.h5"))).ok()
     page = Page(tmp_path / "report.html")
     assert "<script" not in page.source
     assert "onload=x" in page.text
@@ -287,12 +285,12 @@ def test_a_running_and_a_killed_file(start, call, tmp_path):
     process = start("run", *slow, "-g", 9999, "-o", "out")
     path = store.path_of(tmp_path / "out", 0)
     wait_for(lambda: path.exists() and store.read_progress(path)[0], process.output)
-    assert call("report", path, "-o", "running.html").code == 0
+    call("report", path, "-o", "running.html").ok()
     process.kill()
     process.popen.wait()
     empty = store.path_of(tmp_path, 9)
     store.create(empty, store.Header("", {}, 0, "x")).close()
-    assert call("report", path, empty, "-o", "killed.html").code == 0
+    call("report", path, empty, "-o", "killed.html").ok()
     for name in ("running", "killed"):
         page = Page(tmp_path / f"{name}.html")
         assert re.search(r"\d+ of 9,999, not complete", page.text)
@@ -328,8 +326,7 @@ def test_without_libraries(call, command, runs, tmp_path, absent):
         absent(library)
         call("report", runs / "a" / "seed-1.h5").refused(f"pip install -e '{ROOT}[{extra}]'")
         assert not (tmp_path / "report.html").exists()
-    done = command("report", *runs.glob("*/*.h5"), "--quick", **without("scipy"))
-    assert done.code == 0, done.err
+    command("report", *runs.glob("*/*.h5"), "--quick", **without("scipy")).ok()
 
 
 CHROMIUM = shutil.which("chromium")

@@ -35,18 +35,18 @@ def test_a_directory_stands_for_its_run_files_in_the_order_of_their_seeds(tmp_pa
 
 
 def test_commands_take_directories(call, runs, tmp_path):
-    assert call("plot", runs, "-o", "curves.svg").code == 0
+    call("plot", runs, "-o", "curves.svg").ok()
     assert "2 experiments, seeds 1, 9, 10" in (tmp_path / "curves.svg").read_text()
-    assert call("plot", runs, "-o", "live.svg", "--live").code == 0  # all are complete
-    assert call("plot", runs / "one", "--network", "-o", "network.svg").code == 0
-    assert call("report", runs, "--quick", "-o", "all.html").code == 0
+    call("plot", runs, "-o", "live.svg", "--live").ok()
+    call("plot", runs / "one", "--network", "-o", "network.svg").ok()
+    call("report", runs, "--quick", "-o", "all.html").ok()
     page = (tmp_path / "all.html").read_text()
     assert all(f"seed-{seed}.h5" in page for seed in (1, 9, 10))
-    assert call("verify", runs / "one").code == 0
-    assert call("verify", runs / "one", runs / "one" / "seed-1.h5").code == 0
+    call("verify", runs / "one").ok()
+    call("verify", runs / "one", runs / "one" / "seed-1.h5").ok()
     assert call("replay", runs / "one").out.endswith("equal to the log, to the bit\n")
     assert f"{runs / 'one' / 'seed-1.h5'}: already complete" in call("run", "--resume", runs / "one").out
-    assert call("export", runs / "one", "-o", "one.champion").code == 0
+    call("export", runs / "one", "-o", "one.champion").ok()
     assert str(runs / "one" / "seed-1.h5") in call("evaluate", runs / "one", "--episodes", 2).out
 
 

@@ -42,8 +42,7 @@ def test_an_exact_walker_is_filmed_for_the_page(call, absent, tmp_path):
 
 
 def test_a_sweep_has_one_page_in_its_directory(call, tmp_path):
-    done = call("run", *TINY, "--set", "sweep.strategy.survivors=[1, 2]", "-e", "toys:Switches-v0", "--report")
-    assert done.code == 0, done.err
+    done = call("run", *TINY, "--set", "sweep.strategy.survivors=[1, 2]", "-e", "toys:Switches-v0", "--report").ok()
     assert "Report: out/report.html" in done.out.splitlines()  # that environment cannot be drawn
     page = (tmp_path / "out" / "report.html").read_text()
     assert "survivors=1" in page

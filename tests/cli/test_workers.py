@@ -31,21 +31,20 @@ MPIS = ["openmpi", pytest.param("mpich", marks=[NO_MPICH, pytest.mark.slow])]
 @pytest.mark.parametrize("mpi", MPIS)
 def test_ranks_are_started_for_anybody_on_any_number_of_cores(call, command, tmp_path, mpi):
     workers = 2 if mpi == "mpich" else os.cpu_count() + 1
-    done = command("run", *TINY, "--workers", workers, mpi=mpi, **NOT_ROOT)
-    assert done.code == 0, done.err
+    done = command("run", *TINY, "--workers", workers, mpi=mpi, **NOT_ROOT).ok()
     assert done.err.startswith(f"evolve.run: {workers} workers on ")
     assert " cores, and a coordinator that mostly sleeps" in done.err
     remark = "evolve.run: 1,560 quick steps at most take no longer than MPI takes to start"
     assert done.err.splitlines()[1:] == [remark]  # by rank 0, as the process that starts the ranks reads no experiment
     run = store.read(tmp_path / "out" / "seed-0.h5")
     assert run.header.manifest["ranks"] == workers + 1
-    assert call("run", *TINY, "-o", "alone").code == 0
+    call("run", *TINY, "-o", "alone").ok()
     alone = store.read(tmp_path / "alone" / "seed-0.h5")
     assert [record.digest for record in run.records] == [record.digest for record in alone.records]
 
 
 def test_the_other_commands_have_workers_too(call, command, monkeypatch):
-    assert call("run", *TINY).code == 0
+    call("run", *TINY).ok()
     done = command("verify", "out", "--workers", 2)
     assert (done.code, done.out) == (
         0,
@@ -304,7 +303,7 @@ def test_without_mpi4py_in_a_process_too(command):
 def test_help_and_settings_start_no_ranks(call, monkeypatch):
     monkeypatch.setattr(mpirun, "supervise", lambda *_: pytest.fail("ranks were started"))
     for answered in ("--help", "--settings", "--dry-run"):
-        assert call("run", *TINY, "--workers", 2, answered).code == 0
+        call("run", *TINY, "--workers", 2, answered).ok()
 
 
 def test_a_slip_in_the_number_of_workers_is_refused(call):

@@ -79,11 +79,9 @@ def test_many_ranks_report_one_failure_once(command, ranks, mpi):
 @pytest.mark.parametrize("how", ["raise", "observation"])
 def test_failed_episodes_may_count_as_the_worst(call, command, tmp_path, how):
     worst = {"on_failure": "'worst'"}
-    alone = call("run", *faulty(how, **worst))
-    assert alone.code == 0, alone.err
+    alone = call("run", *faulty(how, **worst)).ok()
     assert alone.err.count("failed and counts as the worst") == alone.err.count("in step 3, environment seed")
-    many = command("run", *faulty(how, **worst), "-o", "many", ranks=2)
-    assert many.code == 0, many.err
+    command("run", *faulty(how, **worst), "-o", "many", ranks=2).ok()
     one, other = (store.read(store.path_of(tmp_path / name, 0)) for name in ("out", "many"))
     assert [r.digest for r in one.records] == [r.digest for r in other.records]
     failed = np.isnan(np.array([r.returns for r in one.records]))
@@ -141,15 +139,13 @@ def test_several_episodes_that_hang_at_once_do_not_make_a_worker_look_dead(call,
     """Half of them hang in the same step, one after another: longer than a worker may be silent."""
     all_of_them = ("-p", 12, "-r", 1, "-g", 1, "--set", "compute.slots=12")
     worst = {"max_episode_seconds": 0.3, "on_failure": "'worst'"}
-    done = command("run", *faulty("hang", share=1.0, **worst), *all_of_them, ranks=2)
-    assert done.code == 0, shown(done)
+    done = command("run", *faulty("hang", share=1.0, **worst), *all_of_them, ranks=2).ok()
     assert "given up" not in shown(done)
     assert "no longer answers" not in shown(done)
     run = store.read(store.path_of(tmp_path / "out", 0))
     assert np.isnan(run.records[0].returns).all()
     assert run.records[0].busy_seconds[1] > 12 * 0.3
-    alone = call("run", *faulty("raise", share=1.0, **worst), *all_of_them, "-o", "alone")
-    assert alone.code == 0, alone.err
+    call("run", *faulty("raise", share=1.0, **worst), *all_of_them, "-o", "alone").ok()
     expected = store.read(store.path_of(tmp_path / "alone", 0))
     assert [r.digest for r in run.records] == [r.digest for r in expected.records]
 
@@ -218,10 +214,10 @@ def test_an_environment_that_does_not_repeat_is_refused_before_the_run(call, tmp
     words = ("-e", "toys:Unrepeatable-v0", *RUN[2:], "--set", f"env.kwargs.where='{where}'")
     call("run", *words).refused("repeats an episode to the bit", named)
     assert not (tmp_path / "out").exists()
-    assert call("run", *words, "--set", "compute.check=false").code == 0
+    call("run", *words, "--set", "compute.check=false").ok()
 
 
 def test_an_object_that_remembers_is_refused_where_it_would_be_used_again(call):
     words = ("-e", "toys:Memory-v0", *RUN[2:])
     call("run", *words, "--set", "env.reuse=true").refused("a used and a new environment differ: reward")
-    assert call("run", *words).code == 0
+    call("run", *words).ok()

@@ -70,7 +70,7 @@ def test_without_fault_tolerance_the_job_ends_and_can_be_resumed(start, call, ex
     begun(process, 3)[2].kill()
     assert process.wait().code != 0
     brake.unlink()
-    assert call("run", *SLOW, "-o", "run", "--resume").code == 0
+    call("run", *SLOW, "-o", "run", "--resume").ok()
     assert run_of(tmp_path / "run") == expected
 
 

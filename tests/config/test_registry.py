@@ -185,13 +185,12 @@ def added(tmp_path):
 
 def test_an_added_strategy_evolves_and_verifies(call, command, added, tmp_path):
     quick = ("-p", 6, "-r", 1, "-g", 2, "-d", 2, "--set", "held_out_episodes=0")
-    done = command("run", *quick, "--strategy", "louder", "-o", "a", **added)
-    assert done.code == 0, done.err
+    command("run", *quick, "--strategy", "louder", "-o", "a", **added).ok()
     noisy = ("--strategy", "prune", "--set", "strategy.weight_noise=0.5", "-o", "b")
-    assert call("run", *quick, *noisy).code == 0
+    call("run", *quick, *noisy).ok()
     ours, theirs = (store.read(tmp_path / name / "seed-0.h5").records[-1].digest for name in "ab")
     assert ours == theirs
-    assert command("verify", "a/seed-0.h5", "--full", ranks=2, **added).code == 0
+    command("verify", "a/seed-0.h5", "--full", ranks=2, **added).ok()
     call("verify", "a/seed-0.h5").refused("a known strategy, got louder")  # where the package is not installed
 
 
@@ -235,10 +234,9 @@ def test_the_example_of_an_added_network_and_strategy(call, command, outside, tm
     """From a directory without the example, as where pip has installed it."""
     there = {"PYTHONPATH": os.pathsep.join([str(ROOT), outside])}
     small = ("-a", "leaky", "--strategy", "hill-climber", "-p", 12, "-r", 2, "-g", 6, "--set", "held_out_episodes=2")
-    one = call("run", *small, "--set", "strategy.weight_noise=0.5", "-o", "one")
-    assert one.code == 0, one.err
+    call("run", *small, "--set", "strategy.weight_noise=0.5", "-o", "one").ok()
     command("run", *small, "--set", "strategy.weight_noise=0.5", "-o", "two", ranks=2, **there)
-    assert call("verify", "one/seed-0.h5", "two/seed-0.h5").code == 0
+    call("verify", "one/seed-0.h5", "two/seed-0.h5").ok()
     records = store.read(tmp_path / "one" / "seed-0.h5").records
     assert records[-1].returns.mean() > records[0].returns.mean()
     assert "strategy.weight_noise" in call("run", *small, "--set", "strategy.weight_noise=-1.0").err

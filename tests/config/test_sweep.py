@@ -135,8 +135,7 @@ def test_flags_override_keys_of_the_sweep(file):
 
 
 def test_a_sweep_is_run_over_the_same_ranks_and_resumed(call, command, file, tmp_path):
-    done = command("run", file, "-o", "grid", ranks=2)
-    assert done.code == 0, done.err
+    done = command("run", file, "-o", "grid", ranks=2).ok()
     begun = "run 3 of 8: survivors=1,plasticity=0.1/seed-1.h5\nseed 1  generation 0 (1 of 2)"
     assert begun in done.out
     made = sorted(p.relative_to(tmp_path / "grid") for p in tmp_path.glob("grid/*/*.h5"))
@@ -144,14 +143,14 @@ def test_a_sweep_is_run_over_the_same_ranks_and_resumed(call, command, file, tmp
         f"survivors={s},plasticity={m}/seed-{seed}.h5" for s in (1, 3) for m in (0.0, 0.1) for seed in (1, 2)
     ]
     alone = ("--set", "strategy.survivors=3", "--set", "network.plasticity=0.1", "-s", 2, "-o", "alone")
-    assert call("run", file, *alone).code == 0
+    call("run", file, *alone).ok()
     runs = [store.read(tmp_path / p) for p in ("grid/survivors=3,plasticity=0.1/seed-2.h5", "alone/seed-2.h5")]
     assert runs[0].records[-1].digest == runs[1].records[-1].digest
     (tmp_path / "grid" / made[5]).unlink()
     done = call("run", file, "-o", "grid", "--resume")
     assert (done.code, done.out.count("already complete")) == (0, 7)
     assert done.out.count("run ") == done.out.count("run 6 of 8: survivors=3,plasticity=0.0/seed-2.h5\n") == 1
-    assert call("plot", *(tmp_path / "grid" / p for p in made), "-o", "grid.svg").code == 0
+    call("plot", *(tmp_path / "grid" / p for p in made), "-o", "grid.svg").ok()
     assert "4 experiments, seeds 1, 2" in (tmp_path / "grid.svg").read_text()
 
 

@@ -20,11 +20,10 @@ def test_the_documented_task_is_learned_and_verified(call, command, monkeypatch,
     (tmp_path / "hill.py").write_text(code)
     words = re.search(r"evolve run (-e hill:Hill-v0 .*)", page)[1].split()
     monkeypatch.syspath_prepend(tmp_path)
-    done = call("run", *words, "-o", "runs")
-    assert done.code == 0, done.err
+    call("run", *words, "-o", "runs").ok()
     best = [record.champion_fitness for record in store.read(tmp_path / "runs" / "seed-0.h5").records]
     assert best[-1] > best[0] / 3  # returns are negative, so a third of the distance
-    assert command("verify", "runs/seed-0.h5", ranks=2, PYTHONPATH=f"{ROOT}:{tmp_path}").code == 0
+    command("verify", "runs/seed-0.h5", ranks=2, PYTHONPATH=f"{ROOT}:{tmp_path}").ok()
 
 
 def echo(random):

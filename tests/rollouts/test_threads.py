@@ -315,7 +315,7 @@ def test_the_threads_are_recorded_as_those_of_the_machine(tmp_path, alone, call)
     run = train(tmp_path, 3, generations=1)
     assert store.read(run.path).header.manifest["threads"] == 3
     for command, words in (("verify", ["--full"]), ("evaluate", ["--episodes", 20])):
-        assert call(command, alone.path, *words, "--threads", 3).code == 0
+        call(command, alone.path, *words, "--threads", 3).ok()
         call(command, alone.path, "--threads", 5000).refused("--threads")
 
 
@@ -387,8 +387,7 @@ def test_the_digest_survives_a_worker_with_threads_that_dies(alone, threads):
 def test_threads_of_ranks_under_mpirun(command, tmp_path, alone):
     words = ["-e", "Acrobot-v1", "--engine", "exact", "-a", "plastic-mlp", "-p", 12, "-r", 3, "-s", 1, "-g", 3]
     words += ["--set", "held_out_episodes=20", "--set", "normalize_observations=true"]
-    done = command("run", *words, "-o", "ranks", "--threads", 2, ranks=3)
-    assert done.code == 0, done.err
+    command("run", *words, "-o", "ranks", "--threads", 2, ranks=3).ok()
     run = evolve.load(tmp_path / "ranks" / "seed-1.h5")
     assert (run.digest, store.read(run.path).header.manifest["threads"]) == (alone.digest, 2)
     command("run", *words, "--threads", "many", "-o", "refused").refused("--threads")

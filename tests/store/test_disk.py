@@ -68,7 +68,7 @@ def test_a_disk_that_fills_up(start, call, disk, brake, expected, ranks):
     assert before <= store.read(path).num_generations < 12
     assert sorted(p.name for p in disk.iterdir()) == ["filler", "seed-0.h5"]
     (disk / "filler").unlink()
-    assert call("run", *RUN, "-o", disk, "--resume").code == 0
+    call("run", *RUN, "-o", disk, "--resume").ok()
     assert [record.digest for record in store.read(path).records] == expected
 
 
@@ -79,7 +79,7 @@ def test_a_disk_that_is_full_from_the_beginning(call, disk):
 
 
 def test_a_full_disk_after_the_run(call, disk):
-    assert call("run", *RUN, "-g", 1, "-o", disk).code == 0
+    call("run", *RUN, "-g", 1, "-o", disk).ok()
     path = store.path_of(disk, 0)
     before = path.read_bytes()
     fill(disk / "filler")
@@ -107,14 +107,13 @@ def test_a_quota(tmp_path, expected):
 def test_a_read_only_disk(call, tmp_path):
     mount(tmp_path / "disk", "size=1m")
     try:
-        assert call("run", *RUN, "-g", 1, "-o", tmp_path / "disk").code == 0
+        call("run", *RUN, "-g", 1, "-o", tmp_path / "disk").ok()
         before = store.path_of(tmp_path / "disk", 0).read_bytes()
         subprocess.run(["mount", "-o", "remount,ro", str(tmp_path / "disk")], check=True)
         for words in (("-o", tmp_path / "disk", "--resume"), ("-o", tmp_path / "disk" / "new")):
             call("run", *RUN, *words).refused("Read-only file system")
-        assert call("verify", store.path_of(tmp_path / "disk", 0)).code == 0
-        done = call("evaluate", store.path_of(tmp_path / "disk", 0), "--episodes", 2)
-        assert done.code == 0, done.err
+        call("verify", store.path_of(tmp_path / "disk", 0)).ok()
+        done = call("evaluate", store.path_of(tmp_path / "disk", 0), "--episodes", 2).ok()
         assert "2 held-out episodes: not stored in the run file, because its directory cannot be written" in done.out
         assert store.path_of(tmp_path / "disk", 0).read_bytes() == before
     finally:

@@ -253,20 +253,20 @@ def columns(run):
 
 @pytest.mark.parametrize(("ranks", "words"), [(1, ("--set", "compute.threads=2")), (3, ())])
 def test_ranks_and_threads_do_not_matter(made, command, tmp_path, ranks, words):
-    assert command("run", *RUN, "-g", 5, *words, "-o", "out", ranks=ranks).code == 0
+    command("run", *RUN, "-g", 5, *words, "-o", "out", ranks=ranks).ok()
     found = evolve.load(tmp_path / "out" / "seed-3.h5")
     assert found.digest == made.digest
     assert columns(found) == columns(made)
 
 
 def test_resumed_runs_and_array_operations_give_the_same_archive(made, call, tmp_path):
-    assert call("run", *RUN, "-g", 2, "--backend", "numpy", "-o", "out").code == 0
-    assert call("run", *RUN, "-g", 5, "-o", "out", "--resume").code == 0
+    call("run", *RUN, "-g", 2, "--backend", "numpy", "-o", "out").ok()
+    call("run", *RUN, "-g", 5, "-o", "out", "--resume").ok()
     found = evolve.load(tmp_path / "out" / "seed-3.h5")
     assert found.digest == made.digest
     assert columns(found) == columns(made)
     for words in ([], ["--full"], [made.path]):
-        assert call("verify", found.path, *words).code == 0
+        call("verify", found.path, *words).ok()
 
 
 @pytest.mark.parametrize("way", ["one", "two", "full"])
@@ -362,7 +362,7 @@ def test_an_archive_and_its_elites_are_shown_from_python(made):
 
 
 def test_an_archive_is_drawn(made, call, tmp_path):
-    assert call("plot", made.path, "--archive", "-o", "archive.svg").code == 0
+    call("plot", made.path, "--archive", "-o", "archive.svg").ok()
     drawn = (tmp_path / "archive.svg").read_text()
     assert all(words in drawn for words in ("mean pole angle", "of 30 cells filled", "seed 3"))
     assert call("plot", made.path, "--front").code == 2
@@ -385,7 +385,7 @@ def test_metrics_that_cannot_be_had_are_refused(call, changes, message):
 
 def test_other_engines_have_mean_observations_too(call, tmp_path):
     words = [word if word != "exact" else "gymnasium" for word in RUN]
-    assert call("run", *words, "-g", 2, "-o", "out").code == 0
+    call("run", *words, "-g", 2, "-o", "out").ok()
     found = evolve.load(tmp_path / "out" / "seed-3.h5")
     assert all((np.abs(found.generations[1].metrics[name]) < 2.4).all() for name in NAMES)
-    assert call("verify", found.path, "--full").code == 0
+    call("verify", found.path, "--full").ok()

@@ -289,7 +289,7 @@ def made(tmp_path_factory):
 
 @pytest.mark.parametrize(("ranks", "words"), [(1, ("--set", "compute.threads=2")), (3, ())])
 def test_ranks_and_threads_do_not_matter(made, command, tmp_path, ranks, words):
-    assert command("run", *RUN, "-g", 5, *words, "-o", "out", ranks=ranks).code == 0
+    command("run", *RUN, "-g", 5, *words, "-o", "out", ranks=ranks).ok()
     found = evolve.load(tmp_path / "out" / "seed-3.h5")
     assert found.digest == made.digest
     assert columns(found) == columns(made)
@@ -300,13 +300,13 @@ def columns(run):
 
 
 def test_resumed_runs_and_array_operations_give_the_same_front(made, call, tmp_path):
-    assert call("run", *RUN, "-g", 2, "--backend", "numpy", "-o", "out").code == 0
-    assert call("run", *RUN, "-g", 5, "-o", "out", "--resume").code == 0
+    call("run", *RUN, "-g", 2, "--backend", "numpy", "-o", "out").ok()
+    call("run", *RUN, "-g", 5, "-o", "out", "--resume").ok()
     found = evolve.load(tmp_path / "out" / "seed-3.h5")
     assert found.digest == made.digest
     assert columns(found) == columns(made)
     for words in ([], ["--full"], [made.path]):
-        assert call("verify", found.path, *words).code == 0
+        call("verify", found.path, *words).ok()
 
 
 @pytest.mark.parametrize("column", ["measures", "front"])
@@ -394,15 +394,14 @@ def test_a_front_and_its_genomes_are_shown_from_python(made, tmp_path):
 
 def test_a_front_is_drawn(made, call, tmp_path):
     store.create(tmp_path / "seed-9.h5", store.Header("", {}, 9, "x")).close()
-    done = call("plot", "seed-9.h5", made.path, "--front", "-o", "front.svg")
-    assert done.code == 0
+    done = call("plot", "seed-9.h5", made.path, "--front", "-o", "front.svg").ok()
     assert "no generation is complete yet, so these are left out: seed-9.h5\n" in done.err
     drawn = (tmp_path / "front.svg").read_text()
     assert all(words in drawn for words in ("acting connections", "Hypervolume", "generation 4", "seed 3"))
     assert call("plot", made.path, "--front", "--load").code == 2
     small = int(made.front()[0].measures["acting_connections"])
     words = ("plot", made.path, "--network", "--connections", small, "-o", "network.svg")
-    assert call(*words).code == 0
+    call(*words).ok()
     assert f"best with at most {small} acting connection" in (tmp_path / "network.svg").read_text()
     assert call(*words, "--traces").code == 2
     assert call("plot", made.path, "--connections", small).code == 2
@@ -415,7 +414,7 @@ def test_a_metric_has_to_be_reported(call):
 
 
 def test_a_run_without_a_front_is_named(call, tmp_path):
-    assert call("run", *RUN[:-4], "--strategy", "ga", "-g", 1, "-o", "plain").code == 0
+    call("run", *RUN[:-4], "--strategy", "ga", "-g", 1, "-o", "plain").ok()
     run = evolve.load(tmp_path / "plain")
     with pytest.raises(InputError, match=r"expected a run with a front \(strategy nsga2\)"):
         run.front()

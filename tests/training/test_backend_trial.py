@@ -98,29 +98,25 @@ def test_a_backend_that_is_asked_for_needs_no_trial(emulated_device):
 def test_auto_is_silent_without_a_gpu(call, no_device, absent):
     absent("cupy")
     words = ("-g", 1, "-p", 4, "-r", 1, "--set", "held_out_episodes=0", "-o", "run")
-    done = call("run", *words)
-    assert done.code == 0
+    done = call("run", *words).ok()
     assert "backend" not in done.err + done.out
 
 
 def test_the_command_line_names_the_back_end_it_takes(call, emulated_device, quick):
-    done = call("run", "-g", 1, "-p", 4, "-r", 1, "--set", "held_out_episodes=0", "-o", "run")
-    assert done.code == 0
+    done = call("run", "-g", 1, "-p", 4, "-r", 1, "--set", "held_out_episodes=0", "-o", "run").ok()
     assert "evolve.run: backend " in done.err
     assert "an emulated device" in done.err
 
 
 def test_a_network_from_outside_runs_on_the_host_and_that_is_said(call, emulated_device):
     words = ("-a", "leaky", "-g", 1, "-p", 4, "-r", 1, "--set", "held_out_episodes=0", "-o", "run")
-    done = call("run", *words, "--strategy", "hill-climber", "--backend", "cupy")
-    assert done.code == 0, done.err
+    done = call("run", *words, "--strategy", "hill-climber", "--backend", "cupy").ok()
     assert re.search(rf"network leaky .*: .*{host_backend('auto')}", done.err), done.err
 
 
 def test_a_run_is_resumed_on_another_back_end(call, emulated_device):
     words = ("-p", 4, "-r", 1, "-s", 3, "--set", "held_out_episodes=0")
-    assert call("run", *words, "-g", 2, "-o", "one", "--backend", "native").code == 0
-    assert call("run", *words, "-g", 1, "-o", "two", "--backend", "cupy").code == 0
-    resumed = call("run", *words, "-g", 2, "-o", "two", "--backend", "numpy", "--resume")
-    assert resumed.code == 0, resumed.err
-    assert call("verify", "one/seed-3.h5", "two/seed-3.h5").code == 0
+    call("run", *words, "-g", 2, "-o", "one", "--backend", "native").ok()
+    call("run", *words, "-g", 1, "-o", "two", "--backend", "cupy").ok()
+    call("run", *words, "-g", 2, "-o", "two", "--backend", "numpy", "--resume").ok()
+    call("verify", "one/seed-3.h5", "two/seed-3.h5").ok()

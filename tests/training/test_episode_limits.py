@@ -62,8 +62,7 @@ def on_ranks(tmp_path_factory):
 @pytest.mark.parametrize("engine", ENGINES)
 def test_no_episode_is_longer_than_its_limit_on_any_ranks_and_resumed(on_ranks, call, tmp_path, engine):
     for generations, resume in ((1, ()), (3, ("--resume",)), (5, ("--resume",))):
-        done = call("run", *WORDS, "--engine", engine, "-g", generations, "-o", "parts", *resume)
-        assert done.code == 0, done.err
+        call("run", *WORDS, "--engine", engine, "-g", generations, "-o", "parts", *resume).ok()
     ranks, parts = (store.read(store.path_of(at, 18)) for at in (on_ranks / f"engine={engine}", tmp_path / "parts"))
     assert [r.digest for r in ranks.records] == [r.digest for r in parts.records]
     assert [record.lengths.max() for record in parts.records[:2]] == [6, 6]
@@ -75,16 +74,14 @@ def test_no_episode_is_longer_than_its_limit_on_any_ranks_and_resumed(on_ranks, 
     assert cut > 5
     assert max(ranks.held_out.returns) > limit  # held-out episodes have the environment's limit
     for words in (("verify", parts.path), ("verify", "--full", parts.path), ("replay", parts.path, "--generation", 1)):
-        done = call(*words)
-        assert done.code == 0, done.out + done.err
+        call(*words).ok()
     candidate = int(parts.records[-1].lengths[:, 1].argmax())
     done = call("replay", parts.path, "--generation", 4, "--candidate", candidate, "--episode", 1)
     assert (done.code, "equal to the log" in done.out) == (0, True), done.out
 
 
 def test_array_operations_give_the_same_as_kernels(on_ranks, call, tmp_path):
-    done = call("run", *WORDS, "--engine", "exact", "-g", 5, "--backend", "numpy", "-o", "arrays")
-    assert done.code == 0, done.err
+    call("run", *WORDS, "--engine", "exact", "-g", 5, "--backend", "numpy", "-o", "arrays").ok()
     kernels, arrays = (store.read(store.path_of(at, 18)) for at in (on_ranks / "engine=exact", tmp_path / "arrays"))
     assert [r.digest for r in kernels.records] == [r.digest for r in arrays.records]
 

@@ -170,8 +170,7 @@ def own(tmp_path_factory):
 
 
 def test_a_function_gives_one_digest_on_one_rank_and_on_three(own, command, tmp_path):
-    done = command("run", *RUN, "--set", "fitness=toy_fitness:worst_two", "-o", "three", ranks=3)
-    assert done.code == 0, done.err
+    command("run", *RUN, "--set", "fitness=toy_fitness:worst_two", "-o", "three", ranks=3).ok()
     assert evolve.load(tmp_path / "three" / "seed-1.h5").digest == own.digest
     for generation in own.generations:
         stayed = ~np.isnan(generation.returns[:, 2])
@@ -184,11 +183,10 @@ def test_verify_computes_the_fitness_again(own, tmp_path, call, monkeypatch):
     assert "fitness" not in own.verify().summary
     path = tmp_path / "copy.h5"
     path.write_bytes(own.path.read_bytes())
-    assert call("verify", "--full", path).code == 0
+    call("verify", "--full", path).ok()
     # Without its module the episodes are still verified, and the verdict says what was not.
     monkeypatch.delattr(toy_fitness, "worst_two")
-    done = call("verify", path)
-    assert done.code == 0
+    done = call("verify", path).ok()
     assert "but the fitness was not computed again (fitness: expected a function" in done.out
     assert call("verify", "--full", path).code == 2
     # The function has changed: the difference is found, and it is not called a forged log.
@@ -200,9 +198,9 @@ def test_verify_computes_the_fitness_again(own, tmp_path, call, monkeypatch):
 
 
 def test_a_changed_fitness_in_the_log_is_found(tmp_path, call):
-    assert call("run", *RUN, "--set", "fitness=quantile:0.3", "-o", "out").code == 0
+    call("run", *RUN, "--set", "fitness=quantile:0.3", "-o", "out").ok()
     path = tmp_path / "out" / "seed-1.h5"
-    assert call("verify", path).code == 0
+    call("verify", path).ok()
     record = store.read(path).records[1]
     other = (int(record.champion_candidate) + 1) % 6
     tamper(path, "generation/fitness", (1, other), -1.0)
@@ -215,7 +213,7 @@ def test_a_changed_fitness_in_the_log_is_found(tmp_path, call):
 
 
 def test_a_resumed_run_keeps_its_fitness(own, tmp_path, call):
-    assert call("run", *RUN, "-g", 2, "--set", "fitness=toy_fitness:worst_two", "-o", "out").code == 0
+    call("run", *RUN, "-g", 2, "--set", "fitness=toy_fitness:worst_two", "-o", "out").ok()
     call("run", *RUN, "--set", "fitness=min", "-o", "out", "--resume").refused("fitness, resuming")
-    assert call("run", *RUN, "--set", "fitness=toy_fitness:worst_two", "-o", "out", "--resume").code == 0
+    call("run", *RUN, "--set", "fitness=toy_fitness:worst_two", "-o", "out", "--resume").ok()
     assert evolve.load(tmp_path / "out" / "seed-1.h5").digest == own.digest

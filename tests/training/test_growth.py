@@ -23,8 +23,7 @@ def on_ranks(tmp_path_factory):
 def test_candidates_play_until_there_are_enough_steps_on_any_ranks_and_resumed(on_ranks, call, tmp_path, name):
     words = (*WORDS, "--strategy", name, "--set", "output.genomes=all")
     for generations, resume in ((3, ()), (6, ("--resume",))):
-        done = call("run", *words, "-g", generations, "-o", "parts", *resume)
-        assert done.code == 0, done.err
+        call("run", *words, "-g", generations, "-o", "parts", *resume).ok()
     ranks, parts = (store.read(store.path_of(at, 4)) for at in (on_ranks / f"name={name}", tmp_path / "parts"))
     assert [r.digest for r in ranks.records] == [r.digest for r in parts.records]
     sizes = set()
@@ -40,8 +39,7 @@ def test_candidates_play_until_there_are_enough_steps_on_any_ranks_and_resumed(o
         assert np.isnan(record.fitness[n:]).all()
         assert record.fitness[:n] == pytest.approx(record.returns[:n].mean(axis=1))
     assert len(sizes) > 1
-    done = call("verify", parts.path, "--full")
-    assert done.code == 0, done.out + done.err
+    call("verify", parts.path, "--full").ok()
 
 
 @pytest.mark.parametrize(

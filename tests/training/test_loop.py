@@ -30,9 +30,8 @@ def stored(tmp_path, name):
 
 def test_a_run_stops_once_its_champion_is_good_enough(call, command, tmp_path):
     good = ("--set", "early_stop.mean_return=60.0")
-    assert call("run", *EARLY, "-g", 12, "-o", "whole").code == 0
-    done = call("run", *EARLY, "-g", 20, *good, "-o", "early")
-    assert done.code == 0, done.err
+    call("run", *EARLY, "-g", 12, "-o", "whole").ok()
+    done = call("run", *EARLY, "-g", 20, *good, "-o", "early").ok()
     whole, early = stored(tmp_path, "whole"), stored(tmp_path, "early")
     assert early.complete
     assert 0 < early.num_generations < 20
@@ -41,24 +40,22 @@ def test_a_run_stops_once_its_champion_is_good_enough(call, command, tmp_path):
     assert "stopped early" not in call("run", *EARLY, "-g", 2, "-o", "short").out
     assert [r.digest for r in early.records] == [r.digest for r in whole.records[: early.num_generations]]
     assert len(early.held_out.returns) == 4
-    assert command("run", *EARLY, "-g", 20, *good, "-o", "two", ranks=2).code == 0
+    command("run", *EARLY, "-g", 20, *good, "-o", "two", ranks=2).ok()
     assert stored(tmp_path, "two").records[-1].digest == early.records[-1].digest
-    assert call("evaluate", "early/seed-3.h5", "--episodes", 9).code == 0
+    call("evaluate", "early/seed-3.h5", "--episodes", 9).ok()
     again = call("run", *EARLY, "-g", 20, *good, "-o", "early", "--resume")
     assert "already complete" in again.out
     assert len(stored(tmp_path, "early").held_out.returns) == 9
-    assert call("verify", "early/seed-3.h5", "--full").code == 0
-    harder = call("run", *EARLY, "-g", 12, "--set", "early_stop.mean_return=501.0", "-o", "early", "--resume")
-    assert harder.code == 0, harder.err
+    call("verify", "early/seed-3.h5", "--full").ok()
+    call("run", *EARLY, "-g", 12, "--set", "early_stop.mean_return=501.0", "-o", "early", "--resume").ok()
     assert [r.digest for r in stored(tmp_path, "early").records] == [r.digest for r in whole.records]
 
 
 def test_a_run_stops_once_it_has_taken_its_steps(call, command, tmp_path):
     budget = (*EARLY, "--set", "early_stop.steps=3000", "-o", "out")
-    assert call("run", *budget, "-g", 2).code == 0
+    call("run", *budget, "-g", 2).ok()
     between = stored(tmp_path, "out").num_generations
-    done = command("run", *budget, "-g", 50, "--resume", ranks=2)
-    assert done.code == 0, done.err
+    done = command("run", *budget, "-g", 50, "--resume", ranks=2).ok()
     steps = [record.steps for record in stored(tmp_path, "out").records]
     assert between == 2 < len(steps) < 50
     assert sum(steps) >= 3000 > sum(steps[:-1])
@@ -136,9 +133,9 @@ def test_a_record_has_every_quantity_that_it_declares(tmp_path):
 def test_champions_are_evaluated_in_episodes_with_a_limit_of_their_own(call, command, tmp_path):
     short = (*CART, "-g", 3, "--set", "env.max_episode_steps=20")
     long = ("--set", "evaluation_max_episode_steps=300")
-    assert call("run", *short, "-o", "short").code == 0
-    assert call("run", *short, *long, "-o", "long").code == 0
-    assert command("run", *short, *long, "-o", "two", ranks=2).code == 0
+    call("run", *short, "-o", "short").ok()
+    call("run", *short, *long, "-o", "long").ok()
+    command("run", *short, *long, "-o", "two", ranks=2).ok()
     runs = [stored(tmp_path, name) for name in ("short", "long", "two")]
     assert len({run.records[-1].digest for run in runs}) == 1
     returns = runs[1].held_out.returns.tolist()
@@ -148,10 +145,9 @@ def test_champions_are_evaluated_in_episodes_with_a_limit_of_their_own(call, com
     assert json.loads(call("evaluate", *elsewhere).out)["returns"] == returns
     assert json.loads(call("evaluate", "long/seed-3.h5", "--episodes", 4, "--json").out)["returns"] == returns
     assert "equal to the log" in call("replay", "long/seed-3.h5", "--held-out", "--episode", 1).out
-    assert call("verify", "long/seed-3.h5").code == 0
-    assert call("verify", "short/seed-3.h5", "long/seed-3.h5").code == 0
-    again = call("run", *short, *long, "-o", "short", "--resume")
-    assert again.code == 0, again.err
+    call("verify", "long/seed-3.h5").ok()
+    call("verify", "short/seed-3.h5", "long/seed-3.h5").ok()
+    call("run", *short, *long, "-o", "short", "--resume").ok()
     assert stored(tmp_path, "short").held_out.returns.tolist() == returns
     assert "already complete" in call("run", *short, *long, "-o", "short", "--resume").out
 
@@ -159,12 +155,12 @@ def test_champions_are_evaluated_in_episodes_with_a_limit_of_their_own(call, com
 def test_validation_has_the_limit_of_evaluation(call, command, tmp_path):
     short = (*CART, "-g", 4, "--set", "env.max_episode_steps=5", "--set", "evaluation_max_episode_steps=300")
     stop = ("--set", "early_stop={every=2, episodes=3, mean_return=6.0}")  # a pole cannot fall in five steps
-    assert call("run", *short, "-o", "whole").code == 0
+    call("run", *short, "-o", "whole").ok()
     whole = stored(tmp_path, "whole").records
-    assert call("run", *short, *stop, "-o", "alone").code == 0
+    call("run", *short, *stop, "-o", "alone").ok()
     assert [r.digest for r in stored(tmp_path, "alone").records] == [r.digest for r in whole[:2]]
     stop = ("--set", "early_stop={every=2, episodes=3, mean_return=301.0}")
-    assert command("run", *short, *stop, "-o", "on", ranks=2).code == 0
+    command("run", *short, *stop, "-o", "on", ranks=2).ok()
     on = stored(tmp_path, "on").records  # after validation, generations have their own limit again
     assert [r.digest for r in on] == [r.digest for r in whole]
 
@@ -191,9 +187,9 @@ def test_a_validation_episode_that_fails_is_named_and_can_be_played_alone(call):
 def test_validation_returns_are_in_the_file_and_in_the_table(call, tmp_path):
     quick = ("-e", "CartPole-v1", "-p", 4, "-r", 1, "-s", 1, "--set", "env.max_episode_steps=30", "--set",
              "early_stop={mean_return = 31.0, every = 2, episodes = 3}", "--set", "held_out_episodes=2")  # fmt: skip
-    assert call("run", *quick, "-g", 7, "-o", "whole").code == 0
-    assert call("run", *quick, "-g", 4, "-o", "parts").code == 0
-    assert call("run", *quick, "-g", 7, "-o", "parts", "--resume").code == 0
+    call("run", *quick, "-g", 7, "-o", "whole").ok()
+    call("run", *quick, "-g", 4, "-o", "parts").ok()
+    call("run", *quick, "-g", 7, "-o", "parts", "--resume").ok()
     whole, parts = (evolve.load(tmp_path / name / "seed-1.h5") for name in ("whole", "parts"))
     assert whole.digest == parts.digest
     kept = [store.read(run.path).validations for run in (whole, parts)]
@@ -209,12 +205,11 @@ def test_validations_of_other_episodes_are_forgotten(call, tmp_path):
     settings = "held_out_episodes=0", "early_stop={mean_return=999,every=1,episodes=2}"
     words = ("-e", "CartPole-v1", "--engine", "exact", "-p", 4, "-r", 1, "-d", 2, "-s", 3, "-o", "out")
     words += tuple(word for setting in settings for word in ("--set", setting))
-    assert call("run", *words, "-g", 3).code == 0
-    assert call("run", *words, "-g", 5, "--resume", "--set", "evaluation_max_episode_steps=4").code == 0
+    call("run", *words, "-g", 3).ok()
+    call("run", *words, "-g", 5, "--resume", "--set", "evaluation_max_episode_steps=4").ok()
     run = stored(tmp_path, "out")
     assert {generations: returns.tolist() for generations, returns in run.validations.items()} == {3: [4, 4], 4: [4, 4]}
-    done = call("verify", run.path, "--full")
-    assert done.code == 0, done.out
+    call("verify", run.path, "--full").ok()
 
 
 def test_an_evaluation_that_does_not_fit_into_memory_is_refused(monkeypatch):

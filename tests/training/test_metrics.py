@@ -31,7 +31,7 @@ def made(tmp_path_factory):
 
 
 def test_three_ranks_log_the_same_metrics(made, command, tmp_path):
-    assert command("run", *RUN, "-o", "three", ranks=3).code == 0
+    command("run", *RUN, "-o", "three", ranks=3).ok()
     three = evolve.load(tmp_path / "three" / "seed-1.h5")
     assert three.digest == made.digest
     for one, other in zip(made.generations, three.generations, strict=True):
@@ -66,15 +66,15 @@ def test_metrics_are_a_part_of_the_digest(made):
 
 
 def test_a_resumed_run_goes_on_with_its_metrics(made, call, tmp_path):
-    assert call("run", *RUN, "-g", 1, "-o", "out").code == 0
+    call("run", *RUN, "-g", 1, "-o", "out").ok()
     call("run", *RUN[:-1], "env.metrics=['steps']", "-o", "out", "--resume").refused("env.metrics, resuming")
-    assert call("run", *RUN, "-o", "out", "--resume").code == 0
+    call("run", *RUN, "-o", "out", "--resume").ok()
     resumed = evolve.load(tmp_path / "out" / "seed-1.h5")
     assert resumed.digest == made.digest
     assert {n: m.dtype for n, m in resumed.generations[0].metrics.items()} == {
         n: m.dtype for n, m in made.generations[0].metrics.items()
     }
-    assert call("verify", resumed.path, made.path).code == 0
+    call("verify", resumed.path, made.path).ok()
 
 
 def test_a_column_widens_when_a_later_generation_needs_it(made, tmp_path):
@@ -96,7 +96,7 @@ def test_a_column_widens_when_a_later_generation_needs_it(made, tmp_path):
 def test_verify_compares_metrics(made, call, tmp_path, words):
     path = tmp_path / "copy.h5"
     shutil.copy(made.path, path)
-    assert call("verify", path, *words).code == 0
+    call("verify", path, *words).ok()
     best = int(store.read(path).records[2].champion_candidate)
     tamper(path, "generation/metrics/distance", (2, best, 1), 9.5)
     done = call("verify", path, *words)
@@ -113,7 +113,7 @@ def test_verify_compares_metrics(made, call, tmp_path, words):
 def test_champion_files_keep_metrics(made, tmp_path, call):
     path = made.export(tmp_path / "x.champion")
     assert evolve.load(path).held_out.metrics["steps"].tolist() == made.held_out.metrics["steps"].tolist()
-    assert call("verify", path).code == 0
+    call("verify", path).ok()
     tamper(path, "evaluation/metrics/steps", 1, 99)
     assert "metrics of 3 held-out episodes differ" in call("verify", path).out
 
@@ -141,12 +141,12 @@ def test_missing_metrics_are_refused_before_a_run_or_end_an_episode(call):
         assert done.code == 1, done.err
         assert "env.metrics: expected a number distance in the info of the last step of an episode" in done.err
     worst = ("--set", "env.on_failure='worst'", "-o", "c")
-    assert call("run", *RUN, *late[:2], *worst).code == 0
+    call("run", *RUN, *late[:2], *worst).ok()
 
 
 def test_failed_episodes_have_no_metrics(call, tmp_path):
     late = ("--set", 'env.kwargs={wrong = "missing", late = 6}', "--set", "env.on_failure='worst'", "-o", "c")
-    assert call("run", *RUN, *late).code == 0
+    call("run", *RUN, *late).ok()
     path = tmp_path / "c" / "seed-1.h5"
     failed = 0
     for generation in evolve.load(path).generations:
@@ -156,8 +156,8 @@ def test_failed_episodes_have_no_metrics(call, tmp_path):
         assert not generation.metrics["steps"][lost].any()
         assert all(not math.isnan(value) for value in generation.metrics["distance"][~lost].tolist())
     assert failed
-    assert call("verify", path).code == 0
-    assert call("verify", path, "--full").code == 0
+    call("verify", path).ok()
+    call("verify", path, "--full").ok()
 
 
 def test_a_table_has_the_metrics_of_the_best_and_of_all(made):
@@ -193,8 +193,7 @@ def test_the_documented_experiments_have_one_digest_on_one_rank_and_on_three(com
     digests = {}
     for name in ("commute", "reliable"):
         for ranks in (None, 3):
-            done = command("run", f"{name}.toml", "-o", f"{name}-{ranks}", ranks=ranks)
-            assert done.code == 0, done.err
+            command("run", f"{name}.toml", "-o", f"{name}-{ranks}", ranks=ranks).ok()
             digests.setdefault(name, []).append(evolve.load(tmp_path / f"{name}-{ranks}" / "seed-0.h5").digest)
     assert all(one == three for one, three in digests.values())
     table = evolve.load(tmp_path / "commute-3" / "seed-0.h5").table()
@@ -211,7 +210,7 @@ def test_other_ranks_of_a_script_get_the_metrics(made):
 
 
 def test_a_resumed_run_first_compares_the_metrics_of_an_episode(call, tmp_path):
-    assert call("run", *RUN, "-g", 2, "-o", "out").code == 0
+    call("run", *RUN, "-g", 2, "-o", "out").ok()
     path = tmp_path / "out" / "seed-1.h5"
     tamper(path, "generation/metrics/distance", (1, int(store.read(path).records[1].champion_candidate), 0), 7.5)
     call("run", *RUN, "-o", "out", "--resume").refused("episode 0: its metric distance is 0.", "against 7.5")

@@ -28,15 +28,15 @@ def whole(tmp_path, name):
 @pytest.mark.parametrize("env", [EXACT, PENDULUM + ELSEWHERE], ids=["exact", "gymnasium"])
 def test_ranks_slots_and_restarts_change_nothing(call, command, tmp_path, env):
     words = (*SMALL, *env)
-    assert call("run", *words, "-g", 3, "-o", "one").code == 0
-    assert command("run", *words, "-g", 3, "-o", "three", ranks=3).code == 0
-    assert call("run", *words, "-g", 3, "--set", "compute.slots=1", "--backend", "numpy", "-o", "slot").code == 0
-    assert call("run", *words, "-g", 1, "-o", "again").code == 0
-    assert call("run", *words, "-g", 3, "-o", "again", "--resume").code == 0
+    call("run", *words, "-g", 3, "-o", "one").ok()
+    command("run", *words, "-g", 3, "-o", "three", ranks=3).ok()
+    call("run", *words, "-g", 3, "--set", "compute.slots=1", "--backend", "numpy", "-o", "slot").ok()
+    call("run", *words, "-g", 1, "-o", "again").ok()
+    call("run", *words, "-g", 3, "-o", "again", "--resume").ok()
     one = whole(tmp_path, "one")
     assert one == whole(tmp_path, "three") == whole(tmp_path, "slot") == whole(tmp_path, "again")
     for full in ((), ("--full",)):
-        assert call("verify", "one/seed-3.h5", *full).code == 0
+        call("verify", "one/seed-3.h5", *full).ok()
     replayed = call("replay", "one/seed-3.h5", "--generation", 1, "--episode", 1)
     assert "equal to the log, to the bit" in replayed.out
     other = call("run", *words, "-g", 3, "-o", "other", "--set", "env.randomize.length={uniform=[0.2, 1.1]}")
@@ -48,8 +48,8 @@ def test_ranks_slots_and_restarts_change_nothing(call, command, tmp_path, env):
 def test_candidates_meet_the_same_values_with_common_random_numbers(call, tmp_path):
     """Every step of `toys:Values-v0` is rewarded with its arguments."""
     words = (*SMALL, "-e", "toys:Values-v0", "--set", "env.randomize.x={uniform=[0.0, 1.0]}", "-g", 2)
-    assert call("run", *words, "-o", "own").code == 0
-    assert call("run", *words, "-o", "common", "--set", "common_random_numbers=true").code == 0
+    call("run", *words, "-o", "own").ok()
+    call("run", *words, "-o", "common", "--set", "common_random_numbers=true").ok()
     own, common = (
         np.array([r.returns for r in store.read(tmp_path / name / "seed-3.h5").records]) for name in ("own", "common")
     )
@@ -61,7 +61,7 @@ def test_candidates_meet_the_same_values_with_common_random_numbers(call, tmp_pa
 def test_pairs_meet_the_same_values_with_common_random_numbers_of_pairs(call, tmp_path):
     """Nine candidates are four pairs and the centre, which has episodes of its own."""
     words = (*SMALL, "-p", 9, "-e", "toys:Values-v0", "--set", "env.randomize.x={uniform=[0.0, 1.0]}", "-g", 2)
-    assert call("run", *words, "-o", "pairs", "--set", "common_random_numbers=pairs").code == 0
+    call("run", *words, "-o", "pairs", "--set", "common_random_numbers=pairs").ok()
     returns = np.array([r.returns for r in store.read(tmp_path / "pairs" / "seed-3.h5").records])
     assert (returns[:, 0:8:2] == returns[:, 1:8:2]).all()
     assert len(np.unique(returns)) == returns[:, ::2].size  # no two pairs, episodes or generations share a value
@@ -70,15 +70,15 @@ def test_pairs_meet_the_same_values_with_common_random_numbers_of_pairs(call, tm
 @pytest.mark.parametrize("strategy", ["openai-es", "pgpe"])
 def test_pairs_share_episodes_on_any_ranks_threads_and_after_restarts(call, command, tmp_path, strategy):
     words = (*SMALL, "-p", 9, *EXACT, "--strategy", strategy, "--set", "common_random_numbers=pairs")
-    assert call("run", *words, "-g", 3, "-o", "one").code == 0
+    call("run", *words, "-g", 3, "-o", "one").ok()
     if strategy == "pgpe":
-        assert command("run", *words, "-g", 3, "-o", "three", ranks=3).code == 0
+        command("run", *words, "-g", 3, "-o", "three", ranks=3).ok()
         assert whole(tmp_path, "three") == whole(tmp_path, "one")
     for name, how in (("threads", ("--set", "compute.threads=2")), ("arrays", ("--backend", "numpy"))):
-        assert call("run", *words, "-g", 3, *how, "-o", name).code == 0
+        call("run", *words, "-g", 3, *how, "-o", name).ok()
         assert whole(tmp_path, name) == whole(tmp_path, "one")
-    assert call("run", *words, "-g", 1, "-o", "again").code == 0
-    assert call("run", *words, "-g", 3, "-o", "again", "--resume").code == 0
+    call("run", *words, "-g", 1, "-o", "again").ok()
+    call("run", *words, "-g", 3, "-o", "again", "--resume").ok()
     assert whole(tmp_path, "again") == whole(tmp_path, "one")
     assert call("verify", "one/seed-3.h5").code == call("verify", "one/seed-3.h5", "--full").code == 0
     best = [record.champion_candidate for record in store.read(tmp_path / "one" / "seed-3.h5").records]
@@ -97,8 +97,8 @@ def test_pairs_are_refused_without_antithetic_pairs(call):
 def test_evaluation_may_have_other_distributions(call, tmp_path):
     words = (*SMALL, "-e", "toys:Values-v0", "--set", "env.randomize.x={uniform=[0.0, 1.0]}", "-g", 1)
     far = ("--set", "evaluation_randomize.x={uniform=[7.0, 8.0]}")
-    assert call("run", *words, *far, "-o", "far").code == 0
-    assert call("run", *words, "-o", "near").code == 0
+    call("run", *words, *far, "-o", "far").ok()
+    call("run", *words, "-o", "near").ok()
     far_run, near_run = (store.read(tmp_path / name / "seed-3.h5") for name in ("far", "near"))
     assert far_run.digest == near_run.digest
     assert ((near_run.held_out.returns > 0) & (near_run.held_out.returns < 1)).all()
@@ -107,11 +107,10 @@ def test_evaluation_may_have_other_distributions(call, tmp_path):
     drawn = [fixed(config.env, seed).kwargs["x"] for seed in far_run.held_out.seeds.tolist()]
     assert drawn == far_run.held_out.returns.tolist()
     # It changes no generation, so a run may be evaluated in another way when it is resumed.
-    assert call("run", *words, *far, "-o", "near", "--resume").code == 0
+    call("run", *words, *far, "-o", "near", "--resume").ok()
     again = store.read(tmp_path / "near" / "seed-3.h5")
     assert again.held_out.returns.tolist() == far_run.held_out.returns.tolist()
-    fixed_x = call("run", *words, "--set", "evaluation_randomize={}", "-o", "fixed")
-    assert fixed_x.code == 0
+    call("run", *words, "--set", "evaluation_randomize={}", "-o", "fixed").ok()
     assert store.read(tmp_path / "fixed" / "seed-3.h5").held_out.returns.tolist() == [0.5] * 3
 
 

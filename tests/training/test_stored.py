@@ -105,8 +105,7 @@ def test_each_seed_takes_its_own_file_of_a_directory(source, call):
     for seed in (1, 2):
         evolve.train(SMALL, strategy="ga", seed=seed, output="first")
     task = "-e", "CartPole-v1", "--engine", "exact", "-a", "mlp", "-d", 3, "--strategy", "ga"
-    done = call("run", *task, "-p", 8, "-r", 1, "-g", 1, "-s", 1, 2, "--start-from", "first", "-o", "second")
-    assert done.code == 0, done.err
+    call("run", *task, "-p", 8, "-r", 1, "-g", 1, "-s", 1, 2, "--start-from", "first", "-o", "second").ok()
     for seed in (1, 2):
         first, second = (evolve.load(f"{folder}/seed-{seed}.h5") for folder in ("first", "second"))
         assert same(second.start.genome, first.champion().genome)
@@ -150,8 +149,7 @@ def test_a_run_is_repeated_without_its_source(source, call):
     run.export("next.champion")
     Path("source.h5").unlink()
     for file in (run.path, "next.champion"):
-        done = call("verify", "--full", file)
-        assert done.code == 0, done.out + done.err
+        call("verify", "--full", file).ok()
     assert run.evaluate(3, network={"init_scale": 0.5}).returns.shape == (3,)
 
 
@@ -228,7 +226,7 @@ def test_a_frozen_normalizer_is_verified_and_carried_over_with_its_own_observati
     run = evolve.train(SMALL, **settings, generations=3, start_from=normalized, output="frozen")
     assert run.digest == golden["frozen_normalizer_digest"]
     for words in ([], ["--full"]):
-        assert call("verify", run.path, *words).code == 0
+        call("verify", run.path, *words).ok()
     before, steps = int(run.start.num_observations[0]), [g.record.steps for g in run.generations]
 
     def count(source):
@@ -329,15 +327,13 @@ strategy = {{ name = "ga" }}
         (["--start-from", "plain.champion"], "the final champion of plain.champion"),
         (["--start-from", source.path, "--set", "start_from.generation=1"], "the best candidate of generation 1 of"),
     ):
-        done = call("run", "next.toml", *words, "-o", "next", "--overwrite")
-        assert done.code == 0, done.err
+        call("run", "next.toml", *words, "-o", "next", "--overwrite").ok()
         done = call("info", "next/seed-0.h5")
         assert "  started from " in done.out
         assert described in done.out
     # The settings of a run are a whole experiment again.
     (tmp_path / "again.toml").write_text(call("info", "next/seed-0.h5", "--settings").out)
-    done = call("run", "again.toml", "-o", "again")
-    assert done.code == 0, done.err
+    call("run", "again.toml", "-o", "again").ok()
     assert evolve.load("again/seed-0.h5").digest == evolve.load("next/seed-0.h5").digest
     call("run", "next.toml", "--start-from", "missing.champion", "-o", "missing").refused(
         "start_from (--start-from): expected a run file"

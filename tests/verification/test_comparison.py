@@ -29,7 +29,7 @@ def test_a_difference_in_the_genomes_alone_is_named(verdict, runs):
 
 
 def test_a_longer_run_is_not_equal(call, runs):
-    assert call("run", *QUICK, "-g", 4, "-s", 1, "-o", "b", "--resume").code == 0
+    call("run", *QUICK, "-g", 4, "-s", 1, "-o", "b", "--resume").ok()
     done = call("verify", runs["a"], runs["b"])
     assert done.code == 1
     assert "3 generations" in done.out
@@ -52,7 +52,7 @@ def test_another_start_is_found(verdict, record, tmp_path):
 def test_times_may_differ(call, runs):
     for column in ("generation/episode_seconds", "generation/seconds", "rank/busy_seconds"):
         tamper(runs["b"], column, 1, 99.0)
-    assert call("verify", runs["a"], runs["b"]).code == 0
+    call("verify", runs["a"], runs["b"]).ok()
 
 
 @pytest.mark.parametrize("other", ["e", "f"])
@@ -68,7 +68,7 @@ def test_two_files_of_one_configuration_are_distinguished_by_their_step_hashes(v
 
 def test_two_configurations_are_both_played_here(call, verdict, runs):
     other = ("--set", "network.trace_rate=1.5", "-s", 1, "-o", "g")
-    assert call("run", *QUICK, *ELSEWHERE, *other).code == 0
+    call("run", *QUICK, *ELSEWHERE, *other).ok()
     found = verdict(runs["d"], "g/seed-1.h5")
     assert (found["cause"], found["what"], found["step"]) == ("configuration", "actions", 1)
     assert found["configuration"] == [["network.trace_rate", 1.0, 1.5]]
@@ -90,7 +90,7 @@ def test_other_genomes_on_another_machine_may_be_the_strategy(
     call, verdict, tmp_path, strategy, generation, cpu, cause
 ):
     for name in "ab":
-        assert call("run", *QUICK, "--strategy", strategy, "-o", name).code == 0
+        call("run", *QUICK, "--strategy", strategy, "-o", name).ok()
     ours, theirs = (store.path_of(tmp_path / name, 0) for name in "ab")
     tamper(theirs, "fingerprint/genomes", (generation, 3), 1)
     if cpu:

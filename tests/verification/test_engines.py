@@ -54,8 +54,7 @@ def test_a_run_is_verified_by_another_engine(call, command, walker, engine):
     done = call("verify", path, "--engine", OTHER[engine])
     assert (done.code, done.err) == (0, "")
     assert re.search(rf"^equal: .*\b2 generations, 2 episodes .*\b1 held-out.*\n{names}", done.out, re.M), done.out
-    many = command("verify", path, "--engine", OTHER[engine], "--full", ranks=2)
-    assert many.code == 0, many.err
+    many = command("verify", path, "--engine", OTHER[engine], "--full", ranks=2).ok()
     assert many.out.endswith(f"digest {store.read(path).digest}\n{names}")
     own = call("verify", path, "--engine", engine, "--full")
     assert (own.code, "engines" in own.out) == (0, False)
@@ -81,12 +80,12 @@ def test_engines_that_play_other_episodes_are_named(verdict, record, walker):
 
 def test_a_champion_is_verified_by_another_engine(call, record, walker, tmp_path):
     file = tmp_path / "walker.champion"
-    assert call("export", walker("exact"), "-o", file).code == 0
+    call("export", walker("exact"), "-o", file).ok()
     for how in ((), ("--full",)):
         done = call("verify", file, "--engine", "gymnasium", *how)
         assert (done.code, "walker.champion: equal: " in done.out, "engines: exact" in done.out) == (0, True, True)
     pool = tmp_path / "pool.champion"
-    assert call("export", record(*WALKER, "--engine", "envpool"), "-o", pool).code == 0
+    call("export", record(*WALKER, "--engine", "envpool"), "-o", pool).ok()
     done = call("verify", pool, "--engine", "exact")
     assert done.code == 1
     assert "1 of 1 held-out episode" in done.out

@@ -51,7 +51,7 @@ def test_a_race_with_episodes_that_failed_in_reset_is_repeated(call, record):
     assert any(
         (np.isfinite(each.returns).any(axis=1) & np.isnan(each.fitness)).any() for each in store.read(path).records
     )
-    assert call("verify", path).code == 0
+    call("verify", path).ok()
 
 
 def test_a_changed_return_is_found_to_the_last_bit(call, runs):
@@ -106,14 +106,14 @@ def test_a_changed_constant_of_the_network_is_found_with_its_step(verdict, runs)
 
 
 def test_kept_genomes_prove_the_digests(call, verdict, runs):
-    assert call("verify", runs["a"]).code == 0
+    call("verify", runs["a"]).ok()
     tamper(runs["a"], "population/weights", (1, 2, 3), 7.0)
     found = verdict(runs["a"])
     assert (found["cause"], found["generation"]) == ("log", 1)
 
 
 def test_held_out_episodes_are_played_again(call, verdict, runs):
-    assert call("evaluate", runs["a"], "--episodes", 5).code == 0
+    call("evaluate", runs["a"], "--episodes", 5).ok()
     done = call("verify", runs["a"])
     assert (done.code, "and 5 held-out ones" in done.out) == (0, True)
     tamper(runs["a"], "evaluation/returns", 3, -7.0)

@@ -37,7 +37,7 @@ def test_a_stop_may_be_requested_in_the_middle_of_it(record):
 def test_an_episode_that_failed_may_fail_again(call, tmp_path, was, words):
     task = ("-e", "toys:Faulty-v0", "--set", "env.kwargs.share=1.0", "--set", "env.on_failure=worst", "-p", 4, "-r", 1)
     small = ("-d", 2, "-g", 1, "--set", "held_out_episodes=0", "-o", "out")
-    assert call("run", *task, *small, "--set", f"env.kwargs.how={was}").code == 0
+    call("run", *task, *small, "--set", f"env.kwargs.how={was}").ok()
     run = store.read(store.path_of(tmp_path / "out", 0))
     now = replace(run, header=replace(run.header, config=run.header.config.replace('"nothing"', '"raise"')))
     difference = spot_check(now, reload(now), no_stop)
