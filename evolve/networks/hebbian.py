@@ -88,7 +88,12 @@ class HebbianDag(BaseNetwork[HebbianDagOptions]):
 
     @staticmethod
     def validate(options: HebbianDagOptions) -> None:
-        """Raise InputError if traces would be very small: strategies receive them rounded to multiples of 2^-20."""
+        """Raise InputError for a rate without effect, and for very small traces, as strategies receive them rounded."""
+        usual = HebbianDagOptions().trace_rate
+        if options.neuromodulated and options.trace_rate != usual:
+            expected = f"its default, {usual}, because output 0 replaces it"
+            raise InputError("network.trace_rate", expected, options.trace_rate)
+        # Strategies receive multiples of 2^-20.
         if 0 < abs(options.trace_rate) < _SMALLEST_NONZERO:
             expected = f"0, or an absolute value of at least {_SMALLEST_NONZERO}"
             raise InputError("network.trace_rate", expected, options.trace_rate)

@@ -167,8 +167,10 @@ class MapElites(contract.Strategy[Archive]):
 
     @staticmethod
     def validate(options: MapElitesOptions, layout: GenomeLayout) -> None:
-        """Raise InputError for a layout without weights to search, and for a grid that does not fit its descriptors."""
+        """Raise InputError for a layout without weights, a grid that does not fit, and a setting without effect."""
         contract.require_evolved_weights(layout, "map-elites")
+        if options.sigma != MapElitesOptions().sigma and not options.emitters:
+            raise InputError("strategy.emitters", "1 or more, if there is a sigma", options.emitters)
         D = len(options.descriptors)
         if len(set(options.descriptors)) < D:
             raise InputError("strategy.descriptors", "different names", list(options.descriptors))

@@ -191,6 +191,13 @@ class OpenAiEs(EvolutionStrategy[OpenAiEsState]):
             raise InputError("strategy.weight_decay", expected, options.weight_decay)
         if options.max_speed is not None and options.optimizer != "clipup":
             raise InputError("strategy.max_speed", f"none with the optimizer {options.optimizer}", options.max_speed)
+        usual = OpenAiEsOptions()
+        if options.beta2 != usual.beta2 and options.optimizer == "clipup":
+            raise InputError("strategy.beta2", f"its default, {usual.beta2}, with clipup", options.beta2)
+        names = "pruning_by", "pruning_generations"
+        changed = [name for name in names if getattr(options, name) != getattr(usual, name)]
+        if changed and not options.pruning:
+            raise InputError("strategy.pruning", f"above 0, if there is a {changed[0]}", options.pruning)
         if options.optimizer == "clipup" and options.learning_rate_decay < 1 and not options.smallest_learning_rate:
             raise InputError(
                 "strategy.smallest_learning_rate", "above 0 with clipup, because α is the length of a step", 0.0

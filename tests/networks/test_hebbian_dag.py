@@ -124,11 +124,12 @@ def test_traces_are_bounded():
         ({"name": "hebian"}, "did you mean hebbian-dag"),
         ({"name": "hebbian-dag", "hidden": [8, 0]}, "network.hidden.1: expected"),
         ({"name": "hebbian-dag", "plastisity": 1.0}, "did you mean plasticity"),
+        ({"name": "hebbian-dag", "neuromodulated": True, "trace_rate": 0.1}, "trace_rate: expected its default, 1.0"),
     ],
 )
 def test_bad_options_are_refused(table, key):
     with pytest.raises(InputError) as wrong:
-        NETWORKS.parse(table)
+        NETWORKS.validate(table)
     assert key.lower() in str(wrong.value).lower()
 
 

@@ -217,6 +217,7 @@ def test_a_cell_without_an_elite_is_named(cell, message):
             r"strategy\.bounds: expected two finite numbers each, the smaller first",
         ),
         ({"cells": [2**10, 2**10]}, r"strategy\.cells: expected at most 131,072 cells in all"),
+        ({"sigma": 0.1}, r"strategy\.emitters: expected 1 or more, if there is a sigma, got 0"),
         ({"emitters": 3}, r"strategy\.emitters: expected at most 2 with a population of 16, got 3\. Each makes 4"),
     ],
 )

@@ -311,6 +311,8 @@ def test_it_climbs_a_sphere():
         ({"learning_rate": 1000.0, "weight_decay": 0.001}, r"weight_decay: expected below 1/learning_rate, 0\.001, "),
         ({"perturbation_rank": 4}, r"perturbation_rank: expected a network with a matrix .* m n, got 4\. Use a wider"),
         ({"max_speed": 0.3}, r"strategy.max_speed: expected none with the optimizer adam, got 0\.3"),
+        ({"pruning_by": "flow"}, r"strategy.pruning: expected above 0, if there is a pruning_by, got 0\.0"),
+        ({"beta2": 0.9, "optimizer": "clipup"}, r"strategy.beta2: expected its default, 0\.999, with clipup, got 0\.9"),
         ({"sigma": 0.005, "sigma_decay": 0.9}, r"smallest_sigma: expected below sigma, 0\.005, .* got 0\.01"),
         ({"learning_rate": 0.001, "learning_rate_decay": 0.9}, r"smallest_learning_rate: expected below learning_rate"),
         (
