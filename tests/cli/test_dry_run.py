@@ -2,8 +2,8 @@
 
 import os
 
-import h5py
 import pytest
+from tampering import edit_config
 
 from evolve import store
 
@@ -87,6 +87,5 @@ def test_it_refuses_to_replace_a_run_by_options_that_no_new_run_may_have(call, t
     """A file may be older than a check of new runs."""
     shared = ("--strategy", "openai-es", "--set", "connection_cost=0.1")
     call("run", *TINY, *shared[:2]).ok()
-    with h5py.File(tmp_path / "out" / "seed-0.h5", "r+") as file:
-        file.attrs["config"] = file.attrs["config"].replace("connection_cost = 0.0\n", "connection_cost = 0.1\n")
+    edit_config(tmp_path / "out" / "seed-0.h5", "connection_cost = 0.0\n", "connection_cost = 0.1\n")
     call("run", *TINY, *shared, "--overwrite", "--dry-run").refused("connection_cost: expected 0 with openai-es")

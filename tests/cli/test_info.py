@@ -3,10 +3,10 @@
 import shutil
 from contextlib import closing
 
-import h5py
 import numpy as np
 import pytest
 from conftest import make_runs
+from tampering import edit_config
 
 from evolve import store
 from evolve.cli.info import layout
@@ -90,8 +90,7 @@ def test_a_digest_is_on_one_line_however_narrow_the_terminal_is(width):
 
 def test_text_of_a_foreign_file_cannot_move_the_cursor(call, runs, tmp_path):
     shutil.copy(runs / "whole" / "seed-1.h5", tmp_path / "evil\n\x1b.h5")
-    with h5py.File(tmp_path / "evil\n\x1b.h5", "r+") as file:
-        file.attrs["config"] = file.attrs["config"].replace('"CartPole-v1"', '"Bad\\u001b[31mRED\\nrun"')
+    edit_config(tmp_path / "evil\n\x1b.h5", '"CartPole-v1"', '"Bad\\u001b[31mRED\\nrun"')
     done = call("info", "evil\n\x1b.h5").ok()
     assert done.out.startswith("evil\\n\\x1b.h5\n  experiment ")
     assert "\x1b" not in done.out

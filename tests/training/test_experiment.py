@@ -1,7 +1,7 @@
 """Experiments that are refused before an episode is played or a file is written."""
 
-import h5py
 import pytest
+from tampering import edit_config
 
 import evolve
 from evolve import networks, strategies
@@ -52,8 +52,7 @@ def test_settings_of_a_newer_version_are_not_called_damaged(line):
 
 def test_options_of_a_newer_strategy_are_not_called_damaged(tmp_path):
     run = evolve.train(generations=1, population=2, episodes=1, held_out_episodes=1, output=tmp_path)
-    with h5py.File(run.path, "a") as file:
-        file.attrs["config"] = file.attrs["config"].replace("[strategy]\n", "[strategy]\nspeed_of_light = 3\n")
+    edit_config(run.path, "[strategy]\n", "[strategy]\nspeed_of_light = 3\n")
     with pytest.raises(InputError, match=r"seed-0\.h5: .*speed_of_light.*newer version"):
         evolve.load(run.path).evaluate(1)
 

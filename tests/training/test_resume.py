@@ -1,6 +1,5 @@
 """A run that is stopped, killed or extended, and resumed, has the digests of an uninterrupted run."""
 
-import json
 import os
 import re
 import shutil
@@ -11,6 +10,7 @@ from pathlib import Path
 import h5py
 import pytest
 from conftest import make_runs, wait_for
+from tampering import edit_config, edit_manifest
 
 from evolve import store
 from evolve.cli.parser import command_line
@@ -26,6 +26,7 @@ G = 24
 # Each generation takes its time while there is a brake: there is always something to interrupt.
 RUN = ("-e", "toys:Slow-v0", "--set", "env.kwargs.seconds=0.006", "--set", "env.kwargs.brake=brake", "-p", 8, "-r", 2,
        "-g", G, "-d", 4, "-s", 5, "--set", "held_out_episodes=3", "-o", "out")  # fmt: skip
+QUICK = ("-p", 4, "-r", 1, "-g", 2, "-d", 3, "--set", "held_out_episodes=0", "-o", "out")
 
 
 def num_generations(tmp_path):
@@ -204,10 +205,9 @@ def test_a_run_file_in_the_place_of_an_experiment(tmp_path, monkeypatch, words, 
     ],
 )
 def test_resuming_something_else_is_refused(call, tmp_path, change, setting):
-    quick = ("-p", 4, "-r", 1, "-g", 2, "-d", 3, "--set", "held_out_episodes=0", "-o", "out")
-    call("run", *quick).ok()
+    call("run", *QUICK).ok()
     before = (tmp_path / "out" / "seed-0.h5").read_bytes()
-    call("run", *quick, *change, "--resume").refused(setting)
+    call("run", *QUICK, *change, "--resume").refused(setting)
     assert (tmp_path / "out" / "seed-0.h5").read_bytes() == before
 
 
@@ -240,47 +240,40 @@ def test_a_stop_is_noticed_before_any_episode_is_played_again(call, tmp_path):
 
 
 def test_resuming_a_file_of_another_version_warns(call, tmp_path):
-    task = ("-p", 4, "-r", 1, "-g", 1, "-d", 3, "--set", "held_out_episodes=0", "-o", "out")
-    call("run", *task).ok()
-    with h5py.File(tmp_path / "out" / "seed-0.h5", "r+") as file:
-        known = json.loads(file.attrs["manifest"])
-        file.attrs["manifest"] = json.dumps(known | {"evolve": "0.0.9"})
-    done = call("run", *task[:4], "-g", 2, *task[6:], "--resume")
+    call("run", *QUICK).ok()
+    edit_manifest(tmp_path / "out" / "seed-0.h5", evolve="0.0.9")
+    done = call("run", *QUICK, "-g", 3, "--resume")
     assert (done.code, done.err.count("\n")) == (0, 1), done.err
     assert "evolve 0.0.9" in done.err
     assert "python -m evolve.verify --full out/seed-0.h5" in done.err
 
 
 def test_another_seeds_file_is_refused(call, tmp_path):
-    quick = ("-p", 4, "-r", 1, "-g", 2, "-d", 3, "--set", "held_out_episodes=0", "-o", "out")
-    call("run", *quick, "-s", 1).ok()
+    call("run", *QUICK, "-s", 1).ok()
     shutil.copy(tmp_path / "out" / "seed-1.h5", tmp_path / "out" / "seed-7.h5")
-    call("run", *quick, "-s", 7, "-g", 3, "--resume").refused(
+    call("run", *QUICK, "-s", 7, "-g", 3, "--resume").refused(
         "seed (-s/--seed), resuming out/seed-7.h5: expected 1 ", "got 7"
     )
 
 
 def test_a_damaged_checkpoint_is_refused(call, tmp_path):
-    quick = ("-p", 4, "-r", 1, "-g", 2, "-d", 3, "--set", "held_out_episodes=0", "-o", "out")
-    call("run", *quick).ok()
+    call("run", *QUICK).ok()
     with h5py.File(tmp_path / "out" / "seed-0.h5", "r+") as file:
         del file["checkpoint/leaderboard_total"]
-    call("run", *quick, "-g", 3, "--resume").refused("checkpoint")
+    call("run", *QUICK, "-g", 3, "--resume").refused("checkpoint")
 
 
 def test_more_held_out_episodes_may_be_asked_for_later(call, tmp_path):
-    quick = ("-p", 4, "-r", 1, "-g", 2, "-d", 3, "-o", "out")
-    anew = call("run", *quick, "--set", "held_out_episodes=2", "--resume")
+    anew = call("run", *QUICK, "--set", "held_out_episodes=2", "--resume")
     assert (anew.code, anew.err.count("\n"), anew.err.count("out/seed-0.h5")) == (0, 1, 1)
-    again = call("run", *quick, "--set", "held_out_episodes=7", "--resume")
+    again = call("run", *QUICK, "--set", "held_out_episodes=7", "--resume")
     assert (again.code, again.err) == (0, "")
     assert len(store.read(store.path_of(tmp_path / "out", 0)).held_out.returns) == 7
 
 
 def test_what_cannot_reach_a_fitness_may_change(call):
-    quick = ("-p", 4, "-r", 1, "-g", 2, "-d", 3, "-o", "out")
-    call("run", *quick, "--set", "held_out_episodes=0").ok()
-    call("run", *quick, "-g", 3, "--resume", "--set", "compute.slots=2", "--set", "held_out_episodes=5").ok()
+    call("run", *QUICK).ok()
+    call("run", *QUICK, "-g", 3, "--resume", "--set", "compute.slots=2", "--set", "held_out_episodes=5").ok()
 
 
 @pytest.mark.cold
@@ -301,14 +294,11 @@ def test_the_second_signal_kills(start, tmp_path):
     assert process.wait().code == -signal.SIGTERM
 
 
-@pytest.mark.parametrize("section", ["network", "strategy"])
-def test_settings_that_are_younger_than_a_file_have_their_defaults(call, tmp_path, section):
+@pytest.mark.parametrize("young", ["init_scale = 1.0\n", "constant_generations = 0\n"], ids=["network", "strategy"])
+def test_settings_that_are_younger_than_a_file_have_their_defaults(call, tmp_path, young):
     small = ("-p", 4, "-r", 1, "-d", 2, "--strategy", "openai-es", "--set", "held_out_episodes=0", "-o", "out")
     call("run", *small, "-g", 1).ok()
-    with h5py.File(tmp_path / "out" / "seed-0.h5", "r+") as file:
-        young = {"network": "init_scale = 1.0\n", "strategy": "constant_generations = 0\n"}[section]
-        assert young in file.attrs["config"]
-        file.attrs["config"] = file.attrs["config"].replace(young, "")
+    edit_config(tmp_path / "out" / "seed-0.h5", young, "")
     done = call("verify", "out/seed-0.h5")
     assert (done.code, done.out.startswith("equal: ")) == (0, True)
     call("run", *small, "-g", 2, "--resume").ok()
@@ -348,9 +338,8 @@ def test_a_file_that_another_experiment_has_taken_meanwhile_is_refused(call, tmp
 
 
 def test_if_one_run_is_refused_no_file_is_made(call, tmp_path):
-    quick = ("-p", 4, "-r", 1, "-g", 1, "-d", 3, "--set", "held_out_episodes=0", "-o", "out")
-    call("run", *quick, "-s", 2).ok()
-    done = call("run", *quick, "-s", 1, 2)
+    call("run", *QUICK, "-s", 2).ok()
+    done = call("run", *QUICK, "-s", 1, 2)
     assert (done.code, [path.name for path in (tmp_path / "out").iterdir()]) == (2, ["seed-2.h5"])
 
 
