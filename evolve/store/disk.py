@@ -4,6 +4,7 @@ import contextlib
 import errno
 import io
 import os
+import shutil
 import signal
 import socket
 import threading
@@ -69,12 +70,16 @@ def atomic_write(path: Path) -> Iterator[Path]:
 
     No process ever sees half a file: if the block fails, the partial file is removed and `path` stays as it was. The
     partial file lies in the directory of `path` and has its suffix, because libraries choose the format by the suffix.
-    If `path` is a symbolic link, it stays one, and its target is replaced.
+    If `path` is a symbolic link, it stays one, and its target is replaced. The permissions of `path` stay, too.
     """
     path = without_links(path)
     partial = _partial(path)
     try:
         yield partial
+        with contextlib.suppress(
+            OSError
+        ):  # a new file has no permissions to keep, and some shared folders refuse to set them
+            shutil.copymode(path, partial)
         partial.replace(path)
     finally:
         partial.unlink(missing_ok=True)
