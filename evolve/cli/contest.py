@@ -236,7 +236,7 @@ def _measure_here(app: App, options: argparse.Namespace) -> ContestRow:
     try:
         return session.measure(app.coordinator(), app.transport, options.size, chosen, not options.unverified, _say)
     except Stopped:
-        raise Stopped("stopped, and nothing was written: a contest is not resumed.") from None
+        raise Stopped("stopped, and this row was not written: a contest is not resumed.") from None
 
 
 def _validate(app: App, options: argparse.Namespace) -> int:
@@ -250,10 +250,13 @@ def _validate(app: App, options: argparse.Namespace) -> int:
     return 0
 
 
-def _rows(app: App, options: argparse.Namespace) -> list[ContestRow] | int:
-    """Return all rows, or the exit code of a failed job. Raises DifferentWorkError if digests differ."""
+def _rows(app: App, options: argparse.Namespace) -> tuple[list[ContestRow], int]:
+    """Return the measured rows, and the exit code of the job that failed, or 0.
+
+    Raises DifferentWorkError if digests differ.
+    """
     if app.transport.size > 1:
-        return [_measure_here(app, options)]
+        return [_measure_here(app, options)], 0
     planned = plan_rows(options.workers, options.backend, available_cores())
     _say(f"contest {contest.VERSION}, size {options.size.name}: {_in_words(planned)}")
     supervisor = Supervisor(_say)
@@ -263,12 +266,12 @@ def _rows(app: App, options: argparse.Namespace) -> list[ContestRow] | int:
         _say(f"{_in_words([(workers, chosen)])}:")
         row = run_job(supervisor, options.size, workers, chosen, options.unverified)
         if isinstance(row, int):
-            return row
+            return rows, row
         rows.append(row)
         found = results.leg_difference(rows[0].legs, row.legs)
         if found:
             raise session.DifferentWorkError(f"different work: {row.title} against {rows[0].title}: {found}.")
-    return rows
+    return rows, 0
 
 
 def _in_words(planned: list[tuple[int, str]]) -> str:
@@ -319,16 +322,18 @@ def _body(app: App, argv: list[str]) -> int:
         options.job.write_text(_measure_here(app, options).model_dump_json(), encoding="utf-8")
         return 0
     load = load_averages()
-    rows = _rows(app, options)
-    if isinstance(rows, int):
-        return rows
+    rows, code = _rows(app, options)
+    if not rows:
+        return code
     found = _contest_file(app, options, rows, load)
     try:
         results.write(found, options.output)
     finally:  # a full disk does not lose the result of half an hour
         print(summary(found))
     print(f"\n{options.output}")
-    return 0
+    if code:
+        _say(f"the file has {pluralize(len(rows), 'row')}: the job of the next row ended with exit code {code}.")
+    return code
 
 
 def main(argv: list[str] | None = None) -> int:

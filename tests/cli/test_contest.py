@@ -79,6 +79,19 @@ def test_a_contest_without_the_known_run_is_called_unverified(call):
     assert done.out.splitlines()[-3].endswith("; unverified")
 
 
+def test_a_job_that_fails_loses_no_row_before_it(call, here, monkeypatch, tmp_path):
+    measure = contest_command.run_job
+    monkeypatch.setattr(contest_command, "run_job", lambda *a: 75 if here else measure(*a))
+    done = call("contest", "--size", "trial", "--repeats", 1, "-o", "a.json")
+    assert (done.code, done.err.splitlines()[-1]) == (
+        75,
+        "evolve.contest: the file has 1 row: the job of the next row ended with exit code 75.",
+    )
+    assert [row["workers"] for row in json.loads((tmp_path / "a.json").read_text())["rows"]] == [1]
+    assert call("contest", "--size", "trial", "-o", "b.json").code == 75
+    assert not (tmp_path / "b.json").exists()
+
+
 @pytest.mark.skipif(not OPENMPI.exists(), reason="no Open MPI")
 def test_workers_play_the_same_in_a_job_of_their_own(call, tmp_path):
     call("contest", "--size", "trial", "--workers", 2, "-o", "two.json", **environment()).ok()
@@ -116,7 +129,7 @@ def test_a_contest_can_be_stopped(call, monkeypatch, tmp_path):
     monkeypatch.setattr(session, "measure", stop)
     done = call("contest", "--size", "trial", "--job", tmp_path / "row.json")
     assert done.code == 75
-    assert done.err == "evolve.contest: stopped, and nothing was written: a contest is not resumed.\n"
+    assert done.err == "evolve.contest: stopped, and this row was not written: a contest is not resumed.\n"
     assert not list(tmp_path.glob("*.json"))
 
 
