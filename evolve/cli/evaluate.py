@@ -59,14 +59,19 @@ def _parser() -> Parser:
 
 
 def _evaluate(
-    app: App, run: store.Stored, options: argparse.Namespace, changes: Changes, which: training.GenomeChoice
+    app: App,
+    run: store.Stored,
+    options: argparse.Namespace,
+    changes: Changes,
+    which: training.GenomeChoice,
+    stored: bool,
 ) -> tuple[Experiment, store.HeldOut, RunError | None]:
-    """Evaluate a genome; store the returns in the run file if it is the unchanged final champion. Raises InputError.
+    """Evaluate a genome; store the returns in the run file if `stored`. Raises InputError.
 
     Also return the error if the returns could not be stored, so that the caller can print them first.
     """
     threads = options.threads or "auto"
-    if not _is_stored(run, changes, which) or not _is_in_writable_directory(run):
+    if not stored:
         experiment = training.reload(run, changes.env, changes.network, threads=threads)
         evaluated = training.evaluate_champion(run, experiment, app.coordinator(), options.episodes, which)
         return experiment, evaluated, None
@@ -84,13 +89,22 @@ def _evaluate(
         return experiment, evaluated, None
 
 
-def _is_stored(run: store.Stored, changes: Changes, which: training.GenomeChoice) -> bool:
-    """Return whether a run file keeps an evaluation: of its unchanged final champion."""
-    return not changes and which.is_champion and isinstance(run, store.StoredRun)
+def _why_not_stored(run: store.Stored, changes: Changes, which: training.GenomeChoice) -> str | None:
+    """Return why an evaluation is not stored, for a note on the run file, or None if it is stored.
 
-
-def _is_in_writable_directory(run: store.Stored) -> bool:
-    return os.access(run.path.parent, os.W_OK)
+    A run file keeps an evaluation of its unchanged final champion.
+    """
+    if not isinstance(run, store.StoredRun):
+        return ""
+    if changes or not which.is_champion:
+        return ": not stored in the run file"
+    if not os.access(run.path.parent, os.W_OK):
+        return ": not stored in the run file, because its directory cannot be written"
+    try:
+        store.check_unlocked(run.path)
+    except InputError:
+        return ": not stored in the run file, because another process is writing it"
+    return None
 
 
 def _as_json(run: store.Stored, generation: int, experiment: Experiment, evaluated: store.HeldOut) -> str:
@@ -124,18 +138,15 @@ def _body(app: App, argv: list[str]) -> int:
     check_which(run, which)
     changes = changes_of(options)
     with stdout_for_json(options.json):
-        experiment, evaluated, failure = _evaluate(app, run, options, changes, which)
+        unstored = _why_not_stored(run, changes, which)
+        experiment, evaluated, failure = _evaluate(app, run, options, changes, which, unstored is None)
     generation = run.num_generations - 1 if options.generation is None else options.generation
     if options.json:
         print(_as_json(run, generation, experiment, evaluated))
     else:
         own = training.load_config(run.header.config, str(run.path)).env
         kind = which.title or f"champion after generation {generation}"
-        note = changes.describe(own)
-        if isinstance(run, store.StoredRun) and not _is_stored(run, changes, which):
-            note += ": not stored in the run file"
-        elif isinstance(run, store.StoredRun) and not _is_in_writable_directory(run):
-            note += ": not stored in the run file, because its directory cannot be written"
+        note = changes.describe(own) + (unstored or "")
         print(f"{sanitize(str(run.path), 4000)}: {kind}, {pluralize(options.episodes, 'held-out episode')}{note}")
         print(statistics.summary(evaluated.returns))
         if evaluated.metrics:

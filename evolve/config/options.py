@@ -4,6 +4,7 @@ import difflib
 import math
 import re
 from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from typing import Annotated, Any, ClassVar, TypeVar, get_args, get_origin
 
 import pydantic
@@ -291,7 +292,11 @@ def _explain(model: type[BaseModel], invalid: ValidationError, at: str) -> Input
     kinds = [_expected(model, error) for error in (first, *more) if _walk(model, error["loc"])[0] == path]
     # If the type is wrong, quotes tell the text "5" from the number 5.
     got = repr(first["input"]) if first["type"].endswith("_type") else first["input"]
-    return InputError(key, " or ".join(dict.fromkeys(kinds)), got)
+    cure = ""
+    if first["type"] == "float_type" and isinstance(first["input"], str):
+        with suppress(ValueError):  # a text without a number
+            cure = f"Write {float(first['input'])}."  # TOML has 0.2 but not .2
+    return InputError(key, " or ".join(dict.fromkeys(kinds)), got, cure)
 
 
 def _expected(model: type[BaseModel], error: ErrorDetails) -> str:

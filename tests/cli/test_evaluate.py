@@ -1,6 +1,7 @@
 """The held-out evaluation: keyed episodes, whatever the ranks, kept in the run file."""
 
 import json
+from contextlib import closing
 
 import numpy as np
 from conftest import without
@@ -89,6 +90,16 @@ def test_an_earlier_champion_is_evaluated_and_not_kept(call, tmp_path):
     call("export", FILE, "-o", "it.champion").ok()
     refused = call("evaluate", "it.champion", "--generation", 0)
     assert "generation (--generation): expected none with it.champion, which has the final champion" in refused.err
+
+
+def test_a_run_that_is_being_written_is_evaluated_and_not_changed(call, tmp_path):
+    assert call("run", *QUICK).code == 0
+    before = (tmp_path / FILE).read_bytes()
+    with closing(store.reopen(tmp_path / FILE)):
+        done = call("evaluate", FILE, "--episodes", 2)
+    assert done.code == 0, done.err
+    assert "not stored in the run file, because another process is writing it\n" in done.out
+    assert (tmp_path / FILE).read_bytes() == before
 
 
 def test_wrong_input(call, tmp_path):

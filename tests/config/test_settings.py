@@ -122,6 +122,13 @@ def test_an_unknown_network_is_reported_before_an_unknown_setting():
     assert (wrong.value.argument, wrong.value.got) == ("network.name", "no such")
 
 
+def test_a_text_with_a_number_is_shown_as_the_number():
+    for text, cure in ((".2", " Write 0.2."), ("a", "")):
+        with pytest.raises(InputError) as wrong:
+            parse(Config, {"env": {"action_scale": text}})
+        assert str(wrong.value) == f"env.action_scale: expected a number, got {text!r}.{cure}"
+
+
 def test_a_time_limit_may_be_a_number_of_seconds():
     limits = [parse(Config, {"compute": {"time_limit": given}}).compute.time_limit for given in (3600, 0.5, "1h")]
     assert limits == ["3600s", "0.5s", "1h"]
