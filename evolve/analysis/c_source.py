@@ -39,8 +39,9 @@ _HEAD = """\
  *
  * It allocates nothing: {constants:,} bytes of constants, {state:,} bytes of state.
  *
- * Compile with: cc -std=gnu11 -O2 -ffp-contract=off. Fast-math changes results, and so does fused multiply-add, which
- * some compilers use by default. Written by evolve {version}; its kernels are under the MIT licence.
+ * Compile with: cc -std=gnu11 -O2 -ffp-contract=off, or c++ -std=gnu++17 and the same options. Fast-math changes
+ * results, and so does fused multiply-add, which some compilers use by default. Written by evolve {version}; its
+ * kernels are under the MIT licence.
  */
 #ifdef __FAST_MATH__
 #error "compile without -ffast-math, which changes results"

@@ -20,7 +20,7 @@ from evolve.training import prepare
 
 ZOO = sorted((ROOT / "zoo").glob("*.champion"))
 MEMORY = r"([\d,]+) bytes of constants, ([\d,]+) bytes of state"
-FLAGS = ["-std=gnu11", "-O2", "-Wall", "-Werror", "-ffp-contract=off", "-shared", "-fPIC"]
+FLAGS = ["-std=gnu11", "-O2", "-Wall", "-Wextra", "-Werror", "-ffp-contract=off", "-shared", "-fPIC"]
 
 
 def compiled(source, path):
@@ -28,6 +28,9 @@ def compiled(source, path):
     if shutil.which("cc") is None:
         pytest.skip("no C compiler")
     path.with_suffix(".c").write_text(source)
+    as_cxx = ["c++", "-x", "c++", "-std=gnu++17", *FLAGS[2:5], "-fsyntax-only", path.with_suffix(".c")]
+    if shutil.which("c++") is not None:
+        subprocess.run(as_cxx, check=True, timeout=60)
     subprocess.run(["cc", *FLAGS, path.with_suffix(".c"), "-o", path, "-lm"], check=True, timeout=60)
     return ctypes.CDLL(str(path))
 
@@ -97,7 +100,7 @@ def test_the_head_tells_how_much_memory_it_takes(tmp_path):
     (tmp_path / "a.c").write_text(source)
     if shutil.which("cc") is None or shutil.which("size") is None:
         pytest.skip("no C compiler")
-    subprocess.run(["cc", *FLAGS[:2], *FLAGS[4:5], "-c", "a.c", "-o", "a.o"], check=True, cwd=tmp_path, timeout=60)
+    subprocess.run(["cc", *FLAGS[:2], *FLAGS[5:6], "-c", "a.c", "-o", "a.o"], check=True, cwd=tmp_path, timeout=60)
     sizes = subprocess.run(["size", "a.o"], check=True, cwd=tmp_path, timeout=60, capture_output=True, text=True)
     text, data, bss = map(int, sizes.stdout.splitlines()[1].split()[:3])
     assert constants <= text

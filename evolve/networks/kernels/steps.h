@@ -29,8 +29,11 @@ INLINE void activate(float *x, int64_t columns)
     }
 
 /* For a network without updates that wait. */
-#define NOTHING_WAITS(name) \
-    INLINE void name##_settle(const name *net, int64_t tile) {}
+#define NOTHING_WAITS(name)                                                                                            \
+    INLINE void name##_settle(const name *net, int64_t tile)                                                           \
+    {                                                                                                                  \
+        (void)net, (void)tile;                                                                                         \
+    }
 
 /* Bring the traces of a tile up to date: NAME_due makes the updates of its last steps. */
 #define TILE_SETTLE(name)                                                                                              \

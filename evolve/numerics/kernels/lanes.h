@@ -47,7 +47,7 @@ typedef unsigned long long uint64_t;
 #define BARRIER()
 #define ANY_LANE(x) (x)
 #define INLINE static inline __attribute__((always_inline))
-#define RESTRICT restrict
+#define RESTRICT __restrict__
 #define ROLLED
 #if defined(__GNUC__) && defined(__x86_64__) && defined(__GLIBC__) && !defined(__SANITIZE_THREAD__) && \
     !(defined(__clang__) && __clang_major__ < 18)
