@@ -24,7 +24,7 @@ SETTINGS = {
 NAME = Path("out") / "seed-1.h5"
 
 BEGIN = f"""
-import atexit, builtins, ctypes, gc, os, signal, sys, threading
+import atexit, builtins, ctypes, gc, os, signal, sys, threading, warnings
 import evolve
 
 signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell's background jobs ignore it
@@ -91,7 +91,8 @@ SCRIPTS: dict[str, tuple[str, int | str]] = {
     "one generation": ("see(next(generations)); kill()", -signal.SIGKILL),
     "in an atexit handler": ("see(next(generations)); atexit.register(take, generations)", 0),
     "in a thread": ("thread = threading.Thread(target=take, args=[generations]); thread.start(); thread.join()", 0),
-    "forked": ("take(generations)\nif os.fork() == 0:\n    sys.exit()\nos.wait()", 0),
+    # Python 3.12 and later warn of a fork beside a thread.
+    "forked": ("warnings.simplefilter('ignore'); take(generations)\nif os.fork() == 0:\n    sys.exit()\nos.wait()", 0),
     "resumed": ("take(generations, 1); generations.close(); take(iterate(resume=True)); kill()", -signal.SIGKILL),
     "replaced": (
         "take(generations, 1); generations.close(); os.remove('seen'); take(iterate(overwrite=True)); kill()",

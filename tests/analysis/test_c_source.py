@@ -4,13 +4,14 @@ import ctypes
 import re
 import shutil
 import subprocess
+from importlib import metadata
 
 import numpy as np
 import pytest
 from conftest import ROOT
 
 import evolve
-from evolve import environments
+from evolve import environments, store
 from evolve.analysis.c_source import c_source, without_cuda
 from evolve.analysis.policy import Policy
 from evolve.config import Config
@@ -88,7 +89,10 @@ def test_every_champion_of_the_zoo_takes_the_logged_actions_of_a_whole_episode(p
         reward, ends = engine.step(slot, outputs, observations)
         returned, steps, ended = returned + float(reward[0]), steps + 1, bool(ends[0])
     engine.close()
-    assert returned == champion.held_out.returns[0]
+    packages = store.read_any(path).header.manifest["packages"]
+    # Another version of EnvPool may play other episodes.
+    if env.engine == "exact" or packages["envpool"] == metadata.version("envpool"):
+        assert returned == champion.held_out.returns[0]
     assert steps > 30
 
 
