@@ -41,6 +41,10 @@ sys.path[:0] = [str(HERE), str(HELPERS)]  # toys: the tests' own environments, b
 import warm  # noqa: E402 - in helpers/
 from emulation import EmulatedDevice, emulation_available  # noqa: E402
 
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    # A shell lets its background jobs ignore SIGINT; the processes of the tests would inherit that.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+
 hypothesis.settings.register_profile(  # the machine may be busy with other work
     "evolve", deadline=None, suppress_health_check=[hypothesis.HealthCheck.too_slow]
 )

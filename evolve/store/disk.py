@@ -4,9 +4,9 @@ import contextlib
 import errno
 import io
 import os
-import shutil
 import signal
 import socket
+import stat
 import threading
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -76,10 +76,10 @@ def atomic_write(path: Path) -> Iterator[Path]:
     partial = _partial(path)
     try:
         yield partial
-        with contextlib.suppress(
-            OSError
-        ):  # a new file has no permissions to keep, and some shared folders refuse to set them
-            shutil.copymode(path, partial)
+        # A new file has no permissions to keep, and some shared folders refuse to set them.
+        with contextlib.suppress(OSError):
+            # This process goes on writing the file, even if its owner had protected it.
+            partial.chmod(stat.S_IMODE(path.stat().st_mode) | stat.S_IWUSR)
         partial.replace(path)
     finally:
         partial.unlink(missing_ok=True)
