@@ -33,6 +33,7 @@ from evolve.errors import InputError, RunError, pluralize, sanitize
 from evolve.training import Experiment
 from evolve.training.plan import plays_in_threads
 from evolve.training.stored import check_which
+from evolve.verification.logs import equal_numbers
 
 
 def _parser() -> Parser:
@@ -79,7 +80,11 @@ def _evaluate(
     with closing(store.reopen(run.path)) as file:
         experiment = training.reload(run, threads=threads)
         evaluated = training.evaluate_champion(run, experiment, app.coordinator(), options.episodes)
-        if run.held_out is None or len(run.held_out.returns) <= options.episodes:
+        before = np.zeros(0) if run.held_out is None else run.held_out.returns
+        if len(before) <= options.episodes:
+            if not equal_numbers(before, evaluated.returns[: len(before)]).all():
+                why = f"the first {len(before)} episodes have other returns in {run.path}, so nothing is stored. "
+                return experiment, evaluated, RunError(why, "Has the environment changed? Compare with evolve verify.")
             file.held_out = evaluated
             try:
                 file.flush()

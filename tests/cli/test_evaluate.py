@@ -37,6 +37,20 @@ def test_more_episodes_begin_with_the_same_ones(call, command, tmp_path):
     assert "already complete" in call("run", *QUICK, "--set", "held_out_episodes=5", "--resume").out
 
 
+def test_other_returns_of_the_same_episodes_are_told_and_not_kept(call, monkeypatch, tmp_path):
+    call("run", *QUICK, "--set", "held_out_episodes=5").ok()
+    before = (tmp_path / FILE).read_bytes()
+    monkeypatch.setattr(CartPoleEnv, "reset", lambda self, **_: (np.zeros(4, np.float32), {}))
+    monkeypatch.setattr(CartPoleEnv, "step", lambda self, _: (np.zeros(4, np.float32), 0.5, True, False, {}))
+    done = call("evaluate", FILE, "--episodes", 9)
+    assert (done.code, "mean 0.50" in done.out) == (1, True)
+    assert done.err == (
+        "evolve.evaluate: the first 5 episodes have other returns in out/seed-0.h5, so nothing is stored. "
+        "Has the environment changed? Compare with evolve verify.\n"
+    )
+    assert (tmp_path / FILE).read_bytes() == before
+
+
 def test_elsewhere_nothing_is_kept(call, command, monkeypatch, tmp_path):
     call("run", *QUICK, "--set", "held_out_episodes=5").ok()
     before = (tmp_path / FILE).read_bytes()
