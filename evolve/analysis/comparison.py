@@ -196,6 +196,13 @@ def _fitness_of(setting: str) -> str:
     return known.get(setting) or f"{quantile_of(setting):g} quantile of the returns"
 
 
+def constant_connections(group: RunGroup) -> int | None:
+    """Return the number of connections that all candidates of all generations have; None if their numbers differ."""
+    first = int(group.runs[0].records[0].connections[0])
+    same = all((record.connections == first).all() for run in group.runs for record in run.records)
+    return first if same else None
+
+
 def costs_connections(groups: Sequence[RunGroup]) -> bool:
     """Return whether connections reduce the fitness in any group, so that fitness is not the mean return."""
     return any(group.config.connection_cost > 0 for group in groups)

@@ -7,6 +7,7 @@ from dataclasses import replace
 from html import escape
 from html.parser import HTMLParser
 from pathlib import Path
+from unittest.mock import Mock
 
 import h5py
 import numpy as np
@@ -14,7 +15,7 @@ import pytest
 from conftest import LONG, ROOT, make_runs, wait_for, without
 
 from evolve import store
-from evolve.analysis import html
+from evolve.analysis import comparison, html
 from evolve.analysis.comparison import held_out_interval, read_groups
 from evolve.analysis.figures import connections_of
 from evolve.analysis.html import reported_champion
@@ -235,6 +236,14 @@ def test_a_fitness_of_which_connections_take_some_is_not_called_a_mean_return(ru
         page = html.render([each], [RunSummary(run)])
         assert ("the cost of connections</text>" in page) == said
         assert ("episodes, less what its connections cost (connection_cost)." in page) == said
+
+
+def test_connections_are_explained_only_if_they_have_a_panel(runs, monkeypatch):
+    (run,), (group,) = read_groups([runs / "a" / "seed-1.h5"])
+    for constant in (None, 9):
+        monkeypatch.setattr(comparison, "constant_connections", Mock(return_value=constant))
+        page = html.render([group], [RunSummary(run)])
+        assert ("Connections include those of the genome that cannot act." in page) == (constant is None)
 
 
 def test_films_and_verification(runs, tmp_path):

@@ -13,7 +13,14 @@ import numpy as np
 
 from evolve import strategies
 from evolve.analysis import generations, statistics
-from evolve.analysis.comparison import RunGroup, costs_connections, describe_groups, fitness_in_words, held_out_score
+from evolve.analysis.comparison import (
+    RunGroup,
+    constant_connections,
+    costs_connections,
+    describe_groups,
+    fitness_in_words,
+    held_out_score,
+)
 from evolve.analysis.figures import style
 from evolve.analysis.figures.style import COLOURS, FAINT, INK, LineLabel, Mark, drawable
 from evolve.analysis.statistics import number
@@ -121,20 +128,13 @@ def draw_curves(groups: list[RunGroup], axis: str = "generation", titled: bool =
 
 def _kinds(facet: Facet, load: bool) -> list[str]:
     """Return the kinds of panels of an environment. A constant number of connections has no panel."""
-    varies = any(_constant_connections(group) is None for group in facet.groups)
+    varies = any(constant_connections(group) is None for group in facet.groups)
     return ["fitness", *(["connections"] if varies else []), *(["throughput", "idle"] if load else [])]
-
-
-def _constant_connections(group: RunGroup) -> int | None:
-    """Return the number of connections that all candidates of all generations have; None if their numbers differ."""
-    first = int(group.runs[0].records[0].connections[0])
-    same = all((record.connections == first).all() for run in group.runs for record in run.records)
-    return first if same else None
 
 
 def _connections_in_words(groups: list[RunGroup]) -> str:
     """Return the number of connections in words, for the title; empty if the number varies and has a panel."""
-    counts = {(_constant_connections(group), group.mask_unit) for group in groups}
+    counts = {(constant_connections(group), group.mask_unit) for group in groups}
     if len(counts) > 1:
         return ""
     ((count, unit),) = counts
