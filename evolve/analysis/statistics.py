@@ -118,7 +118,7 @@ def _without_overflow(statistic: Callable[[Float64], Any], sample: Float64) -> f
 def _student(degrees: int) -> float:
     """Return the 97.5 % quantile of Student's t with a number of degrees of freedom.
 
-    From 10 degrees on it is the expansion of Abramowitz and Stegun (1964), 26.7.5, accurate to 4e-6.
+    From 10 degrees on it is the expansion of Abramowitz and Stegun (1964), 26.7.5, accurate to 1e-5.
     """
     if degrees <= len(_STUDENT):
         return _STUDENT[degrees - 1]
@@ -156,10 +156,14 @@ def rank_test(one: Float64, other: Float64) -> float:
         InputError: SciPy is not installed.
     """
     stats = import_extra("scipy.stats", "stats", "statistics", "SciPy")
-    # SciPy's permutation test is exact if all permutations are at most `n_resamples`. It refuses samples of one value;
-    # "auto" is exact for these, too, if there are no ties.
+    # SciPy's permutation test is exact if all permutations are at most `n_resamples`. It refuses samples of one value,
+    # whose rank among all values is the test.
     n, m = len(one), len(other)
-    exact = min(n, m) > 1 and math.comb(n + m, n) <= _RESAMPLES
+    if min(n, m) == 1:
+        values = np.concatenate([one, other])
+        single = one[0] if n == 1 else other[0]
+        return min(1.0, 2 * float(min((values <= single).mean(), (values >= single).mean())))
+    exact = math.comb(n + m, n) <= _RESAMPLES
     method = stats.PermutationMethod(n_resamples=_RESAMPLES) if exact else "auto"
     return float(stats.mannwhitneyu(one, other, alternative="two-sided", method=method).pvalue)
 

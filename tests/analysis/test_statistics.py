@@ -78,6 +78,13 @@ def test_summaries(returns, numbers):
     assert ("-10.71 to 14.71" in said) == (len(numbers) == 5 and returns[1] == 3.0)
 
 
+def test_the_rank_test_of_one_value_is_exact_with_and_without_ties():
+    single, solved = np.array([100.0]), np.full(39, 500.0)
+    assert statistics.rank_test(single, solved) == statistics.rank_test(solved, single) == pytest.approx(2 / 40)
+    assert statistics.rank_test(single, np.arange(39) + 500.0) == pytest.approx(2 / 40)
+    assert statistics.rank_test(single, np.array([1.0, 100.0, 200.0])) == 1
+
+
 def test_the_sizes_for_which_the_rank_test_can_be_significant():
     assert not statistics.can_be_significant(3, 3)
     assert not statistics.can_be_significant(1, 30)
