@@ -203,6 +203,11 @@ def constant_connections(group: RunGroup) -> int | None:
     return first if same else None
 
 
+def connections_vary(groups: Sequence[RunGroup]) -> bool:
+    """Return whether the number of connections differs within any group, so that curves have a panel of it."""
+    return any(constant_connections(group) is None for group in groups)
+
+
 def costs_connections(groups: Sequence[RunGroup]) -> bool:
     """Return whether connections reduce the fitness in any group, so that fitness is not the mean return."""
     return any(group.config.connection_cost > 0 for group in groups)

@@ -156,8 +156,8 @@ def rank_test(one: Float64, other: Float64) -> float:
         InputError: SciPy is not installed.
     """
     stats = import_extra("scipy.stats", "stats", "statistics", "SciPy")
-    # SciPy's permutation test is exact if all permutations are at most `n_resamples`. It refuses samples of one value,
-    # whose rank among all values is the test.
+    # SciPy's permutation test is exact if all permutations are at most `n_resamples`. It refuses samples of one value.
+    # There each rank of the value among all values is equally likely.
     n, m = len(one), len(other)
     if min(n, m) == 1:
         values = np.concatenate([one, other])

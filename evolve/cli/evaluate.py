@@ -95,9 +95,9 @@ def _evaluate(
 
 
 def _why_not_stored(run: store.Stored, changes: Changes, which: training.GenomeChoice) -> str | None:
-    """Return why an evaluation is not stored, for a note on the run file, or None if it is stored.
+    """Return a note that says why an evaluation is not stored, or None if it is stored.
 
-    A run file keeps an evaluation of its unchanged final champion.
+    A run file keeps an evaluation of its unchanged final champion. A champion file keeps none, which needs no note.
     """
     if not isinstance(run, store.StoredRun):
         return ""

@@ -15,6 +15,7 @@ from evolve import strategies
 from evolve.analysis import generations, statistics
 from evolve.analysis.comparison import (
     RunGroup,
+    connections_vary,
     constant_connections,
     costs_connections,
     describe_groups,
@@ -128,8 +129,11 @@ def draw_curves(groups: list[RunGroup], axis: str = "generation", titled: bool =
 
 def _kinds(facet: Facet, load: bool) -> list[str]:
     """Return the kinds of panels of an environment. A constant number of connections has no panel."""
-    varies = any(constant_connections(group) is None for group in facet.groups)
-    return ["fitness", *(["connections"] if varies else []), *(["throughput", "idle"] if load else [])]
+    return [
+        "fitness",
+        *(["connections"] if connections_vary(facet.groups) else []),
+        *(["throughput", "idle"] if load else []),
+    ]
 
 
 def _connections_in_words(groups: list[RunGroup]) -> str:

@@ -162,7 +162,7 @@ def render(groups: Sequence[RunGroup], summaries: Sequence[RunSummary], empty: S
         left_out=left_out,
         uneven=comparison.uneven_lengths(compared),
         costs_connections=comparison.costs_connections(compared),
-        connections_vary=any(comparison.constant_connections(group) is None for group in compared),
+        connections_vary=comparison.connections_vary(compared),
         fitness=comparison.fitness_in_words(compared),
         comparison=_comparison(compared),
         curves=_picture("curves", "Curves over generations", figures.draw_curves(compared, titled=False)),
