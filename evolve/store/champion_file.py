@@ -17,18 +17,11 @@ from evolve.shapes import Float32
 from evolve.store.disk import atomic_write, explain_write_errors
 from evolve.store.reading import check_held_out, open_file, read
 from evolve.store.schema import Column, Header, HeldOut, StoredRun
-from evolve.store.writing import write_column, write_held_out, write_start
+from evolve.store.writing import write_columns, write_held_out, write_start
 
 CHAMPION_SCHEMA = 1
-_NORMALIZER = {
-    "normalizer": Column(
-        "evaluation/normalizer",
-        "2 O",
-        np.float32,
-        "mean that is subtracted from observations, and factor of the difference",
-        optional=True,
-    )
-}
+_MEANING = "mean that is subtracted from observations, and factor of the difference"
+_NORMALIZER = {"normalizer": Column("evaluation/normalizer", "2 O", np.float32, _MEANING, optional=True)}
 
 
 @dataclass(frozen=True)
@@ -74,10 +67,9 @@ def write_champion(champion: StoredChampion) -> None:
         file.attrs.update(champion.header.attributes(), champion_schema=CHAMPION_SCHEMA, digest=champion.digest,
                           num_generations=champion.num_generations, steps=champion.steps,
                           seconds=champion.seconds)  # fmt: skip
-        write_start(file, champion.header.start)
+        write_start(file, champion.header)
         write_held_out(file, champion.held_out)
-        if champion.normalizer is not None:
-            write_column(file, _NORMALIZER["normalizer"], champion.normalizer)
+        write_columns(file, _NORMALIZER, vars(champion))
     with explain_write_errors(champion.path), atomic_write(champion.path) as partial, open(partial, "wb") as disk:
         disk.write(content.getvalue())
         disk.flush()
@@ -98,16 +90,9 @@ def read_champion(path: Path) -> StoredChampion:
         digest = reader.text("digest")
         if len(bytes.fromhex(digest)) != 32:
             raise ValueError("digest: not 64 hexadecimal characters")
-        return StoredChampion(
-            path,
-            reader.header(),
-            held_out,
-            reader.columns(_NORMALIZER).get("normalizer"),
-            digest,
-            reader.integer("num_generations"),
-            reader.integer("steps"),
-            reader.real("seconds"),
-        )
+        normalizer = reader.columns(_NORMALIZER).get("normalizer")
+        counts = reader.integer("num_generations"), reader.integer("steps")
+        return StoredChampion(path, reader.header(), held_out, normalizer, digest, *counts, reader.real("seconds"))
 
 
 def read_any(path: Path) -> Stored:

@@ -78,7 +78,7 @@ def atomic_write(path: Path) -> Iterator[Path]:
         yield partial
         # A new file has no permissions to keep, and some shared folders refuse to set them.
         with contextlib.suppress(OSError):
-            # This process goes on writing the file, even if its owner had protected it.
+            # The file stays writable for this process, even if its owner had made it read-only.
             partial.chmod(stat.S_IMODE(path.stat().st_mode) | stat.S_IWUSR)
         partial.replace(path)
     finally:
@@ -171,7 +171,7 @@ def check_unlocked(path: Path) -> None:
         if fcntl is not None:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
-        raise _held(path, descriptor) from None
+        raise _locked_error(path, descriptor) from None
     except OSError:  # a file system without locks
         return
     finally:
@@ -183,7 +183,7 @@ def _lock_of(path: Path) -> Path:
     return path.with_name(f".{path.name}.lock")
 
 
-def _held(path: Path, descriptor: int) -> InputError:
+def _locked_error(path: Path, descriptor: int) -> InputError:
     """Return the error of a run file if another process holds its lock, which is open as `descriptor`."""
     holder = os.pread(descriptor, 400, 0).decode(errors="replace") or "another process"
     cure = "Wait for it to end, or choose another "
@@ -204,21 +204,20 @@ class Lock:
         self.is_effective = fcntl is not None
         """Whether the lock is effective; some file systems have no locks."""
         self._path = _lock_of(path)
-        self._descriptor = os.open(self._path, os.O_RDWR | os.O_CREAT, 0o644)
         while not self._take(path):  # its last owner removed the lock file after this process had opened it
             os.close(self._descriptor)
-            self._descriptor = os.open(self._path, os.O_RDWR | os.O_CREAT, 0o644)
         os.ftruncate(self._descriptor, 0)
         with contextlib.suppress(OSError):  # on a full disk the lock holds without the name of its owner
             os.write(self._descriptor, f"process {os.getpid()} on {socket.gethostname()}".encode())
 
     def _take(self, path: Path) -> bool:
-        """Lock the open file; return whether it is still the lock file of `path`."""
+        """Open and lock the lock file of a run file; return whether it is still in its place."""
+        self._descriptor = os.open(self._path, os.O_RDWR | os.O_CREAT, 0o644)
         try:
             if fcntl is not None:
                 fcntl.flock(self._descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
-            refusal = _held(path, self._descriptor)
+            refusal = _locked_error(path, self._descriptor)
             os.close(self._descriptor)
             raise refusal from None
         except OSError as error:

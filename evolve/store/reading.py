@@ -30,13 +30,14 @@ _PLAIN_LAYOUTS = (h5d.CONTIGUOUS, h5d.COMPACT, h5d.CHUNKED)
 
 
 class Reader:
-    """Reads plain arrays and texts from an open file of `size` bytes.
+    """Reads plain arrays and texts from an open file.
 
-    It reads at most `size` bytes in all, so that a small file from a stranger cannot fill the memory.
+    It reads at most as many bytes as the file has, so that a small file from a stranger cannot fill the memory.
     """
 
-    def __init__(self, file: h5py.File, size: int) -> None:
-        self._file, self._bytes_left = file, size
+    def __init__(self, file: h5py.File) -> None:
+        # A flush may have put another file at the path meanwhile, so the size is the open file's and not the path's.
+        self._file, self._bytes_left = file, file.id.get_filesize()
 
     def run(self, path: Path) -> StoredRun:
         """Return the whole run. path: where the file is, for messages."""
@@ -56,11 +57,9 @@ class Reader:
         held_out = self.held_out() if "evaluation" in self._file else None
         if held_out is not None:
             check_held_out(held_out, len(records[0].champion_weights) if records else 0)
-        complete = bool(self._number(self._file, "complete", "b"))
         has_population = "population" in self._file
-        return StoredRun(
-            path, header, complete, records, checkpoint, held_out, has_population, self._validations(len(records))
-        )
+        validations = self._validations(len(records))
+        return StoredRun(path, header, self._complete(), records, checkpoint, held_out, has_population, validations)
 
     def _validations(self, num_generations: int) -> dict[int, NDArray[Any]]:
         """Return the validation returns [N] by the number of generations before the validation."""
@@ -109,7 +108,10 @@ class Reader:
     def progress(self) -> tuple[int, bool]:
         """Return the number of generations, and whether the run is complete."""
         num_generations = int(self._number(self._item("checkpoint", h5py.Group), "num_generations", "iu"))
-        return num_generations, bool(self._number(self._file, "complete", "b"))
+        return num_generations, self._complete()
+
+    def _complete(self) -> bool:
+        return bool(self._number(self._file, "complete", "b"))
 
     def _step_hashes(self, columns: Mapping[str, NDArray[Any]]) -> list[NDArray[Any]]:
         """Return the step hashes of each champion; the file has the hashes of all champions end to end."""
@@ -122,8 +124,7 @@ class Reader:
 
     def shape(self, path: str) -> tuple[int, ...]:
         """Return the shape of a dataset."""
-        found: tuple[int, ...] = self._dataset(path).shape
-        return found
+        return tuple(self._dataset(path).shape)
 
     def generation(self, place: Column, generation: int, sizes: Mapping[str, int]) -> NDArray[Any]:
         """Return one generation of a column. sizes: the sizes of its axes, by letter."""
@@ -248,8 +249,8 @@ def check_held_out(held_out: HeldOut, num_weights: int) -> None:
         raise ValueError("evaluation/weights: not of the champions' size")
 
 
-def unwritable(path: Path, error: BaseException | None) -> InputError:
-    """Return the error for a directory that cannot be written."""
+def unwritable_directory(path: Path, error: BaseException | None) -> InputError:
+    """Return the error for a directory that cannot be written, or is a file."""
     why = "it is a file" if isinstance(error, FileExistsError) else error
     return InputError("output.directory", "a directory that can be written", f"{path} ({why})")
 
@@ -258,9 +259,9 @@ def check_can_begin(path: Path) -> None:
     """Raise InputError if the directory of a run file neither exists nor can be created. Writes nothing."""
     nearest = next(parent for parent in path.absolute().parents if exists(parent))
     if not nearest.is_dir():
-        raise unwritable(nearest, FileExistsError())
+        raise unwritable_directory(nearest, FileExistsError())
     if not os.access(nearest, os.W_OK):
-        raise unwritable(nearest, PermissionError("no permission to write"))
+        raise unwritable_directory(nearest, PermissionError("no permission to write"))
 
 
 def exists(path: Path) -> bool:
@@ -268,7 +269,7 @@ def exists(path: Path) -> bool:
     try:
         return path.exists()
     except (OSError, ValueError) as error:
-        raise unwritable(path, error) from None
+        raise unwritable_directory(path, error) from None
 
 
 def _why_missing(path: Path) -> str:
@@ -391,30 +392,21 @@ def open_file(path: Path, kind: str) -> Iterator[Reader]:
 def _opened(argument: str, source: Path | io.BytesIO, kind: str) -> Iterator[Reader]:
     try:
         with h5py.File(source, "r") as file:
-            yield Reader(file, _size(file, source))
+            yield Reader(file)
     except PermissionError:
         raise InputError(argument, f"a readable {kind}", "a file that this user must not read") from None
     except (OSError, RuntimeError) as error:
-        raise InputError(
-            argument, f"a readable {kind}", f"a truncated or foreign file ({error})", ANOTHER_FILE
-        ) from None
+        got = f"a truncated or foreign file ({error})"
+        raise InputError(argument, f"a readable {kind}", got, ANOTHER_FILE) from None
     except (KeyError, ValueError, TypeError, AttributeError, IndexError, OverflowError, MemoryError) as error:
         raise InputError(argument, f"a complete {kind}", f"a damaged one ({error})", ANOTHER_FILE) from None
-
-
-def _size(file: h5py.File, source: Path | io.BytesIO) -> int:
-    """Return the size of an open file in bytes."""
-    # A flush may meanwhile have put another file at the path, so ask the open file and not the path.
-    if isinstance(source, io.BytesIO):
-        return source.getbuffer().nbytes
-    return os.fstat(file.id.get_vfd_handle()).st_size
 
 
 def population(path: Path, generation: int) -> Genomes:
     """Return the P candidates of a generation of a run that keeps all genomes. Raises InputError if there are none."""
     try:
         with h5py.File(path, "r") as file:
-            reader = Reader(file, _size(file, path))
+            reader = Reader(file)
             G, P = reader.shape("generation/fitness")
             sizes = {"G": G, "P": P, "W": reader.shape("champion/weights")[1]}
             return Genomes(*(reader.generation(place, generation, sizes) for place in schema.POPULATION.values()))

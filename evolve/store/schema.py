@@ -91,6 +91,8 @@ def path_of(directory: Path, seed: int) -> Path:
     return directory / f"seed-{seed}.h5"
 
 
+# fmt: off
+# A column has two lines: path, shape and type, then meaning and unit.
 @dataclass(frozen=True)
 class Record:
     """One generation. The first axis of its columns in the file is G, the generations.
@@ -98,113 +100,54 @@ class Record:
     A field with the name of a quantity of `rollouts.EpisodeResults` holds that quantity of every episode.
     """
 
-    returns: Float64 = column(
-        "generation/returns",
-        "G P E",
-        np.float64,
-        "return of each episode; NaN if it failed or was not played (racing, or a growing population)",
-        "reward",
-    )
-    lengths: Int32 = column(
-        "generation/lengths", "G P E", np.int32, "environment steps of each episode; 0 if it was not played", "steps"
-    )
-    episode_seconds: Float32 = column(
-        "generation/episode_seconds",
-        "G P E",
-        np.float32,
-        "wall time of each episode in its environment; environments stepped together share it equally",
-        "s",
-    )
-    fitness: Float64 = column(
-        "generation/fitness",
-        "G P",
-        np.float64,
+    returns: Float64 = column("generation/returns", "G P E", np.float64,
+        "return of each episode; NaN if it failed or was not played (racing, or a growing population)", "reward")
+    lengths: Int32 = column("generation/lengths", "G P E", np.int32,
+        "environment steps of each episode; 0 if it was not played", "steps")
+    episode_seconds: Float32 = column("generation/episode_seconds", "G P E", np.float32,
+        "wall time of each episode in its environment; environments stepped together share it equally", "s")
+    fitness: Float64 = column("generation/fitness", "G P", np.float64,
         "the value by which selection ranks: the setting fitness of the returns (by default their mean), less the cost "
-        "of connections; NaN if the candidate failed or did not play",
-        "reward",
-    )
-    connections: Int32 = column(
-        "generation/connections", "G P", np.int32, "connections left of each candidate", "connections"
-    )
+        "of connections; NaN if the candidate failed or did not play", "reward")
+    connections: Int32 = column("generation/connections", "G P", np.int32,
+        "connections left of each candidate", "connections")
     digest: bytes = column("generation/digest", "G", "S64", "sha256 of this generation and of all before it", "hex")
     seconds: float = column("generation/seconds", "G", np.float64, "wall time of the generation", "s")
     steps: int = column("generation/steps", "G", np.int64, "environment steps of the generation", "steps")
     busy_seconds: Float64 = column("rank/busy_seconds", "G R", np.float64, "wall time that each rank was at work", "s")
-    environment_seconds: Float64 = column(
-        "rank/environment_seconds", "G R", np.float64, "the part of busy_seconds that was spent in environments", "s"
-    )
-    champion_weights: Float32 = column(
-        "champion/weights", "G W", np.float32, "weights of the best candidate of each generation"
-    )
-    champion_mask: Bool = column(
-        "champion/mask", "G W", np.bool_, "connections left of the best candidate of each generation"
-    )
-    champion_candidate: int = column(
-        "champion/candidate", "G", np.int64, "number of the best candidate of each generation"
-    )
-    champion_fitness: float = column(
-        "champion/fitness", "G", np.float64, "fitness of the best candidate of each generation", "reward"
-    )
-    champion_step_hashes: UInt8 = column(
-        "champion/step_hashes",
-        "L 2",
-        np.uint8,
-        "after each step of the best candidates, a byte of the hash of all observations so far, one of all outputs; "
-        "at most 4,096 steps of an episode, all episodes end to end, generation after generation",
-        "hash",
-        chunk=2**14,
-    )
+    environment_seconds: Float64 = column("rank/environment_seconds", "G R", np.float64,
+        "the part of busy_seconds that was spent in environments", "s")
+    champion_weights: Float32 = column("champion/weights", "G W", np.float32,
+        "weights of the best candidate of each generation")
+    champion_mask: Bool = column("champion/mask", "G W", np.bool_,
+        "connections left of the best candidate of each generation")
+    champion_candidate: int = column("champion/candidate", "G", np.int64,
+        "number of the best candidate of each generation")
+    champion_fitness: float = column("champion/fitness", "G", np.float64,
+        "fitness of the best candidate of each generation", "reward")
+    champion_step_hashes: UInt8 = column("champion/step_hashes", "L 2", np.uint8,
+        "after each step of the best candidates, a byte of the hash of all observations so far, one of all outputs; at "
+        "most 4,096 steps of an episode, all episodes end to end, generation after generation", "hash", chunk=2**14)
     """[Σ min(length, MAX_HASHED_STEPS), 2], over the best candidate's episodes; in the file, also over generations."""
-    fingerprints: UInt64 = column(
-        "fingerprint/episodes",
-        "G P E 2",
-        np.uint64,
-        "fingerprints of all observations, and of all network outputs, of each episode",
-        "hash",
-    )
-    genome_fingerprints: UInt64 = column(
-        "fingerprint/genomes", "G P", np.uint64, "fingerprint of weights and mask of each candidate", "hash"
-    )
-    trace_fingerprints: UInt64 = column(
-        "fingerprint/traces",
-        "G P",
-        np.uint64,
-        "fingerprint of the traces of each candidate; 0 if the traces stayed at a worker",
-        "hash",
-    )
-    normalizer: Float32 | None = column(
-        "generation/normalizer",
-        "G 2 O",
-        np.float32,
+    fingerprints: UInt64 = column("fingerprint/episodes", "G P E 2", np.uint64,
+        "fingerprints of all observations, and of all network outputs, of each episode", "hash")
+    genome_fingerprints: UInt64 = column("fingerprint/genomes", "G P", np.uint64,
+        "fingerprint of weights and mask of each candidate", "hash")
+    trace_fingerprints: UInt64 = column("fingerprint/traces", "G P", np.uint64,
+        "fingerprint of the traces of each candidate; 0 if the traces stayed at a worker", "hash")
+    normalizer: Float32 | None = column("generation/normalizer", "G 2 O", np.float32,
         "mean that is subtracted from observations, and factor by which the difference is multiplied; only if they are "
-        "normalized",
-        optional=True,
-    )
+        "normalized", optional=True)
     """[2, O], the normalizer of this generation's episodes."""
-    measures: Float64 | None = column(
-        "selection/measures",
-        "G P D",
-        np.float64,
+    measures: Float64 | None = column("selection/measures", "G P D", np.float64,
         "measures of each candidate, in the order of the settings that name them: numbers that count beside fitness",
-        optional=True,
-    )
-    front: Float64 | None = column(
-        "selection/front",
-        "G P",
-        np.float64,
+        optional=True)
+    front: Float64 | None = column("selection/front", "G P", np.float64,
         "mean fitness over all evaluations of each candidate on the front after the generation; NaN for others",
-        "reward",
-        optional=True,
-    )
-    archive: Float64 | None = column(
-        "selection/archive",
-        "G C",
-        np.float64,
+        "reward", optional=True)
+    archive: Float64 | None = column("selection/archive", "G C", np.float64,
         "fitness of the elite in each cell of the archive after the generation, the last axis of the grid running "
-        "fastest; NaN in an empty cell",
-        "reward",
-        optional=True,
-    )
+        "fastest; NaN in an empty cell", "reward", optional=True)
     metrics: Mapping[str, NDArray[Any]] = field(default_factory=dict)
     """The metrics of the episodes by name, [P, E] each, in columns of their own (`metric_column`)."""
 
@@ -215,20 +158,10 @@ STEP_HASHES = COLUMNS.pop("champion_step_hashes")
 
 
 POPULATION = {
-    "weights": Column(
-        "population/weights",
-        "G P W",
-        np.float32,
-        'weights of every candidate; only with output.genomes = "all"',
-        chunk=2**16,
-    ),
-    "mask": Column(
-        "population/mask",
-        "G P W",
-        np.bool_,
-        "connections left of every candidate; only with their weights",
-        chunk=2**16,
-    ),
+    "weights": Column("population/weights", "G P W", np.float32,
+        'weights of every candidate; only with output.genomes = "all"', chunk=2**16),
+    "mask": Column("population/mask", "G P W", np.bool_,
+        "connections left of every candidate; only with their weights", chunk=2**16),
 }
 """All genomes, if the experiment keeps them."""
 
@@ -237,13 +170,9 @@ POPULATION = {
 class HeldOut:
     """The evaluation of the final champion on N held-out episodes. returns, seeds: [N]; weights, mask: [W]."""
 
-    returns: Float64 = column(
-        "evaluation/returns",
-        "N",
-        np.float64,
+    returns: Float64 = column("evaluation/returns", "N", np.float64,
         "returns of the final champion on held-out episodes; only once it was evaluated; NaN for a failed episode",
-        "reward",
-    )
+        "reward")
     seeds: Int64 = column("evaluation/seeds", "N", np.int64, "seeds of the environments of these episodes")
     weights: Float32 = column("evaluation/weights", "W", np.float32, "weights of the champion that played them")
     mask: Bool = column("evaluation/mask", "W", np.bool_, "connections left of the champion that played them")
@@ -254,19 +183,10 @@ class HeldOut:
 HELD_OUT = columns_of(HeldOut)
 
 VALIDATIONS = {
-    "generations": Column(
-        "validation/generations",
-        "V",
-        np.int64,
-        "number of complete generations before each validation of the champion; only with early_stop.mean_return",
-    ),
-    "returns": Column(
-        "validation/returns",
-        "V N",
-        np.float64,
-        "returns of the champion on the validation episodes; NaN for a failed episode",
-        "reward",
-    ),
+    "generations": Column("validation/generations", "V", np.int64,
+        "number of complete generations before each validation of the champion; only with early_stop.mean_return"),
+    "returns": Column("validation/returns", "V N", np.float64,
+        "returns of the champion on the validation episodes; NaN for a failed episode", "reward"),
 }
 """The validations of champions, by which a run may end early."""
 
@@ -275,24 +195,14 @@ VALIDATIONS = {
 class Start:
     """The genome with which a run began, and the normalizer of observations with which it was evolved."""
 
-    weights: Float32 = column(
-        "start/weights", "W", np.float32, "weights of the genome with which the run began; only with start_from"
-    )
+    weights: Float32 = column("start/weights", "W", np.float32,
+        "weights of the genome with which the run began; only with start_from")
     mask: Bool = column("start/mask", "W", np.bool_, "connections of that genome")
-    num_observations: Int64 = column(
-        "start/num_observations",
-        "1",
-        np.int64,
-        "number of observations from which its normalizer was computed; 0 without one",
-    )
-    normalizer: Float32 | None = column(
-        "start/normalizer",
-        "2 O",
-        np.float32,
+    num_observations: Int64 = column("start/num_observations", "1", np.int64,
+        "number of observations from which its normalizer was computed; 0 without one")
+    normalizer: Float32 | None = column("start/normalizer", "2 O", np.float32,
         "mean that is subtracted from observations, and factor by which the difference is multiplied; only if they are "
-        "normalized",
-        optional=True,
-    )
+        "normalized", optional=True)
 
     @property
     def genome(self) -> Genomes:
@@ -313,6 +223,7 @@ class Start:
         return f"<Start: {np.count_nonzero(self.mask):,} connections{normalizer}, digest {self.digest[:16]}…>"
 
 
+# fmt: on
 START = columns_of(Start)
 
 EVERY_COLUMN = (

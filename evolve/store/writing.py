@@ -18,8 +18,8 @@ from evolve.errors import RunError, Setting
 from evolve.genome import Genomes, GenomeSource
 from evolve.store import schema
 from evolve.store.disk import DeferredErrorFile, Lock, atomic_write, sync, uninterrupted, without_links
-from evolve.store.reading import check_free, read, unwritable
-from evolve.store.schema import Column, Header, HeldOut, Record, Start, metric_column
+from evolve.store.reading import check_free, read, unwritable_directory
+from evolve.store.schema import Column, Header, HeldOut, Record, metric_column
 
 # The interval between two flushes is a multiple of the duration of the last flush: 200, so that flushes take 0.5 % of a
 # run, but at most two seconds, because a kill loses the work of the interval. It is at least 20 durations (5 %).
@@ -154,8 +154,6 @@ class RunFile:
 
     def _replace(self) -> None:
         """Replace the file by a copy with all pending changes."""
-        num_validations = len(self.validations)
-        num_hashes = self._num_hashes + sum(len(record.champion_step_hashes) for record in self._pending)
         with atomic_write(self._target) as partial:
             if self._exists:
                 shutil.copyfile(self._target, partial)
@@ -165,8 +163,8 @@ class RunFile:
         self._exists = True
         self.replaces = False
         self.on_disk = self.num_generations
-        self._num_hashes = num_hashes
-        self._num_validations = num_validations
+        self._num_hashes += sum(len(record.champion_step_hashes) for record in self._pending)
+        self._num_validations = len(self.validations)
         self._pending = []
         self._genomes = []
         sync(self._target.parent)  # without it, a crash of the machine could undo the rename
@@ -178,7 +176,7 @@ class RunFile:
         with h5py.File(name, "w", driver="core", backing_store=False) as file:
             file.attrs.update(self.header.attributes(), schema=schema.SCHEMA, complete=False)
             file.create_group("checkpoint").attrs["num_generations"] = 0
-            write_start(file, self.header.start)
+            write_start(file, self.header)
             file.flush()
             return bytes(file.id.get_file_image())
 
@@ -262,14 +260,14 @@ def create(path: Path, header: Header) -> RunFile:
         path.parent.mkdir(parents=True, exist_ok=True)
         file = RunFile(path, header, Lock(path))
     except (OSError, ValueError) as error:
-        raise unwritable(path.parent, error) from None
+        raise unwritable_directory(path.parent, error) from None
     try:
         # Again, since another process may have created the file before this one took the lock.
         check_free(path, file.lock.is_effective)
         file.flush()
     except RunError as error:
         file.close()
-        raise unwritable(path, error.__cause__) from None
+        raise unwritable_directory(path, error.__cause__) from None
     except BaseException:  # also Ctrl-C, or this process would keep the lock
         file.close()
         raise
@@ -284,7 +282,7 @@ def replace(path: Path, header: Header) -> RunFile:
     try:
         return RunFile(path, header, Lock(path), replaces=True)
     except OSError as error:
-        raise unwritable(path.parent, error) from None
+        raise unwritable_directory(path.parent, error) from None
 
 
 def reopen(path: Path) -> RunFile:
@@ -292,7 +290,7 @@ def reopen(path: Path) -> RunFile:
     try:
         lock = Lock(path)
     except OSError as error:
-        raise unwritable(path, error) from None
+        raise unwritable_directory(path, error) from None
     try:
         run = read(path)
     except BaseException:  # also Ctrl-C, or this process would keep the lock
@@ -382,24 +380,23 @@ def _write_rows(stored: h5py.h5d.DatasetID, before: int, rows: NDArray[Any], sha
 
 def write_held_out(file: h5py.File, held_out: HeldOut) -> None:
     """Write a held-out evaluation."""
-    for name, column in schema.HELD_OUT.items():
-        write_column(file, column, getattr(held_out, name))
-    for name, values in held_out.metrics.items():
-        write_column(file, metric_column("evaluation", "N", name, values.dtype), values)
+    write_columns(file, schema.HELD_OUT, vars(held_out))
+    metrics = {name: metric_column("evaluation", "N", name, held_out.metrics[name].dtype) for name in held_out.metrics}
+    write_columns(file, metrics, held_out.metrics)
 
 
-def write_column(file: h5py.File, column: Column, array: NDArray[Any]) -> None:
-    """Write a column that does not grow."""
-    file[column.path] = array
-    file[column.path].attrs.update(column.attributes)
-
-
-def write_start(file: h5py.File, start: Start | None) -> None:
+def write_start(file: h5py.File, header: Header) -> None:
     """Write the genome with which a run began, if there is one."""
-    for name, column in schema.START.items():
-        array = getattr(start, name, None)
-        if array is not None:
-            write_column(file, column, array)
+    if header.start is not None:
+        write_columns(file, schema.START, vars(header.start))
+
+
+def write_columns(file: h5py.File, columns: Mapping[str, Column], arrays: Mapping[str, NDArray[Any] | None]) -> None:
+    """Write arrays, by name, into columns that do not grow. None is not written."""
+    for name, column in columns.items():
+        if (array := arrays[name]) is not None:
+            file[column.path] = array
+            file[column.path].attrs.update(column.attributes)
 
 
 def _replace_array(group: h5py.Group, name: str, array: NDArray[Any]) -> None:
