@@ -26,30 +26,10 @@ __version__ = "0.2.0"
 """The one place of the version: pyproject.toml reads it, and the changelog's newest heading is compared with it."""
 
 __all__ = [
-    "ChampionFile",
-    "Config",
-    "EpisodeError",
-    "Evaluation",
-    "EvolveError",
-    "Experiment",
-    "Generation",
-    "InputError",
-    "Policy",
-    "Run",
-    "RunComparison",
-    "RunError",
-    "Sweep",
-    "Verdict",
-    "__version__",
-    "compare",
-    "iterate",
-    "load",
-    "networks",
-    "register_task",
-    "strategies",
-    "sweep",
-    "train",
-]
+    "ChampionFile", "Config", "EpisodeError", "Evaluation", "EvolveError", "Experiment", "Generation", "InputError",
+    "Policy", "Run", "RunComparison", "RunError", "Sweep", "Verdict", "__version__", "compare", "iterate", "load",
+    "networks", "register_task", "strategies", "sweep", "train",
+]  # fmt: skip
 
 _PACKAGES = ("networks", "strategies")
 _HOMES = dict.fromkeys(("EpisodeError", "EvolveError", "InputError", "RunError"), "evolve.errors")

@@ -21,7 +21,7 @@ from evolve.config.registry import Choice
 from evolve.config.settings import Config
 
 _TYPE_LIMIT = 2**31
-"""Larger limits belong to integer types, such as int32, and are not shown."""
+"""Larger limits are limits of integer types, such as int32, and are not shown."""
 
 
 @dataclass(frozen=True)
@@ -37,10 +37,16 @@ class Description:
 def descriptions(model: type[Options]) -> list[Description]:
     """Return the settings of a model in their order, without the settings that are tables of their own."""
     return [
-        Description(name, _default(field), _allowed(field.annotation, field.metadata), _meaning(model, name))
+        _describe(model, name)
         for name, field in model.model_fields.items()
-        if not isinstance(field.get_default(call_default_factory=True), BaseModel) and field.default_factory is None
+        if not isinstance(field.default, BaseModel) and field.default_factory is None
     ]
+
+
+def _describe(model: type[Options], name: str) -> Description:
+    field = model.model_fields[name]
+    default = "" if field.default is None or field.is_required() else json.dumps(field.default)
+    return Description(name, default, _allowed(field.annotation, field.metadata), _meaning(model, name))
 
 
 def _meaning(model: type[Options], name: str) -> str:
@@ -98,11 +104,6 @@ def _range(metadata: Any) -> str:
     return ", ".join(words[name].format(bound) for name, bound in shown.items())
 
 
-def _default(field: FieldInfo) -> str:
-    """Return a default as TOML; empty if the default is None."""
-    return "" if field.default is None else json.dumps(field.default)
-
-
 def annotated_toml(config: Config, kwargs_model: type[Options] | None = None) -> str:
     """Return an experiment as TOML with comments, which reads back as the same experiment.
 
@@ -135,28 +136,24 @@ def _model(config: Config, section: str) -> type[Options] | None:
 def _head(model: type[Options], table: Table, *title: str) -> list[str]:
     """Return the first lines of a section: its purpose, its title, and comments about the settings without a value.
 
-    TOML has no None, so the table lacks settings that are None. If it lacks another one, the comment has its default.
+    TOML has no None, so the table lacks settings that are None. If it lacks another setting, the comment shows the
+    default.
     """
     lines = [*_comment(inspect.cleandoc(vars(model).get("__doc__") or "")), *title]
-    for name, field in model.model_fields.items():
-        if name not in table:
-            allowed = _allowed(field.annotation, field.metadata)
-            if field.default is None:
-                line = f"# {name} is not set" + (f": {allowed}" if allowed else "")
-            else:
-                line = f"# {name} = {_default(field)}" + (f"  # {allowed}" if allowed else "")
-            lines += [*_comment(_meaning(model, name)), line]
+    for setting in (_describe(model, name) for name in model.model_fields if name not in table):
+        line = f"# {setting.name} = {setting.default}" if setting.default else f"# {setting.name} is not set"
+        between = "  # " if setting.default else ": "
+        lines += [*_comment(setting.meaning), f"{line}{between}{setting.limits}" if setting.limits else line]
     return lines
 
 
 def _with_comments(line: str, model: type[Options]) -> list[str]:
     """Return a line `name = value` with two comments: the meaning of the setting above it, and its limits behind it."""
     name = line.partition(" = ")[0]
-    field = model.model_fields.get(name)
-    if field is None:
+    if name not in model.model_fields:
         return [line]
-    allowed = _allowed(field.annotation, field.metadata)
-    return [*_comment(_meaning(model, name)), f"{line}  # {allowed}" if allowed else line]
+    setting = _describe(model, name)
+    return [*_comment(setting.meaning), f"{line}  # {setting.limits}" if setting.limits else line]
 
 
 def _comment(text: str) -> list[str]:

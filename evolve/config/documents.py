@@ -49,7 +49,7 @@ def read_table(text: str, source: str) -> Table:
     except RecursionError:
         raise _too_deep(source) from None
     except ValueError as error:  # a TOMLDecodeError, or an integer with more digits than Python converts
-        raise InputError(source, "well-formed TOML", f"{error}", "") from None
+        raise InputError(source, "well-formed TOML", str(error)) from None
     _check_values(table, source)
     return table
 

@@ -207,7 +207,7 @@ class Options(BaseModel):
 
     @classmethod
     def advice(cls, key: str, table: Mapping[str, Any]) -> str:
-        """Return better advice about an unknown key than the list of similar keys; empty if there is no such advice.
+        """Return advice about an unknown key, which replaces the list of similar keys; empty without such advice.
 
         Args:
             key: The dotted path of the unknown key.
@@ -301,10 +301,14 @@ def _explain(model: type[BaseModel], invalid: ValidationError, at: str) -> Input
 
 def _expected(model: type[BaseModel], error: ErrorDetails) -> str:
     """Return the expected value that one of Pydantic's errors states."""
-    if error["type"] == "model_type":
-        return _described(_model_in(_walk(model, error["loc"])[2]) or model)
-    if error["type"] == "tuple_type":
-        return _expected_list(_walk(model, error["loc"])[2])
+    if error["type"] in ("model_type", "tuple_type"):
+        annotation = _walk(model, error["loc"])[2]
+        inner = _model_in(annotation)
+        if error["type"] == "model_type":
+            return _described(inner or model)
+        if inner is not None:
+            return f"a list, each {_described(inner)}"
+        return 'a list of names, such as ["x"]' if _is_list_of_names(annotation) else "a list, such as [1, 4]"
     plain = _EXPECTED.get(error["type"])
     if plain is not None:
         context = error.get("ctx", {})
@@ -312,16 +316,8 @@ def _expected(model: type[BaseModel], error: ErrorDetails) -> str:
     return re.sub(r"^(Value error, |Input should be )", "", error["msg"])
 
 
-def _expected_list(annotation: Any) -> str:
-    """Return the description of a list of names, of tables, or of numbers, by the annotation of the setting."""
-    inner = _model_in(annotation)
-    if inner is not None:
-        return f"a list, each {_described(inner)}"
-    return 'a list of names, such as ["x"]' if _is_list_of_names(annotation) else "a list, such as [1, 4]"
-
-
 def _described(model: type[BaseModel]) -> str:
-    """Return the description of a table with its settings. A name may stand for a table that has a name."""
+    """Return the description of a table with its settings. If it has a name, the name alone is allowed, too."""
     name = "a name, or " if "name" in model.model_fields else ""
     return f"{name}a table with {', '.join(model.model_fields)}"
 
@@ -334,7 +330,7 @@ def _is_list_of_names(annotation: Any) -> bool:
 
 
 def _walk(model: type[BaseModel], location: tuple[int | str, ...]) -> tuple[list[str], list[str], Any]:
-    """Return the path of a setting, the allowed keys of the innermost table on the path, and its annotation.
+    """Return the path and the annotation of a setting, and between them the allowed keys of its table.
 
     location: Pydantic's path. It also contains Pydantic's names for the types of a union, which are left out.
     """

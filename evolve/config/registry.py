@@ -131,7 +131,7 @@ class ImportedOnDemand(Mapping[str, Value]):
         return len(self._homes)
 
     def __contains__(self, name: object) -> bool:
-        return name in self._homes  # the mixin's would import the module
+        return name in self._homes  # the inherited method would import the module
 
 
 class _Named(Options):
@@ -147,7 +147,7 @@ class Registry:
         kinds: The built-in kinds by name.
         contract: The protocol or base class of the networks or strategies that the kinds make.
         aliases: Other names of kinds, such as the names in earlier versions. `Choice.name` is always the current name.
-        relatives: The kinds to propose for names in other tools, which are written in lower case without punctuation.
+        relatives: The kind to propose for each name in other tools, in lower case without punctuation.
     """
 
     def __init__(
@@ -173,8 +173,8 @@ class Registry:
 
         Args:
             section: A table; or a choice, which is returned unchanged unless its kind was unknown.
-            lenient: Whether the section is stored in a file or a message. An unknown kind or invalid options are then
-                kept unchanged, as `UnknownOptions`, and the options may fill in the defaults of earlier versions.
+            lenient: Whether the section comes from a file or a message. Options that are invalid, or belong to an
+                unknown kind, then stay unchanged, as `UnknownOptions`, and models may add defaults of earlier versions.
 
         Raises:
             InputError: The name or an option is invalid.
@@ -242,14 +242,14 @@ class Registry:
         name = self._name(section)
         if name in self._kinds:
             return
-        kind = type(made).__name__
-        if not _is_protocol(contract) and not isinstance(made, contract):
-            got = f"{name}, whose {kind} is not a subclass of {contract.__name__}"
-            raise InputError(self._argument, self._expected(contract), got)
-        missing = [part for part in _parts(contract) if not _has(made, part)]
-        if missing:
-            got = f"{name}, whose {kind} has no {' and no '.join(missing)}"
-            raise InputError(self._argument, self._expected(contract), got)
+        if not getattr(contract, "_is_protocol", False) and not isinstance(made, contract):
+            fault = f"is not a subclass of {contract.__name__}"
+        elif missing := [part for part in _parts(contract) if not _has(made, part)]:
+            fault = f"has no {' and no '.join(missing)}"
+        else:
+            return
+        got = f"{name}, whose {type(made).__name__} {fault}"
+        raise InputError(self._argument, self._expected(contract), got)
 
     @contextmanager
     def as_input_error(self, section: Section, method: str) -> Iterator[None]:
@@ -293,7 +293,7 @@ class Registry:
         added = entry_points_of(self._section)
         if name not in added:
             cure = nearest(self._relatives.get(fold(name), name), [*self._kinds, *added], listed=True)
-            if not cure.startswith("Did you mean"):  # then it is hardly misspelt, but another package's
+            if not cure.startswith("Did you mean"):  # probably not misspelt, but a kind of another package
                 cure += " Or install the package that adds it."
             raise InputError(self._argument, f"a known {self._section}", name, cure)
         return load(added[name], self._argument)
@@ -317,10 +317,6 @@ def _line_of(error: BaseException) -> str:
     """Return the line of another package at which an exception was raised, in words; "" if there is none."""
     lines = [line for line in traceback.extract_tb(error.__traceback__) if not line.filename.startswith(_HERE)]
     return f", line {lines[-1].lineno} of {os.path.basename(lines[-1].filename)}" if lines else ""
-
-
-def _is_protocol(contract: type) -> bool:
-    return bool(getattr(contract, "_is_protocol", False))
 
 
 def _has(made: object, part: str) -> bool:

@@ -72,7 +72,7 @@ class EnvOptions(Options):
     wrappers: Annotated[tuple[WrapperOptions, ...], Field(strict=False)] = ()
     """Gymnasium wrappers around the environment, innermost first; each has a `name`, `module:Class`, and `kwargs`."""
     metrics: Metrics = ()
-    """Names of numbers in the `info` of an episode's last step, such as ["x_position"], which the run file keeps of
+    """Names of numbers in the `info` of an episode's last step, such as ["x_position"]. The run file stores them for
     every episode. If observations are normalized, also "mean_observation_N": the mean of number N of the observation
     over the steps of the episode, before it is normalized."""
     max_episode_steps: Annotated[int, Field(ge=1)] | None = None
@@ -103,9 +103,9 @@ class EnvOptions(Options):
     def changed(self, changes: Mapping[str, Any]) -> "EnvOptions":
         """Return this environment with other settings, which are merged into its tables of arguments.
 
-        An empty table of arguments replaces the table of this environment.
-        An argument is either set or randomized, so that a change of one drops the other. With another `id`, the
-        arguments and wrappers of this environment are dropped. Raises InputError for an invalid setting.
+        An empty table of arguments replaces the table of this environment. An argument is either set or randomized, so
+        a change of one drops the other. With another `id`, the arguments and wrappers of this environment are dropped.
+        Raises InputError for an invalid setting.
         """
         table = self.model_dump(mode="json", exclude_none=True)
         if changes.get("id", self.id) != self.id:
