@@ -216,21 +216,19 @@ class HostCheck:
 
     def __init__(self, hosts: Sequence[Host], ssh: Sequence[str]) -> None:
         self._begun = time.monotonic()
-        self._complaints: dict[Host, str] = {}
-        self._asked: dict[Host, subprocess.Popen[str]] = {}
-        for host in hosts:
-            if host.is_here:
-                self._complaints[host] = ""
-                continue
-            self._asked[host] = subprocess.Popen(
+        self._complaints = dict.fromkeys(hosts, "")
+        self._asked = {
+            host: subprocess.Popen(
                 [*ssh, *SSH_OPTIONS, host.name, f"test -x {shlex.quote(sys.executable)}"],
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.DEVNULL,
                 stderr=subprocess.PIPE,
                 text=True,
-                env=os.environ,
                 process_group=0,  # Ctrl-C in the terminal must not end ssh
             )
+            for host in hosts
+            if not host.is_here
+        }
 
     def finished(self) -> bool:
         """Return whether each host has answered, or has exceeded its time."""
@@ -241,13 +239,10 @@ class HostCheck:
             # A process that still runs is killed here. Its negative exit code counts as no answer.
             process.kill()
             said = process.communicate()[1].strip().splitlines()
-            code = process.returncode
-            if code == _MISSING:
+            if process.returncode == _MISSING:
                 self._complaints[host] = f"has no {sys.executable}"
-            elif code:
+            elif process.returncode:
                 self._complaints[host] = "does not answer" + (f" ({said[-1]})" if said else "")
-            else:
-                self._complaints[host] = ""
             del self._asked[host]
         return not self._asked
 

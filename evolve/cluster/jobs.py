@@ -6,13 +6,12 @@ handed out by a `WorkQueue`.
 
 import itertools
 import logging
-from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
-from evolve.cluster.messages import Answer, Chunk, ChunkResults, FailedEpisode, JobMessage, Message, Question
+from evolve.cluster.messages import Answer, Chunk, ChunkResults, FailedEpisode, JobMessage, Question
 from evolve.cluster.transport import Buffer
 from evolve.cluster.watchdog import patience
 from evolve.cluster.workers import ChunkSizes, Fate, Loss, WorkQueue
@@ -30,43 +29,8 @@ _LONGEST_ANSWER = 600.0  # seconds until a worker that does not answer a questio
 _LOG = logging.getLogger("evolve")
 
 
-class Job(ABC):
-    """Work for the workers, in items that a `WorkQueue` hands out."""
-
-    serial: int
-    """The number of the job, which workers send back with their results."""
-    patience: float
-    """Seconds that a worker may be silent while it has items of this job."""
-    item: str
-    """The name of an item, for messages."""
-    uneven: bool
-    """Whether items may take unequal times."""
-    chunk_sizes: ChunkSizes
-    """Yields the sizes of chunks."""
-
-    @abstractmethod
-    def __len__(self) -> int:
-        """Return the number of items."""
-
-    @abstractmethod
-    def message(self, items: Int64) -> Message:
-        """Return the message that hands items [n] out."""
-
-    @abstractmethod
-    def take(self, message: JobMessage, worker: int, queue: WorkQueue) -> None:
-        """Take the results in a message of a worker, and tell the queue that their items are finished."""
-
-    @abstractmethod
-    def fail(self, items: Int64, loss: Loss) -> None:
-        """Count items [n] as failed, because they ended several workers, the last one by `loss`."""
-
-    @abstractmethod
-    def announce_takeover(self, queue: WorkQueue, loss: Loss) -> None:
-        """Warn that rank 0 does the rest of the job, as the last worker was lost by `loss`; or raise RunError."""
-
-
 @dataclass(eq=False)
-class Evaluation(Job):
+class Evaluation:
     """The evaluation of a batch of N episodes; its items are their indices in the batch.
 
     Attributes:
@@ -90,11 +54,14 @@ class Evaluation(Job):
     collector: ResultsCollector
 
     item = "episode"
+    """The name of an item, for messages."""
     uneven = True
+    """Whether items may take unequal times."""
 
     def __post_init__(self) -> None:
         # A second more, because a worker that hangs prints its traceback first.
         self.patience = patience(self.spec.max_episode_seconds) + 1.0
+        """Seconds that a worker may be silent while it has items of this job."""
         self.seconds = np.zeros((2, len(self.hosts)))
         """[2, R]: the seconds that every rank was at work, and in environments."""
         self._indices = _indices_by_key(self.batch)
@@ -105,11 +72,14 @@ class Evaluation(Job):
         return len(self.batch)
 
     def message(self, items: Int64) -> Chunk:
-        """Return the chunk of some episodes [n], with the genomes that these need."""
+        """Return the message that hands some episodes [n] out, with the genomes that these need."""
         return Chunk(self.serial, self.setup, self.batch.take(items))
 
     def take(self, message: JobMessage, worker: int, queue: WorkQueue) -> None:
-        """Collect results unless they came before; report a failed episode."""
+        """Collect results unless they came before, and tell the queue that their episodes are finished.
+
+        A message about a failed episode is reported; the result of the episode follows.
+        """
         match message:
             case FailedEpisode(_, failure):
                 self.report(failure, worker)
@@ -142,7 +112,7 @@ class Evaluation(Job):
             _LOG.warning("%s failed and %s, %s: %s", which, counts, where, exception_line(message))
 
     def fail(self, items: Int64, loss: Loss) -> None:
-        """Count episodes [n] that hang or kill workers as failed."""
+        """Count episodes [n] as failed, because they ended several workers, the last one by `loss`."""
         why = "a worker died whenever it played this episode"
         if loss.fate == Fate.HANG:
             limit = f"{self.spec.max_episode_seconds:g} s (env.max_episode_seconds)"
@@ -154,7 +124,10 @@ class Evaluation(Job):
         self._done += len(items)
 
     def announce_takeover(self, queue: WorkQueue, loss: Loss) -> None:
-        """Warn that rank 0 plays the rest. Raises RunError if the last worker hangs, as rank 0 could hang too."""
+        """Warn that rank 0 plays the rest, because the last worker was lost by `loss`.
+
+        Raises RunError if that worker hangs, as rank 0 could hang too.
+        """
         if loss.fate == Fate.HANG:
             left = pluralize(queue.unfinished, "episode")
             raise RunError(f"every remaining worker hangs, with {left} to play; rank 0 could hang on them, too")
@@ -194,7 +167,7 @@ def _indices_by_key(batch: EpisodeBatch) -> Int64:
     return indices
 
 
-class Inquiry(Job):
+class Inquiry:
     """Questions, which workers answer.
 
     Args:
@@ -228,8 +201,12 @@ class Inquiry(Job):
             self.answers[message.number] = worker, message.content
 
     def fail(self, items: Int64, loss: Loss) -> None:
-        """Leave questions that end workers without an answer."""
+        """Do nothing: questions that end workers stay without an answer."""
 
     def announce_takeover(self, queue: WorkQueue, loss: Loss) -> None:
         """Warn that no worker answers the rest."""
         _LOG.warning("no worker is left: rank 0 answers the rest by itself")
+
+
+Job = Evaluation | Inquiry
+"""Work for the workers, in items that a `WorkQueue` hands out."""

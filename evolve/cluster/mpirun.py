@@ -379,7 +379,7 @@ def say_begun() -> None:
     """Tell the supervising process, if there is one, that all ranks have connected."""
     if EXIT_CODE in os.environ:
         with suppress(OSError):  # the supervisor is on another host
-            # The spaces keep room for the exit code: a disk that becomes full must not turn success into failure.
+            # The spaces reserve room for the exit code: a disk that becomes full must not turn success into failure.
             Path(os.environ[EXIT_CODE]).write_text(" " * _CODE_CHARACTERS)
 
 
@@ -393,7 +393,7 @@ def hand_over(code: int, start_again: bool = False) -> int:
         return code
     said = f"{code} again" if start_again else str(code)
     try:
-        # Opened without truncating, which would give the room on the disk away.
+        # The file is opened without truncation, so that its room on the disk stays reserved.
         with open(os.open(exit_code_file, os.O_WRONLY | os.O_CREAT, 0o600), "w") as file:
             file.write(said.ljust(_CODE_CHARACTERS))
     except OSError:  # the supervisor is on another host

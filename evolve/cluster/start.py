@@ -41,9 +41,9 @@ _NAMESPACE = "PMIX_NAMESPACE"
 
 CHECK_EVERY = 1.0
 """Seconds between two checks of whether all ranks still live."""
-# If not all ranks come, one of them prints the reason and ends the job. Ranks that know more go first: each group of
-# ranks waits `_TURN_SECONDS` longer than the group before it. If the launcher does not answer, the first ranks, up to
-# `_LAST_TURN`, share one such turn in their order, and all others go at its end.
+# If not all ranks come, one rank prints the reason and ends the job. Ranks that know more have earlier turns, and turns
+# are `_TURN_SECONDS` apart. If the launcher does not answer, ranks 1 to `_LAST_TURN` divide one turn among them, in
+# their order, and higher ranks wait until its end.
 _TURN_SECONDS = 3.0
 _LAST_TURN = 9
 _NAMED = 5  # missing ranks in a message
@@ -76,21 +76,13 @@ def _seconds(variable: str, default: float) -> float:
 
 # Structures of PMIx.
 class _Info(ctypes.Structure):
-    _fields_ = (
-        ("key", ctypes.c_char * 512),
-        ("flags", ctypes.c_uint64),
-        ("type", ctypes.c_uint64),
-        ("data", ctypes.c_void_p),
-        ("rest", ctypes.c_char * 16),
-    )
+    _fields_ = (("key", ctypes.c_char * 512), ("flags", ctypes.c_uint64), ("type", ctypes.c_uint64),
+                ("data", ctypes.c_void_p), ("rest", ctypes.c_char * 16))  # fmt: skip
 
 
 class _Query(ctypes.Structure):
-    _fields_ = (
-        ("keys", ctypes.POINTER(ctypes.c_char_p)),
-        ("qualifiers", ctypes.POINTER(_Info)),
-        ("num_qualifiers", ctypes.c_size_t),
-    )
+    _fields_ = (("keys", ctypes.POINTER(ctypes.c_char_p)), ("qualifiers", ctypes.POINTER(_Info)),
+                ("num_qualifiers", ctypes.c_size_t))  # fmt: skip
 
 
 class _Array(ctypes.Structure):
@@ -98,15 +90,9 @@ class _Array(ctypes.Structure):
 
 
 class _Process(ctypes.Structure):
-    _fields_ = (
-        ("namespace", ctypes.c_char * 256),
-        ("rank", ctypes.c_uint32),
-        ("host", ctypes.c_char_p),
-        ("executable", ctypes.c_char_p),
-        ("pid", ctypes.c_int),
-        ("exit_code", ctypes.c_int),
-        ("state", ctypes.c_uint8),
-    )
+    _fields_ = (("namespace", ctypes.c_char * 256), ("rank", ctypes.c_uint32), ("host", ctypes.c_char_p),
+                ("executable", ctypes.c_char_p), ("pid", ctypes.c_int), ("exit_code", ctypes.c_int),
+                ("state", ctypes.c_uint8))  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -268,12 +254,12 @@ def _listed(ranks: Sequence[int], hosts: dict[int, str]) -> str:
 
 
 def introduce(transport: Transport, watch: StartWatch) -> None:
-    """Have every rank tell rank 0 its host, process and cores; rank 0 answers with the rank's share of these cores.
+    """Exchange what the ranks know: each tells rank 0 its host, process and cores, and learns its share of the cores.
 
     Ranks on other hosts also learn the endpoint at which to watch rank 0.
 
-    The ranks are introduced one by one, because a collective operation of MPI waits for dead ranks. Ranks that die
-    meanwhile are left out if MPI survives that.
+    Rank 0 receives the introductions one by one, because a collective operation of MPI waits for dead ranks. Ranks that
+    die meanwhile are left out if MPI survives that.
 
     Raises RunError if rank 0 is lost.
     """

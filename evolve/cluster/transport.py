@@ -27,7 +27,7 @@ Buffer = NDArray[np.uint8]
 
 _TAG = 1
 _ASK_EVERY = 0.2  # seconds between questions to MPI for ranks that died
-# MPI is asked which messages have left only if more wait, because the call may yield the core if ranks share cores.
+# `send` asks MPI which messages have left only if more messages wait, because the call may yield a shared core.
 _MOST_UNSENT = 256
 SHORTEST_SLEEP, LONGEST_SLEEP = 2e-3, 5e-2
 """Seconds that a waiting rank sleeps between two looks for messages."""
@@ -148,7 +148,7 @@ class Transport:
         ranks = self._failed_ranks() if self.tolerant else []
         new = sorted(set(ranks) - self.gone)
         self.abandoned.difference_update(ranks)
-        self._forget(new)
+        self.mark_dead(ranks)
         return new + self._silent_ranks()
 
     def _silent_ranks(self) -> list[int]:
@@ -179,25 +179,22 @@ class Transport:
     def abandon(self, rank: int) -> None:
         """Treat a rank that does not answer as lost."""
         self.abandoned.add(rank)
-        self._forget([rank])
-
-    def mark_dead(self, ranks: Iterable[int]) -> None:
-        """Treat ranks as dead, even if MPI does not know that they are."""
-        self._forget(sorted(set(ranks) - self.gone))
+        self.mark_dead([rank])
 
     def mark_ended(self, rank: int) -> None:
         """Treat a rank as dead because its script has ended."""
         self.ended.add(rank)
         self.mark_dead([rank])
 
-    def _forget(self, ranks: list[int]) -> None:
+    def mark_dead(self, ranks: Iterable[int]) -> None:
+        """Treat ranks as dead, even if MPI does not know that they are."""
         self.gone.update(ranks)
         # Requests to a lost rank never complete, and would hold back all later ones.
         self._undeliverable += [sent for sent in self._unsent if sent[0] in self.gone]
         self._unsent = deque(sent for sent in self._unsent if sent[0] not in self.gone)
 
     def backoff(self, least: float = 0.0) -> None:
-        """Sleep for a moment, which grows with the time since the last message or other work between sleeps.
+        """Sleep for a moment, the longer the more time has passed since the last message or other work of this rank.
 
         least: The shortest sleep in seconds, for a rank with answers that are not urgent.
         """

@@ -43,7 +43,8 @@ _TOKEN_CHARACTERS = 32
 _GREETING_BYTES = _TOKEN_CHARACTERS + 4  # the token, and a rank
 _PROBES = 4
 _CONNECT_SECONDS = 5.0
-# The errors of a connection after its process has ended on a host that answers. The launcher or MPI notices that loss.
+# The errors of a connection if its process at the other end has ended, but the host answers. The launcher or MPI
+# notices that loss.
 _ENDED = (errno.ECONNRESET, errno.EPIPE)
 
 
@@ -82,7 +83,7 @@ class Watchdog:
         if self._patted == -math.inf:
             self._begin(now)
         elif _HAS_ALARM:
-            signal.setitimer(signal.ITIMER_REAL, SOON if self._hurries else self._limit, self._grace)
+            self._set_alarm()
             if now - self._armed > patience(self._limit):
                 _explain(now - self._patted)
         self._patted = now
@@ -151,9 +152,12 @@ class Watchdog:
         faulthandler.cancel_dump_traceback_later()
         signal.setitimer(signal.ITIMER_REAL, 0)  # it would go on counting; it may have rung once already
         os.kill(os.getpid(), signal.SIGSTOP)
-        signal.setitimer(signal.ITIMER_REAL, self._limit, self._grace)
+        self._set_alarm()
         self._warned = False
         self._arm(time.monotonic())
+
+    def _set_alarm(self) -> None:
+        signal.setitimer(signal.ITIMER_REAL, SOON if self._hurries else self._limit, self._grace)
 
     def _arm(self, now: float) -> None:
         self._armed = now
@@ -170,7 +174,7 @@ class Watchdog:
             raise Interrupted
         if self._warned:
             self._warned = False
-            signal.setitimer(signal.ITIMER_REAL, self._limit, self._grace)  # the next environment has its own time
+            self._set_alarm()  # the next environment has its own time
             self._arm(time.monotonic())
             raise EpisodeTimeout(f"no answer for {self._limit:g} s (env.max_episode_seconds)")
         self._warned = True
@@ -323,7 +327,7 @@ def own_addresses() -> list[str]:
 
 
 def _keep_alive(connection: socket.socket, seconds: float) -> None:
-    """Have the kernel fail a connection if its other end does not answer for a number of seconds."""
+    """Let the kernel end a connection if the other end does not answer for a number of seconds."""
     every = max(1, round(seconds / (2 * _PROBES)))
     connection.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
     for option, value in (

@@ -123,7 +123,7 @@ class Worker:
         self._make_rollout = make_rollout
         self._shared = shared
         self._rollout: AnyRollout | None = None
-        self._watchdog: Watchdog | None = None
+        self._watchdog = Watchdog(math.inf, fatal=False)  # watches nothing; `set_up` makes another one
         self._serial = -1
         self._failures = 0
         self._busy = 0.0  # seconds of work since the last results were sent
@@ -208,15 +208,13 @@ class Worker:
 
     def keep_alive(self) -> None:
         """Reset the watchdog, and send the coordinator a heartbeat if one is due."""
-        if self._watchdog is not None:
-            self._watchdog.disarm() if self.idle else self._watchdog.pat()
+        self._watchdog.disarm() if self.idle else self._watchdog.pat()
         if not self.idle and time.perf_counter() - self._sent > self._longest_silence:
             self._send_heartbeat()
 
     def disarm(self) -> None:
         """Disarm the watchdog: what this process does next is not the work of a worker."""
-        if self._watchdog is not None:
-            self._watchdog.disarm()
+        self._watchdog.disarm()
 
     def _begin(self, serial: int) -> None:
         """Begin a job: drop the episodes and the results of the last one."""
@@ -236,7 +234,6 @@ class Worker:
     @contextmanager
     def _generating(self) -> Iterator[None]:
         """Pause the watchdog while genomes are generated; then show that this worker is alive."""
-        assert self._watchdog is not None
         with self._watchdog.paused():
             yield
         self.keep_alive()

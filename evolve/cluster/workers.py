@@ -33,9 +33,9 @@ as long, or rank 0 would always be busy. In simulations this value was best for 
 workers of one thread."""
 
 _SUSPECT = 2
-"""Strikes from which on an item is handed out alone, so that no other item can have ended the worker."""
+"""An item with this number of strikes is handed out alone, so that no other item can have ended the worker."""
 _GUILTY = 4
-"""Strikes with which an item that was handed out alone counts as failed. A hang of an item alone is enough."""
+"""An item that was handed out alone counts as failed if it then has this number of strikes, or if the worker hangs."""
 _NO_WORKER = 0  # rank 0 is the coordinator
 
 ChunkSizes = Callable[[int, int], Iterator[int]]
@@ -109,7 +109,7 @@ class PendingItems:
         return items
 
     def put_last(self, items: Int64) -> None:
-        """Append items, and hand none of the pending items out alone any more."""
+        """Append items. From now on no pending item is handed out alone."""
         self._items = np.concatenate([self._items, items])
         self.suspects = 0
 
@@ -360,21 +360,17 @@ class Workers:
         return Loss(worker, Fate.DEATH, "was lost")
 
     def _abandon(self, worker: int) -> Loss:
-        self._transport.abandon(worker)
-        self._kill(worker)
-        return Loss(worker, Fate.HANG, "no longer answers, and is given up")
-
-    def _kill(self, worker: int) -> None:
-        """Kill a worker that hangs if MPI survives its death, with the help of a worker on the same host."""
+        """Give up a worker that hangs. If MPI survives its death, kill it, with the help of a worker on its host."""
         transport = self._transport
-        if not transport.tolerant:
-            return
-        host, pid = transport.hosts[worker], transport.pids[worker]
-        beside = [other for other in self._ranks if transport.hosts[other] == host]
-        if host == transport.host:
-            kill(pid)
-        elif beside:
-            self.send(beside[0], Kill(pid))
+        transport.abandon(worker)
+        if transport.tolerant:
+            host, pid = transport.hosts[worker], transport.pids[worker]
+            beside = [other for other in self._ranks if transport.hosts[other] == host]
+            if host == transport.host:
+                kill(pid)
+            elif beside:
+                self.send(beside[0], Kill(pid))
+        return Loss(worker, Fate.HANG, "no longer answers, and is given up")
 
 
 def note_farewell(transport: Transport, worker: int, message: Message) -> None:
