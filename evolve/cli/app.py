@@ -125,6 +125,11 @@ class StopFlag:
             return signal.Signals(self.signal).name
         return "the time limit" if time.monotonic() > self._deadline else None
 
+    def check(self, where: str = "") -> None:
+        """Raise Stopped if there is a reason to stop. where: a text after the reason: " in step 7"."""
+        if (reason := self.reason()) is not None:
+            raise Stopped(f"stopped by {reason}{where}")
+
     def _remember(self, number: int, _frame: FrameType | None) -> None:
         """Remember the first signal, and restore its usual effect, which also ends native code that hangs."""
         # The handlers of the other signals stay until the first signal is read. Python reports an error if a signal is
@@ -160,17 +165,14 @@ class App:
         """Return a coordinator of the workers."""
         return cluster.Coordinator(self.transport, kept_rollouts(), self.stop.reason)
 
-    def check_stop(self) -> None:
-        """Raise Stopped if the user has asked to stop."""
-        if (reason := self.stop.reason()) is not None:
-            raise Stopped(f"stopped by {reason}.")
-
 
 Body = Callable[[App, list[str]], int]
 """A command: takes its arguments, returns its exit code."""
 
 
-def launch(name: str, body: Body, argv: list[str] | None, work: Callable[[list[str]], Work] | None = None) -> int:
+def launch(
+    name: str, body: Body, argv: list[str] | None = None, work: Callable[[list[str]], Work] | None = None
+) -> int:
     """Run a command on every rank and return its exit code: rank 0 runs `body`, the others serve it.
 
     Rank 0 prints an error once, as one plain message, and always dismisses the workers. Any other failure of a rank
@@ -341,7 +343,9 @@ def _remark(name: str, work: Callable[[], Work]) -> None:
 def _guarded(name: str, body: Callable[[], int], stop: StopFlag) -> int:
     """Run a command, and print its error as one message; return the exit code."""
     try:
-        code = _run(body)
+        code = 0
+        with suppress(Answered):  # the parser has printed the help
+            code = body()
         sys.stdout.flush()
         return code
     except EvolveError as error:
@@ -360,13 +364,6 @@ def _guarded(name: str, body: Callable[[], int], stop: StopFlag) -> int:
         else:
             traceback.print_exc()
         return 1
-
-
-def _run(body: Callable[[], int]) -> int:
-    try:
-        return body()
-    except Answered as answered:  # the parser has printed the help
-        return answered.exit_code
 
 
 def _print_error(name: str, error: EvolveError) -> None:

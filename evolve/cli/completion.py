@@ -21,7 +21,8 @@ _CHOICES = {
     "compute.backend": ("auto", "numpy", "native", "cupy"),
     **dict.fromkeys(("workers", "threads", "compute.threads"), ("auto", "2", "4", "8")),
 }
-"""The completions of an option or argument, by its `dest` in argparse. More completions by `dest`:"""
+"""The completions of an option or argument, by its `dest` in argparse."""
+# The `dest` of each option or argument that takes an environment, a directory, or a file.
 _ENVIRONMENTS = {"env", "env.id"}
 _DIRECTORIES = {"output.directory"}
 _FILES = {"file", "files", "experiment", "output", "video", "compare"}
@@ -77,4 +78,3 @@ def _body(_: App, argv: list[str]) -> int:
 
 
 main = partial(launch, "completion", _body)
-"""Runs the command on this rank; returns its exit code."""

@@ -92,9 +92,8 @@ def read_options(argv: list[str], transport: Transport) -> argparse.Namespace:
         raise InputError("--markdown", "--compare, because it writes the table of a comparison", "none")
     if found.workers and transport.size > 1:
         got = f"a job of {transport.size} ranks"
-        raise InputError(
-            "--workers", "a contest without a launcher such as mpirun", got, "Leave out the option or the launcher."
-        )
+        cure = "Leave out the option or the launcher."
+        raise InputError("--workers", "a contest without a launcher such as mpirun", got, cure)
     if min(found.workers or [1]) < 1:
         raise InputError("--workers", "at least one worker", min(found.workers))
     check_not_too_many("--workers", max(found.workers or [1]))
@@ -260,7 +259,7 @@ def _rows(app: App, options: argparse.Namespace) -> tuple[list[ContestRow], int]
     planned = plan_rows(options.workers, options.backend, available_cores())
     _say(f"contest {contest.VERSION}, size {options.size.name}: {_in_words(planned)}")
     supervisor = Supervisor(_say)
-    app.check_stop()  # a signal that came before the supervisor caught signals
+    app.stop.check()  # a signal that came before the supervisor caught signals
     rows: list[ContestRow] = []
     for workers, chosen in planned:
         _say(f"{_in_words([(workers, chosen)])}:")
@@ -336,6 +335,4 @@ def _body(app: App, argv: list[str]) -> int:
     return code
 
 
-def main(argv: list[str] | None = None) -> int:
-    """Run the command on this rank; return its exit code."""
-    return launch("contest", _body, argv)
+main = partial(launch, "contest", _body)

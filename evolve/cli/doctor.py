@@ -1,5 +1,7 @@
 """evolve doctor: what works in this installation, and what is missing."""
 
+from functools import partial
+
 from evolve import display
 from evolve.analysis import progress
 from evolve.analysis.installation import examine
@@ -26,6 +28,4 @@ def _body(app: App, argv: list[str]) -> int:
     return int(any(each.state == "broken" for each in found))
 
 
-def main(argv: list[str] | None = None) -> int:
-    """Run the command on this rank; return its exit code."""
-    return launch("doctor", _body, argv)
+main = partial(launch, "doctor", _body)

@@ -5,10 +5,10 @@ The returns are stored in the run file, unless it has a larger evaluation, or th
 the network, or evaluates another genome than the final champion.
 """
 
-import argparse
 import json
 import os
 from contextlib import closing
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -59,45 +59,35 @@ def _parser() -> Parser:
     return parser
 
 
-def _evaluate(
-    app: App,
-    run: store.Stored,
-    options: argparse.Namespace,
-    changes: Changes,
-    which: training.GenomeChoice,
-    stored: bool,
-) -> tuple[Experiment, store.HeldOut, RunError | None]:
-    """Evaluate a genome; store the returns in the run file if `stored`. Raises InputError.
+def _evaluate_and_store(
+    app: App, run: store.Stored, experiment: Experiment, episodes: int
+) -> tuple[store.HeldOut, RunError | None]:
+    """Evaluate the final champion, and store the returns in the run file. Raises InputError.
 
     Also return the error if the returns could not be stored, so that the caller can print them first.
     """
-    threads = options.threads or "auto"
-    if not stored:
-        experiment = training.reload(run, changes.env, changes.network, threads=threads)
-        evaluated = training.evaluate_champion(run, experiment, app.coordinator(), options.episodes, which)
-        return experiment, evaluated, None
     # The file is locked before the evaluation, so that no work is lost if another process is writing it.
     with closing(store.reopen(run.path)) as file:
-        experiment = training.reload(run, threads=threads)
-        evaluated = training.evaluate_champion(run, experiment, app.coordinator(), options.episodes)
-        before = np.zeros(0) if run.held_out is None else run.held_out.returns
-        if len(before) <= options.episodes:
-            if not equal_numbers(before, evaluated.returns[: len(before)]).all():
-                why = f"the first {len(before)} episodes have other returns in {run.path}, so nothing is stored. "
-                return experiment, evaluated, RunError(why, "Has the environment changed? Compare with evolve verify.")
-            file.held_out = evaluated
-            try:
-                file.flush()
-            except RunError as error:
-                why = f"{run.path} cannot be written ({error.__cause__}), so the evaluation is not stored. "
-                return experiment, evaluated, RunError(why, "Free disk space or mend the error, and evaluate again.")
-        return experiment, evaluated, None
+        evaluated = training.evaluate_champion(run, experiment, app.coordinator(), episodes)
+        before = np.zeros(0) if file.held_out is None else file.held_out.returns
+        if len(before) > episodes:
+            return evaluated, None
+        if not equal_numbers(before, evaluated.returns[: len(before)]).all():
+            why = f"the first {len(before)} episodes have other returns in {run.path}, so nothing is stored. "
+            return evaluated, RunError(why, "Has the environment changed? Compare with evolve verify.")
+        file.held_out = evaluated
+        try:
+            file.flush()
+        except RunError as error:
+            why = f"{run.path} cannot be written ({error.__cause__}), so the evaluation is not stored. "
+            return evaluated, RunError(why, "Free disk space or mend the error, and evaluate again.")
+        return evaluated, None
 
 
 def _why_not_stored(run: store.Stored, changes: Changes, which: training.GenomeChoice) -> str | None:
     """Return a note that says why an evaluation is not stored, or None if it is stored.
 
-    A run file keeps an evaluation of its unchanged final champion. A champion file keeps none, which needs no note.
+    A run file stores an evaluation of its unchanged final champion. A champion file never changes, so its note is "".
     """
     if not isinstance(run, store.StoredRun):
         return ""
@@ -142,9 +132,14 @@ def _body(app: App, argv: list[str]) -> int:
     which = which_of(options)
     check_which(run, which)
     changes = changes_of(options)
+    failure = None
     with stdout_for_json(options.json):
         unstored = _why_not_stored(run, changes, which)
-        experiment, evaluated, failure = _evaluate(app, run, options, changes, which, unstored is None)
+        experiment = training.reload(run, changes.env, changes.network, threads=options.threads or "auto")
+        if unstored is None:
+            evaluated, failure = _evaluate_and_store(app, run, experiment, options.episodes)
+        else:
+            evaluated = training.evaluate_champion(run, experiment, app.coordinator(), options.episodes, which)
     generation = run.num_generations - 1 if options.generation is None else options.generation
     if options.json:
         print(_as_json(run, generation, experiment, evaluated))
@@ -168,6 +163,4 @@ def _work(argv: list[str]) -> Work:
     return Work(episodes_at_once=found.episodes, in_threads=in_threads)
 
 
-def main(argv: list[str] | None = None) -> int:
-    """Run the command on this rank; return its exit code."""
-    return launch("evaluate", _body, argv, _work)
+main = partial(launch, "evaluate", _body, work=_work)

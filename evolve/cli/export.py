@@ -1,6 +1,7 @@
 """evolve export: a run's champion as a file for this or another program, or the run's numbers for other tools."""
 
 import argparse
+from functools import partial
 from pathlib import Path
 
 from evolve import store
@@ -80,6 +81,4 @@ def _body(app: App, argv: list[str]) -> int:
     return 0
 
 
-def main(argv: list[str] | None = None) -> int:
-    """Run the command on this rank; return its exit code."""
-    return launch("export", _body, argv)
+main = partial(launch, "export", _body)

@@ -2,6 +2,7 @@
 
 import textwrap
 from collections.abc import Mapping
+from functools import partial
 
 import numpy as np
 
@@ -134,6 +135,4 @@ def _body(_: App, argv: list[str]) -> int:
     return 0
 
 
-def main(argv: list[str] | None = None) -> int:
-    """Run the command on this rank; return its exit code."""
-    return launch("info", _body, argv)
+main = partial(launch, "info", _body)

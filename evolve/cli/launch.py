@@ -107,7 +107,7 @@ class Launch:
     def __init__(
         self, argv: list[str], options: argparse.Namespace, run_arguments: Sequence[str], request: Request, folder: Path
     ) -> None:
-        # In front, because no option may follow "--".
+        # --resume goes in front, because no option may follow "--".
         self._run_arguments = [*([] if request.resume else ["--resume"]), *run_arguments]
         self._paths = _run_files(request)
         limit = request.configs[0].compute.time_limit
@@ -264,10 +264,8 @@ def _body(app: App, argv: list[str]) -> int:
     request = load(run_arguments)
     with tempfile.TemporaryDirectory(prefix="evolve-") as folder:
         launch = Launch(argv, options, run_arguments, request, Path(folder))
-        app.check_stop()  # a signal that came before the supervisor caught signals
+        app.stop.check()  # a signal that came before the supervisor caught signals
         return launch.run()
 
 
-def main(argv: list[str] | None = None) -> int:
-    """Run the command; return the exit code of the run."""
-    return launch("launch", _body, argv)
+main = partial(launch, "launch", _body)

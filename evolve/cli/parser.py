@@ -43,7 +43,8 @@ _MISTAKES = {
     r"argument (\S+): expected (?:one|at least one) argument()": "a value",
     r"the following arguments are required: (.+)()": "a value",
 }
-"""Regular expressions for messages of argparse, with the expected value. Groups: the option, and the value it got."""
+"""The messages of argparse as regular expressions, and the expected values in words. The groups of an expression are
+the option and the given value."""
 
 
 def spelled(setting: Setting, command: str = "run") -> str:
@@ -109,10 +110,12 @@ class Parser(argparse.ArgumentParser):
                 raise InputError(found[1], expected, found[2] or "none")
         unknown = re.search(r"unrecognized arguments: (-\S+)", message)
         known = [option for action in self._actions for option in action.option_strings]
-        see = f"See python -m {self.prog.replace('.', ' ')} --help."
-        cure = nearest(unknown[1], known, cutoff=0.6) if unknown else see
-        if unknown and (now := self.renamed.get(unknown[1].partition("=")[0])):
+        if unknown is None:
+            cure = f"See python -m {self.prog.replace('.', ' ')} --help."
+        elif now := self.renamed.get(unknown[1].partition("=")[0]):
             cure = f"It is now {now}."
+        else:
+            cure = nearest(unknown[1], known)
         if not cure and "--settings" in known:
             cure = "A setting without an option is written --set section.key=value; --settings prints all settings."
         got = message.removeprefix("unrecognized arguments: ")
@@ -269,10 +272,11 @@ def steps_after(paths: Sequence[Path], report: str = "", can_film: bool = True) 
         where = f"Run file: {first}"
     else:
         where = f"Run files: {len(paths)} in {os.path.commonpath([path.parent for path in paths]) or '.'}"
-    library, extra = ("imageio", "video") if can_film else ("matplotlib", "plot")
     if can_film:
+        library, extra = "imageio", "video"
         show = f"Film its champion: {command_line('replay', first, '--held-out', '--video', 'champion.mp4')}"
     else:
+        library, extra = "matplotlib", "plot"
         show = f"Draw its champion: {command_line('plot', first, '--network')}"
     if importlib.util.find_spec(library) is None:
         show += f"   # needs: {install_command(extra)}"

@@ -5,6 +5,7 @@ import sys
 import time
 from collections.abc import Sequence
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 
 from evolve import store, training
@@ -146,16 +147,15 @@ def _arguments(argv: list[str]) -> argparse.Namespace:
     for name, given in (("-x/--over", found.over is not None), ("--load", found.load)):
         if given and (other := _kind_of_picture(found)):
             raise InputError(name, "a picture of curves with it", f"--{other}")
-    if (found.network or found.archive) and len(found.files) > 1:
+    one_file = found.network or found.archive
+    if one_file and len(found.files) > 1:
         raise InputError("FILE", f"one run file with --{_kind_of_picture(found)}", f"{len(found.files)} files")
     if found.output is None:
         found.output = Path(f"{_kind_of_picture(found) or 'curves'}.png")
     check_writable(found.output, figures.FORMATS)
     figures.check_library()
     if not found.live:
-        found.files = (
-            [store.one_run_file(found.files[0])] if found.network or found.archive else store.run_files(found.files)
-        )
+        found.files = [store.one_run_file(found.files[0])] if one_file else store.run_files(found.files)
     found.over = found.over or "generation"
     return found
 
@@ -184,6 +184,4 @@ def _body(app: App, argv: list[str]) -> int:
     return 0
 
 
-def main(argv: list[str] | None = None) -> int:
-    """Run the command on this rank; return its exit code."""
-    return launch("plot", _body, argv)
+main = partial(launch, "plot", _body)

@@ -7,6 +7,7 @@ import argparse
 import math
 from collections.abc import Iterator
 from contextlib import closing
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -15,7 +16,7 @@ from evolve import environments, store
 from evolve.analysis import video
 from evolve.cli.app import App, StopFlag, launch
 from evolve.cli.parser import Parser, add_changes_option, add_kept_options, changes_of, file_argument
-from evolve.errors import InputError, RunError, Stopped, pluralize
+from evolve.errors import InputError, RunError, pluralize
 from evolve.numerics.streams import Purpose
 from evolve.rollouts import EpisodeResults
 from evolve.training import Experiment, GenomeChoice, load_config, reload
@@ -90,12 +91,7 @@ def _chosen(options: argparse.Namespace, run: store.Stored, experiment: Experime
 
 def interruptible(stop: StopFlag) -> EachStep:
     """Return a callback for each step, which raises Stopped when the user has asked to stop."""
-
-    def each_step(step: int, returned: float) -> None:
-        if (reason := stop.reason()) is not None:
-            raise Stopped(f"stopped by {reason} in step {step}")
-
-    return each_step
+    return lambda step, _returned: stop.check(f" in step {step}")
 
 
 def _unlogged(run: store.Stored, chosen: Episode) -> str:
@@ -176,6 +172,4 @@ def _body(app: App, argv: list[str]) -> int:
     return 0
 
 
-def main(argv: list[str] | None = None) -> int:
-    """Run the command on this rank; return its exit code."""
-    return launch("replay", _body, argv)
+main = partial(launch, "replay", _body)

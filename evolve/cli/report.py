@@ -137,13 +137,11 @@ def _body(app: App, argv: list[str]) -> int:
 
 
 def _work(argv: list[str]) -> Work:
-    """Return the work: without upper limits, played by threads or not. Raises InputError for wrong arguments."""
+    """Return the amount of work, of which no limit is known. Raises InputError for wrong arguments."""
     arguments = _parser().parse_args(argv)
     if arguments.quick:
         raise InputError("--quick", "no --workers with it, because it plays no episode", "both")
     return Work(in_threads=plays_in_threads(run_files(arguments.files)))
 
 
-def main(argv: list[str] | None = None) -> int:
-    """Run the command on this rank; return its exit code."""
-    return launch("report", _body, argv, _work)
+main = partial(launch, "report", _body, work=_work)

@@ -414,6 +414,4 @@ def _work(argv: list[str]) -> Work:
     return plan.work_of(load(argv).configs)
 
 
-def main(argv: list[str] | None = None) -> int:
-    """Run the command on this rank; return its exit code."""
-    return launch("run", _body, argv, _work)
+main = partial(launch, "run", _body, work=_work)

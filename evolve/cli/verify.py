@@ -10,6 +10,7 @@ and its cause: see `evolve.verification`.
 import argparse
 import json
 from collections.abc import Callable, Sequence
+from functools import partial
 
 from evolve import store, training, verification
 from evolve.analysis.progress import ProgressReporter, width
@@ -142,6 +143,4 @@ def _work(argv: list[str]) -> Work:
     return Work(in_threads=plays_in_threads(arguments.files, changes, arguments.threads))
 
 
-def main(argv: list[str] | None = None) -> int:
-    """Run the command on this rank; return its exit code."""
-    return launch("verify", _body, argv, _work)
+main = partial(launch, "verify", _body, work=_work)

@@ -8,6 +8,7 @@ import json
 import statistics
 import tempfile
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -65,9 +66,8 @@ def _check_options(arguments: dict[str, Any], transport: Transport) -> None:
     if min(arguments["ranks"] or [1]) < 1:
         raise InputError("--ranks", "at least one rank", min(arguments["ranks"]))
     if transport.size > 1:
-        raise InputError(
-            "mpirun", "evolve.bench to be started without mpirun, which it starts itself", f"{transport.size} ranks"
-        )
+        expected = "evolve.bench to be started without mpirun, which it starts itself"
+        raise InputError("mpirun", expected, f"{transport.size} ranks")
 
 
 def _experiment(arguments: dict[str, Any]) -> Experiment:
@@ -221,6 +221,4 @@ def _body(app: App, argv: list[str]) -> int:
     return 0
 
 
-def main(argv: list[str] | None = None) -> int:
-    """Run the command on this rank; return its exit code."""
-    return launch("bench", _body, argv)
+main = partial(launch, "bench", _body)

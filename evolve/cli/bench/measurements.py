@@ -31,7 +31,7 @@ from evolve.cli.app import App, StopFlag
 from evolve.cluster import Coordinator, Transport
 from evolve.cluster.mpirun import mpirun_environment, mpirun_words
 from evolve.environments import ENGINES, Recorder, Recording
-from evolve.errors import InputError, RunError, Stopped
+from evolve.errors import InputError, RunError
 from evolve.genome import Genomes, concatenate
 from evolve.networks import Network
 from evolve.numerics import backend, native
@@ -241,8 +241,7 @@ class BareProcesses:
             except queue.Empty:
                 if any(process.exitcode is not None for process in self._processes):
                     raise RunError("a bare process has ended early; its traceback is above") from None
-                if self._stop.reason() is not None:
-                    raise Stopped(f"stopped by {self._stop.reason()}") from None
+                self._stop.check()
         return gathered
 
     def rate(self) -> float:
