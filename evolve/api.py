@@ -2,7 +2,8 @@
 
 Under `mpirun -n R python script.py` every rank calls the same functions: rank 0 coordinates, the others play episodes,
 and all get the same objects. With `workers` the process of the script starts such ranks itself, receives each
-generation from their rank 0, and answers it. Only `progress=True` prints; nothing catches signals.
+generation from their rank 0, and tells it whether to go on. Only `progress=True` prints, and no function catches
+signals.
 """
 
 import json
@@ -105,9 +106,6 @@ class Sweep(Sequence[Run]):
 
     def __len__(self) -> int:
         return len(self.runs)
-
-    def __iter__(self) -> Iterator[Run]:
-        return iter(self.runs)
 
     def table(self) -> dict[str, list[Any]]:
         """Return columns by run (`pandas.DataFrame(sweep.table())`).

@@ -39,7 +39,6 @@ _EXCLUDED = {  # for each of these options, the options that it excludes
     "compare": ("size", "workers", "repeats", "backend", "price", "name", "validate", "unverified"),
     "validate": ("workers", "repeats", "price", "name", "output", "unverified"),
 }
-_HEAD = ("machine", "played by", "seconds", "spread", "speed-up", "ratio", "95 % interval", "cost", "remarks")
 _COMPARING = ("machine", "ratio", "95 % interval")  # columns that compare machines
 _LEFT = ("machine", "played by", "remarks")  # columns of texts, aligned on the left
 
@@ -64,8 +63,7 @@ def _parser() -> Parser:
     add("--workers", type=int, nargs="+", metavar="N", help=workers)
     repeats = "the largest number of repeats (8); three are enough if their times agree"
     add("--repeats", type=int, metavar="N", help=repeats)
-    kernels = "the back end (native, and cupy if there is a GPU)"
-    add("--backend", choices=("native", "numpy", "cupy"), help=kernels)
+    add("--backend", choices=("native", "numpy", "cupy"), help="the back end (native, and cupy if there is a GPU)")
     add("--price", metavar="P/h", help='the cost of an hour of this machine, as in "1.28/h" or "$1.28/h"')
     add("--name", metavar="NAME", help="the name of this machine (its processor)")
     add("-o", "--output", type=Path, metavar="OUT", help="the file (contest-SIZE.json); with --compare a figure")
@@ -138,42 +136,37 @@ def line(found: ContestFile) -> str:
 def table(ranked: Sequence[RankedRow], several: bool, markdown: bool = False) -> str:
     """Return rows as a table without empty columns. several: whether the rows belong to several machines."""
     rows = [_cells(row) for row in ranked]
-    shown = [
-        name
-        for name, cells in zip(_HEAD, zip(*rows, strict=True), strict=True)
-        if any(cells) and (several or name not in _COMPARING)
-    ]
-    lines = [shown, *([row[_HEAD.index(name)] for name in shown] for row in rows)]
+    shown = [name for name in rows[0] if any(row[name] for row in rows) and (several or name not in _COMPARING)]
+    lines = [shown, *([row[name] for name in shown] for row in rows)]
     if markdown:
         lines.insert(1, ["---"] * len(shown))
         return "\n".join(f"| {' | '.join(cell.replace('|', '/') for cell in cells)} |" for cells in lines)
     return display.table(lines, width(), {n for n, name in enumerate(shown) if name in _LEFT})
 
 
-def _cells(ranked: RankedRow) -> tuple[str, ...]:
-    """Return the cells of a row, in the order of `_HEAD`; empty if unknown."""
+def _cells(ranked: RankedRow) -> dict[str, str]:
+    """Return the cells of a row by the names of their columns, in order; "" if a cell is unknown."""
     row, interval = ranked.measured, ranked.interval
     few = len(row.repeats) < results.MIN_REPEATS
     repeats = pluralize(len(row.repeats), "repeat")
     notes = [] if row.agrees else [repeats if few else f"{repeats} do not agree"]
-    return (
-        sanitize(ranked.machine),
-        sanitize(row.title),
-        f"{row.seconds:,.2f}",
-        f"{row.spread:.1%}" if len(row.repeats) > 1 else "",
-        "" if ranked.speedup is None else f"{ranked.speedup:.2f}",
-        f"{ranked.ratio:.3f}",
-        "" if interval is None else f"{interval[0]:.3f} to {interval[1]:.3f}",
-        "" if ranked.cost is None else money(ranked.cost, ranked.currency),
-        "; ".join([*([] if ranked.verdict == results.VALIDATED else [ranked.verdict]), *notes]),
-    )
+    return {
+        "machine": sanitize(ranked.machine),
+        "played by": sanitize(row.title),
+        "seconds": f"{row.seconds:,.2f}",
+        "spread": f"{row.spread:.1%}" if len(row.repeats) > 1 else "",
+        "speed-up": "" if ranked.speedup is None else f"{ranked.speedup:.2f}",
+        "ratio": f"{ranked.ratio:.3f}",
+        "95 % interval": "" if interval is None else f"{interval[0]:.3f} to {interval[1]:.3f}",
+        "cost": "" if ranked.cost is None else money(ranked.cost, ranked.currency),
+        "remarks": "; ".join([*([] if ranked.verdict == results.VALIDATED else [ranked.verdict]), *notes]),
+    }
 
 
 def summary(found: ContestFile) -> str:
     """Return the result of one machine: the table, the times of the legs, the benchmark of 2020, and `line`."""
     best = found.best
-    times = best.repeats[-1].legs
-    parts = ", ".join(f"{leg} {seconds:.2f} s" for leg, seconds in times.items())
+    parts = ", ".join(f"{leg} {seconds:.2f} s" for leg, seconds in best.repeats[-1].legs.items())
     steps = sum(leg.steps for leg in found.legs.values())
     older = ranking.benchmark_2020(found, best)
     lines = [f"{best.title}, by leg: {parts}; {steps:,} steps in all, {duration(best.seconds)}"]
@@ -282,8 +275,7 @@ def _contest_file(
     app: App, options: argparse.Namespace, rows: list[ContestRow], load: tuple[float, ...]
 ) -> ContestFile:
     """Return the result file of this machine. load: the load averages before the first row."""
-    backends = tuple(dict.fromkeys(row.backend for row in rows))
-    facts = machine_facts(app.transport, available_cores(), backends)
+    facts = machine_facts(app.transport, available_cores(), tuple(dict.fromkeys(row.backend for row in rows)))
     found = ContestFile(
         contest=contest.VERSION,
         size=options.size.name,

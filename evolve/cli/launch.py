@@ -112,10 +112,9 @@ class Launch:
         self._paths = _run_files(request)
         limit = request.configs[0].compute.time_limit
         self._deadline = math.inf if limit is None else time.monotonic() + seconds(limit)
+        given = options.launcher
         self._launcher: Launcher | GivenLauncher = (
-            Launcher.find()
-            if options.launcher is None
-            else GivenLauncher(command_words("--launcher", options.launcher))
+            Launcher.find() if given is None else GivenLauncher(command_words("--launcher", given))
         )
         self._folder = folder
         self._command = command_line("launch", *argv)
@@ -187,14 +186,9 @@ class Launch:
         if ranks:
             environment[CONNECT] = f"{limit:g}"
         here = bool(hosts) and hosts[0].is_here
-        return self._supervisor.run(
-            command,
-            environment,
-            should_stop=self._should_stop,
-            linger=_LINGER + _LINGER_PER_RANK * ranks,
-            begin=limit + 2**futile * _START_SECONDS if here else math.inf,
-            here=here,
-        )
+        linger = _LINGER + _LINGER_PER_RANK * ranks
+        begin = limit + 2**futile * _START_SECONDS if here else math.inf
+        return self._supervisor.run(command, environment, self._should_stop, linger, begin, here)
 
     def _ranks(self, hosts: Sequence[Host]) -> int:
         """Return the number of ranks to start on some hosts, by their share of all slots; 0 if it is unknown."""

@@ -230,8 +230,7 @@ def which_of(options: argparse.Namespace) -> "GenomeChoice":
 def file_argument(text: str) -> Path:
     """Return the path that an argument names. Raises InputError for "", which shells make of an unset variable."""
     if not text:
-        cure = 'The current directory is ".".'
-        raise InputError("FILE", "the name of a file or a directory", "an empty text", cure)
+        raise InputError("FILE", "the name of a file or a directory", "an empty text", 'The current directory is ".".')
     return Path(text)
 
 
@@ -280,5 +279,4 @@ def steps_after(paths: Sequence[Path], report: str = "", can_film: bool = True) 
         show = f"Draw its champion: {command_line('plot', first, '--network')}"
     if importlib.util.find_spec(library) is None:
         show += f"   # needs: {install_command(extra)}"
-    verify = command_line("verify", first)
-    return "\n".join([sanitize(where, _LONGEST_LINE), report or show, f"Verify it: {verify}"])
+    return "\n".join([sanitize(where, _LONGEST_LINE), report or show, f"Verify it: {command_line('verify', first)}"])

@@ -1,7 +1,6 @@
 """evolve plot: curves of runs, experiments compared, or the network of a champion, as a picture."""
 
 import argparse
-import sys
 import time
 from collections.abc import Sequence
 from contextlib import suppress
@@ -13,13 +12,14 @@ from evolve.analysis import comparison, figures
 from evolve.analysis.champion import champion_to_draw, mean_traces
 from evolve.analysis.progress import width
 from evolve.analysis.statistics import between, number
-from evolve.cli.app import App, StopFlag, launch
+from evolve.cli.app import App, StopFlag, launch, say
 from evolve.cli.parser import Parser, add_kept_options, file_argument, which_of
 from evolve.display import table
 from evolve.errors import InputError, sanitize
 from evolve.store.disk import check_writable
 
 _LOOK_EVERY = 1.0  # seconds
+_say = partial(say, "plot")
 
 
 def _parser() -> Parser:
@@ -41,8 +41,7 @@ def _parser() -> Parser:
     kinds.add_argument("--live", action="store_true", help=live)
     final = "compare the experiments instead: seeds, mean, interval, and a rank test against the best"
     kinds.add_argument("--final", action="store_true", help=final)
-    network = "draw the network of a champion instead"
-    kinds.add_argument("--network", action="store_true", help=network)
+    kinds.add_argument("--network", action="store_true", help="draw the network of a champion instead")
     kinds.add_argument("--front", action="store_true", help="draw the fronts of runs of nsga2 instead")
     kinds.add_argument("--archive", action="store_true", help="draw the archive of a run of map-elites instead")
     chosen = "with --network: the best candidate of this generation (by default the held-out champion)"
@@ -96,7 +95,7 @@ def _read(files: list[Path], say: bool = True) -> tuple[list[store.StoredRun], l
     runs, groups = comparison.read_groups(files)
     empty = ", ".join(str(run.path) for run in runs if not run.num_generations)
     if empty and say:
-        print(f"evolve.plot: no generation is complete yet, so these are left out: {sanitize(empty)}", file=sys.stderr)
+        _say(f"no generation is complete yet, so these are left out: {sanitize(empty)}")
     return runs, groups
 
 
@@ -104,7 +103,7 @@ def _deduplicated(groups: list[comparison.RunGroup], say: bool = True) -> list[c
     """Return groups with one run for each seed. say: whether to print notes on omitted runs and uneven lengths."""
     deduplicated, left_out = comparison.deduplicate_seeds(groups)
     for note in filter(None, (left_out, comparison.uneven_lengths(deduplicated)) if say else ()):
-        print(f"evolve.plot: {note}", file=sys.stderr)
+        _say(note)
     return deduplicated
 
 
@@ -132,8 +131,7 @@ def _follow(paths: list[Path], output: Path, over: str, load: bool, stop: StopFl
                 return
         elif not (seen or waiting):
             waiting = True
-            names = ", ".join(map(str, paths))
-            print(f"evolve.plot: waiting for a complete generation in {names}", file=sys.stderr, flush=True)
+            _say(f"waiting for a complete generation in {', '.join(map(str, paths))}")
         time.sleep(_LOOK_EVERY)
 
 
@@ -174,8 +172,7 @@ def _body(app: App, argv: list[str]) -> int:
         _draw_network(app, arguments.files[0], which_of(arguments), arguments.traces, arguments.output)
     elif arguments.front or arguments.archive:
         runs = [run for run in _read(arguments.files)[0] if run.num_generations]
-        figure = figures.draw_front(runs) if arguments.front else figures.draw_archive(runs[0])
-        figures.save(figure, arguments.output)
+        figures.save(figures.draw_front(runs) if arguments.front else figures.draw_archive(runs[0]), arguments.output)
     elif arguments.final:
         _draw_comparison(arguments.files, arguments.output)
     else:

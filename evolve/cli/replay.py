@@ -100,8 +100,8 @@ def _unlogged(run: store.Stored, chosen: Episode) -> str:
         return f"no such {chosen.purpose.title} episode is in the log"
     if chosen.generation < run.num_generations:
         return "nothing in the log: the candidate had left the race before this episode"
-    asked = f"candidate {chosen.candidate} as it would be asked for"
-    return f"generation {chosen.generation} is not complete yet: {asked}; nothing in the log"
+    asked = f"candidate {chosen.candidate} is as the strategy will ask for it"
+    return f"nothing in the log: generation {chosen.generation} is not complete yet, and {asked}"
 
 
 def _compare(
@@ -157,8 +157,7 @@ def _body(app: App, argv: list[str]) -> int:
     options.where = ", in Gymnasium" if other else f", {options.engine} engine" if options.engine else ""
     if changes.settings or "id" in changes.env:
         options.where += f", {changes.settings}" if changes.settings else ""
-        own = load_config(run.header.config, str(run.path)).env
-        other = other or f"an episode{changes.describe(own)}"
+        other = other or f"an episode{changes.describe(load_config(run.header.config, str(run.path)).env)}"
     differences = []
     for chosen, results in zip(episodes, _play_all(run, shown, episodes, options), strict=True):
         if len(episodes) > 1:

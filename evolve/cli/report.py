@@ -4,7 +4,6 @@ Unless `--quick` is given, the ranks evaluate champions of each run again, and r
 """
 
 import os
-import sys
 from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
@@ -14,7 +13,7 @@ from evolve.analysis import html, video
 from evolve.analysis.comparison import deduplicate_seeds, read_groups, uneven_lengths
 from evolve.analysis.html.tables import RunSummary
 from evolve.analysis.progress import ReportProgress
-from evolve.cli.app import App, launch
+from evolve.cli.app import App, launch, say
 from evolve.cli.parser import Parser, add_workers_option, command_line, file_argument
 from evolve.cluster.hosts import Work
 from evolve.errors import InputError, Stopped, is_installed, sanitize
@@ -60,7 +59,7 @@ def write_page(app: App, files: Sequence[Path], output: Path, quick: bool = Fals
     runs, groups = read_groups(files)
     compared, left_out = deduplicate_seeds(groups)  # for warnings only; the page compares groups itself
     for note in filter(None, (left_out, uneven_lengths(compared))):
-        print(f"evolve.report: {note}", file=sys.stderr)
+        say("report", note)
     if quick:
         page, has_film = html.make_page(runs, groups, None)
     else:
@@ -103,8 +102,7 @@ def check(runs: Sequence[PlannedRun], dry: bool = False) -> None:
     video.check_library()
     if not dry:
         check_path(runs)
-    distinct = {run.experiment.config.env.model_dump_json(): run.experiment.config.env for run in runs}
-    for env in distinct.values():
+    for env in {run.experiment.config.env.model_dump_json(): run.experiment.config.env for run in runs}.values():
         environments.check_drawable(env)
 
 

@@ -38,8 +38,8 @@ from evolve.verification import spot_check
 
 _ACTIONS = {"begin": "new", "resume": "resumed", "replace": "replaced", "keep": "complete already"}
 _HINT_ON_LOSSES = (
-    "evolve.run: if a worker is lost, this run ends; complete generations are kept, and --resume continues it. "
-    "(With mpirun --with-ft ulfm the run would go on without the worker.)"
+    "if a worker is lost, this run ends; complete generations are kept, and --resume continues it. (With mpirun "
+    "--with-ft ulfm the run would go on without the worker.)"
 )
 
 
@@ -108,8 +108,7 @@ def _parser() -> Parser:
     add("--resume", action="store_true", help="continue from the complete generations in the run files")
     overwrite = "replace existing run files, also of other settings, each with its first new generation"
     add("--overwrite", action="store_true", help=overwrite)
-    dry = "describe the runs, their size and their files; write nothing"
-    add("--dry-run", action="store_true", help=dry)
+    add("--dry-run", action="store_true", help="describe the runs, their size and their files; write nothing")
     add("--set", action="append", default=[], dest="assignments", metavar="section.key=value", help="set any key")
     add_workers_option(parser)
     return parser
@@ -250,7 +249,7 @@ def run_all(app: App, request: Request) -> None:
     for each in replaced:
         _say(_replacement_warning(each))
     if app.transport.could_tolerate and not mpirun.is_supervised():
-        print(_HINT_ON_LOSSES, file=sys.stderr, flush=True)
+        _say(_HINT_ON_LOSSES)
     _evolve(app, runs, {each.run.path for each in replaced}, request.tensorboard, after_generation)
     page = report.write_after_runs(app, runs) if request.report else ""
     env = runs[0].experiment.config.env

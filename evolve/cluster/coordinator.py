@@ -165,13 +165,11 @@ class Coordinator:
         workers = self._workers
         if not workers:
             return np.arange(len(job))
-        queue = WorkQueue(
-            len(job),
-            workers.ranks,
-            job.chunk_sizes,
-            lambda worker, items: workers.send(worker, job.message(items)),
-            job.uneven,
-        )
+
+        def send(worker: int, items: Int64) -> None:
+            workers.send(worker, job.message(items))
+
+        queue = WorkQueue(len(job), workers.ranks, job.chunk_sizes, send, job.uneven)
         workers.reset_silence()
         queue.hand_out()
         if meanwhile is not None:

@@ -32,8 +32,7 @@ def own_cores() -> Cores:
         bound = []
     cores = len(bound) or os.cpu_count() or 1
     with suppress(OSError):
-        quota = quota_of(Path("/proc/self/cgroup").read_text(), Path("/sys/fs/cgroup"))
-        cores = max(1, round(min(cores, quota)))
+        cores = max(1, round(min(cores, quota_of(Path("/proc/self/cgroup").read_text(), Path("/sys/fs/cgroup")))))
     return Cores(bound, cores)
 
 
@@ -67,7 +66,7 @@ def available_cores() -> int:
 def playing_cores() -> int:
     """Return the number of cores on which this process may play: all, or its share among the workers of its host.
 
-    Rank 0 plays only if all workers are lost. There it is the largest share of a worker.
+    At rank 0, which plays only if all workers are lost, it is the largest share of a worker.
     """
     return _share[0] if _share else available_cores()
 

@@ -107,8 +107,7 @@ class Evaluation:
         self._failed += 1
         if self._failed <= _MAX_DESCRIBED:
             # Means over the episodes of a champion leave it out.
-            is_training = self.batch.purpose == Purpose.EPISODE
-            counts = "counts as the worst" if is_training else "has no return"
+            counts = "counts as the worst" if self.batch.purpose == Purpose.EPISODE else "has no return"
             _LOG.warning("%s failed and %s, %s: %s", which, counts, where, exception_line(message))
 
     def fail(self, items: Int64, loss: Loss) -> None:

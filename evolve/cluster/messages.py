@@ -158,15 +158,13 @@ def frame_of(record: Any, kinds: Sequence[type[Any]]) -> NDArray[np.uint8]:
         words += (code, len(shape), *shape)
         parts += (part, bytes(-size % 8))
     words[1] = len(words)
-    frame = bytearray().join([struct.pack(f"<{len(words)}q", *words), *parts])
-    return np.frombuffer(frame, np.uint8)
+    return np.frombuffer(bytearray().join([struct.pack(f"<{len(words)}q", *words), *parts]), np.uint8)
 
 
 def record_of(frame: NDArray[np.uint8], kinds: Sequence[type[Any]]) -> Any:
     """Return the record of a frame; its arrays are views into the frame."""
     kind, size = struct.unpack_from("<2q", frame.data)
-    words = frame[: 8 * size].view("<i8").tolist()
-    return _build(kinds[kind], _read(frame, words))
+    return _build(kinds[kind], _read(frame, frame[: 8 * size].view("<i8").tolist()))
 
 
 def _without_lazy_genomes(record: Any) -> Any:

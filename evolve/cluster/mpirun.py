@@ -92,7 +92,7 @@ class Launcher:
         return cls(found, "Open MPI" in said, "(Open MPI) 5" in said, name)
 
     def words(self, ranks: int, hosts: Sequence[Host], folder: Path) -> list[str]:
-        """Return the words that start ranks, even more than cores, in a job that continues without ranks that die.
+        """Return the words that start ranks: more than cores, if asked, and surviving deaths, if this launcher can.
 
         Args:
             ranks: The number of ranks; 0 for the size of the allocation.
@@ -115,9 +115,10 @@ class Launcher:
         return words
 
     def environment(self, ssh: Sequence[str], folder: Path) -> dict[str, str]:
-        """Return the environment of the launcher, in which root may start ranks, on other hosts by the command ssh.
+        """Return the environment variables of the launcher, with which root may start ranks.
 
-        ssh: Its words; empty to let the launcher reach the hosts of its allocation in its own way.
+        ssh: The words of the command that reaches other hosts; empty to let the launcher reach the hosts of its
+            allocation in its own way.
         """
         environment = mpirun_environment()
         if not ssh:
@@ -163,9 +164,9 @@ def command_words(argument: str, command: str) -> list[str]:
 
 
 def check_start(argument: str) -> None:
-    """Raise InputError for an argument that starts ranks, without mpi4py or a directory for temporary files.
+    """Raise InputError for an argument that starts ranks if mpi4py, or a directory for temporary files, is missing.
 
-    Ranks check whether mpi4py works.
+    The ranks themselves check whether mpi4py works.
     """
     if not is_installed("mpi4py"):
         raise InputError(argument, "mpi4py", "ModuleNotFoundError: no module of this name", how_to_install("mpi"))
@@ -391,11 +392,10 @@ def hand_over(code: int, start_again: bool = False) -> int:
     exit_code_file = os.environ.get(EXIT_CODE)
     if exit_code_file is None:
         return code
-    said = f"{code} again" if start_again else str(code)
     try:
         # The file is opened without truncation, so that its room on the disk stays reserved.
         with open(os.open(exit_code_file, os.O_WRONLY | os.O_CREAT, 0o600), "w") as file:
-            file.write(said.ljust(_CODE_CHARACTERS))
+            file.write((f"{code} again" if start_again else str(code)).ljust(_CODE_CHARACTERS))
     except OSError:  # the supervisor is on another host
         return code
     return 0

@@ -52,9 +52,9 @@ _RUNNING: "weakref.WeakSet[StartedRanks]" = weakref.WeakSet()  # closed when the
 def all_ranks() -> Transport:
     """Return the transport of this process: MPI's ranks if a launcher started several, else this process alone.
 
-    An exception that ends the script on one of several ranks ends all ranks, because the others would wait forever. A
-    rank that ends its script in another way sends a message: rank 0 goes on without that rank, and no rank waits for
-    rank 0. The end of rank 0 ends ranks that hang.
+    An exception that ends the script on one of several ranks ends all ranks, because the others would wait forever. If
+    a script ends without an exception, its rank tells the ranks that may wait for it: rank 0 goes on without another
+    rank, and other ranks stop waiting for rank 0. Ranks that hang are ended with rank 0.
     """
     transport = connect()
     if transport.size > 1:
@@ -141,9 +141,12 @@ class Collective:
         """Close the environments of this rank."""
         self._rollouts.close()
 
-    def follow(self, release: Callable[[], None] = lambda: None) -> bytes:
-        """Serve rank 0 until it releases this rank; return its answer, or raise its error. release: as in `serve`."""
-        answer = serve(self.transport, self._rollouts, lambda: None, self._shared, release)
+    def follow(self, before_leaving: Callable[[], None] = lambda: None) -> bytes:
+        """Serve rank 0 until it releases this rank; return its answer, or raise its error.
+
+        before_leaving: As for `serve`.
+        """
+        answer = serve(self.transport, self._rollouts, lambda: None, self._shared, before_leaving)
         if answer[:1] == _ERROR:
             error = error_from_json(answer[1:])
             setattr(error, ON_ALL_RANKS, True)

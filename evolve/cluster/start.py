@@ -249,8 +249,7 @@ class StartWatch:
 
 def _listed(ranks: Sequence[int], hosts: dict[int, str]) -> str:
     named = [f"rank {rank} on {hosts[rank]}" if rank in hosts else f"rank {rank}" for rank in ranks[:_NAMED]]
-    more = f" and {len(ranks) - _NAMED} more" if len(ranks) > _NAMED else ""
-    return ", ".join(named) + more
+    return ", ".join(named) + (f" and {len(ranks) - _NAMED} more" if len(ranks) > _NAMED else "")
 
 
 def introduce(transport: Transport, watch: StartWatch) -> None:

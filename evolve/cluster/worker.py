@@ -260,7 +260,7 @@ def serve(
     make_rollout: MakeRollout,
     signalled: Callable[[], int | None],
     shared: SharedState | None = None,
-    release: Callable[[], None] = lambda: None,
+    before_leaving: Callable[[], None] = lambda: None,
 ) -> bytes:
     """Work until the coordinator dismisses this worker; return the answer in that message, see `dismiss`.
 
@@ -271,15 +271,15 @@ def serve(
         make_rollout: Makes a rollout from the experiment's TOML text.
         signalled: Returns the signal that this process received, or None; it is passed on once.
         shared: The state that the coordinator updates.
-        release: Called before this worker confirms that it leaves, to close its environments. If their `close` hangs,
-            the coordinator does not wait long for the worker.
+        before_leaving: Called before this worker confirms that it leaves, to close its environments. If their `close`
+            hangs, the coordinator does not wait long for the worker.
     """
     worker = Worker(transport, make_rollout, shared)
     try:
         answer = _serve(worker, transport, signalled, shared)
     finally:
         worker.disarm()
-    release()
+    before_leaving()
     _send(transport, messages.Dismiss(np.zeros(0, np.uint8)))  # confirms that this worker leaves
     transport.flush(patience=5.0)
     return answer.tobytes()
@@ -321,7 +321,7 @@ def _serve(
                 worker.tick()
             elif message is None:
                 transport.backoff()
-        # Whatever an environment raises, even SystemExit, is for the coordinator to report.
+        # The coordinator reports everything that an environment raises, even SystemExit.
         except BaseException:
             failed = True
             if shared is not None:

@@ -21,7 +21,7 @@ from evolve.shapes import Int64
 
 _LONGEST_SETUP = 600.0  # seconds until a worker has made its environments
 _SILENCE_EVERY = 0.1  # seconds between two counts of the silence of all workers
-_LONGEST_PASSED = 0.5  # seconds of silence counted between two checks at most, as rank 0 may have been suspended itself
+_LONGEST_PASSED = 0.5  # the most seconds that count between two checks, as rank 0 may have been suspended itself
 
 # A chunk has more episodes than a worker has slots only if it takes no longer than `_LONG_SECONDS`, has no more than
 # `_MOST_EPISODES`, and is at most one of `_SHARES` parts of the worker's fair share.
@@ -268,17 +268,13 @@ class Workers:
 
     def __init__(self, transport: Transport) -> None:
         self._transport = transport
-        self._ranks = [rank for rank in range(1, transport.size) if rank not in transport.gone]
+        self.ranks = tuple(rank for rank in range(1, transport.size) if rank not in transport.gone)
+        """The ranks that are left, in ascending order."""
         self._ready: set[int] = set()  # workers that sent a message since the setup; the others may still be making it
         self.reset_silence()
 
     def __len__(self) -> int:
-        return len(self._ranks)
-
-    @property
-    def ranks(self) -> tuple[int, ...]:
-        """The ranks that are left, in ascending order."""
-        return tuple(self._ranks)
+        return len(self.ranks)
 
     def send(self, worker: int, message: Message) -> None:
         """Send a message to one worker."""
@@ -287,7 +283,7 @@ class Workers:
     def send_all(self, message: Message, skip: int = 0) -> None:
         """Send a message to all workers except the rank `skip`; rank 0 is no worker."""
         frame = messages.encode(message)
-        for worker in self._ranks:
+        for worker in self.ranks:
             if worker != skip:
                 self._transport.send(worker, frame)
 
@@ -301,7 +297,8 @@ class Workers:
         while (received := self._transport.probe()) is not None:
             worker, frame = received
             message = messages.decode(frame)
-            # The work of a lost worker was given to others. A worker that is still leaving speaks of an earlier job.
+            # Other workers have the work of a lost worker. The messages of a worker that is still leaving belong to an
+            # earlier job.
             is_heard = worker not in self._transport.gone and worker not in self._transport.leaving
             note_farewell(self._transport, worker, message)
             if is_heard and not isinstance(message, Ended):
@@ -312,7 +309,7 @@ class Workers:
 
     def reset_silence(self) -> None:
         """Count the silence of all workers from now on, since a new job begins."""
-        self._silence = dict.fromkeys(self._ranks, 0.0)  # seconds
+        self._silence = dict.fromkeys(self.ranks, 0.0)  # seconds
         self._checked = time.monotonic()
 
     def remove_lost(self, busy: Collection[int], patience: float) -> list[Loss]:
@@ -329,7 +326,7 @@ class Workers:
         """
         self._transport.lost()
         check_silence(self._transport)
-        gone = [worker for worker in self._ranks if worker in self._transport.gone]
+        gone = [worker for worker in self.ranks if worker in self._transport.gone]
         self._remove(gone)
         silent = self._silent(busy, patience)
         self._remove(silent)
@@ -341,16 +338,16 @@ class Workers:
         if passed < _SILENCE_EVERY:  # with many workers, to count each time would take longer than to receive
             return []
         self._checked += passed
-        for worker in self._ranks:
+        for worker in self.ranks:
             silence = self._silence[worker] + min(passed, _LONGEST_PASSED)
             self._silence[worker] = silence if worker in busy else 0.0
-        return [worker for worker in self._ranks if self._silence[worker] > self._longest_silence(worker, patience)]
+        return [worker for worker in self.ranks if self._silence[worker] > self._longest_silence(worker, patience)]
 
     def _longest_silence(self, worker: int, patience: float) -> float:
         return patience if worker in self._ready else max(patience, _LONGEST_SETUP)
 
     def _remove(self, workers: Collection[int]) -> None:
-        self._ranks = [rank for rank in self._ranks if rank not in workers]
+        self.ranks = tuple(rank for rank in self.ranks if rank not in workers)
 
     def _loss_of_gone(self, worker: int) -> Loss:
         if worker in self._transport.ended:
@@ -365,7 +362,7 @@ class Workers:
         transport.abandon(worker)
         if transport.tolerant:
             host, pid = transport.hosts[worker], transport.pids[worker]
-            beside = [other for other in self._ranks if transport.hosts[other] == host]
+            beside = [other for other in self.ranks if transport.hosts[other] == host]
             if host == transport.host:
                 kill(pid)
             elif beside:

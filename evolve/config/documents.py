@@ -234,7 +234,7 @@ def _remove_from_sweep(table: Table, key: str) -> None:
 
 
 def _swept_key(key: str, values: Sequence[Any]) -> str:
-    """Return the key that the values of a key of a sweep set: texts in place of a section are its names."""
+    """Return the key that a sweep over `key` sets: the name of a section, if all values are names of the section."""
     is_named = key in NAMED_SECTIONS and all(isinstance(value, str) for value in values)
     return f"{key}.{NAMED_SECTIONS[key]}" if is_named else key
 

@@ -120,8 +120,7 @@ class ImportedOnDemand(Mapping[str, Value]):
 
     def __getitem__(self, name: str) -> Value:
         module, *objects = self._homes[name]
-        home = import_module(f"{self._package}.{module}")
-        found = tuple(getattr(home, each) for each in objects)
+        found = tuple(getattr(import_module(f"{self._package}.{module}"), each) for each in objects)
         return cast("Value", found if len(found) > 1 else found[0])
 
     def __iter__(self) -> Iterator[str]:
@@ -248,8 +247,7 @@ class Registry:
             fault = f"has no {' and no '.join(missing)}"
         else:
             return
-        got = f"{name}, whose {type(made).__name__} {fault}"
-        raise InputError(self._argument, self._expected(contract), got)
+        raise InputError(self._argument, self._expected(contract), f"{name}, whose {type(made).__name__} {fault}")
 
     @contextmanager
     def as_input_error(self, section: Section, method: str) -> Iterator[None]:
@@ -331,11 +329,8 @@ def _has(made: object, part: str) -> bool:
 def _parts(contract: type) -> list[str]:
     """Return the methods and properties of a protocol and of its bases; other attributes are optional."""
     members = {name: member for base in reversed(contract.__mro__) for name, member in vars(base).items()}
-    return [
-        name
-        for name, member in members.items()
-        if not name.startswith("_") and (callable(member) or isinstance(member, property))
-    ]
+    public = {name: member for name, member in members.items() if not name.startswith("_")}
+    return [name for name, member in public.items() if callable(member) or isinstance(member, property)]
 
 
 _WORKERS = "The number of workers is no setting: write workers=N in Python, or --workers N on the command line."

@@ -14,16 +14,8 @@ from evolve.config.options import Distributions, Duration, Fitness, Kwargs, Metr
 from evolve.config.registry import Choice, advice, registry_of
 from evolve.errors import InputError
 
-RUNTIME_KEYS = (
-    "seeds",
-    "generations",
-    "early_stop",
-    "held_out_episodes",
-    "evaluation_max_episode_steps",
-    "evaluation_randomize",
-    "compute",
-    "output",
-)
+RUNTIME_KEYS = ("seeds", "generations", "early_stop", "held_out_episodes", "evaluation_max_episode_steps",
+                "evaluation_randomize", "compute", "output")  # fmt: skip
 """Top-level keys that cannot change the result of a generation."""
 MOST_SLOTS = 2**16
 """The largest number of episodes that one process may step together."""
@@ -309,8 +301,7 @@ class Config(Options):
 
     def with_env(self, env: EnvOptions) -> "Config":
         """Return this experiment with another environment for all episodes, including held-out episodes."""
-        for_all = {"env": env, "evaluation_max_episode_steps": None, "evaluation_randomize": None}
-        return self.model_copy(update=for_all)
+        return self.model_copy(update={"env": env, "evaluation_max_episode_steps": None, "evaluation_randomize": None})
 
     def with_env_changes(self, changes: Mapping[str, Any]) -> "Config":
         """Return this experiment with other settings of its environment, in training and in evaluation.

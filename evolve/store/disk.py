@@ -163,24 +163,34 @@ except ImportError:  # not a POSIX system
 
 def check_unlocked(path: Path) -> None:
     """Raise InputError if another process is writing a run file. Writes nothing."""
-    try:
+    with contextlib.suppress(OSError):  # without a lock file no process is writing
         descriptor = os.open(_lock_of(path), os.O_RDWR)
-    except OSError:  # without a lock file no process is writing
-        return
-    try:
-        if fcntl is not None:
-            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        raise _locked_error(path, descriptor) from None
-    except OSError:  # a file system without locks
-        return
-    finally:
-        os.close(descriptor)
+        try:
+            _lock(path, descriptor)
+        finally:
+            os.close(descriptor)
 
 
 def _lock_of(path: Path) -> Path:
     path = without_links(path)  # one lock for a file, by whichever link it is opened
     return path.with_name(f".{path.name}.lock")
+
+
+def _lock(path: Path, descriptor: int) -> bool:
+    """Lock the lock file of a run file, open as `descriptor`; return False if its file system has no locks.
+
+    Raises InputError if another process holds the lock.
+    """
+    try:
+        if fcntl is not None:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        raise _locked_error(path, descriptor) from None
+    except OSError as error:
+        if error.errno not in _NO_LOCKS:
+            raise
+        return False
+    return fcntl is not None
 
 
 def _locked_error(path: Path, descriptor: int) -> InputError:
@@ -201,8 +211,6 @@ class Lock:
     """
 
     def __init__(self, path: Path) -> None:
-        self.is_effective = fcntl is not None
-        """Whether the lock is effective; some file systems have no locks."""
         self._path = _lock_of(path)
         while not self._take(path):  # its last owner removed the lock file after this process had opened it
             os.close(self._descriptor)
@@ -214,16 +222,11 @@ class Lock:
         """Open and lock the lock file of a run file; return whether it is still in its place."""
         self._descriptor = os.open(self._path, os.O_RDWR | os.O_CREAT, 0o644)
         try:
-            if fcntl is not None:
-                fcntl.flock(self._descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            refusal = _locked_error(path, self._descriptor)
+            self.is_effective = _lock(path, self._descriptor)
+            """Whether the lock is effective; some file systems have no locks."""
+        except BaseException:
             os.close(self._descriptor)
-            raise refusal from None
-        except OSError as error:
-            if error.errno not in _NO_LOCKS:
-                raise
-            self.is_effective = False
+            raise
         try:
             return os.path.samestat(os.fstat(self._descriptor), os.stat(self._path))
         except FileNotFoundError:

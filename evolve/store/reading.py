@@ -107,8 +107,7 @@ class Reader:
 
     def progress(self) -> tuple[int, bool]:
         """Return the number of generations, and whether the run is complete."""
-        num_generations = int(self._number(self._item("checkpoint", h5py.Group), "num_generations", "iu"))
-        return num_generations, self._complete()
+        return int(self._number(self._item("checkpoint", h5py.Group), "num_generations", "iu")), self._complete()
 
     def _complete(self) -> bool:
         return bool(self._number(self._file, "complete", "b"))

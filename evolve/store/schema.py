@@ -226,12 +226,8 @@ class Start:
 # fmt: on
 START = columns_of(Start)
 
-EVERY_COLUMN = (
-    *columns_of(Record).values(),
-    *POPULATION.values(),
-    *VALIDATIONS.values(),
-    *HELD_OUT.values(),
-    *START.values(),
+EVERY_COLUMN = tuple(
+    column for table in (columns_of(Record), POPULATION, VALIDATIONS, HELD_OUT, START) for column in table.values()
 )
 """All columns that a run file can have, beside its checkpoint."""
 

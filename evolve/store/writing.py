@@ -172,8 +172,7 @@ class RunFile:
     def _beginning(self) -> bytes:
         """Return the bytes of a file that holds the header only."""
         # HDF5 refuses two open files of one name. Other threads may create other runs, so the name has the path.
-        name = f"{self.path}, in memory"
-        with h5py.File(name, "w", driver="core", backing_store=False) as file:
+        with h5py.File(f"{self.path}, in memory", "w", driver="core", backing_store=False) as file:
             file.attrs.update(self.header.attributes(), schema=schema.SCHEMA, complete=False)
             file.create_group("checkpoint").attrs["num_generations"] = 0
             write_start(file, self.header)
@@ -296,22 +295,11 @@ def reopen(path: Path) -> RunFile:
     except BaseException:  # also Ctrl-C, or this process would keep the lock
         lock.release()
         raise
-    file = RunFile(
-        path,
-        run.header,
-        lock,
-        num_generations=run.num_generations,
-        on_disk=run.num_generations,
-        last=run.records[-1] if run.records else None,
-        checkpoint=run.checkpoint,
-        held_out=run.held_out,
-        complete=run.complete,
-        has_population=run.has_population,
-        _exists=True,
-        _num_hashes=sum(len(record.champion_step_hashes) for record in run.records),
-        validations=dict(run.validations),
-        _num_validations=len(run.validations),
-    )
+    file = RunFile(path, run.header, lock, run.num_generations, on_disk=run.num_generations, complete=run.complete,
+                   last=run.records[-1] if run.records else None, checkpoint=run.checkpoint, held_out=run.held_out,
+                   has_population=run.has_population, validations=dict(run.validations), _exists=True,
+                   _num_hashes=sum(len(record.champion_step_hashes) for record in run.records),
+                   _num_validations=len(run.validations))  # fmt: skip
     for generation, record in enumerate(run.records):
         file._add_to_totals(record, generation)
     return file

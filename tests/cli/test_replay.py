@@ -139,7 +139,7 @@ def test_a_champion_plays_in_a_changed_environment(call, record, tmp_path):
 def test_a_generation_that_is_not_complete_has_no_log(call, record):
     done = call("replay", record("CartPole-v1"), "--generation", 2)
     assert (done.code, done.err) == (0, "")
-    unknown = "generation 2 is not complete yet: candidate 0 as it would be asked for; nothing in the log"
+    unknown = "nothing in the log: generation 2 is not complete yet, and candidate 0 is as the strategy will ask for it"
     assert done.out.splitlines()[1:] == [unknown]
 
 

@@ -86,7 +86,7 @@ def work(script, signalled=lambda: None):
         assert not script.of(Dismiss)  # the environments are closed before the worker confirms that it leaves
         script.released = True
 
-    assert serve(script, make_rollout, signalled, release=release) == b"bye"
+    assert serve(script, make_rollout, signalled, before_leaving=release) == b"bye"
     assert script.steps == []
     assert script.released
     return script
