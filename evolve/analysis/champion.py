@@ -267,7 +267,7 @@ def elites_of(run: StoredRun) -> list[Elite]:
 
 def names_of_measures(run: StoredRun) -> tuple[str, ...]:
     """Return the names of the measures that the strategy of a run selects by, beside the fitness."""
-    config = training.load_config(run.header.config, str(run.path))
+    config = training.config_of(run)
     options = config.strategy.table()
     return (*options.get("minimize", ()), *options.get("maximize", ()))
 

@@ -14,7 +14,7 @@ from evolve.config import Config, differences, flatten, names_function, quantile
 from evolve.errors import InputError, pluralize, sanitize
 from evolve.shapes import Float64
 from evolve.store import StoredRun
-from evolve.training import load_config
+from evolve.training import config_of
 
 HELD_OUT = "held-out champion's mean return"
 TRAINING = "best fitness of the last generation, in training"
@@ -76,7 +76,7 @@ def read_groups(files: Sequence[Path]) -> tuple[list[StoredRun], list[RunGroup]]
 def begun_groups(runs: Sequence[StoredRun]) -> list[RunGroup]:
     """Return the groups of the runs that have a complete generation. Raises RunError if there are none."""
     store.check_begun("there is nothing to draw", *runs)
-    begun = [(run, load_config(run.header.config, str(run.path))) for run in runs if run.num_generations]
+    begun = [(run, config_of(run)) for run in runs if run.num_generations]
     return group_runs(begun)
 
 

@@ -61,7 +61,7 @@ class _EvolvedFile:
     @cached_property
     def config(self) -> Config:
         """The configuration, with all settings."""
-        return training.load_config(self._stored.header.config, str(self.path))
+        return training.config_of(self._stored)
 
     @cached_property
     def experiment(self) -> Experiment:

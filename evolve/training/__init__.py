@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from evolve.errors import import_on_demand
 
 if TYPE_CHECKING:
-    from evolve.training.experiment import Experiment, load_config, prepare, validate_new_run
+    from evolve.training.experiment import Experiment, config_of, load_config, prepare, validate_new_run
     from evolve.training.fitness import Scores, evaluate_population, recorded_limit, with_recorded_limit
     from evolve.training.loop import evaluate_champion, held_out, iterate, validation_returns
     from evolve.training.manifest import is_portable, make_manifest
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 __getattr__ = import_on_demand(
     __name__,
     {
-        "experiment": "Experiment load_config prepare validate_new_run",
+        "experiment": "Experiment config_of load_config prepare validate_new_run",
         "fitness": "Scores evaluate_population with_recorded_limit recorded_limit",
         "loop": "evaluate_champion held_out iterate validation_returns",
         "manifest": "is_portable make_manifest",

@@ -109,6 +109,11 @@ class Experiment:
         return strategies.from_table(self.config.strategy, self.network, self.config.population, seed, start)
 
 
+def config_of(stored: store.Stored | store.RunFile) -> Config:
+    """Return the configuration in a run file or a champion file. Raises InputError as `load_config` does."""
+    return load_config(stored.header.config, str(stored.path))
+
+
 def load_config(text: str, source: str = "the experiment") -> Config:
     """Return the configuration from a run file or a message. Raises InputError that names the source.
 

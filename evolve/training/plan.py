@@ -24,7 +24,7 @@ from evolve.store import Start, Stored, StoredRun
 from evolve.training.experiment import (
     Experiment,
     PlannedRun,
-    load_config,
+    config_of,
     plays_whole_episodes,
     prepare,
     validate_new_run,
@@ -178,7 +178,7 @@ def plays_in_threads(
         return False
     for path in files:
         stored = store.read_any(store.one_run_file(path))
-        config = load_config(stored.header.config, str(path)).with_env_changes(changes or {})
+        config = config_of(stored).with_env_changes(changes or {})
         if not plays_whole_episodes(config.model_copy(update={"compute": ComputeOptions()})):
             return False
     return True

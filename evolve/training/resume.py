@@ -21,7 +21,7 @@ from evolve.rollouts import Moments
 from evolve.shapes import Float32, Float64, check_shape
 from evolve.store import Header, RunFile, StoredRun
 from evolve.strategies import Strategy
-from evolve.training.experiment import Experiment, PlannedRun, check_fitness, load_config, validate_new_run
+from evolve.training.experiment import Experiment, PlannedRun, check_fitness, config_of, validate_new_run
 from evolve.training.manifest import make_manifest, revision
 
 _LOG = logging.getLogger("evolve")
@@ -174,7 +174,7 @@ def experiment_table(path: Path) -> Table:
     Raises InputError if the file is not a run file.
     """
     run = store.read(path)
-    config = load_config(run.header.config, str(path))
+    config = config_of(run)
     table: Table = config.model_dump(mode="json", exclude_none=True)
     table |= {"seeds": [run.header.seed], "compute": {"check": config.compute.check}}
     table["output"]["directory"] = str(path.parent)
@@ -320,7 +320,7 @@ def open_run(run: PlannedRun) -> RunFile:
     if is_unfinished(file, config):
         file.complete = False
         file.held_out = None
-    if not load_config(file.header.config, str(file.path)).evaluates_like(config):
+    if not config_of(file).evaluates_like(config):
         file.forget_validations()
     file.header = replace(file.header, config=config.to_toml(), spaces=run.experiment.spaces.to_json())
     return file
@@ -330,7 +330,7 @@ def is_unfinished(file: RunFile | StoredRun, config: Config) -> bool:
     """Return whether a run lacks generations or held-out episodes of its present configuration."""
     if not file.complete:
         return True
-    stored = load_config(file.header.config, str(file.path))
+    stored = config_of(file)
     stopped_early = file.num_generations < stored.generations
     stops_again = stopped_early and stored.early_stop == config.early_stop  # at the same generation
     held_out = 0 if file.held_out is None else len(file.held_out.returns)
@@ -356,7 +356,7 @@ def check_configuration(run: PlannedRun, file: RunFile | StoredRun) -> None:
     where = f"resuming {path}"
     if file.header.seed != run.seed:
         raise InputError("seed", f"{file.header.seed} as in the run file", run.seed, where=where)
-    stored = load_config(file.header.config, str(path))
+    stored = config_of(file)
     for key, ours, theirs in differences(config, stored):
         raise InputError(key, f"{theirs!r} as in the run file", ours, *anew, where=where)
     if file.num_generations and config.output.genomes != stored.output.genomes:

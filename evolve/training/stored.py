@@ -21,7 +21,7 @@ from evolve.genome import Block, Genomes
 from evolve.networks import NETWORKS
 from evolve.shapes import Float32
 from evolve.store import Start, Stored, StoredChampion, StoredRun
-from evolve.training.experiment import Experiment, PlannedRun, load_config, prepare, prepare_policy, unknown_settings
+from evolve.training.experiment import Experiment, PlannedRun, config_of, prepare, prepare_policy, unknown_settings
 from evolve.training.resume import RunState, champion_normalizer, restore, restore_moments
 
 Source = Stored | Start | Genomes
@@ -48,7 +48,7 @@ def reload(
         InputError: The configuration cannot be used here, or does not fit the stored generations.
     """
     changes = dict(env or {})
-    config = load_config(run.header.config, str(run.path))
+    config = config_of(run)
     is_same = changes.get("id", config.env.id) == config.env.id
     if is_same:
         engine = changes.pop("engine", engine)
@@ -87,7 +87,7 @@ def reload_policy(run: store.Stored) -> Experiment:
             cure = "Export the champion where its environment is installed, with this version of evolve."
             got = f"a file of an earlier version, and: {error}"
             raise InputError(path, expected, got, cure) from None
-    config = load_config(run.header.config, path)
+    config = config_of(run)
     compute = ComputeOptions(check=config.compute.check)
     try:
         spaces = environments.Spaces.from_json(run.header.spaces)
@@ -300,9 +300,9 @@ def with_start(run: PlannedRun, resume: bool = False, source: Source | None = No
 
 def _start_in_file(run: PlannedRun, wanted: StartFromOptions) -> tuple[StartFromOptions, Start] | None:
     """Return the start in the file of a run that is resumed; None if the file has another start, or random genomes."""
-    header = store.read(run.path).header
-    recorded = load_config(header.config, str(run.path)).start_from
-    start = recorded_start(header, recorded, run.path)
+    stored = store.read(run.path)
+    recorded = config_of(stored).start_from
+    start = recorded_start(stored.header, recorded, run.path)
     # A setting without a digest names a file, which may have changed since. So only settings are compared.
     return (recorded, start) if recorded is not None and start is not None and wanted.is_same(recorded) else None
 
@@ -382,7 +382,7 @@ def _experiment_of(stored: Stored, experiment: Experiment) -> Experiment:
 
     The environment of the file is not made, because it may be missing here.
     """
-    config = load_config(stored.header.config, str(stored.path))
+    config = config_of(stored)
     _check_normalization(config.normalize_observations, experiment, str(stored.path))
     target = experiment.network
     network = networks.make(NETWORKS.parse(config.network), target.observation_size, experiment.action_size)

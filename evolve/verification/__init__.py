@@ -10,7 +10,7 @@ run. Both kinds of files can be compared with the published digests (`compare_wi
 from dataclasses import replace
 
 from evolve.store import Stored
-from evolve.training import Experiment, load_config
+from evolve.training import Experiment, config_of
 from evolve.verification.comparison import compare, compare_with_published, read_published
 from evolve.verification.playing import EachStep, Episode, champion_episodes, choose_episode, make_engine, play
 from evolve.verification.repetition import RunRepetition, repetition, spot_check
@@ -25,5 +25,5 @@ def with_failures_allowed(experiment: Experiment) -> Experiment:
 
 def name_engines(verdict: Verdict, run: Stored, experiment: Experiment) -> Verdict:
     """Return a verdict that names the engine of the file and the engine that has played here, if they differ."""
-    in_file, here = load_config(run.header.config, str(run.path)).env.engine, experiment.config.env.engine
+    in_file, here = config_of(run).env.engine, experiment.config.env.engine
     return verdict if in_file == here else replace(verdict, configuration=((ENGINE, in_file, here),))

@@ -16,7 +16,7 @@ import numpy as np
 from evolve.config import Config, differences, parse
 from evolve.errors import EvolveError, InputError, pluralize, sanitize
 from evolve.store import Stored, StoredRun
-from evolve.training import is_portable, load_config, reload
+from evolve.training import config_of, is_portable, reload
 from evolve.verification import logs, playing
 from evolve.verification.logs import EpisodeLog, FirstDifference, explain
 from evolve.verification.playing import PlayedEpisode
@@ -76,7 +76,7 @@ def _later_difference(a: StoredRun, b: StoredRun) -> str | None:
         return "the genomes with which the runs began differ, though every generation is equal"
     if not logs.same_arrays(a.checkpoint, b.checkpoint):
         return "the checkpoints differ, though every generation is equal"
-    one, other = (load_config(run.header.config, str(run.path)) for run in (a, b))
+    one, other = (config_of(run) for run in (a, b))
     are_comparable = one.evaluates_like(other.with_env_changes({"engine": one.env.engine}))
     for generations in sorted(a.validations.keys() & b.validations.keys()) if are_comparable else ():
         validated = [logs.validation_returns(run, generations) for run in (a, b)]
@@ -110,7 +110,7 @@ def _explain_difference(a: StoredRun, b: StoredRun, first: FirstDifference, uneq
 
 
 def _configuration(a: StoredRun, b: StoredRun) -> tuple[tuple[str, object, object], ...]:
-    configs = (load_config(run.header.config, str(run.path)) for run in (a, b))
+    configs = (config_of(run) for run in (a, b))
     seeds = a.header.seed, b.header.seed
     return (*((("seed", *seeds),) if len(set(seeds)) == 2 else ()), *differences(*configs))
 
@@ -211,7 +211,7 @@ def compare_with_published(run: Stored, published: Sequence[PublishedSeed]) -> V
     Raises:
         InputError: The experiment is not published, or not with this seed.
     """
-    config = load_config(run.header.config, str(run.path))
+    config = config_of(run)
     same = [each for each in published if not each.differences(config)]
     verdicts = [_compare_with_seed(run, config, each) for each in same if each.seed == run.header.seed]
     if not verdicts:

@@ -23,7 +23,7 @@ from evolve.store import StoredRun
 from evolve.strategies import VectorLayout, from_table
 from evolve.strategies.map_elites import MapElites
 from evolve.strategies.nsga2 import hypervolume
-from evolve.training import load_config, reload_policy
+from evolve.training import config_of, reload_policy
 
 _NAME_CHARACTERS = 34  # of one line of a group's name
 _NOTE_CHARACTERS = 118  # of one line of a note
@@ -238,7 +238,7 @@ def draw_front(runs: Sequence[StoredRun], titled: bool = True) -> Any:
     if len(names) > 1:
         raise InputError("FILE", "runs of nsga2 with the same objectives", " and ".join(map(str, sorted(names))))
     fronts = [list(map(_points, fronts_of(run))) for run in runs]
-    config = load_config(runs[0].header.config, str(runs[0].path))
+    config = config_of(runs[0])
     measure, *others = names.pop()
     is_small = bool(config.strategy.table().get("minimize"))
     # With several goals the front is no line in the plane of two.
@@ -331,7 +331,7 @@ def draw_archive(run: StoredRun, titled: bool = True) -> Any:
     """
     if run.records[-1].archive is None:
         raise InputError(str(run.path), "a run with an archive (strategy map-elites)", "another one")
-    config = load_config(run.header.config, str(run.path))
+    config = config_of(run)
     strategy = from_table(config.strategy, VectorLayout(run.records[0].champion_weights.size), config.population, 0)
     assert isinstance(strategy, MapElites)
     archives = np.stack([drawable(record.archive) for record in run.records if record.archive is not None])

@@ -14,7 +14,7 @@ from evolve.config import differences, flatten
 from evolve.errors import pluralize, sanitize
 from evolve.shapes import Float64
 from evolve.store import StoredRun
-from evolve.training import load_config
+from evolve.training import config_of
 
 _MAX_LINE = 1000  # characters
 
@@ -269,7 +269,7 @@ def training_table(names: Sequence[str], runs: Sequence[StoredRun]) -> ReportTab
     rows = []
     for name, run in zip(names, runs, strict=True):
         # The runs of a group may differ in their number of generations.
-        wanted = load_config(run.header.config, str(run.path)).generations
+        wanted = config_of(run).generations
         early = run.num_generations < wanted
         state = ("stopped early" if early else "complete") if run.complete else "not complete"
         rows.append((
