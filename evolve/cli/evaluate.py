@@ -144,7 +144,7 @@ def _body(app: App, argv: list[str]) -> int:
     if options.json:
         print(_as_json(run, generation, experiment, evaluated))
     else:
-        own = training.load_config(run.header.config, str(run.path)).env
+        own = training.config_of(run).env
         kind = which.title or f"champion after generation {generation}"
         note = changes.describe(own) + (unstored or "")
         print(f"{sanitize(str(run.path), 4000)}: {kind}, {pluralize(options.episodes, 'held-out episode')}{note}")

@@ -15,12 +15,12 @@ from evolve.cli.parser import Parser, file_argument
 from evolve.config import Config, annotated_toml
 from evolve.errors import InputError, pluralize, sanitize
 from evolve.strategies.strategy import best_candidate
-from evolve.training import load_config
+from evolve.training import config_of
 
 
 def describe_file(stored: store.Stored) -> dict[str, str]:
     """Return the description of a file, a text for each name: experiment, seed, generations, champion, digest …"""
-    config = load_config(stored.header.config, str(stored.path))
+    config = config_of(stored)
     lines = {"experiment": f"{config.env.id}: {config.network.name} evolved by {config.strategy.name}"}
     if config.start_from is not None:
         lines["started from"] = config.start_from.describe()
@@ -124,7 +124,7 @@ def _body(_: App, argv: list[str]) -> int:
     for count, file in enumerate(files):
         stored = store.read_any(file)
         if options.settings:
-            config = load_config(stored.header.config, str(file))
+            config = config_of(stored)
             print(annotated_toml(config, environments.kwargs_model(config.env)), end="")
             continue
         if count > 0:

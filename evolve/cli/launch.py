@@ -8,6 +8,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Sequence
+from contextlib import suppress
 from functools import partial
 from pathlib import Path
 
@@ -188,7 +189,9 @@ class Launch:
         here = bool(hosts) and hosts[0].is_here
         linger = _LINGER + _LINGER_PER_RANK * ranks
         begin = limit + 2**futile * _START_SECONDS if here else math.inf
-        return self._supervisor.run(command, environment, self._should_stop, linger, begin, here)
+        return self._supervisor.run(
+            command, environment, should_stop=self._should_stop, linger=linger, begin=begin, here=here
+        )
 
     def _ranks(self, hosts: Sequence[Host]) -> int:
         """Return the number of ranks to start on some hosts, by their share of all slots; 0 if it is unknown."""
@@ -229,10 +232,9 @@ def _run_files(request: Request) -> list[Path]:
 
 def _progress(path: Path) -> tuple[int, bool]:
     """Return the number of generations in a run file, and whether the run has ended; (0, False) if unreadable."""
-    try:
+    with suppress(InputError):
         return store.read_progress(path)
-    except InputError:
-        return 0, False
+    return 0, False
 
 
 def _body(app: App, argv: list[str]) -> int:

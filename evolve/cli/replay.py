@@ -19,7 +19,7 @@ from evolve.cli.parser import Parser, add_changes_option, add_kept_options, chan
 from evolve.errors import InputError, RunError, pluralize
 from evolve.numerics.streams import Purpose
 from evolve.rollouts import EpisodeResults
-from evolve.training import Experiment, GenomeChoice, load_config, reload
+from evolve.training import Experiment, GenomeChoice, config_of, reload
 from evolve.verification import EachStep, Episode, champion_episodes, choose_episode, make_engine, play
 from evolve.verification.playing import environment_of, environment_seed
 
@@ -113,7 +113,7 @@ def _compare(
     """
     returned = float(results.returns[0])
     seed = environment_seed(run, experiment, chosen)
-    here, in_file = experiment.config.env.engine, load_config(run.header.config, str(run.path)).env.engine
+    here, in_file = experiment.config.env.engine, config_of(run).env.engine
     by = f", engine {here}" if here != in_file else ""
     env = environment_of(experiment, chosen)
     kwargs = environments.fixed(env, seed).kwargs
@@ -157,7 +157,7 @@ def _body(app: App, argv: list[str]) -> int:
     options.where = ", in Gymnasium" if other else f", {options.engine} engine" if options.engine else ""
     if changes.settings or "id" in changes.env:
         options.where += f", {changes.settings}" if changes.settings else ""
-        other = other or f"an episode{changes.describe(load_config(run.header.config, str(run.path)).env)}"
+        other = other or f"an episode{changes.describe(config_of(run).env)}"
     differences = []
     for chosen, results in zip(episodes, _play_all(run, shown, episodes, options), strict=True):
         if len(episodes) > 1:

@@ -135,7 +135,7 @@ def _body(app: App, argv: list[str]) -> int:
 
 
 def _work(argv: list[str]) -> Work:
-    """Return the amount of work, of which no limit is known. Raises InputError for wrong arguments."""
+    """Return the amount of work, which has no known limit. Raises InputError for wrong arguments."""
     arguments = _parser().parse_args(argv)
     if arguments.quick:
         raise InputError("--quick", "no --workers with it, because it plays no episode", "both")

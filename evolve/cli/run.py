@@ -32,7 +32,7 @@ from evolve.cluster import Coordinator, mpirun
 from evolve.cluster.hosts import Work, count_workers
 from evolve.config import Config, annotated_toml, differences, documents, parse, read_assignment, read_file, seconds
 from evolve.errors import EpisodeError, InputError, RunError, Setting, Stopped, pluralize, sanitize
-from evolve.training import Experiment, iterate, load_config, plan, prepare, resume, rollouts
+from evolve.training import Experiment, config_of, iterate, plan, prepare, resume, rollouts
 from evolve.training.experiment import PlannedRun
 from evolve.verification import spot_check
 
@@ -295,7 +295,7 @@ def _replacement_warning(preview: plan.RunPreview) -> str:
     state = "complete" if stored.complete else "not complete"
     best = statistics.number(stored.best_fitness)
     lost = f"{pluralize(stored.num_generations, 'generation')} ({state}; best fitness {best})"
-    stored_config = load_config(stored.header.config, str(stored.path))
+    stored_config = config_of(stored)
     other = "".join(
         f", of another experiment ({key} is {there!r} in it, and {here!r} here),"
         for key, here, there in differences(preview.run.experiment.config, stored_config)[:1]

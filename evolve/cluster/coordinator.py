@@ -15,7 +15,7 @@ from evolve.cluster.messages import JobMessage, StopRequest, WorkerError
 from evolve.cluster.transport import LONGEST_SLEEP, Buffer, Transport
 from evolve.cluster.watchdog import Watchdog
 from evolve.cluster.worker import MakeRollout, error_report, loaded_versions
-from evolve.cluster.workers import ChunkSizes, Workers, WorkQueue, check_silence, note_farewell, suitable_sizes
+from evolve.cluster.workers import Workers, WorkQueue, check_silence, note_farewell, suitable_sizes
 from evolve.environments import keeping_directory
 from evolve.errors import FAILURES, Interrupted, RunError, Stopped, pluralize
 from evolve.rollouts import AnyRollout, EpisodeBatch, PopulationResults, ResultsCollector, RolloutSpec
@@ -38,7 +38,6 @@ class Coordinator:
         transport: Connects the ranks. Ranks other than 0 are workers; there may be no worker.
         make_rollout: Makes a rollout from `RolloutSpec.experiment`, a TOML text; every rank has the same function.
         stop_reason: Called often; returns a reason to stop early, which is raised as `Stopped`, or None.
-        chunk_sizes: Yields the sizes of chunks; by default they shrink towards the end of a batch.
         exit_on_hang: Whether this process exits if an episode that it plays itself hangs in native code.
     """
 
@@ -47,13 +46,11 @@ class Coordinator:
         transport: Transport,
         make_rollout: MakeRollout,
         stop_reason: Callable[[], str | None] = lambda: None,
-        chunk_sizes: ChunkSizes | None = None,
         exit_on_hang: bool = True,
     ) -> None:
         self._transport = transport
         self._make_rollout = make_rollout
         self._stop_reason = stop_reason
-        self._chunk_sizes = chunk_sizes
         self._exit_on_hang = exit_on_hang
         self._workers = Workers(transport)
         self._spec: RolloutSpec | None = None
@@ -134,7 +131,7 @@ class Coordinator:
             RunError: A worker failed, or all remaining workers hang.
         """
         self.set_up(spec)
-        chunk_sizes = self._chunk_sizes or partial(
+        chunk_sizes = partial(
             suitable_sizes,
             slots=spec.slots,
             worthwhile_seconds=spec.chunk_seconds,
@@ -209,7 +206,7 @@ class Coordinator:
             job.announce_takeover(queue, losses[-1])
 
     @keeping_directory()
-    def _play_alone(self, evaluation: Evaluation, items: Int64, meanwhile: Callable[[], None] | None = None) -> None:
+    def _play_alone(self, evaluation: Evaluation, items: Int64, meanwhile: Callable[[], None] | None) -> None:
         """Play some episodes [n] of a batch in this process. meanwhile: called once if other threads play them."""
         spec = evaluation.spec
         if self._own_rollout is None:

@@ -357,12 +357,20 @@ def _prctl(option: int, value: int) -> None:
 
 def _end_orphans() -> None:
     """Kill processes that a killed launcher left behind. Linux makes them children of this process, see `prctl(2)`."""
-    children = Path(f"/proc/self/task/{os.getpid()}/children")
     with suppress(OSError):
-        while left := children.read_text().split():
-            for pid in map(int, left):
+        while left := children(os.getpid()):
+            for pid in left:
                 os.kill(pid, signal.SIGKILL)
                 os.waitpid(pid, 0)
+
+
+def children(pid: int) -> list[int]:
+    """Return the children of a process (Linux)."""
+    found: list[int] = []
+    for path in Path(f"/proc/{pid}/task").glob("*/children"):
+        with suppress(OSError):
+            found += map(int, path.read_text().split())
+    return found
 
 
 def supervised_workers() -> int | None:

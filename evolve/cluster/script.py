@@ -27,7 +27,7 @@ from types import TracebackType
 
 from evolve.cluster import messages
 from evolve.cluster.coordinator import Coordinator, all_have_left, dismiss
-from evolve.cluster.mpirun import SESSION_FOLDER, check_start, mpirun_environment, mpirun_words
+from evolve.cluster.mpirun import SESSION_FOLDER, check_start, children, mpirun_environment, mpirun_words
 from evolve.cluster.start import connect, silence_seconds
 from evolve.cluster.transport import Transport
 from evolve.cluster.worker import KeptRollouts, MakeRollout, SharedState, serve
@@ -94,7 +94,7 @@ def end_all(
 
 
 class Collective:
-    """The ranks of a script in which all of them call the same functions.
+    """The ranks of a script that calls the same functions on each of them.
 
     Args:
         make_rollout: Makes a rollout from an experiment's TOML text.
@@ -317,21 +317,12 @@ class StartedRanks:
             self._wait(_TERMINATE_SECONDS)
         finally:
             if self._process.poll() is None:
-                ranks = _children(self._process.pid)
+                ranks = children(self._process.pid)
                 self._process.kill()
                 self._process.wait()
                 for pid in ranks:
                     with suppress(OSError):
                         os.kill(pid, signal.SIGKILL)
-
-
-def _children(pid: int) -> list[int]:
-    """Return the children of a process (Linux)."""
-    found: list[int] = []
-    for path in Path(f"/proc/{pid}/task").glob("*/children"):
-        with suppress(OSError):
-            found += map(int, path.read_text().split())
-    return found
 
 
 @atexit.register

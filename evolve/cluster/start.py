@@ -253,7 +253,7 @@ def _listed(ranks: Sequence[int], hosts: dict[int, str]) -> str:
 
 
 def introduce(transport: Transport, watch: StartWatch) -> None:
-    """Exchange what the ranks know: each tells rank 0 its host, process and cores, and learns its share of the cores.
+    """Introduce the ranks: each tells rank 0 its host, process and cores, and learns its share of the cores.
 
     Ranks on other hosts also learn the endpoint at which to watch rank 0.
 

@@ -288,7 +288,7 @@ def serve(
 def _serve(
     worker: Worker, transport: Transport, signalled: Callable[[], int | None], shared: SharedState | None
 ) -> Buffer:
-    """Let a worker do what the coordinator asks for, until it is dismissed; return the answer in that message."""
+    """Handle the coordinator's messages until one dismisses the worker; return the answer in that message."""
     failed = False
     passed_on = False
     kept_alive_at = probed_at = -math.inf  # times of the last `keep_alive`, and of the last probe that found no message

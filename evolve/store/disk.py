@@ -172,7 +172,7 @@ def check_unlocked(path: Path) -> None:
 
 
 def _lock_of(path: Path) -> Path:
-    path = without_links(path)  # one lock for a file, by whichever link it is opened
+    path = without_links(path)  # a file has one lock, even if several links name it
     return path.with_name(f".{path.name}.lock")
 
 

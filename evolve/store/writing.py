@@ -402,7 +402,7 @@ def _replace_array(group: h5py.Group, name: str, array: NDArray[Any]) -> None:
         group[name] = array
 
 
-def _create_dataset(group: h5py.Group, name: str, array: NDArray[Any], chunk: int = _CHUNK) -> h5py.Dataset:
+def _create_dataset(group: h5py.Group, name: str, array: NDArray[Any], chunk: int) -> h5py.Dataset:
     """Create a dataset that can grow along every axis, in chunks of about `chunk` bytes."""
     chunks = chunk_shape(array.shape, array.dtype.itemsize, chunk)
     return group.create_dataset(name, data=array, maxshape=(None,) * array.ndim, chunks=chunks)

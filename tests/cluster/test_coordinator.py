@@ -67,12 +67,13 @@ def same(one, other):
 
 
 @pytest.mark.parametrize("sizes", [None, [1], [5], [2, 7, 1]])
-def test_neither_workers_nor_chunk_sizes_matter(ranks, sizes):
+def test_neither_workers_nor_chunk_sizes_matter(ranks, monkeypatch, sizes):
     made = experiment()
     alone = evaluate(Coordinator(Transport(), make_rollout), made)
     transport, _ = ranks(2)
-    chunk_sizes = None if sizes is None else (lambda *_: itertools.cycle(sizes))
-    coordinator = Coordinator(transport, make_rollout, chunk_sizes=chunk_sizes)
+    if sizes is not None:
+        monkeypatch.setattr("evolve.cluster.coordinator.suitable_sizes", lambda *_, **__: itertools.cycle(sizes))
+    coordinator = Coordinator(transport, make_rollout)
     for _ in range(2):
         same(evaluate(coordinator, made), alone)
     busy, environments = coordinator.take_seconds()

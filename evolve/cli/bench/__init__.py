@@ -86,7 +86,7 @@ def _experiment(arguments: dict[str, Any]) -> Experiment:
 
 
 def _words(experiment: Experiment) -> list[str]:
-    """Return the options with which evolve.run has the environment and the network of this bench."""
+    """Return the options that give evolve.run the environment and the network of this bench."""
     c = experiment.config
     hidden = [str(size) for size in getattr(c.network.options, "hidden", ())]
     words = ["-e", c.env.id, "--engine", c.env.engine]

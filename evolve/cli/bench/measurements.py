@@ -43,7 +43,7 @@ from evolve.training import Experiment, iterate, make_rollout, prepare, restore
 
 MEASURE = "--measure"
 """The hidden option with which the bench starts itself under mpirun; its value is a run file."""
-_WARM_UP_SEED = 1  # of a first generation, not timed, in which workers make their environments
+_WARM_UP_SEED = 1  # the seed of an untimed first generation, in which workers make their environments
 _IMPORT_BUDGET, _FIRST_STEP_BUDGET = 1.0, 2.0  # seconds
 # A program that runs `evolve run`, and prints the time at which the first rollout takes its first step. It replaces
 # `tick` of both kinds of rollouts by a function that prints, restores the original, and calls it.
