@@ -46,7 +46,7 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
 hypothesis.settings.register_profile(  # the machine may be busy with other work
-    "evolve", deadline=None, suppress_health_check=[hypothesis.HealthCheck.too_slow]
+    "evolve", max_examples=40, deadline=None, suppress_health_check=[hypothesis.HealthCheck.too_slow]
 )
 hypothesis.settings.load_profile("evolve")
 

@@ -1,6 +1,7 @@
 """`--workers`: ranks that a command starts itself; signals, exit codes and no process left over."""
 
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -33,7 +34,7 @@ def test_ranks_are_started_for_anybody_on_any_number_of_cores(call, command, tmp
     workers = 2 if mpi == "mpich" else os.cpu_count() + 1
     done = command("run", *TINY, "--workers", workers, mpi=mpi, **NOT_ROOT).ok()
     assert done.err.startswith(f"evolve.run: {workers} workers on ")
-    assert " cores, and a coordinator that mostly sleeps" in done.err
+    assert re.search(" cores?, and a coordinator that mostly sleeps", done.err)
     remark = "evolve.run: 1,560 quick steps at most take no longer than MPI takes to start"
     assert done.err.splitlines()[1:] == [remark]  # by rank 0, as the process that starts the ranks reads no experiment
     run = store.read(tmp_path / "out" / "seed-0.h5")

@@ -4,7 +4,6 @@ import tomllib
 
 import pytest
 from hypothesis import given
-from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
 
 from evolve.config import (
@@ -254,7 +253,6 @@ def test_differences_name_only_settings_that_define_the_experiment():
 TEXTS = st.text(st.characters(codec="utf-8"), max_size=9)
 
 
-@hypothesis_settings(deadline=None)
 @given(
     st.sampled_from([*NETWORKS, "leaky"]),
     st.sampled_from([*STRATEGIES, "hill-climber"]),

@@ -47,7 +47,7 @@ CASES = [
     (CONTINUOUS, STORM, "pilot"),
 ]
 SLOTS = 40  # the kernels step 32 side by side
-WATCHED = [0, 16, 38]
+WATCHED = [16, 38]
 
 
 class ChangedWalker(BipedalWalker):
@@ -121,7 +121,10 @@ def policy_of(name, env, seed, size):
 
 @pytest.mark.parametrize(("name", "kwargs", "policy"), CASES, ids=str)
 def test_episodes_equal_those_of_gymnasium(name, kwargs, policy):
-    """Observations, rewards and ends of whole episodes, in the middle of others that begin and end all the time."""
+    """Observations, rewards and ends of whole episodes, in the middle of others that begin and end all the time.
+
+    Random walkers that do not fall are followed for 400 steps.
+    """
     engine = environments.make(EnvOptions(id=name, engine="exact", kwargs=kwargs), SLOTS)
     slots, seeds = np.arange(SLOTS), 1000 + 7919 * np.arange(SLOTS)
     observations = np.zeros((SLOTS, engine.observation_size), np.float32)
@@ -132,7 +135,7 @@ def test_episodes_equal_those_of_gymnasium(name, kwargs, policy):
         seen, _ = env.reset(seed=int(seeds[slot]))
         assert observations[slot].tobytes() == seen.tobytes(), slot
     step = 0
-    while theirs:
+    while theirs and (policy != "random" or step < 400):
         step += 1
         outputs = np.array([act(observations[slot]) for slot, act in zip(WATCHED, acts, strict=True)])
         outputs = outputs[slots % len(WATCHED)]  # the others do the same

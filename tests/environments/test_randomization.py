@@ -116,7 +116,7 @@ def test_each_slot_of_an_exact_task_has_its_own_values(name):
         ("LunarLanderContinuous-v3", {"turbulence_power": {"log_uniform": [0.5, 5]}}),
         ("BipedalWalker-v3", {"gravity": {"uniform": [-15, -5]}, "friction": {"uniform": [0, 4]}}),
         ("BipedalWalker-v3", {"leg_1": {"choice": [-1, 1.0]}, "leg_2": {"uniform": [0, 1]}}),
-        ("BipedalWalkerHardcore-v3", {"changes_at": {"integers": [1, 12]}, "leg_2_later": {"uniform": [-1, 1]}}),
+        ("BipedalWalkerHardcore-v3", {"changes_at": {"integers": [1, 7]}, "leg_2_later": {"uniform": [-1, 1]}}),
         ("BipedalWalkerHardcore-v3", {"obstacles": {"uniform": [0.05, 1]}}),
     ],
     ids=str,
@@ -128,7 +128,8 @@ def test_each_world_has_its_own_values(name, randomize):
     seeds = list(range(40))
     found = play(options, seeds, 40)
     assert found == play(options, seeds, 7)
-    assert {seed: found[seed] for seed in (0, 1)} == play(options, [0, 1], 2, compiled=False)
+    for seed, begun in play(options, [0, 1], 2, compiled=False, steps=8).items():  # arrays take long for a step
+        assert found[seed].startswith(begun)
     for seed in seeds[:3]:
         assert play(environments.fixed(options, seed), [seed], 1)[seed] == found[seed]
     for without in randomize:  # each of them makes a difference

@@ -12,7 +12,7 @@ from evolve.networks.layered import Elman, ElmanOptions
 from evolve.numerics import tanh
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=25)
 @given(H=st.integers(1, 5), O=st.integers(1, 5), A=st.integers(1, 3), seed=st.integers(0, 2**32 - 1))
 def test_equals_the_formula_to_the_bit(H, O, A, seed):
     network = Elman(ElmanOptions(hidden=(H,), init_sparsity=0.3), O, A)

@@ -54,7 +54,7 @@ def scalar_episode(network, weights, mask, inputs):
     return np.array(actions), np.concatenate([H[key].ravel() for key in W])
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=25)
 @given(
     hidden=st.lists(st.integers(1, 4), max_size=3).map(tuple),
     O=st.integers(1, 5),

@@ -36,7 +36,7 @@ def transcription(weights, mask, inputs, H, A, limit):
     return np.array(actions), np.concatenate([*(T[k].ravel() for k in W), np.zeros(W_a.size, f32)])
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=25)
 @given(
     H=st.integers(2, 5),
     O=st.integers(1, 5),

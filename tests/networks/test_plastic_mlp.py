@@ -5,7 +5,7 @@ from itertools import pairwise
 import numpy as np
 import pytest
 from episodes import initial, noise, ordered, play
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from evolve.errors import InputError
@@ -51,7 +51,6 @@ def transcription(o, sizes, genome, mask, weights, inputs):
     return np.array(actions)
 
 
-@settings(max_examples=40, deadline=None)
 @given(
     rules=st.sampled_from(["synapse", "neuron", "layer"]),
     max_norm=st.booleans(),

@@ -128,7 +128,7 @@ def test_cleared_episodes_leave_no_results():
     assert table_of(finish(ours)) == table_of(finish(theirs))
 
 
-@pytest.mark.parametrize(("env", "hidden"), [("CartPole-v1", [7, 5]), ("LunarLander-v3", [9])])
+@pytest.mark.parametrize(("env", "hidden"), [("CartPole-v1", [7, 5]), ("Pendulum-v1", [9])])
 @pytest.mark.parametrize("name", ["mlp", "dag", "elman"])
 def test_networks_of_low_rank_have_the_bits_of_their_weights(env, name, hidden):
     """Genomes with factors of two centres, and genomes with weights between them, share a queue."""

@@ -4,7 +4,7 @@ import math
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from resuming import run_in_parts
 
@@ -69,7 +69,6 @@ def test_the_champion_is_that_of_the_best_start_that_has_ended():
     assert np.array_equal(champions[5].weights, inner.champion(states[5].now).weights)
 
 
-@settings(max_examples=40)
 @given(st.data(), st.integers(2, 4), st.integers(1, 6))
 def test_the_first_of_the_best_is_chosen_by_its_last_generations(data, starts, each):
     scores = data.draw(st.lists(st.integers(-3, 3), min_size=starts * each, max_size=starts * each))

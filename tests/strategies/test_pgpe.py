@@ -5,7 +5,7 @@ import math
 import numpy as np
 import pytest
 from antithetic import NETWORK, SEED, W, check_pairs, first_genome, tell
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from evolve.errors import InputError
@@ -73,7 +73,6 @@ def test_tell_is_clip_up_of_one_gradient_and_a_limited_step_of_the_other(P, sigm
     assert limited == (sigma_rate > 1)
 
 
-@settings(max_examples=40)
 @given(st.lists(st.floats(allow_infinity=True, allow_nan=True), min_size=7, max_size=7), st.integers(0, 2**32 - 1))
 def test_no_fitness_moves_it_by_more_than_its_limits(fitness, generation):
     pgpe = made(7, max_speed=0.3, sigma_learning_rate=10.0)

@@ -5,7 +5,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from evolve import networks
@@ -77,7 +77,6 @@ def test_a_library_that_has_the_formulas_too_goes_the_same_way(P):
         assert ours.to_arrays(state)["progress"] == pytest.approx([found["_sigma"], found["_g"]], rel=1e-4)
 
 
-@settings(max_examples=40)
 @given(
     st.lists(st.lists(st.floats(allow_infinity=True, allow_nan=True), min_size=8, max_size=8), min_size=1, max_size=5),
     st.floats(1e-12, 1e6, exclude_min=True),
