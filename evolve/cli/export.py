@@ -65,7 +65,8 @@ def _body(app: App, argv: list[str]) -> int:
     check_which(run, which)
     if not which.is_champion and chosen not in exports.FORMATS:
         formats = f"one of {', '.join(exports.FORMATS)} for a genome other than the final champion"
-        raise InputError("format", formats, chosen, "A champion file holds the held-out returns of the final champion.")
+        why = "A champion file holds the held-out returns of the final champion." if chosen == "champion" else ""
+        raise InputError("format", formats, chosen, why)
     # Not by `Run.export`: under mpirun the other ranks serve this command, and not a script.
     if chosen == "champion":
         champion.export_champion(run, output)

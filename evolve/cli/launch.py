@@ -241,14 +241,14 @@ def _body(app: App, argv: list[str]) -> int:
     options, run_arguments = _parser().parse_known_args(argv)
     if refused := next((word for word in run_arguments if word.split("=")[0] in _REFUSED), None):
         expected = f"the arguments of a run that can be resumed, without {', '.join(_REFUSED)}"
-        raise InputError("evolve launch", expected, refused)
+        raise InputError("command line", expected, refused)
     if run_arguments[:1] == ["run"]:
         cure = f"Leave it out: evolve launch {shlex.join(run_arguments[1:])}"
-        raise InputError("evolve launch", "only the arguments of evolve run", "the word run before them", cure)
+        raise InputError("command line", "only the arguments of evolve run", "the word run before them", cure)
     launcher = started_by()
     if launcher is not None:
         cure = "Leave out mpirun: evolve launch starts the ranks."
-        raise InputError("evolve launch", "one process without a launcher", f"one of {launcher}", cure)
+        raise InputError("mpirun", "one process without a launcher", f"one of {launcher}", cure)
     if options.ranks is not None and options.ranks < 2:
         raise InputError("--ranks", "at least 2: a coordinator and a worker", options.ranks)
     if options.launcher is not None and options.hostfile is not None:

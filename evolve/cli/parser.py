@@ -40,11 +40,13 @@ _MISTAKES = {
     r"argument (\S+): invalid _cell value: '(.*)'": "whole numbers and commas, such as 3,5",
     r"argument (\S+): invalid float value: '(.*)'": "a number",
     r"argument (\S+): invalid number: '(.*)'": "a number, at least 1, or auto",
+    r"argument (\S+): invalid choice: '(.*)' \(choose from (.*)\)": "one of {2}",
+    r"argument (\S+): not allowed with argument (\S+)": "no {1} with it",
     r"argument (\S+): expected (?:one|at least one) argument()": "a value",
     r"the following arguments are required: (.+)()": "a value",
 }
-"""The messages of argparse as regular expressions, and the expected values in words. The groups of an expression are
-the option and the given value."""
+"""The messages of argparse as regular expressions, and the expected values in words. The first two groups of an
+expression are the option and the given value. {1} and {2} are the second and the third group."""
 
 
 def spelled(setting: Setting, command: str = "run") -> str:
@@ -107,7 +109,8 @@ class Parser(argparse.ArgumentParser):
 
         for wrong, expected in _MISTAKES.items():
             if found := re.fullmatch(wrong, message):
-                raise InputError(found[1], expected, found[2] or "none")
+                words = expected.format(*found.groups()).replace("'", "")  # some Pythons quote the choices
+                raise InputError(found[1], words, found[2] or "none")
         unknown = re.search(r"unrecognized arguments: (-\S+)", message)
         known = [option for action in self._actions for option in action.option_strings]
         if unknown is None:

@@ -64,4 +64,4 @@ def test_without_its_library_it_says_how_to_install_it(call, absent):
 
 
 def test_other_shells_are_refused(call):
-    call("completion", "command.com").refused("bash")
+    call("completion", "command.com").refused("SHELL: expected one of bash, zsh, fish, tcsh, got command.com.")

@@ -142,7 +142,8 @@ def test_another_genome_becomes_a_network_file(here, call):
     call("export", run, "--generation", 0, "-o", "early.json").ok()
     evolve.load(run).champion(generation=0).export("expected.json")
     assert (here / "early.json").read_bytes() == (here / "expected.json").read_bytes()
-    call("export", run, "--generation", 0).refused("final champion")
+    call("export", run, "--generation", 0).refused("A champion file holds the held-out returns of the final champion.")
+    call("export", run, "--generation", 0, "--format", "csv").refused("other than the final champion, got csv.\n")
 
 
 def test_columns_as_csv(here, call, monkeypatch):

@@ -302,7 +302,7 @@ def test_full_disks_are_refused_without_a_traceback(monkeypatch):
 
 
 def test_the_command_that_it_repeats_is_not_named_again(call):
-    said = "evolve launch: expected only the arguments of evolve run, got the word run before them."
+    said = "command line: expected only the arguments of evolve run, got the word run before them."
     cure = "Leave it out: evolve launch pole.toml -g 3"
     call("launch", "run", "pole.toml", "-g", 3).refused(f"{said} {cure}")
 

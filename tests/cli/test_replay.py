@@ -235,7 +235,7 @@ def test_a_window_needs_a_display(call, command, record):
     [
         (("--video", "x.avi"), "x.avi cannot be written: the name has to end with .mp4 or .gif."),
         (("--video", "/proc/x.mp4"), "/proc/x.mp4 cannot be written: '/proc' takes no files."),
-        (("--video", "x.mp4", "--window"), "not allowed with argument"),
+        (("--video", "x.mp4", "--window"), "--window: expected no --video with it"),
         (("--seconds", "3"), "--seconds: expected a time above 0, and --video with it, got no --video"),
         (("--video", "x.mp4", "--seconds", "0"), "--seconds: expected a time above 0, and --video with it, got 0.0"),
         (("--generations", "0,one"), "--generations: expected a list of complete generations, like 0,1 or 0,last"),
@@ -243,7 +243,7 @@ def test_a_window_needs_a_display(call, command, record):
         (("--generations", "0,2"), "got 0,2"),
         (("--generations", "0,-1"), "got 0,-1"),
         (("--generations", "0,1", "--episode", "1"), "episode (--episode): expected one of the 1 episodes"),
-        (("--generations", "0,1", "--generation", "1"), "not allowed with argument"),
+        (("--generations", "0,1", "--generation", "1"), "--generation: expected no --generations with it"),
         (
             ("--generations", "0,1", "--held-out"),
             "--generations: expected no --candidate, --held-out or --validation with it",
