@@ -25,7 +25,7 @@ from evolve.shapes import Bool, Float32, Float64, Int64, Slots, UInt8
 
 def slots_per_call(task: AnyTask) -> int:
     """Return the least number of slots that one call of a task's kernel steps: those of a tile, or the least crowd."""
-    return _number("worlds") if task.has_world else native.lanes()
+    return native.constant("worlds") if task.has_world else native.lanes()
 
 
 def largest_crowd(task: AnyTask) -> int:
@@ -33,11 +33,7 @@ def largest_crowd(task: AnyTask) -> int:
 
     A larger crowd is faster, because its worlds side by side are more similar.
     """
-    return _number("largest_crowd") if task.has_world else native.lanes()
-
-
-def _number(name: str) -> int:
-    return int(native.bind(name, returns=ctypes.c_int)())
+    return native.constant("largest_crowd") if task.has_world else native.lanes()
 
 
 class TaskStructure(ctypes.Structure):

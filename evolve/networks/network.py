@@ -17,7 +17,6 @@ from pydantic import Field
 from evolve.config import Options
 from evolve.genome import Block, GenomeLayout, Genomes, pruned
 from evolve.numerics import Backend, aligned, native
-from evolve.numerics.native import ADDRESS, INT64
 from evolve.numerics.streams import AnyStream
 from evolve.shapes import Bool, Float32, Int64, Slots
 
@@ -261,15 +260,14 @@ class HostColumns:
         self.rows = n
         self.address = self.array.ctypes.data
         self._lanes = lanes
-        self._put = native.bind("put", [ADDRESS] * 3 + [INT64] * 2) if backend == "native" else None
+        self._native = backend == "native"
 
     def put(self, slots: Slots, values: NDArray[Any]) -> None:
         """Write the columns of slots [k], values [k, n]."""
-        if self._put is None or values.size < _LARGE:
-            self.array[self._at(slots)] = values
+        if self._native and values.size >= _LARGE:
+            native.call("put", self.array, slots.astype(np.int64), values.astype(np.float32, copy=False), *values.shape)
         else:
-            slots, values = np.ascontiguousarray(slots, np.int64), np.ascontiguousarray(values, np.float32)
-            self._put(self.address, slots.ctypes.data, values.ctypes.data, *values.shape)
+            self.array[self._at(slots)] = values
 
     def clear(self, slots: Slots) -> None:
         """Write zeros into the columns of slots [k]."""

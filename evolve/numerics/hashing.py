@@ -54,8 +54,7 @@ def fold_present(values: Float32, present: Bool) -> UInt64:
     n, k = values.shape
     if native.available():
         folds = np.empty(n, np.uint64)
-        arrays = np.ascontiguousarray(values), np.ascontiguousarray(present), coefficients(k), folds
-        native.bind("fold_present", [ADDRESS] * 4 + [INT64] * 2)(*map(native.address, arrays), n, k)
+        native.call("fold_present", values, present, coefficients(k), folds, n, k)
         return folds
     rows = max(1, _BLOCK // max(1, k))
     parts = [slice(first, first + rows) for first in range(0, max(1, n), rows)]
@@ -73,8 +72,7 @@ def sha256(values: Float32, present: Bool) -> UInt8:
     digests = np.empty((n, 32), np.uint8)
     # On a CPU without instructions for SHA-256 the kernel hashes so many rows in the time of one.
     if n >= _FEWEST_ROWS and native.available():
-        kernel = native.bind("sha256", [ADDRESS, INT64, ADDRESS, INT64, ADDRESS, INT64])
-        kernel(native.address(rows), 4 * k, native.address(present), k, native.address(digests), n)
+        native.call("sha256", rows, 4 * k, present, k, digests, n)
         return digests
     for row, mask, digest in zip(rows, present.view(np.uint8), digests, strict=True):
         state = hashlib.sha256(row)
@@ -88,8 +86,7 @@ def count_present(present: Bool) -> Int32:
     n, k = present.shape
     if native.available():
         counts = np.empty(n, np.int32)
-        rows = np.ascontiguousarray(present)
-        native.bind("count_present", [ADDRESS] * 2 + [INT64] * 2)(native.address(rows), native.address(counts), n, k)
+        native.call("count_present", present, counts, n, k)
         return counts
     counted: Int32 = np.count_nonzero(present, axis=1).astype(np.int32)
     return counted

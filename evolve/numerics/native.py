@@ -27,6 +27,8 @@ DOUBLE = ctypes.c_double
 ADDRESS = ctypes.c_void_p
 _ALIGNMENT = 64  # bytes, a cache line
 _BYTE = ctypes.c_char
+_TYPES = {int: INT64, np.int64: INT64, float: DOUBLE, np.float64: DOUBLE, np.float32: FLOAT}
+"""The types that `call` passes; all others are addresses."""
 
 
 def path() -> Path:
@@ -71,7 +73,7 @@ def _text(library: ctypes.CDLL, name: str) -> str:
 
 
 def available() -> bool:
-    """Whether the native kernels were built."""
+    """Return whether the native kernels were built."""
     return load_library() is not None
 
 
@@ -105,19 +107,31 @@ def _bound(library: ctypes.CDLL, name: str, arguments: tuple[Any, ...], returns:
     return function
 
 
+def call(name: str, *arguments: Any) -> None:
+    """Call the function `evolve_<name>` of the library, which returns nothing.
+
+    Integers are passed as int64, floats as double or, if they are `np.float32`, as float, and None as a null pointer.
+    Arrays are passed by address. An array that is not C-contiguous is copied, so the function must not write to it.
+    """
+    types = [_TYPES.get(type(argument), ADDRESS) for argument in arguments]
+    # The list keeps copies alive until the function returns.
+    values = [np.ascontiguousarray(each) if isinstance(each, np.ndarray) else each for each in arguments]
+    bind(name, types)(*(address(each) if isinstance(each, np.ndarray) else each for each in values))
+
+
 def function_address(function: Any) -> int:
     """Return the address of a function of the library, 0 for None."""
-    return ctypes.cast(function, ADDRESS).value or 0 if function is not None else 0
+    return 0 if function is None else ctypes.cast(function, ADDRESS).value or 0
 
 
-def has_function(name: str) -> bool:
-    """Return whether the library has a function `evolve_<name>`."""
-    return hasattr(load_library(), f"evolve_{name}")
+def constant(name: str) -> int:
+    """Return the integer that the function `evolve_<name>` of the library returns."""
+    return int(bind(name, returns=ctypes.c_int)())
 
 
 def lanes() -> int:
     """Return the number of slots in a tile, which a kernel advances together in SIMD registers."""
-    return int(bind("lanes", returns=ctypes.c_int)())
+    return constant("lanes")
 
 
 def build() -> str:
@@ -181,7 +195,8 @@ class NativeStep:
         self._action_size = action_size
         self._lanes = lanes
         self._step = bind(name, [ADDRESS, ADDRESS, ADDRESS, INT64])
-        self._settle = bind(f"{name}_settle", [ADDRESS, ADDRESS, INT64]) if has_function(f"{name}_settle") else None
+        has_settle = hasattr(load_library(), f"evolve_{name}_settle")
+        self._settle = bind(f"{name}_settle", [ADDRESS, ADDRESS, INT64]) if has_settle else None
 
     @property
     def addresses(self) -> dict[str, int]:
@@ -224,7 +239,7 @@ class NativeStep:
 def normal(words: UInt64) -> Float32:
     """Return the standard normal deviates [n] of raw words [n], see `evolve.numerics.streams.Stream.normal`."""
     deviates = np.empty(len(words), np.float32)
-    bind("normal", [ADDRESS, ADDRESS, INT64])(address(words), address(deviates), len(words))
+    call("normal", words, deviates, len(words))
     return deviates
 
 
@@ -234,5 +249,5 @@ def apply(name: Literal["tanh", "exp", "sigmoid"], x: Float32) -> Float32:
     padded = np.zeros(rows * lanes(), np.float32)
     padded[: len(x)] = x
     y = np.zeros_like(padded)
-    bind(name, [ADDRESS, ADDRESS, INT64])(address(padded), address(y), rows)
+    call(name, padded, y, rows)
     return y[: len(x)]

@@ -17,7 +17,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from evolve.numerics import native
-from evolve.numerics.native import ADDRESS, DOUBLE, FLOAT, INT64, address
+from evolve.numerics.native import ADDRESS
 from evolve.numerics.streams import Purpose, normal_rows, philox_keys
 from evolve.shapes import Bool, Float32, Float64, Int64
 
@@ -41,12 +41,7 @@ def perturbed(
     """
     rows = np.empty((len(streams), len(centre)), np.float32)
     if native.available():
-        # The kernel receives addresses, so the arrays must stay alive during the call.
-        arrays = [*map(np.ascontiguousarray, (centre, mask, philox_keys(*key, streams), steps)), rows]
-        scales = None if scale is None else np.ascontiguousarray(scale)
-        addresses = map(address, arrays)
-        fill = native.bind("perturbed", [ADDRESS] * 5 + [INT64] * 2 + [ADDRESS])
-        fill(*addresses, *rows.shape, None if scales is None else address(scales))
+        native.call("perturbed", centre, mask, philox_keys(*key, streams), steps, rows, *rows.shape, scale)
         return rows
     for row, step, stream in zip(rows, steps, streams, strict=True):
         row[:] = centre + step * _scaled_deviates(key, stream, scale, 0, len(centre))
@@ -74,10 +69,8 @@ def moments_about_centre(
     """
     if native.available():
         moments = np.empty((len(centre), 2))
-        inputs = centre, scale, philox_keys(*key, streams), steps, coefficients
-        arrays = [*map(np.ascontiguousarray, inputs), moments]
-        add_up = native.bind("moments_about_centre", [ADDRESS] * 6 + [INT64] * 3)
-        add_up(*map(address, arrays), first, len(centre), len(streams))
+        arrays = centre, scale, philox_keys(*key, streams), steps, coefficients, moments
+        native.call("moments_about_centre", *arrays, first, len(centre), len(streams))
         return moments
     sums = np.zeros((2, len(centre)))
     for step, stream, coefficient in zip(steps, streams, coefficients, strict=True):
@@ -104,9 +97,8 @@ def antithetic_sums(centre: Float64, step: float, key: StreamsKey, coefficients:
     sums = np.zeros(len(centre))
     streams: Int64 = np.arange(len(coefficients))
     if native.available():
-        arrays = [*map(np.ascontiguousarray, (centre, philox_keys(*key, streams), coefficients)), sums]
-        add_up = native.bind("antithetic_sums", [ADDRESS] * 4 + [DOUBLE] + [INT64] * 3)
-        add_up(*map(address, arrays), step, first, len(centre), len(coefficients))
+        arrays = centre, philox_keys(*key, streams), coefficients, sums
+        native.call("antithetic_sums", *arrays, float(step), first, len(centre), len(coefficients))
         return sums
     for coefficient, stream in zip(coefficients, streams, strict=True):
         perturbation = step * _scaled_deviates(key, stream, None, first, len(centre))
@@ -213,10 +205,10 @@ class Factors:
             factors, at = self.values[:, at : at + size], at + size
             m, n, r = matrix.product_shape
             if native.available():
-                arrays = [*map(np.ascontiguousarray, (self.centre[place], mask[place])), factors, rows[:, place]]
-                # Not `address`, because slices of columns are not C-contiguous; the kernel knows their strides.
-                add = native.bind("add_products", [ADDRESS] * 4 + [INT64] * 6)
-                add(*(array.ctypes.data for array in arrays), *rows.shape, self.values.shape[1], m, n, r)
+                # `call` would copy slices of columns; the kernel knows their strides.
+                slices = (ADDRESS(array.ctypes.data) for array in (factors, rows[:, place]))
+                sizes = *rows.shape, self.values.shape[1], m, n, r
+                native.call("add_products", self.centre[place], mask[place], *slices, *sizes)
                 continue
             for row, numbers in zip(rows[:, place], factors, strict=True):
                 moves = _product(numbers[: r * m].reshape(r, m), numbers[r * m :].reshape(r, n)).reshape(-1)
@@ -259,9 +251,8 @@ def antithetic_matrix_sums(
         total = sums[begin - columns.start : end - columns.start]
         if native.available():
             last = first + end - begin - (m - 1) * n  # the end of the range in the last row
-            arrays = [rounded, *map(np.ascontiguousarray, (left, right, coefficients)), total]
-            add_up = native.bind("product_sums", [ADDRESS] * 5 + [INT64] * 6)
-            add_up(*(array.ctypes.data for array in arrays), first, last, m, n, r, len(coefficients))
+            arrays = rounded, left, right, coefficients, total
+            native.call("product_sums", *arrays, first, last, m, n, r, len(coefficients))
             continue
         for coefficient, a, b in zip(coefficients, left, right, strict=True):
             moves = _product(a, b).reshape(-1)[first : first + end - begin]
@@ -275,9 +266,7 @@ def add_noise(weights: Float32, mask: Bool, scale: float, key: StreamsKey, strea
     The scale is rounded to float32, and all arithmetic is float32. Both arrays must be C-contiguous.
     """
     if native.available():
-        arrays = [weights, mask, np.ascontiguousarray(philox_keys(*key, streams))]
-        add = native.bind("add_noise", [ADDRESS] * 3 + [FLOAT] + [INT64] * 2)
-        add(*map(address, arrays), scale, *weights.shape)
+        native.call("add_noise", weights, mask, philox_keys(*key, streams), np.float32(scale), *weights.shape)
         return
     weights += np.float32(scale) * normal_rows(*key, streams, weights.shape[1])
     weights[~mask] = 0

@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from evolve.numerics import native
-from evolve.numerics.native import ADDRESS, INT64, address
+from evolve.numerics.native import ADDRESS
 from evolve.numerics.portable import normal_quantile
 from evolve.shapes import Bool, Float32, Float64, Int64, Slots, UInt64
 
@@ -208,8 +208,7 @@ class Streams:
         if not native.available():
             return to_open_interval(_raw_rows(self._keys, first, stop))
         numbers = np.empty((len(self), size))
-        fill = native.bind("uniform_rows", [ADDRESS, INT64, INT64, ADDRESS, INT64])
-        fill(address(self._keys), first, stop, address(numbers), len(self))
+        native.call("uniform_rows", self._keys, first, stop, numbers, len(self))
         return numbers
 
     def at_least(self, threshold: Float64 | float, size: int) -> Bool:
@@ -221,9 +220,8 @@ class Streams:
         thresholds = np.broadcast_to(np.asarray(threshold, np.float64), (len(self), size))
         strides = (stride // thresholds.itemsize for stride in thresholds.strides)  # 0 along an axis of equal values
         reached = np.empty(thresholds.shape, np.bool_)
-        fill = native.bind("at_least_rows", [ADDRESS, INT64, INT64, ADDRESS, INT64, INT64, ADDRESS, INT64])
-        inputs = address(self._keys), first, stop, thresholds.ctypes.data
-        fill(*inputs, *strides, address(reached), len(self))
+        at = ADDRESS(thresholds.ctypes.data)  # an address, as `call` would copy the equal values
+        native.call("at_least_rows", self._keys, first, stop, at, *strides, reached, len(self))
         return reached
 
     def normal_rows(self, size: int) -> Float32:
@@ -232,8 +230,7 @@ class Streams:
         if not native.available():
             return normal_quantile(to_open_interval(_raw_rows(self._keys, first, stop)))
         deviates = np.empty((len(self), size), np.float32)
-        fill = native.bind("normal_rows", [ADDRESS, INT64, INT64, ADDRESS, INT64])
-        fill(address(self._keys), first, stop, address(deviates), len(self))
+        native.call("normal_rows", self._keys, first, stop, deviates, len(self))
         return deviates
 
     def _next(self, size: int) -> tuple[int, int]:
@@ -362,11 +359,8 @@ def first_words(seed: int | Int64, keys: Int64, count: int) -> NDArray[np.uint32
     if not native.available():
         return _first_words_by_numpy(entropy, keys, count)
     words = np.empty((len(keys), count), np.uint32)
-    keys = np.ascontiguousarray(keys)
     row_stride = entropy.shape[1] if len(entropy) > 1 else 0  # 0: all keys have the same seed
-    inputs = address(entropy), entropy.shape[1], row_stride, address(keys)
-    fill = native.bind("seed_words", [ADDRESS, INT64, INT64, ADDRESS, ADDRESS, INT64, INT64])
-    fill(*inputs, address(words), count, len(keys))
+    native.call("seed_words", entropy, entropy.shape[1], row_stride, keys, words, count, len(keys))
     return words
 
 
