@@ -126,20 +126,27 @@ def is_quick(options: EnvOptions) -> bool:
     """Return whether a step takes microseconds: an exact task, or classic control and toy text of Gymnasium."""
     if options.engine == "exact":
         return True
-    if options.wrappers or options.id not in gymnasium.registry:
-        return False
-    return str(gymnasium.registry[options.id].entry_point).startswith(_QUICK)
+    spec = None if options.wrappers else _spec(options.id)
+    return spec is not None and str(spec.entry_point).startswith(_QUICK)
 
 
 def registered_limit(env_id: str) -> int | None:
     """Return the registered limit of steps of an episode; None if there is no limit or no such environment."""
-    module, _, name = env_id.rpartition(":")
+    module = env_id.rpartition(":")[0]
     try:
-        if module:  # `gymnasium.spec` does not import the module, unlike `gymnasium.make`
+        if module:
             importlib.import_module(module)
-        return gymnasium.spec(name).max_episode_steps
-    except FAILURES:  # an import runs whatever the module holds
+    except FAILURES:  # an import runs the code of the module, which may raise anything
         return None
+    spec = _spec(env_id)
+    return None if spec is None else spec.max_episode_steps
+
+
+def _spec(env_id: str) -> EnvSpec | None:
+    """Return the specification that Gymnasium would make: the newest version if the id has none."""
+    name = env_id.rpartition(":")[2]
+    versions = [spec for spec in gymnasium.registry.values() if name in (spec.id, spec.id.rpartition("-v")[0])]
+    return max(versions, key=lambda spec: spec.version or 0, default=None)
 
 
 def renders_by_mujoco(env: _Env | None) -> bool:

@@ -1,6 +1,7 @@
 """Drawing episodes: the environments that can be drawn, with or without a display, and pictures of exact tasks."""
 
 import os
+import re
 import sys
 from collections.abc import Callable, Sequence
 from contextlib import closing
@@ -181,7 +182,7 @@ def names(env: str, observations: int, actions: int, spaces: Spaces | None = Non
         actions: A, the number of actions.
         spaces: The spaces of the environment; the keys of a Dict are names.
     """
-    family = env.rpartition(":")[2].rpartition("/")[2].rpartition("-v")[0]
+    family = re.sub(r"-v\d+$", "", env.rpartition(":")[2].rpartition("/")[2])
     known_observations, known_actions = KNOWN_LABELS.get(family, ((), ()))
     if spaces is not None:
         known_observations = known_observations or _keys(spaces.observation, _observation_size)
