@@ -68,7 +68,7 @@ def spelled(setting: Setting, command: str = "run") -> str:
 
 def parser_of(command: str) -> "Parser":
     """Return the parser of a command."""
-    return importlib.import_module(f"evolve.cli.{command}")._parser()  # type: ignore[no-any-return]
+    return importlib.import_module(f"evolve.cli.{command}")._parser()
 
 
 def flags_of(command: str) -> dict[str, str]:

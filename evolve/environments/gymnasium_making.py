@@ -87,7 +87,7 @@ def _class_or_function(env_id: str) -> Callable[..., Any] | None:
         expected = "an environment, its class, or a function that returns one"
         registered = Setting("env.id", f"{module}:Name-v0")
         raise InputError("env.id", expected, f"{env_id}, the function of a task", cure, registered, ".")
-    return found  # type: ignore[no-any-return]
+    return found
 
 
 def _wrapper_class(name: str, env_id: str) -> type[gymnasium.Wrapper[Any, Any, Any, Any]]:

@@ -63,5 +63,4 @@ def _values_at(distribution: Mapping[str, Any], u: Float64) -> list[Any]:
         logarithms = log(np.array(parameters))
         values = exp_float64(logarithms[0] + (logarithms[1] - logarithms[0]) * u)
     # Rounding must not carry a value past its bounds.
-    inside: list[Any] = np.clip(values, low, high).tolist()
-    return inside
+    return np.clip(values, low, high).tolist()

@@ -180,8 +180,7 @@ class LayeredBatch(SlotArrays):
 
     def weights(self, slots: Slots) -> Float32:
         """Return the weights [k, W] of slots."""
-        weights: Float32 = self._weights.take(slots)
-        return weights
+        return self._weights.take(slots)
 
     def activity(self, slot: int) -> network.Activity:
         """Return the last step of a slot's network."""
@@ -224,8 +223,7 @@ class LayeredBatch(SlotArrays):
         source, target, copied = self._wiring.feedback
         nodes[target : target + copied] = nodes[source : source + copied]
         output = self._wiring.layers[-1]
-        outputs: Float32 = nodes[output.first_output : output.first_output + output.fan_out].T.copy()
-        return outputs
+        return nodes[output.first_output : output.first_output + output.fan_out].T.copy()
 
 
 class MlpOptions(network.NetworkOptions):

@@ -248,8 +248,7 @@ class Arrays(Protocol):
 def structure(**parts: tuple[Any, Any]) -> ctypes.Structure:
     """Return the C structure of a kernel, with fields of these types and values, in this order."""
     kind = type("Structure", (ctypes.Structure,), {"_fields_": [(name, part) for name, (part, _) in parts.items()]})
-    made: ctypes.Structure = kind(**{name: value for name, (_, value) in parts.items()})
-    return made
+    return kind(**{name: value for name, (_, value) in parts.items()})
 
 
 class HostColumns:
@@ -379,8 +378,7 @@ class SlotArrays:
         if self.kept_traces is None:
             return np.zeros((len(slots), 0), np.float32)
         self._settle(slots)
-        traces: Float32 = self.kept_traces.take(slots)
-        return traces
+        return self.kept_traces.take(slots)
 
     def move(self, sources: Slots, targets: Slots) -> None:
         """Copy the genomes and the state of the source slots to the target slots."""

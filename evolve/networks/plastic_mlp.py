@@ -125,8 +125,7 @@ class PlasticMlpBatch(SlotArrays):
 
     def weights(self, slots: Slots) -> Float32:
         """Return the present weights [k, connections] of slots."""
-        weights: Float32 = self._weights.take(slots)
-        return weights
+        return self._weights.take(slots)
 
     def activity(self, slot: int) -> Activity:
         """Return the last step of a slot's network."""

@@ -45,8 +45,7 @@ def coefficients(n: int) -> UInt64:
 def fold(words: NDArray[np.uint32]) -> UInt64:
     """Return [n]: the fold of each row of words [n, k]."""
     products: UInt64 = words * coefficients(words.shape[1])
-    folded: UInt64 = products.sum(axis=1, dtype=np.uint64)
-    return folded
+    return products.sum(axis=1, dtype=np.uint64)
 
 
 def fold_present(values: Float32, present: Bool) -> UInt64:
@@ -88,15 +87,13 @@ def count_present(present: Bool) -> Int32:
         counts = np.empty(n, np.int32)
         native.call("count_present", present, counts, n, k)
         return counts
-    counted: Int32 = np.count_nonzero(present, axis=1).astype(np.int32)
-    return counted
+    return np.count_nonzero(present, axis=1).astype(np.int32)
 
 
 def update(states: UInt64, folds: UInt64) -> UInt64:
     """Return the fingerprints [n] after an update of `states` [n] with the folds [n] of one row each."""
     h = (states ^ folds) * np.uint64(MULTIPLIER)
-    mixed: UInt64 = h ^ (h >> np.uint64(32))
-    return mixed
+    return h ^ (h >> np.uint64(32))
 
 
 class FingerprintsStructure(ctypes.Structure):

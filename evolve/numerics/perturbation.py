@@ -275,8 +275,7 @@ def add_noise(weights: Float32, mask: Bool, scale: float, key: StreamsKey, strea
 def _scaled_deviates(key: StreamsKey, stream: np.int64, scale: Float64 | None, first: int, n: int) -> Float64:
     """Return [n]: deviates number `first` to first + n - 1 of a stream, times their scale [n] if it is given."""
     deviates = normal_rows(*key, np.array([stream]), first + n, first)[0].astype(np.float64)
-    scaled: Float64 = deviates if scale is None else scale * deviates
-    return scaled
+    return deviates if scale is None else scale * deviates
 
 
 def _deviates(key: StreamsKey, streams: Int64, first: int, stop: int) -> Float32:

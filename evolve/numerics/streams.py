@@ -163,8 +163,7 @@ class Stream:
 
     def at_least(self, threshold: Float64 | float, size: int) -> Bool:
         """Return `uniform(1, size) >= threshold`, as the `Streams` of one key do."""
-        reached: Bool = self.uniform(1, size) >= threshold
-        return reached
+        return self.uniform(1, size) >= threshold
 
 
 class Streams:
@@ -214,8 +213,7 @@ class Streams:
     def at_least(self, threshold: Float64 | float, size: int) -> Bool:
         """Return [n, size]: `uniform(size) >= threshold`. Thresholds are one number, [size] or [n, size]."""
         if not native.available():
-            reached: Bool = self.uniform(size) >= threshold
-            return reached
+            return self.uniform(size) >= threshold
         first, stop = self._next(size)
         thresholds = np.broadcast_to(np.asarray(threshold, np.float64), (len(self), size))
         strides = (stride // thresholds.itemsize for stride in thresholds.strides)  # 0 along an axis of equal values

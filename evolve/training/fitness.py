@@ -147,7 +147,7 @@ def import_function(setting: str) -> Callable[..., Any]:
         raise InputError("fitness", expected, f"{setting} ({error})") from None
     except ValueError:  # some compiled functions have no signature
         pass
-    return found  # type: ignore[no-any-return]
+    return found
 
 
 # By `getattr`, because the text `np.mean` is forbidden in this module: its sum depends on the processor.

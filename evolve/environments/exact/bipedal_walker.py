@@ -198,8 +198,7 @@ def _draw_episode(state: Any, seed: int, hardcore: bool) -> float:
 def _shaping(states: Any) -> Float64:
     """Return the shaping term [k] of states [k]: higher for a hull that is farther to the right, and upright."""
     hull = states["body"][:, 0]
-    shaping: Float64 = 130 * hull["p"][:, 0].astype(np.float64) / SCALE - 5.0 * np.abs(hull["a"].astype(np.float64))
-    return shaping
+    return 130 * hull["p"][:, 0].astype(np.float64) / SCALE - 5.0 * np.abs(hull["a"].astype(np.float64))
 
 
 _PARAMETERS = (

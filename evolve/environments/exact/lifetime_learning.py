@@ -374,8 +374,7 @@ class TMaze(ExactTask[TMazeOptions]):
         return np.where(outputs > _TURN_THRESHOLD, 1.0, np.where(outputs < -_TURN_THRESHOLD, -1.0, 0.0))
 
     def _at_junction(self, position: Float64) -> Bool:
-        junction: Bool = (position > 0) & (position % (self.options.corridor + 1) == 0)
-        return junction
+        return (position > 0) & (position % (self.options.corridor + 1) == 0)
 
     def _switched(self, best_end: Float64, trial: Float64, switches: Float64, draws: Draws) -> Float64:
         """Return [k]: the best end in trials [k], after any switch. switches: [n, k], the trials of the switches."""

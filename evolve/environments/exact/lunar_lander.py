@@ -97,8 +97,7 @@ def _observations(states: Any) -> Float64:
 def _shaping(s: Float64) -> Float64:
     """Return the shaping term [k] of observations [8, k]: higher is better."""
     distance, speed = np.sqrt(s[0] * s[0] + s[1] * s[1]), np.sqrt(s[2] * s[2] + s[3] * s[3])
-    shaping: Float64 = -100 * distance - 100 * speed - 100 * np.abs(s[4]) + 10 * s[6] + 10 * s[7]
-    return shaping
+    return -100 * distance - 100 * speed - 100 * np.abs(s[4]) + 10 * s[6] + 10 * s[7]
 
 
 def _gust(step: Any) -> Float64:

@@ -130,8 +130,7 @@ class Joint:
 
     def _point(self, wanted: Float32) -> Float32:
         """Return the impulses [2, k] at the point that change the relative velocity there by `wanted` [2, k]."""
-        p: Float32 = self._inverse_det2 * (self._swapped_diagonal * wanted - self._k12 * wanted[::-1])
-        return p
+        return self._inverse_det2 * (self._swapped_diagonal * wanted - self._k12 * wanted[::-1])
 
     def pull(self, bodies: Motion, moving: Bool) -> Bool:
         """Correct the positions of the bodies once, in the worlds that are `moving` [k].
@@ -162,8 +161,7 @@ class Joint:
         bodies.c[:, b] = np.where(moving, bodies.c[:, b] + mb * p, bodies.c[:, b])
         bodies.a[a] = np.where(moving, aa - ia * turn_a, bodies.a[a])
         bodies.a[b] = np.where(moving, ab + ib * turn_b, bodies.a[b])
-        near: Bool = (frames.length(offset) <= frames.SLOP) & (angular_error <= frames.ANGULAR_SLOP)
-        return near
+        return (frames.length(offset) <= frames.SLOP) & (angular_error <= frames.ANGULAR_SLOP)
 
 
 def _dot(a: _Vector3, b: _Vector3) -> Number:
@@ -249,8 +247,7 @@ class PositionRow:
     def point(self, number: int, frame: frames.Frame) -> Float32:
         """Return the position of a point, for bodies in frames."""
         local = self._points[number]
-        at: Float32 = choose(self.by_body, local, placed(frame, local))
-        return at
+        return choose(self.by_body, local, placed(frame, local))
 
 
 class VelocityRow:
@@ -408,5 +405,4 @@ def frictions(states: Any, model: Any, worlds: Int64, contacts: Any) -> Float32:
     """
     edge = contacts["piece"] - states["num_blocks"][worlds]
     of_base = (edge >= 0) & (edge < model["base"])
-    friction: Float32 = states["body"]["friction"][worlds, contacts["body"], of_base.astype(np.intp)]
-    return friction
+    return states["body"]["friction"][worlds, contacts["body"], of_base.astype(np.intp)]

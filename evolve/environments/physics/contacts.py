@@ -205,8 +205,7 @@ def _choose_frames(condition: Bool, one: Frame, other: Frame) -> Frame:
 
 def _at(corners: Float32, index: Int64) -> Float32:
     """Return the entries [..., N] of an array [..., C, N] at one corner of each polygon."""
-    picked: Float32 = corners[..., index, np.arange(len(index))]
-    return picked
+    return corners[..., index, np.arange(len(index))]
 
 
 def _after(corner: Int64, count: Int64) -> Int64:

@@ -101,11 +101,9 @@ def distance(ground: Float32, body: Float32, frame: Frame, cached: Simplex) -> t
 def _metric(simplex: list[_Difference]) -> np.float32:
     """Return the length of a line, twice the signed area of a triangle, or 0 for a point."""
     if len(simplex) == 2:
-        size: np.float32 = length(simplex[0].w - simplex[1].w)
-        return size
+        return length(simplex[0].w - simplex[1].w)
     if len(simplex) == 3:
-        area: np.float32 = cross(simplex[1].w - simplex[0].w, simplex[2].w - simplex[0].w)
-        return area
+        return cross(simplex[1].w - simplex[0].w, simplex[2].w - simplex[0].w)
     return _ZERO
 
 

@@ -248,20 +248,17 @@ def length(a: Float32) -> Number:
 def unit(a: Float32) -> Float32:
     """Return a vector scaled to length 1; a vector shorter than SMALLEST is returned unchanged."""
     size = length(a)
-    direction: Float32 = choose(size < SMALLEST, a, (np.float32(1.0) / size) * a)
-    return direction
+    return choose(size < SMALLEST, a, (np.float32(1.0) / size) * a)
 
 
 def turned(q: Rotation, v: Float32) -> Float32:
     """Return a vector rotated by q (b2Mul)."""
-    rotated: Float32 = q.c * v + q.s * left_of(v)
-    return rotated
+    return q.c * v + q.s * left_of(v)
 
 
 def turned_back(q: Rotation, v: Float32) -> Float32:
     """Return a vector rotated by the inverse of q (b2MulT)."""
-    rotated: Float32 = q.c * v - q.s * left_of(v)
-    return rotated
+    return q.c * v - q.s * left_of(v)
 
 
 def placed(f: Frame, v: Float32) -> Float32:
