@@ -68,7 +68,7 @@ def make(table: Section | str, observation_size: int, action_size: int) -> Netwo
 def check(section: Section, network: Network, action_size: int) -> None:
     """Check a network, which may come from another package: draw a genome, make a batch, and compute one step.
 
-    Pictures, exports and some strategies find the matrices of a genome by its blocks, so the blocks are checked, too.
+    Check its blocks, too: pictures, exports and some strategies find the matrices of a genome by them.
 
     Args:
         section: The section of the experiment that names the network.
@@ -105,7 +105,7 @@ def check(section: Section, network: Network, action_size: int) -> None:
 
 
 def _check_slots(network: Network, genome: Genomes, action_size: int) -> None:
-    """Raise ValueError unless a genome acts alike alone, beside another genome, after a move, and when loaded again."""
+    """Raise ValueError unless a genome acts the same alone, beside another genome, after a move, and loaded again."""
 
     def act(batch: Batch, observations: Float32) -> Float32:  # the last slot's actions
         actions = batch.step(observations.copy())

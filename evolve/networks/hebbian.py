@@ -23,9 +23,9 @@ traces T_k of the same shape. W_a is [H, A], σ the sigmoid, limit the setting `
     T_k    ← T_k + clip((c'[1] x)ᵀ gate_k, ±limit)   after the action; never at a pruned connection
 
 Cell 0 thus scales the effect of the traces, and cell 1 their change. c is zero when an episode starts. After n steps no
-trace exceeds n · limit. W_a has no traces; arrays with a trace for every weight have zeros for W_a. Initial
-weights are N(0, 1). The gates follow Hochreiter and Schmidhuber (1997) and Gers et al. (2000). The traces follow the
-script of 2020 that this project began with (`experiments/script-2020.toml`).
+trace exceeds n · limit. W_a has no traces; arrays with a trace for every weight have zeros for W_a. Initial weights are
+N(0, 1). The gates follow Hochreiter and Schmidhuber (1997) and Gers et al. (2000). The traces follow the script of 2020
+with which this project began (`experiments/script-2020.toml`).
 
 In both networks traces are zero when an episode starts, a share of `init_sparsity` of the initial connections is
 pruned, and all numbers are float32.
@@ -88,12 +88,12 @@ class HebbianDag(BaseNetwork[HebbianDagOptions]):
 
     @staticmethod
     def validate(options: HebbianDagOptions) -> None:
-        """Raise InputError for a rate without effect, and for very small traces, as strategies receive them rounded."""
+        """Raise InputError for a rate without effect, and for traces so small that rounding would destroy them."""
         usual = HebbianDagOptions().trace_rate
         if options.neuromodulated and options.trace_rate != usual:
             expected = f"its default, {usual}, because output 0 replaces it"
             raise InputError("network.trace_rate", expected, options.trace_rate)
-        # Strategies receive multiples of 2^-20.
+        # Strategies receive traces rounded to multiples of 2^-20.
         if 0 < abs(options.trace_rate) < _SMALLEST_NONZERO:
             expected = f"0, or an absolute value of at least {_SMALLEST_NONZERO}"
             raise InputError("network.trace_rate", expected, options.trace_rate)

@@ -76,7 +76,7 @@ def chain(sizes: tuple[int, ...], biased: bool) -> Wiring:
 
 
 def scale_by_fan_in(wiring: Wiring, scale: float) -> Float32:
-    """Return scale/sqrt(fan-in) of each weight, [W]. Bias units count as fan-in."""
+    """Return scale/sqrt(fan-in) for each weight, [W]. A bias unit counts as an input."""
     fan_in = np.array([layer.fan_in for layer in wiring.layers], np.float32)
     return np.repeat(np.float32(scale) / np.sqrt(fan_in), [layer.fan_in * layer.fan_out for layer in wiring.layers])
 
@@ -132,7 +132,7 @@ class LayeredBatch(SlotArrays):
         return weights, nodes
 
     def fits(self, genomes: Genomes) -> bool:
-        """Return whether the slots hold factors around the same centre as the genomes; or, as the genomes, weights."""
+        """Return whether slots and genomes have factors around the same centre, or both have weights."""
         factors = self._usable_factors(genomes)
         return self._centre is (None if factors is None else factors.centre)
 
@@ -154,9 +154,9 @@ class LayeredBatch(SlotArrays):
     def _usable_factors(self, genomes: Genomes) -> Factors | None:
         """Return the factors of genomes if the kernel can compute weights from them; otherwise None.
 
-        Only the native kernel can, from perturbations of rank 0 or 1. Of a higher rank, computing the weights would
-        take more time than reading them. A column has room for W numbers, and the factors of small matrices may be
-        more.
+        Only the native kernel can, and only from perturbations of rank 0 or 1: with a higher rank, computing a weight
+        takes more time than reading it. Besides, a column has room for W numbers only, and the factors of small
+        matrices may be more.
         """
         if not isinstance(genomes, FactoredGenomes) or not isinstance(self.kernel, native.NativeStep):
             return None
@@ -165,11 +165,11 @@ class LayeredBatch(SlotArrays):
         return factors if fit and all(matrix.rank <= 1 for matrix in factors.matrices) else None
 
     def _set_weight_layout(self, rows: int, centre: Float32 | None, matrices: tuple[PerturbedMatrix, ...]) -> None:
-        """Tell the kernel that the first rows of a column are factors of matrices around a centre [W], or weights."""
+        """Tell the kernel what the first rows of a column are: factors of matrices around a centre [W], or weights."""
         if self._centre is centre:
             return
         assert isinstance(self.kernel, native.NativeStep)
-        # The row at which the factors of each matrix begin, and the end of all factors, which is not needed.
+        # The row at which the factors of each matrix begin; the last one is the end of all factors.
         firsts = accumulate((matrix.num_factors for matrix in matrices), initial=0)
         layout = [(matrix.rows, matrix.rank, first) for matrix, first in zip(matrices, firsts, strict=False)]
         # The structure has only addresses; these attributes keep the arrays alive.

@@ -17,6 +17,7 @@ from pydantic import Field
 from evolve.config import Options
 from evolve.genome import Block, GenomeLayout, Genomes, pruned
 from evolve.numerics import Backend, aligned, native
+from evolve.numerics.device import DeviceArrays
 from evolve.numerics.streams import AnyStream
 from evolve.shapes import Bool, Float32, Int64, Slots
 
@@ -39,7 +40,7 @@ Scale = Annotated[float, Field(gt=0, le=1e6)]
 
 
 OptionsT = TypeVar("OptionsT")
-_LARGE = 2**12  # with this many numbers or more, the native function writes faster than an array operation
+_LARGE = 2**12  # from this many numbers on, the native function is faster than an array operation
 
 
 class NetworkOptions(Options):
@@ -73,8 +74,8 @@ class Activity:
 
     Attributes:
         nodes: The outputs of each layer's neurons, from the observation on; biases, which are 1, come last.
-        weights: [W], the present weight of each connection, in genome order. If the genome has learning rules in the
-            place of weights: [connections], in the order of the blocks' spans.
+        weights: [W], the current weight of each connection, in genome order. If the genome has learning rules instead
+            of weights: [connections], in the order of the blocks' spans.
     """
 
     nodes: tuple[Float32, ...]
@@ -84,9 +85,9 @@ class Activity:
 class Batch(Protocol):
     """The running state of B slots. A method for k of the slots takes their numbers [k], all different.
 
-    A batch may also have a method `weights(slots)` that returns the present weights of the slots, [k, W], or [k,
-    connections] as in `Activity`. `Policy.weights` reads them. A batch of the back end numpy may also have a method
-    `activity(slot)` that returns the `Activity` of a slot. Films then show the network at work.
+    A batch may also have a method `weights(slots)` that returns the current weights of the slots, [k, W], or [k,
+    connections] as in `Activity`, for `Policy.weights`. A batch of the back end numpy may also have a method
+    `activity(slot)` that returns the `Activity` of a slot, for films that show the network at work.
     """
 
     def load(self, slots: Slots, weights: Float32, mask: Bool, seeds: Int64) -> None:
@@ -121,7 +122,7 @@ class Network(GenomeLayout, Protocol):
     It may have an attribute `is_static`, True if its blocks define it: each layer is tanh of the sum of its sources
     times their matrices, the last A outputs of the last layer are the action, and weights do not change in an episode.
     Such a network can be exported as a graph. A sum runs over the rows of all sources in ascending order. If the
-    attribute `sums_by_source` is True, each source has a sum over its rows, and these sums are added.
+    attribute `sums_by_source` is True, the rows of each source are summed first, and then these sums.
     """
 
     @property
@@ -230,10 +231,10 @@ class Arrays(Protocol):
         """Return columns of n zeros."""
 
     def zeros(self, n: int) -> int:
-        """Allocate n float32 for each slot, at first zeros; return the address."""
+        """Allocate n float32 for each slot, initially 0; return the address."""
 
     def counters(self) -> int:
-        """Allocate int64 counters, at first zero: one for each tile, or each slot of a device; return the address."""
+        """Allocate int64 counters, initially 0: one for each tile or, on a device, each slot; return the address."""
 
     def constant(self, array: NDArray[Any]) -> int:
         """Return the address of a copy of an array."""
@@ -299,11 +300,11 @@ class HostArrays:
         return HostColumns(self._tiles, n, self._lanes, self._backend)
 
     def zeros(self, n: int) -> int:
-        """Return the address of n float32 for each slot, at first zeros."""
+        """Return the address of n float32 for each slot, initially 0."""
         return self._keep(aligned(self._tiles, n, self._lanes))
 
     def counters(self) -> int:
-        """Return the address of an int64 for each tile, at first zero."""
+        """Return the address of an int64 for each tile, initially 0."""
         return self._keep(np.zeros(self._tiles, np.int64))
 
     def constant(self, array: NDArray[Any]) -> int:
@@ -344,7 +345,7 @@ class SlotArrays:
         return self.held[-1]
 
     def initial(self, weights: Float32, mask: Bool, seeds: Int64) -> tuple[Float32 | None, ...]:
-        """Return the contents of slots at the start of an episode, [k, n] for each of the columns held; None for zeros.
+        """Return the contents of slots at the start of an episode, [k, n] for each column in `held`; None for zeros.
 
         Args:
             weights: [k, W] of the genomes, as in `load`.
@@ -356,12 +357,12 @@ class SlotArrays:
     def fits(self, _genomes: Genomes) -> bool:
         """Return whether columns of these genomes may be in the batch together with the columns of running episodes.
 
-        Only relevant for `columns_of`, which may give columns of different layouts to different genomes.
+        They may not if `columns_of` gives them another layout.
         """
         return True
 
     def columns_of(self, genomes: Genomes, seeds: Int64) -> tuple[Float32 | None, ...]:
-        """Return the initial columns of k genomes for a kernel that plays whole episodes, and writes them into slots.
+        """Return the initial columns of k genomes, which a kernel that plays whole episodes writes into slots.
 
         They are the columns of `initial`, or shorter ones that give the same bits. seeds: [k].
         """
@@ -388,13 +389,13 @@ class SlotArrays:
 
     @property
     def can_give(self) -> bool:
-        """Whether `give` is possible: whether the columns have the layout of another batch's columns."""
+        """Whether `give` is possible, because the columns of every batch of this network have the same layout."""
         return True
 
     def give(self, other: "SlotArrays", sources: Slots, targets: Slots) -> None:
         """Copy the genomes and the state of the source slots to the target slots of another batch of this network.
 
-        For both, `can_give` must be True.
+        `can_give` must be True for both batches.
         """
         self._settle(sources)
         other._settle(targets)
@@ -415,10 +416,6 @@ class SlotArrays:
 
 
 def _arrays(slots: int, backend: Backend | Arrays) -> Arrays:
-    if not isinstance(backend, str):
-        return backend
-    if backend != "cupy":
-        return HostArrays(slots, backend)
-    from evolve.numerics.device import DeviceArrays  # noqa: PLC0415 - imports CuPy
-
-    return DeviceArrays(slots)
+    if isinstance(backend, str):
+        return DeviceArrays(slots) if backend == "cupy" else HostArrays(slots, backend)
+    return backend

@@ -7,13 +7,13 @@ layer i to layer i + 1:
     w_i    ← w_i + η (A x y + B x + C y + D)         every `update_every` steps, after the action; x = x_i, y = x_{i+1}
     w_i    ← w_i / max |w_i|                         then, with `max_norm`, unless all are zero
 
-Each update is (((A (x y) + B x) + C y) + D) η in this order; all of it is float32. A
-genome holds rules and no weights. A rule is the five coefficients A, B, C, D and η. With `rules` "synapse" each
-connection has a rule, so the coefficients of a layer are [n_i, n_{i+1}]. With "neuron" all connections into a neuron
-share one, [1, n_{i+1}], and with "layer" all connections of a layer, [1, 1]. Weights are drawn when an episode starts,
-uniformly from ±`initial_scale`, by a stream with the seed of its environment as key. A connection is pruned, and weighs
-zero, once its rule has lost all five coefficients. There are no biases and no traces. Initial coefficients are
-init_scale · N(0, 1), a share of `init_sparsity` of them pruned.
+Each update is (((A (x y) + B x) + C y) + D) η in this order, in float32. A genome holds rules and no weights. A rule is
+the five coefficients A, B, C, D and η. With `rules` "synapse" each connection has a rule, so the coefficients of a
+layer are [n_i, n_{i+1}]. With "neuron" all connections into a neuron share a rule, [1, n_{i+1}], and with "layer" all
+connections of a layer do, [1, 1]. Weights are drawn when an episode starts, uniformly from ±`initial_scale`, by a
+stream with the seed of the episode's environment as key. A connection is pruned, and has weight 0, once its rule has
+lost all five coefficients. There are no biases and no traces. Initial coefficients are init_scale · N(0, 1), a share of
+`init_sparsity` of them pruned.
 """
 
 import ctypes
@@ -88,9 +88,9 @@ class PlasticMlp(BaseNetwork[PlasticMlpOptions]):
         return ((2 * uniform - 1) * self.options.initial_scale).astype(np.float32)
 
     def unpruned(self, mask: Bool) -> Bool:
-        """Return [k, connections]: True for connections with any coefficient left in the masks [k, W]."""
+        """Return [k, connections]: whether each connection has a coefficient left, by masks [k, W]."""
         parts = []
-        for block in self.blocks[::_NUM]:  # coefficient A of each layer; the other four follow it in the genome
+        for block in self.blocks[::_NUM]:  # coefficient A of each layer; B, C, D and η follow it in the genome
             size = block.rows * block.columns
             rules = mask[:, block.start : block.start + _NUM * size]
             present = rules.reshape(-1, _NUM, block.rows, block.columns).any(axis=1)
@@ -103,7 +103,7 @@ class PlasticMlp(BaseNetwork[PlasticMlpOptions]):
 
 
 class PlasticMlpBatch(SlotArrays):
-    """The rules of B slots, their weights, and the steps since these were updated."""
+    """The rules and weights of B slots, and the number of steps since the last update of the weights."""
 
     seeded = True
 
@@ -124,7 +124,7 @@ class PlasticMlpBatch(SlotArrays):
         return weights, np.where(self._network.unpruned(mask), self._network.first_weights(seeds), np.float32(0)), None
 
     def weights(self, slots: Slots) -> Float32:
-        """Return the present weights [k, connections] of slots."""
+        """Return the current weights [k, connections] of slots."""
         return self._weights.take(slots)
 
     def activity(self, slot: int) -> Activity:

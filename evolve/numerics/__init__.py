@@ -1,8 +1,8 @@
 """Portable arithmetic, keyed random streams and fingerprints: the same bits on every CPU.
 
-Only operations that IEEE 754 defines exactly (+ − × ÷, sqrt, comparison, rounding to an integer, conversion)
-are used, each rounded on its own and in an order written down here: no libm, no BLAS, no fused multiply-add, no
-reduction whose order a library chooses.
+The code uses only operations that IEEE 754 defines exactly (+ − × ÷, sqrt, comparison, rounding to an integer,
+conversion), rounds each on its own, and fixes their order: no libm, no BLAS, no fused multiply-add, no reduction whose
+order a library chooses.
 """
 
 from evolve.numerics.native import Backend, aligned, backend, host_backend

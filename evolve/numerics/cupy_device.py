@@ -1,4 +1,4 @@
-"""GPUs: NVRTC compiles their kernels from rollouts/*.cu, CuPy runs them. Only this module imports cupy."""
+"""GPUs: NVRTC compiles the kernels in rollouts/*.cu, and CuPy runs them. Only this module imports cupy."""
 
 import ctypes
 import ctypes.util
@@ -36,7 +36,7 @@ _NON_BLOCKING = 1  # cudaStreamNonBlocking
 _MULTIPROCESSORS = 16  # cudaDevAttrMultiProcessorCount
 _MAJOR, _MINOR = 75, 76  # cudaDevAttrComputeCapabilityMajor and Minor
 _USE_CPU = "Or use ", Setting("compute.backend", "native"), ": its results are the same to the bit."
-_USABLE = 0.9  # the share that is used at most, of the memory of a GPU and of its free memory
+_USABLE = 0.9  # the largest share that is used, of all memory of a GPU and of its free memory
 _OUT_OF_MEMORY = 2  # cudaErrorMemoryAllocation
 _NO_DEVICE = 100  # cudaErrorNoDevice
 # Ignored when memory is freed at the end of a process, or after a GPU has failed.
@@ -57,8 +57,8 @@ def unit_of(kernel: str) -> str:
 def source(unit: str = "") -> dict[str, str]:
     """Return source texts by file name: first the text of a compilation unit, see `unit_of`, then all headers.
 
-    The unit "network, task" is `play.cu`, with the headers of this network and this exact task included, which have
-    the names of their kernels. The unit "" is `kernels.cu`, with the headers of all networks included.
+    The unit "network, task" is `play.cu` with the headers of this network and this exact task, which have the names of
+    their kernels. The unit "" is `kernels.cu` with the headers of all networks.
     """
     packages = {package: sorted((_PACKAGE / package / "kernels").glob("*.h")) for package in _KERNEL_PACKAGES}
     headers = {path.name: path.read_text() for paths in packages.values() for path in paths}

@@ -21,7 +21,7 @@ _ALIGNMENT = 256  # bytes
 LARGEST_COPY = 2**22
 """The largest copy, in bytes; larger arrays are copied in parts."""
 MOST_STAGING = 2 * LARGEST_COPY
-"""The approximate largest size, in bytes, of the staging memory and of the smaller one that it replaces, together."""
+"""The approximate largest size, in bytes, of the staging memory together with the smaller one that it replaces."""
 
 
 def device() -> Device:
@@ -106,14 +106,14 @@ class DeviceColumns:
 
     @property
     def max_staged_bytes(self) -> int:
-        """The largest number of bytes that a copy holds in the staging memory, including the numbers of its slots."""
+        """The most bytes of staging memory that a copy needs, including the numbers of its slots."""
         column = self.rows * self._dtype.itemsize
         values = _rounded(min(self._arrays.slots * column, max(LARGEST_COPY, column)))
         numbers = 2 * _rounded(8 * self._arrays.slots)  # `move` sends the numbers of its sources and of its targets
         return values + numbers
 
     def _pieces(self, k: int, count: int) -> list[slice]:
-        """Return slices of k slots, each so small that `count` numbers per slot can be copied at once."""
+        """Return slices that divide k slots, each small enough for one copy of `count` numbers per slot."""
         at_once = max(1, LARGEST_COPY // max(1, count * self._dtype.itemsize))
         return [slice(n, n + at_once) for n in range(0, k if count else 0, at_once)]
 
@@ -176,7 +176,7 @@ class DeviceArrays:
     def scratch(self, nbytes: int, more: int = 0) -> int:
         """Return the address of staging memory that is valid until the next `wait`.
 
-        more: Bytes that later calls can get beside this memory, without waiting.
+        more: The bytes that later calls, before the next `wait`, will need as well.
         """
         nbytes, room = _rounded(nbytes), _rounded(nbytes) + _rounded(more)
         if self._used + room > self._staging.nbytes:

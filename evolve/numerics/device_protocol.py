@@ -49,9 +49,9 @@ class Queue(Protocol):
         """Copy from an address of the device into an array of the host."""
 
     def launch(self, kernel: str, blocks: int, parts: int, *arguments: int | ctypes.Structure, tiles: int = 1) -> None:
-        """Run a kernel, `evolve_<kernel>`, on blocks of `tiles` tiles, each of WIDTH × parts threads.
+        """Run the kernel `evolve_<kernel>` on blocks of `tiles` tiles, each of WIDTH × parts threads.
 
-        kernel: of `rollouts/kernels.cu`, or `play_<network>_on_<task>`.
+        kernel: a kernel of `rollouts/kernels.cu`, or `play_<network>_on_<task>`.
         arguments: addresses and whole numbers, all of 64 bits; and structures, which the call copies.
         """
 
@@ -85,7 +85,7 @@ class Device(Protocol):
 
 
 class DeviceMemoryError(Exception):
-    """A device has not enough memory. `needed` and `free` are in bytes."""
+    """A device does not have enough memory. `needed` and `free` are in bytes."""
 
     def __init__(self, needed: int, free: int) -> None:
         self.needed = needed
@@ -94,7 +94,7 @@ class DeviceMemoryError(Exception):
 
 
 class UnannouncedCopyError(Exception):
-    """The device check has found other copies than were announced."""
+    """The device check has found a copy that was not announced, or has missed an announced one."""
 
 
 @dataclass
@@ -104,7 +104,7 @@ class Transfers:
     up: int = 0
     down: int = 0
     limit: tuple[int, int] | None = None
-    """The values that `up` and `down` have to reach and may not exceed, while a tick is checked."""
+    """The values that `up` and `down` must reach and must not exceed while a tick is checked."""
 
     def add(self, up: int = 0, down: int = 0) -> None:
         """Count a copy. Raises UnannouncedCopyError if the copy was not announced."""

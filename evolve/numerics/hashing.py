@@ -4,7 +4,7 @@ The *fold* of a row of k 32-bit words w is Σ c_i w_i mod 2**64 with fixed odd c
 Kaser, 2014). Integer sums do not depend on their order, and rows that differ in one word have different folds. The
 fingerprint h of an episode is updated with the fold of one row per step: h ← mix((h ⊕ fold) · M), where M is
 `MULTIPLIER` and mix(h) = h ⊕ (h >> 32). Each update is a bijection of h, so equal rows that follow cannot undo a
-difference. The step hashes of an episode are the top bytes of h after each step. They show the first step in which two
+difference. The step hashes of an episode are the top bytes of h after each step: they show the first step in which two
 episodes differ.
 """
 
@@ -29,6 +29,7 @@ _ABSENT = np.uint32(0xFFFFFFFF)  # stands for an absent value; as a float32 it i
 _BLOCK = 2**18  # numbers that are folded at a time, to limit memory
 _FIRST_CAPACITY = 256  # steps
 _FEWEST_ROWS = 8
+"""Without CPU instructions for SHA-256, the kernel hashes this many rows side by side in the time of one row."""
 
 
 @cache
@@ -69,7 +70,6 @@ def sha256(values: Float32, present: Bool) -> UInt8:
     n, k = values.shape
     rows, present = np.asarray(values, "<f4", order="C"), np.ascontiguousarray(present)
     digests = np.empty((n, 32), np.uint8)
-    # On a CPU without instructions for SHA-256 the kernel hashes so many rows in the time of one.
     if n >= _FEWEST_ROWS and native.available():
         native.call("sha256", rows, 4 * k, present, k, digests, n)
         return digests
@@ -81,17 +81,18 @@ def sha256(values: Float32, present: Bool) -> UInt8:
 
 
 def count_present(present: Bool) -> Int32:
-    """Return [n]: how many of each row [n, k] are present."""
+    """Return [n]: the number of values present in each row [n, k]."""
     n, k = present.shape
+    counts = np.empty(n, np.int32)
     if native.available():
-        counts = np.empty(n, np.int32)
         native.call("count_present", present, counts, n, k)
-        return counts
-    return np.count_nonzero(present, axis=1).astype(np.int32)
+    else:
+        counts[:] = np.count_nonzero(present, axis=1)
+    return counts
 
 
 def update(states: UInt64, folds: UInt64) -> UInt64:
-    """Return the fingerprints [n] after an update of `states` [n] with the folds [n] of one row each."""
+    """Return the fingerprints [n] after an update of `states` [n] with one fold each, `folds` [n]."""
     h = (states ^ folds) * np.uint64(MULTIPLIER)
     return h ^ (h >> np.uint64(32))
 
@@ -106,7 +107,7 @@ class FingerprintsStructure(ctypes.Structure):
 
 
 class StepHashes:
-    """The fingerprints of observations and actions of B slots, and a byte of both after each step.
+    """The fingerprints of the observations and of the actions of B slots, and the step hashes of both.
 
     Every back end gives the same bits. observations: [B, O], C-contiguous, the array that `update` reads.
     action_size: A.

@@ -1,8 +1,8 @@
 """Access to the native CPU kernels, which are compiled with the package if there is a C compiler.
 
 The library does not use Python's C API: ctypes loads it. A module that uses a kernel, such as a network, describes the
-C structure beside the code that fills it, and binds the function with `bind`. If the library was not built, array
-operations compute the same bits.
+C structure beside the code that fills it. It calls a function with `call`, or binds it with `bind` and calls it often.
+If the library was not built, array operations compute the same bits.
 """
 
 import ctypes
@@ -195,7 +195,7 @@ class NativeStep:
         self._action_size = action_size
         self._lanes = lanes
         self._step = bind(name, [ADDRESS, ADDRESS, ADDRESS, INT64])
-        has_settle = hasattr(load_library(), f"evolve_{name}_settle")
+        has_settle = hasattr(load_library(), f"evolve_{name}_settle")  # a network without traces has none
         self._settle = bind(f"{name}_settle", [ADDRESS, ADDRESS, INT64]) if has_settle else None
 
     @property
@@ -205,7 +205,7 @@ class NativeStep:
         return {name: function_address(f) for name, f in functions.items()} | {"network": self._address}
 
     def set(self, **values: int | None) -> None:
-        """Set fields of the structure. If a value is an address, the caller must keep a reference to the array."""
+        """Set fields of the structure. The caller must keep references to arrays whose addresses it gives."""
         for name, value in values.items():
             setattr(self._structure, name, value)
 

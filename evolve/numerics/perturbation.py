@@ -3,8 +3,8 @@
 Stream number c of a key (seed, purpose, generation) is `Stream(seed, purpose, generation, c)`. Each function has a
 native kernel, which passes over memory once. Array operations define the result, and the kernel gives the same bits.
 
-Sums over all candidates are divided among ranks by columns of the genome. A rank that computes the sums of some columns
-skips the deviates of the columns before them: `first` is the number of its first column.
+Ranks divide the sums over all candidates by columns of the genome. A rank skips the deviates of the columns before its
+own: `first` is the number of its first column.
 
 A perturbation of low rank is a product of two small matrices (Sarkar et al., "Evolution Strategies at the Hyperscale",
 2025): r(m + n) deviates perturb the m n weights of a matrix. See `PerturbedMatrix`.
@@ -163,12 +163,12 @@ class PerturbedMatrix:
         n, r, scales = self.columns, max(self.rank, 1), steps / math.sqrt(max(self.rank, 1))
         if not self.rank:
             begin, end = self.first + rows.start * n, self.first + rows.stop * n
-            left, right = np.ones((len(streams), 1, 1), np.float32), _deviates(key, streams, begin, end)[:, None]
+            left, right = np.ones((len(streams), 1, 1), np.float32), normal_rows(*key, streams, end, begin)[:, None]
         else:
             end_of_left = self.first + r * self.rows
             starts = range(self.first, end_of_left, self.rows)  # of the rows of left
-            left = np.stack([_deviates(key, streams, at + rows.start, at + rows.stop) for at in starts], axis=1)
-            right = _deviates(key, streams, end_of_left, end_of_left + r * n).reshape(len(streams), r, n)
+            left = np.stack([normal_rows(*key, streams, at + rows.stop, at + rows.start) for at in starts], axis=1)
+            right = normal_rows(*key, streams, end_of_left + r * n, end_of_left).reshape(len(streams), r, n)
         return (scales[:, None, None] * left).astype(np.float32), right
 
 
@@ -276,11 +276,6 @@ def _scaled_deviates(key: StreamsKey, stream: np.int64, scale: Float64 | None, f
     """Return [n]: deviates number `first` to first + n - 1 of a stream, times their scale [n] if it is given."""
     deviates = normal_rows(*key, np.array([stream]), first + n, first)[0].astype(np.float64)
     return deviates if scale is None else scale * deviates
-
-
-def _deviates(key: StreamsKey, streams: Int64, first: int, stop: int) -> Float32:
-    """Return [n, stop - first]: deviates number `first` to stop - 1 of streams."""
-    return normal_rows(*key, streams, stop, first)
 
 
 def _product(left: Float32, right: Float32) -> Float32:

@@ -13,7 +13,7 @@ from evolve.shapes import Float32, Float64
 _LN2 = 0.69314718055994530942
 _LOG2E = 1.0 / _LN2
 ROUND = 1.5 * 2.0**52
-"""The sum of a number and ROUND has the nearest integer in its low bits; subtracting ROUND again gives that integer."""
+"""A number plus ROUND has the nearest integer in its low bits; subtracting ROUND from the sum gives this integer."""
 _NARROW_ROW = 100  # numbers; `accumulate` adds shorter rows faster than a loop does
 # Taylor coefficients 1/k! of expm1, k = 9 … 1. For |r| ≤ ln(2)/2 the relative error is below 8e-12.
 _EXPM1 = tuple(1.0 / math.factorial(k) for k in range(9, 0, -1))
@@ -95,7 +95,7 @@ def sigmoid(x: Float32) -> Float32:
 
 
 def _polynomial(x: Float64, coefficients: tuple[float, ...]) -> Float64:
-    """Return the value of a polynomial at x, by Horner's rule; coefficients: highest power first."""
+    """Return the value of a polynomial at x by Horner's rule. coefficients: of the highest power first."""
     value = np.full_like(x, coefficients[0])
     for coefficient in coefficients[1:]:
         value = value * x + coefficient

@@ -7,6 +7,7 @@ such as the streams of all candidates of a generation.
 
 import hashlib
 import math
+from collections.abc import Iterator
 from enum import IntEnum
 from typing import Any
 
@@ -32,40 +33,36 @@ _KEY_LIMIT = 2**32  # each part of a spawn key is one 32-bit word
 
 
 def _first_words_by_numpy(entropy: NDArray[np.uint32], keys: Int64, count: int) -> NDArray[np.uint32]:
-    """Return [N, count]: the value of `first_words`, by array operations, for seeds as `_entropy` returns them.
+    """Return [N, count]: the result of `first_words`, by array operations; `_entropy` returns the words of the seeds.
 
     The algorithm and its constants are from NumPy's bit_generator.pyx (after O'Neill's seed_seq_fe, 2015).
     """
     words = [*entropy.T, *keys.T.astype(np.uint32)]
     # Mix seed and key into the pool: first fill it, then mix each word with every other, then add the further words.
-    constant = _Constant(0x43B0D7E5, 0x931E8875)
-    pool = [_hash(word, constant) for word in words[:POOL_SIZE]]
+    constants = _constants(0x43B0D7E5, 0x931E8875)
+    pool = [_hash(word, constants) for word in words[:POOL_SIZE]]
     for source in range(POOL_SIZE):
         for target in range(POOL_SIZE):
             if source != target:
-                pool[target] = _mix(pool[target], _hash(pool[source], constant))
+                pool[target] = _mix(pool[target], _hash(pool[source], constants))
     for word in words[POOL_SIZE:]:
-        pool = [_mix(mixed, _hash(word, constant)) for mixed in pool]
+        pool = [_mix(mixed, _hash(word, constants)) for mixed in pool]
     # Generate the output from the pool, with other constants.
-    output_constant = _Constant(0x8B51F9DD, 0x58F38DED)
-    return np.stack([_hash(word, output_constant) for word in pool[:count]], axis=1)
+    constants = _constants(0x8B51F9DD, 0x58F38DED)
+    return np.stack([_hash(word, constants) for word in pool[:count]], axis=1)
 
 
-class _Constant:
-    """The running constant of the hash: a multiplicative sequence of 32-bit words."""
-
-    def __init__(self, first: int, factor: int) -> None:
-        self.value = first
-        self._factor = factor
-
-    def advance(self) -> int:
-        self.value = self.value * self._factor & 0xFFFFFFFF
-        return self.value
+def _constants(first: int, factor: int) -> Iterator[tuple[np.uint32, np.uint32]]:
+    """Yield the constants of each hash: neighbours in a multiplicative sequence of 32-bit words."""
+    while True:
+        following = first * factor & 0xFFFFFFFF
+        yield np.uint32(first), np.uint32(following)
+        first = following
 
 
-def _hash(words: NDArray[np.uint32], constant: _Constant) -> NDArray[np.uint32]:
-    mixed = words ^ np.uint32(constant.value)
-    mixed *= np.uint32(constant.advance())
+def _hash(words: NDArray[np.uint32], constants: Iterator[tuple[np.uint32, np.uint32]]) -> NDArray[np.uint32]:
+    before, after = next(constants)
+    mixed = (words ^ before) * after
     mixed ^= mixed >> np.uint32(16)
     return mixed
 
@@ -187,7 +184,7 @@ class Streams:
         return len(self._keys)
 
     def take(self, which: Slots | Bool) -> "Streams":
-        """Return some of the streams, each with the same numbers still to be read as here.
+        """Return some of the streams, each at its current position.
 
         which: Indexes [k], or a mask [n].
         """
@@ -233,9 +230,8 @@ class Streams:
 
     def _next(self, size: int) -> tuple[int, int]:
         """Move on by `size` numbers; return the range (first, stop) of their positions in each stream."""
-        first = self._position
-        self._position += size
-        return first, self._position
+        self.skip(size)
+        return self._position - size, self._position
 
 
 AnyStream = Stream | Streams
@@ -269,7 +265,7 @@ def philox_keys(seed: int | Int64, purpose: Purpose | str, generation: int, cand
 
 
 def _raw_rows(keys: UInt64, first: int, stop: int) -> UInt64:
-    """Return [n, stop - first]: words `first` to `stop` - 1 of the Philox streams with keys [n, 2]."""
+    """Return [n, stop - first]: words number `first` to `stop` - 1 of the Philox streams with keys [n, 2]."""
     # One generator reads all streams: writing its state is faster than making a generator for each key.
     philox = np.random.Philox(0)
     state: Any = philox.state
@@ -282,15 +278,15 @@ def _raw_rows(keys: UInt64, first: int, stop: int) -> UInt64:
 
 
 def to_open_interval(words: UInt64) -> Float64:
-    """Return raw words as uniform numbers on (0, 1): their upper 52 bits, plus one half, over 2**52."""
+    """Return uniform numbers on (0, 1) for raw words: their upper 52 bits, plus one half, over 2**52."""
     return ((words >> np.uint64(12)).astype(np.float64) + 0.5) * 2.0**-52
 
 
 def draws(seeds: Int64, numbers: Int64) -> Float64:
     """Return [k]: one random number for each of k episodes, uniform on the open interval (0, 1).
 
-    Exact tasks take their random numbers from this function. A number depends on nothing but the two arguments, so a
-    kernel can compute the numbers in any order.
+    Exact tasks take their random numbers from this function. A number depends only on the two arguments, so a kernel
+    can compute the numbers in any order.
 
     Args:
         seeds: [k], the seeds of the episodes' environments.
