@@ -22,7 +22,7 @@ from exact_parts import box2d
 
 from evolve import environments
 from evolve.config import EnvOptions
-from evolve.environments.rendering import gymnasium_indices, has_picture
+from evolve.environments.rendering import GYMNASIUM_INDICES, has_picture
 from evolve.shapes import Bool, Float32, Float64
 
 BATCH = 200
@@ -47,7 +47,7 @@ def play(options: EnvOptions, seeds: range) -> tuple[Bool, Bool, Float64]:
     engine.reset(slots, np.array(seeds), seen)
     for slot, env in enumerate(envs):
         env.reset(seed=0)
-        env.state = engine.slots.state(slot)[gymnasium_indices(engine.id)]
+        env.state = engine.slots.state(slot)[GYMNASIUM_INDICES[engine.id]]
     steps = environments.max_episode_steps(options)
     outputs = np.array([outputs_of(seed, steps, engine.action_size) for seed in seeds])
     equal, lengths, largest = np.ones(len(seeds), bool), np.ones(len(seeds), bool), np.zeros(len(seeds))

@@ -50,12 +50,12 @@ __getattr__ = import_on_demand(
 
 
 def chunk_seconds(options: EnvOptions) -> float:
-    """Return the least seconds of work in a chunk; more for EnvPool, which makes a new pool for each chunk."""
+    """Return the minimum seconds of work in a chunk. It is longer for EnvPool, which makes a pool for each chunk."""
     return 0.2 if options.engine == "envpool" else 0.01
 
 
 def max_episode_steps(options: EnvOptions) -> int | None:
-    """Return the limit of steps of an episode; None if the environment declares no limit."""
+    """Return the largest number of steps of an episode; None if the environment declares no limit."""
     if options.max_episode_steps is not None:
         return options.max_episode_steps
     if options.engine == "exact":
@@ -82,8 +82,8 @@ def make(options: EnvOptions, slots: int, compiled: bool = True, threads: int = 
     Args:
         options: The environment.
         slots: B.
-        compiled: Whether the native kernels step exact tasks, if they were built. The bits are the same. Without
-            kernels, Gymnasium plays the tasks that have rigid bodies, if Box2D is installed.
+        compiled: Whether native kernels step an exact task; if not, array operations do, with the same bits. If the
+            kernels were not built, Gymnasium plays the tasks that have rigid bodies, provided that Box2D is installed.
         threads: The number of threads in which EnvPool steps its environments.
 
     Raises:
@@ -91,17 +91,14 @@ def make(options: EnvOptions, slots: int, compiled: bool = True, threads: int = 
     """
     if options.engine == "envpool":
         return EnvPoolEngine(options, slots, threads)
-    is_exact = options.engine == "exact"
-    if is_exact and options.reported_metrics:
-        cure = "Use ", Setting("env.engine", "gymnasium"), ", or no env.metrics."
-        expected = "means of observations alone with exact tasks, which report no info: mean_observation_N"
-        raise InputError("env.metrics", expected, list(options.reported_metrics), *cure)
-    falls_back = False
-    if is_exact and not native.available() and find_spec("Box2D"):
+    if options.engine == "exact":
+        if options.reported_metrics:
+            cure = "Use ", Setting("env.engine", "gymnasium"), ", or no env.metrics."
+            expected = "only metrics mean_observation_N with exact tasks, which report no info"
+            raise InputError("env.metrics", expected, list(options.reported_metrics), *cure)
         task = exact_task(options)
-        falls_back = task.has_world and task.is_gymnasiums
-    if is_exact and not falls_back:
-        return ExactEngine(options, slots, compiled)
+        if native.available() or not (task.has_world and task.is_gymnasiums and find_spec("Box2D")):
+            return ExactEngine(options, slots, compiled)
     from evolve.environments.gymnasium_engine import GymnasiumEngine, GymnasiumFallback  # noqa: PLC0415 - see above
 
-    return GymnasiumFallback(options, slots) if falls_back else GymnasiumEngine(options, slots)
+    return (GymnasiumFallback if options.engine == "exact" else GymnasiumEngine)(options, slots)

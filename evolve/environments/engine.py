@@ -36,9 +36,8 @@ FPS = 50.0
 
 _EXTRAS = {"box2d": "box2d", "pygame": "video", "mujoco": "mujoco"}  # by a word in Gymnasium's error message
 _SEED, _STEPS = 20, 40  # of the episodes that `check` compares
-_MOST_STEPS = 4096
-_EPISODE_SECONDS = 1.0
-"""The longest time that `check_metrics` waits for the end of an episode."""
+# `check_metrics` gives up if an episode takes more than this number of steps or seconds.
+_MOST_STEPS, _EPISODE_SECONDS = 4096, 1.0
 PAIR_SECONDS = 0.2
 """The approximate seconds for which `check` compares the steps of two episodes; it always compares the first step."""
 
@@ -136,7 +135,7 @@ class Engine(Protocol):
         Args:
             seed: The seed of the environment.
             outputs: [L, A], the outputs of the network in each step.
-            used: Whether that environment begins another episode first, if the engine reuses environments.
+            used: Whether the environment begins another episode before this one, if the engine reuses environments.
 
         Yields:
             The transition of the reset, and of each step.
@@ -192,7 +191,7 @@ def check(engine: Engine) -> None:
 
     A task that is a function (see `register_task`) raises InputError, too, if it breaks its contract.
     """
-    outputs = (2 * Stream(_SEED, Purpose.CHECK).uniform(_STEPS, engine.action_size) - 1).astype(np.float32)
+    outputs = _random_outputs(_STEPS, engine)
     for used in (False, True) if engine.reuses else (False,):
         try:
             found = _first_difference(engine.trial(_SEED, outputs, False), engine.trial(_SEED, outputs, used))
@@ -229,10 +228,9 @@ def _metrics_of_an_episode(engine: Engine) -> Int64 | None:
     """Return the metrics [2, M] of an episode in slot 0; None if it fails, or does not end in time."""
     slot = np.zeros(1, np.intp)
     observations = np.zeros((1, engine.observation_size), np.float32)
-    outputs = (2 * Stream(_SEED, Purpose.CHECK).uniform(_MOST_STEPS, engine.action_size) - 1).astype(np.float32)
     engine.reset(slot, np.array([_SEED]), observations)
     end = time.perf_counter() + _EPISODE_SECONDS
-    for row in outputs:
+    for row in _random_outputs(_MOST_STEPS, engine):
         if engine.faults or time.perf_counter() > end:
             break
         _, ended = engine.step(slot, row[None], observations)
@@ -245,14 +243,18 @@ def _metrics_of_an_episode(engine: Engine) -> Int64 | None:
     return None
 
 
+def _random_outputs(steps: int, engine: Engine) -> Float32:
+    """Return random outputs of a network in [-1, 1], [steps, A]; always the same ones."""
+    return (2 * Stream(_SEED, Purpose.CHECK).uniform(steps, engine.action_size) - 1).astype(np.float32)
+
+
 def _first_difference(one: Iterator[Transition], other: Iterator[Transition]) -> str | None:
-    """Return a description of the first difference of two episodes; None if none is found in `PAIR_SECONDS`."""
-    begin = math.inf  # the time for making and resetting environments, which may be long, does not count
+    """Return a description of the first difference of two episodes; None if `PAIR_SECONDS` pass without one."""
+    begin = math.inf  # set after the reset: making and resetting environments may take long, and does not count
     nothing: Transition = {}
     for step, (a, b) in enumerate(zip_longest(one, other, fillvalue=nothing)):
-        found = _difference("", a, b)
-        if found is not None:
-            return f"{found} {f'of step {step}' if step else 'of reset'}"
+        if found := _difference("", a, b):
+            return f"{found} of {f'step {step}' if step else 'reset'}"
         now = time.perf_counter()
         if now - begin > PAIR_SECONDS:
             break
@@ -268,7 +270,7 @@ def _difference(name: str, a: Any, b: Any) -> str | None:
         parts = ((f"{name}[{index}]", x, y) for index, (x, y) in enumerate(zip_longest(a, b)))
     else:
         return _unequal(name, np.asarray(a), np.asarray(b))
-    return next((found for part in parts if (found := _difference(*part)) is not None), None)
+    return next(filter(None, (_difference(*part) for part in parts)), None)
 
 
 def _unequal(name: str, a: Any, b: Any) -> str | None:
@@ -277,8 +279,7 @@ def _unequal(name: str, a: Any, b: Any) -> str | None:
         return f"{name} ({a.dtype}{list(a.shape)} against {b.dtype}{list(b.shape)})"
     if a.dtype == object or a.tobytes() == b.tobytes():
         return None
-    x = a.reshape(-1)
-    y = b.reshape(-1)
+    x, y = a.reshape(-1), b.reshape(-1)
     at = next(i for i in range(x.size) if x[i].tobytes() != y[i].tobytes())
     place = f"{name}[{', '.join(map(str, np.unravel_index(at, a.shape)))}]" if a.shape else name
     return f"{place} ({sanitize(x[at].item())} against {sanitize(y[at].item())})"
@@ -295,15 +296,16 @@ def encode_metrics(info: Any, names: Sequence[str]) -> Int64:
         InputError: A metric is missing, or is not one number.
     """
     encoded = np.zeros((2, len(names)), np.int64)
+    reported = info if isinstance(info, Mapping) else {}
     for place, name in enumerate(names):
         expected = f"a number {name} in the info of the last step of an episode"
-        if not isinstance(info, Mapping) or name not in info:
-            known = [key for key in info if isinstance(key, str)] if isinstance(info, Mapping) else []
+        if name not in reported:
+            known = [key for key in reported if isinstance(key, str)]
             got = "an info without it" if known else "an empty info"
             cure = (nearest(name, known),) if known else ("To play without metrics: ", Setting("env.metrics", ()), ".")
             raise InputError("env.metrics", expected, got, *cure)
         try:
-            value = np.asarray(info[name])
+            value = np.asarray(reported[name])
             kind = _KINDS[value.dtype.kind] if value.shape == () else _NONE
             if kind == _FLOAT:
                 # Every NaN becomes one quiet NaN, because CPUs differ in its sign.
@@ -313,7 +315,7 @@ def encode_metrics(info: Any, names: Sequence[str]) -> Int64:
         except (KeyError, ValueError, TypeError, OverflowError):  # text, objects, numbers of more than 64 bits
             kind = _NONE
         if kind == _NONE:
-            raise InputError("env.metrics", expected, repr(info[name]))
+            raise InputError("env.metrics", expected, repr(reported[name]))
         encoded[:, place] = kind, bits
     return encoded
 

@@ -47,7 +47,7 @@ class EnvPoolEngine:
         self.action_size, self._decode = action_decoder(first.action_space, options.action_scale)
         self._action_dtype = first.spec.action_array_spec["action"].dtype
         self.metric_names = options.reported_metrics
-        self._infos: list[tuple[Slots, Any]] = []  # of the latest step: the slots of each pool, and its info
+        self._infos: list[tuple[Slots, Any]] = []  # of the latest step: the slots of each pool, and the pool's info
         self._pools: dict[int, Any] = {}
         self._num_pools = 0  # pools made so far; the number of the newest pool
         # The environment of each slot: the number of its pool, and its id in that pool.
@@ -70,7 +70,7 @@ class EnvPoolEngine:
         pool = self.make_pool(seeds.tolist())
         self._num_pools += 1
         self._pools[self._num_pools] = pool
-        self._grouped = slots[:0]  # no slots, so that the next step groups its slots anew
+        self._grouped = slots[:0]  # the next step has to group its slots
         self._pool_of[slots] = self._num_pools
         self._ids[slots] = np.arange(len(seeds), dtype=np.int32)
         self._elapsed[slots] = 0

@@ -1,7 +1,7 @@
 """The exact engine: B slots of an exact task, stepped by native kernels or by array operations, with the same bits.
 
-A native kernel steps a tile of `native.lanes` slots side by side in SIMD registers. The kernel of a task with rigid
-bodies steps a crowd: the worlds of several tiles, which it sorts so that similar ones are side by side.
+A native kernel steps a tile, `native.lanes` slots, side by side in SIMD registers. The kernel of a task with rigid
+bodies steps a crowd: the worlds of several tiles. It sorts them, so that similar worlds are side by side.
 """
 
 import ctypes
@@ -24,14 +24,14 @@ from evolve.shapes import Bool, Float32, Float64, Int64, Slots, UInt8
 
 
 def slots_per_call(task: AnyTask) -> int:
-    """Return the least number of slots that one call of a task's kernel steps: those of a tile, or the least crowd."""
+    """Return the smallest number of slots that one call of a task's kernel steps: a tile, or the smallest crowd."""
     return native.constant("worlds") if task.has_world else native.lanes()
 
 
 def largest_crowd(task: AnyTask) -> int:
-    """Return the largest number of slots that one call of a task's kernel steps: those of a tile, or of a crowd.
+    """Return the largest number of slots that one call of a task's kernel steps: a tile, or the largest crowd.
 
-    A larger crowd is faster, because its worlds side by side are more similar.
+    A larger crowd is faster, because neighbouring worlds are more similar.
     """
     return native.constant("largest_crowd") if task.has_world else native.lanes()
 
@@ -122,8 +122,8 @@ class CompiledSlots:
         self._outputs[tile, :, lane] = outputs
         self.active[:] = False
         self.active[slots] = True
-        # A call of the kernel counts a step of all its slots, and advances the states of all, though not their worlds.
-        # Slots that should not be stepped are restored afterwards.
+        # A call of the kernel counts a step of all its slots, and advances all their states, though of the worlds only
+        # the active ones. So restore the other slots of a call afterwards.
         num_stepped = np.bincount(slots // self._slots_per_call)  # by call
         saved = None
         if (num_stepped[num_stepped > 0] != self._slots_per_call).any():
@@ -167,7 +167,7 @@ class CompiledSlots:
 
 
 class _ArraySlots:
-    """B slots of a task, stepped by the array operations that define it; it has the methods of `CompiledSlots`.
+    """B slots of a task, stepped by the array operations that define it. The methods are those of `CompiledSlots`.
 
     states: [S, B], or worlds [B].
     """

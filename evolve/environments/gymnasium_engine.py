@@ -24,7 +24,7 @@ _Env = gymnasium.Env[Any, Any]
 _NO_STEP = object()
 _MEASURING_SECONDS = 0.005
 _TICK_SECONDS = 600e-6
-"""The least time that a tick (one step of all slots) should take: 15 times its overhead of 40 µs."""
+"""The time that a tick (one step of all slots) should exceed: 15 times its overhead of 40 µs."""
 
 
 class GymnasiumEngine:
@@ -45,7 +45,7 @@ class GymnasiumEngine:
         self._envs: list[_Env | None] = [None] * slots
         self._step: list[Any] = [_no_environment] * slots  # step methods below the step counters
         self._elapsed = [0] * slots
-        self._infos: list[Any] = [None] * slots  # of the latest step
+        self._infos: list[Any] = [None] * slots  # of the latest steps
         self.metric_names = options.reported_metrics
         self._drawn: list[Table] = [{}] * slots
         """The randomized arguments of the environment in each slot."""
@@ -73,9 +73,7 @@ class GymnasiumEngine:
         """
         try:
             seconds = _step_seconds(self._envs[0], self._actions)
-        except EpisodeTimeout:
-            raise
-        except FAILURES:  # the evaluation will meet the same error, and report where it happened
+        except (Exception, SystemExit):  # the evaluation will meet the same error, and report where it happened
             return 8
         return next((n for n in (8, 16, 32) if n * seconds > _TICK_SECONDS), 64)
 
@@ -115,9 +113,9 @@ class GymnasiumEngine:
                 elapsed[slot] += 1
                 over = bool(terminated or truncated) or elapsed[slot] >= limit
             except FAILURES as error:
-                # If `step` itself raised, `result` is still the result of an earlier slot, which has no fault.
+                # If `step` itself raised, `result` is still the faultless result of an earlier slot, or _NO_STEP.
                 fault = result is not _NO_STEP and step_fault(self.spaces.observation, result)
-                result = _NO_STEP  # a later slot must not be blamed for this fault
+                result = _NO_STEP  # so that a later error is not explained by this result
                 self._note_fault(slot, EvolveError(fault) if fault else error)
                 reward, over = math.nan, True
                 if self._ends_run(error):
@@ -213,7 +211,7 @@ class GymnasiumEngine:
         _close(env)
 
     def _exchange(self, slot: int, drawn: Table) -> None:
-        """Put an environment with these randomized arguments into a slot. Keep the previous one if it can be reused."""
+        """Put an environment with these randomized arguments into a slot; keep the previous one if it can be reused."""
         found = next((place for place, (arguments, _) in enumerate(self._spare) if arguments == drawn), None)
         spare = None if found is None else self._spare.pop(found)[1]
         previous = self._envs[slot]
@@ -233,7 +231,7 @@ class GymnasiumEngine:
 
 
 def _frames_per_second(env: _Env) -> float:
-    """Return the rate that an environment declares; FPS if it declares none, or no positive number."""
+    """Return the frame rate that an environment declares; FPS if it declares no positive number."""
     declared: Any = env.metadata.get("render_fps")
     with suppress(TypeError, ValueError):
         if 0 < float(declared) < math.inf:
@@ -285,7 +283,7 @@ def _step_seconds(env: Any, actions: gymnasium.Space[Any]) -> float:
 
 
 def _without_counters(env: _Env) -> tuple[_Env, float]:
-    """Return the environment without its step counters, and their limit, because the engine counts steps itself."""
+    """Return the environment inside its step counters, and their limit: the engine counts steps faster."""
     limit = math.inf
     while type(env) in (TimeLimit, OrderEnforcing) and env.spec is not None:
         if isinstance(env, TimeLimit):
@@ -295,14 +293,14 @@ def _without_counters(env: _Env) -> tuple[_Env, float]:
 
 
 def reset_fault(space: Space, result: Any) -> str | None:
-    """Return the way in which the result of `reset` breaks Gymnasium's interface, in words; None if it does not."""
+    """Return a sentence on how the result of `reset` breaks Gymnasium's interface; None if it does not."""
     if not isinstance(result, tuple) or len(result) != 2:
         return f"reset must return (observation, info), but returned {_in_words(result)}"
     return _observation_fault(space, result[0], "reset")
 
 
 def step_fault(space: Space, result: Any) -> str | None:
-    """Return the way in which the result of `step` breaks Gymnasium's interface, in words; None if it does not."""
+    """Return a sentence on how the result of `step` breaks Gymnasium's interface; None if it does not."""
     if not isinstance(result, tuple) or len(result) != 5:
         old = " (the interface of Gym before 0.26)" if isinstance(result, tuple) and len(result) == 4 else ""
         expected = "(observation, reward, terminated, truncated, info)"

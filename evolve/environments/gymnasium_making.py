@@ -1,6 +1,6 @@
-"""Environment objects of Gymnasium: how they are made, and the properties that their registration tells.
+"""Make environment objects of Gymnasium, and look up their properties in its registry.
 
-`make_or_explain` turns Gymnasium's errors into a message that names the setting and the cure.
+`make_or_explain` turns an error of Gymnasium into a message that names the setting and the cure.
 """
 
 import importlib
@@ -23,11 +23,11 @@ from evolve.environments.spaces import observation_encoder
 from evolve.errors import FAILURES, InputError, Setting, one_line
 
 _Env = gymnasium.Env[Any, Any]
-# Families with steps of microseconds, and families with a reset that restores every bit. Box2D is not one of them:
-# after an episode a world orders its contacts differently, so that a BipedalWalker walks another trajectory from the
-# same seed.
 _QUICK = ("gymnasium.envs.classic_control", "gymnasium.envs.toy_text")
+"""Families whose steps take microseconds."""
 _RESET_RESTORES_ALL = (*_QUICK, "gymnasium.envs.mujoco")
+"""Families whose reset restores every bit. Box2D's does not: after an episode a world orders its contacts differently,
+so that a BipedalWalker walks another trajectory from the same seed."""
 # Wrappers that keep no state from earlier episodes.
 _STATELESS_WRAPPERS = {"TimeLimit", "OrderEnforcing", "PassiveEnvChecker"}
 MUJOCO_CURE = "Without a display MuJoCo needs EGL or OSMesa: apt-get install libegl1 libegl-mesa0, or libosmesa6."
@@ -40,15 +40,15 @@ _ONE_AGENT = "An environment has one agent here, so PettingZoo's environments ar
 
 
 def maker(options: EnvOptions) -> Callable[..., _Env]:
-    """Return a function that makes the environment with its wrappers.
+    """Return a function that makes the environment with its wrappers, from a table of randomized arguments.
 
-    Its argument is the table of randomized arguments, by default an example of them.
+    The default of the table is an example of the arguments.
     """
-    shown = example_arguments(options.randomize)
+    example = example_arguments(options.randomize)
     wrappers = [(_wrapper_class(w.name, options.id), w.kwargs) for w in options.wrappers]
     found = _class_or_function(options.id)
 
-    def make(drawn: Table = shown) -> _Env:
+    def make(drawn: Table = example) -> _Env:
         env: _Env = gymnasium.make(
             options.id if found is None else EnvSpec(options.id, entry_point=found),
             max_episode_steps=options.max_episode_steps,
@@ -69,9 +69,9 @@ def maker(options: EnvOptions) -> Callable[..., _Env]:
 
 
 def _class_or_function(env_id: str) -> Callable[..., Any] | None:
-    """Return the class or the function `module:Name`; None if the module registers an environment of this name.
+    """Return the class or function that the id `module:Name` names; None if Gymnasium has to find the environment.
 
-    Raises InputError for a task that is a generator function.
+    Raises InputError for a generator function, which is a task that has to be registered.
     """
     module, _, name = env_id.rpartition(":")
     if not module or not name.isidentifier():
@@ -236,7 +236,7 @@ def _is_path(env_id: str) -> bool:
 
 
 def _of_pettingzoo(env_id: str) -> bool:
-    """Return whether an id is written like PettingZoo's: a module of pettingzoo, or "simple_spread_v3"."""
+    """Return whether an id looks like PettingZoo's: a module of pettingzoo, or a name such as "simple_spread_v3"."""
     return env_id.startswith("pettingzoo") or re.search(r"(^|[.:])[a-z_]+_v\d+$", env_id) is not None
 
 
@@ -277,7 +277,7 @@ def _module_cure(module: str, name: str) -> str:
     """Return why a module has no environment of a name, and similar names."""
     try:
         held = vars(importlib.import_module(module))  # Gymnasium has imported it
-    except FAILURES as error:  # it asks for an unknown environment itself
+    except FAILURES as error:  # the module itself asked for an unknown environment
         return f"The module {module} failed while it was imported: {one_line(error).rstrip('.')}."
     makers = {attribute for attribute, value in held.items() if _makes_env(value, module)}
     similar = nearest(name, makers.union(gymnasium.registry))

@@ -1,8 +1,8 @@
 """Domain randomization: the arguments of an environment that `env.randomize` draws for each episode.
 
-The value of an argument is computed from the first number of a random stream. The stream is keyed by the seed of the
-episode's environment and by the purpose "env.randomize.NAME", with the name of the argument. So any rank can draw the
-values of any episode, and the value of an argument does not depend on the other arguments.
+The value of an argument is computed from the first number of a random stream, whose key is the seed of the episode's
+environment and the purpose "env.randomize.NAME", with the name of the argument. So any rank can draw the values of any
+episode, and the value of an argument does not depend on the other arguments.
 """
 
 from collections.abc import Mapping
@@ -32,12 +32,12 @@ def draw_tables(randomize: Mapping[str, Any], seeds: Int64) -> list[Table]:
 
 
 def example_arguments(randomize: Mapping[str, Any]) -> Table:
-    """Return one value of each randomized argument, to make an environment only to inspect it."""
+    """Return one value of each randomized argument, for an environment that is made only to inspect it."""
     return draw_tables(randomize, np.zeros(1, np.int64))[0]
 
 
 def fixed(options: EnvOptions, seed: int) -> EnvOptions:
-    """Return an environment with the arguments of one episode, and nothing randomized. seed: of its environment."""
+    """Return the options of one episode's environment, in which nothing is randomized. seed: of this environment."""
     kwargs = options.kwargs | draw_tables(options.randomize, np.array([seed]))[0]
     return options.model_copy(update={"kwargs": kwargs, "randomize": {}})
 
@@ -60,7 +60,7 @@ def _values_at(distribution: Mapping[str, Any], u: Float64) -> list[Any]:
     elif kind == "uniform":
         values = low + (high - low) * u
     else:
-        logarithms = log(np.array(parameters))
-        values = exp_float64(logarithms[0] + (logarithms[1] - logarithms[0]) * u)
+        log_low, log_high = log(np.array(parameters))
+        values = exp_float64(log_low + (log_high - log_low) * u)
     # Rounding must not carry a value past its bounds.
     return np.clip(values, low, high).tolist()

@@ -16,10 +16,9 @@ from evolve.environments.randomization import draw_tables
 from evolve.environments.spaces import action_decoder, separate
 from evolve.shapes import Bool, Float32, Float64, Int64, Slots
 
-_SLOTS = 1024
-"""Slots in which an exact task is replayed."""
-_RIGID_BODY_SLOTS = 64
-"""The same for tasks with rigid bodies: fewer, because their steps take long and the last episodes run alone."""
+# The slots in which an exact task is replayed. Steps of rigid bodies take long, and in the end only the last episodes
+# run, so few slots are better for them.
+_SLOTS, _RIGID_BODY_SLOTS = 1024, 64
 
 
 @dataclass
@@ -30,7 +29,7 @@ class Recording:
         seed: The seed of its environment.
         outputs: [A] of each step, the outputs of the network.
         rewards: The reward of each step.
-        observations: [O] of each step, the input of the network; then the last observation, which it did not get.
+        observations: [O] of each step, the input of the network; then the last observation, which no network read.
             Empty if the recorder does not record observations.
     """
 
@@ -60,7 +59,7 @@ class Recorder:
         self.finished: list[Recording] = []
 
     def __getattr__(self, name: str) -> Any:
-        return getattr(self._engine, name)  # all else that an engine has
+        return getattr(self._engine, name)  # every other attribute of an engine
 
     @property
     def engine(self) -> Engine:
@@ -114,11 +113,8 @@ def replay(
     episodes one after another. EnvPool plays all episodes side by side in one pool with one thread. The pool restarts
     each episode that has ended, until it has made as many steps as were recorded.
     """
-    if options.engine == "envpool":
-        return _replay_pool(options, episodes, clock)
-    if options.engine == "exact":
-        return _replay_exact(options, episodes, clock)
-    return _replay_gymnasium(options, episodes, clock)
+    play = {"envpool": _replay_pool, "exact": _replay_exact, "gymnasium": _replay_gymnasium}[options.engine]
+    return play(options, episodes, clock)
 
 
 def _replay_pool(options: EnvOptions, episodes: list[Recording], clock: Callable[[], float]) -> tuple[int, float]:

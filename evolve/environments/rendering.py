@@ -6,7 +6,7 @@ import sys
 from collections.abc import Callable, Sequence
 from contextlib import closing
 from ctypes.util import find_library
-from functools import lru_cache
+from functools import lru_cache, partial
 from itertools import pairwise
 from typing import Any
 
@@ -33,7 +33,7 @@ from evolve.environments.spaces import (
 from evolve.errors import InputError, Setting
 from evolve.shapes import UInt8
 
-_LONGEST_KEY, _LONGEST_NAME = 12, 18  # characters of a key of a Dict and of a name, which has to fit beside a drawing
+_LONGEST_KEY, _LONGEST_NAME = 12, 18  # characters: a name, which may contain keys of a Dict, must fit beside a drawing
 _AS_FRAMES: tuple[str | Setting, ...] = "Draw it as frames: ", Setting("mode", "rgb_array"), "."
 _LEGS = ("hip angle", "hip speed", "knee angle", "knee speed", "foot contact")
 _WALKER = (
@@ -62,14 +62,14 @@ KNOWN_LABELS: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
     "HalfCheetah": (_CHEETAH, _CHEETAH_JOINTS),
 }
 
-# The indices of the numbers in the state [S] of an exact task that are the state of Gymnasium's environment.
-_GYMNASIUM_INDICES = {
-    "Acrobot-v1": (0, 3, 6, 7),
-    "CartPole-v1": (0, 1, 2, 3),
-    "MountainCar-v0": (0, 1),
-    "MountainCarContinuous-v0": (0, 1),
-    "Pendulum-v1": (0, 3),
+GYMNASIUM_INDICES = {
+    "Acrobot-v1": [0, 3, 6, 7],
+    "CartPole-v1": [0, 1, 2, 3],
+    "MountainCar-v0": [0, 1],
+    "MountainCarContinuous-v0": [0, 1],
+    "Pendulum-v1": [0, 3],
 }
+"""The indices of the numbers in the state [S] of an exact task that are the state of Gymnasium's environment."""
 _WIDTH = 20.0  # meters that Gymnasium's pictures of a walker show
 _MUJOCO_BACKENDS = {"egl": "EGL", "osmesa": "OSMesa"}  # values of MUJOCO_GL without a display, and their libraries
 
@@ -125,7 +125,7 @@ def _expected(mode: Mode) -> str:
 
 @keeping_directory()
 def check_drawable(options: EnvOptions) -> bool:
-    """Draw one frame if an environment declares that it can be drawn as frames; return whether it does.
+    """Return whether an environment declares that it can be drawn as frames; if it does, draw one.
 
     Raises InputError if a library that it draws with is missing.
     """
@@ -153,13 +153,13 @@ def _with(options: EnvOptions, kwargs: dict[str, str]) -> EnvOptions:
 
 
 def _camera(env: Any) -> dict[str, str]:
-    """Return the argument by which MuJoCo's camera follows a robot that would leave the picture otherwise."""
+    """Return the argument that lets MuJoCo's camera follow a robot that would leave the picture; {} if it need not."""
     inner = env.unwrapped
     if not type(inner).__module__.startswith("gymnasium.envs.mujoco"):
         return {}
-    followed = "trackbodyid" in (inner.mujoco_renderer.default_cam_config or {})
-    there = "track" in [inner.model.camera(number).name for number in range(inner.model.ncam)]
-    return {"camera_name": "track"} if there and not followed else {}
+    follows_already = "trackbodyid" in (inner.mujoco_renderer.default_cam_config or {})
+    cameras = [inner.model.camera(number).name for number in range(inner.model.ncam)]
+    return {"camera_name": "track"} if "track" in cameras and not follows_already else {}
 
 
 def _check_mode(env: Any, options: EnvOptions, mode: Mode) -> None:
@@ -185,30 +185,27 @@ def names(env: str, observations: int, actions: int, spaces: Spaces | None = Non
     family = re.sub(r"-v\d+$", "", env.rpartition(":")[2].rpartition("/")[2])
     known_observations, known_actions = KNOWN_LABELS.get(family, ((), ()))
     if spaces is not None:
-        known_observations = known_observations or _keys(spaces.observation, _observation_size)
-        known_actions = known_actions or _keys(spaces.action, lambda member: action_decoder(member, 1.0)[0])
+        known_observations = known_observations or _keys(spaces.observation, observation_encoder)
+        known_actions = known_actions or _keys(spaces.action, partial(action_decoder, action_scale=1.0))
     return _named(known_observations, "observation", observations), _named(known_actions, "action", actions)
 
 
 def _named(known: tuple[str, ...], what: str, number: int) -> list[str]:
-    """Return the known names if their number fits, else numbered names."""
+    """Return the known names if their number is right, otherwise numbered names."""
     return list(known) if len(known) == number else [f"{what} {n}" for n in range(number)]
 
 
-def _observation_size(space: Space) -> int:
-    return observation_encoder(space)[0]
-
-
-def _keys(space: Space, size: Callable[[Space], int]) -> tuple[str, ...]:
+def _keys(space: Space, coder: Callable[[Space], tuple[int, Any]]) -> tuple[str, ...]:
     """Return a name for each number of a Dict, such as "goal 0", "goal 1", "speed"; empty for another space.
 
-    size: returns the number of numbers of a member.
+    coder: `observation_encoder` or `action_decoder`, which returns the size of a member first.
     """
     if space is None or kind_of(space) != "Dict":
         return ()
     found: list[str] = []
     for key, member in members_of(space):
-        inner = _keys(member, size) or (tuple(map(str, range(size(member)))) if size(member) > 1 else ("",))
+        size = coder(member)[0]
+        inner = _keys(member, coder) or (tuple(map(str, range(size))) if size > 1 else ("",))
         for name in inner:
             whole = f"{str(key)[:_LONGEST_KEY]} {name}".strip()
             found.append(whole if len(whole) <= _LONGEST_NAME else name)
@@ -218,7 +215,7 @@ def _keys(space: Space, size: Callable[[Space], int]) -> tuple[str, ...]:
 def _place_walker(env: Any, task: AnyTask, world: Any, seed: int, step: int) -> None:
     _place_bodies([env.hull, *env.legs], world)
     obstacles = float(world["parameter"][task.randomizable.index("obstacles")])
-    # The environment's own ground has obstacles of size 1. A world that no episode has begun has parameters of 0.
+    # The environment's own ground has obstacles of size 1. All parameters are 0 in a world without an episode.
     if obstacles and obstacles != getattr(env, "obstacles", 1.0):
         _place_ground(env, draw_terrain(Pcg64.seeded(seed), env.hardcore, obstacles))
         env.obstacles = obstacles
@@ -227,7 +224,7 @@ def _place_walker(env: Any, task: AnyTask, world: Any, seed: int, step: int) -> 
     for ray, (forward, down) in zip(env.lidar, task.rays, strict=True):  # type: ignore[attr-defined]
         ray.p1, ray.p2 = (x, y), (x + forward, y - down)
         env.world.RayCast(ray, ray.p1, ray.p2)
-    # Gymnasium draws the lidar in 20 of 100 frames, and counts frames. One frame per step gives the same count.
+    # Gymnasium draws the lidar in 20 of every 100 frames that it counts. Set its count as if each step had been drawn.
     env.lidar_render = step
 
 
@@ -267,12 +264,7 @@ A world is a record of rigid bodies, see `ExactTask.has_world`.
 
 def has_picture(env_id: str) -> bool:
     """Return whether an exact task can be drawn."""
-    return env_id in _GYMNASIUM_INDICES or env_id in _WORLDS
-
-
-def gymnasium_indices(env_id: str) -> list[int]:
-    """Return the indices of the numbers in the state [S] of a task that are the state of Gymnasium's environment."""
-    return list(_GYMNASIUM_INDICES[env_id])
+    return env_id in GYMNASIUM_INDICES or env_id in _WORLDS
 
 
 def picture(env_id: str, task: AnyTask, state: Any, seed: int, step: int) -> UInt8:
@@ -292,11 +284,11 @@ def picture(env_id: str, task: AnyTask, state: Any, seed: int, step: int) -> UIn
         InputError: The task cannot be drawn, or a library that draws it is missing.
     """
     if not has_picture(env_id):
-        expected = f"a task that can be drawn: {', '.join((*_GYMNASIUM_INDICES, *_WORLDS))}"
+        expected = f"a task that can be drawn: {', '.join((*GYMNASIUM_INDICES, *_WORLDS))}"
         raise InputError("env.id", expected, env_id)
-    if env_id in _GYMNASIUM_INDICES:
+    if env_id in GYMNASIUM_INDICES:
         env = _environment(env_id, (), 0)
-        env.state = np.array(state[gymnasium_indices(env_id)])
+        env.state = np.array(state[GYMNASIUM_INDICES[env_id]])
         for name, value in task.options:
             setattr(env, name, value)
     else:

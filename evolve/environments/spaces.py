@@ -15,7 +15,7 @@ import numpy as np
 from evolve.config import EnvOptions
 from evolve.environments.exact import AnyTask, exact_task
 from evolve.errors import InputError
-from evolve.shapes import Float32, Float64
+from evolve.shapes import Float32, Float64, Int64
 
 Encode = Callable[[Any, Float32], None]
 Decode = Callable[[Float32], Any]
@@ -23,7 +23,7 @@ Space = Any
 """A space of Gymnasium, or a `StoredSpace`."""
 
 _KINDS = ("Box", "Discrete", "MultiDiscrete", "MultiBinary", "Dict", "Tuple")
-_LARGEST_SHAPE = 2**31  # numbers of a stored space
+_LARGEST_SHAPE = 2**31  # the largest number of elements of a stored space
 
 
 def silence_gymnasium() -> None:
@@ -97,7 +97,7 @@ def from_json(table: Any) -> StoredSpace:
     if space.dtype.kind not in "biuf":
         raise ValueError(f"a space of {table['dtype']}")
     if kind == "Box":
-        # Equal bounds are one number, which takes no memory however large the shape is.
+        # Equal bounds are stored as one number, and broadcast: they take no memory, however large the shape is.
         space.low = _bounds_from_json(table["low"], shape, -np.inf)
         space.high = _bounds_from_json(table["high"], shape, np.inf)
     elif kind == "MultiDiscrete":
@@ -132,10 +132,8 @@ class Spaces:
 
     def to_json(self) -> dict[str, Any]:
         """Return the spaces as a table for JSON."""
-        return {
-            "observation": to_json(self.observation),
-            "action": None if self.action is None else to_json(self.action),
-        }
+        action = None if self.action is None else to_json(self.action)
+        return {"observation": to_json(self.observation), "action": action}
 
     @classmethod
     def from_json(cls, table: Any) -> "Spaces":
@@ -229,8 +227,8 @@ def observation_encoder(space: Space) -> tuple[int, Encode]:
 def check_observation(space: Space, observation: Any) -> None:
     """Raise ValueError for an observation of another shape, or beyond the values of a discrete space.
 
-    Without this check, NumPy would broadcast an array of another shape, and a value below the first one would count
-    from the end.
+    Without this check, NumPy would broadcast an array of another shape, and a value below the first one would be a
+    negative index, which counts from the end.
     """
     kind = kind_of(space)
     if kind in ("Dict", "Tuple"):
@@ -250,12 +248,15 @@ def check_observation(space: Space, observation: Any) -> None:
 def action_decoder(space: Space, action_scale: float) -> tuple[int, Decode]:
     """Return (A, decode): decode(outputs [n, A] in [-1, 1]) gives the n actions.
 
-    Box: [-1, 1] is stretched onto [low, high]; if `action_scale` is below 1, onto that share of it, in the middle. If
-    both bounds are infinite, ±`action_scale` replace them; a single infinite bound is replaced by the number that lies
-    2 · `action_scale` beyond the other bound. Integers and bools are rounded, and an output of NaN counts as 0.
-    Discrete and MultiDiscrete: the index of the largest output, the first of equals. MultiBinary: whether the output is
-    positive. Dict and Tuple: each member reads its own outputs, in the order of the space; actions are a dictionary or
-    a tuple with n actions in each member, as in Gymnasium's vector environments. Raises InputError for other spaces.
+    - Box: [-1, 1] is mapped onto [low, high] or, if `action_scale` is below 1, onto that share of it, in the middle. If
+      both bounds are infinite, ±`action_scale` replace them. A single infinite bound is replaced by a number at the
+      distance 2 · `action_scale` from the other bound. Integers and bools are rounded; an output of NaN counts as 0.
+    - Discrete and MultiDiscrete: the index of the largest output, the first of equal ones.
+    - MultiBinary: whether the output is positive.
+    - Dict and Tuple: each member reads its own outputs, in the order of the space. Actions are a dictionary or a tuple
+      with n actions in each member, as in Gymnasium's vector environments.
+
+    Raises InputError for other spaces.
     """
     match kind_of(space):
         case "Box":
@@ -287,15 +288,16 @@ def separate(space: Space, actions: Any) -> list[Any]:
 
 
 def _size(space: Space) -> int:
-    """Return the number of numbers in an element of a space. Raises InputError for 0."""
+    """Return how many numbers an element of a space has. Raises InputError for 0."""
     size = int(np.prod(space.shape))
     if size == 0:
         raise InputError("env.id", "observations and actions that hold something", repr(space))
     return size
 
 
-def _offsets(sizes: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
-    return np.concatenate([[0], np.cumsum(sizes)[:-1]])
+def _offsets(sizes: Int64) -> Int64:
+    """Return the places at which parts of these sizes begin, if they lie end to end."""
+    return np.cumsum(sizes) - sizes
 
 
 def _box_encoder(space: Space) -> Encode:
@@ -339,7 +341,7 @@ def _encode_members(space: Space) -> tuple[int, Encode]:
 
 
 def _members(space: Space, coder: Callable[[Space], tuple[int, Any]]) -> tuple[int, list[tuple[Any, slice, Any]]]:
-    """Return the size of a Dict or Tuple; and the key, the place in the whole, and the coder of each member."""
+    """Return the size of a Dict or Tuple; and each member's key, its place among all numbers, and its coder."""
     parts, begin = [], 0
     for key, member in members_of(space):
         if not isinstance(key, str | int):  # run files hold the keys as JSON

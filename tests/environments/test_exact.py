@@ -11,7 +11,7 @@ from conftest import ROOT
 from evolve import environments
 from evolve.config import EnvOptions
 from evolve.environments.exact import Draws
-from evolve.environments.rendering import gymnasium_indices, has_picture
+from evolve.environments.rendering import GYMNASIUM_INDICES, has_picture
 from evolve.errors import InputError
 from evolve.numerics import native
 
@@ -101,7 +101,7 @@ def test_a_classical_task_follows_gymnasium(name):
     for seed in range(20):
         engine.reset(slot, np.array([seed]), observation)
         theirs.reset(seed=seed)
-        theirs.state = engine.slots.state(0)[gymnasium_indices(name)]
+        theirs.state = engine.slots.state(0)[GYMNASIUM_INDICES[name]]
         for _ in range(40):
             outputs = random.uniform(-1, 1, (1, engine.action_size)).astype(np.float32)
             (reward,), (ended,) = engine.step(slot, outputs, observation)

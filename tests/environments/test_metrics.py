@@ -102,7 +102,7 @@ def test_envpool_reports_each_slot():
 
 def test_exact_tasks_have_none():
     with pytest.raises(
-        InputError, match=r"env.metrics: expected means of observations alone with exact.*env.engine=\"gymnasium\""
+        InputError, match=r"env.metrics: expected only metrics mean_observation_N with exact.*env.engine=\"gymnasium\""
     ):
         make(EnvOptions(id="CartPole-v1", engine="exact", metrics=("far",)), slots=1)
 

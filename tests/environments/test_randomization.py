@@ -12,7 +12,7 @@ from evolve.config import EnvOptions
 from evolve.environments.exact import Draws, exact_task
 from evolve.environments.function_task import register_task
 from evolve.environments.randomization import draw, draw_tables
-from evolve.environments.rendering import gymnasium_indices
+from evolve.environments.rendering import GYMNASIUM_INDICES
 from evolve.errors import InputError
 from evolve.numerics import native
 from evolve.numerics.portable import exp_float64
@@ -153,7 +153,7 @@ def test_an_exact_task_follows_gymnasium_at_other_values(name):
         draws = Draws(np.array([seed]), np.zeros(1, np.int64))
         states = task.begin(draws)
         theirs.reset(seed=seed)
-        theirs.state = states[gymnasium_indices(name), 0]
+        theirs.state = states[GYMNASIUM_INDICES[name], 0]
         for _ in range(20):
             outputs = random.uniform(-1, 1, (1, task.action_size)).astype(np.float32)
             states, (reward,), (over,) = task.step(states, outputs, draws)

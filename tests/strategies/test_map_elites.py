@@ -377,7 +377,7 @@ def test_an_archive_is_drawn(made, call, tmp_path):
     [
         (("normalize_observations=false",), "env.metrics: expected normalized observations with mean_observation_0"),
         (("env.metrics=['mean_observation_4']",), "env.metrics: expected mean_observation_0 to mean_observation_3"),
-        (("env.metrics=['x']",), "env.metrics: expected means of observations alone with exact tasks"),
+        (("env.metrics=['x']",), "env.metrics: expected only metrics mean_observation_N with exact tasks"),
         (("env.metrics=[]",), "env.metrics: expected mean_observation_0 among the metrics"),
     ],
 )

@@ -46,11 +46,11 @@ def exact_task(options: EnvOptions) -> AnyTask:
     settings = parse(kind.settings, options.kwargs, "env.kwargs")
     for name, distribution in options.randomize.items():
         if name not in kind.randomizable:
-            one_of = f"a setting of {options.id} that can be drawn for each episode"
+            expected = f"a setting of {options.id} that can be drawn for each episode"
             known = f": {', '.join(kind.randomizable)}" if kind.randomizable else ", and it has none"
             # Tasks with a world repeat Gymnasium's own ones, and its engine can draw any argument of a constructor.
             instead = ("Or use ", gymnasium, ".") if kind.has_world else ()
-            raise InputError(f"env.randomize.{name}", one_of + known, name, *instead)
+            raise InputError(f"env.randomize.{name}", expected + known, name, *instead)
         for value in extremes(distribution):
             parse(kind.settings, options.kwargs | {name: value}, "env.randomize")
     return kind(settings, options.action_scale, options.max_episode_steps, options.randomize)
@@ -59,4 +59,4 @@ def exact_task(options: EnvOptions) -> AnyTask:
 def kwargs_model(options: EnvOptions) -> type[Options] | None:
     """Return the model of `env.kwargs` for an exact task; None for other environments."""
     kind = TASKS.get(options.id) if options.engine == "exact" else None
-    return kind.settings if kind is not None else None
+    return None if kind is None else kind.settings

@@ -34,7 +34,7 @@ START = 400 / SCALE / 4
 START_PAD = 20
 """The number of vertices of flat ground at the beginning."""
 GRASS = 10
-"""Obstacles are at most this number of vertices apart. The goal is the same number of vertices before the last one."""
+"""The largest distance between obstacles, and the distance of the goal from the end of the ground, in vertices."""
 CLOUDS, NUMBERS_PER_CLOUD = 10, 11
 """The number of clouds, and the number of random numbers that Gymnasium draws for each cloud."""
 
@@ -183,7 +183,7 @@ def _model(hardcore: bool, action_scale: float) -> Any:
 
 
 def _draw_episode(state: Any, seed: int, hardcore: bool) -> float:
-    """Draw the ground of an episode into a record of `frames.WORLD`; return the first force on the hull, in newtons."""
+    """Draw an episode's ground into a record of `frames.WORLD`, and return the first force on the hull, in newtons."""
     generator = Pcg64.seeded(seed)
     terrain = draw_terrain(generator, hardcore, float(_parameter(state, "obstacles")))
     skip_clouds(generator)
@@ -242,10 +242,8 @@ class BipedalWalker(ExactTask[BipedalWalkerOptions]):
     def begin(self, draws: Draws) -> Any:
         """Return the states, records of `frames.WORLD` [k], after a first step, which Gymnasium does not count."""
         states = self.blank_worlds(draws.seeds)
-        pushes = [
-            _draw_episode(state, seed, self.options.hardcore)
-            for state, seed in zip(states, draws.seeds.tolist(), strict=True)
-        ]
+        seeded = zip(states, draws.seeds.tolist(), strict=True)
+        pushes = [_draw_episode(state, seed, self.options.hardcore) for state, seed in seeded]
         reset_bodies(states, self.model)
         states["gravity"] = _parameter(states, "gravity").astype(np.float32)
         ground_friction = _parameter(states, "friction").astype(np.float32)
@@ -308,11 +306,10 @@ class BipedalWalker(ExactTask[BipedalWalkerOptions]):
         """Return the strengths of hips and knees after `steps` [k] steps: [k, 4], hip and knee of each leg."""
         changes_at = _parameter(states, "changes_at")
         has_changed = (changes_at > 0) & (steps >= changes_at)
-        legs = [
-            np.where(has_changed, _parameter(states, f"{leg}_later"), _parameter(states, leg))
-            for leg in ("leg_1", "leg_2")
+        now = [
+            np.where(has_changed, _parameter(states, f"leg_{n}_later"), _parameter(states, f"leg_{n}")) for n in (1, 2)
         ]
-        return np.repeat(np.stack(legs, axis=1).astype(np.float32), 2, axis=1)
+        return np.repeat(np.stack(now, axis=1).astype(np.float32), 2, axis=1)
 
     def actions(self, outputs: Float32) -> Any:
         """Return the actions [k, 4] of outputs [k, 4], in [-1, 1]; 0 for NaN."""

@@ -46,7 +46,7 @@ class Acrobot(ExactTask[NoOptions]):
         for seconds in (0.1, 0.1, 0.2):
             stages.append(_derivatives(_state(start + seconds * stages[-1]), torque))
         angle1, angle2, w1, w2 = start + (0.2 / 6.0) * (((stages[0] + 2.0 * stages[1]) + 2.0 * stages[2]) + stages[3])
-        # Gymnasium wraps an angle in a loop. Here two rounds stand for the loop, so that all episodes do the same work.
+        # Gymnasium wraps an angle in a loop. Here there are always two rounds, so that all episodes do the same work.
         moved = _state(
             np.stack([
                 *(_wrap_once(_wrap_once(angle)) for angle in (angle1, angle2)),

@@ -13,7 +13,7 @@ from evolve.config import Options
 from evolve.environments.exact.task import DRAWS_TO_BEGIN, Draws, ExactTask, Moved, largest
 from evolve.shapes import Bool, Float32, Float64
 
-_FIRST_CUE = DRAWS_TO_BEGIN - 1  # the draw for the first cue of an episode; cues use draws from 0 for their answers
+_FIRST_CUE = DRAWS_TO_BEGIN - 1  # the number of the draw for the first cue; draws 0, 1, … are for the answers to cues
 _TURN_THRESHOLD = np.float32(1.0) / np.float32(3.0)  # outputs beyond ±1/3 turn left or right in the T-maze
 MOST_SWITCHES = 20
 """The largest number of switches. The T-maze needs 1 + 2 · switches of the `DRAWS_TO_BEGIN` numbers of an episode."""
@@ -27,7 +27,7 @@ def _sides(outputs: Float32) -> Float64:
 class BanditOptions(Options):
     """The settings of the bandit."""
 
-    arms: int = Field(5, ge=2, le=DRAWS_TO_BEGIN - 3)  # a draw for each arm, and at most 64 observations
+    arms: int = Field(5, ge=2, le=DRAWS_TO_BEGIN - 3)  # each arm needs a draw, and there are at most 64 observations
     """The number of arms."""
     pulls: int = Field(100, ge=1, le=100_000)
     """The number of pulls in an episode. Each pull takes two steps."""
@@ -95,7 +95,7 @@ class Bandit(ExactTask[BanditOptions]):
 class CuesOptions(Options):
     """The settings of the cues."""
 
-    cues: int = Field(6, ge=1, le=DRAWS_TO_BEGIN - 2)  # likewise
+    cues: int = Field(6, ge=1, le=DRAWS_TO_BEGIN - 2)  # each cue needs a draw, and there are at most 64 observations
     """The number of cues."""
     presentations: int = Field(8, ge=1, le=10_000)
     """The number of times that an episode shows each cue. Each presentation takes two steps."""
@@ -173,13 +173,13 @@ class Cues(ExactTask[CuesOptions]):
         return _sides(outputs)
 
     def _show(self, states: Float64, u: Float64) -> Float64:
-        """Show one of the presentations that are left, each as likely as another; u: [k], in (0, 1)."""
+        """Show a cue: one of the presentations that are left, all equally likely. u: [k], uniform on (0, 1)."""
         C = self.options.cues
         shown = states.copy()
         left = shown[C : 2 * C]
-        # The presentations that are left are numbered, first those of cue 0, then of cue 1, and so on. `rest` is the
-        # number of the drawn presentation; subtracting the counts of cues in turn finds its cue.
-        # The counts are whole numbers, so their sum does not depend on its order.
+        # Number the presentations that are left: those of cue 0 first, then those of cue 1, and so on. `rest` is the
+        # number of the drawn presentation; subtracting the counts of the cues in turn finds its cue. The counts are
+        # whole numbers, so the order of their sum does not matter.
         rest = u * left.sum(axis=0)
         drawn = np.zeros(len(u), np.int64)
         for cue in range(C - 1):
@@ -289,11 +289,11 @@ class TMaze(ExactTask[TMazeOptions]):
 
     The network walks from home through `turns` corridors of `corridor` steps, each of which ends at a junction, to one
     of 2^turns ends. It goes straight on if output 0 is within ±1/3, left if the output is below, right if above.
-    The best end gives 1, the others 0.2. To turn in a corridor is a crash, as is to go straight on at a junction; a
-    crash costs 0.4.
-    After an end or a crash the network is home again for the next of `trials` trials. The best end is drawn at the
-    beginning, and changes `switches` times as in `Reversal`, each time to another end. The network sees whether it is
-    at a junction, at an end or at home, and the reward of the last step. The return is the mean over trials.
+    The best end gives 1, the others 0.2. A turn in a corridor is a crash, and so is going straight on at a junction; a
+    crash costs 0.4. After an end or a crash the network is home again for the next of `trials` trials. The best end is
+    drawn at the beginning, and changes `switches` times as in `Reversal`, each time to another end. The network sees
+    whether it is at a junction, at an end or at home, and the reward of the last step. The return is the mean over
+    trials.
 
     The double T-maze of Soltoggio et al. (2008) has two turns. Rewards as in Coleman and Blair (AHNI, 2012).
 
@@ -380,8 +380,8 @@ class TMaze(ExactTask[TMazeOptions]):
         """Return [k]: the best end in trials [k], after any switch. switches: [n, k], the trials of the switches."""
         num_others = float((1 << self.options.turns) - 1)
         for number, when in enumerate(switches):
-            # Count on from the best end by 1 … num_others; after the last end, counting goes on at end 0. The draws
-            # before this one decided the first best end and the trials of the switches.
+            # The next best end is 1 … num_others ends after this one; end 0 follows the last. Earlier draws decided the
+            # first best end and the trials of the switches.
             drawn = best_end + 1.0 + np.floor(draws.number(1 + len(switches) + number) * num_others)
             drawn = np.where(drawn > num_others, drawn - (num_others + 1), drawn)
             best_end = np.where(when == trial, drawn, best_end)

@@ -77,23 +77,6 @@ class _Engines(NamedTuple):
     direction: Float64
 
 
-def _observations(states: Any) -> Float64:
-    """Return the observations of states [k], before they are rounded to float32: [8, k]."""
-    bodies = states["body"]
-    lander = bodies[:, 0]
-    (x, y), (vx, vy) = lander["p"].astype(np.float64).T, lander["v"].astype(np.float64).T
-    return np.array([
-        (x - WIDTH / 2) / (WIDTH / 2),
-        (y - (HEIGHT / 4 + LEG_DOWN)) / (HEIGHT / 2),
-        vx * (WIDTH / 2) / 50,
-        vy * (HEIGHT / 2) / 50,
-        lander["a"],
-        20.0 * lander["w"].astype(np.float64) / 50,
-        bodies["grounded"][:, 1] != 0,
-        bodies["grounded"][:, 2] != 0,
-    ])  # fmt: skip
-
-
 def _shaping(s: Float64) -> Float64:
     """Return the shaping term [k] of observations [8, k]: higher is better."""
     distance, speed = np.sqrt(s[0] * s[0] + s[1] * s[1]), np.sqrt(s[2] * s[2] + s[3] * s[3])
@@ -101,7 +84,7 @@ def _shaping(s: Float64) -> Float64:
 
 
 def _gust(step: Any) -> Float64:
-    """Return the wind in (-1, 1) by its step numbers [k], which begin anywhere and grow by 1 in each step."""
+    """Return the wind [k] in (-1, 1) at steps [k] of its pattern. Each episode begins at a step that it draws."""
     t = step.astype(np.float64)
     return _tanh(sincos(0.02 * t)[0] + sincos(math.pi * 0.01 * t)[0])
 
@@ -187,14 +170,13 @@ class LunarLander(ExactTask[LunarLanderOptions]):
         states["gravity"] = states["parameter"][:, 0]
         for state, seed in zip(states, draws.seeds.tolist(), strict=True):
             self._draw_episode(state, seed)
-        nothing = np.zeros(len(states))
-        self._apply_forces(states, _Engines(nothing, nothing, nothing))
+        self._apply_forces(states, _Engines(*np.zeros((3, len(states)))))
         step_worlds(states, self.model)
-        states["shaping"] = _shaping(_observations(states))
+        states["shaping"] = _shaping(self.observe(states))
         return states
 
     def _draw_episode(self, state: Any, seed: int) -> None:
-        """Draw the moon, the first push, and where the wind's pattern begins, into a record of `frames.WORLD`."""
+        """Draw the moon, the first push and the beginning of the wind's pattern into a record of `frames.WORLD`."""
         generator = Pcg64.seeded(seed)
         height = [generator.uniform(0, HEIGHT / 2) for _ in range(CHUNKS + 1)]
         height[CHUNKS // 2 - 2 : CHUNKS // 2 + 3] = [HEIGHT / 4] * 5
@@ -206,16 +188,27 @@ class LunarLander(ExactTask[LunarLanderOptions]):
         state["generator"] = generator.record()
 
     def observe(self, states: Any) -> Float64:
-        """Return [8, k]: position, velocity, angle, angular speed, and for each leg whether it is grounded."""
-        return _observations(states)
+        """Return [8, k]: position, velocity, angle, angular speed, and for each leg whether it is on the ground."""
+        bodies = states["body"]
+        lander = bodies[:, 0]
+        (x, y), (vx, vy) = lander["p"].astype(np.float64).T, lander["v"].astype(np.float64).T
+        return np.array([
+            (x - WIDTH / 2) / (WIDTH / 2),
+            (y - (HEIGHT / 4 + LEG_DOWN)) / (HEIGHT / 2),
+            vx * (WIDTH / 2) / 50,
+            vy * (HEIGHT / 2) / 50,
+            lander["a"],
+            20.0 * lander["w"].astype(np.float64) / 50,
+            *(bodies["grounded"][:, leg] != 0 for leg in (1, 2)),
+        ])  # fmt: skip
 
     def step(self, states: Any, outputs: Float32, draws: Draws) -> Moved:
-        """Step the lander, with the engines that network outputs fire."""
+        """Step the lander; network outputs fire its engines."""
         states = states.copy()
         engines = self._engines(outputs)
         self._apply_forces(states, engines)
         step_worlds(states, self.model)
-        observations = _observations(states)
+        observations = self.observe(states)
         shaping = _shaping(observations)
         reward = shaping - states["shaping"] - engines.main * 0.30 - engines.side * 0.03
         states["shaping"] = shaping
@@ -223,8 +216,8 @@ class LunarLander(ExactTask[LunarLanderOptions]):
         landed = states["body"]["awake"][:, 0] == 0
         return Moved(states, np.where(landed, 100.0, np.where(lost, -100.0, reward)), lost | landed)
 
-    def _engines(self, outputs: Float32) -> "_Engines":
-        """Return the power of the engines by outputs [k, A]."""
+    def _engines(self, outputs: Float32) -> _Engines:
+        """Return the power of the engines that outputs [k, A] choose."""
         if self.discrete:
             # Actions 1 and 3 fire a side engine, in the direction -1 or 1; action 2 fires the main engine.
             action = largest(outputs).astype(np.float64)
@@ -234,7 +227,7 @@ class LunarLander(ExactTask[LunarLanderOptions]):
         main = np.where(up > 0, (up + 1.0) * 0.5, 0.0)
         return _Engines(main, np.where(fires, np.abs(side), 0.0), np.where(side > 0, 1.0, -1.0))
 
-    def _apply_forces(self, states: Any, engines: "_Engines") -> None:
+    def _apply_forces(self, states: Any, engines: _Engines) -> None:
         """Apply the forces of the wind and the impulses of the engines, before the physics makes a step.
 
         An engine acts at the offset (ox, oy). The terms have Gymnasium's order, because another order may give other

@@ -5,8 +5,8 @@ rounded on its own. The kernels do the same operations in the same order, so the
 
 Random numbers come from `Draws` or, in tasks that repeat Gymnasium's episodes, from `Pcg64`: NumPy's generator PCG64
 (O'Neill, 2014) as Gymnasium uses it, one per episode, seeded by the environment's seed. It gives the
-bits of NumPy's generator, but converts them to numbers in Python: a compiler of NumPy's C may fuse a multiplication and
-an addition, so numbers could depend on the processor.
+same bits as NumPy's generator, but Python converts them to numbers: in NumPy's C code a compiler may fuse a
+multiplication and an addition, and then numbers depend on the processor.
 """
 
 from dataclasses import dataclass, field
@@ -57,7 +57,7 @@ class Draws:
         return draws(self.seeds, np.full_like(self.seeds, number))
 
     def between(self, number: int, low: float, high: float) -> Float64:
-        """Return [k]: the random number that `number` returns, but uniform from `low` to `high`."""
+        """Return [k]: the value of `number(number)`, scaled to the range from `low` to `high`."""
         return low + (high - low) * self.number(number)
 
     def in_step(self) -> Float64:
@@ -99,17 +99,17 @@ class ExactTask(Generic[OptionsT]):
 
     @property
     def observation_size(self) -> int:
-        """O, the numbers of an observation."""
+        """O, the size of an observation."""
         raise NotImplementedError
 
     @property
     def action_size(self) -> int:
-        """A, the outputs that an action is made from."""
+        """A, the number of network outputs that determine an action."""
         raise NotImplementedError
 
     @property
     def state_size(self) -> int:
-        """S, the numbers of a state. In a task with a world it is the number of parameters, which the world holds."""
+        """S, the size of a state. In a task with a world it is the number of parameters, which the world holds."""
         raise NotImplementedError
 
     @property
@@ -186,7 +186,10 @@ AnyTask = ExactTask[Any]
 
 
 def largest(outputs: Float32) -> Int64:
-    """Return [k]: the index of the first largest of outputs [k, A]; 0 if output 0 is NaN. Other NaNs are ignored."""
+    """Return [k]: the index of the largest output of each row [k, A], the first of equal ones. NaNs never win.
+
+    If output 0 is NaN, however, the index is 0.
+    """
     best = np.zeros(len(outputs), np.int64)
     highest = outputs[:, 0]
     for number in range(1, outputs.shape[1]):
@@ -213,8 +216,8 @@ class Pcg64:
     Attributes:
         state: 128 bits.
         increment: 128 bits, odd; it selects the stream.
-        has_half: Whether only the lower half of the last word was used, so that `half` comes next.
-        half: The upper half of the last word from which a half was taken.
+        has_half: Whether `half` comes next, because only the lower half of its word was used.
+        half: The upper half of the last word that was divided.
     """
 
     state: int

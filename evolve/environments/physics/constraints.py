@@ -73,8 +73,8 @@ class Joint:
         self._arms = turned(frames.rotation_of(bodies.a[self._both]), self._anchors)
         self._lefts = left_of(self._arms)
         (rax, rbx), (ray, rby) = self._arms
-        # K, a symmetric 3 × 3 matrix, gives the change of the relative velocity (x, y, angular) by impulses at the
-        # point (x, y) and at the limit. Its upper left 2 × 2 block is for the point alone. Cramer's rule inverts both.
+        # The symmetric 3 × 3 matrix K maps impulses at the point (x, y) and at the limit to the change of the relative
+        # velocity (x, y, angular). Its upper left 2 × 2 block is for the point alone. Cramer's rule inverts both.
         k11, k12 = ma + mb + ray * ray * ia + rby * rby * ib, -ray * rax * ia - rby * rbx * ib
         k22 = ma + mb + rax * rax * ia + rbx * rbx * ib
         k13, k23, k33 = -ray * ia - rby * ib, rax * ia + rbx * ib, ia + ib
@@ -123,7 +123,7 @@ class Joint:
         )
         now = before + z
         holds = ((self.limit < 0) & (now >= 0)) | ((self.limit > 0) & (now <= 0))
-        # A limit must not pull. If it would, take its impulse back and solve for the point alone.
+        # A limit only pushes. If it would pull, take its impulse back and solve for the point alone.
         point = self._point(-d + before * self._k13_k23)
         self.limit_impulse = np.where(holds, now, _ZERO)
         return np.where(holds, np.array((x, y)), point), np.where(holds, z, -before)

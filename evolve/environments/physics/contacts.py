@@ -72,8 +72,8 @@ def touch_edges(ground: Polygons, bodies: Polygons, frame: Frame) -> Manifolds:
     by_body = usable.any(axis=0) & (_at(of_faces, face) > _RELATIVE * of_edge + _ABSOLUTE)
 
     # Clip the edge by the sides of the body's face, or else the body's nearest face by the sides of the edge: the
-    # reference face goes from r1, corner number i1, to r2. An edge has its body on the right, so it begins at its
-    # corner 1 if the body is behind it. Multiples of arrays below are constants of the shape [N].
+    # reference face goes from r1, corner number i1, to r2, corner number i2. An edge has its body on the right, so it
+    # begins at its corner 1 if the body is behind it. `0 * n` and `0 + by_body` give integers of the shape [N].
     nearest = dot(normal[:, None], outward).argmin(axis=0)
     face_end, nearest_end = _after(face, bodies.size), _after(nearest, bodies.size)
     ends = [
@@ -223,7 +223,7 @@ def contact_list(states: Any) -> tuple[Int64, Int64]:
 
 
 def update_contacts(states: Any, model: Any) -> None:
-    """Compute the manifolds of all contacts of awake bodies; end contacts if the boxes no longer overlap."""
+    """Compute the manifolds of all contacts of awake bodies; end the contacts whose boxes no longer overlap."""
     worlds, places = contact_list(states)
     awake = states["body"]["awake"][worlds, states["contact"]["body"][worlds, places]] != 0
     worlds, places = worlds[awake], places[awake]
@@ -265,7 +265,7 @@ def compute_manifolds(states: Any, model: Any, worlds: Int64, contacts: Any) -> 
         found["count"][these], found["by_body"][these] = manifold.size, manifold.by_body
         found["normal"][these], found["local"][these] = manifold.normal.T, manifold.local.T
         found["points"][these] = manifold.points.T
-    # Box2D searches the old points from the first one, and the first match counts. Here the last match counts.
+    # In Box2D the first old point with the same features counts. So here the first one comes last, and overwrites.
     for new in range(2):
         for old in (1, 0):
             same = (contacts["count"] > old) & (contacts["points"]["id"][:, old] == found["points"]["id"][:, new])
@@ -306,7 +306,7 @@ def seek_contacts(states: Any, model: Any) -> None:
     for row, column, body in np.argwhere(found):
         world = moving[row]
         count = states["num_contacts"][world]
-        # Columns have places for MAX_BLOCKS blocks, pieces are numbered without gaps.
+        # The columns of edges follow MAX_BLOCKS columns of blocks; the numbers of pieces have no such gap.
         piece = column if column < frames.MAX_BLOCKS else column - frames.MAX_BLOCKS + blocks[row]
         there = states["contact"][world, :count]
         if count == frames.MAX_CONTACTS or ((there["piece"] == piece) & (there["body"] == body)).any():

@@ -258,9 +258,9 @@ def time_of_impact(ground: Float32, body: Float32, sweep: Sweep) -> np.float32:
 
 
 def _advance(separator: _Separator, sweep: Sweep, t1: np.float32) -> tuple[np.float32, bool]:
-    """Return the first time after t1 at which the polygons touch along an axis.
+    """Return the first time after t1 at which the polygons touch along an axis, and whether it is final.
 
-    Return also whether this time is the result of `time_of_impact`. If not, the search goes on there with another axis.
+    A final time is the result of `time_of_impact`. From any other time the search goes on with another axis.
 
     The search goes backwards from the end of the motion. The deepest corners at t2 may not touch first, so the root of
     their separation is the next t2, with its own deepest corners.

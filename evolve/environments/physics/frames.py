@@ -42,7 +42,6 @@ SMALLEST = np.finfo(np.float32).eps
 TARGET = max(SLOP, _F(2.0) * SKIN - _F(3.0) * SLOP)
 TOLERANCE = _F(0.25) * SLOP
 
-
 MAX_BODIES = 5
 MAX_JOINTS = 4
 MAX_CORNERS = 6  # of a body
@@ -159,8 +158,7 @@ MODEL = np.dtype(
     ],
     align=True,
 )  # fmt: skip
-"""The constants of a task. The physics does not use `option` and `flag`; their meaning is the task's."""
-
+"""The constants of a task. The physics does not use `option` and `flag`: the task gives them a meaning."""
 
 Number = Any
 """A float32 scalar, or an array."""

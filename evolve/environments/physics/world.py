@@ -100,7 +100,7 @@ def _set_velocities(motion: Motion, velocities: list[frames.Number]) -> None:
 def _solve_positions(
     motion: Motion, rows: list[PositionRow], joints: list[Joint], mass: Float32, inertia: Float32, center: Float32
 ) -> Bool:
-    """Correct the errors of contacts and joints until all are small; return whether they are, [k]."""
+    """Correct the errors of contacts and joints until all are small; return [k]: whether they are small."""
     moving = np.ones(motion.a.shape[-1], np.bool_)
     for _ in range(frames.POSITION_ITERATIONS):
         deepest = np.zeros_like(motion.a)
@@ -139,7 +139,7 @@ def set_frames(states: Any, model: Any, which: slice = slice(None)) -> None:
 
 
 def _clear(states: Any, model: Any, worlds: Int64, places: Int64) -> Bool:
-    """Return [N]: whether a bound proves that contacts, at places [N] in the lists of worlds [N], have no impact."""
+    """Return [N]: whether a bound proves that a contact has no impact. places: [N], in the lists of `worlds` [N]."""
     contacts = states["contact"][worlds, places]
     hulls, bodies = model["hull"][contacts["body"]], states["body"][worlds, contacts["body"]]
     sweep = Sweep(vectors(bodies["c0"]), vectors(bodies["c"]), vectors(hulls["center"]), bodies["a0"], bodies["a"])
