@@ -144,9 +144,9 @@ class Coordinator:
             spec, batch, self._transport.hosts, next(_SERIALS), self._setup, chunk_sizes, self.progress, collector
         )
         alone = not self._workers
-        left = self._run(evaluation, meanwhile)
-        if len(left):  # if there were workers at first, `_run` has called `meanwhile` already
-            self._play_alone(evaluation, left, meanwhile if alone else None)
+        unplayed = self._run(evaluation, meanwhile)
+        if len(unplayed):  # if there were workers at first, `_run` has called `meanwhile` already
+            self._play_alone(evaluation, unplayed, meanwhile if alone else None)
         self._seconds += evaluation.seconds
         self._episode_seconds = float(evaluation.seconds[0].sum()) / len(batch)
         return evaluation.finish()

@@ -183,7 +183,8 @@ def read_hostfile(path: Path) -> list[Host]:
     try:
         lines = path.read_text("utf-8-sig").splitlines()
     except (OSError, UnicodeDecodeError) as error:
-        raise InputError("--hostfile", "a file with a host on each line", f"{path} ({error})") from None
+        why = getattr(error, "strerror", None) or error
+        raise InputError("--hostfile", "a file with a host on each line", f"{path} ({why})") from None
     hosts: Counter[str] = Counter()
     for number, line in enumerate(lines, 1):
         text = line.split("#")[0].strip()

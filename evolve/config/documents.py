@@ -75,7 +75,8 @@ def read_file(path: Path) -> Table:
         with path.open(encoding="utf-8-sig") as file:  # some editors of Windows begin a file with a byte order mark
             text = file.read(_MAX_CHARACTERS + 1)
     except (OSError, ValueError) as error:
-        raise InputError("EXPERIMENT.toml", "a readable TOML file", f"{path} ({error})") from None
+        why = getattr(error, "strerror", None) or error
+        raise InputError("EXPERIMENT.toml", "a readable TOML file", f"{path} ({why})") from None
     table = read_table(text, str(path))
     for key in NAMED_SECTIONS.keys() & table.keys():
         set_key(table, key, table.pop(key))
