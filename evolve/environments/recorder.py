@@ -171,9 +171,12 @@ def _replay_gymnasium(options: EnvOptions, episodes: list[Recording], clock: Cal
     begin = clock()
     for (seed, actions), drawn in zip(played, tables, strict=True):
         if not reuse:
+            env.close()
             env = make(drawn)
         env.reset(seed=seed)
         for action in actions:
             env.step(action)
         steps += len(actions)
-    return steps, clock() - begin
+    seconds = clock() - begin
+    env.close()
+    return steps, seconds
