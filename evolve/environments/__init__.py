@@ -97,7 +97,7 @@ def make(options: EnvOptions, slots: int, compiled: bool = True, threads: int = 
             expected = "only metrics mean_observation_N with exact tasks, which report no info"
             raise InputError("env.metrics", expected, list(options.reported_metrics), *cure)
         task = exact_task(options)
-        if native.available() or not (task.has_world and task.is_gymnasiums and find_spec("Box2D")):
+        if native.available() or not (task.has_world and task.fits_gymnasium and find_spec("Box2D")):
             return ExactEngine(options, slots, compiled)
     from evolve.environments.gymnasium_engine import GymnasiumEngine, GymnasiumFallback  # noqa: PLC0415 - see above
 

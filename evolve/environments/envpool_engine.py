@@ -1,9 +1,9 @@
 """The EnvPool engine: environments in C++, many in one pool.
 
-EnvPool fixes the seeds when a pool is made, so each batch of episodes gets a new pool. The engine steps only those
-environments of a pool whose episodes are running, selected by `env_id`. It drops the pool when its last episode has
-ended. EnvPool's environments are not Gymnasium's, even if they have the same name, so the engine is part of an
-experiment's configuration.
+EnvPool fixes the seeds when a pool is made, so each batch of episodes gets a new pool. The engine steps only the
+environments whose episodes are running; it selects them by `env_id`. It drops a pool when its last episode has ended.
+EnvPool's environments are not Gymnasium's, even if they have the same name, so the engine is part of an experiment's
+configuration.
 """
 
 import importlib
@@ -56,8 +56,8 @@ class EnvPoolEngine:
         # Steps are counted here, too, because not every environment of EnvPool keeps its limit (CliffWalking).
         self._elapsed = np.zeros(slots, np.int64)
         self._limit = np.inf if options.max_episode_steps is None else options.max_episode_steps
-        # The slots of the last step, and their groups by pool: the pool, the rows of its slots among these slots, and
-        # the ids of its environments. The groups are kept for the next step if it has the same slots.
+        # The slots of the last step, grouped by pool. A group is a pool, the rows of its slots among all slots of the
+        # step, and the ids of its environments. The next step uses the groups again if it has the same slots.
         self._grouped: Slots = np.zeros(0, np.intp)
         self._groups: list[tuple[Any, Slots, Int32]] = []
 
@@ -128,10 +128,8 @@ class EnvPoolEngine:
 
     def _group(self, slots: Slots) -> None:
         """Divide slots by pool, and drop the pools to which no slot belongs: their episodes have ended."""
-        ids = self._ids[slots]
-        pool_of = self._pool_of[slots]
-        self._grouped = slots
-        self._groups = []
+        ids, pool_of = self._ids[slots], self._pool_of[slots]
+        self._grouped, self._groups = slots, []
         for number, pool in list(self._pools.items()):
             rows = np.flatnonzero(pool_of == number)
             if len(rows):

@@ -71,7 +71,7 @@ class FunctionEnv(gymnasium.Env[Float32, Float32]):
         return self._last_observation, 0.0, False, False, {}
 
     def _observation(self, yielded: Any) -> Float32:
-        """Return what the function has yielded as an observation [O]. Raises InputError unless it is O numbers."""
+        """Return a yielded value as an observation [O]. Raises InputError unless it is O numbers."""
         expected = f"each yield to give {pluralize(self._size, 'number')}, as registered (observation_size)"
         try:
             numbers = np.asarray(yielded, np.float32)
@@ -83,7 +83,7 @@ class FunctionEnv(gymnasium.Env[Float32, Float32]):
         return numbers.reshape(self._size)
 
     def _return(self, returned: Any) -> float:
-        """Return the episode's return as a float. Raises InputError unless the function has returned a number."""
+        """Return the value that the function returned as a float. Raises InputError unless it is a number."""
         try:
             return float(returned)
         except (TypeError, ValueError):

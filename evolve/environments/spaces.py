@@ -7,6 +7,7 @@ so a policy works without the environment.
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cache
+from itertools import pairwise
 from types import SimpleNamespace
 from typing import Any, NamedTuple
 
@@ -15,7 +16,7 @@ import numpy as np
 from evolve.config import EnvOptions
 from evolve.environments.exact import AnyTask, exact_task
 from evolve.errors import InputError
-from evolve.shapes import Float32, Float64, Int64
+from evolve.shapes import Float32, Float64
 
 Encode = Callable[[Any, Float32], None]
 Decode = Callable[[Float32], Any]
@@ -295,11 +296,6 @@ def _size(space: Space) -> int:
     return size
 
 
-def _offsets(sizes: Int64) -> Int64:
-    """Return the places at which parts of these sizes begin, if they lie end to end."""
-    return np.cumsum(sizes) - sizes
-
-
 def _box_encoder(space: Space) -> Encode:
     shape = space.shape
     is_flat, is_image = len(shape) == 1, kind_of(space) == "Box" and space.dtype == np.uint8
@@ -317,7 +313,7 @@ def _box_encoder(space: Space) -> Encode:
 
 def _one_hot(space: Space, sizes: Any, start: Any) -> Encode:
     # For a few numbers, Python's integers are faster than arrays.
-    parts = np.stack(np.broadcast_arrays(_offsets(sizes), sizes, start), axis=1).tolist()
+    parts = np.stack(np.broadcast_arrays(np.cumsum(sizes) - sizes, sizes, start), axis=1).tolist()
 
     def encode(observation: Any, row: Float32) -> None:
         row[:] = 0
@@ -397,10 +393,8 @@ def _decode_box(space: Space, scale: float) -> Decode:
 
 
 def _decode_multi_discrete(space: Space) -> Decode:
-    sizes = space.nvec.ravel()
-    start = space.start.ravel()
-    edges = [(int(a), int(a + n)) for a, n in zip(_offsets(sizes), sizes, strict=True)]
-    shape, dtype = space.shape, space.dtype
+    edges = list(pairwise(np.cumsum([0, *space.nvec.ravel()]).tolist()))
+    start, shape, dtype = space.start.ravel(), space.shape, space.dtype
 
     def decode(outputs: Float32) -> Any:
         choices = np.stack([np.argmax(outputs[:, a:b], axis=1) for a, b in edges], axis=1)

@@ -94,8 +94,7 @@ class LayeredNetwork(network.BaseNetwork[network.OptionsT]):
     @cached_property
     def blocks(self) -> tuple[Block, ...]:
         """W_0, W_1, …: the matrix of each layer. If the layer reads a bias unit, the last row is the biases."""
-        layers = enumerate(self.wiring.layers)
-        matrices = [(number, number, layer.fan_in, layer.fan_out) for number, layer in layers]
+        matrices = [(n, n, layer.fan_in, layer.fan_out) for n, layer in enumerate(self.wiring.layers)]
         return network.end_to_end(matrices, [f"W_{number}" for number in range(len(matrices))])
 
     @property

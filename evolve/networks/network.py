@@ -214,7 +214,7 @@ class Columns(Protocol):
 class Kernel(Protocol):
     """The compiled step of a batch.
 
-    A kernel may update the traces of a step only in the next step, which reads them anyway. Such updates are pending.
+    A kernel may delay the update of the traces to the next step, which reads them anyway. The update is then pending.
     """
 
     def __call__(self, observations: Float32) -> Float32:

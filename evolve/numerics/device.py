@@ -39,9 +39,7 @@ def device() -> Device:
 
 def has_device() -> bool:
     """Return whether this process can use a device. If CuPy is installed, the first call opens the device."""
-    if _OPEN:
-        return True
-    if importlib.util.find_spec("cupy") is None:
+    if not _OPEN and importlib.util.find_spec("cupy") is None:
         return False
     try:
         device()

@@ -118,7 +118,7 @@ class ExactTask(Generic[OptionsT]):
         raise NotImplementedError
 
     @property
-    def is_gymnasiums(self) -> bool:
+    def fits_gymnasium(self) -> bool:
         """Whether Gymnasium's environment of this name takes the arguments of the experiment."""
         return not {*self.options.model_fields_set, *self.randomize}.intersection(self.own_settings)
 

@@ -223,7 +223,7 @@ def velocity_constraints(contacts: Any, hulls: Any, c: Float32, a: Float32, fric
 
 
 class PositionRow:
-    """Contacts as constraints on positions: one contact, or a row of contacts of different bodies, see `world`.
+    """Contacts as constraints on positions: a single contact, or a row of contacts of different bodies (see `world`).
 
     Args:
         contacts: Records of `frames.CONTACT`, in an array of any shape, or one.
@@ -251,7 +251,7 @@ class PositionRow:
 
 
 class VelocityRow:
-    """Contacts as constraints on velocities: one contact, or a row of them. Their impulses change.
+    """Contacts as constraints on velocities: a single contact, or a row as in `PositionRow`. The impulses change.
 
     Args:
         constraints: Records of CONSTRAINT, in an array of any shape, or one.
@@ -289,7 +289,7 @@ class VelocityRow:
         """Return the motion vx, vy, w of the bodies after one iteration."""
         vx, vy, w = motion
         nx, ny, tx, ty = self.nx, self.ny, self.ny, -self.nx
-        for i in range(1 + self.any_two):  # friction, by the normal impulses of the iteration before
+        for i in range(1 + self.any_two):  # friction, limited by the normal impulses of the previous iteration
             rx, ry = self.arms[i]
             side, most = self.tangent_impulse[i], self.friction * self.normal_impulse[i]
             along = (vx - w * ry) * tx + (vy + w * rx) * ty
@@ -316,8 +316,8 @@ class VelocityRow:
     def _two_points(self, v1: Number, v2: Number) -> tuple[Number, Number]:
         """Return the normal impulses of two points with the normal velocities v1 and v2.
 
-        They solve a linear complementarity problem: no impulse and no velocity is negative, and a point has only one
-        of the two. The first of the four cases that is a solution is taken. If no case is, impulses stay as they were.
+        They solve a linear complementarity problem: no impulse and no velocity is negative, and at each point one of
+        the two is 0. Of the four cases the first that is a solution counts. If no case is, the impulses do not change.
         """
         a1, a2 = self.normal_impulse
         k11, k12, k22 = self.k
@@ -401,7 +401,7 @@ class TouchingContacts:
 def frictions(states: Any, model: Any, worlds: Int64, contacts: Any) -> Float32:
     """Return the coefficients of friction [N] of contacts [N].
 
-    A body has two: the second is for the first `model["base"]` edges of the ground, the first for all other pieces.
+    A body has two coefficients: number 1 is for the first `model["base"]` edges of the ground, number 0 for the rest.
     """
     edge = contacts["piece"] - states["num_blocks"][worlds]
     of_base = (edge >= 0) & (edge < model["base"])

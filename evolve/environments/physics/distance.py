@@ -1,11 +1,11 @@
 """The distance of two convex polygons, and the time at which a moving body touches the ground.
 
-The distance is found by the algorithm of Gilbert, Johnson and Keerthi (1988): b2Distance of Box2D 2.3 (Erin Catto,
-zlib licence). The Minkowski difference of two polygons is the convex set of all differences of their points. Its
-distance from the origin is the distance of the polygons. The algorithm moves a simplex, one to three corners of the
-difference, towards the origin. Corners are [2, C], without padding.
+`distance` is the algorithm of Gilbert, Johnson and Keerthi (1988): b2Distance of Box2D 2.3 (Erin Catto, zlib licence).
+The Minkowski difference of two polygons is the convex set of all differences of their points. Its distance from the
+origin is the distance of the polygons. The algorithm moves a simplex, one to three corners of the difference, towards
+the origin. Corners are [2, C], without padding.
 
-The time is found by conservative advancement (Catto, 2013): b2TimeOfImpact. While the polygons are apart, there is an
+`time_of_impact` is conservative advancement (Catto, 2013): b2TimeOfImpact. While the polygons are apart, there is an
 axis along which they are separated. A root finder gives the time at which they touch along this axis. At that time
 another axis is sought, and so on until the distance itself is small.
 """

@@ -1,4 +1,4 @@
-"""The constants of Box2D, the records of which worlds consist, and the arithmetic of vectors, rotations and frames.
+"""The constants of Box2D, the records that make up a world, and the arithmetic of vectors, rotations and frames.
 
 The constants have the values of b2Settings.h of Box2D 2.3, in meters, seconds and radians. Kernels (kernels/bodies.h)
 have the same constants, records and functions. Vectors are arrays [2, ...], numbers scalars or arrays [...].
@@ -46,7 +46,7 @@ MAX_BODIES = 5
 MAX_JOINTS = 4
 MAX_CORNERS = 6  # of a body
 MAX_CONTACTS = 64
-"""A contact is a pair of a body and a piece of ground whose boxes overlap. No task comes near this number."""
+"""A contact is a pair of a body and a piece of ground whose boxes overlap. Tasks need far fewer contacts."""
 MAX_TOUCHING = 8
 """The solver uses at most this many contacts of one body, the newest ones."""
 MAX_BLOCKS = 40
@@ -77,7 +77,7 @@ BODY = np.dtype([
 ])  # fmt: skip
 """`moved`: the body has a new box, so the broad phase has to look for new contacts.
 
-`grounded`: 1 if the last event of the body's contacts was a beginning, 0 if an end. Gymnasium's listeners set it so.
+`grounded`: 1 if a contact of the body began more recently than one ended, otherwise 0, as Gymnasium's listeners set it.
 """
 
 JOINT = np.dtype([

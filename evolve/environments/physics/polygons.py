@@ -1,6 +1,6 @@
 """Convex polygons side by side: their shapes and masses, their boxes, and rays that hit them.
 
-Arrays have `MAX_CORNERS` corners. A polygon with fewer corners is padded by its first corner and face. Copies of these
+Arrays have `MAX_CORNERS` corners. Copies of the first corner and face pad a polygon with fewer corners. The copies
 change neither a minimum over corners nor its first index, so most formulas need not know the number of corners.
 """
 
@@ -88,7 +88,7 @@ def hull(corners: Float32, density: float, friction: Sequence[float]) -> Any:
     center_of_shape = center + middle
     inertia = _F(density) * inertia + mass * (dot(center_of_shape, center_of_shape) - dot(center, center))
     inverse = _F(1.0) / mass
-    # The same point, rounded as Box2D rounds it when it adds up the shapes of a body.
+    # The center again, but rounded as in Box2D, which adds up the shapes of a body.
     center_of_body = (mass * center_of_shape) * inverse
     record["inverse_mass"] = inverse
     record["center"] = center_of_body
@@ -214,7 +214,7 @@ def overlap(one: Boxes, other: Boxes) -> Bool:
 
 
 def ray_to_edges(states: Any, model: Any, p: Float32, d: Float32) -> Float32:
-    """Return [rays, k]: the share of its length after which each ray meets the first edge; 1 if it meets no edge.
+    """Return [rays, k]: the distance at which each ray meets an edge, as a share of its length; 1 without an edge.
 
     Args:
         states: Records of `frames.WORLD` [k].
@@ -240,7 +240,7 @@ def ray_to_edges(states: Any, model: Any, p: Float32, d: Float32) -> Float32:
 
 
 def ray_to_blocks(states: Any, p: Float32, d: Float32, nearest: Float32) -> Float32:
-    """Return [rays, k]: the share of its length after which each ray meets the first block, at most `nearest`.
+    """Return [rays, k]: the distance at which each ray meets a block, as a share of its length, at most `nearest`.
 
     Args:
         states: Records of `frames.WORLD` [k].

@@ -1,4 +1,4 @@
-"""One step of a world: move all bodies, resolve impacts within the step, and let bodies at rest sleep.
+"""One step of a world: move all bodies, solve impacts within the step, and put bodies at rest to sleep.
 
 `solve_island` is b2Island::Solve of Box2D 2.3 (Catto, 2006; zlib licence) for k worlds side by side. Sequential
 impulses give first the velocities of the bodies, then their positions. Joints share bodies, so they are solved one
@@ -42,7 +42,7 @@ _IMPACT_ITERATIONS = 20  # the largest number of position iterations (b2TimeStep
 
 
 def move(motion: Motion, seconds: np.float32) -> Motion:
-    """Return bodies after some seconds of motion at their velocities, which are limited first."""
+    """Limit the velocities of bodies, and return the bodies after some seconds of motion at these velocities."""
     c, v, a, w = motion
     step = seconds * v
     # No body moves farther than 2 in one step (b2_maxTranslation).
@@ -158,8 +158,8 @@ class _Impacts:
     Args:
         states: The world, records of `frames.WORLD` [1].
         model: A record of `frames.MODEL`.
-        clear: For places of contacts, whether the bound of `distance.stays_clear` proves that there is no impact. The
-            proof holds until the motion of the body changes. Missing places are computed when they are needed.
+        clear: By the places of contacts, whether the bound of `distance.stays_clear` proves that there is no impact.
+            The proof holds until the motion of the body changes. Missing places are computed when they are needed.
     """
 
     def __init__(self, states: Any, model: Any, clear: dict[int, bool]) -> None:
