@@ -43,8 +43,7 @@ def _parser() -> Parser:
 def script(shell: str) -> str:
     """Return the script for a shell. Raises InputError if the library that generates it is not installed."""
     shtab = import_extra("shtab", extra="completion", argument="completion")
-    text: str = shtab.complete(_all_commands(shtab), shell)
-    return text
+    return shtab.complete(_all_commands(shtab), shell)
 
 
 def _all_commands(shtab: Any) -> argparse.ArgumentParser:

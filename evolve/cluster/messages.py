@@ -146,8 +146,7 @@ def encode(message: Message) -> NDArray[np.uint8]:
 
 def decode(frame: NDArray[np.uint8]) -> Message:
     """Return the message of a frame; its arrays are views into the frame."""
-    message: Message = record_of(frame, _KINDS)
-    return message
+    return record_of(frame, _KINDS)
 
 
 def frame_of(record: Any, kinds: Sequence[type[Any]]) -> NDArray[np.uint8]:

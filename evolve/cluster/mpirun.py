@@ -92,7 +92,7 @@ class Launcher:
         return cls(found, "Open MPI" in said, "(Open MPI) 5" in said, name)
 
     def words(self, ranks: int, hosts: Sequence[Host], folder: Path) -> list[str]:
-        """Return the words that start ranks: more than cores, if asked, and surviving deaths, if this launcher can.
+        """Return the words that start ranks, also more than cores. The job survives deaths if this launcher allows it.
 
         Args:
             ranks: The number of ranks; 0 for the size of the allocation.

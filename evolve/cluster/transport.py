@@ -165,7 +165,7 @@ class Transport:
 
     def _failed_ranks(self) -> list[int]:
         failed = self._comm.Get_failed()
-        size: int = failed.Get_size()
+        size = failed.Get_size()
         if size == 0:
             return []  # the predefined empty group, which is not freed
         group = self._comm.Get_group()
@@ -194,7 +194,7 @@ class Transport:
         self._unsent = deque(sent for sent in self._unsent if sent[0] not in self.gone)
 
     def backoff(self, least: float = 0.0) -> None:
-        """Sleep for a moment, the longer the more time has passed since the last message or other work of this rank.
+        """Sleep for a moment. The sleep grows with the time since the last message or other work of this rank.
 
         least: The shortest sleep in seconds, for a rank with answers that are not urgent.
         """

@@ -123,7 +123,7 @@ class Reader:
 
     def shape(self, path: str) -> tuple[int, ...]:
         """Return the shape of a dataset."""
-        return tuple(self._dataset(path).shape)
+        return self._dataset(path).shape
 
     def generation(self, place: Column, generation: int, sizes: Mapping[str, int]) -> NDArray[Any]:
         """Return one generation of a column. sizes: the sizes of its axes, by letter."""
@@ -131,8 +131,7 @@ class Reader:
         check_shape(item, place.path, place.symbols, np.dtype(place.dtype), **sizes)
         size = math.prod(item.shape[1:]) * item.dtype.itemsize
         self._spend(place.path, size, item.id.get_storage_size())
-        rows: NDArray[Any] = item[generation]
-        return rows
+        return item[generation]
 
     def _check_schema(self, path: Path) -> None:
         if self.has("champion_schema"):
@@ -180,8 +179,7 @@ class Reader:
     def _array(self, path: str) -> NDArray[Any]:
         item = self._dataset(path)
         self._spend(path, item.size * item.dtype.itemsize, item.id.get_storage_size())
-        array: NDArray[Any] = item[()] if item.shape else np.asarray(item[()])
-        return array
+        return item[()] if item.shape else np.asarray(item[()])
 
     def _dataset(self, path: str) -> h5py.Dataset:
         """Return a dataset of numbers. Raises ValueError if it is stored in another way than evolve stores arrays."""

@@ -322,9 +322,9 @@ def chunk_shape(shape: tuple[int, ...], itemsize: int, size: int) -> tuple[int, 
 def _stack(rows: list[Any], dtype: Any) -> NDArray[Any]:
     """Return rows as one array, with shorter rows padded by zeros."""
     shape = [max(sizes) for sizes in zip(*map(np.shape, rows), strict=True)]
-    stacked: NDArray[Any] = np.zeros((len(rows), *shape), dtype)
+    stacked = np.zeros((len(rows), *shape), dtype)
     for n, row in enumerate(rows):
-        place: Any = (n, *(slice(length) for length in np.shape(row)))
+        place: Any = (n, *map(slice, np.shape(row)))
         stacked[place] = row
     return stacked
 
@@ -353,7 +353,7 @@ def _append_rows(file: h5py.File, column: Column, before: int, rows: NDArray[Any
 
 
 def _can_grow(stored: h5py.h5d.DatasetID) -> bool:
-    return bool(stored.get_create_plist().get_layout() == h5py.h5d.CHUNKED)
+    return stored.get_create_plist().get_layout() == h5py.h5d.CHUNKED
 
 
 def _write_rows(stored: h5py.h5d.DatasetID, before: int, rows: NDArray[Any], shape: tuple[int, ...]) -> None:
