@@ -10,18 +10,13 @@ import numpy as np
 from pydantic import Field, model_validator
 
 from evolve.config import Options
-from evolve.environments.exact.task import DRAWS_TO_BEGIN, Draws, ExactTask, Moved, largest
+from evolve.environments.exact.task import DRAWS_TO_BEGIN, Draws, ExactTask, Moved, OptionsT, largest
 from evolve.shapes import Bool, Float32, Float64
 
 _FIRST_CUE = DRAWS_TO_BEGIN - 1  # the number of the draw for the first cue; draws 0, 1, … are for the answers to cues
 _TURN_THRESHOLD = np.float32(1.0) / np.float32(3.0)  # outputs beyond ±1/3 turn left or right in the T-maze
 MOST_SWITCHES = 20
 """The largest number of switches. The T-maze needs 1 + 2 · switches of the `DRAWS_TO_BEGIN` numbers of an episode."""
-
-
-def _sides(outputs: Float32) -> Float64:
-    """Return the answer of each output, in the same shape: 1 (right) for outputs above 0, otherwise -1 (left)."""
-    return np.where(outputs > 0, 1.0, -1.0)
 
 
 class BanditOptions(Options):
@@ -92,6 +87,18 @@ class Bandit(ExactTask[BanditOptions]):
         return Moved(np.stack(after), np.where(pulling, hit, 0.0), draws.steps + 1 >= self.limit)
 
 
+class _OneOutputTask(ExactTask[OptionsT]):
+    """A task with one output, of which only the sign counts: above 0 it means right (1), otherwise left (-1)."""
+
+    action_size = 1
+    discrete = False
+    action_bound = None
+
+    def actions(self, outputs: Float32) -> Any:
+        """Return the answers [k, 1], ±1."""
+        return np.where(outputs > 0, 1.0, -1.0)
+
+
 class CuesOptions(Options):
     """The settings of the cues."""
 
@@ -101,7 +108,7 @@ class CuesOptions(Options):
     """The number of times that an episode shows each cue. Each presentation takes two steps."""
 
 
-class Cues(ExactTask[CuesOptions]):
+class Cues(_OneOutputTask[CuesOptions]):
     """The network has to find out the right answer to each cue, and to remember it.
 
     Each of `cues` cues has a right answer, left or right, drawn for the episode. Each cue is shown `presentations`
@@ -116,9 +123,6 @@ class Cues(ExactTask[CuesOptions]):
 
     kernel = "cues"
     settings = CuesOptions
-    action_size = 1
-    discrete = False
-    action_bound = None
 
     @property
     def observation_size(self) -> int:
@@ -157,7 +161,7 @@ class Cues(ExactTask[CuesOptions]):
     def step(self, states: Float64, outputs: Float32, draws: Draws) -> Moved:
         """Take the answer, or show the next cue."""
         C = self.options.cues
-        answer = _sides(outputs[:, 0])
+        answer = self.actions(outputs)[:, 0]
         shown = states[2 * C].astype(np.int64)
         success = np.where(answer == states[shown, np.arange(len(outputs))], 1.0, -1.0)
         answered = states.copy()
@@ -167,10 +171,6 @@ class Cues(ExactTask[CuesOptions]):
         after = np.where(over, states, self._show(states, draws.in_step()))
         reward = np.where(asked & (success > 0), 1.0 / (C * self.options.presentations), 0.0)
         return Moved(np.where(asked, answered, after), reward, over)
-
-    def actions(self, outputs: Float32) -> Any:
-        """Return the answers [k, 1], ±1."""
-        return _sides(outputs)
 
     def _show(self, states: Float64, u: Float64) -> Float64:
         """Show a cue: one of the presentations that are left, all equally likely. u: [k], uniform on (0, 1)."""
@@ -215,7 +215,7 @@ class TrialOptions(Options):
         return np.array(rows).reshape(self.switches, len(draws.seeds))
 
 
-class Reversal(ExactTask[TrialOptions]):
+class Reversal(_OneOutputTask[TrialOptions]):
     """Two arms; the better arm changes at unknown times in an episode.
 
     In each of `trials` trials the network chooses an arm: the right one if output 0 is above 0. The better arm gives 1,
@@ -229,9 +229,6 @@ class Reversal(ExactTask[TrialOptions]):
     kernel = "reversal"
     settings = TrialOptions
     observation_size = 4
-    action_size = 1
-    discrete = False
-    action_bound = None
 
     @property
     def state_size(self) -> int:
@@ -261,7 +258,7 @@ class Reversal(ExactTask[TrialOptions]):
     def step(self, states: Float64, outputs: Float32, draws: Draws) -> Moved:
         """Take the choice, or go on to the next trial."""
         good, arm = states[:2]
-        chosen = _sides(outputs[:, 0])
+        chosen = self.actions(outputs)[:, 0]
         choosing = arm == 0
         reward = np.where(choosing, np.where(chosen == good, 1.0, 0.2) / self.options.trials, 0.0)
         switched = good
@@ -269,10 +266,6 @@ class Reversal(ExactTask[TrialOptions]):
             switched = np.where(trial == (draws.steps + 1) // 2, -switched, switched)
         after = [np.where(choosing, good, switched), np.where(choosing, chosen, 0.0)]
         return Moved(np.concatenate([after, states[2:]]), reward, draws.steps + 1 >= self.limit)
-
-    def actions(self, outputs: Float32) -> Any:
-        """Return the choices [k, 1], ±1."""
-        return _sides(outputs)
 
 
 class TMazeOptions(TrialOptions):
@@ -284,7 +277,7 @@ class TMazeOptions(TrialOptions):
     """The number of steps of each corridor."""
 
 
-class TMaze(ExactTask[TMazeOptions]):
+class TMaze(_OneOutputTask[TMazeOptions]):
     """Corridors and turns lead to one of several ends; the best end changes at unknown times in an episode.
 
     The network walks from home through `turns` corridors of `corridor` steps, each of which ends at a junction, to one
@@ -304,9 +297,6 @@ class TMaze(ExactTask[TMazeOptions]):
     kernel = "t_maze"
     settings = TMazeOptions
     observation_size = 4
-    action_size = 1
-    discrete = False
-    action_bound = None
 
     @property
     def state_size(self) -> int:
