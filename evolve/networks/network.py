@@ -17,7 +17,7 @@ from pydantic import Field
 from evolve.config import Options
 from evolve.genome import Block, GenomeLayout, Genomes, pruned
 from evolve.numerics import Backend, aligned, native
-from evolve.numerics.device import DeviceArrays
+from evolve.numerics.device import DeviceArrays, DeviceColumns, DeviceStep
 from evolve.numerics.streams import AnyStream
 from evolve.shapes import Bool, Float32, Int64, Slots
 
@@ -191,61 +191,6 @@ class BaseNetwork(Generic[OptionsT]):
         return pruned(weights, stream.at_least(options.init_sparsity, self.num_weights))
 
 
-class Columns(Protocol):
-    """A column of n values for each slot. A method for k slots takes the slot numbers [k], all different."""
-
-    address: int
-    rows: int
-    """n."""
-
-    def put(self, slots: Slots, values: NDArray[Any]) -> None:
-        """Write the columns of slots, values [k, n]."""
-
-    def clear(self, slots: Slots) -> None:
-        """Write zeros into the columns of slots."""
-
-    def take(self, slots: Slots) -> NDArray[Any]:
-        """Return [k, n]: the columns of slots."""
-
-    def move(self, sources: Slots, targets: Slots) -> None:
-        """Copy the columns of the source slots to the target slots."""
-
-
-class Kernel(Protocol):
-    """The compiled step of a batch.
-
-    A kernel may delay the update of the traces to the next step, which reads them anyway. The update is then pending.
-    """
-
-    def __call__(self, observations: Float32) -> Float32:
-        """Advance the first n slots by one step: observations [n, O] -> actions [n, A]."""
-
-    def settle(self, slots: Slots) -> None:
-        """Apply the pending updates of traces in the tiles of slots."""
-
-
-class Arrays(Protocol):
-    """Makes arrays for B slots, and the compiled step that works on them."""
-
-    def columns(self, n: int) -> Columns:
-        """Return columns of n zeros."""
-
-    def zeros(self, n: int) -> int:
-        """Allocate n float32 for each slot, initially 0; return the address."""
-
-    def counters(self) -> int:
-        """Allocate int64 counters, initially 0: one for each tile or, on a device, each slot; return the address."""
-
-    def constant(self, array: NDArray[Any]) -> int:
-        """Return the address of a copy of an array."""
-
-    def kernel(self, name: str, structure: ctypes.Structure, sizes: tuple[int, int, int]) -> Kernel:
-        """Return the step `evolve_<name>` of a batch.
-
-        structure: Its first argument. sizes: O, A, and the neurons of the widest layer.
-        """
-
-
 def structure(**parts: tuple[Any, Any]) -> ctypes.Structure:
     """Return the C structure of a kernel, with fields of these types and values, in this order."""
     kind = type("Structure", (ctypes.Structure,), {"_fields_": [(name, part) for name, (part, _) in parts.items()]})
@@ -253,7 +198,11 @@ def structure(**parts: tuple[Any, Any]) -> ctypes.Structure:
 
 
 class HostColumns:
-    """Columns in an array [tiles, n, lanes]. Slots lie side by side, so that vector instructions process several."""
+    """A column of n numbers for each slot, on the host: an array [tiles, n, lanes].
+
+    Slots lie side by side, so that vector instructions process several. A method for k slots takes their numbers [k],
+    all different.
+    """
 
     def __init__(self, tiles: int, n: int, lanes: int, backend: Backend) -> None:
         self.array = aligned(tiles, n, lanes)
@@ -287,7 +236,7 @@ class HostColumns:
 
 
 class HostArrays:
-    """Arrays of B slots on the host."""
+    """Makes arrays for B slots on the host, and the compiled step that works on them."""
 
     def __init__(self, slots: int, backend: Backend) -> None:
         self._backend = backend
@@ -312,12 +261,19 @@ class HostArrays:
         return self._keep(np.array(array))
 
     def kernel(self, name: str, structure: ctypes.Structure, sizes: tuple[int, int, int]) -> native.NativeStep:
-        """Return the native step `evolve_<name>` of a batch."""
+        """Return the native step `evolve_<name>` of a batch.
+
+        structure: Its first argument. sizes: O, A, and the neurons of the widest layer.
+        """
         return native.NativeStep(name, structure, sizes[1], self._lanes)
 
     def _keep(self, array: NDArray[Any]) -> int:
         self._kept.append(array)
         return int(array.ctypes.data)
+
+
+Columns = HostColumns | DeviceColumns
+Arrays = HostArrays | DeviceArrays
 
 
 class SlotArrays:
@@ -328,6 +284,7 @@ class SlotArrays:
         kept_traces: The column of traces that an episode leaves for the strategy; None if it leaves no traces.
         seeded: Whether `initial` depends on the seeds of the episodes.
         kernel: The compiled step; None with the back end numpy, whose array operations (`_reference`) define the step.
+            It may delay the update of the traces to the next step, which reads them anyway. The update is then pending.
     """
 
     seeded = False
@@ -337,7 +294,7 @@ class SlotArrays:
         self._arrays = _arrays(slots, backend)
         self.held: list[Columns] = []
         self.kept_traces: Columns | None = None
-        self.kernel: Kernel | None = None
+        self.kernel: native.NativeStep | DeviceStep | None = None
 
     def _hold(self, n: int) -> Any:
         """Return new columns of n zeros that move with their slots: `HostColumns`, or the columns of a device."""

@@ -59,7 +59,7 @@ def use(other: Device | None) -> Device | None:
 
 
 class DeviceColumns:
-    """A column of n numbers for each slot, on a device. See `evolve.networks.network.Columns`.
+    """A column of n numbers for each slot, on a device. The methods are those of `HostColumns`.
 
     Args:
         arrays: The arrays of the batch.
@@ -163,7 +163,7 @@ class DeviceArrays:
         return self.constant(np.frombuffer(bytes(structure), np.uint8))
 
     def kernel(self, name: str, structure: ctypes.Structure, sizes: tuple[int, int, int]) -> "DeviceStep":
-        """Return the step `evolve_<name>` of a batch."""
+        """Return the step `evolve_<name>` of a batch, see `DeviceStep`."""
         return DeviceStep(self, name, structure, sizes)
 
     def allocate(self, nbytes: int) -> Memory:
