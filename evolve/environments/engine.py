@@ -235,7 +235,7 @@ def _metrics_of_an_episode(engine: Engine) -> Int64 | None:
             break
         _, ended = engine.step(slot, row[None], observations)
         if ended[0] and not engine.faults:
-            metrics: Int64 = engine.metrics(slot)[0]
+            metrics = engine.metrics(slot)[0]
             if engine.faults:
                 raise InputError.plainly("env.metrics", engine.faults.pop(0))
             return metrics

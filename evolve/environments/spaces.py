@@ -50,7 +50,7 @@ def kind_of(space: Space) -> str:
 
 @cache
 def _kind_of_class(kind: type) -> str:
-    bases: list[str] = [base.__name__ for base in kind.__mro__ if base.__module__.startswith("gymnasium.")]
+    bases = (base.__name__ for base in kind.__mro__ if base.__module__.startswith("gymnasium."))
     return next((name for name in bases if name in _KINDS), kind.__name__)
 
 

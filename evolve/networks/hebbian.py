@@ -172,7 +172,7 @@ class HebbianDagBatch(SlotArrays):
     def weights(self, slots: Slots) -> Float32:
         """Return W + m H [k, W] of slots, with which their next step computes."""
         self._settle(slots)
-        weights: Float32 = self._weights.take(slots)
+        weights = self._weights.take(slots)
         return weights if self._gains is None else weights + self._gains.take(slots) * self._traces.take(slots)
 
     def activity(self, slot: int) -> Activity:
@@ -314,7 +314,7 @@ class HebbianLstmBatch(SlotArrays):
     def weights(self, slots: Slots) -> Float32:
         """Return W_k + g T_k and W_a, [k, W], of slots, with which their next step computes."""
         self._settle(slots)
-        weights: Float32 = self._weights.take(slots).copy()
+        weights = self._weights.take(slots).copy()
         gates = np.s_[:, : self._gate_weights]
         weights[gates] += self._cells.take(slots)[:, :1] * self._traces.take(slots)[gates]
         return weights

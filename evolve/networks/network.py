@@ -39,7 +39,7 @@ Scale = Annotated[float, Field(gt=0, le=1e6)]
 """A factor of weights."""
 
 
-OptionsT = TypeVar("OptionsT")
+OptionsT = TypeVar("OptionsT", bound=Any)
 _LARGE = 2**12  # from this many numbers on, the native function is faster than an array operation
 
 
@@ -160,8 +160,7 @@ class BaseNetwork(Generic[OptionsT]):
     @property
     def sizes(self) -> tuple[int, ...]:
         """D, the layer sizes from observation to action."""
-        options: Any = self.options
-        return (self.observation_size, *options.hidden, self.action_size)
+        return (self.observation_size, *self.options.hidden, self.action_size)
 
     @property
     def blocks(self) -> tuple[Block, ...]:
@@ -181,14 +180,12 @@ class BaseNetwork(Generic[OptionsT]):
     @property
     def weight_scale(self) -> Float32 | np.float32:
         """The standard deviation of initial weights, one number or [W]: the option `init_scale`."""
-        options: Any = self.options
-        return np.float32(options.init_scale)
+        return np.float32(self.options.init_scale)
 
     def init(self, stream: AnyStream) -> Genomes:
         """Return one genome (P = 1), or one for each of many streams: normal weights, a share of them pruned."""
-        options: Any = self.options
         weights = self.weight_scale * stream.normal_rows(self.num_weights)
-        return pruned(weights, stream.at_least(options.init_sparsity, self.num_weights))
+        return pruned(weights, stream.at_least(self.options.init_sparsity, self.num_weights))
 
 
 def structure(**parts: tuple[Any, Any]) -> ctypes.Structure:

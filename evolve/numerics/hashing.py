@@ -45,8 +45,7 @@ def coefficients(n: int) -> UInt64:
 
 def fold(words: NDArray[np.uint32]) -> UInt64:
     """Return [n]: the fold of each row of words [n, k]."""
-    products: UInt64 = words * coefficients(words.shape[1])
-    return products.sum(axis=1, dtype=np.uint64)
+    return (words * coefficients(words.shape[1])).sum(axis=1, dtype=np.uint64)
 
 
 def fold_present(values: Float32, present: Bool) -> UInt64:

@@ -18,7 +18,7 @@ import numpy as np
 
 from evolve.errors import InputError, RunError, Setting
 from evolve.numerics.device import device
-from evolve.shapes import Float32, Int64, Slots, UInt64
+from evolve.shapes import Float32, Slots, UInt64
 
 Backend = Literal["numpy", "native", "cupy"]
 INT64 = ctypes.c_int64
@@ -228,7 +228,7 @@ class NativeStep:
 
     def settle(self, slots: Slots) -> None:
         """Apply the pending updates of traces in all tiles that contain the given slots."""
-        tiles: Int64 = slots // self._lanes
+        tiles = slots // self._lanes
         if len(tiles) > 1:
             # Remove duplicates. np.unique would import modules that a worker does not need.
             tiles = np.flatnonzero(np.bincount(tiles))

@@ -95,7 +95,7 @@ def antithetic_sums(centre: Float64, step: float, key: StreamsKey, coefficients:
         first: The number of the first column in the genome.
     """
     sums = np.zeros(len(centre))
-    streams: Int64 = np.arange(len(coefficients))
+    streams = np.arange(len(coefficients))
     if native.available():
         arrays = centre, philox_keys(*key, streams), coefficients, sums
         native.call("antithetic_sums", *arrays, float(step), first, len(centre), len(coefficients))
@@ -235,7 +235,7 @@ def antithetic_matrix_sums(
         columns: A slice of range(W).
     """
     sums = np.zeros(columns.stop - columns.start)
-    streams: Int64 = np.arange(len(coefficients))
+    streams = np.arange(len(coefficients))
     steps = np.full(len(coefficients), step)
     for matrix in matrices:
         # The columns of the genome that lie in the matrix, from `begin` to `end`, may begin and end within a row of the

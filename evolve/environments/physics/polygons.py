@@ -209,8 +209,7 @@ def widened(box: Boxes) -> Boxes:
 def overlap(one: Boxes, other: Boxes) -> Bool:
     """Return whether boxes overlap or touch."""
     separated = (one.low - other.high > 0) | (other.low - one.high > 0)
-    either: Bool = separated[0] | separated[1]
-    return ~either
+    return ~(separated[0] | separated[1])
 
 
 def ray_to_edges(states: Any, model: Any, p: Float32, d: Float32) -> Float32:
