@@ -54,6 +54,14 @@ class GymnasiumEngine:
         first = make_or_explain(options, self._make)
         self._place(0, first, example_arguments(self._randomize))
         try:
+            self._examine(first, options)
+        except InputError:
+            self.close()  # a thread of the environment would keep the process alive
+            raise
+
+    def _examine(self, first: _Env, options: EnvOptions) -> None:
+        """Set what an environment object tells about all of them. Raises InputError for unsupported spaces."""
+        try:
             self.spaces = spaces.Spaces(first.observation_space, first.action_space)
         except FAILURES as error:  # a class without spaces, its constructor does not set them, or a property raises
             expected = "an environment with an observation_space and an action_space"

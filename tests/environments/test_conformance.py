@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+from toys import Texts
 
 from evolve import environments
 from evolve.config import EnvOptions
@@ -244,6 +245,13 @@ def test_an_old_interface_is_refused_at_the_door(since, method):
 def test_a_class_that_forgets_a_part_of_the_interface_is_refused_at_the_door(name, said):
     with pytest.raises(InputError, match=said):
         environments.check(environments.make(EnvOptions(id=f"toys:{name}"), 1))
+
+
+def test_an_environment_whose_spaces_are_refused_is_closed(monkeypatch):
+    monkeypatch.setattr(Texts, "closed", 0)
+    with pytest.raises(InputError):
+        environments.make(EnvOptions(id="toys:Texts"), 1)
+    assert Texts.closed == 1
 
 
 def test_an_invalid_rate_of_frames_counts_as_none():

@@ -374,6 +374,10 @@ class Texts(Memory):
     """It shows words."""
 
     observation_space = gymnasium.spaces.Text(5)
+    closed = 0
+
+    def close(self):
+        Texts.closed += 1
 
 
 class Sized(Memory):
