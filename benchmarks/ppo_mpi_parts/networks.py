@@ -52,8 +52,7 @@ class Values(nn.Module):
 
     def forward(self, observations: Tensor) -> Tensor:
         """Return the values [N] of observations [N, O]."""
-        found: Tensor = self.layers(observations)[:, 0]
-        return found
+        return self.layers(observations)[:, 0]
 
 
 class FlatGradients:

@@ -69,8 +69,7 @@ class Ranks:
 
     def gather(self, value: Any) -> list[Any]:
         """Return the values of all ranks, on every rank."""
-        found: list[Any] = self._communicator.allgather(value)
-        return found
+        return self._communicator.allgather(value)
 
     def check_equal(self, digest: str, epoch: int) -> None:
         """Raise DifferentRanksError on all ranks unless all of them have the same digest of their parameters."""

@@ -147,8 +147,7 @@ def mean_traces(run: Stored, experiment: Experiment, champion: Champion, coordin
     batch = EpisodeBatch.of(
         run.header.seed, purpose, genome, first.keys, range(episodes), first.normalizers, candidates=candidate
     )
-    traces: Float32 = coordinator.evaluate(experiment.rollout_spec, batch).traces[0]
-    return traces
+    return coordinator.evaluate(experiment.rollout_spec, batch).traces[0]
 
 
 def typical_episode(run: Stored, experiment: Experiment, champion: Champion) -> tuple[Episode, str]:

@@ -178,8 +178,7 @@ def layers_of(policy: "Policy", name: str) -> Layers:
 def _matrix(weights: Mapping[str, Float32], block: Block) -> Float32:
     """Return the matrix [rows, columns] of a block from the weights of a policy with a static network."""
     # A policy that plays a batch of environments has the same weights in each row of the batch: take row 0.
-    matrix: Float32 = weights[block.title].reshape(-1, block.rows, block.columns)[0]
-    return matrix
+    return weights[block.title].reshape(-1, block.rows, block.columns)[0]
 
 
 def _joined(links: list[Link]) -> Link:
@@ -243,8 +242,7 @@ def onnx_model(policy: "Policy") -> bytes:
         ir_version=_IR,
     )
     onnx.checker.check_model(model)
-    content: bytes = model.SerializeToString()
-    return content
+    return model.SerializeToString()
 
 
 class _OnnxGraph:

@@ -91,8 +91,7 @@ def mean_idle_shares(run: StoredRun) -> list[float]:
     """Return the share of each generation that workers were idle, in per cent: the mean of the workers present."""
     idle = idle_shares(run)
     present = ~np.isnan(idle)
-    means: list[float] = (np.where(present, idle, 0).sum(axis=1) / np.maximum(present.sum(axis=1), 1)).tolist()
-    return means
+    return (np.where(present, idle, 0).sum(axis=1) / np.maximum(present.sum(axis=1), 1)).tolist()
 
 
 def _spread(sample: Float64) -> dict[str, float]:

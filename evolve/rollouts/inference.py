@@ -70,8 +70,7 @@ class Moments:
             return np.stack([np.zeros(self.sums.shape[1], np.float32), np.ones(self.sums.shape[1], np.float32)])
         mean = self.sums[0] / self.count
         variance = np.maximum(self.sums[1] / self.count - mean * mean, _LEAST_DEVIATION * _LEAST_DEVIATION)
-        normalizer: Float32 = np.stack([mean, 1 / np.sqrt(variance)]).astype(np.float32)
-        return normalizer
+        return np.stack([mean, 1 / np.sqrt(variance)]).astype(np.float32)
 
     def to_arrays(self) -> dict[str, NDArray[Any]]:
         """Return the moments as named arrays, for a checkpoint."""
@@ -143,8 +142,7 @@ class ObservationNormalizer:
         moments[:, 1] += wide * wide  # exact, as the product of two numbers of 24 bits has at most 48
         with np.errstate(over="ignore"):
             normalized = (x - normalizers[:, 0]) * normalizers[:, 1]
-        clipped: Float32 = np.minimum(np.maximum(normalized, -CLIP), CLIP)
-        return clipped
+        return np.minimum(np.maximum(normalized, -CLIP), CLIP)
 
     def moments(self, slots: Slots) -> Float64:
         """Return [k, 2, O]: the sums, and the sums of squares, of the observations of slots' episodes."""
@@ -371,5 +369,4 @@ class _DeviceNormalizer:
         self._moments.move(sources, targets)
 
     def moments(self, slots: Slots) -> Float64:
-        taken: Float64 = self._moments.take(slots).reshape(len(slots), 2, self._O)
-        return taken
+        return self._moments.take(slots).reshape(len(slots), 2, self._O)

@@ -221,8 +221,7 @@ class NativePlay:
 
         It ends early if no episode runs, or if a slot is free while `more` episodes wait for a feed.
         """
-        steps_made: int = self._play(ctypes.addressof(self._structure), steps, more)
-        return steps_made
+        return self._play(ctypes.addressof(self._structure), steps, more)
 
     def take(self, best_of: int) -> Played:
         """Return the results of the episodes that ended since the last call. best_of: see `may_be_best`."""

@@ -247,10 +247,8 @@ class PopulationResults:
                 raise ValueError(
                     "mean_traces: expected the traces of each candidate, as their numbers of episodes differ"
                 )
-            mean_of_means: Float64 = ordered_sum(self.traces.T.astype(np.float64)) / len(counts)
-            return mean_of_means
-        mean: Float64 = self.trace_sums.sum(axis=0) * (TRACE_UNIT / max(int(counts.sum()), 1))
-        return mean
+            return ordered_sum(self.traces.T.astype(np.float64)) / len(counts)
+        return self.trace_sums.sum(axis=0) * (TRACE_UNIT / max(int(counts.sum()), 1))
 
     def trace_fingerprints(self) -> UInt64:
         """Return [P]: a 64-bit fingerprint of each candidate's traces; 0 if only the sum of all candidates is known."""

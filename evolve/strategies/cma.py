@@ -168,8 +168,7 @@ class Cma(EvolutionStrategy[CmaState]):
         return self._connections.genomes(np.clip(x, -_MAX_WEIGHT, _MAX_WEIGHT).astype(np.float32))
 
     def _one_thread(self) -> AbstractContextManager[Any]:
-        limited: AbstractContextManager[Any] = self._threads.limit(limits=1, user_api="blas")
-        return limited
+        return self._threads.limit(limits=1, user_api="blas")
 
     def _optimizer(self, mean: Float64, sigma: float) -> Any:
         """Return a new optimizer of cmaes."""

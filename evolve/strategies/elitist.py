@@ -349,5 +349,4 @@ class Umda(EliteOnly):
         mean = np.count_nonzero(state.genomes.mask, axis=0) / len(state)
         noisy = mean + self._options.mask_noise * noise.astype(np.float64)
         least = self._options.min_probability
-        p: Float64 = np.clip(noisy, least, 1 - least)
-        return p
+        return np.clip(noisy, least, 1 - least)

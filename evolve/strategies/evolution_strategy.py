@@ -85,8 +85,7 @@ class EvolutionStrategy(Strategy[State]):
                 found[part.name] = stored_array(arrays, part.name, kind, part.metadata["dtype"], **self._sizes)
             else:
                 found[part.name] = kind.from_arrays(arrays, part.name)
-        state: State = self.state_type(**found)
-        return state
+        return self.state_type(**found)
 
     def _initial_state(self, initial: Genomes) -> State:
         """Return the state of a search that begins at a genome (P = 1)."""
@@ -273,8 +272,7 @@ class SearchedConnections:
 
     def weights(self, genome: Genomes) -> Float64:
         """Return [n]: the weights of the connections in a genome (P = 1)."""
-        weights: Float64 = genome.weights[0, self.places].astype(np.float64)
-        return weights
+        return genome.weights[0, self.places].astype(np.float64)
 
     def within(self, columns: slice) -> tuple[Int64, slice]:
         """Return the k connections in a slice of the W columns: their places in the slice, [k], and among the n."""

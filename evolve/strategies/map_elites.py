@@ -101,8 +101,7 @@ def best_of_cells(cells: Int64, fitness: Float64) -> Int64:
     rows = np.flatnonzero((cells >= 0) & ~np.isnan(fitness))
     order = rows[np.lexsort((-fitness[rows], cells[rows]))]  # stable, so the first of equal rows comes first
     _, first = np.unique(cells[order], return_index=True)
-    best: Int64 = order[first].astype(np.int64)
-    return best
+    return order[first].astype(np.int64)
 
 
 @dataclass(frozen=True)

@@ -263,8 +263,7 @@ class Nsga2(Elitist[FrontState]):
         children = self._P - self._num_kept(state)
         drawn = Stream(self._seed, Purpose.PARENTS, generation).below(len(state.parents), 2, children)
         # The parents are in the order of selection, so the smaller number is the better one.
-        winners: Int64 = np.minimum(drawn[0], drawn[1])
-        return winners
+        return np.minimum(drawn[0], drawn[1])
 
     def _children(self, state: FrontState, generation: int, candidates: Int64) -> Genomes:
         o, W = self._options, self._layout.num_weights

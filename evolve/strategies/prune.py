@@ -176,8 +176,7 @@ def trace_pruning_probability(q: float, mask: Bool, traces: Float32) -> Float64:
     mask, traces: [n, k].
     """
     count = np.count_nonzero(mask, axis=1)[:, None]
-    probability: Float64 = np.minimum(1.0, q * count * _softmax_of_negative(np.abs(traces), mask))
-    return probability
+    return np.minimum(1.0, q * count * _softmax_of_negative(np.abs(traces), mask))
 
 
 def _softmax_of_negative(size: Float32, mask: Bool) -> Float64:
@@ -187,8 +186,7 @@ def _softmax_of_negative(size: Float32, mask: Bool) -> Float64:
     smallest[np.isinf(smallest)] = 0  # a row without connections: inf - inf would be NaN
     weight = np.where(mask, exp(smallest - size), np.float32(0)).astype(np.float64)
     total = ordered_sum(weight)[:, None]
-    share: Float64 = weight / np.where(total > 0, total, 1.0)
-    return share
+    return weight / np.where(total > 0, total, 1.0)
 
 
 class Prune(Elitist[PruneState]):

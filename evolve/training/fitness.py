@@ -256,8 +256,7 @@ class Scores:
         """Return the fitness [n] of some candidates [n], computed from the first `episodes` of each."""
         metrics = {name: values[candidates, :episodes] for name, values in self.metrics.items()}
         values = self.function(self.returns[candidates, :episodes], metrics, self.connections[candidates])
-        fitness: Float64 = values - self.costs[candidates]
-        return fitness
+        return values - self.costs[candidates]
 
     def fitness(self, played: Bool) -> Float64:
         """Return the fitness [P], computed from the played episodes; NaN if one of their returns is NaN.

@@ -280,8 +280,7 @@ def validation_returns(
         episodes: N.
     """
     key = seed, Purpose.VALIDATION, generation
-    returns: Float64 = _play(experiment, coordinator, player, key, episodes).returns[0]
-    return returns
+    return _play(experiment, coordinator, player, key, episodes).returns[0]
 
 
 def _play(

@@ -91,8 +91,7 @@ def different_episodes(ours: LogOrRecord, theirs: LogOrRecord) -> Bool:
 
 def equal_numbers(ours: NDArray[Any], theirs: NDArray[Any]) -> Bool:
     """Return whether each number equals the other one; NaN equals NaN."""
-    equal: Bool = (ours == theirs) | (np.isnan(ours) & np.isnan(theirs))
-    return equal
+    return (ours == theirs) | (np.isnan(ours) & np.isnan(theirs))
 
 
 def same_metrics(ours: Mapping[str, NDArray[Any]], theirs: Mapping[str, NDArray[Any]], failed: Bool) -> Bool:
@@ -371,8 +370,7 @@ def _played(config: Config, record: Record, scores: Scores) -> Bool:
 
 def _seen(record: Record) -> Bool:
     """Return [P, E]: whether the log shows that an episode was played."""
-    seen: Bool = ~np.isnan(record.returns) | (record.lengths > 0) | record.fingerprints.any(axis=2)
-    return seen
+    return ~np.isnan(record.returns) | (record.lengths > 0) | record.fingerprints.any(axis=2)
 
 
 def num_champion_episodes(config: Config, record: Record) -> int:

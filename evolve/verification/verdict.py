@@ -140,8 +140,7 @@ class Verdict:
 
     def to_json(self) -> dict[str, Any]:
         """Return the verdict as a table for JSON; numbers that are not finite become None."""
-        table: dict[str, Any] = json.loads(_adapter().dump_json(self))
-        return table
+        return json.loads(_adapter().dump_json(self))
 
     def to_text(self, width: int | None = None) -> str:
         """Return the verdict as lines of text. width: the longest line that is wanted, in characters."""

@@ -127,8 +127,7 @@ def golden() -> Mapping[str, Any]:
     They are the version, the definition of the work and, by size and leg, the digest and the tags of its short run. The
     tags, short digests of candidates, find the first candidate that differs.
     """
-    found: dict[str, Any] = json.loads(GOLDEN.read_text(encoding="utf-8"))
-    return found
+    return json.loads(GOLDEN.read_text(encoding="utf-8"))
 
 
 def known_digests(size: str, version: int = VERSION) -> Mapping[str, str]:

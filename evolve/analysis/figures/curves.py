@@ -77,8 +77,7 @@ class Facet:
         divisor = {"steps": 1, "seconds": 1, "time": 60}[self.axis]  # "time" is in minutes
         name = "steps" if self.axis == "steps" else "seconds"
         rows = [[getattr(record, name) / divisor for record in run.records] for run in group.runs]
-        median: Float64 = np.median([np.cumsum(row[: group.num_generations]) for row in rows], axis=0)
-        return median
+        return np.median([np.cumsum(row[: group.num_generations]) for row in rows], axis=0)
 
 
 @style.styled

@@ -93,8 +93,7 @@ def set_title(figure: Any, title: str) -> None:
 
 def drawable(values: Float64) -> Float64:
     """Return values that an axis can show: infinite and huge values become ±1e300."""
-    cut: Float64 = np.clip(values, -_LARGEST, _LARGEST)
-    return cut
+    return np.clip(values, -_LARGEST, _LARGEST)
 
 
 def alternating_dashes(lines: Sequence[Float64], from_zero: bool = False) -> list[dict[str, Any]]:

@@ -123,8 +123,7 @@ class Gif:
     def _far(self, picture: Any, quantized: Any) -> Bool:
         """Return [H, W]: whether the colour of each pixel is far from its colour in the quantized picture."""
         differences: UInt8 = np.asarray(self._chops.difference(picture, quantized.convert("RGB")))
-        far: Bool = differences.max(axis=-1) > _FAR
-        return far
+        return differences.max(axis=-1) > _FAR
 
     def _unchanged(self, change: Any) -> Any:
         """Return a mask of the unchanged pixels; they become transparent, and long runs of one value compress well."""
