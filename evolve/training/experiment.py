@@ -109,7 +109,7 @@ class Experiment:
         return strategies.from_table(self.config.strategy, self.network, self.config.population, seed, start)
 
 
-def config_of(stored: store.Stored | store.RunFile) -> Config:
+def config_of(stored: "store.Stored | store.RunFile") -> Config:  # quoted, or each worker would import h5py
     """Return the configuration in a run file or a champion file. Raises InputError as `load_config` does."""
     return load_config(stored.header.config, str(stored.path))
 
