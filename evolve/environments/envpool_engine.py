@@ -1,9 +1,9 @@
 """The EnvPool engine: environments in C++, many in one pool.
 
 EnvPool fixes the seeds when a pool is made, so each batch of episodes gets a new pool. The engine steps only the
-environments whose episodes are running; it selects them by `env_id`. It drops a pool when its last episode has ended.
-EnvPool's environments are not Gymnasium's, even if they have the same name, so the engine is part of an experiment's
-configuration.
+environments in which an episode is running, and selects them by `env_id`. It drops a pool when the pool's last episode
+has ended. EnvPool's environments are not Gymnasium's, even if they have the same name, so the engine is part of an
+experiment's configuration.
 """
 
 import importlib
