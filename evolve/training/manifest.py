@@ -4,6 +4,7 @@
 Linux; a fact is None on a system without the file. No fact names the owner of a machine or its network.
 """
 
+import functools
 import hashlib
 import importlib.metadata
 import math
@@ -98,6 +99,7 @@ def machine_manifest(transport: Transport) -> dict[str, Any]:
     }
 
 
+@functools.cache
 def _versions() -> dict[str, str]:
     found = {}
     for name in _PACKAGES:
@@ -116,8 +118,9 @@ def _version(package: str) -> str:
     return line[1] if line else distribution.version
 
 
+@functools.cache
 def revision() -> str | None:
-    """Return the git revision of the source, with "+" if it has changes; None outside a repository."""
+    """Return the git revision of the source (at the first call), with "+" if it has changes; None without git."""
     source = str(Path(__file__).parents[1])
     command = ["git", "-C", source, "describe", "--always", "--abbrev=40", "--dirty=+", "--exclude=*"]
     try:
@@ -126,6 +129,7 @@ def revision() -> str | None:
         return None
 
 
+@functools.cache
 def _libm() -> str:
     """Return 16 hexadecimal digits of a digest of results of libm, whose functions MuJoCo calls.
 
@@ -135,6 +139,7 @@ def _libm() -> str:
     return hashlib.sha256(np.array(values, "<f8").tobytes()).hexdigest()[:16]
 
 
+@functools.cache
 def _blas() -> str:
     """Return the name and version of NumPy's BLAS, which evolve itself never uses."""
     try:
