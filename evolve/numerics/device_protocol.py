@@ -126,9 +126,12 @@ class Transfers:
 
 
 def local_ranks() -> tuple[int, int]:
-    """Return the rank of this process on its host, and the number of ranks there, from the launcher; or (0, 1)."""
+    """Return the rank of this process on its host, and the number of ranks there, from the launcher; or (0, 1).
+
+    SLURM gives the numbers of all hosts, "4,8(x2)" for three. The largest is returned, so no rank takes too much memory.
+    """
     for pair in LOCAL_RANKS:
-        rank, size = (re.match(r"\d+", os.environ.get(name, "")) for name in pair)  # SLURM says "8(x2)"
-        if rank and size:
-            return int(rank[0]), max(int(rank[0]) + 1, int(size[0]))
+        rank, sizes = (re.findall(r"(?<!x)\b\d+", os.environ.get(name, "")) for name in pair)
+        if rank and sizes:
+            return int(rank[0]), max(int(rank[0]) + 1, *map(int, sizes))
     return 0, 1

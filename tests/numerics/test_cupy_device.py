@@ -123,7 +123,7 @@ def test_ranks_share_the_memory(cuda, monkeypatch, ranks, share):
     [
         ({"OMPI_COMM_WORLD_LOCAL_RANK": "5", "OMPI_COMM_WORLD_LOCAL_SIZE": "8", "SLURM_LOCALID": "0"}, (5, 8)),
         ({"MPI_LOCALRANKID": "1", "MPI_LOCALNRANKS": "2"}, (1, 2)),
-        ({"SLURM_LOCALID": "3", "SLURM_STEP_TASKS_PER_NODE": "8(x2),4"}, (3, 8)),
+        ({"SLURM_LOCALID": "3", "SLURM_STEP_TASKS_PER_NODE": "4,8(x20)"}, (3, 8)),
         ({"SLURM_LOCALID": "0", "SLURM_NTASKS_PER_NODE": "8"}, (0, 1)),  # a batch script, which srun has not started
         ({}, (0, 1)),
     ],
