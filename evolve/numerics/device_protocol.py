@@ -128,7 +128,7 @@ class Transfers:
 def local_ranks() -> tuple[int, int]:
     """Return the rank of this process on its host, and the number of ranks there, from the launcher; or (0, 1).
 
-    SLURM gives the numbers of all hosts, "4,8(x2)" for three. The largest is returned, so no rank takes too much memory.
+    SLURM lists all hosts, as in "4,8(x2)" for three. The largest number is returned, so no rank takes too much memory.
     """
     for pair in LOCAL_RANKS:
         rank, sizes = (re.findall(r"(?<!x)\b\d+", os.environ.get(name, "")) for name in pair)

@@ -247,8 +247,10 @@ def check_held_out(held_out: HeldOut, num_weights: int) -> None:
 
 
 def unwritable_directory(path: Path, error: BaseException | None) -> InputError:
-    """Return the error for a directory that cannot be written, or is a file."""
-    why = "it is a file" if isinstance(error, FileExistsError) else error
+    """Return the error for a directory that cannot be written, or is a file or a link to nothing."""
+    why = error
+    if isinstance(error, FileExistsError):
+        why = "it is a link to nothing" if path.is_symlink() and not path.exists() else "it is a file"
     return InputError("output.directory", "a directory that can be written", f"{path} ({why})")
 
 
@@ -338,7 +340,8 @@ def run_files_in(path: Path) -> list[Path] | None:
         return None
     found = sorted((file for file in path.rglob("seed-*.h5") if file.is_file()), key=_by_seed)
     if not found:
-        raise InputError(str(path), "a directory that holds run files (seed-S.h5)", "none in it or below it")
+        got = "none in it or below it" if os.access(path, os.R_OK | os.X_OK) else "no permission to read it"
+        raise InputError(str(path), "a directory that holds run files (seed-S.h5)", got)
     return found
 
 

@@ -296,8 +296,20 @@ def test_a_directory_that_cannot_be_written_is_refused(tmp_path):
 
 def test_a_file_in_place_of_the_directory_is_refused(tmp_path):
     (tmp_path / "taken").touch()
-    with pytest.raises(InputError, match=r"^output\.directory: "):
+    with pytest.raises(InputError, match=r"^output\.directory: .*taken \(it is a file\)"):
         store.create(store.path_of(tmp_path / "taken", 1), header())
+
+
+def test_a_link_to_nothing_in_place_of_the_directory_is_refused(tmp_path):
+    (tmp_path / "link").symlink_to("nowhere")
+    with pytest.raises(InputError, match=r"^output\.directory: .*link \(it is a link to nothing\)"):
+        store.create(store.path_of(tmp_path / "link", 1), header())
+
+
+def test_a_directory_that_cannot_be_read_has_its_own_message(tmp_path, monkeypatch):
+    monkeypatch.setattr(os, "access", lambda *_: False)
+    with pytest.raises(InputError, match="got no permission to read it"):
+        store.run_files([tmp_path])
 
 
 def test_a_failed_flush_leaves_the_old_file_whole(path, monkeypatch):
