@@ -392,7 +392,7 @@ def advice(key: str, table: Mapping[str, Any], fields: Mapping[str, FieldInfo]) 
         fields: The settings and sections of an experiment.
     """
     name = key.rpartition(".")[2]
-    meant = MEANINGS.get(fold(name), name)
+    meant = next((MEANINGS[each] for each in difflib.get_close_matches(fold(name), MEANINGS, n=1, cutoff=0.92)), name)
     if " " in meant:  # a sentence, not the name of a setting
         return meant
     if key == name and (close := difflib.get_close_matches(name, _ARGUMENTS, n=1, cutoff=0.75)):

@@ -23,6 +23,7 @@ def hint(key, strategy="prune", network="mlp"):
         ("n_eval_episodes", "held_out_episodes"),
         ("total_timesteps", "early_stop.steps"),
         ("env_id", "env.id"),
+        ("enviroment", "env.id"),
         ("policy", "network"),
         ("algorithm", "strategy"),
         ("batch_size", "compute.slots"),
