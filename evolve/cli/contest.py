@@ -319,7 +319,7 @@ def _body(app: App, argv: list[str]) -> int:
     found = _contest_file(app, options, rows, load)
     try:
         results.write(found, options.output)
-    finally:  # a full disk does not lose the result of half an hour
+    finally:  # a full disk does not lose the result of an hour
         print(summary(found))
     print(f"\n{options.output}")
     if code:

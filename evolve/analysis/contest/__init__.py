@@ -77,7 +77,7 @@ SIZES = {
         ContestSize("trial", 1 / 64, 1 / 25, (8, 2), 100, 200, 0.0, 3, "a second: only to test that everything works"),
         ContestSize("small", 1, 1, (138, 5), 101, 201, 10.0, 8, "half a minute"),
         ContestSize("medium", 2, 5, (138, 25), 102, 202, 10.0, 8, "five minutes"),
-        ContestSize("large", 4, 15, (138, 200), 103, 203, 10.0, 8, "half an hour"),
+        ContestSize("large", 4, 15, (138, 200), 103, 203, 10.0, 8, "half an hour to an hour"),
     )
 }
 
