@@ -1,6 +1,6 @@
 """The genomes that a run has found: its champion, the members of its front, and the elites of its archive.
 
-A champion comes with its file, its mean traces, an episode that shows it, and the activity of its network there.
+For a champion there are also its file, its mean traces, a typical episode, and the activity of its network in it.
 """
 
 import shlex
@@ -193,8 +193,7 @@ class NetworkObserver:
         """Return the activity at an observation [O]; to be called with all observations of an episode, in order."""
         self._observations[0] = observation
         self._batch.step(self._observations if self._normalizer is None else self._normalizer.normalize(1))
-        activity: Activity = self._batch.activity(0)  # type: ignore[attr-defined]  # see `has_activity`
-        return activity
+        return self._batch.activity(0)  # type: ignore[attr-defined]  # see `has_activity`
 
 
 @dataclass(frozen=True)
@@ -250,12 +249,11 @@ def elites_of(run: StoredRun) -> list[Elite]:
     strategy, state = training.restore(experiment, run)
     if not isinstance(strategy, MapElites):
         raise InputError(str(run.path), "a run with an archive (strategy map-elites)", "another one")
-    names = strategy.measured
     return [
         Elite(
             strategy.indices(int(state.cells[place])),
             float(state.fitness[place]),
-            dict(zip(names, state.measures[place].tolist(), strict=True)),
+            dict(zip(strategy.measured, state.measures[place].tolist(), strict=True)),
             int(state.origins[place, 0]),
             int(state.origins[place, 1]),
             state.genomes.take(np.array([place])),
@@ -266,8 +264,7 @@ def elites_of(run: StoredRun) -> list[Elite]:
 
 def names_of_measures(run: StoredRun) -> tuple[str, ...]:
     """Return the names of the measures that the strategy of a run selects by, beside the fitness."""
-    config = training.config_of(run)
-    options = config.strategy.table()
+    options = training.config_of(run).strategy.table()
     return (*options.get("minimize", ()), *options.get("maximize", ()))
 
 
@@ -278,8 +275,8 @@ Front = tuple[Int64, Float64, Float64]
 def fronts_of(run: StoredRun) -> list[Front]:
     """Return the front after each generation, sorted by the first measure. Raises InputError if the run has no front.
 
-    A log has the measures of a candidate in its generation. Parents are compared by the means of all their
-    evaluations, so the selection is repeated with the numbers of the log.
+    The file has the measures of each candidate in one generation. The strategy compares parents by their means over all
+    of their generations, so its selections are repeated here with the fitness and the measures of the file.
     """
     experiment = training.reload_policy(run)
     strategy, W = experiment.strategy(run.header.seed), experiment.network.num_weights
@@ -288,8 +285,8 @@ def fronts_of(run: StoredRun) -> list[Front]:
         if record.front is None or record.measures is None:
             raise InputError(str(run.path), "a run with a front (strategy nsga2)", "another one")
         P = len(record.fitness)
-        unknown = Genomes(np.zeros((P, W), np.float32), np.zeros((P, W), np.bool_))  # the selection needs none
-        state = strategy.tell(state, unknown, Results(record.fitness, measures=record.measures))
+        no_genomes = Genomes(np.zeros((P, W), np.float32), np.zeros((P, W), np.bool_))  # selection does not read them
+        state = strategy.tell(state, no_genomes, Results(record.fitness, measures=record.measures))
         assert isinstance(state, FrontState)
         found = np.flatnonzero(state.fronts == 0)
         scores, measures = state.parents.score[found], state.measures[found]

@@ -23,9 +23,10 @@ _LONGEST_NOTE = 1000  # characters
 _MOST_SETTINGS = 3  # a label of more settings would be long, so the name of the directory replaces them
 _MOST_SEEDS = 8  # listed one by one; more seeds are counted
 _FEWEST_SCORES = 3  # with fewer scores, their mean has no interval
+_HOW_TO_EVALUATE = "To evaluate: python -m evolve.evaluate FILE"
 _NOT_EVALUATED = (
     "No run was evaluated on held-out episodes, so training fitness is compared, which flatters all of them. "
-    "To evaluate: python -m evolve.evaluate FILE"
+    f"{_HOW_TO_EVALUATE}"
 )
 
 
@@ -76,14 +77,14 @@ def read_groups(files: Sequence[Path]) -> tuple[list[StoredRun], list[RunGroup]]
 def begun_groups(runs: Sequence[StoredRun]) -> list[RunGroup]:
     """Return the groups of the runs that have a complete generation. Raises RunError if there are none."""
     store.check_begun("there is nothing to draw", *runs)
-    begun = [(run, config_of(run)) for run in runs if run.num_generations]
-    return group_runs(begun)
+    return group_runs([(run, config_of(run)) for run in runs if run.num_generations])
 
 
 def group_runs(runs: Sequence[tuple[StoredRun, Config]]) -> list[RunGroup]:
-    """Group runs by configuration, including their held-out evaluation."""
+    """Group runs by their configurations, including the settings of held-out episodes."""
     groups: list[tuple[Config, list[StoredRun]]] = []
-    for run, config in ((run, _without_seed(config, run.header.seed)) for run, config in runs):
+    for run, own_config in runs:
+        config = _without_seed(own_config, run.header.seed)
         for known, members in groups:
             if not differences(known, config) and known.evaluates_like(config):
                 members.append(run)
@@ -97,10 +98,11 @@ def group_runs(runs: Sequence[tuple[StoredRun, Config]]) -> list[RunGroup]:
         folders = [{run.path.resolve().parent.name for run in members} for _, members in groups]
         if all(len(names) == 1 for names in folders) and len(set.union(*folders)) == len(groups):
             distinctions = [(names, [*folder]) for (names, _), folder in zip(distinctions, folders, strict=True)]
-    return [
-        RunGroup(_label(names + settings, config), config, tuple(members))
-        for (names, settings), (config, members) in zip(distinctions, groups, strict=True)
-    ]
+    labelled = []
+    for (names, settings), (config, members) in zip(distinctions, groups, strict=True):
+        label = ", ".join(names + settings) or f"{config.env.id}, {config.network.name}"
+        labelled.append(RunGroup(sanitize(label, _LONGEST_LABEL), config, tuple(members)))
+    return labelled
 
 
 def _without_seed(config: Config, seed: int) -> Config:
@@ -119,30 +121,27 @@ def _without_seed(config: Config, seed: int) -> Config:
     return config.model_copy(update={"start_from": start.model_copy(update={"file": str(path), "digest": None})})
 
 
-def _label(words: Sequence[str], config: Config) -> str:
-    return sanitize(", ".join(words) or f"{config.env.id}, {config.network.name}", _LONGEST_LABEL)
-
-
 def _distinctions(config: Config, configs: Sequence[Config]) -> tuple[list[str], list[str]]:
-    """Return the names and settings by which a configuration differs from others, in words.
+    """Return the names and the settings, in words, that distinguish a configuration from the others.
 
-    These are the names (environment, network, strategy) that differ among all configurations, and the settings that
-    differ among the configurations with equal names.
+    The names are of its environment, network and strategy; a name that all configurations share is left out. The
+    settings are those in which the configurations with the same three names differ.
     """
     names = _names(config)
-    alike = [other for other in configs if _names(other) == names]
     columns = zip(*map(_names, configs), strict=True)
     different = [name for name, column in zip(names, columns, strict=True) if len(set(column)) > 1]
+    alike = [other for other in configs if _names(other) == names]
     keys = {key for other in alike for key, _, _ in differences(alike[0], other)}
     values = flatten(config.model_dump(mode="json", exclude={"start_from"}))
     if not all(alike[0].evaluates_like(other) for other in alike):  # `differences` leaves the evaluation out
-        tables = [flatten(other.model_dump(mode="json", exclude={"start_from"})) for other in alike]
-        evaluation = {key for table in tables for key in table if key.startswith("evaluation_")}
-        keys |= {key for key in evaluation if any(table.get(key) != values.get(key) for table in tables)}
+        for other in alike:
+            table = flatten(other.model_dump(mode="json", exclude={"start_from"}))
+            changed = {key for key in values | table if values.get(key) != table.get(key)}
+            keys |= {key for key in changed if key.startswith("evaluation_")}
     start = config.start_from
     values["start_from"] = "random genomes" if start is None else start.file or "a given genome"
-    names_of = _short_names(sorted(keys))
-    return different, [f"{name} {values[key]}" for key, name in names_of.items() if values.get(key) is not None]
+    short_names = _short_names(sorted(keys))
+    return different, [f"{name} {values[key]}" for key, name in short_names.items() if values.get(key) is not None]
 
 
 def _short_names(keys: Sequence[str]) -> dict[str, str]:
@@ -324,12 +323,12 @@ def compare_groups(groups: Sequence[RunGroup]) -> Ranking:
     A score is the mean return of the held-out champion. Seeds that were not evaluated are left out, with a note. If no
     seed was evaluated, scores are the best fitness of the last generation.
     """
-    evaluated = any(_held_out_mean(run) is not None for group in groups for run in group.runs)
-    score = _held_out_mean if evaluated else _last_best
     by_env: dict[str, list[RunGroup]] = {}
     for group in groups:
         by_env.setdefault(group.config.env.id, []).append(group)
     runs = [run for group in groups for run in group.runs]
+    evaluated = any_evaluated(runs)
+    score = _held_out_mean if evaluated else _last_best
     notes = [_missing(runs)] if any(run.held_out is not None for run in runs) else [_NOT_EVALUATED]
     rows: list[Comparison] = []
     for groups_of_env in by_env.values():
@@ -369,56 +368,52 @@ def held_out_interval(run: StoredRun) -> Interval | None:
 
 def best_run(group: RunGroup) -> StoredRun:
     """Return the run that represents a group: the best held-out mean, or without one, the best last generation."""
-    evaluated = [run for run in group.runs if _held_out_mean(run) is not None]
-    score = _held_out_mean if evaluated else _last_best
-
-    def score_or_worst(run: StoredRun) -> float:
-        found = score(run)
-        return -np.inf if found is None else found
-
-    return max(evaluated or group.runs, key=score_or_worst)
+    score = _held_out_mean if any_evaluated(group.runs) else _last_best
+    return max(group.runs, key=lambda run: score(run) if np.isfinite(score(run)) else -np.inf)
 
 
-Score = Callable[[StoredRun], float | None]
-"""A function that returns the score of a run; None if the run has no finite score."""
+Score = Callable[[StoredRun], float]
+"""A function that returns the score of a run; NaN or an infinite number if the run has no score."""
 
 
-def _held_out_mean(run: StoredRun) -> float | None:
-    if run.held_out is None:
-        return None
-    known = statistics.finite(run.held_out.returns)
-    return statistics.mean(known) if len(known) else None
+def any_evaluated(runs: Iterable[StoredRun]) -> bool:
+    """Return whether any run has a held-out mean. Otherwise runs are compared by their fitness in training."""
+    return any(np.isfinite(_held_out_mean(run)) for run in runs)
 
 
-def _last_best(run: StoredRun) -> float | None:
-    last = run.records[-1].champion_fitness
-    return float(last) if np.isfinite(last) else None
+def _held_out_mean(run: StoredRun) -> float:
+    return np.nan if run.held_out is None else statistics.mean(statistics.finite(run.held_out.returns))
 
 
-def _missing(runs: Iterable[StoredRun]) -> str:
+def _last_best(run: StoredRun) -> float:
+    return float(run.records[-1].champion_fitness)
+
+
+def _missing(runs: Sequence[StoredRun]) -> str:
     """Return a note about runs without a held-out mean, and about failed held-out episodes; empty if there are none."""
-    runs = list(runs)
-    without = [run for run in runs if _held_out_mean(run) is None]
-    failed = ", ".join(sanitize(str(run.path)) for run in without if run.held_out is not None)
-    others = ", ".join(sanitize(str(run.path)) for run in without if run.held_out is None)
-    notes = [f"Every held-out episode failed: {failed}."] if failed else []
-    if others:
-        cure = "To evaluate: python -m evolve.evaluate FILE"
-        notes.append(f"Left out, since not evaluated on held-out episodes: {others}. {cure}")
-    partly = ", ".join(
-        f"{sanitize(str(run.path))} ({np.count_nonzero(np.isnan(run.held_out.returns))} of {len(run.held_out.returns)})"
-        for run in runs
-        if run.held_out is not None and np.isnan(run.held_out.returns).any() and _held_out_mean(run) is not None
-    )
-    if partly:
-        notes.append(f"Held-out episodes that failed are left out of the means: {partly}.")
+    all_failed, not_evaluated, some_failed = [], [], []
+    for run in runs:
+        path = sanitize(str(run.path))
+        if run.held_out is None:
+            not_evaluated.append(path)
+        elif np.isnan(_held_out_mean(run)):
+            all_failed.append(path)
+        elif failed := np.count_nonzero(np.isnan(run.held_out.returns)):
+            some_failed.append(f"{path} ({failed} of {len(run.held_out.returns)})")
+    notes = []
+    if all_failed:
+        notes.append(f"Every held-out episode failed: {', '.join(all_failed)}.")
+    if not_evaluated:
+        files = ", ".join(not_evaluated)
+        notes.append(f"Left out, since not evaluated on held-out episodes: {files}. {_HOW_TO_EVALUATE}")
+    if some_failed:
+        notes.append(f"Held-out episodes that failed are left out of the means: {', '.join(some_failed)}.")
     return " ".join(notes)
 
 
 def _unranked(group: RunGroup, score: Score, limits: Interval) -> Comparison:
     """Return the scores of a group before any test. limits: the interval of the mean is cut to them."""
-    known = [found for run in group.runs if (found := score(run)) is not None]
-    scores = np.array(known, np.float64)
+    scores = statistics.finite(np.array([score(run) for run in group.runs]))
     interval = statistics.interval(scores, *limits) if len(scores) >= _FEWEST_SCORES else None
     return Comparison(group.label, group.config.env.id, scores, len(group.runs) - len(scores), interval)
 
@@ -444,22 +439,21 @@ def _compare(rows: Sequence[Comparison]) -> tuple[list[Comparison], str]:
     others = [replace(row, tied=row.mean == best.mean) for row in others]
     best = replace(best, best=True, tied=any(row.tied for row in others))
     tests = len(others)
-    testable = [row for row in others if _testable(row, best, tests)]
+    # A group takes part in no test if one of its seeds has no score, or if the test could not be significant.
+    testable = [
+        row
+        for row in others
+        if not (row.missing or best.missing) and statistics.can_be_significant(len(row.scores), len(best.scores), tests)
+    ]
     try:
         ps = statistics.holm([statistics.rank_test(row.scores, best.scores) for row in testable])
     except InputError as error:  # no SciPy
         return [best, *others], f"Nothing is tested: {error}"
     # Rows hold arrays, which have no truth value when compared, so a row is found by its identity.
     found = {id(row): p for row, p in zip(testable, ps, strict=True)}
-    note = "" if len(testable) == tests else _untested(best, tests)
+    note = ""
+    if len(testable) < tests:
+        enough = next(n for n in range(2, 1000) if statistics.can_be_significant(n, n, tests))
+        why = f"too few seeds for a significant difference from the best: each group needs {enough} seeds"
+        note = f"{best.env}: {why}."
     return [best, *(replace(row, p=found.get(id(row))) for row in others)], note
-
-
-def _testable(row: Comparison, best: Comparison, tests: int) -> bool:
-    n, m = len(row.scores), len(best.scores)
-    return not row.missing and not best.missing and statistics.can_be_significant(n, m, tests)
-
-
-def _untested(best: Comparison, tests: int) -> str:
-    enough = next(n for n in range(2, 1000) if statistics.can_be_significant(n, n, tests))
-    return f"{best.env}: too few seeds for a significant difference from the best: each group needs {enough} seeds."

@@ -24,7 +24,7 @@ from evolve.store import Start, Stored, StoredChampion, StoredRun, check_begun, 
 from evolve.training import Experiment, GenomeChoice
 from evolve.training.plan import plain_setting
 from evolve.training.stored import check_which
-from evolve.verification import Verdict
+from evolve.verification import Episode, Verdict, playing
 from evolve.verification.verdict import html_table
 
 _CSV = ".csv"
@@ -341,9 +341,8 @@ class Run(_EvolvedFile):
 
     def environment_seed(self, generation: int, episode: int = 0) -> int:
         """Return the seed of the environment in which the best candidate of a generation played one of its episodes."""
-        generation, episode = check_whole("generation", generation, 0), check_whole("episode", episode, 0)
-        chosen = verification.choose_episode(self._stored, self.experiment, generation, episode=episode)
-        return verification.playing.environment_seed(self._stored, self.experiment, chosen)
+        _, seed = self._episode(check_whole("generation", generation, 0), episode)
+        return seed
 
     def environment_kwargs(self, generation: int | None = None, episode: int = 0) -> dict[str, Any]:
         """Return the arguments of the environment in an episode of the best candidate of a generation.
@@ -351,12 +350,16 @@ class Run(_EvolvedFile):
         These are `env.kwargs` and the values that `env.randomize` has drawn for the episode. By default the episode is
         a held-out episode of the final champion.
         """
-        purpose = Purpose.HELD_OUT if generation is None else Purpose.EPISODE
         generation = None if generation is None else check_whole("generation", generation, 0)
-        episode = check_whole("episode", episode, 0)
-        chosen = verification.choose_episode(self._stored, self.experiment, generation, None, episode, purpose)
-        seed = verification.playing.environment_seed(self._stored, self.experiment, chosen)
-        return environments.fixed(verification.playing.environment_of(self.experiment, chosen), seed).kwargs
+        chosen, seed = self._episode(generation, episode)
+        return environments.fixed(playing.environment_of(self.experiment, chosen), seed).kwargs
+
+    def _episode(self, generation: int | None, number: int) -> tuple[Episode, int]:
+        """Return an episode of the best candidate of a generation, or without one a held-out episode; and its seed."""
+        purpose = Purpose.HELD_OUT if generation is None else Purpose.EPISODE
+        number = check_whole("episode", number, 0)
+        chosen = verification.choose_episode(self._stored, self.experiment, generation, None, number, purpose)
+        return chosen, playing.environment_seed(self._stored, self.experiment, chosen)
 
     def _export(self, path: Path) -> Path:
         if path.suffix != _CSV:

@@ -104,14 +104,14 @@ def _single_result(group: RunGroup, connections: str) -> str:
 
 def _compared_result(groups: Sequence[RunGroup]) -> str:
     """Return a sentence that compares the groups of an environment."""
-    evaluated = any(run.held_out is not None for group in groups for run in group.runs)
+    evaluated = comparison.any_evaluated(run for group in groups for run in group.runs)
     if note := comparison.different_tasks(groups, evaluated):
         return note
     ranking = comparison.compare_groups(groups)
     best, second, *_ = ranking.rows
     if not len(best.scores):
         return f"{best.env}: none of {len(groups)} experiments has a score."
-    played = "on held-out episodes" if "held-out" in ranking.score else "in training, as no champion was evaluated"
+    played = "on held-out episodes" if evaluated else "in training, as no champion was evaluated"
     if best.tied:
         equals = " and ".join(row.name for row in ranking.rows if row.tied)
         same = f"are equally good, with a mean of {number(best.mean)} {played}"
