@@ -238,21 +238,20 @@ def check_which(run: store.Stored, which: GenomeChoice) -> None:
     if len(given) > 1:
         raise InputError(" and ".join(given), "one of these settings", "several")
     for name, value in given.items():
-        _require_run_file(run, name, value)
+        require_run_file(run, name, value)
     check_generation(run, which.generation)
 
 
-def _require_run_file(run: store.Stored, argument: str, value: Any) -> None:
-    if not isinstance(run, store.StoredRun):
+def require_run_file(run: store.Stored, argument: str, value: Any) -> None:
+    """Raise InputError for an argument that a champion file cannot have, and that is given; None if it is not."""
+    if value is not None and not isinstance(run, store.StoredRun):
         raise InputError(argument, f"none with {run.path}, which has the final champion alone", value)
 
 
 def check_generation(run: store.Stored, generation: Any, argument: str = "generation") -> None:
     """Raise InputError for a generation that a run file has not completed; do nothing for None."""
-    if generation is None:
-        return
-    _require_run_file(run, argument, generation)
-    if check_whole(argument, generation, 0) >= run.num_generations:
+    require_run_file(run, argument, generation)
+    if generation is not None and check_whole(argument, generation, 0) >= run.num_generations:
         raise InputError(argument, f"one of 0 to {run.num_generations - 1}", generation)
 
 
@@ -272,12 +271,12 @@ def normalizer_of(experiment: Experiment, run: store.StoredRun, generation: int)
 
 
 def with_start(run: PlannedRun, resume: bool = False, source: Source | None = None) -> PlannedRun:
-    """Return a run that knows its first genome, as its setting `start_from` says; unchanged without that setting.
+    """Return a run with the first genome that its setting `start_from` names; unchanged without that setting.
 
     Args:
         run: The run.
-        resume: Whether the run is resumed if its file exists. The genome is then from this file, and no source is read.
-        source: The source, if the caller has it in memory.
+        resume: Whether the run is resumed if its file exists. The genome is then read from this file.
+        source: The source of the genome, if the caller has it in memory.
 
     Raises:
         InputError: The source cannot be read, or its genome does not fit the network.
@@ -339,7 +338,7 @@ def _load(wanted: StartFromOptions, source: Source | None, experiment: Experimen
 
 
 def _is_missing(path: Path) -> bool:
-    """Return whether there is no file of this path. Of other reasons not to read it the error of reading says more."""
+    """Return whether the file does not exist. If another error prevents reading, reading reports it."""
     try:
         path.stat()
     except OSError as error:
@@ -350,7 +349,7 @@ def _is_missing(path: Path) -> bool:
 def _run_of_seed(directory: Path, seed: int) -> Path:
     """Return the run file of a seed in a directory. Raises InputError if there is none."""
     path = store.path_of(directory, seed)
-    if not os.path.exists(path) and os.access(directory, os.X_OK):  # else the error of reading it says more
+    if not os.path.exists(path) and os.access(directory, os.X_OK):  # without access, reading it reports the reason
         expected = f"a directory with a run of the same seed, {path.name}"
         cure = "To begin every seed with one genome, name its run file or its champion file."
         raise InputError("start_from", expected, str(directory), cure)

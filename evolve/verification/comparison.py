@@ -34,9 +34,10 @@ def compare(a: StoredRun, b: StoredRun, play: bool = True) -> Verdict:
     play: whether the first different episode may be played here.
     """
     # The verdict for runs of different length. A difference that is found below replaces some of its fields.
+    equal = pluralize(min(a.num_generations, b.num_generations), "generation")
     unequal = Verdict(
         False,
-        _lengths(a, b),
+        f"equal for {equal}, but {a.path} has {a.num_generations} and {b.path} {b.num_generations}",
         sides=(Side(str(a.path)), Side(str(b.path))),
         configuration=_configuration(a, b),
         manifests=manifest_texts(a.header.manifest, b.header.manifest),
@@ -58,11 +59,6 @@ def compare(a: StoredRun, b: StoredRun, play: bool = True) -> Verdict:
     digest = a.digest if a.records else "none"
     summary = f"{pluralize(a.num_generations, 'generation')}, digest {digest}"
     return Verdict(True, summary, configuration=unequal.configuration)
-
-
-def _lengths(a: StoredRun, b: StoredRun) -> str:
-    equal = pluralize(min(a.num_generations, b.num_generations), "generation")
-    return f"equal for {equal}, but {a.path} has {a.num_generations} and {b.path} {b.num_generations}"
 
 
 def _later_difference(a: StoredRun, b: StoredRun) -> str | None:
@@ -110,9 +106,8 @@ def _explain_difference(a: StoredRun, b: StoredRun, first: FirstDifference, uneq
 
 
 def _configuration(a: StoredRun, b: StoredRun) -> tuple[tuple[str, object, object], ...]:
-    configs = (config_of(run) for run in (a, b))
-    seeds = a.header.seed, b.header.seed
-    return (*((("seed", *seeds),) if len(set(seeds)) == 2 else ()), *differences(*configs))
+    seeds = [("seed", a.header.seed, b.header.seed)] if a.header.seed != b.header.seed else []
+    return *seeds, *differences(config_of(a), config_of(b))
 
 
 def _different_settings(verdict: Verdict) -> str:
@@ -264,9 +259,7 @@ def _explain_digest(run: Stored, config: Config, published: PublishedSeed) -> tu
     if ours != theirs:
         why = f"the engines {ours} and {theirs} need not play the same episodes"
     elif ours != "exact":
-        why = (
-            f"the environments come from a library ({ours}), and its results may differ between versions and processors"
-        )
+        why = f"the environments come from a library ({ours}), whose results may differ between versions and processors"
     elif not is_portable(config):
         cause, why = explain("algebra", None)
     else:

@@ -35,7 +35,8 @@ _ALGEBRA = ("packages.numpy", "packages.cmaes", "blas", "cpu", "cpu features")
 class EpisodeLog:
     """The log of an episode.
 
-    fingerprint: [2], of observations and actions; step_hashes: [length, 2] or None; metrics: by name.
+    fingerprint: [2], of observations and actions. step_hashes: [length, 2], None if they were not kept. metrics: by
+    name.
     """
 
     return_: float
@@ -146,7 +147,7 @@ def first_different_step(ours: EpisodeLog, theirs: EpisodeLog) -> tuple[int | No
 
 
 def _locate_step(a: UInt8, b: UInt8) -> tuple[int | None, str]:
-    """Return `first_different_step` by step hashes, [length, 2] each."""
+    """Return the same for two episodes with step hashes, [length, 2] each."""
     common = min(len(a), len(b))
     different = np.argwhere(a[:common] != b[:common])
     if len(different):
@@ -198,11 +199,9 @@ def digest_difference(run: StoredRun) -> "FirstDifference | None":
         genomes = store.population(run.path, generation)
         previous = chain_digest(previous, candidate_digests(genomes), record.returns, record.lengths, record.metrics)
         if previous.hex().encode() != record.digest:
-            summary = f"generation {generation}: its digest does not match its genomes, returns and lengths"
-            return FirstDifference("log", summary, generation)
+            return _contradiction(generation, "its digest does not match its genomes, returns and lengths")
         if (genomes.fingerprints() != record.genome_fingerprints).any():
-            summary = f"generation {generation}: its genomes do not match their fingerprints"
-            return FirstDifference("log", summary, generation)
+            return _contradiction(generation, "its genomes do not match their fingerprints")
     return None
 
 
@@ -217,27 +216,39 @@ class FirstDifference:
     episode: int | None = None
 
 
+def _contradiction(generation: int, text: str) -> FirstDifference:
+    """Return the difference of a log that was changed, or written by another version. text: the difference in words."""
+    return FirstDifference("log", f"generation {generation}: {text}", generation)
+
+
 def first_difference(generation: int, ours: Record, theirs: Record) -> FirstDifference | None:
     """Return the first difference of two logs of a generation; None if there is none.
 
     An episode of a champion is preferred, because it has step hashes.
     """
-    at = f"generation {generation}"
     if ours.returns.shape != theirs.returns.shape:
         sizes = f"population × episodes {ours.returns.shape} against {theirs.returns.shape}"
-        return FirstDifference("shape", f"{at}: {sizes}", generation)
+        return FirstDifference("shape", f"generation {generation}: {sizes}", generation)
     genomes = ours.genome_fingerprints != theirs.genome_fingerprints
     different = different_episodes(ours, theirs)
     if different.any():
         return _episode_difference(generation, ours, theirs, different, genomes)
     traces = ours.trace_fingerprints != theirs.trace_fingerprints
     traces &= (ours.trace_fingerprints != 0) & (theirs.trace_fingerprints != 0)  # 0: unknown
-    for what, which in (("genome", genomes), ("traces", traces)):
+    for what, which, text in (("genome", genomes, "genome differs"), ("traces", traces, "traces differ")):
         if which.any():
-            candidate = int(np.flatnonzero(which)[0])
-            summary = f"{at}: candidate {candidate}: its {'genome differs' if what == 'genome' else 'traces differ'}"
-            return FirstDifference(what, f"{summary}, though its episodes are equal", generation, candidate)
-    return _other_difference(generation, ours, theirs)
+            candidate = int(np.argmax(which))
+            summary = f"generation {generation}: candidate {candidate}: its {text}, though its episodes are equal"
+            return FirstDifference(what, summary, generation, candidate)
+    # The episodes are equal, so one of the two records was changed, or written by another version.
+    for name in _OTHER_COLUMNS:
+        if not same_optional(getattr(ours, name), getattr(theirs, name)):
+            return _contradiction(generation, f"{name.replace('_', ' ')}: not equal, though every episode is")
+    if ours.digest != theirs.digest:
+        return _contradiction(
+            generation, "the digests differ, though everything else is equal: one of them was changed"
+        )
+    return None
 
 
 def _episode_difference(
@@ -266,19 +277,6 @@ def describe_difference(candidate: int, episode: int, ours: EpisodeLog, theirs: 
         return f"candidate {candidate}, episode {episode}: its metric {', '.join(different)}"
     both = f"{a} against {b}" if a != b else f"{a} both times, but not the same steps,"
     return f"candidate {candidate}, episode {episode}: return {both}"
-
-
-def _other_difference(generation: int, ours: Record, theirs: Record) -> FirstDifference | None:
-    """Return the difference of two records with equal episodes: one was changed, or written by another version."""
-    at = f"generation {generation}"
-    for name in _OTHER_COLUMNS:
-        if not same_optional(getattr(ours, name), getattr(theirs, name)):
-            summary = f"{at}: {name.replace('_', ' ')}: not equal, though every episode is"
-            return FirstDifference("log", summary, generation)
-    if ours.digest != theirs.digest:
-        summary = f"{at}: the digests differ, though everything else is equal: one of them was changed"
-        return FirstDifference("log", summary, generation)
-    return None
 
 
 def fitness_difference(run: StoredRun, experiment: Experiment, generations: Sequence[int]) -> FirstDifference | None:
@@ -317,13 +315,11 @@ def selection_difference(run: StoredRun, experiment: Experiment) -> FirstDiffere
         means = mean_metrics(record.metrics, record.returns)
         wrong = _wrong_measure(record, strategy, means)
         if wrong is not None:
-            return FirstDifference("log", f"generation {generation}: {wrong}", generation)
-        results = strategies.Results(record.fitness, measures=record.measures)
-        state = strategy.tell(state, genomes, results)
+            return _contradiction(generation, wrong)
+        state = strategy.tell(state, genomes, strategies.Results(record.fitness, measures=record.measures))
         for name, selected in strategy.outcome(state).items():
             if not same_optional(getattr(record, name), selected):
-                summary = f"generation {generation}: the {name} does not follow from fitness and measures"
-                return FirstDifference("log", summary, generation)
+                return _contradiction(generation, f"the {name} does not follow from fitness and measures")
     return None
 
 
@@ -356,19 +352,18 @@ def same_optional(ours: NDArray[Any] | None, theirs: NDArray[Any] | None) -> boo
 
 def _played(config: Config, record: Record, scores: Scores) -> Bool:
     """Return [P, E]: whether each episode was played. The race is repeated, since a failed `reset` leaves no trace."""
-    P, E = record.returns.shape
-    played: Bool = np.zeros((P, E), np.bool_)
+    played: Bool = np.zeros(record.returns.shape, np.bool_)
     if config.least_population is not None:
-        played[_seen(record).any(axis=1)] = True
+        played[seen(record).any(axis=1)] = True
         return played
-    current: Round | None = first_round(config.racing, P, E)
+    current: Round | None = first_round(config.racing, *record.returns.shape)
     while current is not None:
         played[current.candidates, current.episodes.start : current.episodes.stop] = True
         current = next_round(current, config.racing, scores)
     return played
 
 
-def _seen(record: Record) -> Bool:
+def seen(record: Record) -> Bool:
     """Return [P, E]: whether the log shows that an episode was played."""
     return ~np.isnan(record.returns) | (record.lengths > 0) | record.fingerprints.any(axis=2)
 
@@ -378,7 +373,7 @@ def num_champion_episodes(config: Config, record: Record) -> int:
 
     A champion may have left the race and played fewer than E, if its fitness equals that of a candidate that stayed.
     """
-    last_seen = max(np.flatnonzero(_seen(record)[record.champion_candidate]), default=0)
+    last_seen = max(np.flatnonzero(seen(record)[record.champion_candidate]), default=0)
     # A candidate plays whole rounds.
     return next(limit for limit in round_limits(config.racing, record.returns.shape[1]) if limit > last_seen)
 
@@ -429,7 +424,7 @@ def explain(what: str, step: int | None, seed: int = 0) -> tuple[Cause, str]:
 def refine(what: str, generation: int, manifests: tuple[dict[str, str], ...]) -> str:
     """Return the kind of a difference; "function" or "algebra" instead if the manifests of both sides explain it.
 
-    "function": the fitness is a function of the user, which explains a different log, and different genomes after
+    "function": the fitness is a function of the user. That explains a different log, and different genomes after
     generation 0. "algebra": the strategy uses linear algebra that is not portable, on different machines. That explains
     different genomes after generation 0.
     """

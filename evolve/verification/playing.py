@@ -21,7 +21,7 @@ from evolve.shapes import UInt64
 from evolve.store import Stored, StoredChampion, StoredRun
 from evolve.strategies import runs_on_every_rank
 from evolve.training import Experiment, GenomeChoice, final_champion, normalizer_of, recorded_limit, restore
-from evolve.training.stored import check_which
+from evolve.training.stored import check_which, require_run_file
 from evolve.verification import logs
 from evolve.verification.logs import CandidateLog, EpisodeLog, explain
 from evolve.verification.verdict import Side, Verdict
@@ -37,7 +37,7 @@ class Episode:
     """An episode to play: a genome (P = 1), the key of the episode, and the return in the log, None if unknown.
 
     champion: whether the candidate is the best of its generation; False for a generation that is not evaluated yet.
-    which: the genome, if it plays an episode that is held out.
+    which: the choice of the genome, if it plays a held-out or validation episode.
     """
 
     genome: Genomes
@@ -76,19 +76,18 @@ def choose_episode(
         candidate: The candidate that plays; by default the champion.
         episode: The number of the episode.
         purpose: EPISODE, or an episode of the final champion: HELD_OUT or VALIDATION.
-        which: A genome in place of the final champion. The elite of a cell plays an episode by which it took the cell,
-            and other genomes play an episode that is held out.
+        which: A genome in place of the final champion. The elite of a cell plays an episode by which it took the cell;
+            other genomes play a held-out episode.
 
     Raises:
         InputError: The file does not have the episode.
     """
     if which.cell is not None and purpose is Purpose.EPISODE:
         return _episode_of_elite(run, experiment, episode, which)
-    if not which.is_champion and purpose is Purpose.EPISODE:
+    require_run_file(run, "generation", generation)
+    require_run_file(run, "candidate", candidate)
+    if purpose is Purpose.EPISODE and (isinstance(run, StoredChampion) or not which.is_champion):
         purpose = Purpose.HELD_OUT
-    if isinstance(run, StoredChampion):
-        _check_is_final(run, generation, candidate)
-        purpose = Purpose.HELD_OUT if purpose is Purpose.EPISODE else purpose
     num_generations = run.num_generations
     most = experiment.config.episodes if purpose is Purpose.EPISODE else 2**31  # other purposes have no last episode
     if not 0 <= episode < most:
@@ -112,18 +111,9 @@ def choose_episode(
     return Episode(genome, Purpose.EPISODE, generation, chosen, episode, logged, chosen == best)
 
 
-def _check_is_final(champion: StoredChampion, generation: int | None, candidate: int | None) -> None:
-    """Raise InputError if a generation or a candidate of a champion file is asked for."""
-    for name, given in (("generation", generation), ("candidate", candidate)):
-        if given is not None:
-            raise InputError(name, f"none with {champion.path}, which has the final champion alone", given)
-
-
 def _logged_return(record: store.Record, candidate: int, episode: int) -> float | None:
     """Return the return in the log; None if the candidate had left the race before this episode."""
-    returned = float(record.returns[candidate, episode])
-    played = record.lengths[candidate, episode] or record.fingerprints[candidate, episode].any()
-    return returned if played or not np.isnan(returned) else None
+    return float(record.returns[candidate, episode]) if logs.seen(record)[candidate, episode] else None
 
 
 def genome_of(run: StoredRun, experiment: Experiment, generation: int, candidate: int) -> Genomes | None:
@@ -141,13 +131,13 @@ def genome_of(run: StoredRun, experiment: Experiment, generation: int, candidate
 
 
 def initial_fingerprints(run: StoredRun, experiment: Experiment) -> UInt64:
-    """Return [P]: the fingerprints of the candidates that a run's seed gives in generation 0."""
+    """Return [P]: the fingerprints of the candidates of generation 0, computed from the seed of a run."""
     strategy = experiment.strategy(run.header.seed)
-    state, population = strategy.start(), experiment.config.population
-    at_once = (
-        max(1, _WEIGHTS_AT_ONCE // experiment.network.num_weights) if runs_on_every_rank(strategy, 0) else population
-    )
-    parts = (np.arange(first, min(first + at_once, population)) for first in range(0, population, at_once))
+    state, at_once = strategy.start(), experiment.config.population
+    candidates = np.arange(at_once)
+    if runs_on_every_rank(strategy, 0):
+        at_once = max(1, _WEIGHTS_AT_ONCE // experiment.network.num_weights)
+    parts = np.split(candidates, range(at_once, len(candidates), at_once))
     return np.concatenate([strategy.ask(state, 0, part).fingerprints() for part in parts])
 
 
@@ -170,8 +160,9 @@ def _episode_of_final_champion(
     run: Stored, experiment: Experiment, episode: int, purpose: Purpose, which: GenomeChoice
 ) -> Episode:
     if not run.num_generations:
-        got = f"{run.path}, without a complete generation"
-        raise InputError(f"--{purpose.title}", "a run that has a champion", got)
+        raise InputError(
+            f"--{purpose.title}", "a run that has a champion", f"{run.path}, without a complete generation"
+        )
     champion, _ = final_champion(experiment, run, which)
     if not which.is_champion:
         return Episode(champion, purpose, 0, 0, episode, None, which=which)
@@ -205,8 +196,7 @@ def champion_episodes(run: StoredRun, experiment: Experiment, generations: str, 
     """
     last = run.num_generations - 1
     if last < 0:
-        got = f"{run.path}, without a complete generation"
-        raise InputError("--generations", "a run that has champions", got)
+        raise InputError("--generations", "a run that has champions", f"{run.path}, without a complete generation")
     numbers = []
     for part in generations.split(","):
         number = last if part == "last" else int(part) if re.fullmatch("[0-9]{1,9}", part) else last + 1
@@ -218,7 +208,7 @@ def champion_episodes(run: StoredRun, experiment: Experiment, generations: str, 
 
 
 def environment_of(experiment: Experiment, chosen: Episode) -> EnvOptions:
-    """Return the environment of an episode, which may be another one in evaluation than in training."""
+    """Return the environment settings of an episode. They may differ between training and evaluation."""
     return (experiment if chosen.purpose is Purpose.EPISODE else experiment.in_evaluation()).config.env
 
 
@@ -331,19 +321,12 @@ class PlayedEpisode:
         """Return whether observations and actions equal the log."""
         return bool((self.results.fingerprints[0] == log.fingerprint).all())
 
-    @property
-    def length(self) -> int:
-        """The number of environment steps."""
-        return int(self.results.lengths[0])
-
-    def side(self, name: str, step: int | None) -> Side:
+    def side(self, name: str, step: int) -> Side:
         """Return one side of a verdict: the observation and the action of a step."""
-        observations = self.recording.observations
-        actions = self.recording.outputs
-        at = len(observations) if step is None else step
-        observation = tuple(observations[at].tolist()) if at < len(observations) else None
-        action = tuple(actions[at].tolist()) if at < len(actions) else None
-        return Side(name, float(self.results.returns[0]), self.length, observation, action)
+        observations, actions = self.recording.observations, self.recording.outputs
+        observation = tuple(observations[step].tolist()) if step < len(observations) else None
+        action = tuple(actions[step].tolist()) if step < len(actions) else None
+        return Side(name, float(self.results.returns[0]), int(self.results.lengths[0]), observation, action)
 
 
 def play_recorded(run: StoredRun, experiment: Experiment, key: tuple[int, int, int], genome: Genomes) -> PlayedEpisode:

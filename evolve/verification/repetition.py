@@ -19,7 +19,6 @@ from evolve.errors import EpisodeError, EvolveError, Stopped, exception_line, pl
 from evolve.genome import Genomes, candidate_digests
 from evolve.numerics.streams import Purpose
 from evolve.rollouts import EpisodeBatch, PopulationResults, generation_keys
-from evolve.shapes import Float32
 from evolve.store import HeldOut, Record, Stored, StoredChampion, StoredRun
 from evolve.training import Experiment
 from evolve.training.resume import RunState
@@ -59,15 +58,32 @@ class Repetition:
         raise NotImplementedError
 
     def _repeat(self, log: training.UnsavedRun, on_generation: Callable[[Record], None]) -> None:
-        """Run the experiment again without a held-out evaluation. Raises what `log.append` raises."""
+        """Run the experiment again without a held-out evaluation. Passes on the errors of `log.append`."""
         settings = {"generations": self.run.num_generations, "held_out_episodes": 0, "early_stop": EarlyStopOptions()}
         config = self.experiment.config.model_copy(update=settings)
         for record in training.iterate(replace(self.experiment, config=config), self.coordinator, log):
             on_generation(record)
 
+    @property
     def _manifests(self) -> tuple[dict[str, str], ...]:
-        """Return the manifests of the file and of this process."""
+        """The manifests of the file and of this process."""
         return manifest_texts(self.run.header.manifest, self.local_manifest)
+
+    def _held_out_difference(self, stored: HeldOut, repeated: HeldOut) -> Verdict | None:
+        """Return the difference between the held-out episodes in the file and here; None if they are equal."""
+        different = ~logs.equal_numbers(repeated.returns, stored.returns)
+        episodes = pluralize(len(stored.returns), "held-out episode")
+        if different.any():
+            episode = int(np.argmax(different))
+            returns = float(stored.returns[episode]), float(repeated.returns[episode])
+            summary = f"{np.count_nonzero(different)} of {episodes} have different returns, first episode {episode}: "
+            summary += f"{returns[0]!r} against {returns[1]!r} on {HERE}"
+            return self._unequal(summary, "held-out", (None, None, episode), returns)
+        if not np.array_equal(repeated.seeds, stored.seeds):
+            return self._unequal("the environment seeds of its held-out episodes do not follow from its seed", "log")
+        if not logs.same_metrics(stored.metrics, repeated.metrics, np.isnan(stored.returns)).all():
+            return self._unequal(f"the champion's metrics on {episodes} differ on {HERE}", "metrics")
+        return None
 
     def _unequal(
         self,
@@ -86,7 +102,7 @@ class Repetition:
         """
         sides = tuple(Side(name, value) for name, value in zip((str(self.run.path), HERE), returns, strict=True))
         cause, why = explain(kind, None, self.run.header.seed)
-        return Verdict(False, summary, cause, why, *place, what=kind, sides=sides, manifests=self._manifests())
+        return Verdict(False, summary, cause, why, *place, what=kind, sides=sides, manifests=self._manifests)
 
 
 def repetition(
@@ -134,9 +150,9 @@ class RunRepetition(Repetition):
         difference = logs.selection_difference(run, self.experiment)
         if difference is not None:
             return self._unequal(difference.summary, "log", (difference.generation, None, None))
-        changed = self._check_validation(run)
-        if changed is not None:
-            return self._unequal(changed, "validation")
+        validation = self._check_validation(run)
+        if validation is not None:
+            return self._unequal(validation, "validation")
         return self._check_digests_and_held_out() or Verdict(True, summary)
 
     def rerun(self, on_generation: Callable[[Record], None]) -> Verdict:
@@ -157,8 +173,7 @@ class RunRepetition(Repetition):
         except _DifferenceFound as found:
             return self._explain(found, log)
         if not logs.same_arrays(self.run.checkpoint, log.checkpoint):
-            summary = "the checkpoint does not belong to its generations"
-            return Verdict(False, summary, *explain("log", None), what="log")
+            return self._unequal("the checkpoint does not belong to its generations", "log")
         equal = Verdict(True, f"{pluralize(self.run.num_generations, 'generation')}, digest {self.run.digest}")
         return self._check_digests_and_held_out() or equal
 
@@ -206,14 +221,9 @@ class RunRepetition(Repetition):
         # Each champion sees observations normalized as in its own generation. Without normalization all are None.
         stored = [training.normalizer_of(experiment, run, generation) for generation in numbers]
         normalizers = np.stack([n for n in stored if n is not None]) if config.normalize_observations else None
+        seed, episodes = run.header.seed, range(self._num_played(numbers[0]))
         batch = EpisodeBatch.of(
-            run.header.seed,
-            Purpose.EPISODE,
-            genomes,
-            np.concatenate(keys),
-            range(self._num_played(numbers[0])),
-            normalizers,
-            candidates=np.array(candidates),
+            seed, Purpose.EPISODE, genomes, np.concatenate(keys), episodes, normalizers, candidates=np.array(candidates)
         )
         spec = training.with_recorded_limit(experiment, run.records, numbers[0]).rollout_spec
         return genomes, self.coordinator.evaluate(spec, batch)
@@ -246,7 +256,7 @@ class RunRepetition(Repetition):
         different = np.flatnonzero(logs.different_episodes(stored, log)).tolist()
         if different:
             key = generation, candidate, different[0]
-            return playing.diagnose(self.run, self.experiment, key, log, kind, self._manifests())
+            return playing.diagnose(self.run, self.experiment, key, log, kind, self._manifests)
         # The episodes are equal, but other parts of the log may differ. A fingerprint of 0 means that it is unknown. In
         # a race, a failed champion may have played more episodes than the log shows, and traces are a mean over all.
         comparable = len(log.returns) == self.experiment.config.episodes or not np.isnan(record.champion_fitness)
@@ -284,33 +294,20 @@ class RunRepetition(Repetition):
         """
         difference = logs.digest_difference(self.run)
         if difference is not None:
-            cause, why = explain("log", None)
-            return Verdict(False, difference.summary, cause, why, generation=difference.generation, what="log")
+            return self._unequal(difference.summary, "log", (difference.generation, None, None))
         stored = self.run.held_out
         if stored is None:
             if not (self.run.complete and self.experiment.config.held_out_episodes):
                 return None
-            summary = "the held-out evaluation is missing, though the run is complete"
-            return Verdict(False, summary, *explain("log", None), what="log")
-        champion, normalizer = training.newest_champion(self.experiment, self.run)
-        player = Genomes(stored.weights[None], stored.mask[None])
-        if (candidate_digests(champion) != candidate_digests(player)).any():
+            return self._unequal("the held-out evaluation is missing, though the run is complete", "log")
+        player = training.newest_champion(self.experiment, self.run)
+        evaluated = Genomes(stored.weights[None], stored.mask[None])
+        if (candidate_digests(player[0]) != candidate_digests(evaluated)).any():
             summary = "the champion of the held-out evaluation is not the champion of the checkpoint"
-            return Verdict(False, summary, *explain("log", None), what="log")
-        return self._check_held_out(stored, (champion, normalizer))
-
-    def _check_held_out(self, stored: HeldOut, player: tuple[Genomes, Float32 | None]) -> Verdict | None:
-        """Return the difference between the held-out episodes in the file and here; None if they are equal."""
+            return self._unequal(summary, "log")
         seed, episodes = self.run.header.seed, len(stored.returns)
         repeated = training.held_out(self.experiment, self.coordinator, player, seed, episodes)
-        equal = np.array_equal(repeated.returns, stored.returns, equal_nan=True)
-        if equal and np.array_equal(repeated.seeds, stored.seeds):
-            if logs.same_metrics(stored.metrics, repeated.metrics, np.isnan(stored.returns)).all():
-                return None
-            summary = f"the champion's metrics on {pluralize(episodes, 'held-out episode')} differ on {HERE}"
-            return Verdict(False, summary, *explain("metrics", None), what="metrics")
-        summary = f"the champion's returns on {pluralize(episodes, 'held-out episode')} differ on {HERE}"
-        return Verdict(False, summary, *explain("held-out", None), what="held-out")
+        return self._held_out_difference(stored, repeated)
 
     def _explain(self, found: "_DifferenceFound", log: training.UnsavedRun) -> Verdict:
         """Return the verdict on the first difference between the run and its repetition, with its cause."""
@@ -327,7 +324,7 @@ class RunRepetition(Repetition):
         genome = strategy.ask(state, generation, np.array([candidate]))
         local_log = logs.log_of_record(found.record, candidate)
         key = generation, candidate, episode
-        return playing.diagnose(self.run, self.experiment, key, local_log, None, self._manifests(), genome)
+        return playing.diagnose(self.run, self.experiment, key, local_log, None, self._manifests, genome)
 
 
 @dataclass(frozen=True)
@@ -340,20 +337,10 @@ class ChampionRepetition(Repetition):
         """Play all held-out episodes again, and compare their returns to the bit."""
         stored = self.run.held_out
         repeated = training.evaluate_champion(self.run, self.experiment, self.coordinator, len(stored.returns))
-        different = ~logs.equal_numbers(repeated.returns, stored.returns)
-        episodes = pluralize(len(stored.returns), "held-out episode")
-        if different.any():
-            episode = int(np.argmax(different))
-            returns = float(stored.returns[episode]), float(repeated.returns[episode])
-            summary = f"{np.count_nonzero(different)} of {episodes} have different returns, first episode {episode}: "
-            summary += f"{returns[0]!r} against {returns[1]!r} on {HERE}"
-            return self._unequal(summary, "held-out", (None, None, episode), returns)
-        if not np.array_equal(repeated.seeds, stored.seeds):
-            return self._unequal("the environment seeds of its held-out episodes do not follow from its seed", "log")
-        if not logs.same_metrics(stored.metrics, repeated.metrics, np.isnan(stored.returns)).all():
-            return self._unequal(f"metrics of {episodes} differ on {HERE}", "metrics")
         generations = pluralize(self.run.num_generations, "generation")
-        return Verdict(True, f"the champion of {generations}, {episodes} again")
+        episodes = pluralize(len(stored.returns), "held-out episode")
+        equal = Verdict(True, f"the champion of {generations}, {episodes} again")
+        return self._held_out_difference(stored, repeated) or equal
 
     def rerun(self, on_generation: Callable[[Record], None]) -> Verdict:
         """Run the experiment again; compare the digest, the steps, the champion and its held-out returns.
@@ -374,7 +361,9 @@ class ChampionRepetition(Repetition):
         }
         for name, equal in contents.items():
             if not equal:
-                return self._unequal(f"its {name} is not the one of its run, though the digest is equal", "log")
+                return self._unequal(
+                    f"its {name} differs from the {name} of its run, though the digest is equal", "log"
+                )
         verdict = self.reevaluate()
         return replace(verdict, summary=f"{verdict.summary}; digest {digest}") if verdict.equal else verdict
 

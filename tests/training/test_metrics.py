@@ -115,7 +115,7 @@ def test_champion_files_keep_metrics(made, tmp_path, call):
     assert evolve.load(path).held_out.metrics["steps"].tolist() == made.held_out.metrics["steps"].tolist()
     call("verify", path).ok()
     tamper(path, "evaluation/metrics/steps", 1, 99)
-    assert "metrics of 3 held-out episodes differ" in call("verify", path).out
+    assert "the champion's metrics on 3 held-out episodes differ" in call("verify", path).out
 
 
 def test_a_fitness_function_sees_metrics(tmp_path):
