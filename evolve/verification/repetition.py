@@ -31,7 +31,7 @@ _GENERATIONS_AT_ONCE = 200  # limits the memory for the results of their episode
 
 
 @dataclass(frozen=True)
-class Repetition:
+class _Repetition:
     """The repetition of a run on this machine, and its comparison with the file.
 
     Attributes:
@@ -45,17 +45,6 @@ class Repetition:
     experiment: Experiment
     coordinator: Coordinator
     local_manifest: Mapping[str, Any]
-
-    def reevaluate(self) -> Verdict:
-        """Play episodes of champions again, and compare them with the file."""
-        raise NotImplementedError
-
-    def rerun(self, on_generation: Callable[[Record], None]) -> Verdict:
-        """Run the experiment again, for the number of generations in the file, and compare the results.
-
-        on_generation: Called with each generation.
-        """
-        raise NotImplementedError
 
     def _repeat(self, log: training.UnsavedRun, on_generation: Callable[[Record], None]) -> None:
         """Run the experiment again without a held-out evaluation. Passes on the errors of `log.append`."""
@@ -107,7 +96,7 @@ class Repetition:
 
 def repetition(
     run: Stored, experiment: Experiment, coordinator: Coordinator, local_manifest: Mapping[str, Any]
-) -> Repetition:
+) -> "RunRepetition | ChampionRepetition":
     """Return the repetition of a run file or a champion file."""
     if isinstance(run, StoredRun):
         return RunRepetition(run, experiment, coordinator, local_manifest)
@@ -115,7 +104,7 @@ def repetition(
 
 
 @dataclass(frozen=True)
-class RunRepetition(Repetition):
+class RunRepetition(_Repetition):
     """The repetition of a run file."""
 
     run: StoredRun
@@ -328,7 +317,7 @@ class RunRepetition(Repetition):
 
 
 @dataclass(frozen=True)
-class ChampionRepetition(Repetition):
+class ChampionRepetition(_Repetition):
     """The repetition of the run of a champion file."""
 
     run: StoredChampion
