@@ -293,6 +293,12 @@ class Comparison:
         return statistics.mean(self.scores)
 
     @property
+    def cells(self) -> tuple[str, str, str, str]:
+        """The texts of a row of a table: the number of scores, their mean, its interval, and `against_best`."""
+        interval = "–" if self.interval is None else statistics.between(self.interval)
+        return str(len(self.scores)), statistics.number(self.mean), interval, self.against_best
+
+    @property
     def against_best(self) -> str:
         """The result of the test in words; empty without a test."""
         if self.tied:
@@ -323,20 +329,25 @@ def compare_groups(groups: Sequence[RunGroup]) -> Ranking:
     A score is the mean return of the held-out champion. Seeds that were not evaluated are left out, with a note. If no
     seed was evaluated, scores are the best fitness of the last generation.
     """
-    by_env: dict[str, list[RunGroup]] = {}
-    for group in groups:
-        by_env.setdefault(group.config.env.id, []).append(group)
     runs = [run for group in groups for run in group.runs]
     evaluated = any_evaluated(runs)
     score = _held_out_mean if evaluated else _last_best
     notes = [_missing(runs)] if any(run.held_out is not None for run in runs) else [_NOT_EVALUATED]
     rows: list[Comparison] = []
-    for groups_of_env in by_env.values():
+    for groups_of_env in by_environment(groups):
         limits = _range([run for group in groups_of_env for run in group.runs], evaluated)
         compared, note = _compare([_unranked(group, score, limits) for group in groups_of_env])
         rows += compared
         notes += [different_tasks(groups_of_env, evaluated), note]
     return Ranking(HELD_OUT if evaluated else TRAINING, tuple(rows), tuple(dict.fromkeys(filter(None, notes))))
+
+
+def by_environment(groups: Iterable[RunGroup]) -> list[list[RunGroup]]:
+    """Return the groups of each environment, in the order of the environments' first groups."""
+    found: dict[str, list[RunGroup]] = {}
+    for group in groups:
+        found.setdefault(group.config.env.id, []).append(group)
+    return list(found.values())
 
 
 def different_tasks(groups: Sequence[RunGroup], evaluated: bool) -> str:

@@ -43,7 +43,10 @@ class Policy:
         self.normalizer = normalizer
         self.origin = origin
         self._codec = Codec(experiment.config.env, experiment.spaces)
-        self._remembers = bool(experiment.network.num_traces) or not _is_feedforward(experiment.network)
+        network = experiment.network
+        # The outputs of a feedforward network depend on nothing but the observation of the same step.
+        is_feedforward = all(block.source <= block.layer for block in network.blocks)
+        self._remembers = bool(network.num_traces) or not (getattr(network, "is_static", False) and is_feedforward)
         # The networks: one for each row of a batch of observations. Networks without memory are all equal, so they have
         # at most _SLOTS slots, and more rows take turns.
         self._slots = 0
@@ -318,11 +321,6 @@ def _check_finite(encoded: Float32) -> None:
         row, position = np.argwhere(~finite)[0]
         where = f" in row {row}" if len(encoded) > 1 else ""
         raise ValueError(f"{encoded[row, position]} at position {position}{where}, not a finite number")
-
-
-def _is_feedforward(network: Network) -> bool:
-    """Return whether outputs depend on nothing but the observation of the same step."""
-    return bool(getattr(network, "is_static", False)) and all(block.source <= block.layer for block in network.blocks)
 
 
 def _matrices(network: Network) -> Iterator[Block]:

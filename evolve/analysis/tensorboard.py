@@ -140,8 +140,20 @@ class LiveLog:
 
     def __call__(self, generation: int, record: Record) -> None:
         """Add a generation. Raises RunError if the file cannot be written."""
+        # `table` takes a run, so this generation becomes a run of its own.
+        header = Header(config="", manifest={}, seed=0, env="")
+        run = StoredRun(
+            Path(), header, complete=False, records=(record,), checkpoint={}, held_out=None, has_population=False
+        )
         with self._explain_errors():
-            self._add(generation, record)
+            if self._writer is None:
+                self._open(generation)
+            for name, (value,) in _curves(run).items():
+                if math.isfinite(value):
+                    self._writer.add_scalar(name, value, generation)
+            if time.monotonic() - self._flushed >= _FLUSH_EVERY:
+                self._writer.flush()
+                self._flushed = time.monotonic()
 
     @contextmanager
     def _explain_errors(self) -> Iterator[None]:
@@ -151,28 +163,13 @@ class LiveLog:
             cure = "Free disk space or mend the error, and continue with ", Setting("resume", True), "."
             raise RunError(f"{self.directory} cannot be written ({error}). ", *cure) from error
 
-    def _add(self, generation: int, record: Record) -> None:
-        if self._writer is None:
-            self._open(generation)
-        # `table` takes a run, so this generation becomes a run of its own.
-        header = Header(config="", manifest={}, seed=0, env="")
-        run = StoredRun(
-            Path(), header, complete=False, records=(record,), checkpoint={}, held_out=None, has_population=False
-        )
-        for name, (value,) in _curves(run).items():
-            if math.isfinite(value):
-                self._writer.add_scalar(name, value, generation)
-        if time.monotonic() - self._flushed >= _FLUSH_EVERY:
-            self._writer.flush()
-            self._flushed = time.monotonic()
-
     def _open(self, generation: int) -> None:
         if generation == 0:
             for earlier in self.directory.glob(f"events.out.tfevents.*{_LIVE}"):
                 earlier.unlink(missing_ok=True)
-        # The library's file names contain the time in seconds. The generation in the suffix tells two files apart if a
-        # run is resumed within one second. A resumed run makes TensorBoard ignore this and later generations in earlier
-        # files.
+        # The library's file names contain the time in seconds. The generation in the suffix distinguishes two files if
+        # a run is resumed within one second. `purge_step` makes TensorBoard ignore this and later generations of
+        # earlier files.
         self._writer = self._writer_class(
             str(self.directory), purge_step=generation or None, filename_suffix=f".{generation:06d}{_LIVE}"
         )

@@ -11,7 +11,6 @@ from evolve import store, training
 from evolve.analysis import comparison, figures
 from evolve.analysis.champion import champion_to_draw, mean_traces
 from evolve.analysis.progress import width
-from evolve.analysis.statistics import between, number
 from evolve.cli.app import App, StopFlag, launch, say
 from evolve.cli.parser import Parser, add_kept_options, file_argument, which_of
 from evolve.display import table
@@ -84,9 +83,8 @@ def _table(rows: Sequence[comparison.Comparison]) -> str:
         if len(own) < len(rows):
             lines.append((env, "", "", "", ""))
         for row in own:
-            interval = between(row.interval) if row.interval else "–"
             label = f"  {row.name}" if len(own) < len(rows) else row.name
-            lines.append((label, str(len(row.scores)), number(row.mean), interval, row.against_best))
+            lines.append((label, *row.cells))
     return table(lines, width())
 
 

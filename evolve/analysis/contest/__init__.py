@@ -112,10 +112,7 @@ def definition() -> str:
 
     They do not cover the defaults of other settings, but a default that changes the work changes the known digests.
     """
-    sizes = [
-        (size.name, size.candidates, size.generations, size.walker, size.seed, size.known_seed)
-        for size in SIZES.values()
-    ]
+    sizes = [(s.name, s.candidates, s.generations, s.walker, s.seed, s.known_seed) for s in SIZES.values()]
     text = json.dumps([LEGS, _KNOWN, _KNOWN_STEPS, sizes], sort_keys=True)
     return hashlib.sha256(text.encode()).hexdigest()
 

@@ -85,8 +85,7 @@ def rank(paths: Sequence[Path]) -> ContestRanking:
             raise InputError(str(path), expected, f"one of contest {other.contest}", "Compare files of one version.")
         if other.size != first.size:
             raise InputError(str(path), f"size {first.size}, as {paths[0]} has", other.size, "Compare one size.")
-        found = results.leg_difference(first.legs, other.legs)
-        if found:
+        if found := results.leg_difference(first.legs, other.legs):
             raise InputError(str(path), f"the work of {paths[0]}", f"different work ({found})")
     names = _distinct([found.name for found in files])
     rows = [row for name, found in zip(names, files, strict=True) for row in ranked(name, found, first.best)]
@@ -149,13 +148,11 @@ class Benchmark2020:
 
     def __str__(self) -> str:
         generations = contest.LEGS[contest.WALKER]["generations"]
-        took = f"{generations} generations took {self.seconds:,.0f} s here"
+        took = f"took {self.seconds:,.0f} s here"
         if not self.played:
-            took = (
-                f"{generations} generations would take about {self.seconds:,.0f} s here (an extrapolation from "
-                f"{self.timed} generations, by steps)"
-            )
-        return f"walker, the benchmark of 2020: {took}; published in 2020: {_PUBLISHED}"
+            source = f"an extrapolation from {self.timed} generations, by steps"
+            took = f"would take about {self.seconds:,.0f} s here ({source})"
+        return f"walker, the benchmark of 2020: {generations} generations {took}; published in 2020: {_PUBLISHED}"
 
 
 def benchmark_2020(found: ContestFile, row: ContestRow) -> Benchmark2020 | None:

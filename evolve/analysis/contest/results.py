@@ -197,8 +197,7 @@ class ContestFile(StoredPart):
     def assess(self) -> tuple[str, str]:
         """Return the verdict and its reason; the reason of `VALIDATED` is ""."""
         for row in self.rows:
-            found = leg_difference(self.legs, row.legs)
-            if found:
+            if found := leg_difference(self.legs, row.legs):
                 return DIFFERENT, f"{row.title} against {self.rows[0].title}: {found}"
             if row.known and row.known != contest.known_digests(self.size, self.contest):
                 return DIFFERENT, f"{row.title}: not the known digests"
@@ -298,10 +297,11 @@ def _contents(path: Path) -> dict[str, Any]:
 def _check(found: ContestFile, path: Path) -> None:
     """Raise InputError for contents that no contest writes."""
     legs = set(contest.LEGS_OF_VERSION[found.contest])
-    whole = (
-        found.size in contest.SIZES and found.rows and all(row.repeats and set(row.legs) == legs for row in found.rows)
-    )
-    if not whole or any(row.workers < 1 or min(row.times) <= 0 for row in found.rows):
+
+    def is_whole(row: ContestRow) -> bool:
+        return set(row.legs) == legs and row.workers >= 1 and min(row.times, default=0) > 0
+
+    if not (found.size in contest.SIZES and found.rows and all(map(is_whole, found.rows))):
         raise InputError(str(path), "a whole contest", "parts of one")
     verdict, why = found.assess()
     if verdict == DIFFERENT:

@@ -85,7 +85,8 @@ def play(experiment: Experiment, coordinator: Coordinator, seed: int, tagged: bo
     timed_steps = steps = episodes = 0
     busy = begin = 0.0
     config = experiment.config
-    log = UnsavedRun(Path("contest"), Header(config.to_toml(), {}, seed, config.env.id))  # no disk affects the times
+    # The records go to memory, so that no disk affects the times.
+    log = UnsavedRun(Path("contest"), Header(config.to_toml(), {}, seed, config.env.id))
     for record in iterate(experiment, coordinator, log):
         # Only generations after the first are timed: in the first, ranks initialize.
         if marks:
@@ -124,10 +125,8 @@ def _half_tag(*parts: NDArray[Any] | np.generic) -> str:
 
 def play_known(size: ContestSize, coordinator: Coordinator, backend: str) -> dict[str, PlayedLeg]:
     """Play the short run of every leg. Its digest is known. Raises Stopped and RunError."""
-    return {
-        leg: play(contest.known_experiment(leg, backend), coordinator, size.known_seed, tagged=True)
-        for leg in contest.LEGS
-    }
+    known = {leg: contest.known_experiment(leg, backend) for leg in contest.LEGS}
+    return {leg: play(run, coordinator, size.known_seed, tagged=True) for leg, run in known.items()}
 
 
 def difference(size: str, played: Mapping[str, PlayedLeg]) -> str:
@@ -163,8 +162,7 @@ def make_golden() -> dict[str, Any]:
 def validate(coordinator: Coordinator, size: ContestSize, backend: str) -> dict[str, str]:
     """Play the known runs; return their digests by leg. Raises DifferentWorkError if a digest differs."""
     played = play_known(size, coordinator, backend)
-    found = difference(size.name, played)
-    if found:
+    if found := difference(size.name, played):
         raise DifferentWorkError(f"different work: {found}, compared with the known run of contest size {size.name}.")
     return {leg: result.digest for leg, result in played.items()}
 
@@ -235,8 +233,7 @@ def _repeat(
             busy += result.busy_seconds
         of_this_pass = {leg: _digest_of(result) for leg, result in played.items()}
         digests = digests or of_this_pass
-        found = results.leg_difference(digests, of_this_pass)
-        if found:
+        if found := results.leg_difference(digests, of_this_pass):
             raise DifferentWorkError(f"different work: {found} is not the same in each repeat.")
     total = sum(seconds.values())
     machine_busy, stolen = meter.cores()

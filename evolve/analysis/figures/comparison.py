@@ -15,7 +15,6 @@ from evolve.analysis.champion import Front, fronts_of, names_of_measures
 from evolve.analysis.comparison import Comparison, Ranking
 from evolve.analysis.figures import style
 from evolve.analysis.figures.style import COLOURS, FAINT, GRID, INK, PAPER, drawable
-from evolve.analysis.statistics import between, number
 from evolve.config import observation_index
 from evolve.errors import InputError, sanitize
 from evolve.shapes import Float64
@@ -25,14 +24,14 @@ from evolve.strategies.map_elites import MapElites
 from evolve.strategies.nsga2 import hypervolume
 from evolve.training import config_of, reload_policy
 
-_NAME_CHARACTERS = 34  # of one line of a group's name
-_NOTE_CHARACTERS = 118  # of one line of a note
+_NAME_CHARACTERS = 34  # in one line of a group's name
+_NOTE_CHARACTERS = 118  # in one line of a note
 # The header of each column of numbers beside a panel, and its least width in inches.
 _COLUMNS = (("mean", 0.75), ("95 % interval", 1.4), ("against the best", 1.05))
 _DIGIT = 0.076  # the width of a digit in a column, in inches
 _MOST_NAMED = 8  # ranks drawn as horizontal bars with names and numbers; more ranks are drawn as narrow columns
 _MOST_BINS = 40
-_EARLIER = (0.02, 0.1, 0.3)  # shares of the run at which a single run shows its earlier fronts, too
+_EARLIER = (0.02, 0.1, 0.3)  # shares of a single run after which its earlier fronts are drawn, too
 _MOST_VOLUMES = 400  # generations, evenly spaced, of which the hypervolume is computed
 _WIDE = 30.0  # a measure with a larger ratio of its ends is drawn on a logarithmic axis
 
@@ -54,11 +53,10 @@ def draw_comparison(ranking: Ranking, titled: bool = True) -> Any:
     heights = [0.5 + row_height * len(facet) for facet in facets]
     figure = style.new_figure(sum(heights) + 0.6 * titled + 0.4 + 0.16 * sum(1 + note.count("\n") for note in notes))
     panels = figure.subplots(len(facets), 1, squeeze=False, height_ratios=heights)[:, 0]
-    # The last column is left out if no row is compared with the best.
-    num_columns = 3 if any(row.against_best for row in ranking.rows) else 2
     longest = [max(map(len, texts)) for texts in zip(*map(_cells, ranking.rows), strict=True)]
     widths = [max(width, 0.2 + _DIGIT * n) for (_, width), n in zip(_COLUMNS, longest, strict=True)]
-    right_edges = np.cumsum(widths[:num_columns]).tolist()
+    # The last column is left out if no row is compared with the best.
+    right_edges = np.cumsum(widths if longest[2] else widths[:2]).tolist()
     for panel, facet in zip(panels, facets, strict=True):
         _draw_facet(panel, facet, [names[row.label] for row in facet], right_edges)
         if len(facets) > 1:
@@ -80,8 +78,8 @@ def _wrapped(name: str) -> str:
 
 def _cells(row: Comparison) -> tuple[str, str, str]:
     """Return the texts of a row in the columns of numbers."""
-    interval = between(row.interval) if row.interval else "–"
-    return number(row.mean).replace("-", "−"), interval.replace("-", "−"), row.against_best
+    _, mean, interval, against_best = row.cells
+    return mean.replace("-", "−"), interval.replace("-", "−"), against_best
 
 
 def _draw_facet(panel: Any, rows: Sequence[Comparison], names: Sequence[str], right_edges: Sequence[float]) -> None:
@@ -175,8 +173,7 @@ def draw_load(runs: Sequence[tuple[str, StoredRun]]) -> Any:
         # A figure needs finite numbers: NaN and infinite times of a damaged run file count as 0.
         total = float(np.nan_to_num([record.seconds for record in run.records], posinf=0).sum())
         few = len(ranks) <= _MOST_NAMED
-        draw = _load_rows if few else _load_columns
-        draw(panel, ranks, total)
+        (_load_rows if few else _load_columns)(panel, ranks, total)
         if len(runs) > 1:
             panel.set_title(name)
         if panel is panels[-1] or not few:
@@ -238,9 +235,8 @@ def draw_front(runs: Sequence[StoredRun], titled: bool = True) -> Any:
     if len(names) > 1:
         raise InputError("FILE", "runs of nsga2 with the same objectives", " and ".join(map(str, sorted(names))))
     fronts = [list(map(_points, fronts_of(run))) for run in runs]
-    config = config_of(runs[0])
-    measure, *others = names.pop()
-    is_small = bool(config.strategy.table().get("minimize"))
+    measure, *others = (_in_words(name, runs[0]) for name in names.pop())
+    is_small = bool(config_of(runs[0]).strategy.table().get("minimize"))
     # With several goals the front is no line in the plane of two.
     line = {"ls": "none"} if others else {}
     figure = style.new_figure(6.2)
@@ -258,17 +254,23 @@ def draw_front(runs: Sequence[StoredRun], titled: bool = True) -> Any:
     top.xaxis.get_major_locator().set_params(integer=counted)
     _set_scale(top, every[:, 1])
     smaller, larger = ("fewer", "more") if counted else ("lower", "higher")
-    top.set_xlabel(f"{_in_words(measure, runs[0])} ({smaller if is_small else larger} is better)")
+    top.set_xlabel(f"{measure} ({smaller if is_small else larger} is better)")
     top.set_ylabel("mean fitness")
-    omitted = f" (without {', '.join(_in_words(other, runs[0]) for other in others)})" if others else ""
+    omitted = f" (without {', '.join(others)})" if others else ""
     top.set_title(f"Front{omitted}; ◆ best fitness")
     top.legend(loc="best", fontsize=8)  # a good front reaches the upper corner, an early one any other place
     _draw_volumes(bottom, fronts, every, is_small)
-    seeds = ", ".join(str(run.header.seed) for run in runs)
-    title = f"{config.env.id}, {config.network.name}, {config.strategy.name}, seed{'s' * (len(runs) > 1)} {seeds}"
     if titled:
-        style.set_title(figure, title)
+        _set_title(figure, runs)
     return figure
+
+
+def _set_title(figure: Any, runs: Sequence[StoredRun]) -> None:
+    """Put the experiment and the seeds of runs above a figure."""
+    config = config_of(runs[0])
+    seeds = ", ".join(str(run.header.seed) for run in runs)
+    names = f"{config.env.id}, {config.network.name}, {config.strategy.name}"
+    style.set_title(figure, f"{names}, seed{'s' * (len(runs) > 1)} {seeds}")
 
 
 def _points(front: Front) -> Float64:
@@ -278,7 +280,7 @@ def _points(front: Front) -> Float64:
 
 
 def _draw_steps(panel: Any, points: Float64, is_small: bool, **how: Any) -> None:
-    """Draw a front as the border of what it dominates."""
+    """Draw a front as the border of the region that it dominates."""
     panel.plot(points[:, 1], points[:, 0], drawstyle="steps-post" if is_small else "steps-pre", **how)
 
 
@@ -339,16 +341,15 @@ def draw_archive(run: StoredRun, titled: bool = True) -> Any:
     height = 4.8 if len(strategy.cells) > 1 else 1.0
     figure = style.new_figure(height + 2.6)
     top, bottom = figure.subplots(2, 1, height_ratios=(height, 1.5))
-    _draw_cells(figure, top, archives[-1], strategy, [_in_words(name, run) for name in strategy.measured])
+    _draw_cells(top, archives[-1], strategy, [_in_words(name, run) for name in strategy.measured])
     filled = np.count_nonzero(~np.isnan(archives), axis=1)
     _draw_over_generations(bottom, np.arange(len(filled)), filled, COLOURS[0])
     bottom.set_ylim(0, None)
     bottom.set_ylabel("filled cells")
     bottom.set_title(f"{filled[-1]:,} of {archives.shape[1]:,} cells filled")
     bottom.yaxis.get_major_locator().set_params(integer=True)
-    title = f"{config.env.id}, {config.network.name}, {config.strategy.name}, seed {run.header.seed}"
     if titled:
-        style.set_title(figure, title)
+        _set_title(figure, [run])
     return figure
 
 
@@ -362,23 +363,23 @@ def _in_words(measure: str, run: StoredRun) -> str:
     return f"mean {environments.names(run.header.env, size, 1, experiment.spaces)[0][index]}"
 
 
-def _draw_cells(figure: Any, panel: Any, archive: Float64, strategy: MapElites, names: Sequence[str]) -> None:
+def _draw_cells(panel: Any, archive: Float64, strategy: MapElites, names: Sequence[str]) -> None:
     """Draw the cells of an archive [C] by their fitness, with a diamond at the best one. names: of the descriptors."""
     sizes = strategy.cells.tolist()
     grid = archive.reshape(sizes)
-    # The best over all other descriptors; fmax ignores NaN.
-    grid = np.fmax.reduce(grid, axis=tuple(range(2, len(sizes)))) if len(sizes) > 2 else grid
-    grid = grid[:, None] if len(sizes) == 1 else grid
+    # The best over all other descriptors; fmax ignores NaN. Without axes to reduce it changes nothing.
+    grid = np.fmax.reduce(grid, axis=tuple(range(2, len(sizes))))
     ranges = zip(strategy.bounds.tolist(), sizes, strict=True)
-    edges = [np.linspace(low, high, size + 1) for (low, high), size in ranges][:2]
-    x, y = edges if len(edges) == 2 else (edges[0], np.array([0.0, 1.0]))
+    x, *others = (np.linspace(low, high, size + 1) for (low, high), size in ranges)
+    y = others[0] if others else np.array([0.0, 1.0])
+    grid = grid.reshape(len(x) - 1, len(y) - 1)
     known = np.ma.masked_invalid(grid)
     mesh = panel.pcolormesh(x, y, known.T, cmap="viridis", edgecolors=PAPER, linewidth=0.6)
     if known.count():
         best = np.unravel_index(int(np.nanargmax(grid)), grid.shape)
         middle = ((x[best[0]] + x[best[0] + 1]) / 2, (y[best[1]] + y[best[1] + 1]) / 2)
         panel.plot(*middle, "D", ms=7, color=COLOURS[1], mec=PAPER, mew=1.0)
-    figure.colorbar(mesh, ax=panel, label="fitness")
+    panel.get_figure().colorbar(mesh, ax=panel, label="fitness")
     panel.grid(visible=False)
     panel.axvspan(x[0], x[-1], color=GRID, lw=0, zorder=0)  # a page's panels are transparent
     panel.set_xlabel(names[0])
@@ -386,5 +387,5 @@ def _draw_cells(figure: Any, panel: Any, archive: Float64, strategy: MapElites, 
         panel.set_ylabel(names[1])
     else:
         panel.set_yticks([])
-    others = f" (best over {', '.join(names[2:])})" if len(names) > 2 else ""
-    panel.set_title(f"Archive{others}; ◆ best fitness, grey: empty")
+    omitted = f" (best over {', '.join(names[2:])})" if len(names) > 2 else ""
+    panel.set_title(f"Archive{omitted}; ◆ best fitness, grey: empty")

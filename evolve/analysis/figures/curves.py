@@ -15,6 +15,7 @@ from evolve import strategies
 from evolve.analysis import generations, statistics
 from evolve.analysis.comparison import (
     RunGroup,
+    by_environment,
     connections_vary,
     constant_connections,
     costs_connections,
@@ -41,15 +42,17 @@ AXES = {"generation": "generation", "steps": "environment steps", "time": "minut
 """The possible x axes of curves, and their labels. Internally there is a fourth one, "seconds", for short runs."""
 _SHORT_RUN = 120  # seconds; shorter runs are drawn over seconds instead of minutes
 _HEIGHTS = {"fitness": 3.2, "connections": 1.7, "throughput": 1.3, "idle": 1.4}  # inches
-_UNIT_CHARACTERS = 32  # of a line of the unit of the fitness, which may have three
+_UNIT_CHARACTERS = 32  # in a line of the unit of the fitness; the unit has at most three lines
 _FACET_HEIGHT = 1.9  # inches
 _FACET_WIDTHS = (2.4, 1)  # relative widths of the panels of fitness and of connections
-_MOST_NAMED = 8  # up to this number, the searches (see `strategies.searches`) have named lines, otherwise triangles
-_NAME_INCHES = 0.6  # between two of these names
+_MOST_NAMED = (
+    8  # searches (see `strategies.searches`) marked by lines with names; more searches are marked by triangles
+)
+_NAME_INCHES = 0.6  # the least distance between two of these names
 _PANEL_SHARE = 0.8  # the part of a panel's nominal width that labels leave
 _BEST, _MEAN = "best of generation", "population mean"
 _TRIANGLES = "\N{BLACK UP-POINTING TRIANGLE} a search restarts, or the next begins"
-_MAX_LINES = 4  # up to this number of workers, each has a line; more workers are drawn as a heat map
+_MAX_LINES = 4  # workers drawn as lines; more workers are drawn as a heat map
 
 
 @dataclass(frozen=True)
@@ -62,7 +65,7 @@ class Facet:
 
     @property
     def title(self) -> str:
-        """The environment; if it has only one group with another name, also the name of that group."""
+        """The environment; if it has a single group, also the name of the group, unless the names are equal."""
         first = self.groups[0]
         env = first.config.env.id
         return sanitize(f"{env}: {first.name}" if len(self.groups) == 1 and first.name != env else env)
@@ -100,12 +103,12 @@ def draw_curves(groups: list[RunGroup], axis: str = "generation", titled: bool =
         name: {"color": COLOURS[n % len(COLOURS)], "ls": style.DASHES[n // len(COLOURS) % len(style.DASHES)]}
         for n, name in enumerate(dict.fromkeys(group.name for group in groups))
     }
-    envs = dict.fromkeys(group.config.env.id for group in groups)
-    facets = []
-    for env in envs:
-        in_env = tuple(group for group in groups if group.config.env.id == env)
-        facets.append(Facet(in_env, tuple(styles[group.name] for group in in_env), axis))
-    kinds = [_kinds(facet, load) for facet in facets]
+    facets = [
+        Facet(tuple(in_env), tuple(styles[group.name] for group in in_env), axis) for in_env in by_environment(groups)
+    ]
+    # A constant number of connections has no panel.
+    vary = [connections_vary(facet.groups) for facet in facets]
+    kinds = [["fitness"] + ["connections"] * varies + ["throughput", "idle"] * load for varies in vary]
     stacked = load or len(facets) == 1
     scale = 0.8 if len(facets) > 1 else 1.0
     usual = {kind: scale * height if stacked else _FACET_HEIGHT for kind, height in _HEIGHTS.items()}
@@ -113,7 +116,7 @@ def draw_curves(groups: list[RunGroup], axis: str = "generation", titled: bool =
     figure, panels = _stacked(heights) if stacked else _side_by_side(heights)
     for facet, facet_kinds, facet_heights, facet_panels in zip(facets, kinds, heights, panels, strict=True):
         for kind, height, panel in zip(facet_kinds, facet_heights, facet_panels, strict=True):
-            _draw_panel(figure, panel, kind, facet, height, small=kind != "fitness" and not stacked)
+            _draw_panel(panel, kind, facet, height, small=kind != "fitness" and not stacked)
         if len(facets) > 1:
             facet_panels[0].set_title(facet.title)
         if any(text.get_va() == "bottom" for text in facet_panels[0].texts):  # names of searches, below the title
@@ -126,15 +129,6 @@ def draw_curves(groups: list[RunGroup], axis: str = "generation", titled: bool =
     return figure
 
 
-def _kinds(facet: Facet, load: bool) -> list[str]:
-    """Return the kinds of panels of an environment. A constant number of connections has no panel."""
-    return [
-        "fitness",
-        *(["connections"] if connections_vary(facet.groups) else []),
-        *(["throughput", "idle"] if load else []),
-    ]
-
-
 def _connections_in_words(groups: list[RunGroup]) -> str:
     """Return the number of connections in words, for the title; empty if the number varies and has a panel."""
     counts = {(constant_connections(group), group.mask_unit) for group in groups}
@@ -145,7 +139,7 @@ def _connections_in_words(groups: list[RunGroup]) -> str:
 
 
 def _note(facets: list[Facet]) -> str:
-    """Return the meaning of bands and marks in words if groups share a panel; a single group has labels for them."""
+    """Return the meaning of bands and marks in words if groups share a panel; a single group has labels that say it."""
     groups = [group for facet in facets if len(facet.groups) > 1 for group in facet.groups]
     bands = ["lines and bands: median and quartiles of the seeds"] if any(len(g.runs) > 1 for g in groups) else []
     marks = ["diamonds and bars: held-out mean and its 95 % interval"] if any(_held_out(g)[1] for g in groups) else []
@@ -154,9 +148,11 @@ def _note(facets: list[Facet]) -> str:
 
 def _heights(facet: Facet, kinds: Sequence[str], usual: Mapping[str, float]) -> list[float]:
     """Return the heights of an environment's panels in inches; many labels need a higher panel of fitness."""
-    labels = [*map(_label_of, [facet] * len(facet.groups), facet.groups), _TRIANGLES] if len(facet.groups) > 1 else []
-    least = {"fitness": style.height_for_labels(labels)}
-    return [max(usual[kind], least.get(kind, 0.0)) for kind in kinds]
+    heights = [usual[kind] for kind in kinds]
+    if len(facet.groups) > 1:
+        labels = [_label_of(facet, group) for group in facet.groups]
+        heights[0] = max(heights[0], style.height_for_labels([*labels, _TRIANGLES]))
+    return heights
 
 
 Layout = tuple[Any, list[list[Any]]]
@@ -201,11 +197,10 @@ def _share_x_axis(panels: Sequence[Any], axis: str, stacked: bool) -> None:
         panels[0].get_figure().align_ylabels(panels)
 
 
-def _draw_panel(figure: Any, panel: Any, kind: str, facet: Facet, inches: float, small: bool = False) -> None:
+def _draw_panel(panel: Any, kind: str, facet: Facet, inches: float, small: bool) -> None:
     """Draw one panel of an environment.
 
     Args:
-        figure: The figure of the panel.
         panel: An empty panel.
         kind: "fitness", "connections", "throughput" or "idle".
         facet: The groups of the environment.
@@ -226,7 +221,7 @@ def _draw_panel(figure: Any, panel: Any, kind: str, facet: Facet, inches: float,
     labels: list[LineLabel] = []
     group = facet.groups[0]
     if alone and kind == "idle" and len(group.runs) == 1:
-        _draw_idle_workers(figure, panel, group.runs[0], facet.x(group))
+        _draw_idle_workers(panel, group.runs[0], facet.x(group))
     elif alone and kind == "fitness":
         labels = _draw_fitness(panel, facet)
         if not any(np.isfinite(label.y) for label in labels):
@@ -260,10 +255,9 @@ def _set_x_range(panel: Any, facet: Facet) -> None:
 def _title_and_unit(kind: str, groups: Sequence[RunGroup]) -> tuple[str, str]:
     """Return the title of a panel and the unit of its y axis."""
     counted = " or ".join(dict.fromkeys(group.mask_unit for group in groups))
-    fitness = textwrap.fill(
-        textwrap.shorten(fitness_in_words(groups), 3 * _UNIT_CHARACTERS, placeholder=" …"), _UNIT_CHARACTERS
-    )
-    fitness += "" if not costs_connections(groups) else " less\nthe cost of connections"
+    fitness = textwrap.shorten(fitness_in_words(groups), 3 * _UNIT_CHARACTERS, placeholder=" …")
+    fitness = textwrap.fill(fitness, _UNIT_CHARACTERS)
+    fitness += " less\nthe cost of connections" if costs_connections(groups) else ""
     return {
         "fitness": ("Fitness", fitness),
         "connections": (f"{counted.capitalize()} left", counted.replace(" or ", "\nor ")),
@@ -294,8 +288,7 @@ def _draw_fitness(panel: Any, facet: Facet) -> list[LineLabel]:
     (group,), (line_style,) = facet.groups, facet.styles
     x = facet.x(group)
     seeds = len(group.runs)
-    main = _fitness_series(group)
-    dashed = _BEST if main == _MEAN else _MEAN
+    main, dashed = (_MEAN, _BEST) if _fitness_series(group) == _MEAN else (_BEST, _MEAN)
     summary, other = _quartiles(group, _SERIES[main]), _quartiles(group, _SERIES[dashed])[1]
     labels = []
     # One seed has room for the spread of its population. With several seeds the band is the spread of seeds.
@@ -351,12 +344,17 @@ def _draw_groups(panel: Any, kind: str, facet: Facet) -> list[LineLabel]:
 
 
 def _label_of(facet: Facet, group: RunGroup) -> str:
-    """Return the label of one of several groups: its name, the line if groups have different ones, and its score."""
-    seeds = pluralize(len(group.runs), "seed") if len({len(each.runs) for each in facet.groups}) > 1 else ""
-    series = "mean" if _fitness_series(group) == _MEAN else "best"
-    series = series if len(set(map(_fitness_series, facet.groups))) > 1 else ""
-    about = ", ".join(filter(None, (seeds, series)))
-    return f"{group.name}{f' ({about})' if about else ''}\n{_held_out(group)[0]}".rstrip()
+    """Return the label of one of several groups: its name and its score.
+
+    The number of its seeds, and the drawn series, follow the name if groups differ in them.
+    """
+    about = []
+    if len({len(each.runs) for each in facet.groups}) > 1:
+        about.append(pluralize(len(group.runs), "seed"))
+    if len(set(map(_fitness_series, facet.groups))) > 1:
+        about.append("mean" if _fitness_series(group) == _MEAN else "best")
+    name = f"{group.name} ({', '.join(about)})" if about else group.name
+    return f"{name}\n{_held_out(group)[0]}".rstrip()
 
 
 def _end(x: Float64, values: Float64) -> tuple[float, float]:
@@ -369,9 +367,8 @@ def _end(x: Float64, values: Float64) -> tuple[float, float]:
 def _mark_searches(panel: Any, facet: Facet) -> list[LineLabel]:
     """Mark the generations in which searches of the strategies start, restart or begin a round: curves dip there.
 
-    If the facet has one group, a search that all its runs begin in the same generation is a line with a name, as long
-    as the names do not overlap. Every other search is a triangle at the lower edge; the returned label explains the
-    triangles.
+    If the facet has one group, a line with a name marks a search that all runs begin in the same generation, unless the
+    names would overlap. A triangle at the lower edge marks every other search. The returned label explains triangles.
     """
     lines: list[tuple[float, str]] = []  # x, name
     triangles: list[tuple[float, str]] = []  # x, colour
@@ -460,17 +457,18 @@ _SERIES: dict[str, Series] = {
 }
 
 
-def _draw_idle_workers(figure: Any, panel: Any, run: StoredRun, x: Float64) -> None:
+def _draw_idle_workers(panel: Any, run: StoredRun, x: Float64) -> None:
     """Draw the idle share of every worker of a run over x [G]: few workers as lines, many workers as a heat map."""
     idle = generations.idle_shares(run)
-    first = 0 if len(run.records[-1].busy_seconds) == 1 else 1  # rank 0 is a worker only if it is alone
+    # Rank 0 is a worker only if it is alone in all generations.
+    first = 1 if any(len(record.busy_seconds) > 1 for record in run.records) else 0
     if idle.shape[1] <= _MAX_LINES:
         for worker, column in enumerate(idle.T):
             _line(panel, x, column, color=COLOURS[worker], lw=1.2, label=f"rank {worker + first}")
         panel.set_ylim(bottom=0)
         # The legend stands above the panel, beside its title, so that it covers no data.
-        columns = idle.shape[1]
-        panel.legend(loc="lower right", bbox_to_anchor=(1.0, 1.0), borderaxespad=0.1, ncols=columns, fontsize=8.5)
+        place = {"loc": "lower right", "bbox_to_anchor": (1.0, 1.0), "borderaxespad": 0.1}
+        panel.legend(**place, ncols=idle.shape[1], fontsize=8.5)
         return
     ranks = np.arange(first, first + idle.shape[1] + 1) - 0.5
     # An SVG would store each cell as a path, so the map is rasterized.
@@ -478,4 +476,4 @@ def _draw_idle_workers(figure: Any, panel: Any, run: StoredRun, x: Float64) -> N
     shades = panel.pcolormesh(style.cell_borders(x), ranks, idle.T, **colours, rasterized=True)
     panel.set_ylabel("rank")
     panel.grid(False)
-    figure.colorbar(shades, ax=panel, label="% idle", pad=0.01)
+    panel.get_figure().colorbar(shades, ax=panel, label="% idle", pad=0.01)

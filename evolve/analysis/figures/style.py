@@ -50,7 +50,7 @@ _SETTINGS = {
 _TITLE_CHARACTERS = 95
 _DASH_LENGTH = 6.0  # in line widths
 _LARGEST = 1e300  # axes fail a little above, and so do differences of fitness values
-_LABEL_CHARACTERS = 26  # of one line
+_LABEL_CHARACTERS = 26  # in one line
 _LABEL_SIZE = 8.5  # points
 _LABEL_LINE = 1.25 * _LABEL_SIZE / 72  # inches
 _LABEL_GAP = 0.35  # lines between two labels
@@ -106,11 +106,11 @@ def alternating_dashes(lines: Sequence[Float64], from_zero: bool = False) -> lis
     near = 0.015 * float(finite.max() - (0.0 if from_zero else finite.min())) if len(finite) else 0.0
     groups: list[list[int]] = []
     for n, line in enumerate(lines):
-        group = next((group for group in groups if _hides(lines[group[0]], line, near)), None)
-        if group is None:
-            groups.append([n])
-        else:
+        hidden = (group for group in groups if _hides(lines[group[0]], line, near))
+        if group := next(hidden, None):
             group.append(n)
+        else:
+            groups.append([n])
     # Each of n lines that hide one another draws one dash in n, and leaves the place of the other lines' dashes empty.
     styles: list[dict[str, Any]] = [{} for _ in lines]
     for group in groups:
@@ -180,7 +180,7 @@ class LineLabel:
         x: The x coordinate of the line's end.
         y: The y coordinate of the line's end.
         colour: The colour of the line.
-        mark: The mean and its interval that belong to the line, if they are known.
+        mark: The mean and the interval drawn for the line; None if they are unknown.
     """
 
     text: str
@@ -188,11 +188,6 @@ class LineLabel:
     y: float
     colour: str
     mark: Mark | None = None
-
-    @property
-    def wrapped(self) -> str:
-        """The label, wrapped."""
-        return _wrapped(self.text)
 
 
 def _wrapped(label: str) -> str:
@@ -233,12 +228,12 @@ def label_lines(panel: Any, labels: Sequence[LineLabel], inches: float) -> None:
             if label.mark[0] == label.y:  # the label belongs to the mark, not to the line
                 begin = {"xy": (1.0, label.y), "xycoords": mark_edge}
         # The pointer of a run that ends early, or of a single point, crosses the panel, so it is dotted.
-        style = {"lw": 0.9} if right - label.x < 0.05 * (right - left) else {"lw": 0.9, "ls": ":"}
+        dots = {} if right - label.x < 0.05 * (right - left) else {"ls": ":"}
         at_height = scale.inverted().transform(bottom + y * (top - bottom))
-        panel.annotate(label.wrapped, **begin, xytext=(1.0, float(at_height)), textcoords=text_edge,
+        panel.annotate(_wrapped(label.text), **begin, xytext=(1.0, float(at_height)), textcoords=text_edge,
                        fontsize=_LABEL_SIZE, color=INK, va="center", ha="left", annotation_clip=False,
                        arrowprops={"arrowstyle": "-", "color": label.colour, "shrinkA": 1, "shrinkB": 0,
-                                   "relpos": (0, 0.5)} | style)  # fmt: skip
+                                   "relpos": (0, 0.5), "lw": 0.9} | dots)  # fmt: skip
 
 
 def beside(panel: Any, inches: float) -> Any:

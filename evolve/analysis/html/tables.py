@@ -8,7 +8,7 @@ import numpy as np
 
 from evolve.analysis import comparison, statistics
 from evolve.analysis.champion import champion_of
-from evolve.analysis.comparison import Comparison, Ranking, RunGroup
+from evolve.analysis.comparison import Ranking, RunGroup
 from evolve.analysis.statistics import between, duration, number, words
 from evolve.config import differences, flatten
 from evolve.errors import pluralize, sanitize
@@ -72,14 +72,12 @@ def conclude(groups: Sequence[RunGroup], summaries: Sequence[RunSummary], connec
         summaries: One for each of their runs.
         connections: The remaining connections of each group's best champion, "31 of 32 acting connections left".
     """
-    by_env: dict[str, list[tuple[RunGroup, str]]] = {}
-    for group, remaining in zip(groups, connections, strict=True):
-        by_env.setdefault(group.config.env.id, []).append((group, remaining))
-    results = (
-        _single_result(*compared[0]) if len(compared) == 1 else _compared_result([group for group, _ in compared])
-        for compared in by_env.values()
-    )
-    lines = [sanitize(result, _MAX_LINE) for result in results]
+    left = {group.runs[0].path: remaining for group, remaining in zip(groups, connections, strict=True)}
+    lines = []
+    for compared in comparison.by_environment(groups):
+        group = compared[0]
+        result = _compared_result(compared) if len(compared) > 1 else _single_result(group, left[group.runs[0].path])
+        lines.append(sanitize(result, _MAX_LINE))
     repeats = _repetition_sentence(summaries)
     return [" ".join([lines[0], *repeats])] if len(lines) == 1 else [*lines, *repeats]
 
@@ -116,7 +114,8 @@ def _compared_result(groups: Sequence[RunGroup]) -> str:
         equals = " and ".join(row.name for row in ranking.rows if row.tied)
         same = f"are equally good, with a mean of {number(best.mean)} {played}"
         return f"{best.env}: of {len(groups)} experiments {equals} {same}."
-    text = f"{best.env}: of {len(groups)} experiments {best.name} is best, with {_mean_over_seeds(best)}"
+    mean = f"a mean of {number(best.mean)} over {pluralize(len(best.scores), 'seed')}"
+    text = f"{best.env}: of {len(groups)} experiments {best.name} is best, with {mean}"
     if len(second.scores):
         text += f" against {number(second.mean)} of {second.name}"
     if second.p is None:
@@ -124,10 +123,6 @@ def _compared_result(groups: Sequence[RunGroup]) -> str:
     if second.p > 0.05:
         return f"{text} {played}; {second.against_best}, so chance may be the reason."
     return f"{text} {played} ({second.against_best})."
-
-
-def _mean_over_seeds(row: Comparison) -> str:
-    return f"a mean of {number(row.mean)} over {pluralize(len(row.scores), 'seed')}"
 
 
 def _repetition_sentence(summaries: Sequence[RunSummary]) -> list[str]:
@@ -210,7 +205,7 @@ def manifest_rows(names: Sequence[str], runs: Sequence[StoredRun]) -> list[Manif
 
 
 def _flat(manifest: Mapping[str, object]) -> dict[str, str]:
-    """Return the values of a manifest as texts. They are sanitized, because any program may have written the file."""
+    """Return the values of a manifest as texts, sanitized because any program may have written the file."""
     return {sanitize(key): words(value, " " if key == "command" else ", ") for key, value in flatten(manifest).items()}
 
 
@@ -319,12 +314,8 @@ def _mean(sample: HeldOutSample) -> str:
 def comparison_table(ranking: Ranking) -> ReportTable:
     """Return a comparison of groups as a table."""
     columns = (("experiment", ""), *_number_columns("seeds", "mean", "95 % interval", "against the best"))
-    tested = any(row.against_best for row in ranking.rows)
-    texts = []
-    for row in ranking.rows:
-        interval = between(row.interval) if row.interval else "–"
-        texts.append((sanitize(row.label), str(len(row.scores)), number(row.mean), interval, row.against_best or "–"))
-    shown = len(columns) if tested else len(columns) - 1
+    texts = [(sanitize(row.label), *row.cells[:-1], row.against_best or "–") for row in ranking.rows]
+    shown = len(columns) if any(row.against_best for row in ranking.rows) else len(columns) - 1
     return ReportTable(f"Comparison: {ranking.score}", columns[:shown], tuple(text[:shown] for text in texts))
 
 

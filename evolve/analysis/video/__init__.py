@@ -26,7 +26,7 @@ from evolve.environments.envpool_engine import can_draw
 from evolve.errors import InputError, RunError, pluralize
 from evolve.networks import Activity
 from evolve.rollouts import EpisodeResults
-from evolve.shapes import Float32, UInt8
+from evolve.shapes import UInt8
 from evolve.store import Stored, disk
 from evolve.training import Experiment
 from evolve.verification import EachStep, Episode
@@ -215,7 +215,9 @@ class Camera:
         """Film a step."""
         if self.check is not None:
             self.check(step, return_so_far)
-        newest = self._newest_observation()
+        seen = self.recorder.running[0].observations
+        newest = seen[-1]
+        seen.clear()  # older image observations would fill the memory
         if step > self.cut_after * self.recorder.fps * self.every:
             self._skipped = None  # the picture of the cut is the last one
             return
@@ -223,13 +225,6 @@ class Camera:
         self._skipped = (step, return_so_far, activity) if step % (self.every * self.film.frames_per_picture) else None
         if self._skipped is None:
             self._shoot(step, return_so_far, activity)
-
-    def _newest_observation(self) -> Float32:
-        """Return the newest observation, and delete all: image observations would fill the memory."""
-        seen = self.recorder.running[0].observations
-        newest = seen[-1]
-        seen.clear()
-        return newest
 
     def _shoot(self, step: int, return_so_far: float, activity: Activity | None) -> None:
         frame = self.recorder.frame(0)

@@ -136,12 +136,8 @@ class Gif:
             return
         until = round(100 * self._shown / self._fps)  # a GIF counts hundredths of a second
         part, at = self._pending
-        how = {
-            "duration": 10 * (until - self._written_until),
-            "disposal": 1,
-            "transparency": _TRANSPARENT,
-            "include_color_table": True,
-        }
+        duration = 10 * (until - self._written_until)  # in milliseconds
+        how = {"duration": duration, "disposal": 1, "transparency": _TRANSPARENT, "include_color_table": True}
         self._file.write(b"".join(self._gif.getdata(part, at, **how)))
         self._written_until = until
         self._pending = None
