@@ -252,10 +252,10 @@ def _definition(array: RecordedArray) -> str:
 
 
 def _reset(array: RecordedArray) -> str:
+    """Return the C statement that sets an array to its values at the start of an episode."""
     name = f"array_{array.address}"
-    if array.start.any():
-        return f"    memcpy({name}, start_{array.address}, sizeof {name});"
-    return f"    memset({name}, 0, sizeof {name});"
+    copied = f"memcpy({name}, start_{array.address}" if array.start.any() else f"memset({name}, 0"
+    return f"    {copied}, sizeof {name});"
 
 
 def _structure(arrays: RecordedArrays) -> str:

@@ -33,7 +33,7 @@ _PAGE_HEIGHT = 640  # pixels
 
 
 class Exhibit:
-    """Something to show. In a script of several ranks, rank 0 alone saves it."""
+    """Base of the objects that a notebook shows. In a script of several ranks, only rank 0 saves them."""
 
     formats: Sequence[str]
     """The endings that a file name may have."""
@@ -231,7 +231,7 @@ def film(
             chosen = verification.choose_episode(run, experiment, champion.generation, None, episode, purpose)
             description = f"episode {episode}"
         subjects.append(video.Subject(run, drawable, chosen, champion.title, shown_changes))
-        # The titles of several champions stand in one line, so they leave out the episode.
+        # The titles of several champions share one line, so they leave out the episode.
         about = "" if len(genomes) > 1 and episode is None and not remark else f", {remark or description}"
         titles.append(f"{champion.title}{about}{changed}")
     return _film(subjects, titles, seconds)

@@ -171,7 +171,11 @@ def layers_of(policy: "Policy", name: str) -> Layers:
             rows = sizes[block.source]
             bias = matrix[rows] if block.rows > rows else None
             found.append(Link([(block.source, is_recurrent)], matrix[:rows], bias))
-        links.append(found if getattr(network, "sums_by_source", False) else [_joined(found)])
+        if not getattr(network, "sums_by_source", False):
+            # One sum over all rows: the matrices are below one another. Only the last link may have a bias.
+            sources = [source for link in found for source in link.sources]
+            found = [Link(sources, np.concatenate([link.matrix for link in found]), found[-1].bias)]
+        links.append(found)
     return Layers(links, sizes, remembered)
 
 
@@ -179,12 +183,6 @@ def _matrix(weights: Mapping[str, Float32], block: Block) -> Float32:
     """Return the matrix [rows, columns] of a block from the weights of a policy with a static network."""
     # A policy that plays a batch of environments has the same weights in each row of the batch: take row 0.
     return weights[block.title].reshape(-1, block.rows, block.columns)[0]
-
-
-def _joined(links: list[Link]) -> Link:
-    """Return one link with the matrices of several links, one below the other. Only the last link may have a bias."""
-    sources = [source for link in links for source in link.sources]
-    return Link(sources, np.concatenate([link.matrix for link in links]), links[-1].bias)
 
 
 def onnx_model(policy: "Policy") -> bytes:

@@ -29,7 +29,7 @@ def pack(**values: Any) -> bytes:
 
 
 def unpack(packed: bytes) -> dict[str, Any]:
-    """Return the values that `pack` has packed, by name, without empty dictionaries."""
+    """Return the values that were given to `pack`, by name; empty dictionaries are missing."""
     values: dict[str, Any] = {}
     with np.load(io.BytesIO(packed), allow_pickle=False) as arrays:
         for path, array in arrays.items():
@@ -83,7 +83,7 @@ def idle_shares(run: StoredRun) -> Float64:
     for row, record in zip(busy, run.records, strict=True):
         row[: len(record.busy_seconds)] = record.busy_seconds / record.seconds
     idle: Float64 = 100 * (1 - np.minimum(busy, 1))
-    # With several ranks, rank 0 coordinates and is not among the workers.
+    # If any generation had several ranks, rank 0 is the coordinator and not a worker.
     return idle[:, 1:] if ranks > 1 else idle
 
 
@@ -120,14 +120,11 @@ def _metric_columns(records: Sequence[Record]) -> dict[str, list[float]]:
 def write_csv(run: StoredRun, path: Path) -> None:
     """Write the columns of `table`, one line per generation. Raises InputError if the file cannot be written."""
     columns = table(run)
-    with (
-        disk.explain_write_errors(path),
-        disk.atomic_write(path) as new,
-        open(new, "w", newline="", encoding="utf-8") as file,
-    ):
-        writer = csv.writer(file)
-        writer.writerow(columns)
-        writer.writerows(zip(*columns.values(), strict=True))
+    text = io.StringIO()
+    writer = csv.writer(text)
+    writer.writerow(columns)
+    writer.writerows(zip(*columns.values(), strict=True))
+    disk.write_output(path, text.getvalue().encode())
 
 
 @dataclass(frozen=True)

@@ -1,6 +1,7 @@
 """The policy of a genome: it maps observations of an environment to actions, one by one or in batches."""
 
 import json
+import math
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -16,10 +17,11 @@ from evolve.networks import Batch, Network
 from evolve.numerics import host_backend
 from evolve.rollouts.inference import ObservationNormalizer
 from evolve.shapes import Float32, Int64
+from evolve.strategies.acting import Paths
 from evolve.training import Experiment, load_config
 from evolve.training.experiment import prepare_policy
 
-_SLOTS = 256  # rows of a large batch that a network without memory computes at once
+_SLOTS = 256  # the most rows of a batch that are computed at once if the network has no memory
 
 
 class Policy:
@@ -324,13 +326,11 @@ def _check_finite(encoded: Float32) -> None:
 
 
 def _matrices(network: Network) -> Iterator[Block]:
-    """Yield the matrices of connections: the blocks, or one for the span of the learning rules of each layer."""
-    start, layer = 0, -1
-    for block in network.blocks:
+    """Yield the matrices of connections: the blocks, or the matrix of each layer of learning rules."""
+    start = 0
+    for block, *_ in Paths(network).matrices:
         if block.span is None:
             yield block
-        elif block.layer != layer:
-            layer = block.layer
-            rows, columns = block.span
-            yield Block(layer, block.source, start, rows, columns, name=f"W_{layer}")
-            start += rows * columns
+        else:
+            yield Block(block.layer, block.source, start, *block.span, name=f"W_{block.layer}")
+            start += math.prod(block.span)

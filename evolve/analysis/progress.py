@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 MIN_REFRESH = 0.2
-"""Seconds between two changes of the display, at least."""
+"""The least number of seconds between two changes of the display."""
 _TITLES = {Purpose.HELD_OUT: "held-out", Purpose.VALIDATION: "validation"}
 
 
@@ -63,9 +63,9 @@ def work_shares(record: Record) -> tuple[float, float]:
 
 
 def heading(path: Path, number: int, runs: int) -> str:
-    """Return the line above one of several runs, the first of which has number 1; empty for a single run.
+    """Return the line above the output of one of several runs; empty for a single run.
 
-    In a sweep the name of the directory names the experiment.
+    number: from 1 on. The line has the name of the directory, which names the experiment in a sweep.
     """
     return f"run {number} of {runs}: {path.parent.resolve().name}/{path.name}\n" if runs > 1 else ""
 

@@ -60,15 +60,10 @@ class RunOptions:
     def reporter(self, plan: PlannedRun, completed: int, steps: int) -> ProgressReporter:
         """Return the progress display of a run with a number of completed generations and their steps."""
         config = plan.experiment.config
-        left = math.inf if config.early_stop.steps is None else config.early_stop.steps - steps
+        limit, quiet = config.early_stop.steps, not self.progress
+        left = math.inf if limit is None else limit - steps
         return ProgressReporter(
-            plan.seed,
-            completed,
-            config.generations,
-            quiet=not self.progress,
-            steps=left,
-            every=_LINE_EVERY,
-            stream=sys.stderr,
+            plan.seed, completed, config.generations, quiet, left, every=_LINE_EVERY, stream=sys.stderr
         )
 
 
@@ -108,7 +103,8 @@ def evolve_here(
 ) -> Generator[Generation]:
     """Evolve a run on rank 0 until it ends or is stopped; yield each generation.
 
-    open_reporter: called with the run, the completed generations and their steps; returns the receiver of progress.
+    open_reporter: returns the receiver of the progress, from the run, its number of complete generations and their
+    steps.
     """
     experiment, trial = choose_backend(plan.experiment)
     plan = replace(plan, experiment=experiment)
@@ -133,7 +129,7 @@ def evolve_here(
     except Stopped as why:
         if isinstance(why, errors.HostLost):
             raise
-        # The caller reads the complete generations from the run file. If that is still the old file, tell the caller.
+        # The caller reads the complete generations from the run file, unless this is still the file of the old run.
         if file is not None and file.replaces:
             raise Stopped(f"stopped by {why}: {generations_on_disk(file)}.") from None
     except EpisodeError as error:
@@ -151,8 +147,8 @@ def _with_time_limit(reason: Callable[[], str | None], limit: str | None) -> Cal
     return lambda: reason() or ("the time limit" if time.monotonic() > deadline else None)
 
 
-# The first byte of each message to the script from the rank 0 that it has started. The script only answers `_GO_ON`,
-# to a generation that it has seen.
+# The first byte of each message from the started rank 0 to the script. The script answers `_GO_ON` to each generation
+# that it has seen, and sends nothing else.
 _BEGIN, _UPDATE, _GENERATION, _LOGGED, _ERROR, _DONE = b"B", b"U", b"G", b"L", b"E", b"D"
 _GO_ON = b"+"
 _SCRIPT_ENDED = "the script has left its run, or has ended"
@@ -225,7 +221,7 @@ def _evolve_for_script(ranks: Collective, link: Link, coordinator: Coordinator) 
     if not request or start is None:
         raise Stopped(_SCRIPT_ENDED)
     sys.orig_argv[:] = request["command"]  # for the manifest of the run file
-    _LOG.addHandler(_Relay.Handler(link))
+    _LOG.addHandler(_LogRelay(link))
     _LOG.propagate = False
     _LOG.setLevel(request["level"])
     ranks.stop_reason = lambda: _SCRIPT_ENDED if link.is_closed else None
@@ -258,6 +254,18 @@ def error_outside_script(error: InputError) -> InputError:
     return InputError.plainly("workers", f"workers: new processes cannot prepare the experiment of the script. {error}")
 
 
+class _LogRelay(logging.Handler):
+    """Sends log records to the script, whose own logger shows them."""
+
+    def __init__(self, link: Link) -> None:
+        super().__init__()
+        self._link = link
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """Send a log record."""
+        self._link.send(_LOGGED + json.dumps([record.levelno, record.getMessage()]).encode())
+
+
 class _Relay:
     """Sends the progress of a run to the script that has started this rank, in the place of a `ProgressReporter`."""
 
@@ -266,17 +274,6 @@ class _Relay:
         self._wanted = options.progress
         self._sent_at = 0.0
         link.send(_BEGIN + json.dumps([completed, steps]).encode())
-
-    class Handler(logging.Handler):
-        """Sends log records, which the script's own logger shows."""
-
-        def __init__(self, link: Link) -> None:
-            super().__init__()
-            self._link = link
-
-        def emit(self, record: logging.LogRecord) -> None:
-            """Send a log record."""
-            self._link.send(_LOGGED + json.dumps([record.levelno, record.getMessage()]).encode())
 
     def __enter__(self) -> "_Relay":
         return self

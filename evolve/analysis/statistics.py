@@ -23,7 +23,7 @@ _RESAMPLES = 10_000  # up to this number of permutations, the rank test is exact
 _Z = 1.959963984540054  # the 97.5 % quantile of the normal distribution
 # The 97.5 % quantiles of Student's t with 1 to 9 degrees of freedom.
 _STUDENT = (12.706205, 4.302653, 3.182446, 2.776445, 2.570582, 2.446912, 2.364624, 2.306004, 2.262157)
-_LONGEST_TEXT = 2000  # characters of a value
+_LONGEST_TEXT = 2000  # characters
 _LARGEST_DECIMAL = 1e15  # larger numbers have four significant digits instead of two decimals
 _SMALLEST_DECIMAL = 0.01  # smaller numbers have three significant digits
 
@@ -122,8 +122,7 @@ def _student(degrees: int) -> float:
     """
     if degrees <= len(_STUDENT):
         return _STUDENT[degrees - 1]
-    z = _Z
-    n = float(degrees)
+    z, n = _Z, float(degrees)
     return (
         z
         + (z**3 + z) / (4 * n)
@@ -144,7 +143,7 @@ def holm(ps: Sequence[float]) -> list[float]:
     order = np.argsort(ps, kind="stable")
     corrected = np.empty(len(ps))
     corrected[order] = np.maximum.accumulate(np.minimum(1.0, np.arange(len(ps), 0, -1) * np.array(ps)[order]))
-    return list(corrected.tolist())
+    return corrected.tolist()
 
 
 def rank_test(one: Float64, other: Float64) -> float:
@@ -156,8 +155,8 @@ def rank_test(one: Float64, other: Float64) -> float:
         InputError: SciPy is not installed.
     """
     stats = import_extra("scipy.stats", "stats", "statistics", "SciPy")
-    # SciPy's permutation test is exact if all permutations are at most `n_resamples`. It refuses samples of one value.
-    # There each rank of the value among all values is equally likely.
+    # SciPy's permutation test is exact if there are at most `n_resamples` permutations. It refuses a sample of one
+    # value. The exact p then follows from the rank of this value, since all ranks are equally likely.
     n, m = len(one), len(other)
     if min(n, m) == 1:
         values = np.concatenate([one, other])

@@ -29,9 +29,9 @@ _COLUMNS = ("source", "tail", "target", "head", "strength", "place")
 _POSITIVE, _NEGATIVE = style.COLOURS[:2]
 _TALLEST = 11.0  # inches, of the figure
 _MOST_NAMED_NEURONS = 90  # a layer of more neurons has no room for their names
-_MOST_CONNECTIONS = 500  # of more connections only the strongest tenth is drawn
-_MOST_OPAQUE = 150  # with more connections, the weak ones are transparent
-_MOST_NUMBERS = 24  # with more connections, their strengths are not written on them
+_MOST_CONNECTIONS = 500  # all drawn; of more connections only the strongest tenth is drawn
+_MOST_OPAQUE = 150  # all opaque; of more connections the weak ones are transparent
+_MOST_NUMBERS = 24  # with their strengths written on them
 _NOTE_CHARACTERS = 120
 
 
@@ -72,8 +72,7 @@ class Connections:
 
     def take(self, chosen: Bool | Int64) -> "Connections":
         """Return the connections that a mask [n] or an array of indices selects."""
-        parts = {name: getattr(self, name)[chosen] for name in _COLUMNS}
-        return replace(self, **parts)
+        return replace(self, **{name: getattr(self, name)[chosen] for name in _COLUMNS})
 
     def strongest(self, number: int) -> "Connections":
         """Return about `number` connections, in their order: the same share of each matrix, the strongest ones.
@@ -201,12 +200,12 @@ def network_of(champion: Champion, experiment: Experiment, traces: Float32 | Non
     left = connections_of(network, champion.mask, champion.weights if traces is None else traces)
     unpruned = connections_of(network, np.ones_like(champion.mask), champion.weights)
     shown = left.strongest(len(left) // 10) if len(left) > _MOST_CONNECTIONS else left
-    sizes = network.observation_size, experiment.action_size
-    inputs, actions = environments.names(experiment.config.env.id, *sizes, experiment.spaces)
-    inputs += ["bias"] * (left.sizes[0] - network.observation_size)
-    # Outputs before the actions: the first is the neuromodulator, others have no names.
-    num_others = left.sizes[-1] - experiment.action_size
-    outputs = ["neuromodulator", *(f"output {n}" for n in range(1, num_others))][:num_others] + actions
+    observations, actions = network.observation_size, experiment.action_size
+    inputs, names = environments.names(experiment.config.env.id, observations, actions, experiment.spaces)
+    inputs += ["bias"] * (left.sizes[0] - observations)
+    # Of the outputs before the actions, the first is the neuromodulator. The others have no names.
+    num_others = left.sizes[-1] - actions
+    outputs = ["neuromodulator", *(f"output {n}" for n in range(1, num_others))][:num_others] + names
     # Only genomes of learning rules have blocks with a `span`.
     kind = "trace" if traces is not None else "coefficient A" if network.blocks[0].span else "weight"
     return DrawnNetwork(left, shown, len(unpruned), tuple(inputs), tuple(outputs), kind)
@@ -254,7 +253,7 @@ def draw_network(drawn: DrawnNetwork, note: str = "") -> Any:
     _label(panel, places[0], drawn.inputs, connected[0], "right", fontsize)
     _label(panel, places[-1], drawn.outputs, connected[-1], "left", fontsize)
     for layer in range(1, len(places) - 1):
-        # A hidden neuron that acts without an input is a bias: any other would be 0.
+        # A hidden neuron that acts although nothing feeds it is a bias. Other neurons without inputs are always 0.
         fed = set(drawn.left.head[drawn.left.target == layer].tolist())
         biases = {neuron: place for neuron, place in places[layer].items() if neuron not in fed}
         _label(panel, biases, ["bias"] * drawn.left.sizes[layer], connected[layer], "right", fontsize)
@@ -330,7 +329,7 @@ def _sides(inputs: Sequence[str], outputs: Sequence[str], layers: int, fontsize:
 
 
 def _draw_neurons(panel: Any, places: Places, connected: set[int]) -> None:
-    """Draw the neurons of a layer, pale ones without connections first, and so below the others."""
+    """Draw the neurons of a layer. Neurons without connections are pale, and lie below the others."""
     for used in (False, True):
         shown = [place for neuron, place in places.items() if (neuron in connected) == used]
         if shown:

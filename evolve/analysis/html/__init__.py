@@ -56,7 +56,7 @@ class ReportedChampion:
     Attributes:
         title: The kind of champion.
         left: The connections left, in words: "31 of 32 acting connections".
-        network: Its network, or the reason why it cannot be drawn.
+        network: Its network; a text with the reason if it cannot be drawn.
     """
 
     title: str
@@ -228,9 +228,9 @@ def _picture(name: str, description: str, figure: Any) -> Picture:
 
 
 def _kept(number: int, group: RunGroup) -> tuple[str, str, Picture | str] | None:
-    """Return a group's label, a caption, and the front or the archive of its best run or the reason for a missing one.
+    """Return a group's label, a caption, and a picture of the front or the archive of its best run.
 
-    None if the strategy keeps neither.
+    If it cannot be drawn, the reason replaces the picture. None if the strategy keeps neither a front nor an archive.
     """
     run = best_run(group)
     try:
@@ -269,7 +269,7 @@ def reported_champion(run: StoredRun, group: RunGroup) -> ReportedChampion:
 
 
 def _network(number: int, group: RunGroup, champion: ReportedChampion) -> tuple[str, str, Picture | str]:
-    """Return a group's label, a caption, and the drawing of its best champion or the reason for a missing one."""
+    """Return a group's label, a caption, and a picture of its best champion, or the reason why it cannot be drawn."""
     caption = f"{_seed(best_run(group), group)}, {champion.title}: {champion.left} left"
     network = champion.network
     if isinstance(network, str):
@@ -322,8 +322,8 @@ def _films(groups: Sequence[RunGroup], summaries: Sequence[RunSummary]) -> list[
             if summary.film and any(run.path == summary.run.path for run in group.runs):
                 label = f"{group.label}: " if len(groups) > 1 else ""
                 caption = f"{label}{_seed(summary.run, group)}, {summary.film.caption}"
-                film = data_url("video/mp4", summary.film.mp4), data_url("image/jpeg", summary.film.jpeg)
-                films.append((caption, *film))
+                urls = data_url("video/mp4", summary.film.mp4), data_url("image/jpeg", summary.film.jpeg)
+                films.append((caption, *urls))
     return films
 
 
