@@ -71,7 +71,7 @@ def champion_of(run: Stored, generation: int | None = None) -> Champion:
 
 
 def chosen_champion(run: Stored, experiment: Experiment, which: training.GenomeChoice) -> Champion:
-    """Return the genome that `which` names; a run without a held-out champion has the best of its last generation.
+    """Return the genome that `which` names; by default the held-out champion, or the best of the last generation.
 
     Raises InputError if there is no such genome.
     """

@@ -231,7 +231,7 @@ def deduplicate_seeds(groups: Sequence[RunGroup]) -> tuple[list[RunGroup], str]:
 
 
 def _extent(run: StoredRun) -> tuple[int, bool, int]:
-    """Return a key by which a run with more generations, or with more held-out episodes, is longer."""
+    """Return a sort key: the number of generations, then completeness, then the number of held-out episodes."""
     return run.num_generations, run.complete, 0 if run.held_out is None else len(run.held_out.returns)
 
 
@@ -433,9 +433,9 @@ def _range(runs: Sequence[StoredRun], evaluated: bool) -> Interval:
     """Return the smallest and the largest return, or fitness, of runs of one environment."""
     if evaluated:
         seen = [run.held_out.returns for run in runs if run.held_out is not None]
-        seen += [record.returns for run in runs for record in run.records if record.returns is not None]
+        seen += [record.returns for run in runs for record in run.records]
     else:
-        seen = [np.array([record.champion_fitness]) for run in runs for record in run.records]
+        seen = [np.array([record.champion_fitness for record in run.records]) for run in runs]
     known = [part for values in seen if (part := statistics.finite(values)).size]
     if not known:
         return -np.inf, np.inf

@@ -78,13 +78,10 @@ def median_connections(run: StoredRun) -> list[float]:
 
 def idle_shares(run: StoredRun) -> Float64:
     """Return [G, workers]: the share of each generation that a worker was idle, in per cent; NaN if it was absent."""
-    ranks = max(len(record.busy_seconds) for record in run.records)
-    busy = np.full((run.num_generations, ranks), np.nan)
-    for row, record in zip(busy, run.records, strict=True):
-        row[: len(record.busy_seconds)] = record.busy_seconds / record.seconds
-    idle: Float64 = 100 * (1 - np.minimum(busy, 1))
-    # If any generation had several ranks, rank 0 is the coordinator and not a worker.
-    return idle[:, 1:] if ranks > 1 else idle
+    busy = np.array([record.busy_seconds / record.seconds for record in run.records])
+    idle = 100 * (1 - np.minimum(busy, 1))
+    # Of several ranks, rank 0 is the coordinator and not a worker.
+    return idle[:, 1:] if idle.shape[1] > 1 else idle
 
 
 def mean_idle_shares(run: StoredRun) -> list[float]:

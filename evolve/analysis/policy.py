@@ -273,7 +273,7 @@ def _batch_size(space: Space, observations: Any, is_batch: bool) -> int | None:
         is_batch: Whether it must be a batch. Otherwise an array [1] of a Discrete space is a single observation.
 
     Raises:
-        ValueError: It is neither.
+        ValueError: The observations are neither.
     """
     shapes = _map_members(lambda member: tuple(member.shape), space)
     refusal = ValueError(f"not a batch of arrays {shapes}, each with one more axis in front")

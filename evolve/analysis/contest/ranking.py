@@ -33,13 +33,13 @@ class RankedRow:
     """A row of a machine, compared with other rows.
 
     Attributes:
-        machine: The name of its machine, unlike the name of any other.
+        machine: The name of its machine, different from all other names.
         measured: The measurement.
         verdict: The verdict on its file.
-        speedup: The ratio of the time of one worker of the same machine to its time; None if that was not measured.
+        speedup: The time of one worker of the same machine, divided by its own time; None if one worker was not timed.
         cost: Of one pass; None without a price.
         currency: Of the cost.
-        ratio: The ratio of its time to the shortest time of the first machine, by all repeats of both.
+        ratio: Its time, divided by the shortest time of the first machine, from all repeats of both.
         interval: The 95 % interval of the ratio; None for the shortest row of the first machine itself.
     """
 

@@ -20,7 +20,7 @@ from evolve.store import disk
 MIN_REPEATS = 3
 """The smallest number of repeats. `ContestSize.most_repeats` is the largest one."""
 MAX_SPREAD = 0.035
-"""The largest spread of the last three repeats that agree, see `spread`."""
+"""The last three repeats agree if their spread is at most this, see `spread`."""
 VALIDATED, UNVERIFIED, DIFFERENT = "validated", "unverified", "different work"
 _PRICE = re.compile(r"([^\d\s./-]{0,4})(\d{1,7}(?:\.\d{1,6})?)/h")
 _LARGEST = 2**24  # bytes

@@ -165,7 +165,8 @@ def draw_returns(samples: Sequence[tuple[str, Float64]]) -> Any:
 @style.styled
 def draw_load(runs: Sequence[tuple[str, StoredRun]]) -> Any:
     """Return the figure of the load of named runs: the busy time of each rank, against the time of all generations."""
-    busy = [_busy_seconds(run) for _, run in runs]
+    # For each run the seconds that its ranks spent on episodes; a rank that was absent from a generation has NaN there.
+    busy = [np.nan_to_num([record.busy_seconds for record in run.records]).sum(axis=0) for _, run in runs]
     heights = [0.45 + 0.27 * len(ranks) if len(ranks) <= _MOST_NAMED else 1.7 for ranks in busy]
     figure = style.new_figure(sum(heights) + 0.4)
     panels = figure.subplots(len(runs), 1, squeeze=False, height_ratios=heights)[:, 0]
@@ -179,15 +180,6 @@ def draw_load(runs: Sequence[tuple[str, StoredRun]]) -> Any:
         if panel is panels[-1] or not few:
             panel.set_xlabel("seconds" if few else "rank")
     return figure
-
-
-def _busy_seconds(run: StoredRun) -> Float64:
-    """Return [R]: the seconds that each rank spent on episodes, in all complete generations."""
-    # A resumed run may have had different numbers of ranks.
-    busy = np.zeros(max(len(record.busy_seconds) for record in run.records))
-    for record in run.records:
-        busy[: len(record.busy_seconds)] += np.nan_to_num(record.busy_seconds)
-    return busy
 
 
 def _load_rows(panel: Any, busy: Float64, total: float) -> None:

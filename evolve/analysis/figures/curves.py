@@ -358,7 +358,7 @@ def _label_of(facet: Facet, group: RunGroup) -> str:
 
 
 def _end(x: Float64, values: Float64) -> tuple[float, float]:
-    """Return the last point of a line with a value; y is NaN if there is none."""
+    """Return the last point of a line that has a value; y is NaN if no point has one."""
     known = np.flatnonzero(np.isfinite(values))
     last = known[-1] if len(known) else -1
     return float(x[last]), float(values[last])
@@ -460,8 +460,7 @@ _SERIES: dict[str, Series] = {
 def _draw_idle_workers(panel: Any, run: StoredRun, x: Float64) -> None:
     """Draw the idle share of every worker of a run over x [G]: few workers as lines, many workers as a heat map."""
     idle = generations.idle_shares(run)
-    # Rank 0 is a worker only if it is alone in all generations.
-    first = 1 if any(len(record.busy_seconds) > 1 for record in run.records) else 0
+    first = 0 if len(run.records[0].busy_seconds) == 1 else 1  # rank 0 is a worker only if it is alone
     if idle.shape[1] <= _MAX_LINES:
         for worker, column in enumerate(idle.T):
             _line(panel, x, column, color=COLOURS[worker], lw=1.2, label=f"rank {worker + first}")

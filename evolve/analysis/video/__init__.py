@@ -69,7 +69,7 @@ class Film:
 
     @property
     def frames_per_picture(self) -> int:
-        """The number of frames for each picture of the film, above 1 if the format cannot show as many per second."""
+        """The number of the environment's frames for each picture; above 1 if the format shows fewer per second."""
         return self._encoder.frames_per_picture
 
     def show_network(self, drawn: DrawnNetwork | None) -> None:
@@ -208,7 +208,7 @@ class Camera:
 
     def __post_init__(self) -> None:
         self._observer = None if self.network is None else self.subject.observer()
-        self._skipped: tuple[int, float, Activity | None] | None = None
+        self._skipped: tuple[int, float, Activity | None] | None = None  # the last step, if it was not filmed
         self.film.show_network(self.network)
 
     def __call__(self, step: int, return_so_far: float) -> None:

@@ -34,7 +34,7 @@ _SMALLEST_TEXT = 9  # pixels
 _WIDEST_NAME = 0.38  # of the panel's width
 _MOST_CONNECTIONS = 300
 _MOST_NEURONS = 300  # of a layer
-_FEW = 60  # connections that are drawn with wide lines
+_FEW = 60  # up to this number, connections are drawn with wide lines
 # Light is relative to the strongest recent activity. The memory of it fades by these factors per picture; an
 # observation may stay constant for long, so its memory fades more slowly.
 _FADING = 0.97
@@ -119,7 +119,7 @@ class NetworkPanel:
 
     def _at(self, points: Float64) -> Float64:
         """Return points (layer, height) in pixels of the enlarged drawing."""
-        x = self._left + points[..., 0] / (self._last_layer) * (self._right - self._left)
+        x = self._left + points[..., 0] / self._last_layer * (self._right - self._left)
         y = self._bottom - points[..., 1] * (self._bottom - self._top)
         return _SCALE * np.stack([x, y], axis=-1)
 
