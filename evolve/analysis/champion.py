@@ -245,8 +245,7 @@ class Elite:
 
 def elites_of(run: StoredRun) -> list[Elite]:
     """Return the elites of the archive after the last generation, in the order of their cells; see `Run.archive`."""
-    experiment = training.reload_policy(run)
-    strategy, state = training.restore(experiment, run)
+    strategy, state = training.restore(training.reload_policy(run), run)
     if not isinstance(strategy, MapElites):
         raise InputError(str(run.path), "a run with an archive (strategy map-elites)", "another one")
     return [
@@ -304,8 +303,7 @@ def members_of_front(run: StoredRun, generation: int | None) -> list[Member]:
     order, fitness, measures = fronts_of(run)[number]
     kept: dict[int, tuple[int, Genomes]] = {}
     if number == last:
-        experiment = training.reload_policy(run)
-        _, state = training.restore(experiment, run)
+        _, state = training.restore(training.reload_policy(run), run)
         assert isinstance(state, FrontState)
         counts = state.parents.count.tolist()
         for place, candidate in enumerate(state.candidates.tolist()):

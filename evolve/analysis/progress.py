@@ -209,8 +209,8 @@ def _describe_fitness(record: Record) -> str:
     known = record.fitness[~np.isnan(record.fitness)]
     mean = float(known.mean()) if len(known) else float("nan")
     connections = int(np.median(record.connections))
-    best = number(record.champion_fitness)
-    return f"best fitness {best}  mean {number(mean)}  median connections {connections:,}"
+    fitness = f"best fitness {number(record.champion_fitness)}  mean {number(mean)}"
+    return f"{fitness}  median connections {connections:,}"
 
 
 def _describe_work(record: Record) -> str:

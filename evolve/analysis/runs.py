@@ -160,8 +160,7 @@ class _EvolvedFile:
         generation, connections, cell: another genome to draw, as in `evaluate`. traces: whether to draw mean Hebbian
         traces instead of weights.
         """
-        which = GenomeChoice(generation, connections, cell)
-        return exhibits.plot_network(self._stored, script_ranks(), which, traces)
+        return exhibits.plot_network(self._stored, script_ranks(), GenomeChoice(generation, connections, cell), traces)
 
     def film(
         self,

@@ -105,8 +105,7 @@ def _draw_facet(panel: Any, rows: Sequence[Comparison], names: Sequence[str], ri
 
 def _write(panel: Any, text: str, y: float, right_edge: float, va: str, colour: str) -> None:
     """Write a text beside the panel; right_edge: the distance of its right edge from the panel, in inches."""
-    transform = style.beside(panel, right_edge)
-    panel.text(1.0, y, text, transform=transform, ha="right", va=va, fontsize=8.5, color=colour)
+    panel.text(1.0, y, text, transform=style.beside(panel, right_edge), ha="right", va=va, fontsize=8.5, color=colour)
 
 
 def _draw_row(panel: Any, y: int, row: Comparison) -> None:
@@ -126,8 +125,7 @@ def _spread_apart(scores: Float64) -> Float64:
     # Number the dots of each stack of neighbours from 0, and then centre each stack on its row.
     offsets = np.zeros(len(scores))
     for n in range(1, len(scores)):
-        near = scores[n] - scores[n - 1] <= 0.02 * span
-        offsets[n] = offsets[n - 1] + 1 if near else 0
+        offsets[n] = offsets[n - 1] + 1 if scores[n] - scores[n - 1] <= 0.02 * span else 0
     for stack in np.split(offsets, np.flatnonzero(offsets == 0)[1:]):
         np.subtract(stack, stack.mean(), out=stack)  # a stack is a view, so this changes `offsets`
     # Rows are 1 apart: a high stack is squeezed so that it stays within its row.

@@ -275,8 +275,8 @@ def _network(number: int, group: RunGroup, champion: ReportedChampion) -> tuple[
     if isinstance(network, str):
         return group.label, f"{caption}.", network
     omission = f", {network.omission_text}" if network.omission_text else ""
-    figure = figures.draw_network(network)
-    picture = _picture(f"network{number}", f"Network of the champion of {group.label}", figure)
+    what = f"Network of the champion of {group.label}"
+    picture = _picture(f"network{number}", what, figures.draw_network(network))
     return group.label, f"{caption}{omission}.", picture
 
 

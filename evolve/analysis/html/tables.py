@@ -236,8 +236,7 @@ def held_out_sample(name: str, run: StoredRun) -> HeldOutSample | None:
     if run.held_out is None or not len(run.held_out.returns):
         return None
     returns = statistics.finite(run.held_out.returns)
-    interval = comparison.held_out_interval(run)
-    return HeldOutSample(name, returns, len(run.held_out.returns) - len(returns), interval)
+    return HeldOutSample(name, returns, len(run.held_out.returns) - len(returns), comparison.held_out_interval(run))
 
 
 def experiments_table(groups: Sequence[RunGroup]) -> ReportTable:
@@ -349,8 +348,7 @@ def verification_table(names: Sequence[str], summaries: Sequence[RunSummary]) ->
         answer = "not checked" if equal is None else "equal" if equal else "different"
         text = f"python -m evolve.verify {file_argument(summary.run)}" if checked is None else words(checked.message)
         rows.append((name, answer, text))
-    columns = (("run", "run"), ("result", ""), ("details", "long"))
-    return ReportTable("Can it be repeated?", columns, tuple(rows))
+    return ReportTable("Can it be repeated?", (("run", "run"), ("result", ""), ("details", "long")), tuple(rows))
 
 
 def file_argument(run: StoredRun) -> str:

@@ -233,8 +233,7 @@ class Camera:
         speed = f", {self.every}x speed" if self.every > 1 else ""
         # The strip is narrow: an argument of the environment is known by its name alone.
         playing = f"{self.subject.playing}{self.subject.changes.replace('env.kwargs.', '')}{speed}"
-        label = Label(self.recorder.id, playing, step, return_so_far)
-        self.film.add(frame, label, activity)
+        self.film.add(frame, Label(self.recorder.id, playing, step, return_so_far), activity)
 
     def end(self, results: EpisodeResults) -> None:
         """Hold the last picture for a moment. An episode that failed cannot be drawn any more."""

@@ -45,8 +45,8 @@ class Mp4:
 
     def __init__(self, path: Path, fps: float) -> None:
         library("av")
-        imageio = library("imageio.v3")
-        self._file = imageio.imopen(path, "w", plugin="pyav", container_options={"movflags": "faststart"})
+        options = {"movflags": "faststart"}
+        self._file = library("imageio.v3").imopen(path, "w", plugin="pyav", container_options=options)
         self._file.init_video_stream("libx264", fps=fps, pixel_format="yuv420p")
 
     def write(self, picture: Any, times: int) -> None:
