@@ -23,7 +23,7 @@ import numpy as np
 from evolve.cluster import Transport
 from evolve.cluster.cores import own_cores
 from evolve.cluster.mpirun import MPI_PROBE, SESSION_FOLDER, Launcher, mpirun_environment
-from evolve.errors import SOURCE, InputError, RunError, install_command, is_installed
+from evolve.errors import SOURCE, InputError, install_command, is_installed
 from evolve.numerics import native, portable
 from evolve.training.manifest import kernel_variant, machine_manifest
 
@@ -144,15 +144,11 @@ def examine(transport: Transport, probe: Probe = run_probe) -> list[Finding]:
 
 def _kernels() -> Finding:
     """Return the state of the native kernels, which have to compute the bits of the array operations."""
-    try:
-        built = native.available()
-    except RunError as error:  # built from other headers
-        return Finding("kernels", "broken", f"{error}")
-    if not built:
-        cure = "Install a C compiler (gcc or clang), then repeat pip install"
-        return Finding("kernels", "missing", f"NumPy computes the same bits, and is slower. {cure}")
     x = np.linspace(-9, 9, 1000, dtype=np.float32)
     try:
+        if not native.available():
+            cure = "Install a C compiler (gcc or clang), then repeat pip install"
+            return Finding("kernels", "missing", f"NumPy computes the same bits, and is slower. {cure}")
         equal = all(np.array_equal(native.apply(name, x), getattr(portable, name)(x)) for name in ("tanh", "exp"))
     except Exception as error:  # built from other sources
         return Finding("kernels", "broken", f"{error}")

@@ -16,7 +16,7 @@ from evolve.genome import Block, Genomes
 from evolve.networks import Batch, Network
 from evolve.numerics import host_backend
 from evolve.rollouts.inference import ObservationNormalizer
-from evolve.shapes import Float32, Int64
+from evolve.shapes import Float32
 from evolve.strategies.acting import Paths
 from evolve.training import Experiment, load_config
 from evolve.training.experiment import prepare_policy
@@ -91,13 +91,10 @@ class Policy:
                 self._normalized = ObservationNormalizer(self._observations, backend)
                 self._normalized.begin(np.arange(slots), np.repeat(self.normalizer[None], slots, axis=0))
         genomes = self.genome.take(np.zeros(slots, np.int64))
-        self._networks.load(np.arange(slots), genomes.weights, genomes.mask, self._row_seeds(slots))
+        seeds = self._seeds if len(self._seeds) == slots else [self._seeds[0] + row for row in range(slots)]
+        self._networks.load(np.arange(slots), genomes.weights, genomes.mask, np.array(seeds, np.int64))
         self._at_start = True  # whether the episode has had no observation
         self._last_rows = rows  # of the last observation; None for a single one
-
-    def _row_seeds(self, n: int) -> Int64:
-        first = self._seeds[0]
-        return np.array(self._seeds if len(self._seeds) == n else [first + row for row in range(n)], np.int64)
 
     def outputs(self, observation: Any) -> Float32:
         """Advance the network by one step; return its outputs [A] in [-1, 1], from which `decode` makes the action.

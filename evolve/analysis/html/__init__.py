@@ -146,6 +146,7 @@ def render(groups: Sequence[RunGroup], summaries: Sequence[RunSummary], empty: S
     champions = {run.path: reported_champion(run, group) for group in groups for run in group.runs}
     best = [champions[best_run(group).path] for group in groups]
     samples = {run.path: sample for name, run in named if (sample := tables.held_out_sample(name, run))}
+    unfilmed = [(name, summary) for name, summary in zip(names, summaries, strict=True) if summary.why_no_film]
     compared, left_out = comparison.deduplicate_seeds(groups)
     text: str = _template().render(
         title=", ".join(sorted({group.config.env.id for group in groups})),
@@ -169,7 +170,7 @@ def render(groups: Sequence[RunGroup], summaries: Sequence[RunSummary], empty: S
         kept=[drawn for n, group in enumerate(groups) if (drawn := _kept(n, group))],
         networks=[_network(n, *each) for n, each in enumerate(zip(groups, best, strict=True))],
         films=_films(groups, summaries),
-        without_film=_without_film(names, summaries),
+        without_film=tables.names_by((summary.why_no_film, name) for name, summary in unfilmed),
         held_out=tables.held_out_table(list(samples.values())) if samples else None,
         spreads=_spreads(groups, samples),
         not_evaluated=[tables.file_argument(run) for run in runs if run.path not in samples],
@@ -305,13 +306,8 @@ def _spreads(
 
 def _constant_returns(samples: Sequence[HeldOutSample]) -> list[str]:
     """Return notes on runs in which all held-out episodes have the same return, so that a histogram shows nothing."""
-    by_return: dict[float, list[str]] = {}
-    for sample in samples:
-        if sample.constant:
-            by_return.setdefault(float(sample.returns[0]), []).append(sample.name)
-    return [
-        f"{', '.join(names)}: every held-out episode returned {number_of(value)}" for value, names in by_return.items()
-    ]
+    constant = tables.names_by((float(sample.returns[0]), sample.name) for sample in samples if sample.constant)
+    return [f"{names}: every held-out episode returned {number_of(value)}" for value, names in constant.items()]
 
 
 def _films(groups: Sequence[RunGroup], summaries: Sequence[RunSummary]) -> list[tuple[str, str, str]]:
@@ -330,12 +326,3 @@ def _films(groups: Sequence[RunGroup], summaries: Sequence[RunSummary]) -> list[
 def data_url(kind: str, content: bytes) -> str:
     """Return a URL that contains a file of a kind, such as "video/mp4"."""
     return f"data:{kind};base64,{base64.b64encode(content).decode()}"
-
-
-def _without_film(names: Sequence[str], summaries: Sequence[RunSummary]) -> dict[str, str]:
-    """Return the names of the runs without a film, by the reason."""
-    by_reason: dict[str, list[str]] = {}
-    for name, summary in zip(names, summaries, strict=True):
-        if not summary.film and summary.why_no_film:
-            by_reason.setdefault(summary.why_no_film, []).append(name)
-    return {reason: ", ".join(runs) for reason, runs in by_reason.items()}

@@ -1,8 +1,9 @@
 """The tables and sentences of a report, and the films and verification results that it shows."""
 
 import shlex
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import TypeVar
 
 import numpy as np
 
@@ -15,6 +16,8 @@ from evolve.errors import pluralize, sanitize
 from evolve.shapes import Float64
 from evolve.store import StoredRun
 from evolve.training import config_of
+
+Key = TypeVar("Key")
 
 _MAX_LINE = 1000  # characters
 
@@ -195,13 +198,18 @@ def manifest_rows(names: Sequence[str], runs: Sequence[StoredRun]) -> list[Manif
     tables = [_flat(run.header.manifest) for run in runs]
     rows = []
     for key in dict.fromkeys(key for table in tables for key in table):
-        owners: dict[str, list[str]] = {}
-        for name, table in zip(names, tables, strict=True):
-            owners.setdefault(table.get(key, "none"), []).append(name)
-        same = len(owners) == 1
-        values = tuple(("" if same else ", ".join(runs_of), value) for value, runs_of in owners.items())
+        owners = names_by((table.get(key, "none"), name) for name, table in zip(names, tables, strict=True))
+        values = tuple(("" if len(owners) == 1 else owner, value) for value, owner in owners.items())
         rows.append(ManifestRow(key, values))
     return rows
+
+
+def names_by(pairs: Iterable[tuple[Key, str]]) -> dict[Key, str]:
+    """Return the names that belong to each key, as one text. pairs: keys and names."""
+    names: dict[Key, list[str]] = {}
+    for key, name in pairs:
+        names.setdefault(key, []).append(name)
+    return {key: ", ".join(own) for key, own in names.items()}
 
 
 def _flat(manifest: Mapping[str, object]) -> dict[str, str]:
