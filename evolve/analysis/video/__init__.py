@@ -138,7 +138,7 @@ def drawable(experiment: Experiment, mode: Mode = "rgb_array") -> tuple[Experime
     with closing(environments.make(config.env, slots=1)) as engine:
         network = experiment.network
         if (engine.observation_size, engine.action_size) != (network.observation_size, experiment.action_size):
-            raise InputError("env.engine", "an environment of Gymnasium that is EnvPool's twin", env.id)
+            raise InputError("env.engine", "a Gymnasium environment with EnvPool's observations and actions", env.id)
     why = "has no window" if mode == "human" else "draws no frames of it"
     said = f"an episode of {engine.id} of Gymnasium, since EnvPool, where it evolved and was evaluated, {why}"
     return replace(experiment, config=config), said
