@@ -131,7 +131,8 @@ class NetworkPanel:
         for named, (row, names, offset, anchor) in zip(self._named, ends, strict=True):
             for neuron, place in row.items() if named else ():
                 x, y = self._at(np.array(place)) / _SCALE
-                texts.append(((x + offset, y), names[neuron], _TEXT, self._name_font, anchor))
+                # Pillow's built-in font has no minus sign.
+                texts.append(((x + offset, y), names[neuron].replace("−", "-"), _TEXT, self._name_font, anchor))
         count = pluralize(len(drawn.left), "connection")
         if len(self._shown) < len(drawn.left):
             count = f"the strongest {len(self._shown):,} of {count}"
@@ -164,9 +165,8 @@ class NetworkPanel:
         self._draw_neurons(draw, activity)
         picture = page.reduce(_SCALE)
         draw = library("PIL.ImageDraw").Draw(picture)
-        for at, text, colour, letters, anchor in self._texts:
-            # Pillow's built-in font has no minus sign.
-            draw.text(at, text.replace("−", "-"), colour, letters, anchor)
+        for text in self._texts:
+            draw.text(*text)
         return picture
 
     def _signals(self, activity: Activity) -> Float32:
