@@ -383,10 +383,6 @@ def best_run(group: RunGroup) -> StoredRun:
     return max(group.runs, key=lambda run: score(run) if np.isfinite(score(run)) else -np.inf)
 
 
-Score = Callable[[StoredRun], float]
-"""A function that returns the score of a run; NaN or an infinite number if the run has no score."""
-
-
 def any_evaluated(runs: Iterable[StoredRun]) -> bool:
     """Return whether any run has a held-out mean. Otherwise runs are compared by their fitness in training."""
     return any(np.isfinite(_held_out_mean(run)) for run in runs)
@@ -422,8 +418,12 @@ def _missing(runs: Sequence[StoredRun]) -> str:
     return " ".join(notes)
 
 
-def _unranked(group: RunGroup, score: Score, limits: Interval) -> Comparison:
-    """Return the scores of a group before any test. limits: the interval of the mean is cut to them."""
+def _unranked(group: RunGroup, score: Callable[[StoredRun], float], limits: Interval) -> Comparison:
+    """Return the scores of a group before any test.
+
+    score: returns the score of a run; the result is not finite if the run has none. limits: the interval of the mean is
+    cut to them.
+    """
     scores = statistics.finite(np.array([score(run) for run in group.runs]))
     interval = statistics.interval(scores, *limits) if len(scores) >= _FEWEST_SCORES else None
     return Comparison(group.label, group.config.env.id, scores, len(group.runs) - len(scores), interval)
