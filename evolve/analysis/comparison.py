@@ -411,8 +411,8 @@ def _missing(runs: Sequence[StoredRun]) -> str:
     if all_failed:
         notes.append(f"Every held-out episode failed: {', '.join(all_failed)}.")
     if not_evaluated:
-        files = ", ".join(not_evaluated)
-        notes.append(f"Left out, since not evaluated on held-out episodes: {files}. {_HOW_TO_EVALUATE}")
+        which = "Left out, since not" if any_evaluated(runs) else "Not"
+        notes.append(f"{which} evaluated on held-out episodes: {', '.join(not_evaluated)}. {_HOW_TO_EVALUATE}")
     if some_failed:
         notes.append(f"Held-out episodes that failed are left out of the means: {', '.join(some_failed)}.")
     return " ".join(notes)

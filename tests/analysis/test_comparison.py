@@ -46,6 +46,13 @@ def test_a_seed_counts_once():
     assert deduplicate_seeds([found]) == ([found], "")
 
 
+def test_a_run_is_left_out_only_if_another_has_a_held_out_mean():
+    failed, never, fine = run(0, np.nan), replace(run(1, 2.0), held_out=None), run(2, 3.0)
+    for runs, said in (((failed, never), "Not evaluated"), ((failed, never, fine), "Left out, since not evaluated")):
+        (note,) = compare_groups([RunGroup("x", Config(), runs)]).notes
+        assert f"failed: a.h5. {said} on held-out episodes: a.h5." in note
+
+
 def test_seeds_of_several_lengths_are_said():
     groups = [RunGroup("x", Config(), (run(1, 5.0, 3), run(2, 5.0, 30))), group("y", [1.0, 2.0])]
     assert uneven_lengths(groups).startswith("x: seeds have 3 to 30 generations")
