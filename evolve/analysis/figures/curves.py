@@ -57,10 +57,11 @@ _MAX_LINES = 4  # workers drawn as lines; more workers are drawn as a heat map
 
 @dataclass(frozen=True)
 class Facet:
-    """The groups of one environment, the style of the line of each group, and the x axis."""
+    """The groups of one environment, the style of the line of each group, the kinds of its panels, and the x axis."""
 
     groups: tuple[RunGroup, ...]
     styles: tuple[LineStyle, ...]
+    kinds: tuple[str, ...]
     axis: str
 
     @property
@@ -77,7 +78,7 @@ class Facet:
         """
         if self.axis == "generation":
             return np.arange(group.num_generations, dtype=np.float64)
-        divisor = {"steps": 1, "seconds": 1, "time": 60}[self.axis]  # "time" is in minutes
+        divisor = 60 if self.axis == "time" else 1  # "time" is in minutes
         name = "steps" if self.axis == "steps" else "seconds"
         rows = [[getattr(record, name) / divisor for record in run.records] for run in group.runs]
         return np.median([np.cumsum(row[: group.num_generations]) for row in rows], axis=0)
@@ -103,19 +104,18 @@ def draw_curves(groups: list[RunGroup], axis: str = "generation", titled: bool =
         name: {"color": COLOURS[n % len(COLOURS)], "ls": style.DASHES[n // len(COLOURS) % len(style.DASHES)]}
         for n, name in enumerate(dict.fromkeys(group.name for group in groups))
     }
-    facets = [
-        Facet(tuple(in_env), tuple(styles[group.name] for group in in_env), axis) for in_env in by_environment(groups)
-    ]
-    # A constant number of connections has no panel.
-    vary = [connections_vary(facet.groups) for facet in facets]
-    kinds = [["fitness"] + ["connections"] * varies + ["throughput", "idle"] * load for varies in vary]
+    facets = []
+    for in_env in by_environment(groups):
+        # A constant number of connections has no panel.
+        kinds = ("fitness", *["connections"] * connections_vary(in_env), *["throughput", "idle"] * load)
+        facets.append(Facet(tuple(in_env), tuple(styles[group.name] for group in in_env), kinds, axis))
     stacked = load or len(facets) == 1
     scale = 0.8 if len(facets) > 1 else 1.0
     usual = {kind: scale * height if stacked else _FACET_HEIGHT for kind, height in _HEIGHTS.items()}
-    heights = [_heights(facet, own, usual) for facet, own in zip(facets, kinds, strict=True)]
+    heights = [_heights(facet, usual) for facet in facets]
     figure, panels = _stacked(heights) if stacked else _side_by_side(heights)
-    for facet, facet_kinds, facet_heights, facet_panels in zip(facets, kinds, heights, panels, strict=True):
-        for kind, height, panel in zip(facet_kinds, facet_heights, facet_panels, strict=True):
+    for facet, facet_heights, facet_panels in zip(facets, heights, panels, strict=True):
+        for kind, height, panel in zip(facet.kinds, facet_heights, facet_panels, strict=True):
             _draw_panel(panel, kind, facet, height, small=kind != "fitness" and not stacked)
         if len(facets) > 1:
             facet_panels[0].set_title(facet.title)
@@ -146,9 +146,9 @@ def _note(facets: list[Facet]) -> str:
     return "; ".join(bands + marks)
 
 
-def _heights(facet: Facet, kinds: Sequence[str], usual: Mapping[str, float]) -> list[float]:
+def _heights(facet: Facet, usual: Mapping[str, float]) -> list[float]:
     """Return the heights of an environment's panels in inches; many labels need a higher panel of fitness."""
-    heights = [usual[kind] for kind in kinds]
+    heights = [usual[kind] for kind in facet.kinds]
     if len(facet.groups) > 1:
         labels = [_label_of(facet, group) for group in facet.groups]
         heights[0] = max(heights[0], style.height_for_labels([*labels, _TRIANGLES]))
