@@ -112,10 +112,8 @@ def _mark(previous: str, record: Record) -> str:
 
 def _tags(record: Record) -> str:
     """Return TAG digits for each candidate, joined."""
-    genomes = [_half_tag(genome) for genome in record.genome_fingerprints]
-    parts = (record.returns, record.lengths, record.fingerprints)
-    played = [_half_tag(*(part[candidate] for part in parts)) for candidate in range(len(genomes))]
-    return "".join(genome + episodes for genome, episodes in zip(genomes, played, strict=True))
+    rows = zip(record.genome_fingerprints, record.returns, record.lengths, record.fingerprints, strict=True)
+    return "".join(_half_tag(genome) + _half_tag(*episodes) for genome, *episodes in rows)
 
 
 def _half_tag(*parts: NDArray[Any] | np.generic) -> str:
