@@ -363,9 +363,9 @@ def evaluate_population(
     least = config.least_population
     keys = rollouts.generation_keys(generation, P, config.common_random_numbers)
     spec = experiment.rollout_spec
-    current = first_round(config.racing, P, E) if least is None else Round(np.arange(least), range(E))
+    current: Round | None = first_round(config.racing, P, E) if least is None else Round(np.arange(least), range(E))
     collector = ResultsCollector(P, E, spec.num_traces, traces)
-    while True:
+    while current is not None:
         batch = EpisodeBatch.of(
             seed,
             Purpose.EPISODE,
@@ -380,18 +380,15 @@ def evaluate_population(
         )
         results = coordinator.evaluate(spec, batch, meanwhile, collector)
         meanwhile = None
-        # A growing population: more candidates play until the generation has enough steps.
         if least is not None and config.num_interactions is not None:
-            more = _grow(current, P, least, config.num_interactions, results)
-            if more is not None:
-                current = more
-                continue
-        if current.episodes.stop == E:
-            return results
-        # A race: the best candidates play the next episodes.
-        connections = results.descriptions(genomes).connections
-        metrics = results.metrics(config.env.metrics)
-        scores = Scores.of(config, results.returns, metrics, connections, genomes.num_weights)
-        following = next_round(current, config.racing, scores)
-        assert following is not None  # the final round ends with episode E
-        current = following
+            # A growing population: more candidates play until the generation has enough steps.
+            current = _grow(current, P, least, config.num_interactions, results)
+        elif current.episodes.stop == E:
+            current = None
+        else:
+            # A race: the best candidates play the next episodes.
+            connections = results.descriptions(genomes).connections
+            metrics = results.metrics(config.env.metrics)
+            scores = Scores.of(config, results.returns, metrics, connections, genomes.num_weights)
+            current = next_round(current, config.racing, scores)
+    return results

@@ -75,15 +75,10 @@ class _Run:
         generation = self.log.num_generations
         normalizer = self._normalizer()
         genomes = self.shared.ask(generation)
+        limited, seed = with_step_limit(self.experiment, generation, self.log.last), self.log.header.seed
+        traces, flush = self.shared.traces, self.log.flush_if_due
         results = evaluate_population(
-            with_step_limit(self.experiment, generation, self.log.last),
-            self.coordinator,
-            self.log.header.seed,
-            generation,
-            genomes,
-            normalizer,
-            self.shared.traces,
-            meanwhile=self.log.flush_if_due,
+            limited, self.coordinator, seed, generation, genomes, normalizer, traces, meanwhile=flush
         )
         described = results.descriptions(genomes)
         metrics = results.metrics(config.env.metrics)
@@ -103,17 +98,11 @@ class _Run:
                 self.champion_normalizer = normalizer
             if self.champion_normalizer is not None:
                 checkpoint[CHAMPION_NORMALIZER] = self.champion_normalizer
-        seconds = self.coordinator.take_seconds()
+        previous = bytes.fromhex(self.log.last.digest.decode()) if self.log.last else DIGEST_START
+        selection = {"measures": measures, **strategy.outcome(self.shared.state)}
+        seconds = time.perf_counter() - begin, *self.coordinator.take_seconds()
         record = generation_record(
-            self._last_digest(),
-            genomes,
-            described,
-            results,
-            fitness,
-            metrics,
-            normalizer,
-            (time.perf_counter() - begin, *seconds),
-            {"measures": measures, **strategy.outcome(self.shared.state)},
+            previous, genomes, described, results, fitness, metrics, normalizer, seconds, selection
         )
         stored_genomes = genomes if config.output.genomes == "all" else None
         # If workers or threads play, the log is flushed in the next generation, while they play (`meanwhile`).
@@ -127,10 +116,8 @@ class _Run:
             return True
         if not is_validation_due(self.experiment.config, self.log.num_generations):
             return False
-        seed, generations = self.log.header.seed, self.log.num_generations
-        returns = validation_returns(
-            self.experiment, self.coordinator, self._champion(), seed, generations, stop.episodes
-        )
+        player, seed, generations = self._champion(), self.log.header.seed, self.log.num_generations
+        returns = validation_returns(self.experiment, self.coordinator, player, seed, generations, stop.episodes)
         # A resumed run repeats the validation that is due when it begins.
         self.log.validations.setdefault(generations, returns)
         return is_good_enough(self.experiment.config, returns)
@@ -149,10 +136,6 @@ class _Run:
     def _champion(self) -> Player:
         known = self.champion_normalizer
         return self.shared.strategy.champion(self.shared.state), self._normalizer() if known is None else known
-
-    def _last_digest(self) -> bytes:
-        last = self.log.last
-        return bytes.fromhex(last.digest.decode()) if last else DIGEST_START
 
 
 def is_validation_due(config: Config, num_generations: int) -> bool:

@@ -44,7 +44,7 @@ FEED_BYTES = 2**26
 _FEW_WORLDS = 4
 """The smallest number of rigid-body worlds in a feed. A thread steps four in half of the time that sixteen take."""
 _CROWD_BYTES = 2**22
-"""The memory of the networks of worlds that a thread steps together: a part of a cache of the second level or two."""
+"""The memory of the networks whose worlds a thread steps together, so that they stay in a second-level cache."""
 LEAST_GAIN = 1.3
 """The speed of a GPU, in units of the host's, above which it is used."""
 TRIAL_SECONDS = 0.5
@@ -91,7 +91,7 @@ def _halves(config: Config, slots: int) -> int:
 
 
 def fitted(experiment: Experiment) -> Experiment:
-    """Return an experiment with as many slots of a device as fit into its memory, by the memory that few take.
+    """Return an experiment with as many slots as fit into the memory of the device, estimated from a few slots.
 
     Raises:
         InputError: The slots that the user asked for do not fit.
@@ -201,16 +201,8 @@ def _rollout(config: Config, slots: int, queue: EpisodeQueue | None = None) -> R
     chosen = backend(config.compute.backend)
     engine = environments.make(config.env, slots, compiled=chosen != "numpy", threads=num_threads(config))
     network = networks.make(config.network, engine.observation_size, engine.action_size)
-    return Rollout(
-        engine,
-        network,
-        slots,
-        chosen,
-        config.env.max_episode_seconds,
-        config.normalize_observations,
-        config.compute.check,
-        queue,
-    )
+    seconds, normalize = config.env.max_episode_seconds, config.normalize_observations
+    return Rollout(engine, network, slots, chosen, seconds, normalize, config.compute.check, queue)
 
 
 @dataclass(frozen=True)
@@ -302,15 +294,10 @@ def rollout_speed(experiment: Experiment, backend: str, seconds: float) -> Rollo
     rollout = rollout_of(config)
     at_once = min(config.compute.slots or 1, config.population * config.episodes)
     genomes = initial_genomes(experiment.network, 0, 0, range(min(at_once, _MOST_GENOMES)))
-    normalizer = Moments.none(experiment.network.observation_size).normalizer()
-    batch = EpisodeBatch.of(
-        0,
-        Purpose.CHECK,
-        genomes,
-        generation_keys(0, len(genomes)),
-        range(-(-at_once // len(genomes))),
-        normalizer if config.normalize_observations else None,
-    )
+    keys, episodes = generation_keys(0, len(genomes)), range(-(-at_once // len(genomes)))
+    none = Moments.none(experiment.network.observation_size)
+    normalizer = none.normalizer() if config.normalize_observations else None
+    batch = EpisodeBatch.of(0, Purpose.CHECK, genomes, keys, episodes, normalizer)
     with closing(rollout), Watchdog(config.env.max_episode_seconds, fatal=True) as watchdog:
         return _measure(rollout, batch, seconds, watchdog.pat)
 
