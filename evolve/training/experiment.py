@@ -26,7 +26,7 @@ from evolve.training.fitness import fitness_function
 _LOG = logging.getLogger("evolve")
 _CACHE_BYTES = 2**24  # the assumed share of each process in the cache that all cores use
 _SLOTS_IF_HANGING = 8  # if an environment hangs while its speed is measured
-_FEED_NUMBERS = 2**28  # in the default slots of a device; the host may need memory for as many, of four bytes or more
+_FEED_NUMBERS = 2**28  # of the default slots of a device; the host may need at least four bytes for each
 _LARGE_SLOT = 2**16  # numbers; a step of a larger network takes as long as about 16 environment steps
 
 
@@ -42,8 +42,9 @@ class Experiment:
         chosen_backend: The back end that compute.backend = "auto" means on this machine. By default it is native if the
             kernels were built, else numpy.
         start: The genome with which the search begins; None for random genomes.
-        device_slots: The number of slots if a device plays whole episodes, one for each episode of a generation if
-            they fit; None for `config.compute.slots`, if that was given or the environment is on the host.
+        device_slots: The number of slots on a device that plays whole episodes: one for each episode of a generation,
+            or as many as fit. If it is None, `config.compute.slots` counts, because the user gave it, or because the
+            environment is on the host.
     """
 
     config: Config
@@ -77,24 +78,23 @@ class Experiment:
     @cached_property
     def _parts(self) -> int:
         """The number of rollouts of whole episodes that a process plays in parallel, one for each thread."""
-        is_whole = self.backend == "native" and self.config.env.engine == "exact"
-        return num_threads(self.config) if is_whole else 1
+        return num_threads(self.config) if self.backend == "native" and self.config.env.engine == "exact" else 1
 
     @property
     def _least_chunk(self) -> int:
         """The smallest number of episodes of a chunk: a kernel steps this many slots in about the time of one."""
-        if self.backend == "native" and self.config.env.engine == "exact":
+        if self.backend != "native":
+            return 1
+        slots = self.config.compute.slots or 1
+        if self.config.env.engine == "exact":
             task = environments.exact_task(self.config.env)
             # A task with a rigid-body world steps the worlds of several slots together.
             if task.has_world:
-                per_thread = min(environments.slots_per_call(task), self.config.compute.slots or 1)
-                return self._parts * per_thread
-        if self.backend != "native" or self.network.slot_size < _LARGE_SLOT:
-            return 1
-        return min(native.lanes(), self.config.compute.slots or 1)
+                return self._parts * min(environments.slots_per_call(task), slots)
+        return 1 if self.network.slot_size < _LARGE_SLOT else min(native.lanes(), slots)
 
     def on(self, chosen: str) -> Config:
-        """Return the configuration with a back end, and with the slots that it should have there."""
+        """Return the configuration for a back end, with its number of slots there."""
         slots = self.device_slots if backend(chosen) == "cupy" else None
         changed = {"backend": chosen} | ({} if slots is None else {"slots": slots})
         return self.config.model_copy(update={"compute": self.config.compute.model_copy(update=changed)})
@@ -189,12 +189,13 @@ def _check_observed(config: Config, observation_size: int) -> None:
     """Raise InputError for a metric mean_observation_N that cannot be computed."""
     for name in config.env.metrics:
         index = observation_index(name)
-        if index is not None and not config.normalize_observations:
+        if index is None:
+            continue
+        if not config.normalize_observations:
             cure = "The sums that the mean needs are only computed with ", Setting("normalize_observations", True), "."
             raise InputError("env.metrics", f"normalized observations with {name}", "unnormalized ones", *cure)
-        if index is not None and index >= observation_size:
-            last = observation_size - 1
-            raise InputError("env.metrics", f"mean_observation_0 to mean_observation_{last}", name)
+        if index >= observation_size:
+            raise InputError("env.metrics", f"mean_observation_0 to mean_observation_{observation_size - 1}", name)
 
 
 def _with_options(config: Config) -> Config:
@@ -293,7 +294,7 @@ def validate_new_run(experiment: Experiment) -> None:
         raise InputError("common_random_numbers", expected, "pairs", "openai-es and pgpe have pairs.")
     _check_step_limits(experiment)
     _check_measures(experiment)
-    check_fitness(config)
+    fitness_function(config.fitness)  # raises InputError for a function that cannot be imported
     if config.connection_cost and strategies.shared_mask(config.strategy):
         expected = f"0 with {config.strategy.name}, whose candidates all have the same connections"
         raise InputError("connection_cost", expected, config.connection_cost)
@@ -306,11 +307,6 @@ def _check_measures(experiment: Experiment) -> None:
         if name not in (*GENOME_MEASURES, *metrics):
             expected = f"{name} among the metrics that the environment reports, because strategy.name selects by it"
             raise InputError("env.metrics", expected, list(metrics))
-
-
-def check_fitness(config: Config) -> None:
-    """Raise InputError if the fitness is a function that cannot be imported here."""
-    fitness_function(config.fitness)
 
 
 def _check_growth(experiment: Experiment) -> None:

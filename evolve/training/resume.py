@@ -21,7 +21,8 @@ from evolve.rollouts import Moments
 from evolve.shapes import Float32, Float64, check_shape
 from evolve.store import Header, RunFile, StoredRun
 from evolve.strategies import Strategy
-from evolve.training.experiment import Experiment, PlannedRun, check_fitness, config_of, validate_new_run
+from evolve.training.experiment import Experiment, PlannedRun, config_of, validate_new_run
+from evolve.training.fitness import fitness_function
 from evolve.training.manifest import make_manifest, revision
 
 _LOG = logging.getLogger("evolve")
@@ -132,8 +133,8 @@ def restore_moments(experiment: Experiment, run: RunState) -> Moments:
     size = experiment.network.observation_size
     if not experiment.config.normalize_observations:
         return Moments.none(size)
-    # With 0 generations the normalizer of `start_from` is kept. The checkpoint only has the sums from which it would
-    # be computed, which may give another last bit.
+    # With normalizer_generations = 0 every generation uses the normalizer of `start_from`. It is not computed from the
+    # sums in the checkpoint, because the last bit may differ.
     if not run.num_generations or experiment.config.normalizer_generations == 0:
         start = experiment.start
         if start is None or start.normalizer is None:
@@ -184,7 +185,7 @@ def experiment_table(path: Path) -> Table:
 def generations_on_disk(file: RunFile) -> str:
     """Return in words how many generations a file holds."""
     if file.replaces:
-        return f"no new generation is complete, so {file.path} is what it was"
+        return f"no new generation is complete, so {file.path} is unchanged"
     are = "is" if file.on_disk == 1 else "are"
     return f"{pluralize(file.on_disk, 'generation')} {are} complete in {file.path}"
 
@@ -209,7 +210,8 @@ def after_failure(file: RunFile, error: EpisodeError) -> tuple[str | Setting, ..
 def check_same_run(config: Config, stored: Config, path: Path) -> None:
     """Raise InputError if seed, directory, network or strategy differ from the resumed run file."""
     _require_equal("seeds", config.seeds, stored.seeds, path)
-    _require_equal("output.directory", _directory(config), _directory(stored), path)
+    ours, theirs = (str(Path(each.output.directory or ".")) for each in (config, stored))
+    _require_equal("output.directory", ours, theirs, path)
     check_same_names({"network": config.network.table(), "strategy": config.strategy.table()}, stored, path)
 
 
@@ -219,13 +221,9 @@ def check_same_names(table: Table, stored: Config, path: Path) -> None:
         _require_equal(f"{section}.name", table[section]["name"], choice.name, path)
 
 
-def _require_equal(key: str, ours: object, theirs: object, path: Path) -> None:
+def _require_equal(key: str, ours: object, theirs: object, path: Path, *cure: str | Setting) -> None:
     if ours != theirs:
-        raise InputError(key, f"{theirs!r} as in the run file", ours, where=f"resuming {path}")
-
-
-def _directory(config: Config) -> str:
-    return str(Path(config.output.directory or "."))
+        raise InputError(key, f"{theirs!r} as in the run file", ours, *cure, where=f"resuming {path}")
 
 
 def check_and_create_runs(
@@ -344,7 +342,8 @@ def _check_continuation(run: PlannedRun, stop_reason: Callable[[], str | None], 
         if not (file.num_generations and is_unfinished(file, run.experiment.config)):
             return
         _warn_of_other_code(file)
-    if _can_repeat_episodes(run.experiment.config):
+    # If the user forces environments to be reused, an episode cannot be repeated alone.
+    if run.experiment.config.compute.check and run.experiment.config.env.reuse is not True:
         _check_episode(run, file, stop_reason, spot_check)
 
 
@@ -353,30 +352,22 @@ def check_configuration(run: PlannedRun, file: RunFile | StoredRun) -> None:
     config = run.experiment.config
     path = run.path
     anew: tuple[str | Setting, ...] = "Or start anew in another ", _DIRECTORY, "."
-    where = f"resuming {path}"
-    if file.header.seed != run.seed:
-        raise InputError("seed", f"{file.header.seed} as in the run file", run.seed, where=where)
+    _require_equal("seed", run.seed, file.header.seed, path)
     stored = config_of(file)
     for key, ours, theirs in differences(config, stored):
-        raise InputError(key, f"{theirs!r} as in the run file", ours, *anew, where=where)
-    if file.num_generations and config.output.genomes != stored.output.genomes:
-        expected = f"{stored.output.genomes!r} as in the run file"
-        raise InputError("output.genomes", expected, config.output.genomes, *anew, where=where)
+        _require_equal(key, ours, theirs, path, *anew)
+    if file.num_generations:
+        _require_equal("output.genomes", config.output.genomes, stored.output.genomes, path, *anew)
     if file.num_generations and config.output.genomes == "all" and not file.has_population:
         raise InputError(str(path), "the genomes of all candidates, as its configuration says", "none", *anew)
     if file.num_generations > config.generations:
         least = f"at least {file.num_generations}, the generations already complete in {path}"
         raise InputError("generations", least, config.generations)
-    check_fitness(config)
+    fitness_function(config.fitness)  # raises InputError for a function that cannot be imported
     last = file.last if isinstance(file, RunFile) else file.records[-1] if file.records else None
     if last is not None and set(last.metrics) != set(config.env.metrics):
         raise InputError(str(path), "the metrics that its configuration names (env.metrics)", list(last.metrics), *anew)
     restore(run.experiment, file)  # raises InputError for a checkpoint of another shape
-
-
-def _can_repeat_episodes(config: Config) -> bool:
-    """Return whether an episode can be repeated alone: not if the user forces environments to be reused."""
-    return config.compute.check and config.env.reuse is not True
 
 
 def _warn_of_other_code(file: RunFile) -> None:

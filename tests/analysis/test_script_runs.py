@@ -224,7 +224,7 @@ def test_a_time_limit_stops_a_run_that_can_be_resumed(alone):
     assert (run.generations, run.complete) == ([], False)
     assert list(evolve.iterate(**limited, output="limited", resume=True)) == []
     assert evolve.train(**SMALL, output="limited", resume=True).digest == alone.digest
-    with pytest.raises(Stopped, match=r"the time limit: no new generation is complete, so .* is what it was"):
+    with pytest.raises(Stopped, match=r"the time limit: no new generation is complete, so .* is unchanged"):
         evolve.train(**limited, output="limited", overwrite=True)
     assert evolve.load("limited/seed-0.h5").digest == alone.digest
 

@@ -106,7 +106,7 @@ def test_nothing_is_lost_before_the_first_new_generation(call, old, tmp_path):
     assert old.read_bytes() == before
     done = call("run", *TINY, "--overwrite", "--time-limit", "0s")
     assert (done.code, old.read_bytes()) == (75, before)
-    assert "no new generation is complete, so out/seed-0.h5 is what it was\n" in done.err
+    assert "no new generation is complete, so out/seed-0.h5 is unchanged\n" in done.err
     assert "--resume" not in done.err
 
 
@@ -117,4 +117,4 @@ def test_a_run_that_fails_at_once_leaves_the_old_file(call, tmp_path):
     before = path.read_bytes()
     done = call("run", *task, "--overwrite", "--set", "compute.check=false", TOY_GRAVITY="none")
     assert (done.code, path.read_bytes()) == (1, before), done.err
-    assert "no new generation is complete, so out/seed-0.h5 is what it was." in done.err
+    assert "no new generation is complete, so out/seed-0.h5 is unchanged." in done.err
