@@ -35,7 +35,7 @@ from evolve.training.stored import Source, with_start
 
 _EXPERIMENT = "a TOML file, a table, a Config or a run file"
 _SECTIONS = {*NAMED_SECTIONS, "compute", "output", "racing", "early_stop"}
-"""Tables into which settings are merged. An empty table replaces any other table."""
+"""Sections into which tables are merged, so an empty table changes nothing. Elsewhere it replaces the setting."""
 
 
 @dataclass(frozen=True)
@@ -84,7 +84,7 @@ def preview(run: PlannedRun, resume: bool = False, overwrite: bool = False) -> R
     Args:
         run: The planned run.
         resume: Whether to resume a run if its file exists.
-        overwrite: Whether it is replaced.
+        overwrite: Whether to replace an existing file.
 
     Raises:
         InputError: The run would be refused.
@@ -205,8 +205,7 @@ def plan_from_arguments(
     found = experiments(table, "sweep")
     if len(found) > 1:
         raise InputError("experiment", "one experiment", f"a sweep of {len(found)}", "Run it by evolve.sweep.")
-    config = found[0]
-    config = config.model_copy(update={"seeds": (config.seeds[0] if seed is None else _seed(seed),)})
+    config = found[0].model_copy(update={"seeds": (found[0].seeds[0] if seed is None else _seed(seed),)})
     if file is not None and stored is not None:
         check_same_run(config, stored, file)
     return plan_runs([prepare(config)], file, resume, source)[0]

@@ -141,7 +141,7 @@ class SharedStrategy:
                 arrays |= dict(zip(_START, (genome.weights, genome.mask), strict=True))
             header = HoldState(self._experiment.config.to_toml(), *sizes, self._seed, generation, len(arrays))
             records = itertools.chain([header], itertools.starmap(StateArray, arrays.items()))
-            # An update goes to all workers except the rank beside it. That is rank 0 here, so all workers receive it.
+            # Each message names a rank that does not receive it. Rank 0 is no worker, so all workers receive these.
             self._coordinator.update(((frame_of(record, _KINDS), 0) for record in records), version)
         P, W = self._experiment.config.population, self._experiment.network.num_weights
         return AskedGenomes(self.strategy, self.state, generation, P, W)

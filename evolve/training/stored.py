@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from evolve import environments, networks, store
-from evolve.config import ComputeOptions, StartFromOptions, UnknownKeyError, parse
+from evolve.config import ComputeOptions, Config, StartFromOptions, UnknownKeyError, parse
 from evolve.errors import InputError, check_whole, pluralize
 from evolve.genome import Block, Genomes
 from evolve.networks import NETWORKS
@@ -29,7 +29,7 @@ Source = Stored | Start | Genomes
 
 
 def reload(
-    run: store.Stored,
+    run: Stored,
     env: Mapping[str, Any] | None = None,
     network: Mapping[str, Any] | None = None,
     engine: str | None = None,
@@ -56,12 +56,12 @@ def reload(
         # Engine and changes are applied together: the changes may drop arguments that the engine does not take.
         config = config.with_env_changes({**(changes if is_same else {}), "engine": engine})
     compute = parse(ComputeOptions, {"check": config.compute.check, "threads": threads}, "compute")
-    start = recorded_start(run.header, config.start_from, run.path)
+    start = _recorded_start(run, config)
     try:
         experiment = replace(prepare(config.model_copy(update={"compute": compute})), start=start)
     except UnknownKeyError as error:
         raise unknown_settings(str(run.path), error) from None
-    if not fits(run, experiment):
+    if not _fits(run, experiment):
         if engine is not None:
             expected = f"an engine in which {config.env.id} has the observations and actions of {run.path}"
             raise InputError("env.engine", expected, engine)
@@ -71,7 +71,7 @@ def reload(
     return _with_environment(experiment, changes) if changes else experiment
 
 
-def reload_policy(run: store.Stored) -> Experiment:
+def reload_policy(run: Stored) -> Experiment:
     """Return the experiment of a file, to make policies. The environment need not be installed.
 
     Raises:
@@ -94,36 +94,30 @@ def reload_policy(run: store.Stored) -> Experiment:
     except (ValueError, TypeError, KeyError, AttributeError) as error:
         raise InputError(path, "the spaces of an environment", f"damaged ones ({error})") from None
     prepared = prepare_policy(config.model_copy(update={"compute": compute}), spaces)
-    experiment = replace(prepared, start=recorded_start(run.header, config.start_from, run.path))
-    if not fits(run, experiment):
+    experiment = replace(prepared, start=_recorded_start(run, config))
+    if not _fits(run, experiment):
         raise InputError(path, "generations that fit its configuration", "arrays of other sizes")
     return experiment
 
 
-def recorded_start(header: store.Header, recorded: StartFromOptions | None, path: Path) -> store.Start | None:
+def _recorded_start(run: Stored, config: Config) -> Start | None:
     """Return the genome with which a stored run began; None for random genomes.
 
-    Args:
-        header: The header of the file.
-        recorded: The setting `start_from` in the configuration of the file.
-        path: The file.
-
-    Raises:
-        InputError: The digest in the configuration is not the digest of the genome in the file.
+    config: the configuration of the file. Raises InputError if it has another digest of this genome.
     """
-    start = header.start
+    start, recorded = run.header.start, config.start_from
     digest = None if recorded is None else recorded.digest or ""
     if digest != (None if start is None else start.digest):
-        raise InputError(str(path), "the start that its configuration records", "another one, or none")
+        raise InputError(str(run.path), "the start that its configuration records", "another one, or none")
     return start
 
 
-def fits(run: store.Stored, experiment: Experiment) -> bool:
+def _fits(run: Stored, experiment: Experiment) -> bool:
     """Return whether the stored arrays have the sizes of an experiment."""
     W = experiment.network.num_weights
     if experiment.start is not None and len(experiment.start.weights) != W:
         return False
-    if isinstance(run, store.StoredChampion):
+    if isinstance(run, StoredChampion):
         return len(run.held_out.weights) == W
     if not run.records:
         return True
@@ -186,7 +180,7 @@ class GenomeChoice:
 
 
 def final_champion(
-    experiment: Experiment, run: store.Stored, which: GenomeChoice = GenomeChoice()
+    experiment: Experiment, run: Stored, which: GenomeChoice = GenomeChoice()
 ) -> tuple[Genomes, Float32 | None]:
     """Return a genome (P = 1) and its normalizer [2, O]; the normalizer is None if observations are not normalized.
 
@@ -201,11 +195,11 @@ def final_champion(
     check_which(run, which)
     generation = which.generation
     if generation is not None:
-        assert isinstance(run, store.StoredRun)
+        assert isinstance(run, StoredRun)
         record = run.records[generation]
         genome = Genomes(record.champion_weights[None], record.champion_mask[None])
         return genome, normalizer_of(experiment, run, generation)
-    if isinstance(run, store.StoredRun):
+    if isinstance(run, StoredRun):
         if which.is_champion:
             return newest_champion(experiment, run)
         strategy, state = restore(experiment, run)
@@ -232,7 +226,7 @@ def newest_champion(experiment: Experiment, run: RunState) -> tuple[Genomes, Flo
     return strategy.champion(state), normalizer
 
 
-def check_which(run: store.Stored, which: GenomeChoice) -> None:
+def check_which(run: Stored, which: GenomeChoice) -> None:
     """Raise InputError for a choice by several attributes, and for a choice that a file cannot have."""
     given = {name: value for name, value in vars(which).items() if value is not None}
     if len(given) > 1:
@@ -242,20 +236,20 @@ def check_which(run: store.Stored, which: GenomeChoice) -> None:
     check_generation(run, which.generation)
 
 
-def require_run_file(run: store.Stored, argument: str, value: Any) -> None:
+def require_run_file(run: Stored, argument: str, value: Any) -> None:
     """Raise InputError for an argument that a champion file cannot have, and that is given; None if it is not."""
-    if value is not None and not isinstance(run, store.StoredRun):
+    if value is not None and not isinstance(run, StoredRun):
         raise InputError(argument, f"none with {run.path}, which has the final champion alone", value)
 
 
-def check_generation(run: store.Stored, generation: Any, argument: str = "generation") -> None:
+def check_generation(run: Stored, generation: Any, argument: str = "generation") -> None:
     """Raise InputError for a generation that a run file has not completed; do nothing for None."""
     require_run_file(run, argument, generation)
     if generation is not None and check_whole(argument, generation, 0) >= run.num_generations:
         raise InputError(argument, f"one of 0 to {run.num_generations - 1}", generation)
 
 
-def normalizer_of(experiment: Experiment, run: store.StoredRun, generation: int) -> Float32 | None:
+def normalizer_of(experiment: Experiment, run: StoredRun, generation: int) -> Float32 | None:
     """Return the normalizer [2, O] of a generation; None if observations are not normalized.
 
     generation: at most the one that would follow the last complete generation. Raises InputError if the file lacks it.
@@ -300,8 +294,8 @@ def with_start(run: PlannedRun, resume: bool = False, source: Source | None = No
 def _start_in_file(run: PlannedRun, wanted: StartFromOptions) -> tuple[StartFromOptions, Start] | None:
     """Return the start in the file of a run that is resumed; None if the file has another start, or random genomes."""
     stored = store.read(run.path)
-    recorded = config_of(stored).start_from
-    start = recorded_start(stored.header, recorded, run.path)
+    config = config_of(stored)
+    recorded, start = config.start_from, _recorded_start(stored, config)
     # A setting without a digest names a file, which may have changed since. So only settings are compared.
     return (recorded, start) if recorded is not None and start is not None and wanted.is_same(recorded) else None
 
@@ -385,9 +379,8 @@ def _experiment_of(stored: Stored, experiment: Experiment) -> Experiment:
     _check_normalization(config.normalize_observations, experiment, str(stored.path))
     target = experiment.network
     network = networks.make(NETWORKS.parse(config.network), target.observation_size, experiment.action_size)
-    start = recorded_start(stored.header, config.start_from, stored.path)
-    source = replace(experiment, config=config, network=network, start=start)
-    if not stored.num_generations or (fits(stored, source) and network.blocks == target.blocks):
+    source = replace(experiment, config=config, network=network, start=_recorded_start(stored, config))
+    if not stored.num_generations or (_fits(stored, source) and network.blocks == target.blocks):
         return source
     weights = stored.held_out.weights if isinstance(stored, StoredChampion) else stored.records[0].champion_weights
     name = f"{stored.path}, {config.network.name} for {config.env.id}"
