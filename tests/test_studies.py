@@ -81,6 +81,8 @@ def test_a_wrong_point_is_refused_before_the_first_run(tmp_path):
     ):
         with pytest.raises(InputError, match=message):
             evolve.sweep(grid, strategy="openai-es", **SMALL, output=tmp_path / "out")
+    with pytest.raises(InputError, match=r"start_from: expected a file in a sweep.*, got a genome in memory"):
+        evolve.sweep({}, **SMALL, output=tmp_path / "out", start_from=[0.1, 0.2])
     with pytest.raises(InputError, match="callbacks"):
         evolve.sweep({}, **SMALL, output=tmp_path / "out", callbacks=print)
     with pytest.raises(InputError, match="progress: expected True or False, got 'bar'"):

@@ -222,16 +222,18 @@ def sweep_from_arguments(
 
     Raises InputError.
     """
-    table = _table(experiment)
-    if isinstance(experiment, Config):
-        for key in grid if isinstance(grid, Mapping) else ():
-            _drop_options(table, key, None)
-    _override_all(table, output, settings, complete=isinstance(experiment, Config))
-    _take_source(table)
-    if seeds is not None:
-        table["seeds"] = _plain(list(seeds) if isinstance(seeds, Iterable) and not isinstance(seeds, str) else seeds)
     if not isinstance(grid, Mapping):
         raise InputError("grid", 'a table of lists, such as {"strategy.sigma": [0.1, 0.3]}', repr(grid))
+    table = _table(experiment)
+    if isinstance(experiment, Config):
+        for key in grid:
+            _drop_options(table, key, None)
+    _override_all(table, output, settings, complete=isinstance(experiment, Config))
+    if _take_source(table) is not None and not table["start_from"]:
+        cure = "Give it to evolve.train for each experiment."
+        raise InputError("start_from", "a file in a sweep, such as a run or its path", "a genome in memory", cure)
+    if seeds is not None:
+        table["seeds"] = _plain(list(seeds) if isinstance(seeds, Iterable) and not isinstance(seeds, str) else seeds)
     for key, values in grid.items():
         if key in ("seed", "seeds"):
             raise InputError("grid", "settings of the experiment", key, f"Seeds are an argument: seeds={values!r}.")

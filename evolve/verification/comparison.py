@@ -53,46 +53,42 @@ def compare(a: StoredRun, b: StoredRun, play: bool = True) -> Verdict:
     if a.num_generations != b.num_generations:
         return unequal
     # The generations determine all other contents, so a difference here means that a log was changed.
-    changed = _later_difference(a, b)
-    if changed is not None:
+    part = _different_part(a, b)
+    found = None if part else logs.digest_difference(a) or logs.digest_difference(b)
+    changed = f"the {part} differ, though every generation is equal" if part else found and found.summary
+    if changed:
         return replace(unequal, summary=changed, cause="log", why=explain("log", None)[1], what="log")
     digest = a.digest if a.records else "none"
     summary = f"{pluralize(a.num_generations, 'generation')}, digest {digest}"
     return Verdict(True, summary, configuration=unequal.configuration)
 
 
-def _later_difference(a: StoredRun, b: StoredRun) -> str | None:
-    """Return the first difference of two runs with equal generations, in words, or None.
-
-    It may be in their starts, checkpoints, validations and held-out evaluations, or between a run's digests and its
-    records.
-    """
+def _different_part(a: StoredRun, b: StoredRun) -> str | None:
+    """Return the first part that differs in two runs with equal generations, in words; None if there is none."""
     starts = {run.header.start and run.header.start.digest for run in (a, b)}
     if len(starts) > 1:
-        return "the genomes with which the runs began differ, though every generation is equal"
+        return "genomes with which the runs began"
     if not logs.same_arrays(a.checkpoint, b.checkpoint):
-        return "the checkpoints differ, though every generation is equal"
+        return "checkpoints"
     one, other = (config_of(run) for run in (a, b))
     are_comparable = one.evaluates_like(other.with_env_changes({"engine": one.env.engine}))
     for generations in sorted(a.validations.keys() & b.validations.keys()) if are_comparable else ():
         validated = [logs.validation_returns(run, generations) for run in (a, b)]
         n = min(map(len, validated))
         if not np.array_equal(validated[0][:n], validated[1][:n], equal_nan=True):
-            after = pluralize(generations, "generation")
-            return f"the validation returns after {after} differ, though every generation is equal"
+            return f"validation returns after {pluralize(generations, 'generation')}"
     if a.held_out is not None and b.held_out is not None:
         # Only the first n held-out episodes are the same episodes: none, if the two runs evaluate differently.
         n = min(len(a.held_out.returns), len(b.held_out.returns)) if are_comparable else 0
         for name, end in (("returns", n), ("seeds", n), ("weights", None), ("mask", None)):
             ours, theirs = (getattr(held_out, name)[:end] for held_out in (a.held_out, b.held_out))
             if not np.array_equal(ours, theirs, equal_nan=name == "returns"):
-                return f"the {name} of the held-out evaluation differ, though every generation is equal"
+                return f"{name} of the held-out evaluation"
         failed = np.isnan(a.held_out.returns[:n])
         ours, theirs = ({k: m[:n] for k, m in held_out.metrics.items()} for held_out in (a.held_out, b.held_out))
         if not logs.same_metrics(ours, theirs, failed).all():
-            return "the metrics of the held-out evaluation differ, though every generation is equal"
-    found = logs.digest_difference(a) or logs.digest_difference(b)
-    return None if found is None else found.summary
+            return "metrics of the held-out evaluation"
+    return None
 
 
 def _explain_difference(a: StoredRun, b: StoredRun, first: FirstDifference, unequal: Verdict, play: bool) -> Verdict:
