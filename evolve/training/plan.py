@@ -57,7 +57,7 @@ class RunSize:
 
 @dataclass(frozen=True)
 class RunPreview:
-    """A run, and what it would do with an existing file.
+    """A run, and its effect on an existing file.
 
     Attributes:
         run: The run.
@@ -79,7 +79,7 @@ class RunPreview:
 
 
 def preview(run: PlannedRun, resume: bool = False, overwrite: bool = False) -> RunPreview:
-    """Return what a run would do, without writing anything.
+    """Return a preview of a run, without writing anything.
 
     Args:
         run: The planned run.
@@ -307,7 +307,7 @@ def _start_setting(given: Any) -> tuple[Table, Source | None]:
     if isinstance(getattr(given, "genome", None), Genomes):  # a policy
         if given.normalizer is not None:
             cure = 'Give the run itself, or {"file": …, "generation": …}.'
-            expected = "a source that knows for how many observations its normalizer stands"
+            expected = "a source that records how many observations its normalizer is computed from"
             raise InputError("start_from", expected, "a policy with a normalizer", cure)
         given = given.genome
     if not isinstance(given, Genomes | Collection):
@@ -373,7 +373,9 @@ def plain_setting(key: str, value: Any) -> Any:
         value = _named_classes(value)
     elif key == "env" and not isinstance(value, str):
         expected = "the id of an environment, its class, a function that makes it, or a table of settings"
-        raise InputError("env", expected, repr(value), "An object is refused, as many are needed: name the id.")
+        raise InputError(
+            "env", expected, repr(value), "An object is refused, because a run makes many environments: name the id."
+        )
     return _plain(value)
 
 

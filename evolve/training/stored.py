@@ -252,7 +252,7 @@ def check_generation(run: Stored, generation: Any, argument: str = "generation")
 def normalizer_of(experiment: Experiment, run: StoredRun, generation: int) -> Float32 | None:
     """Return the normalizer [2, O] of a generation; None if observations are not normalized.
 
-    generation: at most the one that would follow the last complete generation. Raises InputError if the file lacks it.
+    generation: at most the generation after the last complete one. Raises InputError if the file lacks the normalizer.
     """
     if not experiment.config.normalize_observations:
         return None

@@ -1,4 +1,4 @@
-"""Verification: are two runs equal, does this machine repeat a run, and what is the first difference and its cause.
+"""Verification: compare two runs, or a run and its repetition here; find the first difference and its cause.
 
 The log of a run is compared with the log of another run (`compare`), or with a repetition on this machine: of its
 champions' episodes (`reevaluate`), or of the whole run (`rerun`). At the first difference the episode is played again

@@ -254,7 +254,7 @@ def first_difference(generation: int, ours: Record, theirs: Record) -> FirstDiff
 def _episode_difference(
     generation: int, ours: Record, theirs: Record, different: Bool, genomes: Bool
 ) -> FirstDifference:
-    """Return the difference of generations with different episodes [P, E], or with different genomes [P] as well."""
+    """Return the first different episode. different: [P, E], of episodes; genomes: [P], whether each genome differs."""
     places = np.argwhere(different)
     champions = [place for place in places if place[0] in (ours.champion_candidate, theirs.champion_candidate)]
     # Other genomes explain every difference, so any episode will do; otherwise prefer one with step hashes.

@@ -261,7 +261,7 @@ class RunRepetition(_Repetition):
         return self._unequal(summary, kind or "log", (generation, candidate, None))
 
     def _check_validation(self, run: RunState) -> str | None:
-        """Validate the champion of a run again, if the file has a validation after as many generations.
+        """Repeat the validation after the complete generations of `run`, if the file has one.
 
         Return the difference in words; None if there is none.
         """
