@@ -121,7 +121,7 @@ class RunRepetition(_Repetition):
         run = self.run
         numbers = range(run.num_generations) if generations is None else generations
         for batch in self._batches(numbers):
-            verdict = self._check_champions(batch)
+            verdict = self._first_champion_difference(batch)
             if verdict is not None:
                 return verdict
         part = "" if len(numbers) == run.num_generations else f"{len(numbers)} of "
@@ -139,10 +139,10 @@ class RunRepetition(_Repetition):
         difference = logs.selection_difference(run, self.experiment)
         if difference is not None:
             return self._unequal(difference.summary, "log", (difference.generation, None, None))
-        validation = self._check_validation(run)
+        validation = self._validation_difference(run)
         if validation is not None:
             return self._unequal(validation, "validation")
-        return self._check_digests_and_held_out() or Verdict(True, summary)
+        return self._later_difference() or Verdict(True, summary)
 
     def rerun(self, on_generation: Callable[[Record], None]) -> Verdict:
         """Run the experiment again, for the number of generations in the file, and compare everything that is stored.
@@ -153,7 +153,7 @@ class RunRepetition(_Repetition):
 
         def check(record: Record) -> None:
             on_generation(record)
-            summary = self._check_validation(log)
+            summary = self._validation_difference(log)
             if summary is not None:
                 raise _DifferenceFound(FirstDifference("validation", summary, log.num_generations - 1), record)
 
@@ -164,7 +164,7 @@ class RunRepetition(_Repetition):
         if not logs.same_arrays(self.run.checkpoint, log.checkpoint):
             return self._unequal("the checkpoint does not belong to its generations", "log")
         equal = Verdict(True, f"{pluralize(self.run.num_generations, 'generation')}, digest {self.run.digest}")
-        return self._check_digests_and_held_out() or equal
+        return self._later_difference() or equal
 
     def _batches(self, numbers: Sequence[int]) -> Iterator[Sequence[int]]:
         """Yield generations in batches of at most `_GENERATIONS_AT_ONCE`, which one call of the coordinator can play.
@@ -185,15 +185,15 @@ class RunRepetition(_Repetition):
     def _num_played(self, generation: int) -> int:
         return logs.num_champion_episodes(self.experiment.config, self.run.records[generation])
 
-    def _check_champions(self, numbers: Sequence[int]) -> Verdict | None:
+    def _first_champion_difference(self, numbers: Sequence[int]) -> Verdict | None:
         """Return the first difference between the champions' logs and their episodes here; None if they are equal."""
         genomes, results = self._evaluate(numbers)
         fingerprints = genomes.fingerprints()
         traces = results.trace_fingerprints()
         for row, generation in enumerate(numbers):
-            kind = self._check_genomes(generation, int(fingerprints[row]))
+            kind = self._genome_difference(generation, int(fingerprints[row]))
             log = logs.log_of_results(results, row, int(traces[row]), self.experiment.config.env.metrics)
-            verdict = self._check_champion(generation, log, kind)
+            verdict = self._champion_difference(generation, log, kind)
             if verdict is not None:
                 return verdict
         return None
@@ -217,7 +217,7 @@ class RunRepetition(_Repetition):
         spec = training.with_recorded_limit(experiment, run.records, numbers[0]).rollout_spec
         return genomes, self.coordinator.evaluate(spec, batch)
 
-    def _check_genomes(self, generation: int, fingerprint: int) -> str | None:
+    def _genome_difference(self, generation: int, fingerprint: int) -> str | None:
         """Return the kind of difference (see `explain`) in the genomes of a generation; None if there is no difference.
 
         fingerprint: The fingerprint of the stored champion, computed here.
@@ -233,7 +233,7 @@ class RunRepetition(_Repetition):
             return "weights"
         return None if same is None or same.all() else "log"
 
-    def _check_champion(self, generation: int, log: CandidateLog, kind: str | None) -> Verdict | None:
+    def _champion_difference(self, generation: int, log: CandidateLog, kind: str | None) -> Verdict | None:
         """Return the difference between a champion's log in the file and its log here; None if they are equal.
 
         log: The log on this machine. kind: The kind of difference in the genomes, or None.
@@ -260,7 +260,7 @@ class RunRepetition(_Repetition):
         summary = f"generation {generation}: {error}"
         return self._unequal(summary, kind or "log", (generation, candidate, None))
 
-    def _check_validation(self, run: RunState) -> str | None:
+    def _validation_difference(self, run: RunState) -> str | None:
         """Repeat the validation after the complete generations of `run`, if the file has one.
 
         Return the difference in words; None if there is none.
@@ -276,7 +276,7 @@ class RunRepetition(_Repetition):
         after = f"after {pluralize(generations, 'generation')}"
         return f"the champion's returns on {pluralize(episodes, 'validation episode')} {after} differ on {HERE}"
 
-    def _check_digests_and_held_out(self) -> Verdict | None:
+    def _later_difference(self) -> Verdict | None:
         """Check the held-out episodes, and the digests if the file has all genomes.
 
         Return the first difference; None if they are equal.
