@@ -280,7 +280,7 @@ def test_other_refusals(source, normalized, tmp_path):
     source.export("plain.champion")
     with pytest.raises(InputError, match=r"start_from\.generation: expected none with plain\.champion"):
         begin({"file": "plain.champion", "generation": 0})
-    with pytest.raises(InputError, match=r"start_from: expected a source that records .* got a policy with a normalizer"):
+    with pytest.raises(InputError, match=r"start_from: expected a source .* got a policy with a normalizer"):
         begin(normalized.champion(), normalize_observations=True)
     for start in (None, source.champion().genome):
         with pytest.raises(InputError, match=r"normalizer_generations: expected at least 1, or start_from .*, got 0"):
