@@ -29,7 +29,7 @@ candidate, NaN last, and all operations elementwise:
     σ            σ exp(c_σ/d_σ (‖p_σ‖/χ - 1)), χ = sqrt(n) (1 - 1/(4n) + 1/(21n²)),
                  d_σ = 1 + 2 max(0, sqrt((mu_eff - 1)/(n + 1)) - 1) + c_σ
     h            1 if ‖p_σ‖/sqrt(1 - (1 - c_σ)^(2(t + 1))) < (1.4 + 2/(n + 1)) χ, else 0;
-                 t = 1 in the first update; the tutorial's exponent is 2t; this is the exponent of the library cmaes
+                 t = 1 in the first update. The exponent is the one of the library cmaes; the tutorial has 2t
     p_c          (1 - c_c) p_c + h sqrt(c_c (2 - c_c) mu_eff) y, c_c = 4/(n + 4)
     C            (1 - c_1 - c_mu + (1 - h) c_1 c_c (2 - c_c)) C + c_1 p_c² + c_mu y², c_1 = 2/((n + 1.3)² + mu_eff),
                  c_mu = (n + 2)/3 (2/mu_eff/(n + sqrt(2))² + (1 - 1/mu_eff) min(1, (2mu_eff - 1)/((n + 2)² + mu_eff)))
@@ -55,7 +55,13 @@ from evolve.numerics.perturbation import moments_about_centre, perturbed
 from evolve.numerics.portable import log, norm
 from evolve.numerics.streams import Purpose, normal_rows
 from evolve.shapes import Float64, Int64
-from evolve.strategies.evolution_strategy import CmaProgress, EvolutionStrategy, SearchedConnections, stored
+from evolve.strategies.evolution_strategy import (
+    CmaProgress,
+    EvolutionStrategy,
+    SearchedConnections,
+    stored,
+    weighted_moments,
+)
 from evolve.strategies.pruning_schedules import PruningOptions
 from evolve.strategies.strategy import Results, check_population, ranking, requested_candidates, require_evolved_weights
 from evolve.strategies.wrapper import RestartOptions
@@ -231,9 +237,8 @@ class _Rates:
         self.c_c = 4 / (n + 4)
         self.c_1 = 2 / ((n + 1.3) * (n + 1.3) + mu_eff)
         shifted = n + math.sqrt(2)
-        c_mu = 2 / mu_eff / (shifted * shifted) + (1 - 1 / mu_eff) * min(
-            1, (2 * mu_eff - 1) / ((n + 2) * (n + 2) + mu_eff)
-        )
+        limited = min(1, (2 * mu_eff - 1) / ((n + 2) * (n + 2) + mu_eff))
+        c_mu = 2 / mu_eff / (shifted * shifted) + (1 - 1 / mu_eff) * limited
         self.c_mu = min((n + 2) / 3 * c_mu, 1 - self.c_1)
         self.chi = math.sqrt(n) * (1 - 1 / (4 * n) + 1 / (21 * n * n))
 
@@ -293,7 +298,8 @@ class SepCma(EvolutionStrategy[SepCmaState]):
         """Adapt mean, step size and covariance."""
         check_population(genomes, results, self._P, self._W)
         if results.sums is None:
-            moved, squares = self._sums_from_genomes(state, genomes, results.fitness).T
+            best, places = self._best(results.fitness), self._connections.places
+            moved, squares = weighted_moments(genomes, best, self._rates.weights, state.mean, places).T
         else:
             moved, squares = results.sums[self._connections.places].T
         r = self._rates
@@ -325,15 +331,6 @@ class SepCma(EvolutionStrategy[SepCmaState]):
     def _best(self, fitness: Float64) -> Int64:
         """Return [mu]: the best candidates, best first."""
         return ranking(fitness)[: len(self._rates.weights)]
-
-    def _sums_from_genomes(self, state: SepCmaState, genomes: GenomeSource, fitness: Float64) -> Float64:
-        """Return [n, 2]: the value of `sums` for all connections, computed from the genomes."""
-        total = np.zeros((self._n, 2))
-        for candidate, weight in zip(self._best(fitness), self._rates.weights, strict=True):
-            d = genomes.take(candidate[None]).weights[0, self._connections.places].astype(np.float64) - state.mean
-            total[:, 0] += weight * d
-            total[:, 1] += weight * (d * d)
-        return total
 
 
 def _bounded(mean: Float64, p_sigma: Float64, p_c: Float64, covariance: Float64, progress: CmaProgress) -> SepCmaState:

@@ -3,11 +3,12 @@ connections that a covariance covers.
 
 cma-es, sep-cma-es, openai-es and pgpe begin at one initial genome. Their states are dataclasses of arrays.
 
-An optimizer turns an estimated gradient, which is to be climbed, into a step. It is a frozen object of settings. Its
-memory of earlier steps is a part of the strategy's state. `step` takes
+An optimizer turns an estimate of the gradient of the fitness into a step that raises the fitness. It is a frozen object
+of settings. Its memory of earlier steps is a part of the strategy's state. `step` takes
 
     memory         the memory before the step
-    gradient       [W], `divisor` times the gradient; ClipUp uses its direction only
+    gradient       [W], the gradient times `divisor`
+    divisor        a number; ClipUp ignores it, because it uses only the direction of the gradient
     learning_rate  α
 
 and returns the step, in units of the learning rate, and the new m and v; each is a new array [W].
@@ -21,7 +22,7 @@ import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
 from evolve.errors import InputError, pluralize
-from evolve.genome import GenomeLayout, Genomes, pruned
+from evolve.genome import GenomeLayout, Genomes, GenomeSource, pruned
 from evolve.numerics.perturbation import PerturbedMatrix, StreamsKey
 from evolve.numerics.portable import norm
 from evolve.numerics.streams import Purpose
@@ -118,8 +119,8 @@ def centred_ranks(fitness: Float64) -> Float64:
 def scaled_fitness(fitness: Float64) -> Float64:
     """Return [N]: the fitness [N], scaled so that the best is 1/2 and the worst -1/2; zeros if all are equal.
 
-    So a large difference has more weight than a small one, and an outlier more weight than all others. What is not
-    finite counts as the best finite fitness if it is infinite, and else as the worst; N is at least 1.
+    So a large difference has more weight than a small one, and an outlier more weight than all others. ∞ counts as the
+    best finite fitness, -∞ and NaN as the worst. N is at least 1.
     """
     finite = fitness[np.isfinite(fitness)]
     if not len(finite):
@@ -129,6 +130,26 @@ def scaled_fitness(fitness: Float64) -> Float64:
     # Halves, because the difference of two finite numbers may be infinite.
     span = best / 2 - worst / 2
     return np.zeros(len(fitness)) if not span else (clipped / 2 - worst / 2) / span - 0.5
+
+
+def weighted_moments(
+    genomes: GenomeSource, candidates: Int64, shares: Float64, centre: Float64, places: Int64 | slice = slice(None)
+) -> Float64:
+    """Return [k, 2]: Σ s_c (w_c - m) and Σ s_c (w_c - m)² over n candidates c, in their order.
+
+    Args:
+        genomes: The genomes of all candidates.
+        candidates: [n], the candidates.
+        shares: [n], s.
+        centre: [k], m.
+        places: The k columns of the genomes; by default all.
+    """
+    total = np.zeros((len(centre), 2))
+    for candidate, share in zip(candidates, shares, strict=True):
+        difference = genomes.take(candidate[None]).weights[0, places].astype(np.float64) - centre
+        total[:, 0] += share * difference
+        total[:, 1] += share * (difference * difference)
+    return total
 
 
 def parts(size: int) -> Iterator[slice]:

@@ -185,9 +185,8 @@ class OpenAiEs(EvolutionStrategy[OpenAiEsState]):
         require_evolved_weights(layout, "openai-es")
         options.check_combinations()
         if options.learning_rate * options.weight_decay >= 1:
-            expected = (
-                f"below 1/learning_rate, {1 / options.learning_rate:g}, because each step would remove all weights"
-            )
+            most = f"1/learning_rate, {1 / options.learning_rate:g}"
+            expected = f"below {most}, because each step would remove all weights"
             raise InputError("strategy.weight_decay", expected, options.weight_decay)
         if options.max_speed is not None and options.optimizer != "clipup":
             raise InputError("strategy.max_speed", f"none with the optimizer {options.optimizer}", options.max_speed)
@@ -199,20 +198,17 @@ class OpenAiEs(EvolutionStrategy[OpenAiEsState]):
         if changed and not options.pruning:
             raise InputError("strategy.pruning", f"above 0, if there is a {changed[0]}", options.pruning)
         if options.optimizer == "clipup" and options.learning_rate_decay < 1 and not options.smallest_learning_rate:
-            raise InputError(
-                "strategy.smallest_learning_rate", "above 0 with clipup, because α is the length of a step", 0.0
-            )
+            expected = "above 0 with clipup, because α is the length of a step"
+            raise InputError("strategy.smallest_learning_rate", expected, 0.0)
         rank = options.perturbation_rank
         if rank is not None and not any(matrix.rank for matrix in low_rank_matrices(layout, rank)):
             expected = "a network with a matrix [m, n] for which r(m + n) is below m n"
             raise InputError("strategy.perturbation_rank", expected, rank, "Use a wider network or a lower rank.")
         for name in ("sigma", "learning_rate"):
-            start = getattr(options, name)
-            least = getattr(options, f"smallest_{name}")
+            start, least = getattr(options, name), getattr(options, f"smallest_{name}")
             if getattr(options, f"{name}_decay") < 1 and least >= start:
-                raise InputError(
-                    f"strategy.smallest_{name}", f"below {name}, {start:g}, because {name}_decay is below 1", least
-                )
+                expected = f"below {name}, {start:g}, because {name}_decay is below 1"
+                raise InputError(f"strategy.smallest_{name}", expected, least)
 
     def _initial_state(self, initial: Genomes) -> OpenAiEsState:
         zeros = np.zeros(self._W)

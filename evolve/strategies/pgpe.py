@@ -29,7 +29,7 @@ from evolve.errors import InputError
 from evolve.genome import GenomeLayout, Genomes, GenomeSource, pruned
 from evolve.numerics.perturbation import moments_about_centre, perturbed
 from evolve.shapes import Bool, Float64, Int64
-from evolve.strategies.evolution_strategy import ClipUp, EvolutionStrategy, centred_ranks, stored
+from evolve.strategies.evolution_strategy import ClipUp, EvolutionStrategy, centred_ranks, stored, weighted_moments
 from evolve.strategies.pruning_schedules import PruningOptions
 from evolve.strategies.strategy import Results, check_population, requested_candidates, require_evolved_weights
 
@@ -130,8 +130,10 @@ class Pgpe(EvolutionStrategy[PgpeState]):
         """Move the centre and the standard deviations along their gradients."""
         options = self._options
         check_population(genomes, results, self._P, self._W, grows=True)
-        total = self._sums_from_genomes(state, genomes, results.fitness) if results.sums is None else results.sums
-        total = total / (len(results.fitness) // 2 * 2)
+        total, paired = results.sums, np.arange(len(results.fitness) // 2 * 2)
+        if total is None:
+            total = weighted_moments(genomes, paired, self._utilities(results.fitness), state.centre)
+        total = total / len(paired)
         velocity = self._optimizer.velocity(state.velocity, total[:, 0], self._learning_rate)
         max_change = options.max_sigma_change * state.sigma
         change = np.clip(options.sigma_learning_rate * (total[:, 1] / state.sigma), -max_change, max_change)
@@ -153,12 +155,3 @@ class Pgpe(EvolutionStrategy[PgpeState]):
     def _utilities(self, fitness: Float64) -> Float64:
         """Return u [2n], the centred ranks of the paired candidates, from the fitness [P], or fewer while P grows."""
         return centred_ranks(fitness[: len(fitness) // 2 * 2])
-
-    def _sums_from_genomes(self, state: PgpeState, genomes: GenomeSource, fitness: Float64) -> Float64:
-        """Return the value of `sums` for all columns, computed from the genomes."""
-        total = np.zeros((self._W, 2))
-        for candidate, u in enumerate(self._utilities(fitness)):
-            difference = genomes.take(np.array([candidate])).weights[0].astype(np.float64) - state.centre
-            total[:, 0] += u * difference
-            total[:, 1] += u * (difference * difference)
-        return total
