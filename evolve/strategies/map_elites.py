@@ -20,9 +20,9 @@ Hoover, "Covariance Matrix Adaptation for the Rapid Illumination of Behavior Spa
 the first search, and so on:
 
     start      at a random elite, whose connections it keeps, with σ = `sigma`
-    order      of its candidates: those that find an empty cell by their fitness; then those in filled cells by their
-               gain, the fitness minus the fitness of the elite there; then those without a cell. The archive is the one
-               before this generation
+    order      of its candidates: first the candidates that find an empty cell, the best fitness first; then those in
+               filled cells, the largest gain first, which is the fitness minus the fitness of the elite there; then
+               those without a cell. The archive is the one before this generation
     update     sep-cma-es by this order. Its parents are the first half, also if fewer than half entered the archive
     restart    if none of its candidates found an empty cell or a gain above 0
 """
@@ -92,7 +92,7 @@ def cells_of(measures: Float64, bounds: Float64, cells: Int64) -> Int64:
 def best_of_cells(cells: Int64, fitness: Float64) -> Int64:
     """Return the row of the best fitness in each filled cell, in ascending order of the cells; the first of equal rows.
 
-    Rows with a NaN, or without a cell (-1), are in none.
+    Rows with a NaN or without a cell (-1) are left out.
 
     Args:
         cells: [n], the cell of each row.
@@ -275,8 +275,8 @@ class MapElites(contract.Strategy[Archive]):
         """Return the state as named arrays."""
         arrays = {"weights": state.genomes.weights, "mask": state.genomes.mask, "cells": state.cells}
         arrays |= {"fitness": state.fitness, "measures": state.measures, "origins": state.origins}
+        arrays |= {"generations": np.array([state.generations], np.int64)}
         named = {f"elites_{name}": array for name, array in arrays.items()}
-        named |= {"elites_generations": np.array([state.generations], np.int64)}
         searches = [{**self._cma.to_arrays(search.state), "mask": search.mask} for search in state.searches]
         names = searches[0] if searches else ()
         return named | {f"emitters_{name}": np.stack([search[name] for search in searches]) for name in names}

@@ -1,4 +1,4 @@
-"""nsga2: a front of genomes of which none is better than another in everything, such as in return and in connections.
+"""nsga2: a front of genomes that trade objectives against each other, such as the return against the connections.
 
 Deb, Pratap, Agarwal and Meyarivan, "A Fast and Elitist Multiobjective Genetic Algorithm: NSGA-II" (2002). The
 objectives are the fitness, as large as possible, and the numbers that `minimize` and `maximize` name. With N parents, a
@@ -8,7 +8,7 @@ generation is
                `prior_evaluations` even less, see `elitist`)
     children   of the better of two parents that are drawn at random (binary tournament, by the order below)
     pruning    half of the children lose connections: a weight w with probability `pruning` · u² · (2m/(m + |w|))²,
-               m the mean |w|, u uniform for each child. So small weights go first, but not they alone
+               m the mean |w|, u uniform for each child. So small weights are pruned more often than large ones
     regrowth   each absent connection returns with probability `regrowth`, its weight 0
     noise      every connection left moves by `weight_noise` · u² · N(0, 1), u uniform for each child
 
@@ -171,7 +171,7 @@ class Nsga2(Elitist[FrontState]):
 
     @staticmethod
     def validate(options: Nsga2Options, layout: GenomeLayout) -> None:
-        """Raise InputError for a layout that has no weights to search, and objectives that are none or named twice."""
+        """Raise InputError for a layout that has no weights to search, no second objective, or one named twice."""
         contract.require_evolved_weights(layout, "nsga2")
         named = (*options.minimize, *options.maximize)
         if not named or len(set(named)) < len(named):
@@ -194,7 +194,7 @@ class Nsga2(Elitist[FrontState]):
         known, fitness = self.survivors(state), results.fitness
         measures = self.measures(genomes, {}) if results.measures is None else results.measures
         old = state.parents.take(np.arange(known)).with_evaluation(fitness[:known])
-        # Without its genomes, which are taken below if they are chosen.
+        # The new candidates are ranked without their genomes. Below, only the genomes of chosen candidates are taken.
         none = Genomes(np.zeros((self._P - known, 0), np.float32), np.zeros((self._P - known, 0), np.bool_))
         new = ScoredGenomes.evaluated(none, fitness[known:]).with_prior(self._prior, fitness)
         # A measure is not shrunk towards a prior: it counts in all evaluations as in the first one.

@@ -71,7 +71,7 @@ class WrapperState:
 
 
 class Wrapper(Strategy[WrapperState]):
-    """A strategy around another one, with the attributes and abilities of that one.
+    """A strategy around another strategy, whose attributes and methods it has.
 
     A subclass implements `tell` and names its arrays and its record.
 
@@ -87,7 +87,7 @@ class Wrapper(Strategy[WrapperState]):
     first_record: NamedNumbers
     """The record at the start of a search."""
     no_mean: float
-    """Stands in `means` for a generation that has not been played."""
+    """The entry of `means` for a generation that has not been played."""
 
     def __init__(self, strategy: Strategy[Any], generations: int) -> None:
         self._strategy = strategy
@@ -227,7 +227,7 @@ class Multistart(Wrapper):
         return WrapperState(now, best, means, StartRecord(best_score, generations), state.first_generation)
 
     def begun(self, before: WrapperState, after: WrapperState) -> str:
-        """Return the number of the start that begins, or that the best one goes on; or a restart within a start."""
+        """Return "start n" if a start begins, "best start" if the best one goes on, or a restart within a start."""
         generations = after.record.generations
         if generations > self._all or generations % self._each:
             return super().begun(before, after)
