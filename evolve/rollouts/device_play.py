@@ -184,7 +184,9 @@ class DevicePlay:
         parameters = len(task.parameters(task.options))
         self._memory = _FeedMemory(self.arrays, batch, num_weights, O, parameters)
         self._results = _Results(self.arrays, min(task.step_limit, MAX_HASHED_STEPS), O, self._num_traces)
-        self._free = np.full(WIDTH * self._step.arrays.tiles, -1, np.int64)
+        self.slots = WIDTH * self._step.arrays.tiles
+        """The number of episodes that can run at a time."""
+        self._free = np.full(self.slots, -1, np.int64)
         self._parameters = task_on_device(task, self._step.arrays)
         self._structure = _Structure(
             coefficients=self.arrays.constant(coefficients(max(task.observation_size, task.action_size))),
@@ -203,15 +205,9 @@ class DevicePlay:
 
     def _slot_arrays(self, normalizer_size: int) -> dict[str, int]:
         """Allocate the slots' arrays that belong neither to the network nor to the task; return their addresses."""
-        arrays, slots = self._step.arrays, len(self._free)
         sizes = {"episodes": 8, "ending": 8, "beginning": 8, "over_lanes": 8, "returns": 8, "prints": 16}
         sizes |= {"slot_normalizers": 4 * normalizer_size, "moments": 8 * normalizer_size}
-        return {name: arrays.allocate(size * slots).address for name, size in sizes.items()}
-
-    @property
-    def slots(self) -> int:
-        """The number of episodes that can run at a time."""
-        return len(self._free)
+        return {name: self._step.arrays.allocate(size * self.slots).address for name, size in sizes.items()}
 
     @property
     def ready(self) -> bool:
@@ -295,10 +291,6 @@ class DeviceRollout(ExactRollout):
     play: DevicePlay
     begun = False
     """Whether a call of `begin` was not finished yet."""
-
-    def fill(self, most: int | None = None) -> None:
-        """Take episodes from the queue and begin them; the name in the interface of a half for `feed`."""
-        self.feed(most)
 
     def begin(self) -> None:
         """Begin to play for some milliseconds. The next call must be `finish` or `clear`."""
@@ -387,7 +379,7 @@ class _Results:
         returns, lengths, prints, moments = (self._begin_download(name, n) for name in names)
         traced = self._begin_download("traces", n if traces else 0)
         self._arrays.wait()
-        # Most step hashes are not wanted. They would be nearly all bytes that come down.
+        # Most step hashes are not wanted, and all of them together would be nearly all bytes of the download.
         wanted = may_be_best(feed.keys, returns, best_of)
         hashes = self._hashes(np.where(wanted, np.minimum(lengths, self.max_hashes), 0))
         kept = np.zeros(traced.shape if traces else (n, 0), np.int64)
@@ -406,14 +398,13 @@ class _Results:
         return values
 
     def _hashes(self, counts: Int32) -> UInt8:
-        """Wait for and return the step hashes of all episodes, concatenated: [Σ counts, 2]. counts: of each episode."""
+        """Wait for and return [Σ counts, 2]: the first `counts` step hashes of each episode, concatenated."""
         ends = np.concatenate([[0], np.cumsum(counts, dtype=np.int64)])
         values = np.empty(int(ends[-1]), np.uint16)
         first = 0
         while first < len(counts):
             # Copy as many episodes at a time as fit into LARGEST_COPY, but at least one.
-            last = int(np.searchsorted(ends, ends[first] + LARGEST_COPY // 2, "right")) - 1
-            last = max(first + 1, last)
+            last = max(first + 1, int(np.searchsorted(ends, ends[first] + LARGEST_COPY // 2, "right")) - 1)
             piece = values[ends[first] : ends[last]]
             place = self._arrays.scratch(piece.nbytes, 8 * (last + 1 - first))
             at = self._arrays.upload(ends[first : last + 1])

@@ -110,6 +110,7 @@ class EpisodeBatch:
         check_shape(keys, "keys", "C 2", np.int64, C=C)
         ids = np.arange(C, dtype=np.int32)
         playing = ids if rows is None else rows
+        normalizers = np.zeros((2, 0), np.float32) if normalizer is None else normalizer
         return cls(
             seed,
             int(purpose),
@@ -117,7 +118,7 @@ class EpisodeBatch:
             ids,
             ids if candidates is None else candidates.astype(np.int32),
             keys,
-            _broadcast(normalizer, C),
+            np.broadcast_to(normalizers, (C, *normalizers.shape[-2:])),
             np.repeat(playing, len(episodes)).astype(np.int32),
             np.tile(np.array(episodes, np.int32), len(playing)),
             traces,
@@ -168,13 +169,6 @@ def _distinct(numbers: Int64) -> tuple[Int64, Int64]:
     return numbers[first], np.cumsum(first) - 1
 
 
-def _broadcast(normalizer: Float32 | None, genomes: int) -> Float32:
-    """Return normalizers [C, 2, O] from one for all genomes, or from C; O = 0 for None."""
-    if normalizer is None:
-        return np.zeros((genomes, 2, 0), np.float32)
-    return np.broadcast_to(normalizer, (genomes, *normalizer.shape[-2:]))
-
-
 def generation_keys(generation: int, population: int, common: bool | Literal["pairs"] = False) -> Int64:
     """Return the keys [P, 2] of one generation: its number, and the candidate that gives each candidate its episodes.
 
@@ -200,8 +194,8 @@ class EpisodeResults:
 
     genomes, episodes: the key of each episode. lengths: environment steps. fingerprints: 64 bits each for the
     observations and the network outputs of an episode. moments: sums and sums of squares of observations, O = 0 if
-    observations are not normalized. hashed: whether the step hashes of an episode are here. step_hashes: a byte of
-    both fingerprints after each step, all of these episodes concatenated, L = Σ min(length, MAX_HASHED_STEPS).
+    observations are not normalized. hashed: whether the step hashes of an episode are included. step_hashes: one
+    byte of each fingerprint after each step, concatenated over these episodes, L = Σ min(length, MAX_HASHED_STEPS).
     episode_seconds: wall time in the environment; the time of a tick is shared equally by all episodes that it steps.
     encoded_metrics: the types and bits of the metrics that the experiment names, M = 0 if it names none
     (`environments.decode_metrics`). traces: [K, T] in units of 2⁻²⁰; row i belongs to the genome traced[i]. A genome

@@ -11,6 +11,7 @@ that plays it.
 """
 
 import math
+import sys
 import time
 import weakref
 from collections.abc import Callable
@@ -31,14 +32,13 @@ CALL_SECONDS = 0.004
 """The intended duration of a call of `Play.run`: short, because a worker probes for messages only between calls."""
 _RESULTS_SECONDS = 0.1
 """The time for which results may be held back: returning a few results costs as much as playing their episodes."""
-_UNLIMITED = 2**62  # episodes
 LEAST_STEPS = 16
 """The smallest limit of the steps of a call, since a call has a cost of its own."""
 _FEEDS_PER_THREAD = 2
 """With more feeds than threads, all threads end at about the same time, although some episodes are longer."""
 _MIN_FEED_SECONDS, _MAX_FEED_SECONDS = 0.0005, 0.004
-"""The time for which a feed should play. A shorter one costs more time than another thread saves. A longer one saves no
-more, so a thread takes a large fair share in several feeds."""
+"""The time that a thread should need for a feed. A shorter feed costs more time than another thread saves. A longer one
+saves no more time, so a thread takes a large fair share in several feeds."""
 LEAST_GIVEN = 4
 """The smallest number of running episodes that a thread gives to another thread, and that it keeps."""
 POLL_SECONDS = 0.002
@@ -90,10 +90,10 @@ class ExactRollout(_WholeEpisodes):
         self._feed_size = feed_size
         self.play = play
         self._queue = EpisodeQueue() if queue is None else queue
-        self._held: EpisodesToBegin | None = None  # until the slots are free
+        self._held: EpisodesToBegin | None = None  # taken from the queue, and waiting until no episode runs
         self._traces = "none"
         self._best_of = 0
-        self.share = _UNLIMITED
+        self.share = sys.maxsize
         """The largest number of episodes that run at a time while others wait, see `Shared.share_of`."""
         self.steps = 64
         """The limit of steps of the next call of `Play.run`; each tick adapts it to `CALL_SECONDS`."""
@@ -106,16 +106,13 @@ class ExactRollout(_WholeEpisodes):
     @property
     def pending(self) -> int:
         """The number of episodes that are queued or running."""
-        return len(self._queue) + self._num_held + self.play.waiting + self.play.running
-
-    @property
-    def _num_held(self) -> int:
-        return 0 if self._held is None else len(self._held)
+        return len(self._queue) + self.running - self.play.finished
 
     @property
     def running(self) -> int:
         """The number of episodes that were taken from the queue and have not returned their results."""
-        return self._num_held + self.play.waiting + self.play.running + self.play.finished
+        held = 0 if self._held is None else len(self._held)
+        return held + self.play.waiting + self.play.running + self.play.finished
 
     def submit(self, batch: EpisodeBatch) -> None:
         """Queue episodes."""
@@ -126,21 +123,18 @@ class ExactRollout(_WholeEpisodes):
 
         Results are held back for at most `_RESULTS_SECONDS`, to return many at a time.
         """
-        self.feed()
+        self.fill()
         self.play_on()
         return self.take_results()
 
-    def feed(self, most: int | None = None) -> None:
-        """Give the next episodes of the queue to `play`, if it is ready.
-
-        most: The largest number of episodes; by default the feed size.
-        """
+    def fill(self, most: int = sys.maxsize) -> None:
+        """Give the next episodes of the queue, at most `most`, to `play`, if it is ready."""
         room = self.share - self.play.running
         if not self.play.ready or room <= 0:
             return
         episodes, self._held = self._held, None
         if episodes is None:
-            episodes = self._queue.take(min(self._feed_size if most is None else most, self._feed_size, room))
+            episodes = self._queue.take(min(most, self._feed_size, room))
         if episodes is None:
             return
         # Slots with factors share one centre, so genomes of another generation wait until no episode runs.
@@ -271,7 +265,8 @@ class ThreadedRollout(_WholeEpisodes):
         queues = [self._queue, *(EpisodeQueue(shared_with=self._queue) for _ in range(threads - 1))]
         self._parts = [make_part(queue) for queue in queues]
         self.max_episode_seconds = self._parts[0].max_episode_seconds
-        self._pending = 0
+        self.pending = 0
+        """The number of episodes without returned results."""
         self._playing: set[ExactRollout] = set()
         self._shared = Shared(self._queue, threads, least_feed)
         for _ in range(threads):
@@ -289,16 +284,11 @@ class ThreadedRollout(_WholeEpisodes):
         for part in self._parts:
             part.environment_seconds = seconds
 
-    @property
-    def pending(self) -> int:
-        """The number of episodes without returned results."""
-        return self._pending
-
     def submit(self, batch: EpisodeBatch) -> None:
         """Queue episodes, and let all threads play."""
         self._queue.append(batch)
-        self._pending += len(batch)
-        self._shared.fair_share = -(-self._pending // len(self._parts))
+        self.pending += len(batch)
+        self._shared.fair_share = -(-self.pending // len(self._parts))
         for part in self._parts:
             part.share = self._shared.share_of(part)
         self._start()
@@ -315,7 +305,7 @@ class ThreadedRollout(_WholeEpisodes):
                 # Wait without a limit: the watchdog of this thread then acts as if this thread hung in an episode.
                 found.append(self._receive(wait=True, seconds=None))
         results = [result for result in found if result is not None]
-        self._pending -= sum(map(len, results))
+        self.pending -= sum(map(len, results))
         return join(results) if results else None
 
     def clear(self) -> None:
@@ -329,7 +319,7 @@ class ThreadedRollout(_WholeEpisodes):
         self._shared.pausing.clear()
         for part in self._parts:
             part.clear()
-        self._pending = 0
+        self.pending = 0
 
     def close(self) -> None:
         """End the threads."""
@@ -407,7 +397,7 @@ class Shared:
     def _play_part(self, part: ExactRollout) -> None:
         """Play until no episode is left, or the rollout pauses."""
         while not self.pausing.is_set():
-            part.feed(self.feed_size())
+            part.fill(self.feed_size())
             if not part.running:
                 if self._wait_for_episodes(part):
                     continue
@@ -465,7 +455,7 @@ class Shared:
 
         It is below the number of slots if other parts would be idle without it.
         """
-        return _UNLIMITED if self.fair_share >= part.play.slots else max(self.fair_share, self._least_feed)
+        return sys.maxsize if self.fair_share >= part.play.slots else max(self.fair_share, self._least_feed)
 
     def hangs(self, limit: float) -> bool:
         """Return whether a call of a kernel, which should take milliseconds, takes more than `limit` seconds."""

@@ -10,9 +10,9 @@ is evaluated with the sums. Nothing depends on which rank evaluated an episode, 
 
 import ctypes
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -27,7 +27,6 @@ from evolve.shapes import Bool, Float32, Float64, Int32, Int64, Slots, UInt8, UI
 
 _LEAST_DEVIATION = 1e-2  # so that a number that hardly changes is not magnified
 CLIP = np.float32(5)  # normalized observations are clipped to ± this
-_NAMES = ("observations_count", "observations_moments")
 
 
 @dataclass(frozen=True)
@@ -74,13 +73,13 @@ class Moments:
 
     def to_arrays(self) -> dict[str, NDArray[Any]]:
         """Return the moments as named arrays, for a checkpoint."""
-        return dict(zip(_NAMES, (np.array([self.count]), self.sums), strict=True))
+        return {"observations_count": np.array([self.count]), "observations_moments": self.sums}
 
     @classmethod
     def from_arrays(cls, arrays: Mapping[str, NDArray[Any]], observation_size: int) -> "Moments":
         """Return the moments of such arrays. Raises ValueError if one is missing or has another shape."""
-        count = stored_array(arrays, _NAMES[0], "1", np.int64)
-        sums = stored_array(arrays, _NAMES[1], "2 O", np.float64, O=observation_size)
+        count = stored_array(arrays, "observations_count", "1", np.int64)
+        sums = stored_array(arrays, "observations_moments", "2 O", np.float64, O=observation_size)
         return cls(int(count[0]), sums)
 
 
@@ -214,16 +213,14 @@ class HostInference(Inference):
     _normalizer: ObservationNormalizer | None
 
     def __init__(
-        self, batch: Batch, sizes: tuple[int, int, int], backend: Literal["numpy", "native"], normalize: bool
+        self, batch: Batch, observations: Float32, action_size: int, backend: native.Backend, normalize: bool
     ) -> None:
-        slots, O, action_size = sizes
-        observations = np.zeros((slots, O), np.float32)
         normalizer = ObservationNormalizer(observations, backend) if normalize else None
         super().__init__(observations, batch, StepHashes(observations, action_size, backend), normalizer)
         self._outputs = np.zeros((0, action_size), np.float32)
         # A batch that overrides `step` does more than its kernel, so the kernel alone cannot do a step.
         kernel = batch.kernel if isinstance(batch, SlotArrays) and type(batch).step is SlotArrays.step else None
-        self._attached = isinstance(kernel, native.NativeStep)
+        self._step: Callable[[int], object] | None = None
         if isinstance(kernel, native.NativeStep):
             self._outputs, self._step = kernel.attach(observations if normalizer is None else normalizer.normalized)
             self._hash = self._hashes.attach(self._outputs)
@@ -231,7 +228,7 @@ class HostInference(Inference):
     def begin(self, n: int) -> None:
         """Do a step of the first n slots."""
         self._n = n
-        if self._attached:
+        if self._step is not None:
             if self._normalizer is not None:
                 self._normalizer.normalize(n)
             self._step(n)
@@ -254,14 +251,13 @@ def make_inference(
     A network without a device step, such as one from another package, runs on the host. check: see `DeviceInference`.
     """
     batch = network.batch(slots, backend)
-    sizes = slots, network.observation_size, action_size
-    if backend != "cupy":
-        return HostInference(batch, sizes, backend, normalize)
-
-    step = device_step(batch)
-    if step is None:
-        return HostInference(batch, sizes, "native" if native.available() else "numpy", normalize)
-    return DeviceInference(batch, step, normalize, check)
+    if backend == "cupy":
+        step = device_step(batch)
+        if step is not None:
+            return DeviceInference(batch, step, normalize, check)
+        backend = "native" if native.available() else "numpy"
+    observations = np.zeros((slots, network.observation_size), np.float32)
+    return HostInference(batch, observations, action_size, backend, normalize)
 
 
 def device_step(batch: Batch) -> DeviceStep | None:

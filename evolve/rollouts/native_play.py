@@ -43,15 +43,9 @@ class Feed:
 
     def contiguous(self) -> "Feed":
         """Return the same feed in contiguous arrays, as kernels need them."""
-        return Feed(
-            tuple(None if values is None else np.ascontiguousarray(values, np.float32) for values in self.columns),
-            np.ascontiguousarray(self.genomes, np.int32),
-            np.ascontiguousarray(self.seeds),
-            np.ascontiguousarray(self.keys),
-            np.ascontiguousarray(self.normalizers),
-            np.ascontiguousarray(self.mask),
-            np.ascontiguousarray(self.parameters),
-        )
+        columns, *others = vars(self).values()
+        rows = tuple(None if values is None else np.ascontiguousarray(values, np.float32) for values in columns)
+        return Feed(rows, *map(np.ascontiguousarray, others))
 
 
 class Played(NamedTuple):
@@ -172,8 +166,7 @@ class NativePlay:
             columns=ctypes.addressof(self._columns),
             traces=0 if traces is None else traces.address,
         )
-        self._make_slots(room, 2 * O if normalize else 0)
-        self._make_results(episodes + slots, room, O if normalize else 0)
+        self._allocate(episodes + slots, room, O if normalize else 0)
         self._play = native.bind("play", [ADDRESS, INT64, INT64], INT64)
 
     @property
@@ -228,19 +221,12 @@ class NativePlay:
         n, hashed, buffers = self._structure.over, self._structure.hashed, self._buffers
         self._set(over=0, hashed=0)
         # The results are copied, since the next call overwrites these arrays. Most step hashes are not wanted.
-        keys, returns = buffers["result_keys"][:n].copy(), buffers["result_returns"][:n].copy()
-        lengths = buffers["result_lengths"][:n].copy()
+        names = "keys", "returns", "lengths", "prints", "moments"
+        keys, returns, lengths, prints, moments = (buffers[f"result_{name}"][:n].copy() for name in names)
         wanted = may_be_best(keys, returns, best_of)
-        return Played(
-            keys,
-            returns,
-            lengths,
-            buffers["result_prints"][:n].copy(),
-            wanted,
-            _hashes_of(wanted, lengths, buffers["result_hashes"][:hashed]),
-            buffers["result_moments"][:n].copy(),
-            buffers["result_traces"][:n, : self._structure.num_traces].copy(),
-        )
+        hashes = _hashes_of(wanted, lengths, buffers["result_hashes"][:hashed])
+        traces = buffers["result_traces"][:n, : self._structure.num_traces].copy()
+        return Played(keys, returns, lengths, prints, wanted, hashes, moments, traces)
 
     def give(self, other: "NativePlay", count: int) -> None:
         """Continue `count` of the running episodes in the free slots of another play of the same task and network."""
@@ -251,8 +237,7 @@ class NativePlay:
         (tile, lane), (to_tile, to_lane) = (np.divmod(slots, native.lanes()) for slots in (sources, targets))
         for name, array in self._buffers.items():
             if name in _IN_ROWS:
-                theirs = other._buffers[name]
-                theirs[to_tile, :, to_lane] = array[tile, :, lane]
+                other._buffers[name][to_tile, :, to_lane] = array[tile, :, lane]
             elif name in _OF_SLOTS:
                 other._buffers[name][targets] = array[sources]
         other._set(num_traces=self._structure.num_traces)
@@ -266,34 +251,31 @@ class NativePlay:
         self._buffers["live"][:] = False
         self._fed = None
 
-    def _make_slots(self, room: int, normalizer: int) -> None:
-        slots, lanes = self.slots, native.lanes()
-        self._attach(
-            live=self._environments.active,
-            slot_masks=np.zeros((slots, self._num_traces), np.bool_),
-            slot_keys=np.zeros(slots, np.int64),
-            returns=np.zeros(slots),
-            prints=np.zeros((slots // lanes, 2, lanes), np.uint64),
-            step_hashes=np.zeros((slots, room, 2), np.uint8),
-            slot_normalizers=np.zeros((slots // lanes, normalizer, lanes), np.float32),
-            moments=np.zeros((slots // lanes, normalizer, lanes)),
-        )
+    def _allocate(self, n: int, room: int, normalized: int) -> None:
+        """Allocate the arrays of the slots and of n results, and write their addresses into the structure.
 
-    def _make_results(self, n: int, room: int, observations: int) -> None:
-        self._attach(
-            result_keys=np.zeros(n, np.int64),
-            result_returns=np.zeros(n),
-            result_lengths=np.zeros(n, np.int32),
-            result_prints=np.zeros((n, 2), np.uint64),
-            result_hashes=np.zeros((n * room, 2), np.uint8),
-            result_moments=np.zeros((n, 2, observations)),
-            result_traces=np.zeros((n, self._num_traces), np.int64),
-        )
-
-    def _attach(self, **arrays: NDArray[Any]) -> None:
-        """Keep a reference to arrays, and write their addresses into the structure."""
-        self._buffers |= arrays
-        self._set(**{name: array.ctypes.data for name, array in arrays.items()})
+        normalized: O if observations are normalized, else 0.
+        """
+        slots, lanes, traces = self.slots, native.lanes(), self._num_traces
+        tiles = slots // lanes
+        self._buffers = {
+            "live": self._environments.active,
+            "slot_masks": np.zeros((slots, traces), np.bool_),
+            "slot_keys": np.zeros(slots, np.int64),
+            "returns": np.zeros(slots),
+            "prints": np.zeros((tiles, 2, lanes), np.uint64),
+            "step_hashes": np.zeros((slots, room, 2), np.uint8),
+            "slot_normalizers": np.zeros((tiles, 2 * normalized, lanes), np.float32),
+            "moments": np.zeros((tiles, 2 * normalized, lanes)),
+            "result_keys": np.zeros(n, np.int64),
+            "result_returns": np.zeros(n),
+            "result_lengths": np.zeros(n, np.int32),
+            "result_prints": np.zeros((n, 2), np.uint64),
+            "result_hashes": np.zeros((n * room, 2), np.uint8),
+            "result_moments": np.zeros((n, 2, normalized)),
+            "result_traces": np.zeros((n, traces), np.int64),
+        }
+        self._set(**{name: array.ctypes.data for name, array in self._buffers.items()})
 
     def _set(self, **values: int) -> None:
         """Set fields of the structure."""
@@ -316,7 +298,7 @@ def may_be_best(keys: Int64, returns: Float64, best_of: int) -> Bool:
         return needed
     order = np.argsort(keys)
     genomes = keys[order] >> BITS_OF_EPISODES
-    # The mean is known of genomes with all their episodes here: in this order they lie side by side.
+    # Only a genome with all of its episodes here has a known mean. In this order these episodes are adjacent.
     whole = np.flatnonzero(genomes[best_of - 1 :] == genomes[: max(len(keys) - best_of + 1, 0)])
     if len(whole):
         places = order[whole[:, None] + np.arange(best_of)]
@@ -327,7 +309,7 @@ def may_be_best(keys: Int64, returns: Float64, best_of: int) -> Bool:
 
 
 def _hashes_of(wanted: Bool, lengths: Int32, hashes: UInt8) -> UInt8:
-    """Return a copy of the step hashes of the wanted episodes [N], end to end. hashes: of all N, end to end."""
+    """Return a copy of the step hashes of the wanted episodes, concatenated. hashes: of all N episodes."""
     if wanted.all():
         return hashes.copy()
     kept = np.minimum(lengths, MAX_HASHED_STEPS)

@@ -71,7 +71,7 @@ class EpisodeQueue:
         return self._waiting.episodes
 
     def fill_feeds(self, episodes: int) -> None:
-        """Generate the genomes of up to so many episodes together, and none ahead: a device waits for whole feeds."""
+        """Generate the genomes of a whole feed together, and no genomes ahead: a device waits for whole feeds."""
         self._feed, self._ahead = episodes, False
 
     def append(self, batch: EpisodeBatch) -> None:
@@ -144,7 +144,8 @@ class GenomeWindow:
         waiting: The batch of the genomes.
         ahead: Whether to generate genomes ahead of those that are taken, as many as a window has.
         lock: Protects the batch from other threads.
-        feed: The episodes of a device's feed: the window has room for their genomes, up to `LARGEST_WINDOW` bytes.
+        feed: The number of episodes in a device's feed; the window has room for their genomes, up to `LARGEST_WINDOW`
+            bytes.
     """
 
     def __init__(self, waiting: "WaitingBatch", ahead: bool, lock: Lock, feed: int = 1) -> None:
@@ -162,7 +163,7 @@ class GenomeWindow:
     def reach(self, rows: Int32) -> int:
         """Return the number of rows at the beginning of `rows` [n] with genomes that one window can hold.
 
-        These are genomes in memory or, if the first one is not, genomes that can be generated together. At least one.
+        The genomes are in memory or, if the first one is not, can be generated together. The number is at least 1.
         """
         if len(rows) == 1:
             return 1
@@ -190,7 +191,7 @@ class GenomeWindow:
             self._held = self._make(np.arange(first, min(stop, len(self._source))), making)
         if last + 1 - first > len(rows):  # not all of the run are needed
             return self._held.take(rows - self._first), np.arange(len(rows))
-        return _run(self._held, first - self._first, last + 1 - self._first), rows - first
+        return self._held.take(slice(first - self._first, last + 1 - self._first)), rows - first
 
     def take_descriptions(self) -> list[tuple[Int64, GenomeDescriptions]]:
         """Return the rows [n] of the genomes that were described since the last call, with their descriptions."""
@@ -201,7 +202,7 @@ class GenomeWindow:
         with making():
             first, stop = int(rows[0]), int(rows[-1]) + 1
             if isinstance(self._source, Genomes) and stop - first == len(rows):  # rows ascend
-                made = _run(self._source, first, stop)
+                made = self._source.take(slice(first, stop))
             else:
                 made = self._source.take(rows)
             with self._lock:
@@ -211,11 +212,6 @@ class GenomeWindow:
                 whole = len(places) == len(rows)
                 self._described.append((rows[places], describe(made if whole else made.take(places))))
         return made
-
-
-def _run(genomes: Genomes, first: int, stop: int) -> Genomes:
-    """Return genomes first … stop - 1, as views."""
-    return genomes.take(slice(first, stop))
 
 
 @dataclass

@@ -25,15 +25,14 @@ def metrics_of(encoded: Int64, moments: Float64, lengths: Int32, names: Sequence
         lengths: […], the lengths of the episodes.
         names: The names of all metrics: the reported ones, and means of observations (`observation_index`).
     """
-    reported = decode_metrics(encoded, [name for name in names if observation_index(name) is None])
-
-    def of(name: str) -> NDArray[Any]:
-        number = observation_index(name)
-        if number is None:
-            return reported[name]
-        return np.where(lengths > 0, moments[..., 0, number] / np.maximum(lengths, 1), np.nan)
-
-    return {name: of(name) for name in names}
+    numbers = {name: observation_index(name) for name in names}
+    reported = decode_metrics(encoded, [name for name, number in numbers.items() if number is None])
+    return {
+        name: reported[name]
+        if number is None
+        else np.where(lengths > 0, moments[..., 0, number] / np.maximum(lengths, 1), np.nan)
+        for name, number in numbers.items()
+    }
 
 
 TRACE_UNIT = 2.0**-20
@@ -100,12 +99,10 @@ class StepHashes:
 
         Raises ValueError if the rank that played it left them out (`EpisodeBatch.best_of`).
         """
-        begin = int(self._begin[candidate, episode])
-        number = int(self._part[candidate, episode])
+        number, begin = int(self._part[candidate, episode]), int(self._begin[candidate, episode])
         if number == _NO_PART:
             raise ValueError(f"candidate {candidate}, episode {episode}: the step hashes were left out")
-        part = self._parts[number]
-        return part[begin : begin + min(length, MAX_HASHED_STEPS)]
+        return self._parts[number][begin : begin + min(length, MAX_HASHED_STEPS)]
 
 
 class ResultsCollector:
@@ -269,8 +266,8 @@ class PopulationResults:
 
     def step_hashes(self, candidate: int) -> list[UInt8]:
         """Return the step hashes [length, 2] of each of a candidate's E episodes; [0, 2] for an episode not played."""
-        lengths, played = self.lengths[candidate].tolist(), self.played[candidate].tolist()
+        rows = enumerate(zip(self.lengths[candidate].tolist(), self.played[candidate].tolist(), strict=True))
         return [
-            self.hashes.of(candidate, episode, length) if played[episode] else np.zeros((0, 2), np.uint8)
-            for episode, length in enumerate(lengths)
+            self.hashes.of(candidate, episode, length) if played else np.zeros((0, 2), np.uint8)
+            for episode, (length, played) in rows
         ]

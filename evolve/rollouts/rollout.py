@@ -1,6 +1,7 @@
 """A rollout plays episodes side by side in B slots, and a failure detector finds the episodes that fail."""
 
 import math
+import sys
 import time
 from collections.abc import Callable
 from contextlib import AbstractContextManager
@@ -21,7 +22,7 @@ _SHORT = 64  # up to this length, Python adds numbers faster than NumPy checks t
 
 
 class FailureDetector:
-    """Adds episodes with invalid numbers, or over the time limit, to `engine.faults`, where the engine adds its own.
+    """Adds episodes with invalid numbers, or over the time limit, to `engine.faults`, beside the faults of the engine.
 
     observations: [B, O], the observations of the slots. max_episode_seconds: the wall time that an episode may take.
     """
@@ -290,8 +291,6 @@ class Rollout:
 
     def take_failures(self) -> list[EpisodeFailure]:
         """Return the episodes that failed since the last call."""
-        if not self._failures:
-            return self._failures
         failures, self._failures = self._failures, []
         return failures
 
@@ -326,14 +325,14 @@ class Rollout:
             return np.zeros((len(slots) if self._traces != "none" else 0, 0), np.int64)
         return quantize_traces(np.where(self._masks[slots], self.inference.traces(slots), np.float32(0)))
 
-    def fill(self, most: int | None = None) -> None:
-        """Begin queued episodes if enough slots are free or no episode runs. Otherwise close gaps between live slots.
+    def fill(self, most: int = sys.maxsize) -> None:
+        """Begin at most `most` queued episodes if enough slots are free or no episode runs.
 
-        most: The largest number of episodes to begin.
+        Otherwise close gaps between live slots.
         """
         # Some engines reset many environments in one call, so episodes wait until `engine.refill` slots are free.
         free = len(self._free) - len(self._live)
-        n = min(free, len(self._queue), free if most is None else most)
+        n = min(free, len(self._queue), most)
         if n and (not len(self._live) or free >= self.engine.refill):
             self._begin(np.flatnonzero(self._free)[:n])
         elif len(self._live) and 2 * len(self._live) <= self._span:

@@ -104,7 +104,7 @@ def test_running_episodes_go_on_in_another_rollout(env, network):
     batch = batch_of(described, True, traces="each")
     for rollout in (one, alone):
         rollout.submit(batch)
-    one.feed()
+    one.fill()
     one.steps = 5
     one.play_on()
     assert one.can_give

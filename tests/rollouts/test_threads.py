@@ -131,7 +131,7 @@ def test_a_thread_waits_for_episodes_that_have_just_begun(monkeypatch):
         running = can_give = True
         play = SimpleNamespace(running=4, waiting=4)
 
-        def feed(self, _):
+        def fill(self, _):
             pass
 
         def play_on(self):
@@ -205,7 +205,7 @@ def test_the_memory_of_a_feed_is_limited(monkeypatch):
         network = networks.make(config.network, 4, 1)
         for _ in range(20):
             rollout.submit(batch_of(network, False))
-        rollout.feed()
+        rollout.fill()
     assert fed[0] > fed[1] == native.lanes()
 
 
