@@ -364,7 +364,7 @@ class MapElites(contract.Strategy[Archive]):
         sizes = self.cells.tolist()
         if isinstance(cell, str):
             raise InputError("cell", "a list of indices", repr(cell), "Give the indices as numbers, such as (0, 0).")
-        if len(cell) != len(sizes) or not all(0 <= part < size for part, size in zip(cell, sizes, strict=True)):
+        if len(cell) != len(sizes) or not all(part in range(size) for part, size in zip(cell, sizes, strict=True)):
             last = ",".join(str(size - 1) for size in sizes)
             raise InputError("cell", f"a cell from {','.join('0' * len(sizes))} to {last}", _text(cell))
         number = int(np.ravel_multi_index(tuple(map(int, cell)), tuple(sizes)))
