@@ -105,23 +105,15 @@ def swap_blocks(sources: Int64, blocks: Sequence[Block], draws: Float64) -> Int6
     if children < 2:
         return sources
     layer_of = [block.layer for block in blocks]
-    block_slices = [slice(number, number + 1) for number in range(len(blocks))]
-    layer_slices = [slice(layer_of.index(n), layer_of.index(n) + layer_of.count(n)) for n in range(layer_of[-1] + 1)]
-    bounds = children, children - 1, len(blocks), len(layer_slices)
+    layers = [slice(layer_of.index(n), layer_of.index(n) + layer_of.count(n)) for n in range(layer_of[-1] + 1)]
+    bounds = children, children - 1, len(blocks), len(layers)
     # A uniform number times a bound, rounded down, as in `Stream.below`.
-    one, other, block, layer = (
-        np.floor(draws[:, column] * bound).astype(np.int64) for column, bound in zip((0, 1, 2, 4), bounds, strict=True)
-    )
+    one, other, block, layer = np.floor(draws[:, (0, 1, 2, 4)] * bounds).astype(np.int64).T
     other += other >= one  # another child than the first one
-    swapped = [
-        layer_slices[layer_number] if swaps_layer else block_slices[block_number]
-        for swaps_layer, block_number, layer_number in zip(
-            (draws[:, 3] < 0.5).tolist(), block.tolist(), layer.tolist(), strict=True
-        )
-    ]
     columns = sources.T.tolist()  # swapping entries is faster in lists than in arrays
-    for a, b, swapped_columns in zip(one.tolist(), other.tolist(), swapped, strict=True):
-        for column in columns[swapped_columns]:
+    swaps = zip(*(chosen.tolist() for chosen in (one, other, block, layer, draws[:, 3] < 0.5)), strict=True)
+    for a, b, block_number, layer_number, swaps_layer in swaps:
+        for column in columns[layers[layer_number] if swaps_layer else slice(block_number, block_number + 1)]:
             column[a], column[b] = column[b], column[a]
     return np.array(columns, np.int64).T
 
