@@ -39,7 +39,7 @@ class Champion:
     Attributes:
         weights: [W].
         mask: [W].
-        generation: The generation of which it is the best; None for the held-out champion of a complete run.
+        generation: The generation in which it was the best; None for the held-out champion of a complete run.
         name: The words for a genome of a front or an archive; empty for all others.
     """
 

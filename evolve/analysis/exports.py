@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 FORMATS = {"c": ".c", "json": ".json", "onnx": ".onnx", "torch": ".pt2"}
 """The formats of a policy, and the endings of their files."""
 JSON_VERSION = 1
-_MOST_ROWS = 1024  # the largest matrix of which a PyTorch program adds up the rows one by one
+_MOST_ROWS = 1024  # a PyTorch program adds up the rows of a matrix one by one up to this number of rows
 _OPSET, _IR = 17, 8  # of ONNX; old versions, which every runtime reads
 
 

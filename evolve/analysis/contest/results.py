@@ -28,7 +28,7 @@ _SIGNATURE = "signature"
 
 
 def enough(seconds: Sequence[float], most: int) -> bool:
-    """Return whether no further repeat is needed: the last three agree, or there are `most` repeats."""
+    """Return whether the repeats suffice: the last three agree, or there are `most` repeats."""
     return len(seconds) >= most or agree(seconds)
 
 

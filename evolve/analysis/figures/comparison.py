@@ -32,7 +32,7 @@ _DIGIT = 0.076  # the width of a digit in a column, in inches
 _MOST_NAMED = 8  # ranks drawn as horizontal bars with names and numbers; more ranks are drawn as narrow columns
 _MOST_BINS = 40
 _EARLIER = (0.02, 0.1, 0.3)  # shares of a single run after which its earlier fronts are drawn, too
-_MOST_VOLUMES = 400  # generations, evenly spaced, of which the hypervolume is computed
+_MOST_VOLUMES = 400  # the hypervolume is computed for at most this number of generations, evenly spaced
 _WIDE = 30.0  # a measure with a larger ratio of its ends is drawn on a logarithmic axis
 
 

@@ -205,7 +205,7 @@ def _draw_panel(panel: Any, kind: str, facet: Facet, inches: float, small: bool)
         kind: "fitness", "connections", "throughput" or "idle".
         facet: The groups of the environment.
         inches: The height of the panel, roughly.
-        small: Whether the panel stands beside the fitness panel, whose line labels then apply to both.
+        small: Whether the panel stands beside the fitness panel and has no labels, as the labels there apply to both.
     """
     title, unit = _title_and_unit(kind, facet.groups)
     alone = len(facet.groups) == 1
@@ -283,7 +283,7 @@ def _fitness_series(group: RunGroup) -> str:
 def _draw_fitness(panel: Any, facet: Facet) -> list[LineLabel]:
     """Draw the best fitness and the population of one group; return the labels.
 
-    The main line is the series of `_fitness_series`. The dashed line is the other of best and mean.
+    The main line is the series of `_fitness_series`, best or mean. The dashed line is the other one.
     """
     (group,), (line_style,) = facet.groups, facet.styles
     x = facet.x(group)

@@ -36,14 +36,14 @@ _FRONT = (
     "share of the rectangle that ends at the best values of the run."
 )
 _ARCHIVE = "The archive: each cell has the fitness of its elite, the best candidate with these descriptors."
-_MAX_CHECKED = 10  # generations of which the champions are evaluated again
+_MAX_CHECKED = 10  # the largest number of generations with champions that are evaluated again
 _FILM_WIDTH = 800  # pixels
 _FILM_SECONDS = 12.0
 
 
 @dataclass(frozen=True)
 class Picture:
-    """A figure as SVG; `description` is for readers who cannot see it."""
+    """A figure as SVG, with a description for screen readers."""
 
     svg: str
     description: str

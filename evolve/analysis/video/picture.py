@@ -42,7 +42,7 @@ _FADING_OBSERVATION = 0.995
 _FULL_LIGHT = 0.02  # weaker activity never gets the full light, even if no recent activity was stronger
 _FAINTEST = 0.04  # the share of the strongest activity below which a connection stays dark
 _NARROWEST = 320  # pixels: narrower frames are enlarged
-_RESERVED = (("step", "0000"), ("return", "-000.00"))  # texts whose width is reserved for a value; most values fit
+_RESERVED = (("step", "0000"), ("return", "-000.00"))  # a name, and a text with the width that its value may take
 _PANEL_WIDTH = (0.5, 0.75)  # the least and the greatest width of the network panel, as a share of the frame's width
 
 
