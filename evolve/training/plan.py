@@ -174,14 +174,10 @@ def plays_in_threads(
     Raises:
         InputError: A file cannot be read.
     """
-    if threads not in (None, "auto"):
-        return False
-    for path in files:
-        stored = store.read_any(store.one_run_file(path))
-        config = config_of(stored).with_env_changes(changes or {})
-        if not plays_whole_episodes(config.model_copy(update={"compute": ComputeOptions()})):
-            return False
-    return True
+    stored = (store.read_any(store.one_run_file(path)) for path in files)
+    configs = (config_of(each).with_env_changes(changes or {}) for each in stored)
+    here = {"compute": ComputeOptions()}  # in place of the settings with which the files were made
+    return threads in (None, "auto") and all(plays_whole_episodes(each.model_copy(update=here)) for each in configs)
 
 
 def plan_from_arguments(

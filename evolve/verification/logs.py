@@ -270,10 +270,10 @@ def describe_difference(candidate: int, episode: int, ours: EpisodeLog, theirs: 
     """Return an episode's return and length, or its different metrics, in two logs, in words."""
     a, b = ours.summary, theirs.summary
     if a == b and (ours.fingerprint == theirs.fingerprint).all():
-        metrics = ((name, ours.metrics[name], theirs.metrics[name]) for name in ours.metrics.keys() & theirs.metrics)
+        names = sorted(ours.metrics.keys() & theirs.metrics)
         # The types may differ, see `same_metrics`, so 1 equals 1.0.
-        unequal = [each for each in sorted(metrics) if not np.array_equal(each[1], each[2], equal_nan=True)]
-        different = [f"{name} is {x!r} against {y!r}" for name, x, y in unequal]
+        unequal = [n for n in names if not np.array_equal(ours.metrics[n], theirs.metrics[n], equal_nan=True)]
+        different = [f"{name} is {ours.metrics[name]!r} against {theirs.metrics[name]!r}" for name in unequal]
         return f"candidate {candidate}, episode {episode}: its metric {', '.join(different)}"
     both = f"{a} against {b}" if a != b else f"{a} both times, but not the same steps,"
     return f"candidate {candidate}, episode {episode}: return {both}"
