@@ -163,7 +163,7 @@ def _distinct(numbers: Int64) -> tuple[Int64, Int64]:
     """Return the different numbers of [n] in ascending order, and for each of the n its place among these."""
     if (numbers[1:] < numbers[:-1]).any():
         return np.unique(numbers, return_inverse=True)
-    # In ascending order, as in most chunks, equal numbers lie side by side: no sort is needed.
+    # In ascending order, as in most chunks, equal numbers are adjacent: no sort is needed.
     first = np.ones(len(numbers), np.bool_)
     np.not_equal(numbers[1:], numbers[:-1], out=first[1:])
     return numbers[first], np.cumsum(first) - 1

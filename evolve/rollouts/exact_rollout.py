@@ -358,8 +358,8 @@ class Shared:
         pausing: Set while no thread may begin a feed.
         fair_share: The pending episodes divided by the number of threads.
         episode_seconds: The mean duration of the last episodes.
-        hungry: Parts without episodes, whose threads wait for running episodes of others, each with the event that
-            ends this wait.
+        hungry: Parts without episodes. Their threads wait until another part gives them running episodes; each part is
+            listed with the event that ends its wait.
     """
 
     def __init__(self, queue: EpisodeQueue, threads: int, least_feed: int) -> None:

@@ -286,7 +286,7 @@ class NativePlay:
 def may_be_best(keys: Int64, returns: Float64, best_of: int) -> Bool:
     """Return [N]: whether the genome of an episode may have the best mean return of all genomes, here and elsewhere.
 
-    Of equal means the one of the first genome counts as best, as in `strategies.ranking`.
+    Of genomes with equal means the first counts as best, as in `strategies.ranking`.
 
     Args:
         keys: [N], genome · 2³² + episode.

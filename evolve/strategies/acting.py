@@ -33,7 +33,7 @@ class Paths:
     """The matrices of a layout of genomes, and the paths through them. Layer 0 is the observation."""
 
     def __init__(self, layout: GenomeLayout) -> None:
-        # A `ChangedLayout` only has other initial genomes; attributes such as `modulators` are those of the network.
+        # A `ChangedLayout` changes only the initial genomes. Its own `layout` has attributes such as `modulators`.
         self.layout = layout.layout if isinstance(layout, ChangedLayout) else layout
 
     @cached_property

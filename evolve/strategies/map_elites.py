@@ -9,11 +9,11 @@ and a candidate takes its cell if the cell is empty, or if its fitness is larger
     parents    two elites for each child, drawn uniformly from the filled cells
     child      x + `weight_noise` · N(0, 1) for each weight + `line_noise` · N(0, 1) · (y - x), x and y the parents
                (Vassiliades and Mouret, "Discovering the Elite Hypervolume by Leveraging Interspecies Correlation",
-               2018); its connections are those of x
+               2018); it has the connections of x
 
-Of candidates of equal fitness the one with the smallest number takes the cell, and an elite stays before an equal
-candidate. An elite is not evaluated again, so the fitness of a cell never falls. A lucky episode may fill a cell, so
-several episodes for each candidate help. The champion is the elite of the largest fitness, in the first such cell.
+Of candidates of equal fitness the first one takes the cell. A candidate of equal fitness does not replace an elite. An
+elite is not evaluated again, so the fitness of a cell never falls. A lucky episode may fill a cell, so several episodes
+for each candidate help. The champion is the elite of the largest fitness, in the first such cell.
 
 With `emitters` = K half of the candidates come from K searches by sep-cma-es (Fontaine, Togelius, Nikolaidis and
 Hoover, "Covariance Matrix Adaptation for the Rapid Illumination of Behavior Space", 2020), the first P/2K of them from
@@ -22,7 +22,7 @@ the first search, and so on:
     start      at a random elite, whose connections it keeps, with σ = `sigma`
     order      of its candidates: first the candidates that find an empty cell, the best fitness first; then those in
                filled cells, the largest gain first, which is the fitness minus the fitness of the elite there; then
-               those without a cell. The archive is the one before this generation
+               those without a cell. All are compared with the archive before this generation
     update     sep-cma-es by this order. Its parents are the first half, also if fewer than half entered the archive
     restart    if none of its candidates found an empty cell or a gain above 0
 """

@@ -61,7 +61,7 @@ class Nsga2Options(Options):
     prior_evaluations: int = Field(0, ge=0, le=1000)
     """Extra evaluations in the score of a new genome, each with the mean fitness of its first generation."""
     trusted: int = Field(1, ge=1)
-    """The least number of evaluations of a champion, prior ones included, if any parent has as many."""
+    """The least number of evaluations of a champion, prior ones included; or the most of any parent, if smaller."""
 
 
 def fronts_of(values: Float64) -> Int64:

@@ -78,8 +78,8 @@ def _converted(fitness: Any) -> Float64:
 class Strategy(Generic[State]):
     """Base class of strategies: a search with P candidates of one genome layout.
 
-    A subclass implements `start`, `ask`, `tell`, `champion`, `to_arrays` and `from_arrays`, and overrides attributes
-    whose defaults do not fit. An instance may override an attribute, too.
+    A subclass implements `start`, `ask`, `tell`, `champion`, `to_arrays` and `from_arrays`, and overrides attributes if
+    their defaults do not fit. An instance may override an attribute, too.
 
     Attributes:
         portable: True if ask and tell give the same bits on every machine. Every rank then holds the state and
@@ -96,8 +96,8 @@ class Strategy(Generic[State]):
             sums.
         capacity: Largest number of genomes in a state; None if a state holds no genomes.
         measured: The names of the D measures of a candidate that `tell` reads beside its fitness.
-        warm_starts: True if a search can begin with a given genome. The layout is then a `StartLayout`, whose initial
-            genomes are all the given genome, and the champion of the state that `start` returns must be this genome. A
+        warm_starts: True if a search can begin with a given genome. The layout is then a `StartLayout`: every initial
+            genome equals the given genome. The champion of the state that `start` returns must be this genome. A
             strategy that begins with one initial genome fulfils this without a change.
     """
 
@@ -161,7 +161,7 @@ class Strategy(Generic[State]):
     def start_anew(self, _generation: int) -> State:
         """Return an initial state for a search that begins again in a later generation.
 
-        A strategy whose initial state is random should override it, and draw from the streams of that generation.
+        A strategy with a random initial state should override it, and draw from the streams of that generation.
         """
         return self.start()
 

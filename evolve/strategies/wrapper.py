@@ -71,7 +71,7 @@ class WrapperState:
 
 
 class Wrapper(Strategy[WrapperState]):
-    """A strategy around another strategy, whose attributes and methods it has.
+    """A strategy around another strategy. It has the attributes and methods of that strategy.
 
     A subclass implements `tell` and names its arrays and its record.
 
