@@ -64,9 +64,19 @@ class EvolveError(Exception):
             self._parts += part._parts if isinstance(part, EvolveError) else (part,)
         super().__init__("".join(map(str, self._parts)))
 
+    def __reduce__(self) -> Any:  # for pickle and copy; an exception's own would call the class with the message alone
+        return _restored, (type(self), *self._parts), self.__dict__
+
     def worded(self, spell: Callable[[Setting], str]) -> str:
         """Return the message with each setting as `spell` writes it."""
         return "".join(part if isinstance(part, str) else spell(part) for part in self._parts)
+
+
+def _restored(kind: type[EvolveError], *parts: str | Setting) -> Any:
+    """Return an error of a kind with the parts of its message, without its other attributes."""
+    error = kind.__new__(kind)
+    EvolveError.__init__(error, *parts)
+    return error
 
 
 class InputError(EvolveError):
@@ -103,8 +113,7 @@ class InputError(EvolveError):
     @classmethod
     def plainly(cls, argument: str, *message: str | Setting) -> "InputError":
         """Return an InputError with exactly this message: one or more whole sentences."""
-        error = cls.__new__(cls)
-        EvolveError.__init__(error, *_clean(message))
+        error = _restored(cls, *_clean(message))
         error.argument, error.expected, error.got, error.cure = argument, "", "", ()
         return error
 
@@ -176,8 +185,7 @@ def error_from_json(content: bytes) -> EvolveError:
     """Return the error from which `error_to_json` made JSON; a RunError if it was no error of this package."""
     fields = json.loads(content)
     kind = _KINDS.get(fields["kind"], RunError)
-    error = kind.__new__(kind)
-    EvolveError.__init__(error, fields["text"])
+    error = _restored(kind, fields["text"])
     if kind.__name__ == fields["kind"]:
         for name, value in fields["attributes"].items():
             setattr(error, name, tuple(value) if isinstance(value, list) else value)

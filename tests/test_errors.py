@@ -1,6 +1,8 @@
 """The messages of errors, and exceptions as one line."""
 
+import copy
 import os
+import pickle
 import shlex
 import tomllib
 
@@ -9,12 +11,14 @@ import pytest
 from conftest import ROOT
 
 from evolve import errors
+from evolve.config.options import UnknownKeyError
 from evolve.errors import (
     DISTRIBUTION,
     EpisodeError,
     InputError,
     RunError,
     Setting,
+    Stopped,
     check_whole,
     describe,
     exception_line,
@@ -86,6 +90,22 @@ def test_an_episode_error_knows_its_episode():
     assert isinstance(wrong, RunError)
     assert str(wrong) == f"{which} failed in step 7:\nit burnt out"
     assert (wrong.which, wrong.message, wrong.key) == (which, "in step 7:\nit burnt out", (1, 3, 1, 0))
+
+
+@pytest.mark.parametrize("repeated", [copy.copy, lambda error: pickle.loads(pickle.dumps(error))])
+@pytest.mark.parametrize(
+    "error",
+    [
+        InputError("env.id", "an environment", 5, "Use ", Setting("env.engine", "exact")),
+        InputError.plainly("env.id", "It is ", Setting("resume", True)),
+        UnknownKeyError("strategy", "survivor", ["survivors"]),
+        EpisodeError("episode 3", "in step 7", (1, 2, 3, 4)),
+        Stopped("a signal"),
+    ],
+)
+def test_an_error_can_be_copied_and_sent_between_processes(error, repeated):
+    other = repeated(error)
+    assert (type(other), str(other), vars(other)) == (type(error), str(error), vars(error))
 
 
 @pytest.mark.parametrize(
