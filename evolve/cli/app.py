@@ -28,7 +28,7 @@ from evolve.errors import EvolveError, InputError, Interrupted, Stopped
 if TYPE_CHECKING:
     from evolve.rollouts import AnyRollout
 
-_SIGNALS = tuple(getattr(signal, name) for name in ("SIGINT", "SIGTERM", "SIGUSR1") if hasattr(signal, name))
+_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1)
 _NO_WORK = {"-h", "--help", "--version", "--settings", "--dry-run"}
 """Options with which a command plays no episode, so that it needs no workers."""
 WITH_WORKERS = ("run", "verify", "evaluate", "report")
@@ -95,16 +95,18 @@ class StopFlag:
         self._first: int | None = None
         self._caught: tuple[int, ...] = ()
         self.stop_message = ""
-        """The message that is printed at once on SIGINT or SIGTERM, as the launcher drops later output."""
+        """The message that is printed at once on a signal other than SIGUSR1, as the launcher drops later output."""
         self._deadline = float("inf")
         self.interrupts = False
         """Whether the first signal interrupts an environment that hangs in this process."""
 
     def install(self) -> None:
-        """Catch SIGINT, SIGTERM and SIGUSR1 (SLURM's warning) in this process."""
-        for number in _SIGNALS:
+        """Catch SIGINT, SIGTERM, SIGHUP (the terminal is gone) and SIGUSR1 (SLURM's warning) in this process."""
+        # nohup ignores SIGHUP, so that a run outlives its terminal.
+        ignored = {signal.SIGHUP} if signal.getsignal(signal.SIGHUP) == signal.SIG_IGN else set()
+        self._caught = tuple(number for number in _SIGNALS if number not in ignored)
+        for number in self._caught:
             signal.signal(number, self._remember)
-        self._caught = _SIGNALS
 
     @property
     def signal(self) -> int | None:
@@ -120,7 +122,7 @@ class StopFlag:
     def reason(self) -> str | None:
         """Return the reason to stop, or None."""
         if self.signal is not None:
-            if mpirun.is_supervised() and self.signal == getattr(signal, "SIGUSR1", None):
+            if mpirun.is_supervised() and self.signal == signal.SIGUSR1:
                 return "a signal"  # the supervisor has printed its name
             return signal.Signals(self.signal).name
         return "the time limit" if time.monotonic() > self._deadline else None
@@ -141,7 +143,7 @@ class StopFlag:
         _restore_usual_effect(number)
         if self.interrupts:
             interrupt_soon()
-        if self.stop_message and number in (signal.SIGINT, signal.SIGTERM):
+        if self.stop_message and number != signal.SIGUSR1:
             write_past_mpirun(f"{self.stop_message}\n")
 
     def _stop_catching(self) -> None:

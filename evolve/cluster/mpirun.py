@@ -48,7 +48,7 @@ _WORKERS = "EVOLVE_WORKERS"
 SESSION_FOLDER = "PRTE_MCA_prte_local_tmpdir_base"
 """The directory in which Open MPI's launcher makes a folder named by its process number. A killed launcher leaves its
 folder behind. A later launcher of the same number, which is common in containers, then ends at once with code 213."""
-_STOPPING = tuple(getattr(signal, name) for name in ("SIGINT", "SIGTERM", "SIGHUP", "SIGUSR1") if hasattr(signal, name))
+_STOPPING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1)
 CHECK_EVERY = 1.0
 """Seconds between two checks whether mpirun has ended."""
 _PR_SET_PDEATHSIG = 1
@@ -192,7 +192,7 @@ def mpirun_words(ranks: int) -> list[str]:
 
 def mpirun_environment() -> dict[str, str]:
     """Return the environment for mpirun, in which root may start ranks."""
-    is_root = hasattr(os, "geteuid") and os.geteuid() == 0
+    is_root = os.geteuid() == 0
     return os.environ | (dict.fromkeys(_ROOT, "1") if is_root else {})
 
 

@@ -75,7 +75,7 @@ def same(tmp_path, expected):
 @pytest.mark.parametrize(
     ("ranks", "mpi", "then", "number"),
     [(None, "openmpi", 2, signal.SIGINT), (None, "openmpi", 2, signal.SIGTERM),
-     (2, "mpich", None, signal.SIGINT), (2, "mpich", None, signal.SIGUSR1),
+     (None, "openmpi", None, signal.SIGHUP), (2, "mpich", None, signal.SIGINT), (2, "mpich", None, signal.SIGUSR1),
      (2, "openmpi", None, signal.SIGTERM), (2, "openmpi", None, signal.SIGUSR1),
      pytest.param(None, "openmpi", 2, signal.SIGUSR1, marks=pytest.mark.slow),  # each of these is above, elsewhere
      pytest.param(2, "mpich", None, signal.SIGTERM, marks=pytest.mark.slow)],
