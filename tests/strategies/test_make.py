@@ -210,3 +210,12 @@ def test_results_have_no_traces_unless_they_are_given():
 def test_traces_of_other_shapes_are_refused(arrays, message):
     with pytest.raises(ValueError, match=message):
         Results(*arrays)
+
+
+def test_a_tell_cannot_change_the_results_that_are_recorded():
+    fitness = np.ones(3)
+    results = Results(fitness, np.ones((3, 2), np.float32))
+    for array in (results.fitness, results.traces):
+        with pytest.raises(ValueError, match="read-only"):
+            array[0] = 5
+    fitness[0] = 2  # the caller's own array stays writable
