@@ -32,6 +32,13 @@ Slots = NDArray[np.intp]
 """[k], the numbers of k different slots."""
 
 
+def read_only(array: NDArray[Any]) -> NDArray[Any]:
+    """Return a view of an array through which nobody can change it."""
+    view = array.view()
+    view.flags.writeable = False
+    return view
+
+
 def check_shape(array: NDArray[Any], argument: str, symbols: str, dtype: DTypeLike, **sizes: int) -> None:
     """Raise ValueError unless an array has the given shape and type.
 

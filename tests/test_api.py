@@ -59,6 +59,12 @@ def test_a_run_has_the_contents_of_its_file(run):
     assert table["mean_fitness"] == pytest.approx([generation.fitness.mean() for generation in run.generations])
 
 
+def test_nobody_changes_the_numbers_of_a_run_by_accident(run):
+    for array in (run.held_out.returns, run.generations[0].fitness, run.generations[0].returns):
+        with pytest.raises(ValueError, match="read-only"):
+            np.subtract(array, 1, out=array)
+
+
 def test_the_final_champion_is_evaluated_on_the_held_out_episodes_of_the_file(run):
     found = run.evaluate(episodes=9)
     assert found.returns[:4].tolist() == run.held_out.returns.tolist()

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from evolve.analysis import statistics
-from evolve.shapes import Float64
+from evolve.shapes import Float64, read_only
 from evolve.store import Record, StoredRun, disk
 
 
@@ -139,12 +139,12 @@ class Generation:
     @property
     def fitness(self) -> Float64:
         """[P]: the fitness of each candidate, as selection saw it."""
-        return self.record.fitness
+        return read_only(self.record.fitness)
 
     @property
     def returns(self) -> Float64:
         """[P, E]: the return of each episode; NaN if it failed or was not played."""
-        return self.record.returns
+        return read_only(self.record.returns)
 
     @property
     def metrics(self) -> Mapping[str, NDArray[Any]]:
@@ -152,7 +152,7 @@ class Generation:
 
         An episode that failed or was not played has False, 0 or NaN.
         """
-        return self.record.metrics
+        return {name: read_only(values) for name, values in self.record.metrics.items()}
 
     @property
     def mean(self) -> float:
@@ -175,6 +175,11 @@ class Evaluation:
     returns: Float64
     seeds: Any
     metrics: Mapping[str, NDArray[Any]] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        # A run keeps its evaluation, so nobody may change the arrays.
+        object.__setattr__(self, "returns", read_only(np.asarray(self.returns)))
+        object.__setattr__(self, "metrics", {name: read_only(values) for name, values in self.metrics.items()})
 
     @property
     def mean(self) -> float:

@@ -318,7 +318,7 @@ def _evolve(
             resume.replace_run(run, app.transport) if run.path in replaced else resume.open_run(run)
         ) as opened:
             if opened.complete:
-                print(f"{run.path}: already complete")
+                print(f"{run.path}: already complete{_why_short(run)}")
                 continue
             print(heading(run.path, number, len(runs)), end="", flush=True)
             clock.start(number - 1)
@@ -329,6 +329,17 @@ def _evolve(
             log = tensorboard.live_log(logs, run.path, "--tensorboard")
             _run_one(coordinator, run, opened, command, clock, log, after_generation)
             app.stop.stop_message = ""
+
+
+def _why_short(run: PlannedRun) -> str:
+    """Return why a complete run has fewer generations than it may have, and how to go on; "" if it has all of them."""
+    config = run.experiment.config
+    played, _ = store.read_progress(run.path)
+    if played >= config.generations:
+        return ""
+    return (
+        f": it stopped early, after {played:,} of {config.generations:,} generations. Another early_stop continues it"
+    )
 
 
 def _remaining_episodes(run: PlannedRun, replaced: bool) -> int:

@@ -19,7 +19,7 @@ from evolve.errors import InputError, one_line
 from evolve.genome import Block, GenomeLayout, Genomes, GenomeSource, concatenate
 from evolve.numerics import ordered_sum
 from evolve.numerics.streams import Purpose, Stream, Streams
-from evolve.shapes import Float32, Float64, Int64, check_shape, stored_array
+from evolve.shapes import Float32, Float64, Int64, check_shape, read_only, stored_array
 
 State = TypeVar("State")
 Value = TypeVar("Value")
@@ -30,7 +30,7 @@ Arrays = Mapping[str, NDArray[Any]]
 class Results:
     """The results of the P candidates of a generation.
 
-    fitness: [P] float64, or numbers that NumPy converts to it, such as a list. Higher is better; NaN is worst. Read-only.
+    fitness: [P] float64, or what NumPy converts to it, such as a list; read-only. Higher is better; NaN is worst.
     traces: [P, T] float32, the traces of each candidate's network, averaged over its episodes; [P, 0] by default.
     mean_traces: [T], the traces averaged over all candidates; None if the strategy does not need them.
     sums: [W, *sum_shape], the value of the strategy's `sums` for all columns; None lets `tell` compute them.
@@ -52,7 +52,7 @@ class Results:
         if not self.traces.size:
             object.__setattr__(self, "traces", np.zeros((P, 0), np.float32))
         check_shape(self.traces, "traces", "P T", np.float32, P=P)
-        object.__setattr__(self, "traces", _read_only(self.traces))
+        object.__setattr__(self, "traces", read_only(self.traces))
         if self.measures is not None:
             check_shape(self.measures, "measures", "P D", np.float64, P=P)
 
@@ -73,14 +73,7 @@ def _converted(fitness: Any) -> Float64:
         raise InputError("fitness", expected, f"{type(fitness).__name__} ({one_line(error)})") from None
     if array.ndim != 1:
         raise InputError("fitness", expected, f"an array of shape {list(array.shape)}")
-    return _read_only(array)
-
-
-def _read_only(array: NDArray[Any]) -> NDArray[Any]:
-    """Return a view of an array that a `tell` cannot change: the array is recorded afterwards."""
-    view = array.view()
-    view.flags.writeable = False
-    return view
+    return read_only(array)  # it is recorded after a `tell`
 
 
 class Strategy(Generic[State]):

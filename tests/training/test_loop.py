@@ -44,7 +44,8 @@ def test_a_run_stops_once_its_champion_is_good_enough(call, command, tmp_path):
     assert stored(tmp_path, "two").records[-1].digest == early.records[-1].digest
     call("evaluate", "early/seed-3.h5", "--episodes", 9).ok()
     again = call("run", *EARLY, "-g", 20, *good, "-o", "early", "--resume")
-    assert "already complete" in again.out
+    why = f"already complete: it stopped early, after {early.num_generations} of 20 generations"
+    assert why in again.out
     assert len(stored(tmp_path, "early").held_out.returns) == 9
     call("verify", "early/seed-3.h5", "--full").ok()
     call("run", *EARLY, "-g", 12, "--set", "early_stop.mean_return=501.0", "-o", "early", "--resume").ok()
