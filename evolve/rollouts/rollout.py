@@ -18,6 +18,7 @@ from evolve.rollouts.results import quantize_traces
 from evolve.shapes import Bool, Float32, Float64, Int64, Slots
 
 _FIRST = np.zeros(1, np.intp)  # slot 0
+_LARGEST_REWARD = 1e100  # so no return, mean or variance overflows
 _SHORT = 64  # up to this length, Python adds numbers faster than NumPy checks them
 
 
@@ -67,10 +68,12 @@ class FailureDetector:
 
     def after_step(self, live: Slots, span: int, rewards: Float64) -> None:
         """Check the observations of live slots [k], their rewards [k], and the time. span: the last slot plus 1."""
-        if not (np.isfinite(self._observations[:span]).all() and np.isfinite(rewards).all()):
+        if not (np.isfinite(self._observations[:span]).all() and (np.abs(rewards) <= _LARGEST_REWARD).all()):
             for slot, reward in zip(live.tolist(), rewards.tolist(), strict=True):
-                if not math.isfinite(reward):
-                    self._engine.faults.setdefault(slot, f"reward: expected a finite number, got {reward}")
+                if not abs(reward) <= _LARGEST_REWARD:  # or NaN
+                    limited = f" from {-_LARGEST_REWARD:g} to {_LARGEST_REWARD:g}" if math.isfinite(reward) else ""
+                    fault = f"reward: expected a finite number{limited}, got {reward}"
+                    self._engine.faults.setdefault(slot, fault)
                 self._check_observation(slot)
         if self.clock > self._deadline:
             self._check_time(live)
@@ -80,7 +83,7 @@ class FailureDetector:
         # A sum of float32 numbers does not overflow in float64, so it is finite if and only if all numbers are finite.
         row = self._observations[0]
         all_finite = math.isfinite(sum(row.tolist())) if len(row) <= _SHORT else np.isfinite(row).all()
-        if not (all_finite and math.isfinite(reward)) or self.clock > self._deadline:
+        if not (all_finite and abs(reward) <= _LARGEST_REWARD) or self.clock > self._deadline:
             self.after_step(_FIRST, 1, np.array([reward]))
 
     def _check_observation(self, slot: int) -> None:

@@ -47,12 +47,23 @@ def test_invalid_numbers_are_failures(scene):
         1: "observation: expected finite numbers, got nan at position 1 of 2",
     }
     assert not observations[1].any()  # so that no network sees it
+    engine.faults.clear()
+    step(detector, rewards=(1e100, -1e308))  # a return of some such rewards would be infinite
+    assert engine.faults == {1: "reward: expected a finite number from -1e+100 to 1e+100, got -1e+308"}
 
 
 @pytest.mark.parametrize("size", [2, 200])
 def test_one_slot_alone_is_checked_as_several_are(size):
     largest = np.finfo(np.float32).max
-    for seen, reward in [(largest, 1.0), (-largest, 1.0), (np.inf, 1.0), (-np.inf, 1.0), (np.nan, 1.0), (0.0, np.nan)]:
+    for seen, reward in [
+        (largest, 1.0),
+        (-largest, 1.0),
+        (np.inf, 1.0),
+        (-np.inf, 1.0),
+        (np.nan, 1.0),
+        (0.0, np.nan),
+        (0.0, 1e308),
+    ]:
         found = []
         for alone in (True, False):
             engine = SimpleNamespace(faults={})
@@ -61,7 +72,7 @@ def test_one_slot_alone_is_checked_as_several_are(size):
             detector.after_one_step(reward) if alone else step(detector, (0,), (reward,))
             found.append((engine.faults, observations.tolist()))
         assert found[0] == found[1]
-        assert bool(found[0][0]) == (not np.isfinite(seen) or not np.isfinite(reward))
+        assert bool(found[0][0]) == (not np.isfinite(seen) or reward != 1.0)
 
 
 def test_one_slot_alone_may_take_too_long(scene, clock):
