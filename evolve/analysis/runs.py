@@ -96,7 +96,7 @@ class _EvolvedFile:
         connections: int | None = None,
         cell: Sequence[int] | None = None,
     ) -> Evaluation:
-        """Return an evaluation of a champion on held-out episodes, which training never uses.
+        """Return an evaluation of a champion on held-out episodes.
 
         If you ask for more episodes, the first ones stay the same. Nothing is written.
 

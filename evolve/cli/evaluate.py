@@ -1,4 +1,4 @@
-"""evolve evaluate: the returns of a run's champion on held-out episodes, which training never used.
+"""evolve evaluate: the returns of a run's champion on held-out episodes.
 
 Held-out episodes have their own keyed random streams, so a larger evaluation begins with the episodes of a smaller one.
 The returns are stored in the run file, unless it has a larger evaluation, or the evaluation changes the environment or

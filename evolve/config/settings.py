@@ -259,7 +259,7 @@ class Config(Options):
     early_generations: int = Field(100, ge=1)
     """The number of generations that `early_max_episode_steps` limits."""
     held_out_episodes: int = Field(100, ge=0, lt=2**31)
-    """The number of held-out episodes, which training never uses, that the final champion plays."""
+    """The number of held-out episodes, from a random stream of their own, that the final champion plays."""
     evaluation_max_episode_steps: Annotated[int, Field(ge=1)] | None = None
     """The largest number of steps of a validation or held-out episode; by default the limit of `env`."""
     evaluation_randomize: Distributions | None = None

@@ -205,7 +205,7 @@ def generation_record(
 
 
 def held_out(experiment: Experiment, coordinator: Coordinator, player: Player, seed: int, episodes: int) -> HeldOut:
-    """Evaluate a champion on N episodes that training never meets. A larger N adds episodes to the same first ones.
+    """Evaluate a champion on N held-out episodes. A larger N adds episodes to the same first ones.
 
     Args:
         experiment: The experiment of the champion.
