@@ -111,7 +111,7 @@ class Sweep(Sequence[Run]):
         """Return columns by run (`pandas.DataFrame(sweep.table())`).
 
         The first columns are the varied settings. `held_out_low` and `held_out_high` are the 95 % interval of the
-        champion's mean return on held-out episodes; NaN without such episodes.
+        champion's mean return on held-out episodes, without the episodes that failed; NaN without such episodes.
         """
         columns: dict[str, list[Any]] = {key: [point[key] for point in self.points] for key in self.points[0]}
         last = [run.generations[-1] if run.generations else None for run in self.runs]
@@ -126,6 +126,7 @@ class Sweep(Sequence[Run]):
             "held_out_mean": [np.nan if found is None else found.mean for found in held_out],
             "held_out_low": [low for low, _ in intervals],
             "held_out_high": [high for _, high in intervals],
+            "held_out_failed": [np.nan if found is None else found.failed for found in held_out],
             "steps": [run._stored.steps for run in self.runs],
             "seconds": [run._stored.seconds for run in self.runs],
             "digest": ["" if generation is None else generation.digest for generation in last],

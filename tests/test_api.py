@@ -676,3 +676,4 @@ def test_a_table_has_the_spread_of_fitness_and_of_held_out_returns(run):
     assert table["held_out_std"][-1] == pytest.approx(returns.std(ddof=1))
     assert table["held_out_q75"][-1] == pytest.approx(np.quantile(returns, 0.75))
     assert all(math.isnan(value) for value in table["held_out_mean"][:-1])
+    assert table["held_out_failed"][-1] == run.held_out.failed == 0

@@ -46,9 +46,10 @@ def table(run: StoredRun) -> dict[str, list[Any]]:
     records = run.records
     fitness = [_spread(record.fitness) for record in records]
     empty = _spread(np.zeros(0))
-    held_out = [empty] * len(records)
+    held_out, failed = [empty] * len(records), [np.nan] * len(records)
     if records and run.held_out is not None:
         held_out[-1] = _spread(run.held_out.returns)
+        failed[-1] = float(np.isnan(run.held_out.returns).sum())
     # The champion after generation g is validated when g + 1 generations are complete.
     validation = [_spread(run.validations[g + 1]) if g + 1 in run.validations else empty for g in range(len(records))]
     return {
@@ -62,6 +63,7 @@ def table(run: StoredRun) -> dict[str, list[Any]]:
         "digest": [record.digest.decode() for record in records],
         **{f"validation_{name}": [values[name] for values in validation] for name in empty},
         **{f"held_out_{name}": [values[name] for values in held_out] for name in empty},
+        "held_out_failed": failed,
         **_metric_columns(records),
     }
 
