@@ -34,7 +34,7 @@ def test_episodes_are_gymnasiums(name, speed):
         for env, state in zip(envs, worlds.states, strict=True):
             throw(env, state["body"])
     generator = random(2)
-    for step in range(12):
+    for step in range(8):
         outputs = generator.uniform(-1.2, 1.2, (len(seeds), 4)).astype(np.float32)
         rewards, over = worlds.step(outputs)
         moved = [env.step(action) for env, action in zip(envs, worlds.engine.decode(outputs), strict=True)]

@@ -19,8 +19,8 @@ def outputs_of(step, generator):
 
 
 @needs_kernels
-@pytest.mark.parametrize(("name", "speed", "lead"), [(WALKERS[0], 0.0, 0), (WALKERS[1], 1.5, 30)])
-def test_records_are_those_of_the_kernels(name, speed, lead):
+@pytest.mark.parametrize(("name", "speed", "lead", "steps"), [(WALKERS[0], 0.0, 0, 10), (WALKERS[1], 1.5, 30, 6)])
+def test_records_are_those_of_the_kernels(name, speed, lead, steps):
     """From the beginning; and from the kernels' states after `lead` steps, when thrown walkers hit blocks and crash."""
     kernel, ours = (Worlds(name, range(40, 40 + K), compiled) for compiled in (True, False))
     generator, touched, impacts, limits = random(6), 0, 0, set()
@@ -29,7 +29,7 @@ def test_records_are_those_of_the_kernels(name, speed, lead):
         for step in range(lead):
             kernel.step(outputs_of(step, generator))
         ours.states[:] = kernel.states
-    for step in range(12):
+    for step in range(steps):
         outputs = outputs_of(step, generator)
         results = [each.step(outputs) for each in (kernel, ours)]
         expected, found = (used_parts(each.states) for each in (kernel, ours))
