@@ -85,33 +85,32 @@ def evolved(made, coordinator, generations=3, forgetful=False):
     return digests, {name: array.tobytes() for name, array in strategy.to_arrays(shared.state).items()}
 
 
+@pytest.fixture(scope="module", params=STRATEGIES)
+def alone(request):
+    """An experiment with each strategy, and what it evolves on one rank, with one thread."""
+    made = experiment(STRATEGIES[request.param])
+    return made, evolved(made, Coordinator(Transport(), make_rollout))
+
+
 @pytest.mark.parametrize("forgetful", [False, True])
-@pytest.mark.parametrize("name", STRATEGIES)
 @pytest.mark.usefixtures("much")
-def test_ranks_do_not_matter(transport, name, forgetful):
-    made = experiment(STRATEGIES[name])
-    coordinator = Coordinator(transport, make_rollout)
-    assert evolved(made, coordinator, forgetful=forgetful) == evolved(made, Coordinator(Transport(), make_rollout))
+def test_ranks_do_not_matter(alone, transport, forgetful):
+    made, expected = alone
+    assert evolved(made, Coordinator(transport, make_rollout), forgetful=forgetful) == expected
 
 
-@pytest.mark.parametrize("name", STRATEGIES)
 @pytest.mark.parametrize("threads", [2, 5])
-def test_threads_that_sum_do_not_matter(monkeypatch, name, threads):
-    made = experiment(STRATEGIES[name])
-    alone = evolved(made, Coordinator(Transport(), make_rollout))
+def test_threads_that_sum_do_not_matter(alone, monkeypatch, threads):
+    made, expected = alone
     monkeypatch.setattr(shared_strategy, "MIN_SHARED_NUMBERS", 0)
     monkeypatch.setattr(shared_strategy, "num_threads", lambda _config: threads)
-    assert evolved(made, Coordinator(Transport(), make_rollout)) == alone
+    assert evolved(made, Coordinator(Transport(), make_rollout)) == expected
 
 
-def test_how_much_there_is_does_not_matter(monkeypatch):
-    made = experiment(STRATEGIES["traces"])
-    alone = Coordinator(Transport(), make_rollout)
-    few = evolved(made, alone)
-    monkeypatch.setattr(shared_strategy, "MAX_EACH_TRACES", 0)
-    monkeypatch.setattr(shared_strategy, "MIN_SHARED_NUMBERS", 0)
-    monkeypatch.setattr(shared_strategy, "CACHED_COLUMNS", 7)
-    assert evolved(made, alone) == few
+@pytest.mark.usefixtures("much")
+def test_how_much_there_is_does_not_matter(alone):
+    made, expected = alone
+    assert evolved(made, Coordinator(Transport(), make_rollout)) == expected
 
 
 @pytest.mark.usefixtures("much")
