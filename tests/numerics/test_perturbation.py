@@ -4,7 +4,7 @@ from itertools import pairwise
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from evolve.numerics.perturbation import (
@@ -112,6 +112,7 @@ def moves_by_hand(tiling, stream, step):
     return np.array(found, np.float32)
 
 
+@settings(max_examples=15)
 @given(tilings(), streams)
 def test_matrices_are_moved_by_products_of_low_rank(tiling, numbered):
     W = tiling[-1].stop
@@ -122,6 +123,7 @@ def test_matrices_are_moved_by_products_of_low_rank(tiling, numbered):
     assert rows.tobytes() == np.where(mask, centre + moves, np.float32(0)).tobytes()
 
 
+@settings(max_examples=15)
 @given(tilings(), st.integers(1, 5), st.data())
 def test_sums_of_products_of_low_rank_are_the_same_in_any_columns(tiling, count, data):
     W = tiling[-1].stop
