@@ -87,5 +87,5 @@ def test_sequential_sum_adds_one_after_another(width, n, seed):
     x = np.random.Generator(np.random.Philox(seed)).normal(size=(n, width)).astype(np.float32)
     total = x[0].copy()
     for row in x[1:]:
-        total = np.array([np.float32(a + b) for a, b in zip(total, row, strict=True)], np.float32)
+        total += row
     assert np.array_equal(sequential_sum(x.copy()), total)

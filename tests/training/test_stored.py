@@ -203,7 +203,7 @@ def test_the_normalizer_is_carried_over(normalized):
     assert evolve.train(part.path, resume=True, generations=2).digest == run.digest
 
 
-@settings(max_examples=5)
+@settings(max_examples=3)
 @given(learning=st.integers(0, 3), cut=st.integers(1, 3), threads=st.integers(1, 2))
 def test_a_frozen_normalizer_never_changes(normalized, tmp_path_factory, learning, cut, threads):
     """It learns from the first generations alone, also in a run that is cut and resumed on other threads."""

@@ -6,6 +6,7 @@ module imports Jinja2, which comes with the extra `report`.
 """
 
 import base64
+import functools
 import importlib.resources
 import tempfile
 from collections.abc import Callable, Mapping, Sequence
@@ -211,7 +212,11 @@ def save(text: str, path: Path) -> None:
 
 def _template() -> Any:
     """Return the template, which escapes all texts. Raises InputError without Jinja2."""
-    jinja2 = import_extra("jinja2", "report", "report", "Jinja2")
+    return _compiled_template(import_extra("jinja2", "report", "report", "Jinja2"))
+
+
+@functools.cache
+def _compiled_template(jinja2: Any) -> Any:
     directory = importlib.resources.files(__package__)
     environment = jinja2.Environment(
         loader=jinja2.FunctionLoader(lambda name: (directory / name).read_text(encoding="utf-8")),

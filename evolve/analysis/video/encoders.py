@@ -1,6 +1,9 @@
 """The encoders of films, MP4 and GIF, and their libraries."""
 
 import io
+import itertools
+import math
+from collections import deque
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Protocol
@@ -202,16 +205,10 @@ def check_library() -> None:
 
 def still(path: Path) -> tuple[bytes, tuple[int, int]]:
     """Return a picture of an MP4 film as JPEG, after `_STILL_TIME` or at its end; and its width and height."""
-    library("av")
-    film = library("imageio.v3").imopen(path, "r", plugin="pyav")
-    try:
-        fps = float(film.metadata()["fps"])
-        for number, frame in enumerate(film.iter()):
-            picture = library("PIL.Image").fromarray(frame)
-            if number >= _STILL_TIME * fps:
-                break
-    finally:
-        _close(film)
+    with open(path, "rb") as file, library("av").open(file) as film:
+        (stream,) = film.streams.video
+        frames = itertools.islice(film.decode(stream), math.ceil(_STILL_TIME * stream.average_rate) + 1)
+        picture = deque(frames, maxlen=1).pop().to_image()
     written = io.BytesIO()
     picture.save(written, "JPEG", quality=85)
     return written.getvalue(), picture.size
