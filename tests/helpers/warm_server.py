@@ -26,7 +26,9 @@ import warnings
 from array import array
 from contextlib import suppress
 
-IMPORTED = ("evolve.cli.run", "evolve.cli.app", "evolve.api", "gymnasium", "evolve.environments.gymnasium_engine")
+IMPORTED = (
+    "evolve.cli.run", "evolve.cli.app", "evolve.api", "gymnasium", "evolve.environments.gymnasium_engine", "numpy.ma"
+)  # fmt: skip
 _HIGH = 512  # from here on are the numbers of received files until they get their own
 _MOST_FILES = 64
 _DIE_WITH_PARENT = 1  # of prctl
@@ -182,12 +184,25 @@ def run(words):
         runpy.run_path(words[0], run_name="__main__")
 
 
+def prepare():
+    """Do once what almost every process would: build the models of settings, and read versions and the source."""
+    from evolve.cluster import Transport
+    from evolve.cluster.worker import loaded_versions
+    from evolve.config import Config
+    from evolve.training.manifest import machine_manifest
+
+    Config()
+    loaded_versions()
+    machine_manifest(Transport())
+
+
 def main():
-    """Import, and serve; a forked process leaves the server and runs its own program."""
+    """Import, prepare, and serve; a forked process leaves the server and runs its own program."""
     if os.fork():
         os._exit(0)
     for name in IMPORTED:
         importlib.import_module(name)
+    prepare()
     folder = sys.argv[1]
     server = Server(os.path.join(folder, "socket"))
     del sys.path[0]  # the folder of this file
