@@ -247,7 +247,10 @@ def import_extra(module: str, extra: str, argument: str, title: str = "") -> Any
     try:
         return importlib.import_module(module)
     except (ImportError, RuntimeError) as error:  # RuntimeError: mpi4py finds no MPI library
-        raise InputError(argument, f"a working {title or module}", one_line(error), how_to_install(extra)) from None
+        # A library of the operating system may be missing: EnvPool wants libEGL.
+        is_there = "cannot open shared object file" in str(error)
+        cure = "Install this library of the operating system." if is_there else how_to_install(extra)
+        raise InputError(argument, f"a working {title or module}", one_line(error), cure) from None
 
 
 def import_on_demand(package: str, modules: Mapping[str, str]) -> Callable[[str], Any]:
