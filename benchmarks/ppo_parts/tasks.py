@@ -1,7 +1,8 @@
 """The tasks: the experiment of evolution's side, and the published settings of PPO's.
 
 PPO's settings are those that rl-baselines3-zoo publishes (hyperparams/ppo.yml); if it has only an earlier version of an
-environment, the settings for that version. The text of `source` is printed below the table.
+environment, the settings for that version; for cues, which it lacks, our own. The text of `source` is printed below the
+table.
 """
 
 from dataclasses import dataclass, field
@@ -52,6 +53,9 @@ _CHEETAH = {"n_steps": 512, "batch_size": 64, "gae_lambda": 0.92, "gamma": 0.98,
             "vf_coef": 0.58096}  # fmt: skip
 _CART_POLE = {"n_steps": 32, "batch_size": 256, "gae_lambda": 0.8, "gamma": 0.98, "n_epochs": 20, "ent_coef": 0.0,
               "learning_rate": "linear_0.001", "clip_range": "linear_0.2"}  # fmt: skip
+_CUES = {"n_steps": 96, "batch_size": 3072, "gae_lambda": 0.9, "gamma": 0.5, "n_epochs": 10, "ent_coef": 0.0,
+         "learning_rate": 3e-3}  # fmt: skip
+_LSTM = {"lstm_hidden_size": 64, "shared_lstm": True, "enable_critic_lstm": False, "net_arch": []}
 _WIDE = {"log_std_init": -2.0, "ortho_init": False, "activation": "ReLU",
          "net_arch": {"pi": [256, 256], "vf": [256, 256]}}  # fmt: skip
 
@@ -75,7 +79,15 @@ TASKS = {
     "cues": Task(
         HERE / "cues.toml",
         0.9,
-        PPO(1_000_000, 16, _LANDER, "the zoo's for LunarLanderNoVel-v2 (it has no cues)", recurrent=True),
+        PPO(
+            500_000,
+            256,
+            _CUES,
+            "the best of 12 tried here with seed 101 (the zoo has no cues)",
+            normalize=True,
+            recurrent=True,
+            network=_LSTM,
+        ),
         choices=2,
         ends_by_itself=True,
     ),
