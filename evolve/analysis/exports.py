@@ -60,6 +60,8 @@ def to_json(policy: "Policy") -> dict[str, Any]:
     experiment = policy.experiment
     network, section = experiment.network, experiment.config.network.table()
     mask = policy.genome.mask[0]
+    if not np.isfinite(policy.genome.weights[0, mask]).all():
+        raise InputError("network", "finite weights, because JSON has no others", "NaN or infinity")
     is_static = bool(getattr(network, "is_static", False))
     static_weights = policy.weights if is_static else {}  # a static network may compute them from its genome
     matrices = []

@@ -292,7 +292,7 @@ class Registry:
         if name not in added:
             cure = nearest(self._relatives.get(fold(name), name), [*self._kinds, *added], listed=True)
             if not cure.startswith("Did you mean"):  # probably not misspelt, but a kind of another package
-                cure += " Or install the package that adds it."
+                cure = f"{cure} Or install the package that adds it.".lstrip()
             raise InputError(self._argument, f"a known {self._section}", name, cure)
         return load(added[name], self._argument)
 

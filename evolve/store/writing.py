@@ -137,7 +137,9 @@ class RunFile:
             with _WRITING, uninterrupted():  # HDF5 may crash if a method of `DeferredErrorFile` raises
                 self._replace()
         except OSError as error:
-            cure = "Free disk space or mend the error, and continue with ", Setting("resume", True), "."
+            gone = not self.path.parent.exists()
+            mend = "Put its directory back" if gone else "Free disk space or mend the error"
+            cure = f"{mend}, and continue with ", Setting("resume", True), "."
             raise RunError(f"{self.path} cannot be written ({error}). ", *cure) from error
         self._flushed = content
         self.flushed_at = time.monotonic()

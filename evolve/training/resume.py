@@ -186,6 +186,8 @@ def generations_on_disk(file: RunFile) -> str:
     """Return in words how many generations a file holds."""
     if file.replaces:
         return f"no new generation is complete, so {file.path} is unchanged"
+    if not file.path.exists():
+        return f"{file.path} was moved or deleted, with {pluralize(file.on_disk, 'complete generation')}"
     are = "is" if file.on_disk == 1 else "are"
     return f"{pluralize(file.on_disk, 'generation')} {are} complete in {file.path}"
 

@@ -121,6 +121,13 @@ def test_a_graph_of_a_network_that_learns_is_refused(network, suffix, tmp_path):
     assert not list(tmp_path.iterdir())
 
 
+def test_weights_that_json_does_not_have_are_refused(tmp_path):
+    policy = policy_of({"name": "mlp"})
+    policy.genome.weights[:] = np.nan
+    with pytest.raises(InputError, match="finite weights"):
+        policy.export(tmp_path / "a.json")
+
+
 def test_a_network_without_a_kernel_is_exported_as_json_alone(tmp_path):
     policy = policy_of({"name": "leaky"})  # examples/outside
     with pytest.raises(InputError, match=r"a network with a C kernel, got leaky\. Export it as JSON"):

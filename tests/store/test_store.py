@@ -322,6 +322,15 @@ def test_a_failed_flush_leaves_the_old_file_whole(path, monkeypatch):
     assert [p.name for p in path.parent.iterdir()] == [path.name]
 
 
+def test_a_directory_that_was_moved_is_named(path, tmp_path):
+    file = write(path)
+    file.flush_cost = 0.0
+    path.parent.rename(tmp_path / "moved")
+    with pytest.raises(RunError, match="Put its directory back"):
+        file.append(record(2), {})
+    (tmp_path / "moved").rename(path.parent)
+
+
 def test_a_file_system_that_syncs_no_directories_is_written(path, monkeypatch):
     fsync = os.fsync
 
