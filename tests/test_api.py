@@ -73,6 +73,16 @@ def test_the_final_champion_is_evaluated_on_the_held_out_episodes_of_the_file(ru
     assert low < found.mean < high
     assert found.failed == 0
     assert run.verify().equal
+    assert run.verify(full=True).summary.startswith("3 generations")
+
+
+def test_a_run_is_verified_against_another(run):
+    assert run.verify_against(run.path).equal
+    other = evolve.train(run.config.model_dump(), seed=2, output="other")
+    found = run.verify_against(other)
+    assert (found.equal, found.generation) == (False, 0)
+    with pytest.raises(InputError, match="path of a file"):
+        run.verify_against(3)
 
 
 def test_a_champion_is_evaluated_elsewhere(run):

@@ -18,9 +18,9 @@ from evolve.analysis.statistics import between, duration, number
 from evolve.cluster import Coordinator
 from evolve.cluster.script import Collective
 from evolve.config import Config, assignments
-from evolve.errors import InputError, check_path, check_whole, pluralize
+from evolve.errors import InputError, check_flag, check_path, check_whole, pluralize
 from evolve.numerics.streams import Purpose
-from evolve.store import Start, Stored, StoredChampion, StoredRun, check_begun, disk
+from evolve.store import Start, Stored, StoredChampion, StoredRun, check_begun, disk, one_run_file, read
 from evolve.training import Experiment, GenomeChoice
 from evolve.training.plan import plain_setting
 from evolve.training.stored import check_which
@@ -130,20 +130,23 @@ class _EvolvedFile:
 
         return Evaluation(**unpack(script_ranks().call(work)))
 
-    def verify(self, engine: str | None = None, threads: int | str = "auto") -> Verdict:
+    def verify(self, engine: str | None = None, threads: int | str = "auto", full: bool = False) -> Verdict:
         """Evaluate the champions again on this machine; return whether all results are equal, to the bit.
 
         For a run, these are the best candidates of all generations; for a champion file, the final champion.
 
-        engine, threads: as in `evaluate`. Raises InputError if the engine cannot play the environment.
+        engine, threads: as in `evaluate`. full: whether to run all of the experiment again, and compare everything.
+        Raises InputError if the engine cannot play the environment.
         """
+        check_flag("full", full)
         self._check_champion()
         ranks = script_ranks()
         experiment = verification.with_failures_allowed(self._reloaded(engine=engine, threads=threads))
 
         def work(coordinator: Coordinator) -> bytes:
             local_manifest = training.make_manifest(experiment, ranks.transport)
-            verdict = verification.repetition(self._stored, experiment, coordinator, local_manifest).reevaluate()
+            repetition = verification.repetition(self._stored, experiment, coordinator, local_manifest)
+            verdict = repetition.rerun(lambda _: None) if full else repetition.reevaluate()
             return json.dumps(verification.name_engines(verdict, self._stored, experiment).to_json()).encode()
 
         return Verdict.from_json(json.loads(ranks.call(work)))
@@ -307,6 +310,15 @@ class Run(_EvolvedFile):
     def generations(self) -> list[Generation]:
         """The complete generations."""
         return [Generation(number, record) for number, record in enumerate(self._stored.records)]
+
+    def verify_against(self, other: "Run | str | Path") -> Verdict:
+        """Return whether another run, or the one in a file, has the same bits; if not, the first difference.
+
+        Only an episode that differs is played again. Raises InputError if a run has no complete generation.
+        """
+        theirs = other._stored if isinstance(other, Run) else read(one_run_file(check_path("other", other)))
+        check_begun("there is nothing to compare", self._stored, theirs)
+        return verification.compare(self._stored, theirs)
 
     def champion(
         self, generation: int | None = None, connections: int | None = None, cell: Sequence[int] | None = None
