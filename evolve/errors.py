@@ -64,7 +64,9 @@ class EvolveError(Exception):
             self._parts += part._parts if isinstance(part, EvolveError) else (part,)
         super().__init__("".join(map(str, self._parts)))
 
-    def __reduce__(self) -> Any:  # for pickle and copy; an exception's own would call the class with the message alone
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Return a function and arguments with which `copy` and `pickle` make this error again, and its attributes."""
+        # The method of Exception would call the class with the message alone.
         return _restored, (type(self), *self._parts), self.__dict__
 
     def worded(self, spell: Callable[[Setting], str]) -> str:
@@ -247,9 +249,9 @@ def import_extra(module: str, extra: str, argument: str, title: str = "") -> Any
     try:
         return importlib.import_module(module)
     except (ImportError, RuntimeError) as error:  # RuntimeError: mpi4py finds no MPI library
-        # A library of the operating system may be missing: EnvPool wants libEGL.
-        is_there = "cannot open shared object file" in str(error)
-        cure = "Install this library of the operating system." if is_there else how_to_install(extra)
+        # EnvPool, for example, needs libEGL of the operating system.
+        needs_system = "cannot open shared object file" in str(error)
+        cure = "Install this library of the operating system." if needs_system else how_to_install(extra)
         raise InputError(argument, f"a working {title or module}", one_line(error), cure) from None
 
 

@@ -76,9 +76,9 @@ def test_the_final_champion_is_evaluated_on_the_held_out_episodes_of_the_file(ru
     assert run.verify(full=True).summary.startswith("3 generations")
 
 
-def test_a_run_is_verified_against_another(run):
+def test_a_run_is_verified_against_another(run, tmp_path):
     assert run.verify_against(run.path).equal
-    other = evolve.train(run.config.model_dump(), seed=2, output="other")
+    other = evolve.train(run.config.model_dump(), seed=2, output=tmp_path)
     found = run.verify_against(other)
     assert (found.equal, found.generation) == (False, 0)
     with pytest.raises(InputError, match="path of a file"):

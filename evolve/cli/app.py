@@ -28,7 +28,6 @@ from evolve.errors import EvolveError, InputError, Interrupted, Stopped
 if TYPE_CHECKING:
     from evolve.rollouts import AnyRollout
 
-_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1)
 _NO_WORK = {"-h", "--help", "--version", "--settings", "--dry-run"}
 """Options with which a command plays no episode, so that it needs no workers."""
 WITH_WORKERS = ("run", "verify", "evaluate", "report")
@@ -101,10 +100,10 @@ class StopFlag:
         """Whether the first signal interrupts an environment that hangs in this process."""
 
     def install(self) -> None:
-        """Catch SIGINT, SIGTERM, SIGHUP (the terminal is gone) and SIGUSR1 (SLURM's warning) in this process."""
+        """Catch the signals that ask this process to stop."""
         # nohup ignores SIGHUP, so that a run outlives its terminal.
-        ignored = {signal.SIGHUP} if signal.getsignal(signal.SIGHUP) == signal.SIG_IGN else set()
-        self._caught = tuple(number for number in _SIGNALS if number not in ignored)
+        outlives = signal.getsignal(signal.SIGHUP) == signal.SIG_IGN
+        self._caught = tuple(number for number in mpirun.STOPPING if not (outlives and number == signal.SIGHUP))
         for number in self._caught:
             signal.signal(number, self._remember)
 

@@ -318,7 +318,8 @@ def _evolve(
             resume.replace_run(run, app.transport) if run.path in replaced else resume.open_run(run)
         ) as opened:
             if opened.complete:
-                print(f"{run.path}: already complete{_why_short(run)}")
+                most = run.experiment.config.generations
+                print(f"{run.path}: already complete{_why_short(opened.num_generations, most)}")
                 continue
             print(heading(run.path, number, len(runs)), end="", flush=True)
             clock.start(number - 1)
@@ -331,15 +332,10 @@ def _evolve(
             app.stop.stop_message = ""
 
 
-def _why_short(run: PlannedRun) -> str:
-    """Return why a complete run has fewer generations than it may have, and how to go on; "" if it has all of them."""
-    config = run.experiment.config
-    played, _ = store.read_progress(run.path)
-    if played >= config.generations:
-        return ""
-    return (
-        f": it stopped early, after {played:,} of {config.generations:,} generations. Another early_stop continues it"
-    )
+def _why_short(played: int, most: int) -> str:
+    """Return why a complete run has played fewer than its `most` generations, and how to go on; "" if it has not."""
+    early = f"it stopped early, after {played:,} of {most:,} generations. Another early_stop continues it"
+    return f": {early}" if played < most else ""
 
 
 def _remaining_episodes(run: PlannedRun, replaced: bool) -> int:

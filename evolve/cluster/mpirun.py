@@ -48,7 +48,8 @@ _WORKERS = "EVOLVE_WORKERS"
 SESSION_FOLDER = "PRTE_MCA_prte_local_tmpdir_base"
 """The directory in which Open MPI's launcher makes a folder named by its process number. A killed launcher leaves its
 folder behind. A later launcher of the same number, which is common in containers, then ends at once with code 213."""
-_STOPPING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1)
+STOPPING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1)
+"""The signals that ask a command to stop. SIGHUP: its terminal is closed. SIGUSR1: SLURM's warning."""
 CHECK_EVERY = 1.0
 """Seconds between two checks whether mpirun has ended."""
 _PR_SET_PDEATHSIG = 1
@@ -237,7 +238,7 @@ class Supervisor:
         self._told = False  # whether the ranks were asked to stop
         self.stopping = False
         """Whether this process was asked to stop."""
-        for number in _STOPPING:
+        for number in STOPPING:
             # nohup ignores SIGHUP, so that a run outlives its terminal. SIGINT is ignored in the background of a shell
             # script, from where `kill -INT` may still ask to stop.
             if number == signal.SIGINT or signal.getsignal(number) != signal.SIG_IGN:
