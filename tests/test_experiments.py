@@ -306,8 +306,8 @@ def test_a_hardcore_walker_is_shown_with_the_steps_of_its_stages(results, tmp_pa
     (stages,) = found.values()
     assert [stage.digest for stage in stages] == [each.digest for each in runs[1:]]
     _, _, row, medians = hardcore.table(found).splitlines()
-    means = [f"{each.held_out.mean:.0f}" for each in runs[1:]]
-    assert row.startswith(f"| 3 | {means[0]}, {means[1]} | {means[2]} | ")
+    *earlier, last = (f"{each.held_out.mean:.0f}" for each in runs[1:])
+    assert row.startswith(f"| 3 | {', '.join(earlier)} | {last} | ")
     assert row.endswith(f"`{run.digest[:8]}` |")
     assert medians.startswith("| all | ")
     taken, smoothed = hardcore.curve(stages[-1])
