@@ -13,7 +13,7 @@ import gymnasium
 import numpy as np
 import pytest
 import toys
-from conftest import environment, finished, launcher
+from conftest import ROOT, environment, finished, launcher
 from gymnasium.envs.classic_control import CartPoleEnv
 
 import evolve
@@ -83,6 +83,18 @@ def test_a_run_is_verified_against_another(run, tmp_path):
     assert (found.equal, found.generation) == (False, 0)
     with pytest.raises(InputError, match="path of a file"):
         run.verify_against(3)
+
+
+def test_a_champion_has_its_published_digest(run):
+    champion = evolve.load(ROOT / "zoo" / "acrobot.champion")
+    assert champion.verify_published().equal
+    with pytest.raises(InputError, match="published"):
+        run.verify_published()
+
+
+def test_a_path_is_no_run():
+    with pytest.raises(TypeError, match=r"evolve\.load\('runs/x\.h5'\)"):
+        evolve.Run("runs/x.h5")
 
 
 def test_a_champion_is_evaluated_elsewhere(run):

@@ -48,6 +48,12 @@ class _EvolvedFile:
     # The endings of the files that `export` writes.
     _endings: tuple[str, ...] = (champion_files.SUFFIX, *FORMATS.values())
 
+    def __init__(self, stored: Stored) -> None:
+        if not isinstance(stored, StoredRun | StoredChampion):
+            cure = f"Read a file with evolve.load({stored!r})."
+            raise TypeError(f"{type(self).__name__}: expected the contents of a file, got {stored!r}. {cure}")
+        self._stored = stored
+
     @property
     def path(self) -> Path:
         """The file."""
@@ -150,6 +156,14 @@ class _EvolvedFile:
             return json.dumps(verification.name_engines(verdict, self._stored, experiment).to_json()).encode()
 
         return Verdict.from_json(json.loads(ranks.call(work)))
+
+    def verify_published(self) -> Verdict:
+        """Return whether the file has the digest that evolve publishes for its experiment and seed; play no episode.
+
+        Raises InputError if the experiment is not published with this seed, or no generation is complete.
+        """
+        check_begun("there is nothing to compare", self._stored)
+        return verification.compare_with_published(self._stored, verification.read_published())
 
     def plot_network(
         self,
@@ -275,9 +289,6 @@ class ChampionFile(_EvolvedFile):
 
     _stored: StoredChampion
 
-    def __init__(self, stored: StoredChampion) -> None:
-        self._stored = stored
-
     @property
     def num_generations(self) -> int:
         """The number of generations of its run."""
@@ -297,9 +308,6 @@ class Run(_EvolvedFile):
 
     _stored: StoredRun
     _endings = (champion_files.SUFFIX, *FORMATS.values(), _CSV)
-
-    def __init__(self, stored: StoredRun) -> None:
-        self._stored = stored
 
     @property
     def complete(self) -> bool:

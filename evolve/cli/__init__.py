@@ -29,6 +29,15 @@ COMMANDS = {
     "completion": "a script that completes commands and options at Tab, for bash, zsh, fish or tcsh",
 }
 
+_HELP = """evolve: neuroevolution over MPI, the same bits on any number of ranks
+
+{commands}
+
+Each command explains its options with --help; `python -m evolve.run` is `evolve run`.
+run, verify, evaluate and report use many processes with --workers N, or mpirun -n RANKS in front.
+
+example: evolve run -e BipedalWalker-v3 -p 64 -g 50 --workers auto"""
+
 
 def start(command: str, argv: list[str] | None = None) -> NoReturn:
     """Run a command as the program of this process, and exit with its code. argv: by default `sys.argv[1:]`."""
@@ -73,9 +82,10 @@ def main() -> None:
         cure = nearest(command, COMMANDS, listed=True)
         print(f"evolve: expected a command, got {command!r}. {cure}", file=sys.stderr)
         sys.exit(2)
-    print("evolve: neuroevolution over MPI, the same bits on any number of ranks\n")
-    for name, summary in COMMANDS.items():
-        print(f"  evolve {name:10} {summary}")
-    print("\nEach command explains its options with --help; `python -m evolve.run` is `evolve run`.")
-    print("run, verify, evaluate and report use many processes with --workers N, or mpirun -n RANKS in front.")
-    print("\nexample: evolve run -e BipedalWalker-v3 -p 64 -g 50 --workers auto")
+    commands = "\n".join(f"  evolve {name:10} {summary}" for name, summary in COMMANDS.items())
+    try:
+        print(_HELP.format(commands=commands), flush=True)
+    except OSError as error:
+        if not isinstance(error, BrokenPipeError):  # the reader has gone: stay silent
+            print(f"evolve: the output cannot be written ({error}).", file=sys.stderr, flush=True)
+        os._exit(1)  # another exit would try to write again

@@ -91,7 +91,7 @@ def choose_episode(
     num_generations = run.num_generations
     most = experiment.config.episodes if purpose is Purpose.EPISODE else 2**31  # other purposes have no last episode
     if not 0 <= episode < most:
-        raise InputError("episode", f"one of the {most:,} episodes (0 to {most - 1:,})", episode)
+        raise InputError("episode", f"one of the {most:,} episodes (0 to {most - 1:,})" if most > 1 else "0", episode)
     if isinstance(run, StoredChampion) or purpose is not Purpose.EPISODE:
         return _episode_of_final_champion(run, experiment, episode, purpose, which)
     generation = max(num_generations - 1, 0) if generation is None else generation

@@ -82,14 +82,26 @@ def test_every_help_ends_with_an_example(call, name):
     assert re.search(rf"evolve[. ]{name}( |$)", examples, re.M)
 
 
-def test_output_that_cannot_be_written_is_reported_plainly():
-    words = [sys.executable, "-m", "evolve.verify", "--help"]
+@pytest.mark.parametrize("module", ["evolve.verify", "evolve"])
+def test_output_that_cannot_be_written_is_reported_plainly(module):
+    words = [sys.executable, "-m", module, "--help"]
     with open("/dev/full", "w") as full:
         done = subprocess.run(
             words, env=environment(PYTHONUNBUFFERED=None), stdout=full, stderr=-1, text=True, check=False, timeout=LONG
         )
     assert done.returncode == 1
-    assert done.stderr == "evolve.verify: the output cannot be written ([Errno 28] No space left on device).\n"
+    assert done.stderr == f"{module}: the output cannot be written ([Errno 28] No space left on device).\n"
+
+
+@pytest.mark.parametrize("module", ["evolve.verify", "evolve"])
+def test_a_reader_that_has_gone_is_no_error(module):
+    reads, writes = os.pipe()
+    os.close(reads)
+    words = [sys.executable, "-m", module, "--help"]
+    env = environment(PYTHONUNBUFFERED=None)
+    done = subprocess.run(words, env=env, stdout=writes, stderr=-1, text=True, check=False, timeout=LONG)
+    os.close(writes)
+    assert (done.returncode, done.stderr) == (1, "")
 
 
 @pytest.mark.parametrize("way", ["evolve.run", "evolve"])
