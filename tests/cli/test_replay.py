@@ -242,7 +242,7 @@ def test_a_window_needs_a_display(call, command, record):
         (("--generations", ""), "--generations: expected a list of complete generations"),
         (("--generations", "0,2"), "got 0,2"),
         (("--generations", "0,-1"), "got 0,-1"),
-        (("--generations", "0,1", "--episode", "1"), "episode (--episode): expected one of the 1 episodes"),
+        (("--generations", "0,1", "--episode", "1"), "episode (--episode): expected 0, got 1"),
         (("--generations", "0,1", "--generation", "1"), "--generation: expected no --generations with it"),
         (
             ("--generations", "0,1", "--held-out"),
