@@ -11,7 +11,7 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from evolve import __version__, store
+from evolve import __version__, environments, store
 from evolve.cluster import Transport
 from evolve.config import Config, Table, differences
 from evolve.errors import EpisodeError, InputError, Setting, Stopped, pluralize
@@ -19,7 +19,7 @@ from evolve.genome import GenomeSource
 from evolve.numerics.streams import Purpose
 from evolve.rollouts import Moments
 from evolve.shapes import Float32, Float64, check_shape
-from evolve.store import Header, RunFile, StoredRun
+from evolve.store import Header, RunFile, Stored, StoredRun
 from evolve.strategies import Strategy
 from evolve.training.experiment import Experiment, PlannedRun, config_of, validate_new_run
 from evolve.training.fitness import fitness_function
@@ -369,7 +369,32 @@ def check_configuration(run: PlannedRun, file: RunFile | StoredRun) -> None:
     last = file.last if isinstance(file, RunFile) else file.records[-1] if file.records else None
     if last is not None and set(last.metrics) != set(config.env.metrics):
         raise InputError(str(path), "the metrics that its configuration names (env.metrics)", list(last.metrics), *anew)
+    if file.num_generations and (changed := changed_sizes(file, run.experiment)):
+        expected, got = changed
+        cure = "The environment has changed since the run. Restore it. "
+        raise InputError("env.id", expected, got, cure, *anew, where=f"resuming {path}")
     restore(run.experiment, file)  # raises InputError for a checkpoint of another shape
+
+
+def changed_sizes(run: RunFile | Stored, experiment: Experiment) -> tuple[str, str] | None:
+    """Return the numbers of observations and actions of a file, and of its environment on this machine, in words.
+
+    None if they are equal, or if the file has no spaces, as files of earlier versions, or damaged ones.
+    """
+    env = config_of(run).env
+    try:
+        stored = environments.Codec(env, environments.Spaces.from_json(run.header.spaces))
+    except (ValueError, TypeError, KeyError, AttributeError):
+        return None
+    sizes = stored.observation_size, stored.action_size
+    found = experiment.network.observation_size, experiment.action_size
+    if sizes == found:
+        return None
+    there, here = (
+        f"{pluralize(observations, 'observation')} and {pluralize(actions, 'action')}"
+        for observations, actions in (sizes, found)
+    )
+    return f"an environment of {there}, as in {run.path}", f"{env.id}, of {here}"
 
 
 def _warn_of_other_code(file: RunFile) -> None:

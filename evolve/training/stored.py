@@ -22,7 +22,7 @@ from evolve.networks import NETWORKS
 from evolve.shapes import Float32
 from evolve.store import Start, Stored, StoredChampion, StoredRun
 from evolve.training.experiment import Experiment, PlannedRun, config_of, prepare, prepare_policy, unknown_settings
-from evolve.training.resume import RunState, champion_normalizer, restore, restore_moments
+from evolve.training.resume import RunState, champion_normalizer, changed_sizes, restore, restore_moments
 
 Source = Stored | Start | Genomes
 """A start in memory that a caller gives: the content of a file, the start of another run, or a genome (P = 1)."""
@@ -65,6 +65,8 @@ def reload(
         if engine is not None:
             expected = f"an engine in which {config.env.id} has the observations and actions of {run.path}"
             raise InputError("env.engine", expected, engine)
+        if changed := changed_sizes(run, experiment):
+            raise InputError("env.id", *changed, "The environment has changed since the run. Restore it.")
         raise InputError(str(run.path), "generations that fit its configuration", "arrays of other sizes")
     if network:
         experiment = _with_network(experiment, network)

@@ -299,6 +299,25 @@ def test_other_refusals(source, normalized, tmp_path):
         evolve.train(SMALL, strategy=strategy, start_from=source, output="next")
 
 
+def test_an_environment_of_other_sizes_is_not_called_a_damaged_file(tmp_path):
+    def task(random):
+        action = yield [0.0, 1.0]
+        return float(action.sum())
+
+    evolve.register_task("Grown-v0", task, observation_size=2, action_size=1)
+    settings = SMALL | {"env": "Grown-v0", "generations": 1, "compute": {"check": False}}
+    run = evolve.train(settings, seed=1, output=tmp_path)
+    evolve.register_task("Grown-v0", task, observation_size=2, action_size=3)
+    expected = (
+        "expected an environment of 2 observations and 1 action, as in .* got Grown-v0, of 2 observations and 3"
+    )
+    with pytest.raises(InputError, match=rf"^env.id, resuming .*: {expected}"):
+        evolve.train(settings, seed=1, output=tmp_path, generations=2, resume=True)
+    for used in (run, evolve.load(run.export(tmp_path / "it.champion"))):
+        with pytest.raises(InputError, match=rf"^env.id: {expected}.* The environment has changed"):
+            used.verify()
+
+
 def test_a_run_file_with_another_start_than_it_records_is_refused(source):
     run = evolve.train(SMALL, strategy="ga", seed=2, start_from=source, output="next")
     tamper(run.path, "start/weights", 0, 9.0)
