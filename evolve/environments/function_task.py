@@ -126,6 +126,10 @@ def register_task(name: str, episode: Episode, observation_size: int, action_siz
         raise InputError("episode", "a generator function", repr(episode))
     check_whole("observation_size", observation_size, 1)
     check_whole("action_size", action_size, 1)
+    if isinstance(name, str) and ":" in name:
+        registered = name.rpartition(":")[2]
+        cure = f'The module belongs to env.id only: register "{registered}" here, and name env.id="{name}".'
+        raise InputError("name", "a name without a colon", repr(name), cure)
 
     def make(**kwargs: Any) -> FunctionEnv:
         return FunctionEnv(episode, observation_size, action_size, name, kwargs)

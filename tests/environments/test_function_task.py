@@ -138,6 +138,10 @@ def test_a_mistake_that_shows_late_is_said_without_a_traceback(command, tmp_path
         (("F-v0", two, 0, 1), "observation_size: expected a whole number, at least 1, got 0"),
         (("F-v0", two, 1, 1.5), "action_size: expected a whole number, at least 1, got 1.5"),
         (("no name!", two, 1, 1), "name: expected a name that Gymnasium can register, as \"Xor-v0\", got 'no name!'"),
+        (
+            ("it:F-v0", two, 1, 1),
+            "name: expected a name without a colon, got 'it:F-v0'. The module belongs to env.id",
+        ),
         ((7, two, 1, 1), 'name: expected a name that Gymnasium can register, as "Xor-v0", got 7'),
     ],
 )
