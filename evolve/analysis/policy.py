@@ -69,6 +69,8 @@ class Policy:
         """
         several = not isinstance(seed, str) and np.ndim(seed) == 1
         seeds = [check_whole("seed", one, 0) for one in (seed if several else [seed])]  # type: ignore[union-attr]
+        if not seeds:
+            raise InputError("seed", "a seed for each row, or one number", "no seeds")
         if batch is not None:
             batch = check_whole("batch", batch, 1)
         if several and batch not in (None, len(seeds)):

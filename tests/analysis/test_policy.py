@@ -98,7 +98,14 @@ def test_seeds_of_rows_follow_gymnasium_or_a_list():
 
     assert played(seed=4, batch=N) == played(seed=[4, 5, 6]) == played(seed=4)
     assert played(seed=[4, 5, 7]) != played(seed=[4, 5, 6])
-    for wrong in ({"seed": [1, 2], "batch": 3}, {"seed": -1}, {"seed": [1, -1]}, {"batch": 0}, {"batch": 1.5}):
+    for wrong in (
+        {"seed": [1, 2], "batch": 3},
+        {"seed": []},
+        {"seed": -1},
+        {"seed": [1, -1]},
+        {"batch": 0},
+        {"batch": 1.5},
+    ):
         with pytest.raises(InputError):
             policy.reset(**wrong)
 
