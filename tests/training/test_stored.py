@@ -308,9 +308,7 @@ def test_an_environment_of_other_sizes_is_not_called_a_damaged_file(tmp_path):
     settings = SMALL | {"env": "Grown-v0", "generations": 1, "compute": {"check": False}}
     run = evolve.train(settings, seed=1, output=tmp_path)
     evolve.register_task("Grown-v0", task, observation_size=2, action_size=3)
-    expected = (
-        "expected an environment of 2 observations and 1 action, as in .* got Grown-v0, of 2 observations and 3"
-    )
+    expected = "expected an environment of 2 observations and 1 action, as in .* got Grown-v0, of 2 observations and 3"
     with pytest.raises(InputError, match=rf"^env.id, resuming .*: {expected}"):
         evolve.train(settings, seed=1, output=tmp_path, generations=2, resume=True)
     for used in (run, evolve.load(run.export(tmp_path / "it.champion"))):
