@@ -269,6 +269,7 @@ def _override_all(
 
 def _drop_options(table: dict[str, Any], key: str, name: Any) -> None:
     """Drop the options of a network or a strategy, unless it has the given name."""
+    key = key.removesuffix(".name")
     section = table.get(key)
     if key in ("network", "strategy") and isinstance(section, dict) and name != section.get("name"):
         table[key] = {}
@@ -325,13 +326,19 @@ def _table(experiment: Any) -> dict[str, Any]:
                 raise InputError("experiment", _EXPERIMENT, f"{path}, a directory")
             hint = "An environment is named with its setting: ", Setting("env", str(experiment)), "."
             raise InputError("experiment", _EXPERIMENT, f"{path}, which does not exist", *hint)
+        if path.suffix in (".h5", ".champion"):
+            kind = "a run file" if path.suffix == ".h5" else "a champion file"
+            cure = f"Give its configuration: evolve.load({str(path)!r}).config."
+            got = f"{path}, which is named like {kind}"
+            raise InputError("experiment", "a TOML file, a table or a Config", got, cure)
         return read_file(path)
     if callable(experiment) or hasattr(experiment, "reset"):
         name = getattr(experiment, "__name__", '"module:Name-v0"')
         cure = f"An environment is named with its setting: env={name}."
         raise InputError("experiment", _EXPERIMENT, repr(experiment), cure)
     if not isinstance(experiment, Mapping):
-        raise InputError("experiment", _EXPERIMENT, repr(experiment))
+        cure = "Give its attribute `config`." if isinstance(getattr(experiment, "config", None), Config) else ""
+        raise InputError("experiment", _EXPERIMENT, repr(experiment), cure)
     table: dict[str, Any] = {}
     for key, value in deepcopy(dict(experiment)).items():
         _override(table, key, value)

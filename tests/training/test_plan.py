@@ -1,5 +1,7 @@
 """The upper bounds on the size of a run: episodes and steps; the arguments of `evolve.train`."""
 
+from types import SimpleNamespace
+
 import gymnasium
 import pytest
 import toy_fitness
@@ -89,6 +91,7 @@ def test_an_environment_in_place_of_a_file_is_named_with_its_setting(env):
             r"^experiment: .* setting: env=\"module:Name-v0\"\.$",
         ),
         (".", {}, r"^experiment: .* got \., a directory\.$"),
+        (SimpleNamespace(config=Config(env={"id": "CartPole-v1"})), {}, "Give its attribute `config`"),
         ("no.toml", {}, "expected a readable TOML file, got no.toml"),
         (None, {"env": lambda: 0}, '^env: expected a class or a function at the top.* env="tasks:Task"'),
         (None, {"env": type("Mine", (toys.Memory,), {"__module__": "__main__"})}, "^env: expected a class or a func"),
@@ -108,6 +111,14 @@ def test_an_environment_in_place_of_a_file_is_named_with_its_setting(env):
 def test_a_wrong_environment_is_refused_with_the_words_to_write(experiment, settings, said):
     with pytest.raises(InputError, match=said):
         plan(experiment, **settings)
+
+
+@pytest.mark.parametrize("name", ["it.h5", "it.champion"])
+def test_a_file_of_results_in_place_of_an_experiment_is_named(name, tmp_path):
+    path = tmp_path / name
+    path.touch()
+    with pytest.raises(InputError, match=rf"^experiment: .* file. Give its configuration: evolve.load\('.*{name}'\)"):
+        sweep_from_arguments({}, path, None, None, {})
 
 
 def planned(experiment=None, **settings):
@@ -136,8 +147,10 @@ def test_another_strategy_of_a_whole_configuration_has_its_own_defaults():
     assert other.network == config.network
     assert planned(config, strategy={"name": "ga", "parents": 3}).strategy.options.weight_noise == 0.3
     assert planned(config, strategy={"parents": 3}).strategy.options.weight_noise == 0.3
-    varied = sweep_from_arguments({"strategy": ["ga", "pgpe"]}, config, None, None, {})
-    assert [c.strategy.name for _, c in varied] == ["ga", "pgpe"]
+    for key in ("strategy", "strategy.name"):
+        varied = sweep_from_arguments({key: ["ga", "pgpe"]}, config, None, None, {})
+        assert [c.strategy.name for _, c in varied] == ["ga", "pgpe"]
+    assert planned(config, **{"strategy.name": "openai-es"}) == other
     # Options that were written down are not dropped in silence.
     with pytest.raises(InputError, match="weight_noise"):
         planned({"strategy": {"name": "ga", "weight_noise": 0.3}}, strategy="openai-es")
