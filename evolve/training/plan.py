@@ -226,8 +226,7 @@ def sweep_from_arguments(
             _drop_options(table, key, None)
     _override_all(table, output, settings, complete=isinstance(experiment, Config))
     if _take_source(table) is not None and not table["start_from"]:
-        cure = "Give it to evolve.train for each experiment."
-        raise InputError("start_from", "a file in a sweep, such as a run or its path", "a genome in memory", cure)
+        raise _start_in_memory()
     if seeds is not None:
         table["seeds"] = _plain(list(seeds) if isinstance(seeds, Iterable) and not isinstance(seeds, str) else seeds)
     for key, values in grid.items():
@@ -235,7 +234,7 @@ def sweep_from_arguments(
             raise InputError("grid", "settings of the experiment", key, f"Seeds are an argument: seeds={values!r}.")
         varied = _plain(list(values) if isinstance(values, range) else values)
         if isinstance(varied, list):
-            varied = [plain_setting(key, value) for value in varied]
+            varied = [_file_of_start(value) if key == "start_from" else plain_setting(key, value) for value in varied]
         # Texts are names: of environments, networks or strategies.
         if key in NAMED_SECTIONS and isinstance(varied, list) and all(isinstance(value, str) for value in varied):
             set_key(table, f"sweep.{key}.{NAMED_SECTIONS[key]}", varied)
@@ -311,6 +310,19 @@ def _start_setting(given: Any) -> tuple[Table, Source | None]:
         expected = "a run, a champion file or its path, a table with file, a policy, or a vector of numbers"
         raise InputError("start_from", expected, repr(given))
     return {}, one_genome(given, "start_from")
+
+
+def _file_of_start(given: Any) -> str | Table:
+    """Return a value of `start_from` in a sweep: a path, or a table with the path. Raises InputError."""
+    setting, _ = _start_setting(given)
+    if not setting:
+        raise _start_in_memory()
+    return setting["file"] if setting.keys() == {"file"} else setting
+
+
+def _start_in_memory() -> InputError:
+    cure = "Give it to evolve.train for each experiment."
+    return InputError("start_from", "a file in a sweep, such as a run or its path", "a genome in memory", cure)
 
 
 def _table(experiment: Any) -> dict[str, Any]:

@@ -19,6 +19,7 @@ from evolve.analysis.html.tables import experiments_table
 from evolve.errors import InputError
 from evolve.genome import Genomes
 from evolve.strategies import STRATEGIES, VectorLayout
+from evolve.training.plan import sweep_from_arguments
 
 TASK = {"env": {"id": "CartPole-v1", "engine": "exact"}, "network": {"name": "mlp", "hidden": [3]}}
 SMALL = TASK | {"population": 8, "episodes": 1, "held_out_episodes": 2, "generations": 2}
@@ -361,6 +362,16 @@ def test_all_runs_of_a_sweep_begin_with_it(source):
     found = evolve.sweep({"strategy": ["ga", "pgpe"]}, SMALL, seeds=[1], start_from=source, output="sweep")
     assert [run.start.digest for run in found.runs] == 2 * [evolve.train(
         SMALL, strategy="ga", seed=1, start_from=source, output="alone").start.digest]  # fmt: skip
+
+
+def test_a_grid_may_list_runs_to_start_from(source, tmp_path):
+    starts = [source, {"file": source.path, "generation": 1}]
+    planned = sweep_from_arguments({"start_from": starts}, SMALL, [1], tmp_path, {})
+    path = str(source.path)
+    assert [point["start_from"] for point, _ in planned] == [path, {"file": path, "generation": 1}]
+    assert [config.start_from.generation for _, config in planned] == [None, 1]
+    with pytest.raises(InputError, match=r"^start_from: expected a file in a sweep, .* got a genome in memory"):
+        sweep_from_arguments({"start_from": [source.champion()]}, SMALL, [1], tmp_path, {})
 
 
 def test_seeds_that_began_with_their_own_runs_are_one_experiment(tmp_path):
