@@ -52,6 +52,8 @@ STOPPING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1)
 """The signals that ask a command to stop. SIGHUP: its terminal is closed. SIGUSR1: SLURM's warning."""
 CHECK_EVERY = 1.0
 """Seconds between two checks whether mpirun has ended."""
+ONE_SIGNAL = 0.25
+"""Signals of one number within these seconds count as one: `timeout` signals its child, then the child's group."""
 _PR_SET_PDEATHSIG = 1
 _PR_SET_CHILD_SUBREAPER = 36
 
@@ -235,6 +237,7 @@ class Supervisor:
         self._process: subprocess.Popen[bytes] | None = None
         self._begun: Callable[[], bool] = lambda: True
         self._signals = 0
+        self._last_signal = 0, -math.inf  # its number, and when it came
         self._told = False  # whether the ranks were asked to stop
         self.stopping = False
         """Whether this process was asked to stop."""
@@ -308,6 +311,11 @@ class Supervisor:
 
     def _pass_on(self, number: int, _: FrameType | None) -> None:
         """Ask the ranks to stop at the first signal, and end them at the second and the third."""
+        now = time.monotonic()
+        last_number, then = self._last_signal
+        if number == last_number and now - then < ONE_SIGNAL:
+            return
+        self._last_signal = number, now
         self.stopping = True
         self._signals += 1
         if self._process is None or self._process.returncode is not None:

@@ -399,6 +399,22 @@ def test_a_signal_between_two_launchers_stops_the_next_one(supervisor, handlers,
     assert capsys.readouterr().out == "SIGINT: stopping\n"
 
 
+def test_a_signal_that_comes_twice_at_once_is_one_signal(supervisor, handlers, monkeypatch):
+    """`timeout` signals its child, and then the whole group of the child."""
+    times, sent = iter([1.0, 1.001, 2.0]), []
+
+    def wait(_seconds):
+        monkeypatch.setattr(mpirun.time, "monotonic", lambda: next(times))
+        for _ in range(3):
+            handlers[signal.SIGTERM](signal.SIGTERM, None)
+        return 1
+
+    process = SimpleNamespace(returncode=None, send_signal=sent.append, wait=wait)
+    monkeypatch.setattr(mpirun.subprocess, "Popen", lambda *_, **__: process)
+    supervisor.run([], {}, here=False)
+    assert sent == [signal.SIGUSR1, signal.SIGTERM]
+
+
 def test_the_arguments_of_a_run_may_end_with_a_file_after_two_dashes(monkeypatch, tmp_path):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "-pole.toml").write_text("")

@@ -5,6 +5,7 @@ import re
 import signal
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import psutil
@@ -131,6 +132,7 @@ def test_a_second_signal_ends_ranks_that_are_starting():
         assert process.stdout.readline() == "on\n"
         process.send_signal(signal.SIGTERM)
         assert "as soon as they have started" in process.stdout.readline()
+        time.sleep(2 * mpirun.ONE_SIGNAL)
         process.send_signal(signal.SIGTERM)
         assert process.wait(LONG) == 128 + signal.SIGKILL
 
@@ -159,6 +161,7 @@ def test_a_second_signal_ends_all_at_once(start, tmp_path):
     for _ in range(2):
         process.popen.send_signal(signal.SIGTERM)
         wait_for(lambda: "asked to stop" in process.output()[1], process.output)
+        time.sleep(2 * mpirun.ONE_SIGNAL)
     assert process.wait().code not in (0, 75)
 
 
