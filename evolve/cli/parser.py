@@ -248,17 +248,20 @@ def command_line(command: str, *words: str | Path) -> str:
     return sanitize(shlex.join([*begin, *map(str, words)]), _LONGEST_LINE)
 
 
-def how_to_resume(runs: "Sequence[PlannedRun]", ranks: int) -> str:
-    """Return the command line that resumes stopped runs with the same number of processes."""
+def how_to_resume(runs: "Sequence[PlannedRun]", ranks: int, options: Sequence[str] = ()) -> str:
+    """Return the command line that resumes stopped runs with the same number of processes.
+
+    options: Options of the command line that are not settings, so the run file lacks them.
+    """
     if COMMAND in os.environ:
         return sanitize(os.environ[COMMAND], _LONGEST_LINE)
     if len(runs) > 1:
         return "the same command line, and --resume"
     workers = supervised_workers()
     if workers is not None:
-        return command_line("run", "--resume", runs[0].path, "--workers", str(workers))
+        return command_line("run", "--resume", runs[0].path, *options, "--workers", str(workers))
     mpirun = f"mpirun -n {ranks} " if ranks > 1 else ""
-    return mpirun + command_line("run", "--resume", runs[0].path)
+    return mpirun + command_line("run", "--resume", runs[0].path, *options)
 
 
 def steps_after(paths: Sequence[Path], report: str = "", can_film: bool = True) -> str:

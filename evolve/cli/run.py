@@ -66,6 +66,11 @@ class Request(NamedTuple):
     tensorboard: Path | None = None
     workers: int | str | None = None
 
+    def more_options(self) -> list[str]:
+        """Return the options that a resumed run needs again, because its file does not have them."""
+        logs = [] if self.tensorboard is None else ["--tensorboard", str(self.tensorboard)]
+        return ["--report"] * self.report + logs
+
 
 _say = partial(say, "run")
 
@@ -250,7 +255,7 @@ def run_all(app: App, request: Request) -> None:
         _say(_replacement_warning(each))
     if app.transport.could_tolerate and not mpirun.is_supervised():
         _say(_HINT_ON_LOSSES)
-    _evolve(app, runs, {each.run.path for each in replaced}, request.tensorboard, after_generation)
+    _evolve(app, runs, {each.run.path for each in replaced}, request, after_generation)
     page = report.write_after_runs(app, runs) if request.report else ""
     env = runs[0].experiment.config.env
     can_film = env.engine != "exact" or environments.has_picture(env.id)
@@ -304,12 +309,11 @@ def _replacement_warning(preview: plan.RunPreview) -> str:
 
 
 def _evolve(
-    app: App, runs: Sequence[PlannedRun], replaced: set[Path], logs: Path | None, after_generation: Callable[[], None]
+    app: App, runs: Sequence[PlannedRun], replaced: set[Path], request: Request, after_generation: Callable[[], None]
 ) -> None:
     """Evolve runs one after another.
 
-    replaced: the paths of run files to replace. logs: the directory for TensorBoard. after_generation: called after
-    each generation.
+    replaced: the paths of run files to replace. after_generation: called after each generation.
     """
     coordinator = app.coordinator()
     clock = RunsClock([_remaining_episodes(run, run.path in replaced) for run in runs])
@@ -323,11 +327,11 @@ def _evolve(
                 continue
             print(heading(run.path, number, len(runs)), end="", flush=True)
             clock.start(number - 1)
-            command = how_to_resume(runs, app.transport.size)
+            command = how_to_resume(runs, app.transport.size, request.more_options())
             app.stop.stop_message = (
                 f"evolve.run: stopped; {run.path} keeps its complete generations; continue with: {command}"
             )
-            log = tensorboard.live_log(logs, run.path, "--tensorboard")
+            log = tensorboard.live_log(request.tensorboard, run.path, "--tensorboard")
             _run_one(coordinator, run, opened, command, clock, log, after_generation)
             app.stop.stop_message = ""
 
@@ -368,7 +372,9 @@ def _run_one(
                 after_generation()
     except Stopped as why:
         # Until the old file is replaced, --resume would continue the old run. `why` may be HostLost, a kind of Stopped.
-        cure = "" if file.replaces else f"; continue with --resume: {command}"
+        moved = not file.path.exists()
+        how = "name its new place after --resume" if moved else f"continue with --resume: {command}"
+        cure = "" if file.replaces else f"; {how}"
         raise type(why)(f"stopped by {why}: {resume.generations_on_disk(file)}{cure}") from None
     except EpisodeError as error:
         cures = resume.after_failure(file, error)

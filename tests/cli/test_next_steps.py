@@ -6,8 +6,9 @@ from pathlib import Path
 
 from evolve.cli import parser
 from evolve.cli.parser import command_line, how_to_resume, parser_of, steps_after
+from evolve.cli.run import load
 from evolve.config import Config
-from evolve.errors import install_command
+from evolve.errors import Stopped, install_command
 from evolve.training import prepare
 from evolve.training.plan import plan_runs
 
@@ -59,3 +60,21 @@ def test_how_to_resume():
     assert how_to_resume(one, 1) == line
     assert how_to_resume(one, 4) == f"mpirun -n 4 {line}"
     assert how_to_resume(two, 4) == "the same command line, and --resume"
+    assert how_to_resume(one, 1, ["--report"]) == f"{line} --report"
+
+
+def test_options_that_the_file_lacks_are_given_again():
+    assert load(["--report", "--tensorboard", "a b"]).more_options() == ["--report", "--tensorboard", "a b"]
+    assert load([]).more_options() == []
+
+
+def test_no_command_resumes_a_file_that_was_moved(call, tmp_path, monkeypatch):
+    def move_and_stop(*_):
+        (tmp_path / "out").rename(tmp_path / "moved")
+        raise Stopped("SIGTERM")
+        yield
+
+    monkeypatch.setattr("evolve.cli.run.iterate", move_and_stop)
+    done = call("run", "--engine", "exact", "--backend", "numpy", "--set", "compute.check=false", "-o", "out")
+    said = "out/seed-0.h5 was moved or deleted, with 0 complete generations; name its new place after --resume\n"
+    assert (done.code, done.err) == (75, f"evolve.run: stopped by SIGTERM: {said}")
