@@ -17,6 +17,7 @@ from evolve.config.options import (
     nearest,
     observation_index,
     parse,
+    plain,
     quantile_of,
     seconds,
 )
@@ -36,6 +37,6 @@ __all__ = [
     "MOST_SLOTS", "NAMED_SECTIONS", "Choice", "ComputeOptions", "Config", "EarlyStopOptions", "EnvOptions",
     "ImportedOnDemand", "Kind", "Options", "RacingOptions", "Registry", "Section", "StartFromOptions", "Table",
     "UnknownKeyError", "annotated_toml", "assignments", "descriptions", "differences", "flatten", "names_function",
-    "nearest", "observation_index", "parse", "quantile_of", "read_assignment", "read_file", "read_table", "seconds",
-    "set_key",
+    "nearest", "observation_index", "parse", "plain", "quantile_of", "read_assignment", "read_file", "read_table",
+    "seconds", "set_key",
 ]  # fmt: skip

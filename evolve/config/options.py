@@ -5,6 +5,7 @@ import math
 import re
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
+from pathlib import Path
 from typing import Annotated, Any, ClassVar, TypeVar, get_args, get_origin
 
 import pydantic
@@ -231,6 +232,17 @@ class UnknownKeyError(InputError):
         # Not by InputError, which would say "expected …, got …".
         EvolveError.__init__(self, sanitize(f"there is no setting {sanitize(key)}. {cure}".strip(), 4000))
         self.argument, self.expected, self.got, self.cure = key, "", "", ()
+
+
+def plain(value: Any) -> Any:
+    """Return a value with the types of TOML: NumPy's numbers and arrays as Python's, tuples as lists, paths as text."""
+    if type(value).__module__ == "numpy" and hasattr(value, "tolist"):  # this package does not import NumPy
+        return value.tolist()
+    if isinstance(value, list | tuple):
+        return [plain(part) for part in value]
+    if isinstance(value, Mapping):
+        return {key: plain(part) for key, part in value.items()}
+    return str(value) if isinstance(value, Path) else value
 
 
 def fold(name: str) -> str:

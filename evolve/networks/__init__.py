@@ -8,7 +8,7 @@ import operator
 
 import numpy as np
 
-from evolve.config import ImportedOnDemand, Kind, Registry, Section
+from evolve.config import ImportedOnDemand, Kind, Registry, Section, plain
 from evolve.errors import check_whole
 from evolve.genome import Block, Genomes
 from evolve.networks.network import Activity, Batch, Network
@@ -56,7 +56,7 @@ def make(table: Section | str, observation_size: int, action_size: int) -> Netwo
     """
     check_whole("observation_size", observation_size, 1)
     check_whole("action_size", action_size, 1)
-    section = {"name": table} if isinstance(table, str) else table
+    section = {"name": table} if isinstance(table, str) else plain(table)
     network: Network = NETWORKS.make(section, observation_size, action_size)
     for name, least in (("num_weights", 1), ("num_traces", 0)):
         with NETWORKS.as_input_error(section, f"property {name}"):

@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 
-from evolve.config import ImportedOnDemand, Kind, Registry, Section
+from evolve.config import ImportedOnDemand, Kind, Registry, Section, plain
 from evolve.errors import InputError, check_whole
 from evolve.genome import GenomeLayout, Genomes, VectorLayout, one_genome
 from evolve.shapes import Float64, check_shape
@@ -260,6 +260,6 @@ def make(
     if start is not None and start.num_weights != layout.num_weights:
         raise InputError("x0", f"{layout.num_weights:,} numbers, the size of a genome", f"{start.num_weights:,}")
     population, seed = check_whole("population", population, 2), check_whole("seed", seed, 0)
-    table = {"name": name, **options}
+    table = plain({"name": name, **options})
     STRATEGIES.validate(table, layout)
     return from_table(table, layout, population, seed, start)

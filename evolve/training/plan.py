@@ -12,11 +12,19 @@ from operator import add
 from pathlib import Path
 from typing import Any, Literal
 
-import numpy as np
-
 from evolve import environments, store
 from evolve.cluster.hosts import Work
-from evolve.config import NAMED_SECTIONS, ComputeOptions, Config, StartFromOptions, Table, parse, read_file, set_key
+from evolve.config import (
+    NAMED_SECTIONS,
+    ComputeOptions,
+    Config,
+    StartFromOptions,
+    Table,
+    parse,
+    plain,
+    read_file,
+    set_key,
+)
 from evolve.config.documents import combinations, experiments
 from evolve.errors import InputError, Setting
 from evolve.genome import Genomes, one_genome
@@ -192,7 +200,7 @@ def plan_from_arguments(
     table = _table(experiment) if file is None else experiment_table(file)
     stored = None if file is None else parse(Config, table)
     for name, given in (("seeds", settings.get("seeds")), ("seed", seed)):
-        seeds = _plain(given)
+        seeds = plain(given)
         if isinstance(seeds, Collection) and not isinstance(seeds, str) and len(seeds) > 1:
             cure = f"evolve.sweep({{}}, seeds={seeds}, …) evolves a run for each seed."
             raise InputError(name, "one number, as seed=1", seeds, cure)
@@ -228,11 +236,11 @@ def sweep_from_arguments(
     if _take_source(table) is not None and not table["start_from"]:
         raise _start_in_memory()
     if seeds is not None:
-        table["seeds"] = _plain(list(seeds) if isinstance(seeds, Iterable) and not isinstance(seeds, str) else seeds)
+        table["seeds"] = plain(list(seeds) if isinstance(seeds, Iterable) and not isinstance(seeds, str) else seeds)
     for key, values in grid.items():
         if key in ("seed", "seeds"):
             raise InputError("grid", "settings of the experiment", key, f"Seeds are an argument: seeds={values!r}.")
-        varied = _plain(list(values) if isinstance(values, range) else values)
+        varied = plain(list(values) if isinstance(values, range) else values)
         if isinstance(varied, list):
             varied = [_file_of_start(value) if key == "start_from" else plain_setting(key, value) for value in varied]
         # Texts are names: of environments, networks or strategies.
@@ -359,7 +367,7 @@ def _table(experiment: Any) -> dict[str, Any]:
 
 def _seed(seed: Any) -> int:
     try:
-        return parse(Config, {"seeds": [_plain(seed)]}).seeds[0]
+        return parse(Config, {"seeds": [plain(seed)]}).seeds[0]
     except InputError as error:
         raise InputError("seed", error.expected, error.got, *error.cure) from None
 
@@ -391,7 +399,7 @@ def plain_setting(key: str, value: Any) -> Any:
         raise InputError(
             "env", expected, repr(value), "An object is refused, because a run makes many environments: name the id."
         )
-    return _plain(value)
+    return plain(value)
 
 
 def _named_classes(env: Mapping[str, Any]) -> dict[str, Any]:
@@ -408,14 +416,3 @@ def _wrapper_name(wrapper: type) -> str:
     """Return the setting of the class of a wrapper; Gymnasium's are named without their module, as in TOML."""
     name = setting_of(wrapper, "env.wrappers")
     return wrapper.__name__ if name.startswith("gymnasium.wrappers.") else name
-
-
-def _plain(value: Any) -> Any:
-    """Return a value with the types of TOML: NumPy's numbers and arrays as Python's, tuples as lists, paths as text."""
-    if isinstance(value, np.generic | np.ndarray):
-        return value.tolist()
-    if isinstance(value, list | tuple):
-        return [_plain(part) for part in value]
-    if isinstance(value, Mapping):
-        return {key: _plain(part) for key, part in value.items()}
-    return str(value) if isinstance(value, Path) else value

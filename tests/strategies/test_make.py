@@ -219,3 +219,11 @@ def test_a_tell_cannot_change_the_results_that_are_recorded():
         with pytest.raises(ValueError, match="read-only"):
             array[0] = 5
     fitness[0] = 2  # the caller's own array stays writable
+
+
+def test_options_may_be_numbers_and_arrays_of_numpy():
+    bounds = {"descriptors": ["connections"], "bounds": np.array([[0.0, 3.0]]), "cells": np.array([3])}
+    for name, options in (("ga", {"parents": np.int64(3)}), ("map-elites", bounds)):
+        assert make(name, 3, **options).start() is not None
+    network = networks.make({"name": "mlp", "hidden": np.array([5])}, np.int64(4), 2)
+    assert network == networks.make({"name": "mlp", "hidden": [5]}, 4, 2)
