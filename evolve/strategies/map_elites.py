@@ -362,7 +362,7 @@ class MapElites(contract.Strategy[Archive]):
     def _place(self, state: Archive, cell: Sequence[int]) -> int:
         """Return the place of a cell's elite in the archive. Raises InputError if there is no such elite."""
         sizes = self.cells.tolist()
-        if isinstance(cell, str):
+        if isinstance(cell, str) or not isinstance(cell, Sequence | np.ndarray):
             raise InputError("cell", "a list of indices", repr(cell), "Give the indices as numbers, such as (0, 0).")
         if len(cell) != len(sizes) or not all(part in range(size) for part, size in zip(cell, sizes, strict=True)):
             last = ",".join(str(size - 1) for size in sizes)
