@@ -4,6 +4,7 @@ import io
 import json
 import math
 import os
+import shlex
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -384,6 +385,9 @@ def open_file(path: Path, kind: str) -> Iterator[Reader]:
         raise InputError(str(path), f"a {kind}", "a directory", f"Name the files in it: {path / 'seed-*.h5'}.")
     if not os.path.isfile(path):
         raise InputError(str(path), f"a {kind}", _why_missing(path) or "no such file")
+    if path.suffix == ".toml":
+        cure = f"python -m evolve.run {shlex.quote(str(path))} --resume --dry-run names the run files of an experiment."
+        raise InputError(str(path), f"a {kind}", "a TOML file", cure)
     with _opened(str(path), path, kind) as reader:
         yield reader
 

@@ -669,3 +669,10 @@ def test_an_error_of_the_disk_is_deferred():
         deferred = DeferredErrorFile(disk)
         assert deferred.write(b"abc") == 3
         assert deferred.error.errno == 28
+
+
+def test_an_experiment_is_no_run_file_and_need_not_be_moved_away(tmp_path):
+    path = tmp_path / "my pole.toml"
+    path.write_text("")
+    with pytest.raises(InputError, match=r"expected a run file, got a TOML file\. .*my pole\.toml' --resume --dry-run"):
+        store.read(path)
