@@ -305,6 +305,8 @@ def _replacement_warning(preview: plan.RunPreview) -> str:
         f", of another experiment ({key} is {there!r} in it, and {here!r} here),"
         for key, here, there in differences(preview.run.experiment.config, stored_config)[:1]
     )
+    if stored.header.seed != preview.run.seed:  # the file was renamed
+        other += f"{'' if other else ','} of seed {stored.header.seed},"
     return f"{preview.run.path}{other} is replaced as soon as a new generation is complete; then {lost} will be lost"
 
 

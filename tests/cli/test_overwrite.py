@@ -48,6 +48,12 @@ def test_a_run_of_other_settings_is_replaced_and_the_difference_is_said(call, ol
     call("verify", old).ok()
 
 
+def test_a_renamed_file_of_another_seed_is_replaced_and_its_seed_is_said(call, old):
+    old.rename(old.with_name("seed-7.h5"))
+    done = call("run", *TINY, "-s", 7, "--overwrite")
+    assert "out/seed-7.h5, of seed 0, is replaced as soon as" in done.err
+
+
 def test_without_a_file_it_is_a_new_run(call, tmp_path):
     store.create(tmp_path / "out" / "seed-0.h5", store.Header("", {}, 0, "CartPole-v1")).close()
     done = call("run", *TINY, "--overwrite", "-s", 0, 1)
