@@ -201,3 +201,14 @@ def test_the_file_holds_a_generation_when_it_is_seen(tmp_path):
         lengths.append(len(in_file(tmp_path / NAME)))
     evolve.train(**small, overwrite=True, callbacks=[lambda _: lengths.append(len(in_file(tmp_path / NAME)))])
     assert lengths == [1, 2, 3, 4, 5, 6] * 2
+
+
+def test_generations_and_evaluations_can_be_compared(tmp_path):
+    settings = {"env": {"id": "CartPole-v1", "engine": "exact"}, "network": "mlp", "population": 4, "episodes": 1}
+    run = evolve.train(settings, generations=2, held_out_episodes=2, seed=1, output=tmp_path)
+    again = evolve.load(run.path)
+    assert run.generations == again.generations
+    assert run.generations[0] != run.generations[1]
+    assert len({*run.generations, *again.generations}) == 2
+    assert run.held_out == again.held_out
+    assert run.held_out != run.evaluate(episodes=3)

@@ -126,12 +126,21 @@ def write_csv(run: StoredRun, path: Path) -> None:
     disk.write_output(path, text.getvalue().encode())
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Generation:
     """A complete generation: its number, from 0 on, and its record in the run file."""
 
     number: int
     record: Record
+
+    def __eq__(self, other: object) -> bool:
+        """Return whether both are the same generation of runs that were equal so far: their digests are equal."""
+        if not isinstance(other, Generation):
+            return NotImplemented
+        return (self.number, self.digest) == (other.number, other.digest)
+
+    def __hash__(self) -> int:
+        return hash((self.number, self.digest))
 
     @property
     def best(self) -> float:
@@ -170,7 +179,7 @@ class Generation:
         return f"<Generation {self.number}: best fitness {self.best:.6g}, mean {self.mean:.6g}>"
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Evaluation:
     """A champion on N held-out episodes: their returns, environment seeds, and metrics by name, [N] each."""
 
@@ -182,6 +191,15 @@ class Evaluation:
         # A run keeps its evaluation, so nobody may change the arrays.
         object.__setattr__(self, "returns", read_only(np.asarray(self.returns)))
         object.__setattr__(self, "metrics", {name: read_only(values) for name, values in self.metrics.items()})
+
+    def __eq__(self, other: object) -> bool:
+        """Return whether both have the same returns, seeds and metrics; a failed episode equals another one."""
+        if not isinstance(other, Evaluation):
+            return NotImplemented
+        ours, theirs = ({"": each.returns, "seeds": each.seeds, **each.metrics} for each in (self, other))
+        return ours.keys() == theirs.keys() and all(np.array_equal(ours[name], theirs[name], True) for name in ours)
+
+    __hash__ = None  # type: ignore[assignment]
 
     @property
     def mean(self) -> float:
