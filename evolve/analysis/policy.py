@@ -229,7 +229,7 @@ class Policy:
         return export_policy(self, check_path("path", path))
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """Return a function and arguments with which `copy` and `pickle` make a copy of this policy.
+        """Return what `copy` and `pickle` call to copy this policy: a function and its arguments.
 
         The copy has the same seeds and the same number of rows, and is at the start of an episode.
         """
