@@ -151,6 +151,11 @@ class Record:
     metrics: Mapping[str, NDArray[Any]] = field(default_factory=dict)
     """The metrics of the episodes by name, [P, E] each, in columns of their own (`metric_column`)."""
 
+    @property
+    def champion(self) -> Genomes:
+        """The best candidate, P = 1."""
+        return Genomes(self.champion_weights[None], self.champion_mask[None])
+
 
 COLUMNS = columns_of(Record)
 STEP_HASHES = COLUMNS.pop("champion_step_hashes")
@@ -178,6 +183,11 @@ class HeldOut:
     mask: Bool = column("evaluation/mask", "W", np.bool_, "connections left of the champion that played them")
     metrics: Mapping[str, NDArray[Any]] = field(default_factory=dict)
     """The metrics of the episodes by name, [N] each, in columns of their own (`metric_column`)."""
+
+    @property
+    def champion(self) -> Genomes:
+        """The champion, P = 1."""
+        return Genomes(self.weights[None], self.mask[None])
 
 
 HELD_OUT = columns_of(HeldOut)

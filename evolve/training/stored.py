@@ -198,9 +198,7 @@ def final_champion(
     generation = which.generation
     if generation is not None:
         assert isinstance(run, StoredRun)
-        record = run.records[generation]
-        genome = Genomes(record.champion_weights[None], record.champion_mask[None])
-        return genome, normalizer_of(experiment, run, generation)
+        return run.records[generation].champion, normalizer_of(experiment, run, generation)
     if isinstance(run, StoredRun):
         if which.is_champion:
             return newest_champion(experiment, run)
@@ -209,11 +207,10 @@ def final_champion(
         if which.cell is not None:  # an elite is never evaluated again: its normalizer is the one of its own generation
             generation, _ = strategy.origin(state, which.cell)
         return genome, normalizer_of(experiment, run, generation)
-    genome = Genomes(run.held_out.weights[None], run.held_out.mask[None])
     O = experiment.network.observation_size if experiment.config.normalize_observations else None
     if (None if run.normalizer is None else run.normalizer.shape[1]) != O:
         raise InputError(str(run.path), "a normalizer that fits its configuration", "another normalizer, or none")
-    return genome, run.normalizer
+    return run.held_out.champion, run.normalizer
 
 
 def newest_champion(experiment: Experiment, run: RunState) -> tuple[Genomes, Float32 | None]:

@@ -336,8 +336,7 @@ def _wrong_measure(record: Record, strategy: strategies.Strategy[Any], means: Ma
         if not np.array_equal(stored, known.get(name, stored), equal_nan=True):
             return f"the measure {name} does not follow from the episodes"
     best = int(record.champion_candidate)
-    champion = Genomes(record.champion_weights[None], record.champion_mask[None])
-    computed = strategy.measures(champion, {name: values[[best]] for name, values in means.items()})
+    computed = strategy.measures(record.champion, {name: values[[best]] for name, values in means.items()})
     if not np.array_equal(computed[0], measures[best], equal_nan=True):
         return "the champion's measures do not follow from its genome"
     return None

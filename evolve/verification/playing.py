@@ -123,7 +123,7 @@ def genome_of(run: StoredRun, experiment: Experiment, generation: int, candidate
     if run.has_population:
         return store.population(run.path, generation).take(one)
     if candidate == record.champion_candidate:
-        return Genomes(record.champion_weights[None], record.champion_mask[None])
+        return record.champion
     if generation:
         return None
     strategy = experiment.strategy(run.header.seed)

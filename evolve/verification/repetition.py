@@ -16,7 +16,7 @@ from evolve import training
 from evolve.cluster import Coordinator
 from evolve.config import EarlyStopOptions, names_function
 from evolve.errors import EpisodeError, EvolveError, Stopped, exception_line, pluralize
-from evolve.genome import Genomes, candidate_digests
+from evolve.genome import Genomes, candidate_digests, concatenate
 from evolve.numerics.streams import Purpose
 from evolve.rollouts import EpisodeBatch, PopulationResults, generation_keys
 from evolve.store import HeldOut, Record, Stored, StoredChampion, StoredRun
@@ -206,7 +206,7 @@ class RunRepetition(_Repetition):
         common = config.common_random_numbers
         # The key of candidate c is the last one of a population of c + 1 candidates.
         keys = [generation_keys(g, c + 1, common)[-1:] for g, c in zip(numbers, candidates, strict=True)]
-        genomes = Genomes(np.stack([r.champion_weights for r in records]), np.stack([r.champion_mask for r in records]))
+        genomes = concatenate(*(record.champion for record in records))
         # Each champion sees observations normalized as in its own generation. Without normalization all are None.
         stored = [training.normalizer_of(experiment, run, generation) for generation in numbers]
         normalizers = np.stack([n for n in stored if n is not None]) if config.normalize_observations else None
@@ -290,8 +290,7 @@ class RunRepetition(_Repetition):
                 return None
             return self._unequal("the held-out evaluation is missing, though the run is complete", "log")
         player = training.newest_champion(self.experiment, self.run)
-        evaluated = Genomes(stored.weights[None], stored.mask[None])
-        if (candidate_digests(player[0]) != candidate_digests(evaluated)).any():
+        if (candidate_digests(player[0]) != candidate_digests(stored.champion)).any():
             summary = "the champion of the held-out evaluation is not the champion of the checkpoint"
             return self._unequal(summary, "log")
         seed, episodes = self.run.header.seed, len(stored.returns)
@@ -342,9 +341,8 @@ class ChampionRepetition(_Repetition):
         if digest != run.digest:
             return self._unequal(f"on {HERE} its run ends with digest {digest}, not {run.digest}", "digest")
         champion, normalizer = training.newest_champion(self.experiment, log)
-        stored = Genomes(run.held_out.weights[None], run.held_out.mask[None])
         contents = {
-            "genome": np.array_equal(candidate_digests(champion), candidate_digests(stored)),
+            "genome": np.array_equal(candidate_digests(champion), candidate_digests(run.held_out.champion)),
             "normalizer": logs.same_optional(normalizer, run.normalizer),
             "number of steps": log.steps == run.steps,
         }
