@@ -6,7 +6,7 @@ settings in `settings.RUNTIME_KEYS` cannot change a fitness, so they may differ 
 """
 
 from evolve.config.descriptions import annotated_toml, descriptions
-from evolve.config.documents import NAMED_SECTIONS, read_assignment, read_file, read_table, set_key
+from evolve.config.documents import read_assignment, read_file, read_table, set_key
 from evolve.config.options import (
     Options,
     Table,
@@ -24,6 +24,7 @@ from evolve.config.options import (
 from evolve.config.registry import Choice, ImportedOnDemand, Kind, Registry, Section
 from evolve.config.settings import (
     MOST_SLOTS,
+    NAMED_SECTIONS,
     ComputeOptions,
     Config,
     EarlyStopOptions,

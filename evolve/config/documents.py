@@ -21,13 +21,11 @@ from pathlib import Path
 from typing import Any
 
 from evolve.config.options import Table, parse
-from evolve.config.settings import Config
+from evolve.config.settings import NAMED_SECTIONS, Config
 from evolve.errors import InputError
 
 MAX_EXPERIMENTS = 1000
 """The largest number of experiments in a sweep."""
-NAMED_SECTIONS = {"env": "id", "network": "name", "strategy": "name", "output": "directory"}
-"""The sections that a document may replace by a name: `network = "lstm"` means `network.name = "lstm"`."""
 _MAX_CHARACTERS = 1_000_000  # of a TOML document
 _MAX_DEPTH = 32  # levels of nested tables and arrays
 # `tomllib` takes minutes for a key of 100,000 parts, and milliseconds for one of a hundred.

@@ -17,6 +17,8 @@ from evolve.errors import InputError
 RUNTIME_KEYS = ("seeds", "generations", "early_stop", "held_out_episodes", "evaluation_max_episode_steps",
                 "evaluation_randomize", "compute", "output")  # fmt: skip
 """Top-level keys that cannot change the result of a generation."""
+NAMED_SECTIONS = {"env": "id", "network": "name", "strategy": "name", "output": "directory"}
+"""The sections that a name may replace: `network = "lstm"` means `network.name = "lstm"`."""
 MOST_SLOTS = 2**16
 """The largest number of episodes that one process may step together."""
 _DEFAULTS = {"network": "hebbian-dag", "strategy": "prune"}
@@ -274,6 +276,15 @@ class Config(Options):
     strategy: _Chosen = _default("strategy")
     compute: ComputeOptions = ComputeOptions()
     output: OutputOptions = OutputOptions()
+
+    @model_validator(mode="before")
+    @classmethod
+    def _expand_names(cls, table: Any) -> Any:
+        """Return a table with sections in place of their names."""
+        if not isinstance(table, Mapping):
+            return table
+        named = {key: table[key] for key in NAMED_SECTIONS if isinstance(table.get(key), str)}
+        return {**table, **{key: {NAMED_SECTIONS[key]: name} for key, name in named.items()}}
 
     @model_validator(mode="after")
     def _check_randomize(self) -> "Config":

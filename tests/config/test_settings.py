@@ -140,6 +140,8 @@ def test_a_name_stands_for_a_section_and_a_byte_order_mark_for_nothing(tmp_path)
         '[output]\ndirectory = "x"\n[env]\nid = "Acrobot-v1"\n[network]\nname = "elman"\n[strategy]\nname = "ga"\n'
     )
     assert read_file(short) == read_file(whole)
+    named = Config(env="Acrobot-v1", network="elman", strategy="ga", output="x")
+    assert named == parse(Config, read_file(whole))
 
 
 def test_malformed_toml_is_refused():
