@@ -387,6 +387,7 @@ def test_errors_name_settings(settings, name, said, here):
         (lambda run: run.environment_seed(0, 0.5), "episode", "0.5"),
         (lambda run: run.film(episode=0.5), "episode", "0.5"),
         (lambda run: run.film(seconds="12"), "seconds", "'12'"),
+        (lambda run: run.report(quick="no"), "quick", "'no'"),
         (lambda run: run.champion().reset("a"), "seed", "'a'"),
         (lambda _: evolve.strategies.make("ga", "10"), "genome_size", "'10'"),
         (lambda _: evolve.strategies.make("ga", 9, population=1.5), "population", "1.5"),

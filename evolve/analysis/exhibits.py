@@ -21,7 +21,7 @@ from evolve.analysis.generations import pack, unpack
 from evolve.analysis.statistics import number
 from evolve.cluster import Coordinator
 from evolve.cluster.script import Collective, all_ranks
-from evolve.errors import InputError, check_path, check_whole
+from evolve.errors import InputError, check_flag, check_path, check_whole
 from evolve.numerics.streams import Purpose
 from evolve.store import Stored, StoredRun, check_begun
 from evolve.store.disk import check_writable, write_output
@@ -253,8 +253,9 @@ def _film(subjects: Sequence[video.Subject], titles: Sequence[str], seconds: flo
 def report(runs: Sequence[StoredRun], ranks: Collective, quick: bool) -> Page:
     """Return the report of runs. ranks: the ranks, which play episodes unless `quick` is True.
 
-    Raises InputError if a library is missing, and RunError if no run has a complete generation.
+    Raises InputError if `quick` is no boolean or a library is missing, and RunError without a complete generation.
     """
+    check_flag("quick", quick)
     html.check_libraries()
     groups = begun_groups(runs)
 

@@ -206,8 +206,9 @@ class _EvolvedFile:
         """
         changes = _changes(env)
         experiment = self._reloaded(changes)
-        generations = generation if isinstance(generation, Sequence) else [generation]
-        genomes = [GenomeChoice(number, connections, cell) for number in generations]
+        if isinstance(generation, str) or not isinstance(generation, Sequence):
+            generation = [generation]  # type: ignore[list-item]  # a text is refused as a number
+        genomes = [GenomeChoice(number, connections, cell) for number in generation]
         # Only rank 0 runs `work`, and keeps its film. The other ranks restore the film from the bytes.
         made: list[exhibits.Film] = []
 

@@ -211,7 +211,8 @@ def after_failure(file: RunFile, error: EpisodeError) -> tuple[str | Setting, ..
 
 def check_same_run(config: Config, stored: Config, path: Path) -> None:
     """Raise InputError if seed, directory, network or strategy differ from the resumed run file."""
-    _require_equal("seeds", config.seeds, stored.seeds, path)
+    our_seeds, their_seeds = (list(each.seeds) if len(each.seeds) > 1 else each.seeds[0] for each in (config, stored))
+    _require_equal("seeds", our_seeds, their_seeds, path)
     ours, theirs = (str(Path(each.output.directory or ".")) for each in (config, stored))
     _require_equal("output.directory", ours, theirs, path)
     check_same_names({"network": config.network.table(), "strategy": config.strategy.table()}, stored, path)
@@ -402,9 +403,14 @@ def _warn_of_other_code(file: RunFile) -> None:
     theirs = file.header.manifest.get("evolve"), file.header.manifest.get("revision")
     ours = __version__, revision()
     if theirs != ours:
-        written, here = (" ".join(str(part)[:12] for part in version if part) for version in (theirs, ours))
+        written, here = (f"{version}{_short(commit)}" for version, commit in (theirs, ours))
         cure = f"python -m evolve.verify --full {shlex.quote(str(file.path))} tests whether both give the same bits"
         _LOG.warning("%s was written by evolve %s, and this is %s: %s", file.path, written, here, cure)
+
+
+def _short(commit: str | None) -> str:
+    """Return the first digits of a commit, after a space; a "+" at its end, for changes after the commit, is kept."""
+    return f" {commit[:12]}{'+' * commit.endswith('+')}" if commit else ""
 
 
 def _check_episode(

@@ -78,7 +78,11 @@ def test_a_film_shows_the_champions_of_several_generations(run):
     assert [title.partition(":")[0] for title in titles] == [f"best of generation {n}, episode 1" for n in (0, 2)]
     best = run.generations[2].record
     assert float(titles[1].rpartition(" ")[2]) == best.returns[best.champion_candidate, 1]
-    for wrong, message in ((3, "generation: expected one of 0 to 2"), ([], "generation: expected one or several")):
+    for wrong, message in (
+        (3, "generation: expected one of 0 to 2"),
+        ([], "generation: expected one or several"),
+        ("02", r"generation: .*'02'"),
+    ):
         with pytest.raises(InputError, match=message):
             run.film(wrong)
     with pytest.raises(InputError, match=r"^seconds: expected a time above 0, got 0"):
