@@ -1,4 +1,4 @@
-"""Evolution against PPO: the same environments, cores and held-out episodes; return against steps and against time.
+"""Evolution against PPO and TQC: the same environments, cores and held-out episodes; return by steps and by time.
 
     pip install -e '.[box2d,mujoco,envpool,mpi,plot]' -r benchmarks/requirements-ppo.txt
     python benchmarks/ppo.py --tasks cartpole lander --seeds 1 2 3 -o runs/ppo
@@ -7,10 +7,11 @@
 
 Each run (task, method, seed) is a JSON file below the folder once it is finished, and is not run again; an interrupted
 evolution is resumed. PPO is Stable-Baselines3's, with the settings that rl-baselines3-zoo publishes, or sb3-contrib's
-RecurrentPPO where a task needs memory. Evolution runs experiments of this repository. Both play the environments of the
-engine that the experiment names. The final champion of each run, and those on the way, play the held-out episodes of
-evolve: the same environment seeds, no exploration. Training never uses these episodes, and nothing is chosen by them.
-This evaluation, imports and the start of processes do not count as time.
+RecurrentPPO where a task needs memory. TQC is sb3-contrib's; it plays the walker alone, an hour a seed. Evolution runs
+experiments of this repository. All play the environments of the engine that the experiment names. The final champion of
+each run, and those on the way, play the held-out episodes of evolve: the same environment seeds, no exploration.
+Training never uses these episodes, and nothing is chosen by them. This evaluation, imports and the start of processes
+do not count as time.
 """
 
 import argparse
@@ -42,7 +43,7 @@ def run_one(name: str, method: str, seed: int, asked: argparse.Namespace) -> Out
     os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")  # waiting threads would take processors from others
     from ppo_parts.learner import learn  # noqa: PLC0415 - imports PyTorch
 
-    return learn(task, configuration(task), seed, asked.cores, **judged)
+    return learn(task, method, configuration(task), seed, asked.cores, **judged)
 
 
 def run_all(asked: argparse.Namespace) -> None:
@@ -51,6 +52,8 @@ def run_all(asked: argparse.Namespace) -> None:
     for name in asked.tasks:
         for seed in asked.seeds:
             for method in asked.methods:
+                if method == "tqc" and TASKS[name].tqc is None:
+                    continue
                 path = place(asked.output, name, method, seed)
                 if is_there(path, wanted):
                     continue
@@ -63,11 +66,11 @@ def run_all(asked: argparse.Namespace) -> None:
 
 
 def check_libraries() -> None:
-    """End the process with a message if PPO's libraries are missing."""
+    """End the process with a message if the libraries of PPO and TQC are missing."""
     lacking = missing(_LIBRARIES)
     if lacking:
         cure = "Run pip install -r benchmarks/requirements-ppo.txt, or leave it out: --methods evolution"
-        raise SystemExit(f"PPO needs {', '.join(lacking)}. {cure}")
+        raise SystemExit(f"PPO and TQC need {', '.join(lacking)}. {cure}")
 
 
 def main(words: Sequence[str] | None = None) -> None:
@@ -80,7 +83,7 @@ def main(words: Sequence[str] | None = None) -> None:
     parser.add_argument("-s", "--seeds", type=int, nargs="+", default=[1, 2, 3, 4, 5], metavar="S")
     parser.add_argument("--steps", type=int, metavar="N", help="environment steps to end with, if not earlier")
     parser.add_argument("--episodes", type=int, default=100, metavar="N", help="held-out episodes (100)")
-    parser.add_argument("--cores", type=int, default=2, metavar="N", help="evolution's workers; PPO's threads (2)")
+    parser.add_argument("--cores", type=int, default=2, metavar="N", help="evolution's workers; PyTorch's threads (2)")
     parser.add_argument("-o", "--output", type=Path, default=Path("runs/ppo"), metavar="DIR", help="(runs/ppo)")
     instead = parser.add_mutually_exclusive_group()
     instead.add_argument("--show", action="store_true", help="run nothing: print the table, draw the figure")
@@ -91,7 +94,7 @@ def main(words: Sequence[str] | None = None) -> None:
 
         (show if asked.show else publish)(asked.output)
         return
-    if "ppo" in asked.methods:
+    if {"ppo", "tqc"} & set(asked.methods):
         check_libraries()
     run_all(asked)
 

@@ -233,17 +233,22 @@ def test_without_its_libraries_the_cure_is_said(bench, absent, tmp_path):
 
 
 @pytest.mark.skipif(not HAS_PPO, reason="no Stable-Baselines3")
-@pytest.mark.parametrize("task", ["cartpole", "cues"])
-def test_ppo_learns_in_the_engine(task, tmp_path, monkeypatch):
+@pytest.mark.parametrize(
+    ("task", "method", "envs", "settings"),
+    [
+        ("cartpole", "ppo", 2, {"n_steps": 32, "batch_size": 64, "n_epochs": 1}),
+        ("cues", "ppo", 2, {"n_steps": 32, "batch_size": 64, "n_epochs": 1}),
+        ("walker", "tqc", 1, {"learning_starts": 64, "batch_size": 8, "gradient_steps": 1}),
+    ],
+)
+def test_gradients_learn_in_the_engine(task, method, envs, settings, monkeypatch):
     monkeypatch.syspath_prepend(str(ROOT / "benchmarks"))
     from ppo_parts import evolution, learner, tasks
 
     known = tasks.TASKS[task]
-    small = replace(
-        known,
-        ppo=replace(known.ppo, envs=2, settings=known.ppo.settings | {"n_steps": 32, "batch_size": 64, "n_epochs": 1}),
-    )
-    found = learner.learn(small, evolution.configuration(small), 1, 1, [64], 128, 3)
+    asked = getattr(known, method)
+    small = replace(known, **{method: replace(asked, envs=envs, settings=asked.settings | settings)})
+    found = learner.learn(small, method, evolution.configuration(small), 1, 1, [64], 128, 3)
     assert [point.steps for point in found.curve] == [64, 128]
     assert len(found.returns) == 3
     assert found.digest is None

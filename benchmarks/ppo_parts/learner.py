@@ -1,4 +1,4 @@
-"""PPO's side: the only part that imports Stable-Baselines3, sb3-contrib and PyTorch."""
+"""The side of PPO and TQC: the only part that imports Stable-Baselines3, sb3-contrib and PyTorch."""
 
 import time
 from collections.abc import Sequence
@@ -8,15 +8,15 @@ from typing import Any
 import gymnasium
 import numpy as np
 import torch
-from sb3_contrib import RecurrentPPO
-from stable_baselines3 import PPO as PlainPPO  # noqa: N811 - PPO are our settings of it
+from sb3_contrib import TQC, RecurrentPPO
+from stable_baselines3 import PPO
 from stable_baselines3.common.callbacks import BaseCallback
 from stable_baselines3.common.vec_env import VecEnv, VecNormalize
 
 from evolve.config import Config, EnvOptions
 from ppo_parts.episodes import Actions, Episodes, held_out_seeds, play
 from ppo_parts.records import Outcome, Point
-from ppo_parts.tasks import PPO, Task
+from ppo_parts.tasks import Gradient, Task
 
 
 class EngineEnv(VecEnv):
@@ -122,37 +122,49 @@ class Deterministic:
 
 
 def learn(
-    task: Task, config: Config, seed: int, cores: int, points: Sequence[int], most: int | None, episodes: int
+    task: Task,
+    method: str,
+    config: Config,
+    seed: int,
+    cores: int,
+    points: Sequence[int],
+    most: int | None,
+    episodes: int,
 ) -> Outcome:
-    """Let PPO learn a task; see `evolve_task` for the arguments. config: the experiment of evolution's side."""
+    """Let PPO or TQC learn a task; see `evolve_task` for the arguments.
+
+    method: `ppo` or `tqc`, which the task has. config: the experiment of evolution's side.
+    """
     torch.set_num_threads(cores)
     options = config.in_evaluation().env
-    ppo = task.ppo if most is None else replace(task.ppo, steps=min(most, task.ppo.steps))
-    training = Episodes(options, ppo.envs, seed, task.ends_by_itself)
+    asked = getattr(task, method)
+    asked = asked if most is None else replace(asked, steps=min(most, asked.steps))
+    training = Episodes(options, asked.envs, seed, task.ends_by_itself)
     actions = Actions(task.choices, training.engine.action_size)
-    env = EngineEnv(training, ppo.envs, actions)
-    model = _model(ppo, VecNormalize(env, gamma=ppo.settings["gamma"]) if ppo.normalize else env, seed)
+    env = EngineEnv(training, asked.envs, actions)
+    model = _model(asked, VecNormalize(env, gamma=asked.settings["gamma"]) if asked.normalize else env, seed)
     judge = Judge(points, options, held_out_seeds(seed, episodes), actions)
     judge.start()
-    model.learn(ppo.steps, callback=judge)
+    model.learn(asked.steps, callback=judge)
     judge.judge()
     env.close()
-    settings = {"algorithm": type(model).__name__, "source": ppo.source, "normalize": ppo.normalize, "envs": ppo.envs}
-    settings |= {"steps": ppo.steps, "network": ppo.network} | ppo.settings
+    settings = {"algorithm": asked.algorithm, "source": asked.source, "normalize": asked.normalize, "envs": asked.envs}
+    settings |= {"steps": asked.steps, "network": asked.network} | asked.settings
     return Outcome(judge.curve, judge.returns.tolist(), options.model_dump(mode="json"), settings)
 
 
-def _model(ppo: PPO, env: VecEnv, seed: int) -> Any:
-    settings = {name: _schedule(value) for name, value in ppo.settings.items()}
-    network = dict(ppo.network)
+def _model(asked: Gradient, env: VecEnv, seed: int) -> Any:
+    settings = {name: _schedule(value) for name, value in asked.settings.items()}
+    network = dict(asked.network)
     if "activation" in network:
         network["activation_fn"] = getattr(torch.nn, network.pop("activation"))
-    kind, policy = (RecurrentPPO, "MlpLstmPolicy") if ppo.recurrent else (PlainPPO, "MlpPolicy")
+    kind = {"PPO": PPO, "RecurrentPPO": RecurrentPPO, "TQC": TQC}[asked.algorithm]
+    policy = "MlpLstmPolicy" if asked.algorithm == "RecurrentPPO" else "MlpPolicy"
     return kind(policy, env, seed=seed, device="cpu", policy_kwargs=network, **settings)
 
 
 def _schedule(value: Any) -> Any:
-    if not isinstance(value, str):
+    if not isinstance(value, str) or not value.startswith("linear_"):
         return value
     first = float(value.removeprefix("linear_"))
     return lambda left: left * first

@@ -17,8 +17,8 @@ ROOT = Path(__file__).parents[2]
 RESULTS = ROOT / "benchmarks" / "results" / "ppo"
 PAGE = ROOT / "docs" / "comparison.md"
 FIGURE = ROOT / "docs" / "assets" / "ppo.svg"
-_NAMES = {"evolution": "evolution", "ppo": "PPO"}
-_LOOK = {"evolution": (COLOURS[0], "-", "o"), "ppo": (COLOURS[1], "--", "s")}
+_NAMES = {"evolution": "evolution", "ppo": "PPO", "tqc": "TQC"}
+_LOOK = {"evolution": (COLOURS[0], "-", "o"), "ppo": (COLOURS[1], "--", "s"), "tqc": (COLOURS[2], "-.", "^")}
 _AXES = {"steps": "environment steps", "seconds": "seconds of training"}
 _NEVER = {"steps": np.inf, "seconds": np.inf}
 _GRID = 60  # places on an axis
@@ -131,8 +131,8 @@ def notes(found: dict[tuple[str, str], list[dict[str, Any]]]) -> list[str]:
         f"Versions: {', '.join(used)}.",
     ]
     lines += [
-        f"PPO's settings for {task}: {records[0]['settings']['source']}."
-        for (task, method), records in sorted(found.items()) if method == "ppo"
+        f"{_NAMES[method]}'s settings for {task}: {records[0]['settings']['source']}."
+        for (task, method), records in sorted(found.items()) if method != "evolution"
     ]  # fmt: skip
     lines += [
         f"Digests of {task}, evolution: {', '.join(_digest(record) for record in records)}."
@@ -170,7 +170,9 @@ def draw(found: dict[tuple[str, str], list[dict[str, Any]]]) -> Any:
     figure.legend(
         [named[label] for label in labels], labels, loc="outside lower center", ncols=len(labels), frameon=False
     )
-    set_title(figure, "Evolution against PPO: median over seeds, quartiles shaded")
+    others = " and ".join(label for label in labels if label != _NAMES["evolution"])
+    against = f" against {others}" if others else ""
+    set_title(figure, f"Evolution{against}: median over seeds, quartiles shaded")
     return figure
 
 

@@ -14,7 +14,7 @@ from typing import Any
 from evolve import __version__
 
 SCHEMA = 1
-METHODS = ("evolution", "ppo")
+METHODS = ("evolution", "ppo", "tqc")
 
 
 @dataclass(frozen=True)
@@ -22,7 +22,7 @@ class Point:
     """A champion on the way: environment steps and seconds of training until then, and its held-out mean return.
 
     cpu_seconds: of all processes. Evolution's include the start of its processes and the held-out episodes of all
-    points; PPO's do not.
+    points; those of the others do not.
     """
 
     steps: int
@@ -35,7 +35,7 @@ class Point:
 class Outcome:
     """A finished run: its points, the held-out returns of the last champion, and how it was made.
 
-    digest: of evolution's run; None for PPO.
+    digest: of evolution's run; None for the others.
     """
 
     curve: list[Point]
