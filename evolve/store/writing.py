@@ -89,6 +89,8 @@ class RunFile:
     ) -> None:
         """Add a generation and the state of the strategy after `tell`, and flush if a flush is due.
 
+        The generation has a champion of its own, so the held-out evaluation of an earlier one is dropped.
+
         Args:
             record: The generation.
             checkpoint: The state.
@@ -103,6 +105,7 @@ class RunFile:
             self.last = record
             self.num_generations += 1
             self.checkpoint = checkpoint
+            self.held_out = None
         if self.flush_every_generation:
             self.flush()
         elif flush:
@@ -139,7 +142,9 @@ class RunFile:
         except OSError as error:
             gone = not self.path.parent.exists()
             mend = "Put its directory back" if gone else "Free disk space or mend the error"
-            cure = f"{mend}, and continue with ", Setting("resume", True), "."
+            # Until the first flush the path holds the run that this one replaces.
+            verb, option = ("begin again", "overwrite") if self.replaces else ("continue", "resume")
+            cure = f"{mend}, and {verb} with ", Setting(option, True), "."
             raise RunError(f"{self.path} cannot be written ({error}). ", *cure) from error
         self._flushed = content
         self.flushed_at = time.monotonic()

@@ -307,8 +307,8 @@ def replace_run(run: PlannedRun, transport: Transport) -> RunFile:
 def open_run(run: PlannedRun) -> RunFile:
     """Reopen the checked file of a run, with the present configuration.
 
-    If generations or held-out episodes are left, the run is no longer complete and its held-out evaluation is dropped.
-    Validations are dropped if the episodes of evaluation are other ones now.
+    If generations or held-out episodes are left, the run is no longer complete. Its held-out evaluation and its
+    validations are dropped if the episodes of evaluation are other ones now.
     Raises InputError if the file belongs to another experiment by now, since it was not locked after the check.
     """
     file = store.reopen(run.path)
@@ -320,8 +320,8 @@ def open_run(run: PlannedRun) -> RunFile:
         raise
     if is_unfinished(file, config):
         file.complete = False
-        file.held_out = None
     if not config_of(file).evaluates_like(config):
+        file.held_out = None
         file.forget_validations()
     file.header = replace(file.header, config=config.to_toml(), spaces=run.experiment.spaces.to_json())
     return file

@@ -88,7 +88,19 @@ def test_a_full_disk_after_the_run(call, disk):
     assert "mean " in done.out  # what was computed is not lost
     assert "so the evaluation is not stored. Free disk space or mend the error, and evaluate again." in done.err
     call("export", path).refused("seed-0.champion cannot be written: No space left on device. Choose another")
+    for form in ("pdf", "svg"):
+        call("plot", path, "-o", disk / f"a.{form}").refused(f"a.{form} cannot be written: No space left on device.")
     assert sorted(p.name for p in disk.iterdir()) == ["filler", "seed-0.h5"]
+    assert path.read_bytes() == before
+
+
+def test_a_full_disk_under_a_run_that_replaces_another(call, disk):
+    call("run", *RUN, "-g", 1, "-o", disk).ok()
+    path = store.path_of(disk, 0)
+    before = path.read_bytes()
+    fill(disk / "filler")
+    done = call("run", *RUN, "-p", 9, "-o", disk, "--overwrite")
+    assert (done.code, "and begin again with --overwrite." in done.err) == (1, True)
     assert path.read_bytes() == before
 
 

@@ -304,8 +304,8 @@ def test_settings_that_are_younger_than_a_file_have_their_defaults(call, tmp_pat
     call("run", *small, "-g", 2, "--resume").ok()
 
 
-def test_held_out_episodes_of_an_unfinished_run_are_forgotten_when_it_goes_on(call, tmp_path, monkeypatch):
-    """`evolve evaluate` may have stored them; their champion is replaced when the run goes on."""
+def test_held_out_episodes_are_kept_until_the_next_generation(call, tmp_path, monkeypatch):
+    """`evolve evaluate` may have stored many. The next generation replaces their champion; no stop does."""
     quick = ("-p", 4, "-r", 1, "-d", 3, "--set", "held_out_episodes=3", "-o", "out")
     call("run", *quick, "-g", 2).ok()
     path = store.path_of(tmp_path / "out", 0)
@@ -317,7 +317,9 @@ def test_held_out_episodes_of_an_unfinished_run_are_forgotten_when_it_goes_on(ca
     (config,), *_ = load([str(word) for word in (*quick, "-g", 4)])
     (run,) = plan_runs([prepare(config)])
     with closing(open_run(run)) as file:
-        assert (file.complete, file.held_out, file.num_generations) == (False, None, 2)
+        assert (file.complete, len(file.held_out.returns), file.num_generations) == (False, 3, 2)
+    call("run", *quick, "-g", 3, "--resume", "--set", "held_out_episodes=0").ok()
+    assert store.read(path).held_out is None
     call("run", *quick, "-g", 4, "--resume").ok()
     call("verify", path).ok()
 

@@ -128,8 +128,9 @@ def _hides(one: Float64, other: Float64, near: float) -> bool:
 def save(figure: Any, path: Path) -> None:
     """Write a figure in the format that the file's ending names (`FORMATS`). Raises InputError if that fails."""
     # An SVG has no date, so that equal figures are equal files.
-    with disk.explain_write_errors(path), disk.atomic_write(path) as partial:
-        figure.savefig(partial, metadata={"Date": None} if path.suffix == ".svg" else None)
+    content = io.BytesIO()  # on a full disk, matplotlib's PDF ends in an error that hides the cause
+    figure.savefig(content, format=path.suffix[1:], metadata={"Date": None} if path.suffix == ".svg" else None)
+    disk.write_output(path, content.getvalue())
 
 
 @styled
