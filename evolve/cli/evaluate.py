@@ -69,12 +69,14 @@ def _evaluate_and_store(
     # The file is locked before the evaluation, so that no work is lost if another process is writing it.
     with closing(store.reopen(run.path)) as file:
         evaluated = training.evaluate_champion(run, experiment, app.coordinator(), episodes)
-        before = np.zeros(0) if file.held_out is None else file.held_out.returns
-        if len(before) > episodes:
-            return evaluated, None
-        if not equal_numbers(before, evaluated.returns[: len(before)]).all():
-            why = f"the first {len(before)} episodes have other returns in {run.path}, so nothing is stored. "
-            return evaluated, RunError(why, "Has the environment changed? Compare with evolve verify.")
+        before = file.held_out
+        if before is not None:
+            shared = min(len(before.returns), episodes)
+            if other := _first_difference(before, evaluated, shared):
+                why = f"the first {shared} episodes have other {other} in {run.path}, so nothing is stored. "
+                return evaluated, RunError(why, "Has the environment changed? Compare with evolve verify.")
+            if len(before.returns) > episodes:
+                return evaluated, None
         file.held_out = evaluated
         try:
             file.flush()
@@ -82,6 +84,14 @@ def _evaluate_and_store(
             why = f"{run.path} cannot be written ({error.__cause__}), so the evaluation is not stored. "
             return evaluated, RunError(why, "Free disk space or mend the error, and evaluate again.")
         return evaluated, None
+
+
+def _first_difference(before: store.HeldOut, now: store.HeldOut, episodes: int) -> str:
+    """Return what differs in the first episodes of two evaluations, in words; empty if nothing does."""
+    pairs = {"returns": (before.returns, now.returns)}
+    pairs |= {f"values of the metric {name}": (before.metrics[name], now.metrics[name]) for name in before.metrics}
+    equal = {name: equal_numbers(a[:episodes], b[:episodes]).all() for name, (a, b) in pairs.items()}
+    return next((name for name, same in equal.items() if not same), "")
 
 
 def _why_not_stored(run: store.Stored, changes: Changes, which: training.GenomeChoice) -> str | None:

@@ -4,6 +4,7 @@ import json
 from contextlib import closing
 
 import numpy as np
+import toys
 from conftest import without
 from gymnasium.envs.classic_control import CartPoleEnv
 
@@ -48,6 +49,28 @@ def test_other_returns_of_the_same_episodes_are_told_and_not_kept(call, monkeypa
         "evolve.evaluate: the first 5 episodes have other returns in out/seed-0.h5, so nothing is stored. "
         "Has the environment changed? Compare with evolve verify.\n"
     )
+    assert (tmp_path / FILE).read_bytes() == before
+
+
+def test_other_metrics_and_the_first_of_many_episodes_are_compared(call, monkeypatch, tmp_path):
+    task = ("-e", "toys:Measured-v0", "-a", "mlp", "-p", 4, "-r", 1, "-g", 1, "-d", 2, "-s", 0, "-o", "out")
+    call("run", *task, "--set", "env.metrics=['distance']", "--set", "held_out_episodes=5").ok()
+    before = (tmp_path / FILE).read_bytes()
+    step = toys.Measured.step
+
+    def measured(env, action, more=1.0, reward=0.0):
+        *stepped, info = step(env, action)
+        stepped[1] += reward
+        return *stepped, info | {"distance": info["distance"] + more} if "distance" in info else info
+
+    monkeypatch.setattr(toys.Measured, "step", measured)
+    for episodes, shared in ((9, 5), (3, 3)):
+        done = call("evaluate", FILE, "--episodes", episodes)
+        assert done.code == 1
+        assert f"the first {shared} episodes have other values of the metric distance in out/seed-0.h5" in done.err
+    monkeypatch.setattr(toys.Measured, "step", lambda env, action: measured(env, action, 0.0, 1.0))
+    done = call("evaluate", FILE, "--episodes", 3)
+    assert (done.code, "the first 3 episodes have other returns" in done.err) == (1, True)
     assert (tmp_path / FILE).read_bytes() == before
 
 
