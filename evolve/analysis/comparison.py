@@ -10,7 +10,7 @@ import numpy as np
 from evolve import networks, store
 from evolve.analysis import statistics
 from evolve.analysis.statistics import Interval
-from evolve.config import Config, differences, flatten, names_function, quantile_of
+from evolve.config import Config, Options, differences, flatten, names_function, quantile_of
 from evolve.errors import InputError, pluralize, sanitize
 from evolve.shapes import Float64
 from evolve.store import StoredRun
@@ -246,16 +246,18 @@ def _why_left_out(run: StoredRun, kept: StoredRun) -> str:
 
 def uneven_lengths(groups: Sequence[RunGroup]) -> str:
     """Return a line about seeds with different numbers of generations, and the consequence; empty if all are even."""
-    uneven = []
+    uneven, mixed = [], False
     for group in groups:
         lengths = sorted(run.num_generations for run in group.runs)
         if lengths[0] < lengths[-1]:
             seeds = f"{group.name}: seeds" if len(groups) > 1 else "seeds"
             uneven.append(f"{seeds} have {lengths[0]:,} to {lengths[-1]:,} generations")
+            evaluated = [run for run in group.runs if run.held_out is not None]
+            mixed = mixed or len({run.num_generations for run in evaluated or group.runs}) > 1
     if not uneven:
         return ""
-    consequence = "curves stop at the shortest run; means mix champions trained for different lengths"
-    return sanitize(f"{'; '.join(uneven)}: {consequence}", _LONGEST_NOTE)
+    consequence = "; means mix champions trained for different lengths" if mixed else ""
+    return sanitize(f"{'; '.join(uneven)}: curves stop at the shortest run{consequence}", _LONGEST_NOTE)
 
 
 @dataclass(frozen=True)
@@ -351,25 +353,39 @@ def by_environment(groups: Iterable[RunGroup]) -> list[list[RunGroup]]:
 
 
 def different_tasks(groups: Sequence[RunGroup], evaluated: bool) -> str:
-    """Return a note if groups of one environment are compared by episodes of different tasks; empty otherwise."""
-    configs = [group.config.in_evaluation() if evaluated else group.config for group in groups]
-    first, *others = (config.env for config in configs)
-    of_task = ("kwargs", "randomize", "wrappers", "max_episode_steps")
-    different = [f"env.{name}" for name in of_task if any(getattr(env, name) != getattr(first, name) for env in others)]
-    if not different:
-        return ""
-    return f"{first.id}: the experiments differ in {' and '.join(different)}, so their returns are of different tasks."
+    """Return a note if scores of one environment cannot be compared; empty otherwise.
+
+    evaluated: whether the scores are returns of held-out episodes; otherwise they are fitness in training.
+    """
+    configs = [group.config for group in groups]
+    trained = [config.env for config in configs]
+    played = [config.in_evaluation().env for config in configs] if evaluated else trained
+    env = trained[0].id
+    different = [
+        f"env.{name}" if _differ(trained, name) else f"evaluation_{name}"
+        for name in ("kwargs", "randomize", "wrappers", "max_episode_steps") if _differ(played, name)
+    ]  # fmt: skip
+    if different:
+        return f"{env}: the experiments differ in {' and '.join(different)}, so their returns are of different tasks."
+    different = [] if evaluated else [name for name in ("fitness", "connection_cost") if _differ(configs, name)]
+    if different:
+        return f"{env}: the experiments differ in {' and '.join(different)}, so their fitness has different meanings."
+    return ""
 
 
-def held_out_score(group: RunGroup) -> tuple[float, Interval | None] | None:
-    """Return the held-out mean of a group and its interval, over seeds; for a single seed, over its episodes.
+def _differ(tables: Sequence[Options], name: str) -> bool:
+    return any(getattr(table, name) != getattr(tables[0], name) for table in tables)
 
-    None if no seed was evaluated.
+
+def held_out_score(group: RunGroup) -> tuple[float, Interval | None, int] | None:
+    """Return the held-out mean of a group, its interval, and the number of evaluated seeds; None if there are none.
+
+    The interval is over seeds; for a single seed, over its episodes.
     """
     row = _unranked(group, _held_out_mean, _range(group.runs, evaluated=True))
     if not len(row.scores):
         return None
-    return row.mean, row.interval if len(group.runs) > 1 else held_out_interval(group.runs[0])
+    return row.mean, row.interval if len(group.runs) > 1 else held_out_interval(group.runs[0]), len(row.scores)
 
 
 def held_out_interval(run: StoredRun) -> Interval | None:

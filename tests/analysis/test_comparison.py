@@ -57,7 +57,16 @@ def test_seeds_of_several_lengths_are_said():
     groups = [RunGroup("x", Config(), (run(1, 5.0, 3), run(2, 5.0, 30))), group("y", [1.0, 2.0])]
     assert uneven_lengths(groups).startswith("x: seeds have 3 to 30 generations")
     assert uneven_lengths(groups[:1]).startswith("seeds have 3 to 30 generations")
+    assert "means mix champions trained for different lengths" in uneven_lengths(groups)
     assert uneven_lengths(groups[1:]) == ""
+    longest = replace(run(3, 5.0, 30), held_out=None)  # not a part of the mean
+    assert uneven_lengths([RunGroup("x", Config(), (run(1, 5.0, 3), run(2, 5.0, 3), longest))]).endswith("shortest run")
+
+
+def test_the_conclusion_of_a_page_counts_the_seeds_of_its_mean():
+    runs = run(1, 2.0), run(2, 4.0), replace(run(3, 9.0), held_out=None)
+    (line,) = conclude([RunGroup("x", Config(), runs)], [], ["31 of 32 connections left"])
+    assert "a mean return of 3.00 on held-out episodes (over 2 of 3 seeds)" in line
 
 
 @pytest.mark.parametrize(("seeds", "said"), [(1, "seed 0"), (9, "over 9 seeds, 95 % interval")])
@@ -114,6 +123,18 @@ def test_experiments_of_one_environment_may_be_different_tasks():
     randomized = plain.config.env.changed({"randomize": {"gravity": {"uniform": [9.0, 11.0]}}})
     trained = plain.config.model_copy(update={"env": randomized, "evaluation_randomize": {}})  # evaluated in the same
     assert compare_groups([plain, replace(plain, config=trained)]).notes == ()
+    shorter = plain.config.model_copy(update={"evaluation_max_episode_steps": 5})
+    (note,) = compare_groups([plain, replace(plain, config=shorter)]).notes
+    assert "differ in evaluation_max_episode_steps, so" in note
+
+
+def test_fitness_of_several_kinds_is_not_compared_without_a_word():
+    plain = group("plain", range(5))
+    costly = replace(plain, config=plain.config.model_copy(update={"fitness": "min", "connection_cost": 2.0}))
+    assert compare_groups([plain, costly]).notes == ()  # held-out means are returns
+    trained = [replace(each, runs=tuple(replace(r, held_out=None) for r in each.runs)) for each in (plain, costly)]
+    said = "differ in fitness and connection_cost, so their fitness has different meanings"
+    assert any(said in note for note in compare_groups(trained).notes)
 
 
 def test_a_test_that_cannot_be_significant_is_not_made():

@@ -130,6 +130,16 @@ def test_quickly_no_episode_is_played(call, runs, tmp_path):
         assert text in page.text, text
 
 
+def test_a_seed_counts_once(call, runs, tmp_path):
+    shutil.copytree(runs / "a", tmp_path / "copy")
+    files = sorted(runs.glob("*/*.h5")) + sorted((tmp_path / "copy").glob("*.h5"))
+    call("report", *files, "--quick", "-o", "page.html").ok()
+    text = Page(tmp_path / "page.html").text
+    assert "over 2 seeds" in text
+    assert "over 4 seeds" not in text
+    assert "1, 2, 1, 2" not in text
+
+
 def test_fronts_and_archives_are_drawn(call, tmp_path):
     settings = ("held_out_episodes=0", "normalize_observations=true", 'env.metrics=["mean_observation_0"]')
     quick = ["-e", "CartPole-v1", "--engine", "exact", "-p", 4, "-g", 2, "-r", 1, "-d", 2]

@@ -412,7 +412,7 @@ def _held_out(group: RunGroup) -> tuple[str, Mark | None]:
     found = held_out_score(group)
     if found is None:
         return "", None
-    mean, interval = found
+    mean, interval, _ = found
     shown = number(mean).replace("-", "−")
     low, high = drawable(np.array(interval or (mean, mean))).tolist()
     return f"held-out mean {shown}", (float(drawable(np.array(mean))), (low, high) if interval else None)

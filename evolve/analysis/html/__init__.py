@@ -145,18 +145,18 @@ def render(groups: Sequence[RunGroup], summaries: Sequence[RunSummary], empty: S
     names = short_names([run.path for run in runs])
     named = list(zip(names, runs, strict=True))
     champions = {run.path: reported_champion(run, group) for group in groups for run in group.runs}
-    best = [champions[best_run(group).path] for group in groups]
+    compared, left_out = comparison.deduplicate_seeds(groups)
+    best = [champions[best_run(group).path] for group in compared]
     samples = {run.path: sample for name, run in named if (sample := tables.held_out_sample(name, run))}
     unfilmed = [(name, summary) for name, summary in zip(names, summaries, strict=True) if summary.why_no_film]
-    compared, left_out = comparison.deduplicate_seeds(groups)
     text: str = _template().render(
         title=", ".join(sorted({group.config.env.id for group in groups})),
-        verdict=tables.conclude(groups, summaries, [f"{champion.left} left" for champion in best]),
+        verdict=tables.conclude(compared, summaries, [f"{champion.left} left" for champion in best]),
         groups=groups,
         runs=named,
         empty=[str(path) for path in empty],
         tables=[
-            tables.experiments_table(groups),
+            tables.experiments_table(compared),
             tables.training_table(names, runs),
             tables.champion_table(names, runs, [champions[run.path].left for run in runs]),
             tables.digest_table(names, runs),
@@ -168,9 +168,9 @@ def render(groups: Sequence[RunGroup], summaries: Sequence[RunSummary], empty: S
         fitness=comparison.fitness_in_words(compared),
         comparison=_comparison(compared),
         curves=_picture("curves", "Curves over generations", figures.draw_curves(compared, titled=False)),
-        kept=[drawn for n, group in enumerate(groups) if (drawn := _kept(n, group))],
-        networks=[_network(n, *each) for n, each in enumerate(zip(groups, best, strict=True))],
-        films=_films(groups, summaries),
+        kept=[drawn for n, group in enumerate(compared) if (drawn := _kept(n, group))],
+        networks=[_network(n, *each) for n, each in enumerate(zip(compared, best, strict=True))],
+        films=_films(compared, summaries),
         without_film=tables.names_by((summary.why_no_film, name) for name, summary in unfilmed),
         held_out=tables.held_out_table(list(samples.values())) if samples else None,
         spreads=_spreads(groups, samples),
@@ -198,7 +198,8 @@ def make_page(
     if summarize is None:
         summaries = [RunSummary(run, why_no_film=_NO_EPISODE_PLAYED) for run in begun]
     else:
-        best = {best_run(group).path for group in groups}  # one film for each experiment
+        counted, _ = comparison.deduplicate_seeds(groups)
+        best = {best_run(group).path for group in counted}  # one film for each experiment
         summaries = [summarize(run, run.path in best) for run in begun]
     empty = [run.path for run in runs if not run.num_generations]
     return render(groups, summaries, empty), any(summary.film for summary in summaries)

@@ -96,9 +96,12 @@ def _single_result(group: RunGroup, connections: str) -> str:
         evaluated = any(run.held_out is not None for run in group.runs)
         held_out = "every held-out episode failed" if evaluated else "held-out episodes were not played yet"
         return f"{evolved} has {fitness} after {done}; {held_out}."
-    mean, interval = score
+    mean, interval, evaluated_seeds = score
     spread = f", 95 % interval {between(interval)}" if interval is not None and interval[0] < interval[1] else ""
-    seeds = f"over {len(group.runs)} seeds" if len(group.runs) > 1 else f"seed {group.runs[0].header.seed}"
+    seeds = f"seed {group.runs[0].header.seed}"
+    if len(group.runs) > 1:
+        which = "" if evaluated_seeds == len(group.runs) else f"{evaluated_seeds} of "
+        seeds = f"over {which}{len(group.runs)} seeds"
     reached = f"reaches a mean return of {number(mean)} on held-out episodes ({seeds}{spread})"
     return f"{evolved} {reached}, with {connections}."
 
