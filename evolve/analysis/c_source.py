@@ -8,7 +8,9 @@ place of an address, and the structure that a network gives its kernel refers to
 """
 
 import ctypes
+import json
 import re
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -17,6 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 import evolve
+from evolve.environments.spaces import action_decoder, kind_of, members_of, observation_encoder, stretch
 from evolve.errors import InputError
 from evolve.genome import Genomes
 from evolve.numerics.native import ADDRESS, FLOAT
@@ -34,8 +37,8 @@ _HEAD = """\
  * void policy_step(const float *observation, float *output)  advances the network by one step
  *
  * observation: POLICY_OBSERVATIONS numbers, flattened as in training: 8-bit images divided by 255, discrete values
- * one-hot. output: POLICY_OUTPUTS numbers in [-1, 1]. A discrete action is the index of the largest output; a bounded
- * action is the output stretched from [-1, 1] onto its bounds.
+ * one-hot. output: POLICY_OUTPUTS numbers in [-1, 1].
+{spaces}
  *
  * It allocates nothing: {constants:,} bytes of constants, {state:,} bytes of state.
  *
@@ -181,6 +184,7 @@ def c_source(experiment: Experiment, genome: Genomes, normalizer: Float32 | None
     read_only = [array for array in arrays.made if array.constant or array.start.any()]
     head = _HEAD.format(
         title=title.replace("*/", "* /"),
+        spaces="\n".join(f" * {line.replace('*/', '* /')}" for line in describe_spaces(experiment)),
         version=evolve.__version__,
         observations=experiment.network.observation_size,
         outputs=experiment.action_size,
@@ -200,6 +204,67 @@ def c_source(experiment: Experiment, genome: Genomes, normalizer: Float32 | None
         )
     )
     return "\n".join(parts)
+
+
+def describe_spaces(experiment: Experiment) -> list[str]:
+    """Return lines that say which numbers are which part of an observation, and how outputs become an action."""
+    spaces, scale, lines, first = experiment.spaces, experiment.config.env.action_scale, [], 0
+    if kind_of(spaces.observation) in ("Dict", "Tuple"):
+        for name, space in _parts("observation", spaces.observation):
+            size, _ = observation_encoder(space)
+            lines.append(f"{_range('observation', first, size)}: {name}")
+            first += size
+    if spaces.action is None:
+        return [*lines, "The task reads the outputs in its own way."]
+    first = 0
+    for name, space in _parts("action", spaces.action):
+        size, _ = action_decoder(space, scale)
+        if kind_of(space) == "Box":
+            lines += _describe_box(name, space, scale, first)
+        else:
+            lines.append(f"{_range('output', first, size)}: {name} {_describe_choice(space)}")
+        first += size
+    return lines
+
+
+def _parts(name: str, space: Any) -> Iterator[tuple[str, Any]]:
+    """Yield the parts of a space that are no Dict and no Tuple, with their names, in the order of their numbers."""
+    if kind_of(space) not in ("Dict", "Tuple"):
+        yield name, space
+        return
+    for key, member in members_of(space):
+        yield from _parts(f"{name}[{json.dumps(key)}]", member)
+
+
+def _range(array: str, first: int, size: int) -> str:
+    return f"{array}[{first}]" if size == 1 else f"{array}[{first}..{first + size - 1}]"
+
+
+def _describe_choice(space: Any) -> str:
+    """Return the action of a Discrete, a MultiDiscrete or a MultiBinary space in words."""
+    if kind_of(space) == "MultiBinary":
+        return "has a 1 for each output above 0"
+    if kind_of(space) == "Discrete":
+        return f"is {f'{space.start} + ' if space.start else ''}the index of the largest output"
+    start = space.start.ravel().tolist()
+    added = f", plus {start}" if any(start) else ""
+    return f"has the index of the largest output of each group, of {space.nvec.ravel().tolist()} outputs{added}"
+
+
+def _describe_box(name: str, space: Any, scale: float, first: int) -> list[str]:
+    """Return lines with the action of a Box: one for all of its numbers if they are alike, else one for each."""
+    columns = [column.tolist() for column in stretch(space, scale)]
+    rows = list(zip(*columns, strict=True))
+    places = [(first, len(rows))] if len(set(rows)) == 1 else [(first + k, 1) for k in range(len(rows))]
+    lines = []
+    for place, size in places:
+        centre, half, floor, ceiling = rows[place - first]
+        number = name if size == len(rows) else f"number {place - first} of {name}"
+        value = "the output" if (centre, half) == (0, 1) else f"{centre:.9g} + {half:.9g} * output"
+        limits = "" if (floor, ceiling) == (centre - half, centre + half) else f", in [{floor:.9g}, {ceiling:.9g}]"
+        rounded = ", rounded to whole numbers" if np.dtype(space.dtype).kind in "biu" else ""
+        lines.append(f"{_range('output', place, size)}: {number} is {value}{limits}{rounded}")
+    return lines
 
 
 def _inlined(header: str, seen: set[str]) -> str:

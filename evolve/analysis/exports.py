@@ -19,9 +19,10 @@ import numpy as np
 
 import evolve
 from evolve.analysis.c_source import c_source
-from evolve.environments.spaces import kind_of, stretch
+from evolve.environments.spaces import kind_of, members_of, stretch
 from evolve.errors import InputError, import_extra
 from evolve.genome import Block
+from evolve.networks import NETWORKS
 from evolve.rollouts.inference import CLIP
 from evolve.shapes import Float32
 from evolve.store.disk import check_writable, write_output
@@ -72,6 +73,9 @@ def to_json(policy: "Policy") -> dict[str, Any]:
         span = {} if block.span is None else {"span": list(block.span)}
         numbers = {"weights": _numbers(weights), "mask": mask[place].astype(int).tolist()}
         matrices.append({"name": block.title, **sizes, **span, **numbers})
+    # A network of another package says only by `is_static` what it computes.
+    is_known = is_static or section["name"] in NETWORKS
+    sums = "by source" if getattr(network, "sums_by_source", False) else "all rows"
     normalizer = None
     if policy.normalizer is not None:
         subtract, multiply = map(_numbers, policy.normalizer)
@@ -85,18 +89,24 @@ def to_json(policy: "Policy") -> dict[str, Any]:
         "observation_size": network.observation_size,
         "action_size": experiment.action_size,
         **experiment.spaces.to_json(),
-        "decode": _decoding(policy),
+        "decode": _decoding(experiment.spaces.action, experiment.config.env.action_scale),
         "normalizer": normalizer,
         "network": {
             "name": section["name"],
             "options": {key: value for key, value in section.items() if key != "name"},
             "is_static": is_static,
-            "activation": "tanh",
-            "sums": "by source" if getattr(network, "sums_by_source", False) else "all rows",
-            "formulas": inspect.getdoc(sys.modules[type(network).__module__]),
+            "activation": "tanh" if is_known else None,
+            "sums": sums if is_known else None,
+            "formulas": _formulas(network),
         },
         "matrices": matrices,
     }
+
+
+def _formulas(network: Any) -> str | None:
+    """Return the docstring of the module of a network, else the docstring of its class; None if there is none."""
+    module = sys.modules[type(network).__module__]
+    return inspect.cleandoc(module.__doc__ or type(network).__doc__ or "") or None
 
 
 def _numbers(values: Any) -> list[float]:
@@ -110,13 +120,15 @@ def _action_array_space(policy: "Policy") -> Any:
     return None if space is None or kind_of(space) in ("Dict", "Tuple") else space
 
 
-def _decoding(policy: "Policy") -> dict[str, list[float]] | None:
-    """Return centre, half, floor and ceiling of a Box of actions; None for other actions."""
-    space = policy.experiment.spaces.action
-    if space is None or kind_of(space) != "Box":
+def _decoding(space: Any, scale: float) -> Any:
+    """Return the numbers that turn outputs into an action: a table for a Box, a list for a Dict or a Tuple, or None."""
+    kind = None if space is None else kind_of(space)
+    if kind in ("Dict", "Tuple"):
+        return [_decoding(member, scale) for _, member in members_of(space)]
+    if kind != "Box":
         return None
-    parts = stretch(space, policy.experiment.config.env.action_scale)
-    return {name: values.tolist() for name, values in parts._asdict().items()}
+    numbers = {name: values.tolist() for name, values in stretch(space, scale)._asdict().items()}
+    return numbers | {"rounded": np.dtype(space.dtype).kind in "biu"}
 
 
 class Link(NamedTuple):

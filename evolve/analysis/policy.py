@@ -197,10 +197,12 @@ class Policy:
         layer; in a batch [N, rows, columns]. If a matrix has biases, they are its last row.
 
         Raises:
-            InputError: The network is from another package, and its batches have no method `weights`.
+            InputError: The network is from another package, it is not static, and its batches have no method `weights`.
         """
         network = self.experiment.network
         if not hasattr(self._networks, "weights"):
+            if getattr(network, "is_static", False):  # its genome is its matrices, end to end
+                return self._named(self.genome.weights, network.blocks)
             expected = "a network with batches that report their weights (`Batch.weights`)"
             raise InputError("network.name", expected, self.experiment.config.network.name)
         return self._named(self._networks.weights(np.arange(self._slots)), list(_matrices(network)))

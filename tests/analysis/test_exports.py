@@ -13,6 +13,7 @@ from gymnasium import spaces
 
 import evolve
 from evolve import store
+from evolve.analysis.c_source import describe_spaces
 from evolve.analysis.policy import Policy
 from evolve.config import Config
 from evolve.environments import Spaces
@@ -29,6 +30,7 @@ ACTIONS = {
     "multi-discrete": spaces.MultiDiscrete([2, 3], start=[1, 0]),
     "multi-binary": spaces.MultiBinary((2, 2)),
     "dict": spaces.Dict(jump=spaces.Discrete(2), move=spaces.Box(-2, 2, (3,))),
+    "tuple": spaces.Tuple((spaces.MultiBinary(2), spaces.Dict(gear=spaces.Box(0, 9, (2,), np.int64)))),
 }
 N, STEPS = 3, 12
 PAGE = (ROOT / "docs" / "champions.md").read_text()
@@ -224,6 +226,85 @@ def test_json_holds_every_number_of_a_network_that_learns(network, tmp_path):
     assert mask.tobytes() == policy.genome.mask.tobytes()
     assert "float32" in table["network"]["formulas"]
     assert Spaces.from_json(table).to_json() == policy.experiment.spaces.to_json()
+
+
+def decoded(space, rule, outputs):
+    """Return an action and the remaining outputs, by the rules of docs/champions.md."""
+    kind, shape = space["type"], tuple(space.get("shape", ()))
+    if kind in ("Dict", "Tuple"):
+        members = {}
+        for part, inner in zip(space["spaces"], rule, strict=True):
+            members[part["key"]], outputs = decoded(part["space"], inner, outputs)
+        return members if kind == "Dict" else tuple(members.values()), outputs
+    if kind == "Box":
+        size = len(rule["centre"])
+        value = np.array(rule["centre"]) + np.array(rule["half"]) * outputs[:size]
+        value = np.clip(value, rule["floor"], rule["ceiling"])
+        return (np.rint(value) if rule["rounded"] else value).reshape(shape), outputs[size:]
+    assert rule is None
+    if kind == "MultiBinary":
+        size = int(np.prod(shape))
+        return (outputs[:size] > 0).reshape(shape), outputs[size:]
+    groups = [space["n"]] if kind == "Discrete" else space["nvec"]
+    starts = [space["start"]] if kind == "Discrete" else space["start"]
+    chosen = []
+    for size, first in zip(groups, starts, strict=True):
+        chosen.append(first + int(np.argmax(outputs[:size])))
+        outputs = outputs[size:]
+    return np.array(chosen).reshape(shape), outputs
+
+
+def parts_of(action):
+    """Return the arrays of an action, which may have members."""
+    members = action.values() if isinstance(action, dict) else action if isinstance(action, tuple) else None
+    return [np.asarray(action)] if members is None else [part for member in members for part in parts_of(member)]
+
+
+@pytest.mark.parametrize("action", ACTIONS)
+def test_the_documented_rules_turn_outputs_into_actions(action, tmp_path):
+    policy = policy_of({"name": "mlp"}, action)
+    table = json.loads(policy.export(tmp_path / "a.json").read_text())
+    for outputs in np.random.default_rng(2).uniform(-1, 1, (20, policy.experiment.action_size)).astype(np.float32):
+        found, rest = decoded(table["action"], table["decode"], outputs)
+        assert not len(rest)
+        for ours, theirs in zip(parts_of(policy.decode(outputs)), parts_of(found), strict=True):
+            np.testing.assert_allclose(ours, theirs, rtol=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("action", "said"),
+    [
+        ("discrete", "output[0..2]: action is -1 + the index of the largest output"),
+        ("box", "output[0]: number 0 of action is 0 + 1.4 * output, in [-2, 2]"),
+        ("box", "output[3]: number 3 of action is 0 + 0.7 * output"),
+        ("whole", "output[0]: number 0 of action is 5 + 3.5 * output, in [0, 10], rounded to whole numbers"),
+        ("multi-discrete", "the index of the largest output of each group, of [2, 3] outputs, plus [1, 0]"),
+        ("multi-binary", "output[0..3]: action has a 1 for each output above 0"),
+        ("dict", 'output[0..1]: action["jump"] is the index of the largest output'),
+        ("dict", 'output[2..4]: action["move"] is 0 + 1.4 * output, in [-2, 2]'),
+        ("tuple", 'output[2..3]: action[1]["gear"] is 4.5 + 3.15 * output, in [0, 9], rounded to whole numbers'),
+    ],
+)
+def test_the_head_of_a_c_file_describes_each_part_of_the_action(action, said, tmp_path):
+    assert said in policy_of({"name": "mlp"}, action).export(tmp_path / "a.c").read_text()
+
+
+def test_the_head_of_a_c_file_names_the_members_of_an_observation():
+    parts = spaces.Dict(where=spaces.Box(-1, 1, (3,)), light=spaces.Discrete(2))
+    table = {"env": {"id": "nowhere:Gone-v0"}, "network": {"name": "mlp"}}
+    experiment = prepare_policy(Config.model_validate(table), Spaces(parts, ACTIONS["discrete"]))
+    where, light, _ = describe_spaces(experiment)
+    assert (where, light) == ('observation[0..2]: observation["where"]', 'observation[3..4]: observation["light"]')
+
+
+@pytest.mark.parametrize("is_static", [False, True])
+def test_a_network_from_outside_is_described_as_far_as_it_says(is_static, monkeypatch, tmp_path):
+    policy = policy_of({"name": "leaky"})  # examples/outside
+    monkeypatch.setattr(type(policy.experiment.network), "is_static", is_static, raising=False)
+    network = json.loads(policy.export(tmp_path / "a.json").read_text())["network"]
+    assert network["formulas"]
+    known = ("tanh", "all rows") if is_static else (None, None)
+    assert (network["is_static"], network["activation"], network["sums"]) == (is_static, *known)
 
 
 def test_the_command_writes_each_format(tmp_path, call, monkeypatch):

@@ -208,6 +208,8 @@ def test_weights_are_those_of_the_next_step(name):
 def test_a_network_that_does_not_report_its_weights_is_named(monkeypatch):
     policy = policy_of("mlp")
     monkeypatch.delattr("evolve.networks.layered.LayeredBatch.weights")
+    assert policy.weights  # the genome of a static network is its weights
+    monkeypatch.setattr(type(policy.experiment.network), "is_static", False)
     with pytest.raises(InputError, match=r"network\.name: expected .*report.*mlp"):
         _ = policy.weights
 
