@@ -117,7 +117,9 @@ def export_champion(run: Stored, path: Path) -> StoredChampion:
         raise InputError(str(run.path), "held-out returns of its champion", "held-out returns of another genome")
     # A file of an earlier version lacks the spaces; a new file has them.
     header = replace(run.header, spaces=experiment.spaces.to_json())
-    stored = StoredChampion(path, header, held_out, normalizer, run.digest, run.num_generations, run.steps, run.seconds)
+    totals = run.digest, run.num_generations, run.steps, run.seconds
+    seen = 0 if normalizer is None else training.num_observations(experiment, run)
+    stored = StoredChampion(path, header, held_out, normalizer, *totals, seen)
     write_champion(stored)
     return stored
 

@@ -16,12 +16,15 @@ from evolve.rollouts.episodes import EPISODE_QUANTITIES, QUANTITIES, EpisodeBatc
 from evolve.shapes import Bool, Float32, Float64, Int32, Int64, UInt8, UInt64
 
 
-def metrics_of(encoded: Int64, moments: Float64, lengths: Int32, names: Sequence[str]) -> dict[str, NDArray[Any]]:
+def metrics_of(
+    encoded: Int64, moments: Float64, returns: Float64, lengths: Int32, names: Sequence[str]
+) -> dict[str, NDArray[Any]]:
     """Return the metrics of episodes by name, in arrays of shape […], see `decode_metrics`.
 
     Args:
         encoded: […, 2, M], the metrics that the environment reported.
         moments: […, 2, O], the moments of the observations.
+        returns: […], the returns of the episodes; the metrics of an episode with NaN are NaN.
         lengths: […], the lengths of the episodes.
         names: The names of all metrics: the reported ones, and means of observations (`observation_index`).
     """
@@ -30,7 +33,7 @@ def metrics_of(encoded: Int64, moments: Float64, lengths: Int32, names: Sequence
     return {
         name: reported[name]
         if number is None
-        else np.where(lengths > 0, moments[..., 0, number] / np.maximum(lengths, 1), np.nan)
+        else np.where((lengths > 0) & ~np.isnan(returns), moments[..., 0, number] / np.maximum(lengths, 1), np.nan)
         for name, number in numbers.items()
     }
 
@@ -224,7 +227,7 @@ class PopulationResults:
         An episode that failed or was not played has False, 0 or NaN.
         """
         found = self.quantities
-        return metrics_of(found["encoded_metrics"], found["moments"], found["lengths"], names)
+        return metrics_of(found["encoded_metrics"], found["moments"], found["returns"], found["lengths"], names)
 
     @property
     def num_candidates(self) -> int:

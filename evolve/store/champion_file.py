@@ -37,6 +37,8 @@ class StoredChampion:
         num_generations: The number of generations of the run.
         steps: The environment steps of all generations.
         seconds: The wall time of all generations.
+        num_observations: The number of observations from which the normalizer was computed; None in files of earlier
+            versions.
     """
 
     path: Path
@@ -47,6 +49,7 @@ class StoredChampion:
     num_generations: int
     steps: int
     seconds: float
+    num_observations: int | None = None
 
 
 Stored = StoredRun | StoredChampion
@@ -67,6 +70,8 @@ def write_champion(champion: StoredChampion) -> None:
         file.attrs.update(champion.header.attributes(), champion_schema=CHAMPION_SCHEMA, digest=champion.digest,
                           num_generations=champion.num_generations, steps=champion.steps,
                           seconds=champion.seconds)  # fmt: skip
+        if champion.num_observations is not None:
+            file.attrs["num_observations"] = champion.num_observations
         write_start(file, champion.header)
         write_held_out(file, champion.held_out)
         write_columns(file, _NORMALIZER, vars(champion))
@@ -92,7 +97,9 @@ def read_champion(path: Path) -> StoredChampion:
             raise ValueError("digest: not 64 hexadecimal characters")
         normalizer = reader.columns(_NORMALIZER).get("normalizer")
         counts = reader.integer("num_generations"), reader.integer("steps")
-        return StoredChampion(path, reader.header(), held_out, normalizer, digest, *counts, reader.real("seconds"))
+        seconds = reader.real("seconds")
+        seen = reader.integer("num_observations") if reader.has("num_observations") else None
+        return StoredChampion(path, reader.header(), held_out, normalizer, digest, *counts, seconds, seen)
 
 
 def read_any(path: Path) -> Stored:

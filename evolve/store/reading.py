@@ -232,6 +232,9 @@ def _check(columns: Mapping[str, NDArray[Any]]) -> None:
         raise ValueError("champion/candidate: not one of the population")
     if (columns["lengths"] < 0).any():
         raise ValueError("generation/lengths: negative")
+    for name in ("seconds", "busy_seconds", "environment_seconds"):
+        if np.isinf(columns[name]).any():
+            raise ValueError(f"{name} of a generation: infinite")
     if 0 in columns["returns"].shape:
         raise ValueError("generation/returns: empty")
     for digest in columns["digest"]:

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
         final_champion,
         newest_champion,
         normalizer_of,
+        num_observations,
         reload,
         reload_policy,
     )
@@ -35,6 +36,6 @@ __getattr__ = import_on_demand(
         "resume": "UnsavedRun restore",
         "rollouts": "make_rollout",
         "shared_strategy": "SharedStrategy StrategyReplica",
-        "stored": "GenomeChoice final_champion newest_champion normalizer_of reload reload_policy",
+        "stored": "GenomeChoice final_champion newest_champion normalizer_of num_observations reload reload_policy",
     },
 )

@@ -246,6 +246,9 @@ def sweep_from_arguments(
         # Texts are names: of environments, networks or strategies.
         if key in NAMED_SECTIONS and isinstance(varied, list) and all(isinstance(value, str) for value in varied):
             set_key(table, f"sweep.{key}.{NAMED_SECTIONS[key]}", varied)
+        elif (inner := next((other for other in grid if other.startswith(f"{key}.")), None)) is not None:
+            cure = f"Put {inner.removeprefix(f'{key}.')} into the tables of {key}."
+            raise InputError("grid", f"either {key} or {inner}", "both", cure)
         else:
             set_key(table, f"sweep.{key}", varied)
     title = Path(experiment).stem if isinstance(experiment, str | Path) else "sweep"

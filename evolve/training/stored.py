@@ -356,17 +356,28 @@ def _start_of(stored: Stored, generation: int | None, experiment: Experiment) ->
         raise InputError("start_from", "a run with a complete generation", f"{stored.path}, which has none yet")
     check_generation(stored, generation, "start_from.generation")
     genome, normalizer = final_champion(source, stored, GenomeChoice(generation))
-    # The number of observations in the normalizer: the steps of the generations until it was frozen.
-    steps, until_frozen = stored.steps, source.config.normalizer_generations
+    count = 0 if normalizer is None else num_observations(source, stored, generation)
+    return Start(genome.weights[0], genome.mask[0], np.array([count], np.int64), normalizer)
+
+
+def num_observations(experiment: Experiment, stored: Stored, generation: int | None = None) -> int:
+    """Return the number of observations from which the normalizer of a champion was computed.
+
+    generation: None for the final champion.
+    """
+    steps, until_frozen = stored.steps, experiment.config.normalizer_generations
     if isinstance(stored, StoredRun):
+        if generation is None:
+            strategy, state = restore(experiment, stored)
+            generation = strategy.champion_generation(state)
         steps = sum(int(earlier.steps) for earlier in stored.records[:generation][:until_frozen])
+    elif stored.num_observations is not None:
+        return stored.num_observations
     elif until_frozen is not None and until_frozen < stored.num_generations:
-        # A champion file has no log, so all generations are assumed to have the same number of steps.
+        # A champion file of an earlier version: all generations are assumed to have the same number of steps.
         steps = steps * until_frozen // stored.num_generations
     # If the source itself began with a normalizer, the observations of that normalizer count, too.
-    before = 0 if source.start is None else int(source.start.num_observations[0])
-    count = 0 if normalizer is None else before + steps
-    return Start(genome.weights[0], genome.mask[0], np.array([count], np.int64), normalizer)
+    return steps + (0 if experiment.start is None else int(experiment.start.num_observations[0]))
 
 
 def _experiment_of(stored: Stored, experiment: Experiment) -> Experiment:

@@ -10,7 +10,7 @@ import numpy as np
 
 from evolve import environments, store
 from evolve.cluster import Watchdog
-from evolve.config import EnvOptions
+from evolve.config import Config, EnvOptions
 from evolve.environments import Engine, Mode, Recorder, Recording
 from evolve.errors import EpisodeError, InputError, Setting, exception_line
 from evolve.genome import Genomes
@@ -107,13 +107,17 @@ def choose_episode(
         expected = f"the champion of generation {generation}, {best}, which alone is stored"
         cure = "To keep all genomes: ", Setting("output.genomes", "all"), " (in a new run)."
         raise InputError("candidate", expected, candidate, *cure)
-    logged = _logged_return(run.records[generation], chosen, episode)
+    logged = _logged_return(experiment.config, run.records[generation], chosen, episode)
     return Episode(genome, Purpose.EPISODE, generation, chosen, episode, logged, chosen == best)
 
 
-def _logged_return(record: store.Record, candidate: int, episode: int) -> float | None:
+def _logged_return(config: Config, record: store.Record, candidate: int, episode: int) -> float | None:
     """Return the return in the log; None if the candidate had left the race before this episode."""
-    return float(record.returns[candidate, episode]) if logs.seen(record)[candidate, episode] else None
+    played = bool(logs.seen(record)[candidate, episode])
+    # The log shows nothing of an episode that failed in `reset`, but the champion did play its first episodes.
+    if candidate == record.champion_candidate:
+        played = played or episode < logs.num_champion_episodes(config, record)
+    return float(record.returns[candidate, episode]) if played else None
 
 
 def genome_of(run: StoredRun, experiment: Experiment, generation: int, candidate: int) -> Genomes | None:
@@ -184,7 +188,7 @@ def _episode_of_elite(run: Stored, experiment: Experiment, episode: int, which: 
     if not 0 <= episode < experiment.config.episodes:
         raise InputError("episode", f"one of the {experiment.config.episodes:,} episodes of a candidate", episode)
     record = run.records[generation]
-    logged = _logged_return(record, candidate, episode)
+    logged = _logged_return(experiment.config, record, candidate, episode)
     is_best = candidate == record.champion_candidate
     return Episode(genome, Purpose.EPISODE, generation, candidate, episode, logged, is_best)
 
@@ -300,7 +304,7 @@ def _handle_failure(failure: EpisodeFailure, chosen: Episode) -> None:
 
 def log_of_played(played: EpisodeResults, metric_names: Sequence[str]) -> CandidateLog:
     """Return the log (E = 1) of an episode that was played here (N = 1)."""
-    metrics = metrics_of(played.encoded_metrics, played.moments, played.lengths, metric_names)
+    metrics = metrics_of(played.encoded_metrics, played.moments, played.returns, played.lengths, metric_names)
     return CandidateLog(played.returns, played.lengths, played.fingerprints, 0, [played.step_hashes], metrics)
 
 

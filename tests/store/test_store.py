@@ -492,6 +492,7 @@ def test_damaged_and_foreign_files_are_refused(path, damage):
     [
         ("champion/candidate", 1, P, "champion/candidate: not one of the population"),
         ("generation/lengths", (1, 0, 0), -1, "generation/lengths: negative"),
+        ("rank/busy_seconds", (1, 0), -np.inf, "busy_seconds of a generation: infinite"),
         ("generation/digest", 1, b"12" * 31, "generation/digest: not 64 hexadecimal characters"),
     ],
 )

@@ -328,6 +328,18 @@ def test_elites_play_held_out_episodes_with_the_normalizers_of_their_generations
     assert np.array_equal(made.held_out.returns, made.evaluate(episodes=3, cell=best.cell).returns)
 
 
+def test_a_run_that_starts_from_the_champion_counts_the_observations_of_its_normalizer(made, tmp_path):
+    (generation,) = {e.generation for e in made.archive() if e.fitness == max(each.fitness for each in made.archive())}
+    expected = sum(int(g.record.steps) for g in made.generations[:generation])
+    champion = made.export(tmp_path / "a.champion")
+    for source in (made.path, champion):
+        settings = made.config.model_copy(update={"start_from": None})
+        run = evolve.train(settings, strategy="ga", start_from=str(source), generations=1, output=tmp_path / "b",
+                           overwrite=True)  # fmt: skip
+        with h5py.File(run.path) as file:
+            assert file["start/num_observations"][()].tolist() == [expected]
+
+
 @pytest.mark.parametrize("way", ["earlier version", "damaged"])
 def test_the_normalizer_of_the_champion_is_in_the_checkpoint(made, tmp_path, way):
     path = tmp_path / "changed.h5"

@@ -160,6 +160,20 @@ def test_failed_episodes_have_no_metrics(call, tmp_path):
     call("verify", path, "--full").ok()
 
 
+def test_failed_episodes_have_no_mean_observation(tmp_path):
+    task = {"id": "toys:Faulty-v0", "on_failure": "worst", "kwargs": {"share": 0.5}}
+    run = evolve.train(
+        env=task | {"metrics": ["mean_observation_0"]},
+        normalize_observations=True, generations=1, population=6, episodes=2, seed=1, held_out_episodes=6,
+        output=tmp_path,
+    )  # fmt: skip
+    for played in (run.generations[0], run.held_out):
+        failed = np.isnan(played.returns)
+        assert failed.any()
+        assert np.array_equal(np.isnan(played.metrics["mean_observation_0"]), failed)
+    assert run.verify(full=True).equal
+
+
 def test_a_table_has_the_metrics_of_the_best_and_of_all(made):
     table = made.table()
     for number, generation in enumerate(made.generations):

@@ -42,3 +42,14 @@ def test_an_episode_that_failed_may_fail_again(call, tmp_path, was, words):
     now = replace(run, header=replace(run.header, config=run.header.config.replace('"nothing"', '"raise"')))
     difference = spot_check(now, reload(now), no_stop)
     assert (difference is None) if words is None else (words in difference)
+
+
+def test_a_run_in_which_every_reset_failed_goes_on(call, tmp_path):
+    fails = "env.kwargs={share = 1.0, where = 'reset'}"
+    task = ("-e", "toys:Faulty-v0", "--set", fails, "--set", "env.on_failure=worst")
+    small = ("-p", 4, "-r", 2, "-d", 2, "--set", "held_out_episodes=0", "-o", "out")
+    call("run", *task, *small, "-g", 1).ok()
+    done = call("run", *task, *small, "-g", 2, "--resume")
+    assert done.code == 0, done.err
+    assert store.read(store.path_of(tmp_path / "out", 0)).num_generations == 2
+    call("replay", "out/seed-0.h5").ok()
