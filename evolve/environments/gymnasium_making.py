@@ -92,11 +92,12 @@ def _class_or_function(env_id: str) -> Callable[..., Any] | None:
 
 def _wrapper_class(name: str, env_id: str) -> type[gymnasium.Wrapper[Any, Any, Any, Any]]:
     module, _, attribute = name.partition(":")
-    named = env_id.rpartition(":")[0] or "gymnasium.wrappers"
-    if not any(module == known or module.startswith(f"{known}.") for known in ("gymnasium.wrappers", named)):
+    own = env_id.rpartition(":")[0]
+    if not any(module == known or module.startswith(f"{known}.") for known in ("gymnasium.wrappers", own) if known):
         expected = "a wrapper of gymnasium.wrappers, or of the module that env.id names"
         full = Setting("env.id", f"{module}:{env_id.rpartition(':')[2]}")
-        raise InputError("env.wrappers", expected, name, "Let env.id name your module: ", full, ".")
+        cure = f"Put the wrapper into {own}, or import {own} in {module} and write " if own else "Write "
+        raise InputError("env.wrappers", expected, name, cure, full, ".")
     try:
         found = getattr(importlib.import_module(module), attribute)
         if not (isinstance(found, type) and issubclass(found, gymnasium.Wrapper)):

@@ -160,7 +160,8 @@ def from_table(
         made = for_layout(layout)
     if start is not None and not made.warm_starts:
         expected = "a strategy that can begin with a given genome (Strategy.warm_starts)"
-        raise InputError("strategy.name", expected, choice.name, f"These can: {', '.join(STRATEGIES)}.")
+        able = f"These can: {', '.join(STRATEGIES)}, and strategies of other packages with warm_starts = True."
+        raise InputError("strategy.name", expected, choice.name, able)
     return made
 
 
@@ -193,10 +194,15 @@ def check(section: Section, strategy: Strategy[Any], layout: GenomeLayout, popul
 
     with STRATEGIES.as_input_error(section, "start"):
         state = strategy.start()
-    with STRATEGIES.as_input_error(section, "ask"):
-        asked = ask_last(state, 0).weights.tobytes()
-        if ask_last(state, 0, 2).weights[-1].tobytes() != asked:
-            raise ValueError("a second call gives a candidate other weights; draw from Stream only")
+
+    def ask_twice(state: Any, generation: int) -> bytes:
+        with STRATEGIES.as_input_error(section, "ask"):
+            asked = ask_last(state, generation).weights.tobytes()
+            if ask_last(state, generation, 2).weights[-1].tobytes() != asked:
+                raise ValueError("a second call gives a candidate other weights; draw from Stream only")
+        return asked
+
+    asked = ask_twice(state, 0)
     results = Results(
         np.arange(population, dtype=np.float64),
         traces=np.zeros((population if strategy.traces == "each" else 0, T), np.float32),
@@ -212,6 +218,7 @@ def check(section: Section, strategy: Strategy[Any], layout: GenomeLayout, popul
             raise ValueError("ask no longer gives the same genomes for the state before; return a new state instead")
     with STRATEGIES.as_input_error(section, "champion"):
         checked(strategy.champion(state), 1)
+    following = ask_twice(state, 1)
     with STRATEGIES.as_input_error(section, "to_arrays or from_arrays"):
         arrays = strategy.to_arrays(state)
         for name, array in arrays.items():
@@ -219,7 +226,7 @@ def check(section: Section, strategy: Strategy[Any], layout: GenomeLayout, popul
                 got = array.dtype if isinstance(array, np.ndarray) else type(array).__name__
                 raise TypeError(f"expected arrays of numbers by name, got {name!r}: {got}")
         again = strategy.from_arrays(arrays)
-        if ask_last(state, 1).weights.tobytes() != ask_last(again, 1).weights.tobytes():
+        if ask_last(again, 1).weights.tobytes() != following:
             raise ValueError("the state that was read back gives other candidates")
 
 

@@ -15,7 +15,7 @@ from processors import MASKED, x86
 
 from evolve import networks, strategies
 from evolve.errors import InputError
-from evolve.genome import pruned
+from evolve.genome import Genomes, pruned
 from evolve.numerics import native
 from evolve.strategies import AskedGenomes, Results, ranking
 from evolve.strategies.strategy import NewestValue
@@ -265,6 +265,12 @@ def _in_place(_made, state, *_):
     return state
 
 
+def _random_later(_made, _state, generation, candidates):
+    weights = np.random.default_rng(None if generation else 0).normal(size=NETWORK.num_weights)
+    rows = np.repeat(weights[None].astype(np.float32), len(candidates), axis=0)
+    return Genomes(rows, np.ones(rows.shape, np.bool_))
+
+
 @pytest.mark.parametrize(
     ("name", "replacement", "fault"),
     [
@@ -275,6 +281,7 @@ def _in_place(_made, state, *_):
         ("to_arrays", lambda *_: {"n": 3}, "to_arrays or from_arrays fails .*arrays of numbers by name, got 'n': int"),
         ("to_arrays", lambda *_: {"z": np.zeros(1, complex)}, "got 'z': complex128"),
         ("from_arrays", lambda made, _: made.start(), "the state that was read back gives other candidates"),
+        ("ask", _random_later, "ask fails .*a second call gives a candidate other weights"),
         ("start", lambda _: 1 / 0, r"start fails \(ZeroDivisionError: .*, line \d+ of test_conformance\.py\)"),
     ],
 )
