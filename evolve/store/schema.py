@@ -196,7 +196,8 @@ VALIDATIONS = {
     "generations": Column("validation/generations", "V", np.int64,
         "number of complete generations before each validation of the champion; only with early_stop.mean_return"),
     "returns": Column("validation/returns", "V N", np.float64,
-        "returns of the champion on the validation episodes; NaN for a failed episode", "reward"),
+        "returns of the champion on the validation episodes; NaN for a failed episode, and beyond the episodes of this "
+        "validation", "reward"),
 }
 """The validations of champions, by which a run may end early."""
 

@@ -207,6 +207,10 @@ WRONG = [
         ("--set", 'env.wrappers=[{name="subprocess:Popen"}]'),
         "env.wrappers: expected a wrapper of gymnasium.wrappers, or",
     ),
+    (
+        ("-e", "toys:Memory-v0", "--set", 'env.wrappers=[{name="other:Bonus"}]'),
+        "Put the wrapper into toys, or import toys in other and write",
+    ),
     (("--set", 'env.wrappers=[{name="gymnasium.wrappers:x"}]'), "env.wrappers: expected a wrapper `module:Class`"),
     (("--set", 'env.wrappers=[{name="gymnasium.wrappers.common:time"}]'), "time is no gymnasium.Wrapper"),
     (("-d", 60000, 60000), "population × network.hidden: expected sizes that fit into"),

@@ -73,6 +73,9 @@ def test_a_sweep_over_environments_and_fitness_takes_classes_and_functions():
     ]
     with pytest.raises(InputError, match="expected the id of an environment, its class"):
         sweep_from_arguments({"env": [toys.Memory, 3]}, None, None, None, {})
+    grid = {"network": ["mlp", {"name": "mlp", "hidden": [4]}], "network.hidden": [[2], [3]]}
+    with pytest.raises(InputError, match=r"^grid: .*network or network\.hidden.*Put hidden into the tables of network"):
+        sweep_from_arguments(grid, None, None, None, {})
 
 
 @pytest.mark.parametrize("env", ["CartPole-v1", "toys:Memory-v0"])
