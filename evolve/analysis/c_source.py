@@ -260,7 +260,8 @@ def _describe_box(name: str, space: Any, scale: float, first: int) -> list[str]:
     for place, size in places:
         centre, half, floor, ceiling = rows[place - first]
         number = name if size == len(rows) else f"number {place - first} of {name}"
-        value = "the output" if (centre, half) == (0, 1) else f"{centre:.9g} + {half:.9g} * output"
+        stretched = "output" if half == 1 else f"{half:.9g} * output"
+        value = f"{centre:.9g} + {stretched}" if centre else stretched
         limits = "" if (floor, ceiling) == (centre - half, centre + half) else f", in [{floor:.9g}, {ceiling:.9g}]"
         rounded = ", rounded to whole numbers" if np.dtype(space.dtype).kind in "biu" else ""
         lines.append(f"{_range('output', place, size)}: {number} is {value}{limits}{rounded}")
