@@ -22,7 +22,7 @@ class Point:
     """A champion on the way: environment steps and seconds of training until then, and its held-out mean return.
 
     cpu_seconds: of all processes. Evolution's include the start of its processes and the held-out episodes of all
-    points; those of the others do not.
+    points; PPO's and TQC's do not.
     """
 
     steps: int
