@@ -19,7 +19,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 import evolve
-from evolve.environments.spaces import action_decoder, kind_of, members_of, observation_encoder, stretch
+from evolve.environments.spaces import (
+    action_decoder,
+    is_rounded,
+    kind_of,
+    members_of,
+    observation_encoder,
+    stretch,
+)
 from evolve.errors import InputError
 from evolve.genome import Genomes
 from evolve.numerics.native import ADDRESS, FLOAT
@@ -263,7 +270,7 @@ def _describe_box(name: str, space: Any, scale: float, first: int) -> list[str]:
         stretched = "output" if half == 1 else f"{half:.9g} * output"
         value = f"{centre:.9g} + {stretched}" if centre else stretched
         limits = "" if (floor, ceiling) == (centre - half, centre + half) else f", in [{floor:.9g}, {ceiling:.9g}]"
-        rounded = ", rounded to whole numbers" if np.dtype(space.dtype).kind in "biu" else ""
+        rounded = ", rounded to whole numbers" if is_rounded(space) else ""
         lines.append(f"{_range('output', place, size)}: {number} is {value}{limits}{rounded}")
     return lines
 

@@ -19,7 +19,7 @@ import numpy as np
 
 import evolve
 from evolve.analysis.c_source import c_source
-from evolve.environments.spaces import kind_of, members_of, stretch
+from evolve.environments.spaces import is_rounded, kind_of, members_of, stretch
 from evolve.errors import InputError, import_extra
 from evolve.genome import Block
 from evolve.networks import NETWORKS
@@ -128,7 +128,7 @@ def _decoding(space: Any, scale: float) -> Any:
     if kind != "Box":
         return None
     numbers = {name: values.tolist() for name, values in stretch(space, scale)._asdict().items()}
-    return numbers | {"rounded": np.dtype(space.dtype).kind in "biu"}
+    return numbers | {"rounded": is_rounded(space)}
 
 
 class Link(NamedTuple):

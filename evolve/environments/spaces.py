@@ -371,6 +371,11 @@ def stretch(space: Space, scale: float) -> Stretch:
     return Stretch(centre, half, floor, ceiling)
 
 
+def is_rounded(space: Space) -> bool:
+    """Return whether the actions of a Box are rounded, because they are integers or bools."""
+    return np.dtype(space.dtype).kind in "biu"
+
+
 def _decode_box(space: Space, scale: float) -> Decode:
     """Return the decoder of a Box, see `action_decoder`."""
     centre, half, floor, ceiling = stretch(space, scale)
@@ -381,7 +386,7 @@ def _decode_box(space: Space, scale: float) -> Decode:
         if len(shape) == 1:
             return lambda outputs: outputs + zero
         return lambda outputs: (outputs + zero).reshape(-1, *shape)
-    whole = dtype.kind in "biu"
+    whole = is_rounded(space)
 
     def decode(outputs: Float32) -> Any:
         if whole:  # there is no integer for NaN: the result of a cast depends on the CPU
