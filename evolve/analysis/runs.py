@@ -147,7 +147,7 @@ class _EvolvedFile:
         check_flag("full", full)
         self._check_champion()
         ranks = script_ranks()
-        experiment = verification.with_failures_allowed(self._reloaded(engine=engine, threads=threads))
+        experiment = verification.with_failures_allowed(self._reloaded(engine=engine, threads=threads, trains=full))
 
         def work(coordinator: Coordinator) -> bytes:
             local_manifest = training.make_manifest(experiment, ranks.transport)
@@ -274,11 +274,17 @@ class _EvolvedFile:
         return champion_files.export_champion(self._stored, path).path
 
     def _reloaded(
-        self, env: Any = None, network: Any = None, engine: str | None = None, threads: int | str = "auto"
+        self,
+        env: Any = None,
+        network: Any = None,
+        engine: str | None = None,
+        threads: int | str = "auto",
+        *,
+        trains: bool = False,
     ) -> Experiment:
         """Return the experiment with changes, see `training.reload`; without changes, the cached `experiment`."""
         if env or network or engine or threads != "auto":
-            return training.reload(self._stored, env, plain_setting("network", network), engine, threads)
+            return training.reload(self._stored, env, plain_setting("network", network), engine, threads, trains)
         return self.experiment
 
     def _check_champion(self) -> None:

@@ -54,7 +54,8 @@ def _parser() -> Parser:
 def _repeat(app: App, run: store.Stored, arguments: argparse.Namespace) -> verification.Verdict:
     """Evaluate a run or a champion again, or rerun it; return the verdict. Raises InputError if no engine plays it."""
     with stdout_for_json(arguments.json):
-        reloaded = training.reload(run, engine=arguments.engine, threads=arguments.threads or "auto")
+        threads = arguments.threads or "auto"
+        reloaded = training.reload(run, engine=arguments.engine, threads=threads, trains=arguments.full)
         experiment = verification.with_failures_allowed(reloaded)
         coordinator = app.coordinator()
         local_manifest = training.make_manifest(experiment, app.transport)

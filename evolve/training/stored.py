@@ -34,6 +34,7 @@ def reload(
     network: Mapping[str, Any] | None = None,
     engine: str | None = None,
     threads: int | str = "auto",
+    trains: bool = False,
 ) -> Experiment:
     """Return the experiment of a run file or a champion file, with the compute settings of this machine.
 
@@ -43,6 +44,7 @@ def reload(
         network: Other settings of the network that keep its connections, such as {"plasticity": 0.0}.
         engine: Another engine, so that the engine of the file need not be installed.
         threads: The number of threads, as `compute.threads`.
+        trains: Whether the training of a champion file is repeated, not only its held-out and validation episodes.
 
     Raises:
         InputError: The configuration cannot be used here, or does not fit the stored generations.
@@ -55,6 +57,10 @@ def reload(
     if engine is not None:
         # Engine and changes are applied together: the changes may drop arguments that the engine does not take.
         config = config.with_env_changes({**(changes if is_same else {}), "engine": engine})
+        if isinstance(run, StoredChampion) and not trains:
+            # The other engine need not take the settings of the training's environment.
+            played = config.in_evaluation().env
+            config = config.with_env(played if engine == "exact" else environments.without_defaults(played))
     compute = parse(ComputeOptions, {"check": config.compute.check, "threads": threads}, "compute")
     start = _recorded_start(run, config)
     try:

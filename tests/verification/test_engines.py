@@ -93,6 +93,20 @@ def test_a_champion_is_verified_by_another_engine(call, record, walker, tmp_path
     assert "\nengines: envpool against exact\n" in done.out
 
 
+def test_a_champion_needs_an_engine_for_its_held_out_episodes_alone(call, record, tmp_path):
+    # Gymnasium's walker has no `fall`; held-out episodes have the value that Gymnasium's walker always has.
+    fall = ("--set", "env.randomize.fall={choice=[-50.0]}", "--set", "evaluation_randomize.fall={choice=[-100.0]}")
+    file = tmp_path / "walker.champion"
+    call("export", record(*WALKER, "--engine", "exact", *fall), "-o", file).ok()
+    done = call("verify", file, "--engine", "gymnasium")
+    assert (done.code, done.out.splitlines()[-1]) == (0, "engines: exact against gymnasium")
+    assert evolve.load(file).verify(engine="gymnasium").equal
+    refused = call("verify", file, "--engine", "gymnasium", "--full")  # repeats training, too
+    assert (refused.code, "env.randomize.fall: " in refused.err) == (2, True)
+    with pytest.raises(InputError, match=r"env\.randomize\.fall"):
+        evolve.load(file).verify(full=True, engine="gymnasium")
+
+
 def test_the_engine_of_the_file_need_not_be_installed(call, record, absent):
     path = record("CartPole-v1", "--engine", "envpool")
     absent("envpool")

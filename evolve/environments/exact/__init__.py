@@ -56,6 +56,20 @@ def exact_task(options: EnvOptions) -> AnyTask:
     return kind(settings, options.action_scale, options.max_episode_steps, options.randomize)
 
 
+def without_defaults(options: EnvOptions) -> EnvOptions:
+    """Return options without the settings that Gymnasium's task lacks, if they have its values, which are the defaults.
+
+    An engine that does not take such a setting then plays the same episodes.
+    """
+    kind = TASKS.get(options.id)
+    if kind is None or not kind.own_settings:
+        return options
+    default = kind.settings().model_dump(include=set(kind.own_settings))
+    kwargs = {name: value for name, value in options.kwargs.items() if default.get(name) != value}
+    randomize = {name: drawn for name, drawn in options.randomize.items() if {default.get(name)} != {*extremes(drawn)}}
+    return options.model_copy(update={"kwargs": kwargs, "randomize": randomize})
+
+
 def kwargs_model(options: EnvOptions) -> type[Options] | None:
     """Return the model of `env.kwargs` for an exact task; None for other environments."""
     kind = TASKS.get(options.id) if options.engine == "exact" else None
