@@ -60,7 +60,15 @@ def compare(a: StoredRun, b: StoredRun, play: bool = True) -> Verdict:
         return replace(unequal, summary=changed, cause="log", why=explain("log", None)[1], what="log")
     digest = a.digest if a.records else "none"
     summary = f"{pluralize(a.num_generations, 'generation')}, digest {digest}"
+    if a.held_out is not None and b.held_out is not None and not _evaluated_alike(a, b):
+        summary += "; held-out episodes were not compared, because they have different environments"
     return Verdict(True, summary, configuration=unequal.configuration)
+
+
+def _evaluated_alike(a: StoredRun, b: StoredRun) -> bool:
+    """Return whether the held-out and validation episodes of two runs are the same, except for their engines."""
+    one, other = config_of(a), config_of(b)
+    return one.evaluates_like(other.with_env_changes({"engine": one.env.engine}))
 
 
 def _different_part(a: StoredRun, b: StoredRun) -> str | None:
@@ -70,8 +78,7 @@ def _different_part(a: StoredRun, b: StoredRun) -> str | None:
         return "genomes with which the runs began"
     if not logs.same_arrays(a.checkpoint, b.checkpoint):
         return "checkpoints"
-    one, other = (config_of(run) for run in (a, b))
-    are_comparable = one.evaluates_like(other.with_env_changes({"engine": one.env.engine}))
+    are_comparable = _evaluated_alike(a, b)
     for generations in sorted(a.validations.keys() & b.validations.keys()) if are_comparable else ():
         validated = [logs.validation_returns(run, generations) for run in (a, b)]
         n = min(map(len, validated))

@@ -49,6 +49,14 @@ def test_another_start_is_found(verdict, record, tmp_path):
     assert verdict(path, changed)["summary"].startswith("the genomes with which the runs began differ")
 
 
+def test_held_out_episodes_of_other_environments_are_not_compared_and_the_verdict_says_so(call, record):
+    cart_pole = "CartPole-v1", "--engine", "exact"
+    shorter = record(*cart_pole, "--set", "evaluation_max_episode_steps=9")
+    done = call("verify", record(*cart_pole), shorter).ok()
+    assert "held-out episodes were not compared" in done.out
+    assert "not compared" not in call("verify", shorter, shorter).ok().out
+
+
 def test_times_may_differ(call, runs):
     for column in ("generation/episode_seconds", "generation/seconds", "rank/busy_seconds"):
         tamper(runs["b"], column, 1, 99.0)
