@@ -118,9 +118,9 @@ def register_task(name: str, episode: Episode, observation_size: int, action_siz
         action_size: A, the length of an action.
 
     Raises:
-        InputError: Gymnasium cannot register the name, `episode` is not a function, or a size is wrong. Also raised
-            later, when an experiment is prepared or an episode is played, if the function yields or returns something
-            else; the message names the function.
+        InputError: Gymnasium cannot register the name, or knows it as another environment; `episode` is not a function,
+            or a size is wrong. Also raised later, when an experiment is prepared or an episode is played, if the
+            function yields or returns something else; the message names the function.
     """
     if not callable(episode):
         raise InputError("episode", "a generator function", repr(episode))
@@ -131,13 +131,18 @@ def register_task(name: str, episode: Episode, observation_size: int, action_siz
         cure = f'The module belongs to env.id only: register "{registered}" here, and name env.id="{name}".'
         raise InputError("name", "a name without a colon", repr(name), cure)
 
-    def make(**kwargs: Any) -> FunctionEnv:
-        return FunctionEnv(episode, observation_size, action_size, name, kwargs)
-
+    known = gymnasium.registry.get(name) if isinstance(name, str) else None
+    # A notebook may register its task again.
+    if known is not None and getattr(known.entry_point, "func", None) is not _make:
+        raise InputError("name", "a name that Gymnasium does not know", f"{name}, another environment")
     try:
-        gymnasium.register(name, entry_point=make)
+        gymnasium.register(name, entry_point=partial(_make, episode, observation_size, action_size, name))
     except (gymnasium.error.Error, TypeError) as error:
         raise InputError("name", 'a name that Gymnasium can register, as "Xor-v0"', repr(name)) from error
+
+
+def _make(episode: Episode, observation_size: int, action_size: int, name: str, **kwargs: Any) -> FunctionEnv:
+    return FunctionEnv(episode, observation_size, action_size, name, kwargs)
 
 
 def _sleep(random: np.random.Generator, seconds: float = 0.03) -> Generator[list[float], Float32, float]:
