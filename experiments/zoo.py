@@ -17,8 +17,9 @@ from evolve.verification import choose_episode
 ROOT = Path(__file__).parent.parent
 PAGE = ROOT / "docs" / "zoo.md"
 FILMS = ROOT / "docs" / "films"
-NAMES = ("cartpole", "pendulum", "acrobot", "car", "lander", "cheetah", "walker-quick", "walker-es", "walker-far",
-         "walker-sparse", "walker-sparser", "walker-sparsest", "walker-pruned", "walker-plastic",
+NAMES = ("cartpole", "pendulum", "acrobot", "car", "lander", "cheetah",
+         "walker-quick", "walker-es", "walker-far", "walker-farther", "walker-sparse", "walker-sparser",
+         "walker-sparsest", "walker-pruned", "walker-plastic",
          "walker-hardcore", "walker-hardcore-far", "walker-hardcore-gpu-far")  # fmt: skip
 SIZES = ((640, 6), (560, 6), (560, 4), (560, 3))
 """Pixels of width, and seconds: a film has the first of these sizes that keeps to the budget."""
