@@ -24,6 +24,7 @@ import numpy as np
 from evolve import __version__, strategies
 from evolve.cluster import Transport
 from evolve.config import Config, names_function
+from evolve.errors import SOURCE
 from evolve.numerics import native
 from evolve.numerics.device import device
 from evolve.training.experiment import Experiment, num_threads
@@ -120,9 +121,10 @@ def _version(package: str) -> str:
 
 @functools.cache
 def revision() -> str | None:
-    """Return the git revision of the source (at the first call), with "+" if it has changes; None without git."""
-    source = str(Path(__file__).parents[1])
-    command = ["git", "-C", source, "describe", "--always", "--abbrev=40", "--dirty=+", "--exclude=*"]
+    """Return the git revision of the source (at the first call), with "+" if it has changes; None without a clone."""
+    if not (SOURCE / ".git").exists():  # a package in a virtual environment may lie inside another repository
+        return None
+    command = ["git", "-C", str(SOURCE), "describe", "--always", "--abbrev=40", "--dirty=+", "--exclude=*"]
     try:
         return subprocess.run(command, capture_output=True, text=True, timeout=5, check=True).stdout.strip()
     except (OSError, subprocess.SubprocessError):
