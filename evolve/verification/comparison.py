@@ -149,12 +149,12 @@ def _side(run: StoredRun, log: EpisodeLog, played: PlayedEpisode | None, step: i
 
 
 def _play(run: StoredRun, key: tuple[int, int, int]) -> PlayedEpisode | None:
-    """Play an episode of a run here; return None if its genome is unknown, or its environment is missing."""
+    """Play an episode of a run here; return None if its genome, its environment or Gymnasium is missing."""
     try:
         experiment = reload(run)
         genome = playing.genome_of(run, experiment, key[0], key[1])
         return None if genome is None else playing.play_recorded(run, experiment, key, genome)
-    except EvolveError:
+    except (EvolveError, ImportError):
         return None
 
 

@@ -42,6 +42,15 @@ def test_everything_stored_is_compared_not_digests_alone(call, runs):
     assert "generation 0: candidate 0, episode 0" in done.out
 
 
+def test_a_difference_is_explained_without_gymnasium(verdict, record, absent, tmp_path):
+    path = record("CartPole-v1")
+    changed = shutil.copy(path, tmp_path / "changed.h5")
+    tamper(changed, "generation/returns", (1, 2, 0), -1.0)
+    absent("evolve.environments.gymnasium_engine", "evolve.environments.gymnasium_making")
+    found = verdict(path, changed)
+    assert (found["generation"], found["candidate"], found["cause"]) == (1, 2, "environment")
+
+
 def test_another_start_is_found(verdict, record, tmp_path):
     path = record("CartPole-v1", "--engine", "exact", "--start-from", record("CartPole-v1", "--engine", "exact"))
     changed = shutil.copy(path, tmp_path / "changed.h5")
