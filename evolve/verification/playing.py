@@ -372,7 +372,7 @@ def diagnose(
     step, kind = logs.first_different_step(stored, here)
     cause, why = explain(known_kind or kind, step, run.header.seed)
     if known_kind is not None and step is not None:
-        why += f"; {kind} differ in step {step}"
+        why += f"; {explain(kind, step)[1]}"
     played = Side(HERE, here.return_, here.length)
     # The log holds no observations and actions, so play the episode once more to show them.
     if step is not None and genome is not None:

@@ -28,6 +28,13 @@ from evolve.verification.playing import HERE
 from evolve.verification.verdict import Side, Verdict, manifest_texts
 
 _GENERATIONS_AT_ONCE = 200  # limits the memory for the results of their episodes
+_CONTRADICTIONS = {
+    "init": "its genomes are not the initial genomes of the seed",
+    "log": "a fingerprint of its genomes does not follow from the seed",
+    "weights": "the champion's genome contradicts its fingerprint",
+    "traces": "the champion's traces contradict its episodes",
+}
+"""The summaries of differences in genomes or traces, by their kind, if all episodes are equal."""
 
 
 @dataclass(frozen=True)
@@ -256,9 +263,11 @@ class RunRepetition(_Repetition):
             error = error or "the champion's step hashes contradict its episodes"
         if kind is None and error is None:
             return None
-        error = error or f"candidate {candidate}: its log contradicts its episodes"
-        summary = f"generation {generation}: {error}"
-        return self._unequal(summary, kind or "log", (generation, candidate, None))
+        kind = kind or "log"
+        # The genomes of a generation may be wrong although the champion's genome is not.
+        found = None if error is None and kind in ("init", "log") else candidate
+        summary = f"generation {generation}: {error or _CONTRADICTIONS[kind]}"
+        return self._unequal(summary, kind, (generation, found, None))
 
     def _validation_difference(self, run: RunState) -> str | None:
         """Repeat the validation after the complete generations of `run`, if the file has one.

@@ -1,5 +1,7 @@
 """Single episodes of a run, played again alone, equal the logged ones to the bit."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from conftest import run_on
@@ -9,7 +11,8 @@ from evolve.environments import Recorder
 from evolve.errors import EpisodeError
 from evolve.training import reload
 from evolve.verification import choose_episode, make_engine, play
-from evolve.verification.playing import environment_seed
+from evolve.verification.logs import log_of_record
+from evolve.verification.playing import diagnose, environment_seed
 
 
 @pytest.fixture(scope="module")
@@ -57,6 +60,18 @@ def test_a_step_that_fails_is_not_shown(record):
     with pytest.raises(EpisodeError, match="in step 5"):
         play(run, experiment, chosen, environments.make(broken, 1), lambda step, _: seen.append(step))
     assert seen == [0, 1, 2, 3, 4]
+
+
+def test_a_changed_genome_that_ends_its_episode_earlier_is_explained_by_both(record):
+    run = store.read(record("CartPole-v1"))
+    candidate = int(run.records[1].champion_candidate)
+    stored = log_of_record(run.records[1], candidate)
+    hashes = stored.step_hashes[0][:-1]
+    fingerprints = hashes[-1:].astype(np.uint64) << np.uint64(56)
+    shorter = replace(stored, lengths=stored.lengths - 1, fingerprints=fingerprints, step_hashes=[hashes])
+    found = diagnose(run, reload(run), (1, candidate, 0), shorter, "weights", ({}, {}))
+    assert (found.what, found.step) == ("weights", len(hashes))
+    assert f"was changed; the episode ends after step {len(hashes)} on one side only" in found.why
 
 
 @pytest.mark.parametrize(("words", "expected"), [

@@ -7,7 +7,7 @@ import shutil
 import h5py
 import numpy as np
 import pytest
-from tampering import edit_config, tamper
+from tampering import edit_config, spoil, tamper
 
 from evolve import store
 from evolve.cluster import Coordinator, Transport
@@ -73,6 +73,14 @@ def test_one_changed_weight_is_distinguished_from_a_changed_network(verdict, run
     assert (found["cause"], found["what"], found["generation"]) == ("network", "weights", 1)
     assert found["step"] == 0  # the first observation has no zeros
     assert len(found["sides"][1]["step_observation"]) == 4
+
+
+def test_a_changed_fingerprint_of_an_initial_genome_does_not_accuse_the_champion(whole, tmp_path, verdict):
+    path = shutil.copy(whole, tmp_path / "changed.h5")
+    spoil(path, "initial genome's fingerprint")
+    found = verdict(path)
+    assert (found["cause"], found["generation"], found["candidate"]) == ("log", 0, None)
+    assert found["summary"] == "generation 0: a fingerprint of its genomes does not follow from the seed"
 
 
 def test_a_changed_seed_is_reported(command, verdict, runs):
