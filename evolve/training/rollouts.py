@@ -86,7 +86,7 @@ def _halves(config: Config, slots: int) -> int:
 
     Rigid bodies are fastest in blocks of many tiles, see `tiles_together`, and the host has little to do beside them.
     """
-    has_world = config.env.engine == "exact" and exact_parts(config)[0].has_world
+    has_world = config.env.engine == "exact" and environments.exact_task(config.env).has_world
     return 1 if slots == 1 or has_world else 2
 
 
@@ -129,7 +129,7 @@ def _slots_that_fit(experiment: Experiment, free: int) -> float:
     tiles = (free // halves - (2 * one - two)) // (two - one)  # of each half
     slots = fitting = max(0, halves * WIDTH * tiles)
     if experiment.config.env.engine == "exact":
-        task, _ = exact_parts(experiment.config)
+        task = environments.exact_task(experiment.config.env)
         while in_whole_blocks(task, slots) > fitting:
             slots -= WIDTH
     return slots
@@ -181,9 +181,9 @@ def _exact_rollout(config: Config, slots: int, chosen: Backend) -> ExactRollout 
     if not isinstance(network.batch(lanes, chosen), SlotArrays):
         return None
     normalize = config.normalize_observations
-    # A feed has the numbers, the mask and the traces of each genome. Each thread has one, so large ones are limited.
-    numbers = 5 * network.num_weights + 8 * network.num_traces + 2 * min(task.step_limit, MAX_HASHED_STEPS)
-    feed_size = max(crowd, min(slots, FEED_BYTES // numbers))
+    # A feed takes about this number of bytes for each episode. Each thread has a feed, so large feeds are limited.
+    episode_bytes = 5 * network.num_weights + 8 * network.num_traces + 2 * min(task.step_limit, MAX_HASHED_STEPS)
+    feed_size = max(crowd, min(slots, FEED_BYTES // episode_bytes))
 
     def part(queue: EpisodeQueue | None = None) -> ExactRollout:
         slot_arrays = network.batch(crowd, chosen)

@@ -109,15 +109,15 @@ def same_metrics(ours: Mapping[str, NDArray[Any]], theirs: Mapping[str, NDArray[
 
 def log_of_record(record: Record, candidate: int, episodes: int | None = None) -> CandidateLog:
     """Return a candidate's log in a run file. episodes: keeps only its first episodes; by default all E."""
-    lengths = record.lengths[candidate][:episodes]
+    lengths = record.lengths[candidate]
     step_hashes = None
     if candidate == record.champion_candidate:
         ends = np.cumsum(np.minimum(lengths, MAX_HASHED_STEPS))[:-1]
-        step_hashes = np.split(record.champion_step_hashes, ends)
+        step_hashes = np.split(record.champion_step_hashes, ends)[:episodes]
     trace_fingerprint = int(record.trace_fingerprints[candidate])
     returns, fingerprints = record.returns[candidate][:episodes], record.fingerprints[candidate][:episodes]
     metrics = {name: values[candidate][:episodes] for name, values in record.metrics.items()}
-    return CandidateLog(returns, lengths, fingerprints, trace_fingerprint, step_hashes, metrics)
+    return CandidateLog(returns, lengths[:episodes], fingerprints, trace_fingerprint, step_hashes, metrics)
 
 
 def log_of_results(

@@ -407,7 +407,7 @@ def spot_check(run: StoredRun, experiment: Experiment, stop_reason: Callable[[],
         InputError: The file lacks the episode.
     """
     chosen = playing.choose_episode(run, experiment)  # the default: the first episode of the newest champion
-    stored = logs.log_of_record(run.records[-1], chosen.candidate)
+    stored = logs.log_of_record(run.records[-1], chosen.candidate, episodes=1)
 
     def each_step(step: int, _returned: float) -> None:
         if (why := stop_reason()) is not None:

@@ -8,6 +8,7 @@ from evolve import store
 from evolve.errors import Stopped
 from evolve.training import reload
 from evolve.verification import spot_check
+from evolve.verification.logs import log_of_record
 
 
 def no_stop():
@@ -24,6 +25,12 @@ def test_a_difference_is_said_with_both_values(record, monkeypatch):
     length = run.records[-1].lengths[champion, 0]
     assert words.startswith(f"generation 1, candidate {champion}, episode 0, ")
     assert f"{float(length)} in {length} steps" in words
+
+
+def test_the_log_of_the_first_episode_has_its_step_hashes_alone(record):
+    last = store.read(record("CartPole-v1", "-r", 2)).records[-1]
+    first = log_of_record(last, last.champion_candidate, episodes=1)
+    assert [len(hashes) for hashes in first.step_hashes] == first.lengths.tolist()
 
 
 def test_a_stop_may_be_requested_in_the_middle_of_it(record):
