@@ -26,7 +26,7 @@ from evolve.training.fitness import fitness_function
 _LOG = logging.getLogger("evolve")
 _CACHE_BYTES = 2**24  # the assumed share of each process in the cache that all cores use
 _SLOTS_IF_HANGING = 8  # if an environment hangs while its speed is measured
-_FEED_NUMBERS = 2**28  # of the default slots of a device; the host may need at least four bytes for each
+_FEED_NUMBERS = 2**28  # numbers in the default slots of a device; the host may hold each in four bytes or more
 _LARGE_SLOT = 2**16  # numbers; a step of a larger network takes as long as about 16 environment steps
 
 
@@ -43,7 +43,7 @@ class Experiment:
             kernels were built, else numpy.
         start: The genome with which the search begins; None for random genomes.
         device_slots: The number of slots on a device that plays whole episodes: one for each episode of a generation,
-            or as many as fit. If it is None, `config.compute.slots` counts, because the user gave it, or because the
+            or as many as fit. None: `config.compute.slots` applies, because the user gave it, or because the
             environment is on the host.
     """
 
@@ -94,7 +94,7 @@ class Experiment:
         return 1 if self.network.slot_size < _LARGE_SLOT else min(native.lanes(), slots)
 
     def on(self, chosen: str) -> Config:
-        """Return the configuration for a back end, with its number of slots there."""
+        """Return the configuration for a back end, with the number of slots on that back end."""
         slots = self.device_slots if backend(chosen) == "cupy" else None
         changed = {"backend": chosen} | ({} if slots is None else {"slots": slots})
         return self.config.model_copy(update={"compute": self.config.compute.model_copy(update=changed)})
@@ -115,7 +115,7 @@ def config_of(stored: "store.Stored | store.RunFile") -> Config:  # quoted, or e
 
 
 def load_config(text: str, source: str = "the experiment") -> Config:
-    """Return the configuration from a run file or a message. Raises InputError that names the source.
+    """Return the configuration from a run file or a message. Raises an InputError that names the source.
 
     Settings that did not exist when the file was written have their defaults. If the network or the strategy is not
     installed, the configuration can be read, but `prepare` refuses it.
@@ -131,7 +131,7 @@ def load_config(text: str, source: str = "the experiment") -> Config:
 
 
 def unknown_settings(source: str, error: InputError) -> InputError:
-    """Return the error for a file with settings that this version does not know or allow. error: the first of them."""
+    """Return the error for a file with settings that this version refuses. error: the refusal of the first setting."""
     expected = f"settings that version {__version__} of evolve knows"
     cure = "If a newer version wrote the file, use that version."
     return InputError(source, expected, f"unknown settings ({str(error).removesuffix('.')})", cure)
@@ -205,7 +205,7 @@ def _with_options(config: Config) -> Config:
 
 
 def prepare_policy(config: Config, spaces: environments.Spaces) -> Experiment:
-    """Return an experiment for the policies of its genomes. The environment is not made, and need not be installed.
+    """Return an experiment that can make policies. Its environment is not made, and need not be installed.
 
     Args:
         config: A complete configuration.
@@ -221,7 +221,7 @@ def prepare_policy(config: Config, spaces: environments.Spaces) -> Experiment:
 
 
 def _check_randomized(config: Config) -> None:
-    """Raise InputError if arguments cannot be randomized as a configuration says, in training or in evaluation."""
+    """Raise InputError if an argument cannot be randomized as configured, in training or in evaluation."""
     if config.env.randomize:
         environments.check_randomized(config.env)
     if config.evaluation_randomize is not None:
@@ -235,7 +235,7 @@ def _check_randomized(config: Config) -> None:
 
 
 def _suggested_slots(config: Config, network: Network, most: int) -> int:
-    """Return the number of slots that is probably fastest. most: the number that is fastest for the environment alone.
+    """Return the number of slots that is probably fastest. most: the fastest number for the environment alone.
 
     Native kernels read the whole network of each slot in each step, so large networks should fit into a cache. The
     exact engine works on one tile of slots at a time, and needs no limit.
@@ -259,8 +259,8 @@ def _check_size(config: Config, network: Network) -> None:
     )
     available = memory()
     episode_bytes = 32 * num_episodes + 4 * slots * network.slot_size
-    # Most experiments fit by this high estimate, which needs no strategy. A strategy that computes genomes lazily needs
-    # less memory.
+    # This high estimate needs no strategy, and most experiments fit by it. A strategy that computes genomes lazily
+    # needs less memory.
     needed = 40 * P * W + episode_bytes
     if needed > available:
         needed = strategies.bytes_per_weight(config.strategy, network, P) * W + episode_bytes
@@ -310,7 +310,7 @@ def _check_measures(experiment: Experiment) -> None:
 
 
 def _check_growth(experiment: Experiment) -> None:
-    """Raise InputError if the settings of a growing population are incomplete, or the strategy does not allow one."""
+    """Raise InputError if settings of a growing population are missing, or the strategy does not let it grow."""
     config = experiment.config
     least, most, steps = config.least_population, config.population, config.num_interactions
     if least is None and steps is None:
@@ -330,7 +330,7 @@ def _check_growth(experiment: Experiment) -> None:
 
 
 def _check_step_limits(experiment: Experiment) -> None:
-    """Raise InputError for step limits of training episodes without effect, or that contradict another setting."""
+    """Raise InputError for a step limit of training episodes that has no effect or contradicts another setting."""
     config = experiment.config
     early, usual = config.early_max_episode_steps, environments.max_episode_steps(config.env)
     if early is None and config.early_generations != Config.model_fields["early_generations"].default:
@@ -350,7 +350,7 @@ def _check_step_limits(experiment: Experiment) -> None:
 
 
 def _check_scores_in_early_episodes(experiment: Experiment) -> None:
-    """Raise InputError if a strategy compares the returns of early, shorter episodes with returns of later ones."""
+    """Raise InputError if a strategy compares the returns of early, shorter episodes with returns of later episodes."""
     config = experiment.config
     options = config.strategy.table()
     if experiment.strategy(0).compares_generations:

@@ -169,8 +169,8 @@ def setting_of(found: Callable[..., Any], key: str = "fitness") -> str:
         key: The setting, for the error: "env", "env.wrappers" or "fitness".
 
     Raises:
-        InputError: It is not at the top level of a module that other processes can import; or it is a function of one
-            array, such as `min`.
+        InputError: No other process can import it from the top level of a module; or it is a function of one array,
+            such as `min`.
     """
     if key == "fitness" and found in _STATISTICS:
         expected = "a function of returns, metrics and connections, or the name of a statistic"
@@ -209,7 +209,7 @@ def step_limit(config: Config, generation: int, previous: Int32 | None) -> int |
 
 
 def with_step_limit(experiment: "Experiment", generation: int, previous: Record | None) -> "Experiment":
-    """Return an experiment with the step limit of a generation that begins. previous: the record of the one before."""
+    """Return an experiment with the step limit of a generation. previous: the record of the previous generation."""
     config = experiment.config
     limit = step_limit(config, generation, None if previous is None else previous.lengths)
     if limit is None:
@@ -219,18 +219,18 @@ def with_step_limit(experiment: "Experiment", generation: int, previous: Record 
 
 
 def with_recorded_limit(experiment: "Experiment", records: Sequence[Record], generation: int) -> "Experiment":
-    """Return an experiment with the step limit of a recorded generation. records: of all generations before it."""
+    """Return an experiment with the step limit of a recorded generation. records: of this run, from generation 0."""
     return with_step_limit(experiment, generation, records[generation - 1] if generation else None)
 
 
 def recorded_limit(experiment: "Experiment", records: Sequence[Record], generation: int) -> int | None:
-    """Return the step limit of a recorded generation, see `step_limit`. records: of all generations before it."""
+    """Return the step limit of a recorded generation, see `step_limit`. records: of this run, from generation 0."""
     return step_limit(experiment.config, generation, records[generation - 1].lengths if generation else None)
 
 
 @dataclass(frozen=True)
 class Scores:
-    """The data from which the fitness of P candidates is computed. During a race, later episodes have no data yet.
+    """The data from which the fitness of P candidates is computed. During a race, later rounds have no data yet.
 
     Attributes:
         function: The fitness function of the experiment.
@@ -248,7 +248,7 @@ class Scores:
 
     @classmethod
     def of(cls, config: Config, returns: Float64, metrics: Metrics, connections: Int32, num_weights: int) -> "Scores":
-        """Return the scores of an experiment's candidates, which pay `connection_cost` times connections / W."""
+        """Return the scores of an experiment's candidates. Each costs `connection_cost` × connections / W."""
         costs: Float64 = config.connection_cost * (connections / num_weights)
         return cls(fitness_function(config.fitness), returns, metrics, connections, costs)
 

@@ -59,7 +59,7 @@ def iterate(experiment: Experiment, coordinator: Coordinator, log: RunLog) -> Ge
 class _Run:
     """The state of a run between two generations.
 
-    champion_normalizer: the normalizer of the champion's generation, if the champion is never evaluated again.
+    champion_normalizer: the normalizer of the champion's generation; None if a champion may be evaluated again.
     """
 
     experiment: Experiment
@@ -110,7 +110,7 @@ class _Run:
         return record
 
     def stops_early(self) -> bool:
-        """Validate the champion if that is due. Return whether it is good enough, or the limit of steps is reached."""
+        """Validate the champion if that is due. Return True if it is good enough, or the limit of steps is reached."""
         stop = self.experiment.config.early_stop
         if stop.steps is not None and self.log.steps >= stop.steps:
             return True
@@ -118,7 +118,7 @@ class _Run:
             return False
         player, seed, generations = self._champion(), self.log.header.seed, self.log.num_generations
         returns = validation_returns(self.experiment, self.coordinator, player, seed, generations, stop.episodes)
-        # A resumed run repeats the validation that is due when it begins.
+        # A resumed run repeats the validation with which it begins, so the log may have these returns already.
         self.log.validations.setdefault(generations, returns)
         return is_good_enough(self.experiment.config, returns)
 
@@ -166,13 +166,13 @@ def generation_record(
     Args:
         previous: The digest of the previous generation.
         genomes: The P candidates.
-        described: The descriptions of their genomes, by the ranks that played them.
+        described: The descriptions of the P genomes, from the ranks that played them.
         results: The results of the candidates.
         fitness: [P].
         metrics: The metrics of the episodes by name, [P, E] each.
         normalizer: [2, O], None if observations are not normalized.
         seconds: The seconds of the generation, and of each rank [R] at work and in environments.
-        selection: The columns of strategies that select by more than fitness, by name (`Strategy.outcome`).
+        selection: The columns of a strategy that selects by more than fitness: its measures and `Strategy.outcome`.
 
     Raises:
         RunError: The best genome on this rank is not the genome that was played.
@@ -205,7 +205,7 @@ def generation_record(
 
 
 def held_out(experiment: Experiment, coordinator: Coordinator, player: Player, seed: int, episodes: int) -> HeldOut:
-    """Evaluate a champion on N held-out episodes. A larger N adds episodes to the same first ones.
+    """Evaluate a champion on N held-out episodes. A larger N adds episodes; the first ones stay the same.
 
     Args:
         experiment: The experiment of the champion.
@@ -233,7 +233,7 @@ def evaluate_champion(
 
     Args:
         run: The run file, or a champion file.
-        experiment: The experiment of the run (`reload`), or the same one in another environment.
+        experiment: The experiment of the run (`reload`), possibly in another environment.
         coordinator: Distributes the episodes.
         episodes: N.
         which: The genome; by default the final champion.
@@ -259,7 +259,7 @@ def validation_returns(
         coordinator: Distributes the episodes.
         player: The champion.
         seed: The seed of the run.
-        generation: The next generation.
+        generation: The next generation, which selects the episodes.
         episodes: N.
     """
     key = seed, Purpose.VALIDATION, generation
