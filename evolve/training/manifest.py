@@ -1,7 +1,7 @@
 """The manifest of a run: versions and hardware that may explain a difference later. It is never part of a digest.
 
 `evolve contest` also records facts that may explain a time, and the load of the machine. Most facts come from files of
-Linux; a fact is None on a system without the file. No fact names the owner of a machine or its network.
+Linux; without the file, the fact is None. No fact names the machine's owner or network.
 """
 
 import functools
@@ -79,7 +79,7 @@ def make_manifest(experiment: Experiment, transport: Transport) -> dict[str, Any
 
 
 def machine_manifest(transport: Transport) -> dict[str, Any]:
-    """Return the versions, the machine and the ranks: the part of a manifest that belongs to no experiment."""
+    """Return the versions, the machine and the ranks: the part of a manifest that all experiments share."""
     cpu = _first_cpu()
     return {
         "evolve": __version__,
@@ -164,7 +164,7 @@ def machine_facts(transport: Transport, cores: int, backends: tuple[str, ...]) -
     Args:
         transport: The transport of this process.
         cores: The number of cores that may be used.
-        backends: The back ends that take part.
+        backends: The back ends that are measured.
     """
     facts: dict[str, Fact] = {"cores": cores, "backends": " ".join(backends)}
     facts |= _processor() | _system() | _kernels() | _software(transport)
@@ -246,7 +246,7 @@ def _kernels() -> dict[str, Fact]:
 
 def kernel_variant() -> str | None:
     """Return the instruction set that the loader selects, see `kernels/lanes.h`; None if it is unknown."""
-    # "clones": compiled for several instruction sets; another text: for one; "": there are no kernels.
+    # "clones": the kernels are compiled for several instruction sets; another text: for one; "": there are no kernels.
     clones = native.build().split("; ")[-1]
     if clones != "clones":
         return "as compiled" if clones else None

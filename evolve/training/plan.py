@@ -43,12 +43,12 @@ from evolve.training.stored import Source, with_start
 
 _EXPERIMENT = "a TOML file, a table, a Config or a run file"
 _SECTIONS = {*NAMED_SECTIONS, "compute", "output", "racing", "early_stop"}
-"""Sections into which tables are merged, so an empty table changes nothing. Elsewhere it replaces the setting."""
+"""Sections into which tables are merged, so an empty table changes nothing. Any other setting is replaced."""
 
 
 @dataclass(frozen=True)
 class RunSize:
-    """The most that a run has to do; an early stop and racing can make it less.
+    """Upper limits of the work of a run; an early stop and racing can make it less.
 
     Attributes:
         episodes: The number of episodes, with validation and held-out episodes.
@@ -70,7 +70,7 @@ class RunPreview:
     Attributes:
         run: The run.
         action: Whether its file is created, resumed or replaced, or kept because nothing is left to do.
-        stored: The existing run file; None if there is none, or it has no generation.
+        stored: The existing run file; None if the file is created.
     """
 
     run: PlannedRun
@@ -79,7 +79,7 @@ class RunPreview:
 
     @property
     def size(self) -> RunSize:
-        """The most that the run would do."""
+        """The upper limits of the remaining work."""
         if self.action == "keep":
             return RunSize(0, 0)
         done = self.stored.num_generations if self.stored is not None and self.action == "resume" else 0
@@ -128,7 +128,7 @@ def plan_runs(
     """
     runs = []
     for experiment in experiments:
-        same: dict[str, Experiment] = {}  # runs that begin with the same genome have one experiment
+        same: dict[str, Experiment] = {}  # runs that begin with the same genome share one experiment
         for seed in experiment.config.seeds:
             path = file or store.path_of(experiment.config.directory(), seed)
             run = with_start(PlannedRun(experiment, seed, path), resume, source)
@@ -138,7 +138,7 @@ def plan_runs(
 
 
 def size_of(config: Config, completed: int = 0) -> RunSize:
-    """Return the remaining size of a run with a number of completed generations."""
+    """Return the size of the rest of a run. completed: the number of complete generations."""
     stop = config.early_stop
     per_generation = config.population * config.episodes
     training = max(0, config.generations - completed) * per_generation
@@ -154,13 +154,13 @@ def size_of(config: Config, completed: int = 0) -> RunSize:
     if config.early_max_episode_steps is not None:
         early = max(0, min(config.early_generations, config.generations) - completed)
         steps -= early * per_generation * max(0, longest - config.early_max_episode_steps)
-    if stop.steps is not None:  # the run stops after the generation in which it reaches them
+    if stop.steps is not None:  # the run stops after the generation that reaches this number
         steps = min(steps, stop.steps + per_generation * longest)
     return RunSize(training + evaluation, steps + evaluation * longest_evaluated)
 
 
 def work_of(configs: Sequence[Config]) -> Work:
-    """Return the largest amount of work of experiments, as if no run file existed yet."""
+    """Return upper limits of the work of experiments, as if no run file existed yet."""
     at_once = max(config.population * config.episodes for config in configs)
     sizes = (size_of(config) for config in configs for _ in config.seeds)
     if all(config.compute.threads == "auto" and plays_whole_episodes(config) for config in configs):
@@ -176,7 +176,7 @@ def plays_in_threads(
 
     Args:
         files: Run files and champion files, or directories with one run file.
-        changes: Other settings of their environments, see `EnvOptions.changed`.
+        changes: Settings that replace those of the environments, see `EnvOptions.changed`.
         threads: The number of threads if the user gives it.
 
     Raises:
@@ -260,8 +260,8 @@ def _override_all(
 ) -> None:
     """Set settings, and the directory or the table of the output. Raises InputError.
 
-    complete: Whether the table has all settings, with their defaults. A network or strategy of another name then begins
-    with its own defaults.
+    complete: Whether the table has all settings, also defaults. A network or strategy of another name then begins with
+    its own defaults.
     """
     for key, value in settings.items():
         if complete:
@@ -286,7 +286,7 @@ def _drop_options(table: dict[str, Any], key: str, name: Any) -> None:
 
 
 def _take_source(table: dict[str, Any]) -> Source | None:
-    """Replace the start in a table by its setting; return its source if it is in memory."""
+    """Replace `start_from` in a table by a setting of plain values; return the start itself if it is in memory."""
     given = table.get("start_from")
     if given is None:
         return None
@@ -295,11 +295,11 @@ def _take_source(table: dict[str, Any]) -> Source | None:
 
 
 def _start_setting(given: Any) -> tuple[Table, Source | None]:
-    """Return the setting `start_from` for an argument of `evolve.train`, and its source if that is in memory.
+    """Return the setting `start_from` for an argument of `evolve.train`, and the start itself if it is in memory.
 
     given: a path, a table, a run or a champion file, the start of a run, a policy, a genome, or a vector of weights.
     """
-    # The classes `Run`, `ChampionFile` and `Policy` belong to a package above this one, which this one cannot import.
+    # The classes `Run`, `ChampionFile` and `Policy` belong to a package above this one, which cannot be imported here.
     given = getattr(given, "_stored", given)
     if isinstance(given, str | Path):
         return {"file": str(given)}, None
@@ -337,7 +337,7 @@ def _start_in_memory() -> InputError:
 
 
 def _table(experiment: Any) -> dict[str, Any]:
-    """Return an experiment in any form, except a run file, as a new table."""
+    """Return an experiment as a new table. Raises InputError for a run file, or if it is no experiment."""
     if experiment is None:
         return {}
     if isinstance(experiment, Config):
@@ -377,7 +377,7 @@ def _seed(seed: Any) -> int:
 
 def _override(table: dict[str, Any], key: str, value: Any) -> None:
     """Set a setting. A table is merged into the section; a text sets the name of an env, network or strategy."""
-    if key == "start_from":  # an object in memory, for now
+    if key == "start_from":  # any object; `_take_source` replaces it
         table[key] = value
         return
     value = plain_setting(key, value)

@@ -72,7 +72,7 @@ class RunLog(RunState, Protocol):
         """
 
     def flush_if_due(self) -> None:
-        """Flush, if a flush is due."""
+        """Flush if a flush is due."""
 
     def flush(self) -> None:
         """Write everything to the place where it persists."""
@@ -97,7 +97,7 @@ class UnsavedRun:
         self.complete = False
 
     def append(self, record: store.Record, checkpoint: Mapping[str, NDArray[Any]], *_: Any, **__: Any) -> None:
-        """Keep a generation in place of the one before."""
+        """Keep a generation in place of the previous one."""
         self.num_generations += 1
         self.steps += record.steps
         self.checkpoint, self.last = checkpoint, record
@@ -133,8 +133,8 @@ def restore_moments(experiment: Experiment, run: RunState) -> Moments:
     size = experiment.network.observation_size
     if not experiment.config.normalize_observations:
         return Moments.none(size)
-    # With normalizer_generations = 0 every generation uses the normalizer of `start_from`. It is not computed from the
-    # sums in the checkpoint, because the last bit may differ.
+    # With normalizer_generations = 0 every generation uses the normalizer of `start_from`. A normalizer computed from
+    # the sums in the checkpoint could differ in the last bit.
     if not run.num_generations or experiment.config.normalizer_generations == 0:
         start = experiment.start
         if start is None or start.normalizer is None:
@@ -153,8 +153,8 @@ CHAMPION_NORMALIZER = "champion_normalizer"
 def champion_normalizer(experiment: Experiment, run: RunState) -> Float32 | None:
     """Return the normalizer [2, O] of the champion's generation from the checkpoint of a run.
 
-    None if the strategy evaluates its champion again in later generations, and for files of earlier versions. Raises
-    InputError if the array is damaged.
+    None if the strategy may evaluate its champion again, and for files of earlier versions. Raises InputError if the
+    array is damaged.
     """
     normalizer = run.checkpoint.get(CHAMPION_NORMALIZER)
     if normalizer is not None:
@@ -170,7 +170,7 @@ SpotCheck = Callable[[StoredRun, Experiment, Callable[[], str | None]], str | No
 
 
 def experiment_table(path: Path) -> Table:
-    """Return the experiment of a run file as a table for resuming. Only `check` is kept of the section `compute`.
+    """Return the experiment of a run file as a table for resuming. Of the section `compute` only `check` is kept.
 
     Raises InputError if the file is not a run file.
     """
@@ -183,7 +183,7 @@ def experiment_table(path: Path) -> Table:
 
 
 def generations_on_disk(file: RunFile) -> str:
-    """Return in words how many generations a file holds."""
+    """Return the number of generations in a file, in words."""
     if file.replaces:
         return f"no new generation is complete, so {file.path} is unchanged"
     if not file.path.exists():
@@ -204,7 +204,7 @@ def replay_line(path: Path, error: EpisodeError) -> str:
 
 def after_failure(file: RunFile, error: EpisodeError) -> tuple[str | Setting, ...]:
     """Return lines of advice after a failed episode of a run: play it alone, or let such episodes count."""
-    # If the new run has no generation yet, the file on the disk is still the one that it replaces.
+    # If the new run has no generation yet, the path still holds the file of the run that it replaces.
     alone = "" if file.replaces else f"\nPlay it alone: {replay_line(file.path, error)}"
     return f"{alone}\nLet such episodes count as the worst: ", Setting("env.on_failure", "worst"), " (in a new run)"
 
@@ -282,7 +282,7 @@ def _header(run: PlannedRun, transport: Transport) -> Header:
 
 
 def _check_not_being_written(file: RunFile) -> None:
-    """Raise InputError for an unfinished run file on a file system without locks, as another process may write it."""
+    """Raise InputError for an unfinished run file without a lock, because another process may be writing it."""
     if not (file.lock.is_effective or file.complete):
         message = f"{file.path} is not complete, and may be being written: its file system has no locks."
         cure = "Remove it yourself, or choose another "
@@ -307,9 +307,9 @@ def replace_run(run: PlannedRun, transport: Transport) -> RunFile:
 def open_run(run: PlannedRun) -> RunFile:
     """Reopen the checked file of a run, with the present configuration.
 
-    If generations or held-out episodes are left, the run is no longer complete. Its held-out evaluation and its
-    validations are dropped if the episodes of evaluation are other ones now.
-    Raises InputError if the file belongs to another experiment by now, since it was not locked after the check.
+    If generations or held-out episodes are left, the run is no longer complete. If the environment of evaluation has
+    changed, the held-out evaluation and the validations are dropped. The file was not locked after the check, so
+    InputError is raised if it belongs to another experiment now.
     """
     file = store.reopen(run.path)
     config = run.experiment.config
@@ -351,7 +351,7 @@ def _check_continuation(run: PlannedRun, stop_reason: Callable[[], str | None], 
 
 
 def check_configuration(run: PlannedRun, file: RunFile | StoredRun) -> None:
-    """Raise InputError unless the file has the seed and experiment of the run, and no more generations than it."""
+    """Raise InputError unless a file has the seed and experiment of a run, and at most its number of generations."""
     config = run.experiment.config
     path = run.path
     anew: tuple[str | Setting, ...] = "Or start anew in another ", _DIRECTORY, "."
@@ -380,7 +380,7 @@ def check_configuration(run: PlannedRun, file: RunFile | StoredRun) -> None:
 def changed_sizes(run: RunFile | Stored, experiment: Experiment) -> tuple[str, str] | None:
     """Return the numbers of observations and actions of a file, and of its environment on this machine, in words.
 
-    None if they are equal, or if the file has no spaces, as files of earlier versions, or damaged ones.
+    None if they are equal, or if the file's spaces are damaged or, as in files of earlier versions, missing.
     """
     env = config_of(run).env
     try:
@@ -409,14 +409,14 @@ def _warn_of_other_code(file: RunFile) -> None:
 
 
 def _short(commit: str | None) -> str:
-    """Return the first digits of a commit, after a space; a "+" at its end, for changes after the commit, is kept."""
+    """Return a space and the first digits of a commit, with the "+" at its end if the source had changes."""
     return f" {commit[:12]}{'+' * commit.endswith('+')}" if commit else ""
 
 
 def _check_episode(
     run: PlannedRun, file: RunFile, stop_reason: Callable[[], str | None], spot_check: SpotCheck
 ) -> None:
-    """Raise InputError if a logged episode cannot be repeated, because one log would then hold two different tasks."""
+    """Raise InputError if a logged episode cannot be repeated: the log would then mix two different tasks."""
     try:
         difference = spot_check(store.read(run.path), run.experiment, stop_reason)
     except Stopped as why:
