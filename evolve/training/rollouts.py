@@ -42,11 +42,11 @@ _FEED = 4
 FEED_BYTES = 2**26
 """The memory of the largest feed on the host."""
 _FEW_WORLDS = 4
-"""The smallest number of rigid-body worlds in a feed. A thread steps four in half of the time that sixteen take."""
+"""The smallest number of rigid-body worlds in a feed. A thread steps four worlds in half of the time of sixteen."""
 _CROWD_BYTES = 2**22
-"""The memory of the networks whose worlds a thread steps together, so that they stay in a second-level cache."""
+"""The memory of the networks whose worlds a thread steps together; so these networks stay in a second-level cache."""
 LEAST_GAIN = 1.3
-"""The speed of a GPU, in units of the host's, above which it is used."""
+"""A GPU is used from this multiple of the host's speed on."""
 TRIAL_SECONDS = 0.5
 """Seconds of each trial."""
 WARM_UP = 4
@@ -75,8 +75,8 @@ def rollout_of(config: Config) -> AnyRollout:
             free = device().free_memory()
             if slots <= WIDTH:
                 break
-        # Rank 0 has checked the slots, see `fitted`, but its device may have more free memory than this one. The number
-        # of slots cannot change results.
+        # Rank 0 has checked the slots, see `fitted`, but its device may have more free memory than this rank's. The
+        # number of slots cannot change results.
         slots = max(WIDTH, slots * 3 // 4)
     raise InputError("compute.slots", f"slots that fit into {free:,} bytes of {device().name}", f"{slots:,}")
 
@@ -94,11 +94,11 @@ def fitted(experiment: Experiment) -> Experiment:
     """Return an experiment with as many slots as fit into the memory of the device, estimated from a few slots.
 
     Raises:
-        InputError: The slots that the user asked for do not fit.
+        InputError: The slots that the user asked for do not fit, or not even a few slots fit.
     """
     free = device().free_memory() // (1 if _plays_alike(experiment) else 2)
     fitting, wanted = _slots_that_fit(experiment, free), experiment.device_slots
-    least = experiment.config.compute.slots or 1 if wanted is None else min(wanted, WIDTH)
+    least = (experiment.config.compute.slots or 1) if wanted is None else min(wanted, WIDTH)
     if fitting < least:
         expected = f"at most {fitting:,} slots, which fit into the {free:,} free bytes of {device().name}"
         raise InputError("compute.slots", expected, f"{least:,}")
@@ -116,7 +116,7 @@ def _plays_alike(experiment: Experiment) -> bool:
 
 
 def _slots_that_fit(experiment: Experiment, free: int) -> float:
-    """Return the number of slots, in one half or in two, that fit into `free` bytes."""
+    """Return the number of slots, of both halves together, that fit into `free` bytes."""
     try:
         one, two = (_needed(experiment, WIDTH * tiles) for tiles in (1, 2))
     except DeviceMemoryError:
@@ -124,7 +124,7 @@ def _slots_that_fit(experiment: Experiment, free: int) -> float:
     if one == two:  # the network runs on the host
         return math.inf
     if experiment.config.env.engine == "exact":
-        free -= 2 * MOST_STAGING  # many slots take this in addition
+        free -= 2 * MOST_STAGING  # many slots need these bytes in addition
     halves = _halves(experiment.config, 2)
     tiles = (free // halves - (2 * one - two)) // (two - one)  # of each half
     slots = fitting = max(0, halves * WIDTH * tiles)
@@ -192,7 +192,7 @@ def _exact_rollout(config: Config, slots: int, chosen: Backend) -> ExactRollout 
         return ExactRollout(task, play, slot_arrays, feed_size, config.env.max_episode_seconds, queue)
 
     threads = num_threads(config)
-    # A kernel steps `lanes` slots in the time of one, but a few worlds in less time than many.
+    # A kernel steps `lanes` slots in the time of one slot. A few worlds take less time than many, so feeds are smaller.
     least_feed = _FEW_WORLDS if task.has_world else lanes
     return part() if threads == 1 else ThreadedRollout(part, threads, least_feed)
 
@@ -259,7 +259,7 @@ def host_fallback(experiment: Experiment) -> str:
 
 
 def _device_speed(experiment: Experiment) -> tuple[Experiment, float]:
-    """Return the experiment with slots that fit into the device, and the environment steps per second there.
+    """Return the experiment with slots that fit into the device, and the device's environment steps per second.
 
     The speed is 0 if the device fails, or its memory is too small.
     """
@@ -272,7 +272,7 @@ def _device_speed(experiment: Experiment) -> tuple[Experiment, float]:
 
 @dataclass(frozen=True)
 class RolloutSpeed:
-    """The seconds of a rollout per environment step, and the part of them in the environment."""
+    """The seconds of a rollout per environment step (`step`), and the part of them in the environment."""
 
     step: float
     environment: float
@@ -285,7 +285,7 @@ class RolloutSpeed:
 
 @environments.keeping_directory()
 def rollout_speed(experiment: Experiment, backend: str, seconds: float) -> RolloutSpeed:
-    """Return the speed at which initial networks play by a back end, in this process, with all slots busy.
+    """Return the speed at which initial networks play on a back end, in this process, with all slots busy.
 
     Raises:
         InputError: The rollout cannot be made here, for example because the slots do not fit into memory.

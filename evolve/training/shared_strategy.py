@@ -1,7 +1,7 @@
 """A strategy with its state on every rank, so that each rank computes the genomes that it plays.
 
 Rank 0 sends the state once. From then on each rank tells its copy the same results, a few numbers for each candidate.
-Sums over all candidates are computed in parts: each rank sums some columns, and receives the other columns. So the
+Sums over all candidates are computed in parts: each rank sums some columns, and receives the sums of the others. So the
 messages grow with P + W, and no rank ever holds P × W numbers.
 
 This needs a portable strategy: its arithmetic is the same on every rank, and it does not need the traces of each
@@ -30,22 +30,23 @@ from evolve.training.experiment import Experiment, load_config, num_threads
 MAX_EACH_TRACES = 2**20
 """The largest P × T for which workers send the traces of each candidate even if the strategy needs only their mean."""
 MIN_SHARED_NUMBERS = 2**18
-"""The smallest P × W that workers or threads sum. One thread sums fewer numbers in 3 ms, before another has started."""
+"""The smallest P × W that is divided among workers or threads. One thread sums fewer numbers in less than 3 ms."""
 CACHED_COLUMNS = 2**14
-"""Columns that are summed together, so that they stay in a cache."""
+"""The largest number of columns that are summed together, so that they stay in a cache."""
 MIN_PART_NUMBERS = 2**19
-"""The smallest part of the columns × candidates that is worth a message to a worker."""
+"""The smallest number of columns × candidates that is worth a message to a worker."""
 _PARTS_PER_WORKER = 4  # so that no worker waits long for another
 _TOKENS = itertools.count()  # each number identifies a `SharedStrategy` in versions of the state
 _START = "start/weights", "start/mask"
-"""The names of the arrays with the genome that starts the search. They are sent with the arrays of the state."""
+"""The names of the arrays of a given first genome. They are sent with the arrays of the state."""
 
 
 @dataclass(frozen=True)
 class HoldState:
-    """To a worker: the state of a strategy before a generation. Its arrays follow in `arrays` messages `StateArray`.
+    """To a worker: the state of a strategy before a generation. Its arrays follow, each in a message `StateArray`.
 
-    Before generation 0 only a given genome follows, because each rank can compute the first state.
+    Before generation 0 only a given first genome follows, because each rank can compute the first state. arrays: the
+    number of messages that follow.
     """
 
     experiment: str
@@ -97,7 +98,7 @@ _KINDS = HoldState, StateArray, SumRequest, ColumnSums, TellResults
 
 
 class SharedStrategy:
-    """A strategy and its state on rank 0.
+    """A strategy and its state on rank 0, which keeps the copies of the workers up to date.
 
     Args:
         experiment: The experiment.
@@ -134,7 +135,7 @@ class SharedStrategy:
         if self._coordinator.workers and self._coordinator.shared_version != version:
             network = self._experiment.network
             sizes = network.observation_size, self._experiment.action_size
-            # Every rank can compute the state before generation 0, from the seed or from a given genome.
+            # Every rank can compute the state before generation 0, from the seed or from the given first genome.
             arrays = self.strategy.to_arrays(self.state) if generation else {}
             if self._experiment.start is not None:
                 genome = self._experiment.start.genome
@@ -187,7 +188,7 @@ class SharedStrategy:
         if workers_have_state:
             traces = np.zeros(0) if mean_traces is None else mean_traces
             message = TellResults(fitness, traces, np.zeros((len(fitness), 0)) if measures is None else measures)
-            # Each part of the sums goes to all workers but the one that computed it; then all tell their copies.
+            # Each part of the sums goes to all workers but the one that computed it. Then all workers get the results.
             self._coordinator.update(
                 itertools.chain(
                     ((frame_of(ColumnSums(columns.start, sums), _KINDS), worker) for worker, columns, sums in parts),
@@ -201,7 +202,7 @@ class SharedStrategy:
         return _sum_columns(self.strategy, self.state, generation, fitness, columns, self._threads)
 
     def _sum_on_workers(self, generation: int, fitness: Float64, W: int) -> list[tuple[int, slice, Float64]]:
-        """Return (rank, columns, sums) in ascending order of columns. Rank 0 sums a part if no worker is left."""
+        """Return (rank, columns, sums) in ascending order of columns. If no worker is left, rank 0 sums the rest."""
         size = max(-(-MIN_PART_NUMBERS // len(fitness)), -(-W // (_PARTS_PER_WORKER * len(self._coordinator.workers))))
         requested = [slice(start, min(start + size, W)) for start in range(0, W, size)]
         requests = [frame_of(SumRequest(fitness, columns.start, columns.stop), _KINDS) for columns in requested]
@@ -223,7 +224,7 @@ class StrategyReplica:
         self.reset()
 
     def reset(self) -> None:
-        """Drop the state, because updates were missed."""
+        """Drop the state, because this worker missed updates."""
         self._header: HoldState | None = None  # of a state that is arriving
         self._threads = 1
         self._arrays: dict[str, NDArray[Any]] = {}

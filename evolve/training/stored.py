@@ -3,7 +3,7 @@
 `reload` and `reload_policy` return the experiment of a file, and `final_champion` a genome with the normalizer of its
 observations. `with_start` gives a new run its first genome, from a file or from the caller. The configuration of the
 new run records the digest of this genome (`start_from.digest`), and its run file holds the genome itself. So the new
-run can be resumed and verified even if the file that the genome is from has changed or is missing.
+run can be resumed and verified even if the source of the genome has changed or is missing.
 """
 
 import os
@@ -40,11 +40,11 @@ def reload(
 
     Args:
         run: The file.
-        env: Other settings of the environment, such as {"kwargs": {"gravity": 12.0}}; see `EnvOptions.changed`.
-        network: Other settings of the network that keep its connections, such as {"plasticity": 0.0}.
+        env: Settings to change in the environment, such as {"kwargs": {"gravity": 12.0}}; see `EnvOptions.changed`.
+        network: Settings to change in the network, such as {"plasticity": 0.0}; its connections must stay the same.
         engine: Another engine, so that the engine of the file need not be installed.
         threads: The number of threads, as `compute.threads`.
-        trains: Whether the training of a champion file is repeated, not only its held-out and validation episodes.
+        trains: Whether training episodes of a champion file are played, and not only held-out and validation episodes.
 
     Raises:
         InputError: The configuration cannot be used here, or does not fit the stored generations.
@@ -242,7 +242,7 @@ def check_which(run: Stored, which: GenomeChoice) -> None:
 
 
 def require_run_file(run: Stored, argument: str, value: Any) -> None:
-    """Raise InputError for an argument that a champion file cannot have, and that is given; None if it is not."""
+    """Raise InputError for a given argument that needs a run file, if `run` is a champion file. None: not given."""
     if value is not None and not isinstance(run, StoredRun):
         raise InputError(argument, f"none with {run.path}, which has the final champion alone", value)
 
@@ -306,7 +306,7 @@ def _start_in_file(run: PlannedRun, wanted: StartFromOptions) -> tuple[StartFrom
 
 
 def _load(wanted: StartFromOptions, source: Source | None, experiment: Experiment, seed: int) -> Start:
-    """Return the start that a setting names. seed: of the run; if the setting names a directory, of the file in it."""
+    """Return the start that a setting names. seed: of the run; in a directory, the file of this seed is the source."""
     if source is None:
         if wanted.file is None:
             got = "a digest alone" if wanted.digest else "none"
@@ -337,7 +337,7 @@ def _load(wanted: StartFromOptions, source: Source | None, experiment: Experimen
 
 
 def _is_missing(path: Path) -> bool:
-    """Return whether the file does not exist. If another error prevents reading, reading reports it."""
+    """Return whether a file does not exist. For other errors return False, because reading the file reports them."""
     try:
         path.stat()
     except OSError as error:
@@ -348,7 +348,7 @@ def _is_missing(path: Path) -> bool:
 def _run_of_seed(directory: Path, seed: int) -> Path:
     """Return the run file of a seed in a directory. Raises InputError if there is none."""
     path = store.path_of(directory, seed)
-    if not os.path.exists(path) and os.access(directory, os.X_OK):  # without access, reading it reports the reason
+    if not os.path.exists(path) and os.access(directory, os.X_OK):  # without access, reading the file reports why
         expected = f"a directory with a run of the same seed, {path.name}"
         cure = "To begin every seed with one genome, name its run file or its champion file."
         raise InputError("start_from", expected, str(directory), cure)
@@ -380,7 +380,7 @@ def num_observations(experiment: Experiment, stored: Stored, generation: int | N
     elif stored.num_observations is not None:
         return stored.num_observations
     elif until_frozen is not None and until_frozen < stored.num_generations:
-        # A champion file of an earlier version: all generations are assumed to have the same number of steps.
+        # A champion file of an earlier version: assume that all generations have the same number of steps.
         steps = steps * until_frozen // stored.num_generations
     # If the source itself began with a normalizer, the observations of that normalizer count, too.
     return steps + (0 if experiment.start is None else int(experiment.start.num_observations[0]))
@@ -413,7 +413,7 @@ def _check_size(weights: Float32, experiment: Experiment, source: str) -> None:
 
 
 def _check_normalization(normalized: bool, experiment: Experiment, source: str) -> None:
-    """Raise InputError if the observations of an experiment and of its start are not both normalized, or both not."""
+    """Raise InputError if only one of an experiment and its start has normalized observations. source: in words."""
     setting = experiment.config.normalize_observations
     if normalized != setting:
         expected = f"{str(normalized).lower()} as in {source}, because the genome evolved with such observations"
@@ -421,7 +421,7 @@ def _check_normalization(normalized: bool, experiment: Experiment, source: str) 
 
 
 def _check_frozen(experiment: Experiment, start: Start | None) -> None:
-    """Raise InputError if the start's normalizer is to be used in all generations, but the start has no normalizer."""
+    """Raise InputError if all generations should use the normalizer of the start, but it has none."""
     if experiment.config.normalizer_generations == 0 and (start is None or start.normalizer is None):
         expected = "at least 1, or start_from a run with normalized observations"
         raise InputError("normalizer_generations", expected, 0)
