@@ -26,7 +26,7 @@ PUBLISHED = Path(__file__).with_name("published.json")
 
 
 def compare(a: StoredRun, b: StoredRun, play: bool = True) -> Verdict:
-    """Return whether two runs are equal in everything they hold and, if not, the first difference and its cause.
+    """Return whether two runs are equal in all contents and, if not, the first difference and its cause.
 
     Times, ranks and manifests may differ, and one file may hold more held-out episodes, or genomes, than the other. The
     engines may differ, too, if they have played the same episodes.
@@ -85,7 +85,7 @@ def _different_part(a: StoredRun, b: StoredRun) -> str | None:
         if not np.array_equal(validated[0][:n], validated[1][:n], equal_nan=True):
             return f"validation returns after {pluralize(generations, 'generation')}"
     if a.held_out is not None and b.held_out is not None:
-        # Only the first n held-out episodes are the same episodes: none, if the two runs evaluate differently.
+        # Both runs played the first n held-out episodes; n = 0 if the two evaluations have different environments.
         n = min(len(a.held_out.returns), len(b.held_out.returns)) if are_comparable else 0
         for name, end in (("returns", n), ("seeds", n), ("weights", None), ("mask", None)):
             ours, theirs = (getattr(held_out, name)[:end] for held_out in (a.held_out, b.held_out))
@@ -121,13 +121,13 @@ def _different_settings(verdict: Verdict) -> str:
 def _look_closer(
     a: StoredRun, b: StoredRun, first: FirstDifference, play: bool
 ) -> tuple[int | None, str, tuple[Side, ...]]:
-    """Return the first different step of an episode, the kind of difference in it, and the values of both sides."""
+    """Return the first different step of an episode, the kind of difference, and the values of both sides."""
     if first.what != "episode" or first.candidate is None or first.episode is None:
         return None, first.what, ()
     key, runs = (first.generation, first.candidate, first.episode), (a, b)
     logged = [logs.log_of_record(run.records[key[0]], key[1]).episode_log(key[2]) for run in runs]
     played = [_play(run, key) if play else None for run in runs]
-    # If the log has no step hashes, take the hashes of the episode that was played here, if it is the same episode.
+    # A log without step hashes gets the hashes of the episode that was played here, if it is the same episode.
     known = [
         found.log if log.step_hashes is None and found is not None and found.agrees(log) else log
         for log, found in zip(logged, played, strict=True)
@@ -166,8 +166,8 @@ class PublishedSeed:
         experiment: The name of the experiment.
         config: Its settings.
         seed: The seed.
-        num_generations: The number of generations that the run had.
-        digest: The digest of the last one, 64 hexadecimal characters.
+        num_generations: The number of generations of the run.
+        digest: The digest of the last generation, 64 hexadecimal characters.
     """
 
     experiment: str
@@ -256,7 +256,7 @@ def _explain_length(run: Stored, published: PublishedSeed) -> str:
 
 
 def _explain_digest(run: Stored, config: Config, published: PublishedSeed) -> tuple[Cause, str]:
-    """Return the likeliest cause of another digest, as far as settings and versions tell."""
+    """Return the likeliest cause of a different digest, and the reason to assume it, from settings and versions."""
     ours, theirs = config.env.engine, published.config.env.engine
     cause: Cause = "environment"
     if ours != theirs:

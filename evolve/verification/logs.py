@@ -35,8 +35,8 @@ _ALGEBRA = ("packages.numpy", "packages.cmaes", "blas", "cpu", "cpu features")
 class EpisodeLog:
     """The log of an episode.
 
-    fingerprint: [2], of observations and actions. step_hashes: [length, 2], None if they were not kept. metrics: by
-    name.
+    fingerprint: [2], of observations and actions. step_hashes: [length, 2], None if the log does not keep them.
+    metrics: by name.
     """
 
     return_: float
@@ -51,7 +51,7 @@ class EpisodeLog:
         return f"{self.return_!r} in {self.length} steps"
 
     def matches_fingerprint(self) -> bool:
-        """Return whether the last step hashes are the top bytes of the fingerprint; True without the last hashes."""
+        """Return whether the last step hashes are the top bytes of the fingerprint; True if they were not kept."""
         if self.step_hashes is None or self.length > MAX_HASHED_STEPS or not len(self.step_hashes):
             return True
         return bool((self.step_hashes[-1] == self.fingerprint >> np.uint64(56)).all())
@@ -62,7 +62,7 @@ class CandidateLog:
     """The log of a candidate in E episodes.
 
     returns, lengths: [E]; fingerprints: [E, 2], of observations and actions; trace_fingerprint: 64 bits;
-    step_hashes: [E] of [length, 2] each, None if they were not kept. metrics: [E] each, by name.
+    step_hashes: [E] of [length, 2] each, None if the log does not keep them. metrics: [E] each, by name.
     """
 
     returns: Float64
@@ -91,7 +91,7 @@ def different_episodes(ours: LogOrRecord, theirs: LogOrRecord) -> Bool:
 
 
 def equal_numbers(ours: NDArray[Any], theirs: NDArray[Any]) -> Bool:
-    """Return whether each number equals the other one; NaN equals NaN."""
+    """Return for each place whether two arrays have equal numbers there; NaN equals NaN."""
     return (ours == theirs) | (np.isnan(ours) & np.isnan(theirs))
 
 
@@ -108,7 +108,7 @@ def same_metrics(ours: Mapping[str, NDArray[Any]], theirs: Mapping[str, NDArray[
 
 
 def log_of_record(record: Record, candidate: int, episodes: int | None = None) -> CandidateLog:
-    """Return a candidate's log in a run file. episodes: keeps only its first episodes; by default all E."""
+    """Return a candidate's log from a record. episodes: the number of its first episodes to keep; by default all E."""
     lengths = record.lengths[candidate]
     step_hashes = None
     if candidate == record.champion_candidate:
@@ -123,7 +123,7 @@ def log_of_record(record: Record, candidate: int, episodes: int | None = None) -
 def log_of_results(
     results: PopulationResults, row: int, trace_fingerprint: int, metric_names: Sequence[str]
 ) -> CandidateLog:
-    """Return a candidate's log from results of this machine."""
+    """Return the log of the candidate in a row of results of this machine."""
     returns, lengths, fingerprints = results.returns[row], results.lengths[row], results.fingerprints[row]
     metrics = {name: values[row] for name, values in results.metrics(metric_names).items()}
     return CandidateLog(returns, lengths, fingerprints, trace_fingerprint, results.step_hashes(row), metrics)
@@ -147,7 +147,7 @@ def first_different_step(ours: EpisodeLog, theirs: EpisodeLog) -> tuple[int | No
 
 
 def _locate_step(a: UInt8, b: UInt8) -> tuple[int | None, str]:
-    """Return the same for two episodes with step hashes, [length, 2] each."""
+    """Return the result of `first_different_step` for two episodes with step hashes, [length, 2] each."""
     common = min(len(a), len(b))
     different = np.argwhere(a[:common] != b[:common])
     if len(different):
@@ -207,7 +207,10 @@ def digest_difference(run: StoredRun) -> "FirstDifference | None":
 
 @dataclass(frozen=True)
 class FirstDifference:
-    """The first difference of two logs. what: shape, genome, episode, traces, fitness or log; summary: in words."""
+    """The first difference of two logs.
+
+    what: shape, genome, episode, traces, fitness, validation or log. summary: the difference in words.
+    """
 
     what: str
     summary: str
@@ -254,7 +257,7 @@ def first_difference(generation: int, ours: Record, theirs: Record) -> FirstDiff
 def _episode_difference(
     generation: int, ours: Record, theirs: Record, different: Bool, genomes: Bool
 ) -> FirstDifference:
-    """Return the first different episode. different: [P, E], of episodes; genomes: [P], whether each genome differs."""
+    """Return the first different episode. different [P, E]: whether each episode differs; genomes [P]: each genome."""
     places = np.argwhere(different)
     champions = [place for place in places if place[0] in (ours.champion_candidate, theirs.champion_candidate)]
     # Other genomes explain every difference, so any episode will do; otherwise prefer one with step hashes.
@@ -267,7 +270,7 @@ def _episode_difference(
 
 
 def describe_difference(candidate: int, episode: int, ours: EpisodeLog, theirs: EpisodeLog) -> str:
-    """Return an episode's return and length, or its different metrics, in two logs, in words."""
+    """Return the difference of an episode in two logs, in words: return and length, or metrics."""
     a, b = ours.summary, theirs.summary
     if a == b and (ours.fingerprint == theirs.fingerprint).all():
         names = sorted(ours.metrics.keys() & theirs.metrics)
@@ -391,7 +394,7 @@ _REASONS: dict[Cause, dict[str, str]] = {
         "reset": "the observations of reset differ already: the environment differs, or its seed",
         "observations": "the observations differ in step {step}; all earlier observations and actions are equal",
         "end": "the episode ends after step {step} on one side only; everything before is equal",
-        "late": "they differ after step {step}, the last one whose hashes are kept",
+        "late": "the episodes differ after step {step}, the last one whose hashes are kept",
         "return": "observations and actions are equal, but not the return: the rewards differ, or the log does",
         "metrics": "observations, actions and return are equal, but not a metric: info differs, or the log does",
         "somewhere": "observations and actions differ in an unknown step: this candidate has no step hashes",
@@ -402,7 +405,7 @@ _REASONS: dict[Cause, dict[str, str]] = {
     "network": {
         "actions": "the actions differ in step {step}, though all observations so far are equal",
         "last action": "the observations are equal, but not the actions",
-        "traces": "observations and actions are equal, but not the traces that they left",
+        "traces": "observations and actions are equal, but not the Hebbian traces after them",
         "weights": "the stored genome is not the one that was evaluated: a weight or a connection was changed",
     },
     "log": {

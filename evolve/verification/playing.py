@@ -34,10 +34,10 @@ HERE = "this machine"
 
 @dataclass(frozen=True)
 class Episode:
-    """An episode to play: a genome (P = 1), the key of the episode, and the return in the log, None if unknown.
+    """An episode to play: a genome (P = 1), and the key of the episode.
 
-    champion: whether the candidate is the best of its generation; False for a generation that is not evaluated yet.
-    which: the choice of the genome, if it plays a held-out or validation episode.
+    logged: the return in the log; None if unknown. champion: whether the candidate is the best of its generation; False
+    for a generation that is not evaluated yet. which: the choice of the genome, for held-out and validation episodes.
     """
 
     genome: Genomes
@@ -121,7 +121,7 @@ def _logged_return(config: Config, record: store.Record, candidate: int, episode
 
 
 def genome_of(run: StoredRun, experiment: Experiment, generation: int, candidate: int) -> Genomes | None:
-    """Return the genome (P = 1) of a candidate of a complete generation; None if the file cannot give it."""
+    """Return the genome (P = 1) of a candidate of a complete generation; None if the file does not determine it."""
     record = run.records[generation]
     one = np.array([candidate])
     if run.has_population:
@@ -153,7 +153,7 @@ def _check_candidate(candidate: int, population: int) -> None:
 def _episode_of_next_generation(
     run: StoredRun, experiment: Experiment, generation: int, candidate: int, episode: int
 ) -> Episode:
-    """Return an episode of the next generation; the strategy computes the candidates from the checkpoint."""
+    """Return an episode of the next generation, whose candidate the strategy computes from the checkpoint."""
     _check_candidate(candidate, experiment.config.population)
     strategy, state = restore(experiment, run)
     genome = strategy.ask(state, generation, np.array([candidate]))
@@ -360,9 +360,9 @@ def diagnose(
         experiment: The experiment of the run.
         key: (generation, candidate, episode).
         local_log: The log of the candidate on this machine.
-        known_kind: The kind of a difference that is known already, or None.
+        known_kind: The kind of difference if the genome is known to be wrong, else None.
         manifests: The manifests of the file and of this process.
-        genome: The genome of the candidate (P = 1), if the file may not hold it.
+        genome: The genome of the candidate (P = 1); by default the genome in the file, if the file determines it.
     """
     generation, candidate, episode = key
     stored = logs.log_of_record(run.records[generation], candidate).episode_log(episode)

@@ -54,7 +54,7 @@ class _Repetition:
     local_manifest: Mapping[str, Any]
 
     def _repeat(self, log: training.UnsavedRun, on_generation: Callable[[Record], None]) -> None:
-        """Run the experiment again without a held-out evaluation. Passes on the errors of `log.append`."""
+        """Run the experiment again without a held-out evaluation. Errors of `log.append` are passed on."""
         settings = {"generations": self.run.num_generations, "held_out_episodes": 0, "early_stop": EarlyStopOptions()}
         config = self.experiment.config.model_copy(update=settings)
         for record in training.iterate(replace(self.experiment, config=config), self.coordinator, log):
@@ -123,7 +123,7 @@ class RunRepetition(_Repetition):
         fitness of all candidates is computed again from the logged returns, unless it is a function that cannot be
         imported here. If the file keeps all genomes, their digests are computed again.
 
-        generations: Champions of these generations play; by default of all.
+        generations: The generations whose champions play; by default all.
         """
         run = self.run
         numbers = range(run.num_generations) if generations is None else generations
@@ -177,7 +177,7 @@ class RunRepetition(_Repetition):
         """Yield generations in batches of at most `_GENERATIONS_AT_ONCE`, which one call of the coordinator can play.
 
         All episodes of a call have the same step limit, and all genomes play the same number of episodes. So a batch
-        ends where one of the two changes.
+        ends where the limit or the number changes.
         """
 
         def kind(generation: int) -> tuple[int | None, int]:
@@ -214,7 +214,7 @@ class RunRepetition(_Repetition):
         # The key of candidate c is the last one of a population of c + 1 candidates.
         keys = [generation_keys(g, c + 1, common)[-1:] for g, c in zip(numbers, candidates, strict=True)]
         genomes = concatenate(*(record.champion for record in records))
-        # Each champion sees observations normalized as in its own generation. Without normalization all are None.
+        # Each champion gets the normalizer of its own generation. Without normalization all normalizers are None.
         stored = [training.normalizer_of(experiment, run, generation) for generation in numbers]
         normalizers = np.stack([n for n in stored if n is not None]) if config.normalize_observations else None
         seed, episodes = run.header.seed, range(self._num_played(numbers[0]))
@@ -253,8 +253,8 @@ class RunRepetition(_Repetition):
         if different:
             key = generation, candidate, different[0]
             return playing.diagnose(self.run, self.experiment, key, log, kind, self._manifests)
-        # The episodes are equal, but other parts of the log may differ. A fingerprint of 0 means that it is unknown. In
-        # a race, a failed champion may have played more episodes than the log shows, and traces are a mean over all.
+        # The episodes are equal, but other parts of the log may differ. A fingerprint of 0 is unknown. In a race, a
+        # failed champion may have played more episodes than the log shows; its traces are a mean over all of them.
         comparable = len(log.returns) == self.experiment.config.episodes or not np.isnan(record.champion_fitness)
         if stored.trace_fingerprint and comparable and log.trace_fingerprint != stored.trace_fingerprint:
             kind = kind or "traces"
@@ -380,7 +380,7 @@ class _ComparedRun(training.UnsavedRun):
 
 
 class _DifferenceFound(Exception):  # noqa: N818 - the difference is the result
-    """The record of this machine differs from the record in the log."""
+    """The record of this machine differs from the record in the run file."""
 
     def __init__(self, difference: FirstDifference, record: Record) -> None:
         super().__init__(difference.summary)

@@ -111,7 +111,7 @@ class Verdict:
         candidate: The candidate in it.
         episode: The episode of that candidate.
         step: The step of that episode; the observation of reset is step 0.
-        what: The kind of difference: genome, observations, actions, end, return, traces, or a part of the log.
+        what: The kind of difference, such as genome, observations, actions, end, return, traces or log.
         sides: The two runs.
         configuration: (key, one value, other value) of each different setting. Equal runs may differ in `ENGINE` only.
         manifests: The manifests of the two runs, without nested tables.
