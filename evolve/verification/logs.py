@@ -278,7 +278,7 @@ def describe_difference(candidate: int, episode: int, ours: EpisodeLog, theirs: 
         unequal = [n for n in names if not np.array_equal(ours.metrics[n], theirs.metrics[n], equal_nan=True)]
         different = [f"{name} is {ours.metrics[name]!r} against {theirs.metrics[name]!r}" for name in unequal]
         return f"candidate {candidate}, episode {episode}: its metric {', '.join(different)}"
-    both = f"{a} against {b}" if a != b else f"{a} both times, but not the same steps,"
+    both = f"{a} against {b}" if a != b else f"{a} both times, but other observations or actions"
     return f"candidate {candidate}, episode {episode}: return {both}"
 
 

@@ -428,7 +428,7 @@ def spot_check(run: StoredRun, experiment: Experiment, stop_reason: Callable[[],
         if failed or not logs.different_episodes(local_log, stored)[0]:
             return None
         here, log = local_log.episode_log(0), stored.episode_log(0)
-        if logs.first_different_step(here, log)[1] == "metrics":
+        if here.summary == log.summary:
             return f"generation {chosen.generation}, {logs.describe_difference(chosen.candidate, 0, here, log)}"
         difference = f"has a return of {here.summary} here"
     difference += f" (in the log {stored.episode_log(0).summary})"

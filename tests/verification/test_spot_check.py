@@ -1,8 +1,10 @@
 """One logged episode, played again before a run is resumed: equal, or a message with both values."""
 
+import shutil
 from dataclasses import replace
 
 import pytest
+from tampering import tamper
 
 from evolve import store
 from evolve.errors import Stopped
@@ -25,6 +27,18 @@ def test_a_difference_is_said_with_both_values(record, monkeypatch):
     length = run.records[-1].lengths[champion, 0]
     assert words.startswith(f"generation 1, candidate {champion}, episode 0, ")
     assert f"{float(length)} in {length} steps" in words
+
+
+def test_an_equal_return_by_other_actions_is_said(record, tmp_path):
+    path = shutil.copy(record("CartPole-v1"), tmp_path / "changed.h5")
+    last = store.read(path).records[-1]
+    champion, length = last.champion_candidate, last.lengths[last.champion_candidate, 0]
+    tamper(path, "fingerprint/episodes", (1, champion, 0, 1), 1)
+    run = store.read(path)
+    assert spot_check(run, reload(run), no_stop) == (
+        f"generation 1, candidate {champion}, episode 0: return {float(length)} in {length} steps both times, "
+        "but other observations or actions"
+    )
 
 
 def test_the_log_of_the_first_episode_has_its_step_hashes_alone(record):
