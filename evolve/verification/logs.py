@@ -169,6 +169,8 @@ def inconsistency(record: Record) -> str | None:
         return "the number of environment steps differs from the lengths of its episodes"
     if not np.array_equal(record.champion_fitness, record.fitness[best], equal_nan=True):
         return "the champion's fitness differs from its fitness among the candidates"
+    if best != strategies.best_candidate(record.fitness):
+        return "the champion is not the candidate of the best fitness"
     if record.connections[best] != np.count_nonzero(record.champion_mask):
         return "the champion's number of connections differs from its mask"
     log = log_of_record(record, int(best))

@@ -3,6 +3,7 @@
 import json
 import re
 import shutil
+from dataclasses import replace
 
 import h5py
 import numpy as np
@@ -13,6 +14,7 @@ from evolve import store
 from evolve.cluster import Coordinator, Transport
 from evolve.training import make_rollout, reload
 from evolve.verification import RunRepetition, with_failures_allowed
+from evolve.verification.logs import inconsistency
 
 
 def test_one_file_is_evaluated_again(call, command, runs):
@@ -73,6 +75,14 @@ def test_one_changed_weight_is_distinguished_from_a_changed_network(verdict, run
     assert (found["cause"], found["what"], found["generation"]) == ("network", "weights", 1)
     assert found["step"] == 0  # the first observation has no zeros
     assert len(found["sides"][1]["step_observation"]) == 4
+
+
+def test_a_champion_that_is_not_the_best_candidate_is_a_contradiction(record):
+    first = store.read(record("toys:Elsewhere-v0")).records[0]
+    assert inconsistency(first) is None
+    fitness = first.fitness.copy()
+    fitness[first.champion_candidate - 1] = first.champion_fitness + 1
+    assert inconsistency(replace(first, fitness=fitness)) == "the champion is not the candidate of the best fitness"
 
 
 def test_a_changed_fingerprint_of_an_initial_genome_does_not_accuse_the_champion(whole, tmp_path, verdict):
