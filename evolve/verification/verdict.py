@@ -149,7 +149,7 @@ class Verdict:
         lines = [f"different: {self.summary}"]
         if self.cause:
             lines.append(f"{self.cause}: {self.why}")
-        lines += [_step_values(side) for side in self.sides if side.step_observation is not None]
+        lines += [line for side in self.sides if side.step_observation is not None for line in _step_values(side)]
         if len(self.sides) == 2:
             one, other = self.sides
             lines += _different_positions("observations", one.step_observation, other.step_observation)
@@ -193,13 +193,13 @@ def _different_positions(name: str, a: tuple[float, ...] | None, b: tuple[float,
     return [f"  {name} differ at {', '.join(map(str, places[:12]))}{', …' * (len(places) > 12)} of 0 to {len(a) - 1}"]
 
 
-def _step_values(side: Side) -> str:
+def _step_values(side: Side) -> list[str]:
     """Return the observation and the action of a run at the first different step, as lines."""
     observation, action = (
         " ".join(f"{value:.9g}" for value in values or ()) or "not known"
         for values in (side.step_observation, side.step_action)
     )
-    return f"  {side.name}\n    observation  {observation}\n    action       {action}"
+    return [f"  {side.name}", f"    observation  {observation}", f"    action       {action}"]
 
 
 def manifest_texts(*manifests: Mapping[str, Any]) -> tuple[dict[str, str], ...]:

@@ -27,8 +27,10 @@ def test_a_narrow_terminal_wraps_sentences_between_words_and_the_cells_of_the_ma
 
 def test_the_values_of_both_sides_are_shown_and_where_they_differ():
     sides = Side("a", 1.0, 3, (0.5, 1.0, 2.0), (0.1,)), Side("b", 2.0, 4, (0.5, 1.5, 3.0), (0.1,))
-    text = Verdict(False, "they differ", "environment", "so", 0, 1, 2, 3, "observations", sides).to_text()
+    found = Verdict(False, "they differ", "environment", "so", 0, 1, 2, 3, "observations", sides)
+    text = found.to_text()
     assert "  a\n    observation  0.5 1 2\n    action       0.1\n" in text
+    assert found.to_text(40) == text  # every line fits
     assert [line.split(" ")[2] for line in text.splitlines() if " differ at " in line] == ["observations"]
     assert "1, 2 of 0 to 2" in text
 
