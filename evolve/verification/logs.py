@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 
 from evolve import store, strategies
 from evolve.config import Config
+from evolve.errors import pluralize
 from evolve.genome import DIGEST_START, Genomes, candidate_digests, chain_digest
 from evolve.numerics.hashing import MAX_HASHED_STEPS
 from evolve.rollouts import PopulationResults
@@ -267,7 +268,7 @@ def _episode_difference(
     c, e = (int(part) for part in chosen)
     logs = (log_of_record(record, c).episode_log(e) for record in (ours, theirs))
     summary = f"generation {generation}: {describe_difference(c, e, *logs)}"
-    more = f" ({len(places) - 1} more episodes of that generation differ)" if len(places) > 1 else ""
+    more = f" (and {pluralize(len(places) - 1, 'more episode')} of that generation)" if len(places) > 1 else ""
     return FirstDifference("genome" if genomes.any() else "episode", summary + more, generation, c, e)
 
 
