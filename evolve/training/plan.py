@@ -206,6 +206,7 @@ def plan_from_arguments(
             raise InputError(name, "one number, as seed=1", seeds, cure)
     _override_all(table, output, settings, complete=isinstance(experiment, Config))
     source = _take_source(table)
+    _check_not_swept(table, settings)
     found = experiments(table, "sweep")
     if len(found) > 1:
         raise InputError("experiment", "one experiment", f"a sweep of {len(found)}", "Run it by evolve.sweep.")
@@ -245,14 +246,34 @@ def sweep_from_arguments(
             varied = [_file_of_start(value) if key == "start_from" else plain_setting(key, value) for value in varied]
         # Texts are names: of environments, networks or strategies.
         if key in NAMED_SECTIONS and isinstance(varied, list) and all(isinstance(value, str) for value in varied):
-            set_key(table, f"sweep.{key}.{NAMED_SECTIONS[key]}", varied)
+            name = f"{key}.{NAMED_SECTIONS[key]}"
+            if name in grid:
+                raise InputError("grid", f"either {key} or {name}", "both")
+            set_key(table, f"sweep.{name}", varied)
         elif (inner := next((other for other in grid if other.startswith(f"{key}.")), None)) is not None:
             cure = f"Put {inner.removeprefix(f'{key}.')} into the tables of {key}."
             raise InputError("grid", f"either {key} or {inner}", "both", cure)
         else:
             set_key(table, f"sweep.{key}", varied)
+    _check_not_swept(table, settings)
     title = Path(experiment).stem if isinstance(experiment, str | Path) else "sweep"
     return list(zip(combinations(table.get("sweep", {})), experiments(table, title), strict=True))
+
+
+def _check_not_swept(table: dict[str, Any], settings: Mapping[str, Any]) -> None:
+    """Raise InputError for a setting without effect, because the sweep of a table replaces it in all experiments."""
+    named = {section: f"{section}.{name}" for section, name in NAMED_SECTIONS.items()}
+    swept = {
+        named.get(key, key) if isinstance(value, str) else key
+        for point in combinations(table.get("sweep", {}))
+        for key, value in point.items()
+    }
+    # If a sweep varies a whole section by names and by tables, the setting has an effect on the named ones.
+    replaced = tuple(f"{key}." for key in swept if named.get(key) not in swept)
+    for key, value in settings.items():
+        for given in [f"{key}.{part}" for part in value] if isinstance(value, Mapping) else [named.get(key, key)]:
+            if given in swept or given.startswith(replaced):
+                raise InputError.plainly(given, f"{given} is given twice: as a setting, and in the sweep.")
 
 
 def _override_all(

@@ -143,6 +143,29 @@ def test_an_empty_table_of_distributions_randomizes_nothing():
     assert planned(config, env={}).env == config.env
 
 
+@pytest.mark.parametrize(
+    ("grid", "sweep", "settings", "twice"),
+    [
+        ({"strategy.sigma": [0.1, 0.2]}, {}, {"strategy.sigma": 0.5}, "strategy.sigma"),
+        ({}, {"strategy.sigma": [0.1, 0.2]}, {"strategy": {"sigma": 0.5}}, "strategy.sigma"),
+        ({"strategy": ["ga", "pgpe"]}, {}, {"strategy": "openai-es"}, "strategy.name"),
+        ({"strategy": [{"name": "ga"}, {"name": "pgpe"}]}, {}, {"strategy": {"sigma": 0.5}}, "strategy.sigma"),
+    ],
+)
+def test_a_setting_that_the_sweep_varies_is_refused(grid, sweep, settings, twice):
+    with pytest.raises(InputError, match=f"^{twice} is given twice: as a setting, and in the sweep"):
+        sweep_from_arguments(grid, {"sweep": sweep}, None, None, settings)
+
+
+def test_a_sweep_varies_a_name_once_and_the_other_settings_of_its_section():
+    with pytest.raises(InputError, match=r"^grid: expected either network or network\.name, got both"):
+        sweep_from_arguments({"network": ["mlp", "elman"], "network.name": ["lstm"]}, None, None, None, {})
+    settings = {"network": {"hidden": [3]}, "env.kwargs": {"gravity": 9.0}}
+    found = sweep_from_arguments({"network": ["mlp", "elman"], "env.kwargs.length": [0.3]}, None, None, None, settings)
+    assert [config.network.table()["hidden"] for _, config in found] == [[3], [3]]
+    assert found[0][1].env.kwargs == {"gravity": 9.0, "length": 0.3}
+
+
 def test_another_strategy_of_a_whole_configuration_has_its_own_defaults():
     config = planned(strategy={"name": "ga", "weight_noise": 0.3}, network={"name": "mlp", "hidden": [5]})
     other = planned(config, strategy="openai-es")
