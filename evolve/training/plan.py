@@ -230,6 +230,7 @@ def sweep_from_arguments(
     if not isinstance(grid, Mapping):
         raise InputError("grid", 'a table of lists, such as {"strategy.sigma": [0.1, 0.3]}', repr(grid))
     table = _table(experiment)
+    own = {section: table[section] for section in ("network", "strategy")} if isinstance(experiment, Config) else {}
     if isinstance(experiment, Config):
         for key in grid:
             _drop_options(table, key, None)
@@ -257,7 +258,29 @@ def sweep_from_arguments(
             set_key(table, f"sweep.{key}", varied)
     _check_not_swept(table, settings)
     title = Path(experiment).stem if isinstance(experiment, str | Path) else "sweep"
-    return list(zip(combinations(table.get("sweep", {})), experiments(table, title), strict=True))
+    found = zip(combinations(table.get("sweep", {})), experiments(table, title), strict=True)
+    return [(point, _with_own_options(config, point, table, own)) for point, config in found]
+
+
+def _with_own_options(
+    config: Config, point: Mapping[str, Any], table: Mapping[str, Any], own: Mapping[str, Table]
+) -> Config:
+    """Return an experiment of a sweep whose network and strategy keep their options if the sweep names them again.
+
+    Args:
+        config: The experiment, in which a named network or strategy has default options.
+        point: The values of the sweep.
+        table: The settings that all experiments share.
+        own: The sections network and strategy of the configuration to which the sweep was applied.
+    """
+    for section, options in own.items():
+        if point.get(f"{section}.name") == options["name"]:
+            whole = deepcopy({section: {**options, **table[section]}})
+            for key, value in point.items():
+                if key.startswith(f"{section}."):
+                    set_key(whole, key, value)
+            config = config.model_copy(update={section: getattr(parse(Config, whole), section)})
+    return config
 
 
 def _check_not_swept(table: dict[str, Any], settings: Mapping[str, Any]) -> None:

@@ -176,6 +176,11 @@ def test_another_strategy_of_a_whole_configuration_has_its_own_defaults():
     for key in ("strategy", "strategy.name"):
         varied = sweep_from_arguments({key: ["ga", "pgpe"]}, config, None, None, {})
         assert [c.strategy.name for _, c in varied] == ["ga", "pgpe"]
+        assert varied[0][1].strategy == config.strategy
+        assert varied[1][1].strategy == planned(strategy="pgpe").strategy
+    grid = {"network": ["mlp"], "network.init_scale": [0.5], "strategy": ["random"]}
+    ((_, varied),) = sweep_from_arguments(grid, config, None, None, {"network": {"init_sparsity": 0.1}})
+    assert varied.network.table() == config.network.table() | {"init_scale": 0.5, "init_sparsity": 0.1}
     assert planned(config, **{"strategy.name": "openai-es"}) == other
     # Options that were written down are not dropped in silence.
     with pytest.raises(InputError, match="weight_noise"):
