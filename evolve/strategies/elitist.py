@@ -131,6 +131,8 @@ class ScoredGenomes:
 
         Fitness that is not finite does not count in that mean.
         """
+        if not prior:
+            return self  # 0 times a mean that overflows would be NaN
         finite = fitness[np.isfinite(fitness)]
         mean = float(ordered_sum(finite)) / max(len(finite), 1)
         return replace(self, total=self.total + prior * mean, count=self.count + prior)

@@ -56,6 +56,12 @@ def test_a_newcomer_is_shrunk_towards_the_mean_of_its_generation():
     assert state.score[0] == pytest.approx((16 + 3 * 16 / 3) / 4)  # the mean of what is finite is 16/3
 
 
+def test_penalties_with_an_infinite_sum_leave_the_other_scores_alone():
+    made = random(survivors=2)
+    _, state = play(made, made.start(), 0, [-1.7e308, 5, -1.7e308, 7])
+    assert state.score.tolist() == [7, 5]
+
+
 def test_one_candidate_is_always_new():
     made = random(P=2, survivors=9)
     _, state = play(made, made.start(), 0, [1, 2])
