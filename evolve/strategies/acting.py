@@ -166,7 +166,7 @@ class Paths:
 
 
 def measure(
-    paths: Paths, names: Sequence[str], genomes: GenomeSource, metrics: Mapping[str, Float64], setting: str
+    paths: Paths, names: Sequence[str], genomes: GenomeSource, metrics: Mapping[str, Float64], settings: Sequence[str]
 ) -> Float64:
     """Return the measures [P, D] of P candidates, see `Strategy.measures`.
 
@@ -175,11 +175,11 @@ def measure(
         names: The names of the D measures, in `GENOME_MEASURES` or `metrics`.
         genomes: The P genomes.
         metrics: The mean metrics of their episodes by name, [P] each.
-        setting: The setting that names the measures, for errors.
+        settings: The setting that names each measure, for errors.
     """
     P = len(genomes)
     found = np.zeros((P, len(names)))
-    for column, name in enumerate(names):
+    for column, (name, setting) in enumerate(zip(names, settings, strict=True)):
         if name not in GENOME_MEASURES:
             if name not in metrics:
                 raise InputError(setting, f"{ACTING}, {CONNECTIONS} or a metric of the episodes", name)

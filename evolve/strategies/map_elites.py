@@ -185,7 +185,8 @@ class MapElites(contract.Strategy[Archive]):
 
     def measures(self, genomes: GenomeSource, metrics: Mapping[str, Float64]) -> Float64:
         """Return [P, D]: the descriptors."""
-        return measure(self._paths, self.measured, genomes, metrics, "strategy.descriptors")
+        settings = ["strategy.descriptors"] * len(self.measured)
+        return measure(self._paths, self.measured, genomes, metrics, settings)
 
     def start(self) -> Archive:
         """Return the state before generation 0: no cell is filled."""

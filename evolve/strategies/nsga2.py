@@ -176,11 +176,13 @@ class Nsga2(Elitist[FrontState]):
         named = (*options.minimize, *options.maximize)
         if not named or len(set(named)) < len(named):
             expected = "one name or more in minimize and maximize, all different, beside the fitness"
-            raise InputError("strategy.minimize", expected, list(options.minimize))
+            raise InputError("strategy.minimize", expected, list(named))
 
     def measures(self, genomes: GenomeSource, metrics: Mapping[str, Float64]) -> Float64:
         """Return [P, D]: the measures in the order of `measured`."""
-        return measure(self._paths, self.measured, genomes, metrics, "strategy.minimize")
+        options = self._options
+        settings = ["strategy.minimize"] * len(options.minimize) + ["strategy.maximize"] * len(options.maximize)
+        return measure(self._paths, self.measured, genomes, metrics, settings)
 
     def start(self) -> FrontState:
         """Return the state before generation 0: no parents, or a given genome."""

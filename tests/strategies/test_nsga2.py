@@ -232,6 +232,8 @@ def test_metrics_are_objectives_too():
     assert state.candidates[state.fronts == 0].tolist() == [0, 1]
     with pytest.raises(InputError, match=r"strategy\.minimize: .* a metric of the episodes, got torque"):
         strategy.measures(genomes, {})
+    with pytest.raises(InputError, match=r"strategy\.maximize: .* a metric of the episodes, got speed"):
+        strategy.measures(genomes, {"torque": torque})
 
 
 def test_the_best_genome_of_a_size():
