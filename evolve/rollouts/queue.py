@@ -168,7 +168,9 @@ class GenomeWindow:
         if len(rows) == 1:
             return 1
         first, stop = int(rows[0]), self._first + (0 if self._held is None else len(self._held))
-        if self._feed > 1 or not self._first <= first < stop:
+        if not self._first <= first < stop:
+            stop = first + self._at_once
+        elif self._feed > 1:
             stop = max(stop, first + self._at_once)
         beyond = (rows < first) | (rows >= stop)
         return int(beyond.argmax()) if beyond.any() else len(rows)

@@ -86,6 +86,16 @@ def test_a_queue_makes_no_more_at_once_than_a_window_has_and_none_twice(limits):
 
 
 @pytest.mark.usefixtures("few")
+def test_a_queue_makes_no_more_at_once_than_a_window_has_before_the_present_window():
+    source, episodes = Made(), EpisodeQueue()
+    episodes.append(batch(source, rows=np.r_[20:24, 0:20]))
+    while len(episodes):
+        taken = episodes.take(60)
+        assert np.array_equal(taken.genome_of_each().weights, ALL.weights[taken.genome_ids])
+    assert source.asked == [list(range(n, n + 4)) for n in (20, *range(0, 20, 4))]
+
+
+@pytest.mark.usefixtures("few")
 @pytest.mark.parametrize("feed", [20, 13])
 def test_a_device_gets_whole_feeds_whatever_a_window_has(feed):
     source, episodes = Made(), EpisodeQueue()
