@@ -11,11 +11,11 @@ with the extra `cma`. This module is its sole importer.
     candidate    m + σ B D z, z ~ N(0, I) from keyed streams, C = B D² Bᵀ
     update       cmaes gets the candidates in order of fitness, NaN last, and updates m, σ and C
 
-The sum of the covariance's learning rates is limited to 1. The state is kept as plain arrays, from which an optimizer
-of cmaes is restored for each tell. cmaes has no public function for that, so this module uses private parts that may
-change: `__getstate__` and `__setstate__`, their entries `_sigma`, `_p_sigma`, `_pc`, `_g` and `_c_1d`, and `_c1`,
-`_cmu` and `_eigen_decomposition`. The library's arithmetic is not portable: eigenvectors and norms come from BLAS. On
-machines of one kind the bits are the same if BLAS uses one thread, so this module limits BLAS to one thread.
+The state is kept as plain arrays, from which each ask and tell restores an optimizer of cmaes. cmaes has no public
+function for that, so this module uses private parts that may change: `__getstate__` and `__setstate__`, their entries
+`_sigma`, `_p_sigma`, `_pc`, `_g` and `_c_1d`, and `_eigen_decomposition`. The library's arithmetic is not portable:
+eigenvectors and norms come from BLAS. On machines of one kind the bits are the same if BLAS uses one thread, so this
+module limits BLAS to one thread.
 
 sep-cma-es, in portable arithmetic: Ros & Hansen, "A Simple Modification in CMA-ES Achieving Linear Time and Space
 Complexity" (2008), with the parameters of the tutorial above. With C = 1 at first, mu = floor(P/2), x_i the i-th best
@@ -178,10 +178,7 @@ class Cma(EvolutionStrategy[CmaState]):
 
     def _optimizer(self, mean: Float64, sigma: float) -> Any:
         """Return a new optimizer of cmaes."""
-        optimizer = self._cmaes.CMA(mean=mean.copy(), sigma=sigma, population_size=self._P, seed=0)
-        # With a large P cmaes's learning rates exceed 1 in sum, and the old covariance would have a negative weight.
-        optimizer._cmu = min(optimizer._cmu, 1 - optimizer._c1)
-        return optimizer
+        return self._cmaes.CMA(mean=mean.copy(), sigma=sigma, population_size=self._P, seed=0)
 
     def _restored(self, state: CmaState) -> Any:
         """Return an optimizer that continues from a state."""

@@ -209,7 +209,7 @@ class MapElites(contract.Strategy[Archive]):
         steps = np.float32(self._options.line_noise) * noise.normal_rows(1)
         weights = first.weights + np.float32(self._options.weight_noise) * noise.normal_rows(self._layout.num_weights)
         weights += steps * (second.weights - first.weights)
-        mask = first.mask.copy() if state.searches else first.mask
+        mask = first.mask
         for number, search in enumerate(state.searches):
             own = np.flatnonzero(candidates // self._share == number)
             sigma: Float64 = np.full(len(own), search.state.progress.sigma)

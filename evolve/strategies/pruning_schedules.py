@@ -90,11 +90,11 @@ class GradualPruning:
     initial: Bool
     seed: int
 
-    def mask_after(self, generations: float, mask: Bool, centre: Float64, results: Results) -> Bool:
+    def mask_after(self, generations: int, mask: Bool, centre: Float64, results: Results) -> Bool:
         """Return the mask [W] after a number of generations.
 
         Args:
-            generations: t, the completed generations.
+            generations: t, the number of completed generations.
             mask: [W], the present mask.
             centre: [W], θ.
             results: The results of the newest generation.
