@@ -86,7 +86,7 @@ STRATEGIES = Registry(
 
 def portable(table: Section) -> bool:
     """Return whether the strategy that `[strategy]` names gives the same bits on every machine."""
-    return bool(getattr(STRATEGIES.kind(table), "portable", False))  # an added kind may be a function
+    return bool(getattr(STRATEGIES.kind(table), "portable", False))  # a kind of another package may be a function
 
 
 def bytes_per_weight(table: Section, layout: GenomeLayout, population: int) -> int:
@@ -103,13 +103,13 @@ def shared_mask(table: Section) -> bool:
 
 
 def searches(table: Section, fitness: Sequence[Float64]) -> list[tuple[int, str]]:
-    """Return the searches of a run after its first: the generation that begins each, and its kind in words.
+    """Return the first generation and the kind, in words, of each search of a run after its first one.
 
     These are starts, restarts and rounds of pruning.
 
     Args:
         table: The name of the strategy and its options.
-        fitness: The fitness of the candidates that `tell` has taken, for each generation.
+        fitness: The fitness that `tell` was called with, for each generation.
     """
     options = STRATEGIES.parse(table).options
     every, has_controls = 0, False
@@ -215,7 +215,7 @@ def check(section: Section, strategy: Strategy[Any], layout: GenomeLayout, popul
         if state is None and before is not None:
             raise TypeError("expected the next state, got None")
         if ask_last(before, 0).weights.tobytes() != asked:
-            raise ValueError("ask no longer gives the same genomes for the state before; return a new state instead")
+            raise ValueError("after tell, ask gives other genomes for the same state; return a new state instead")
     with STRATEGIES.as_input_error(section, "champion"):
         checked(strategy.champion(state), 1)
     following = ask_twice(state, 1)

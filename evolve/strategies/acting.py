@@ -7,8 +7,9 @@ is present as long as any coefficient of its rule is present.
 The flow through a connection says how much it can act: the sum, over all paths through it from an observation or a bias
 to an action, of the product of the |weights| on the path. It is above 0 if and only if the connection can act. Tanaka,
 Kunin, Yamins & Ganguli, "Pruning Neural Networks without Any Data by Iteratively Conserving Synaptic Flow" (2020),
-section 6. Recurrent connections lead to infinitely many paths, so only paths with at most k recurrent connections
-count. k is the smallest number with which every connection that can act has a flow above 0.
+section 6. Recurrent connections lead to infinitely many paths. Paths are therefore followed in rounds, each with one
+recurrent connection more, until a round reaches no further neuron: forwards from the observations and biases, and
+backwards from the actions.
 """
 
 from collections.abc import Mapping, Sequence
@@ -45,7 +46,7 @@ class Paths:
 
     @cached_property
     def sizes(self) -> list[int]:
-        """The neurons of each layer, with the bias, which is the last one."""
+        """The number of neurons of each layer, including the bias, which is the last one."""
         sizes: dict[int, int] = {}
         for block, *_ in self.matrices:
             for layer, size in zip((block.source, block.layer + 1), block.shape, strict=True):
@@ -76,7 +77,7 @@ class Paths:
         """Return the connections that masks [P, W] leave and that can act, [P, rows, columns] for each matrix."""
         all_left = self.left(mask)
         # `fed` neurons depend on an observation or a bias; an action depends on `used` neurons. Both begin with the
-        # ends of the paths, and `_spread` adds all other neurons.
+        # ends of the paths, and `_spread` adds the neurons that paths reach.
         fed, used = ([np.repeat(neurons[None], len(mask), axis=0) for neurons in layers] for layers in self._ends)
         self._spread(all_left, fed, forwards=True)
         self._spread(all_left, used, forwards=False)
@@ -171,10 +172,10 @@ def measure(
     """Return the measures [P, D] of P candidates, see `Strategy.measures`.
 
     Args:
-        paths: The paths of their layout.
+        paths: The paths of the candidates' layout.
         names: The names of the D measures, in `GENOME_MEASURES` or `metrics`.
         genomes: The P genomes.
-        metrics: The mean metrics of their episodes by name, [P] each.
+        metrics: The mean metrics of the candidates' episodes by name, [P] each.
         settings: The setting that names each measure, for errors.
     """
     P = len(genomes)

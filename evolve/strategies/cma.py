@@ -29,7 +29,7 @@ candidate, NaN last, and all operations elementwise:
     σ            σ exp(c_σ/d_σ (‖p_σ‖/χ - 1)), χ = sqrt(n) (1 - 1/(4n) + 1/(21n²)),
                  d_σ = 1 + 2 max(0, sqrt((mu_eff - 1)/(n + 1)) - 1) + c_σ
     h            1 if ‖p_σ‖/sqrt(1 - (1 - c_σ)^(2(t + 1))) < (1.4 + 2/(n + 1)) χ, else 0;
-                 t = 1 in the first update. The exponent is the one of the library cmaes; the tutorial has 2t
+                 t = 1 in the first update. The library cmaes has this exponent; the tutorial has 2t
     p_c          (1 - c_c) p_c + h sqrt(c_c (2 - c_c) mu_eff) y, c_c = 4/(n + 4)
     C            (1 - c_1 - c_mu + (1 - h) c_1 c_c (2 - c_c)) C + c_1 p_c² + c_mu y², c_1 = 2/((n + 1.3)² + mu_eff),
                  c_mu = (n + 2)/3 (2/mu_eff/(n + sqrt(2))² + (1 - 1/mu_eff) min(1, (2mu_eff - 1)/((n + 2)² + mu_eff)))
@@ -319,7 +319,7 @@ class SepCma(EvolutionStrategy[SepCmaState]):
         return self._connections.genomes(state.mean[None].astype(np.float32))
 
     def distribution(self, state: SepCmaState) -> tuple[Float64, Float64]:
-        """Return mean and standard deviation of each weight, both [W]; 0 and 1 if there is no connection."""
+        """Return mean and standard deviation of each weight, both [W]; 0 and 1 for an absent connection."""
         mean, deviation = np.zeros(self._W), np.ones(self._W)
         mean[self._connections.places] = state.mean
         deviation[self._connections.places] = state.progress.sigma * np.sqrt(state.covariance)

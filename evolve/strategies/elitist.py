@@ -9,7 +9,7 @@ which it was evaluated. Survivors are evaluated again in the next generation, so
 `prior_evaluations` a new genome is scored as if it had been evaluated more often, each time with the mean fitness of
 its first generation: a single high fitness is shrunk towards that mean until later evaluations confirm it.
 
-A search may begin with a given genome (`StartLayout`), which is the first elite before it is evaluated: the genome is
+A search may begin with a given genome (`StartLayout`). Before it is evaluated, this genome alone is the elite: it is
 candidate 0 of generation 0, and the other candidates are its children.
 """
 
@@ -158,7 +158,7 @@ class ElitistOptions(Options):
 
 
 class Elitist(contract.Strategy[contract.State]):
-    """A strategy with an elite of scored genomes. A generation is the best of the elite, the survivors, then children.
+    """A strategy with an elite of scored genomes. A generation is survivors, the best of the elite, and then children.
 
     A subclass implements `_elite` and `_children`.
 
@@ -167,7 +167,7 @@ class Elitist(contract.Strategy[contract.State]):
         population: P.
         seed: The seed of the experiment.
         size: The largest number of genomes in the elite.
-        survivors: The largest number of survivors. Never more than P - 1 survive, so at least one candidate is new.
+        survivors: The largest number of survivors. At most P - 1 survive, so at least one candidate is new.
         prior: The `prior_evaluations` of a new genome.
     """
 
@@ -325,7 +325,7 @@ class UmdaOptions(Options):
 
 
 class Umda(EliteOnly):
-    """The estimation of distribution for P = `population` candidates of a layout."""
+    """The estimation of distribution algorithm for P = `population` candidates of a layout."""
 
     def __init__(self, options: UmdaOptions, layout: GenomeLayout, population: int, seed: int) -> None:
         K = -(-population // 8)  # ceil(P/8), as in prune

@@ -29,8 +29,8 @@ from evolve.numerics.streams import Purpose
 from evolve.shapes import Float32, Float64, Int64, stored_array
 from evolve.strategies.strategy import Arrays, NamedNumbers, State, Strategy, initial_genomes
 
-_FEWEST = 4  # candidates of a strategy that adapts a covariance: with fewer, it would have one parent only
-_AT_ONCE = 2**16  # numbers
+_MIN_POPULATION = 4  # of a strategy that adapts a covariance: a smaller population would have only one parent
+_PART_SIZE = 2**16  # numbers
 _EPSILON = 1e-8
 
 
@@ -64,7 +64,7 @@ class EvolutionStrategy(Strategy[State]):
         return self._initial_state(self._initial)
 
     def start_anew(self, generation: int) -> State:
-        """Return an initial state with weights that are drawn with a generation's key, above 0.
+        """Return an initial state with new weights, drawn from the streams of a generation above 0.
 
         The connections stay: a connection that the newly drawn genome lacks has weight 0. A search that began with a
         given genome begins with it again.
@@ -110,9 +110,9 @@ def centred_ranks(fitness: Float64) -> Float64:
     np.not_equal(in_order[1:], in_order[:-1], out=begins[1:])
     begins[1:] &= ~np.isnan(in_order[:-1])
     first = np.flatnonzero(begins)
-    behind = np.append(first[1:], N)
+    stop = np.append(first[1:], N)
     ranks = np.empty(N)
-    ranks[order] = np.repeat(0.5 - (first + behind - 1) / 2 / (N - 1), behind - first)
+    ranks[order] = np.repeat(0.5 - (first + stop - 1) / 2 / (N - 1), stop - first)
     return ranks
 
 
@@ -154,8 +154,8 @@ def weighted_moments(
 
 def parts(size: int) -> Iterator[slice]:
     """Yield slices that cover range(size), each so short that several arrays of its length fit in a cache."""
-    for start in range(0, size, _AT_ONCE):
-        yield slice(start, min(start + _AT_ONCE, size))
+    for start in range(0, size, _PART_SIZE):
+        yield slice(start, min(start + _PART_SIZE, size))
 
 
 def low_rank_matrices(layout: GenomeLayout, rank: int) -> tuple[PerturbedMatrix, ...]:
@@ -280,8 +280,8 @@ class SearchedConnections:
 
         Raises InputError if there are too few connections, or too few candidates in the population.
         """
-        if population < _FEWEST:
-            raise InputError("population", f"at least {_FEWEST} for {strategy}", population)
+        if population < _MIN_POPULATION:
+            raise InputError("population", f"at least {_MIN_POPULATION} for {strategy}", population)
         connections = cls(initial, np.flatnonzero(initial.mask[0]))
         if len(connections) < 2:
             expected = f"genomes of at least 2 connections with {strategy}"
@@ -296,14 +296,14 @@ class SearchedConnections:
         return genome.weights[0, self.places].astype(np.float64)
 
     def within(self, columns: slice) -> tuple[Int64, slice]:
-        """Return the k connections in a slice of the W columns: their places in the slice, [k], and among the n."""
+        """Return the k connections in a slice of columns: their places in the slice, [k], and a slice of range(n)."""
         first, last = np.searchsorted(self.places, [columns.start, columns.stop])
         return self.places[first:last] - columns.start, slice(int(first), int(last))
 
     def genomes(self, x: Float32) -> Genomes:
         """Return N genomes with the connection weights x [N, n]."""
         W = self.initial.num_weights
-        # With all connections there is nothing to fill with zeros, so that large genomes need not be copied.
+        # A genome in which no connection is absent needs no zeros, so large genomes are not copied.
         if len(self) == W:
             weights = x
         else:

@@ -47,8 +47,8 @@ from evolve.strategies.acting import ACTING, GENOME_MEASURES, Paths, measure
 from evolve.strategies.cma import SepCma, SepCmaOptions, SepCmaState
 
 _CELLS = 16  # in each dimension, by default
-_MOST_CELLS = 2**17
-_FEWEST = 4  # candidates of a search
+_MAX_CELLS = 2**17
+_MIN_SHARE = 4  # the smallest population of a search
 
 Limits = Annotated[tuple[float, float], Field(strict=False)]
 
@@ -157,9 +157,9 @@ class MapElites(contract.Strategy[Archive]):
         self._parents_of = contract.NewestValue(self._draw_parents)
         K = options.emitters
         self._share = population // 2 // K if K else 0  # candidates of each search
-        if K and self._share < _FEWEST:
-            expected = f"at most {population // (2 * _FEWEST)} with a population of {population}"
-            cure = f"Each makes {_FEWEST} candidates or more."
+        if K and self._share < _MIN_SHARE:
+            expected = f"at most {population // (2 * _MIN_SHARE)} with a population of {population}"
+            cure = f"Each makes {_MIN_SHARE} candidates or more."
             raise InputError("strategy.emitters", expected, K, cure)
         if K:
             self._cma = self._search(np.zeros((1, layout.num_weights), np.float32))
@@ -180,8 +180,8 @@ class MapElites(contract.Strategy[Archive]):
         if any(not -np.inf < low < high < np.inf for low, high in options.bounds):
             raise InputError("strategy.bounds", "two finite numbers each, the smaller first", list(options.bounds))
         cells = options.cells or (_CELLS,) * D
-        if math.prod(cells) > _MOST_CELLS:
-            raise InputError("strategy.cells", f"at most {_MOST_CELLS:,} cells in all", list(cells))
+        if math.prod(cells) > _MAX_CELLS:
+            raise InputError("strategy.cells", f"at most {_MAX_CELLS:,} cells in all", list(cells))
 
     def measures(self, genomes: GenomeSource, metrics: Mapping[str, Float64]) -> Float64:
         """Return [P, D]: the descriptors."""
@@ -352,7 +352,8 @@ class MapElites(contract.Strategy[Archive]):
 
     def _search(self, weights: Float32) -> SepCma:
         """Return sep-cma-es for the candidates of a search that begins at weights [1, W]."""
-        # It searches absent connections, too: their weight is always 0, so they change nothing.
+        # It searches absent connections, too. Their weights stay 0, but they count in n: with many of them ‖p_σ‖/χ is
+        # too small, and σ shrinks.
         layout = contract.StartLayout(self._layout, Genomes(weights, np.ones(weights.shape, np.bool_)))
         return SepCma(SepCmaOptions(sigma=self._options.sigma), layout, self._share, self._seed)
 

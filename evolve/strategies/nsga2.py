@@ -4,8 +4,8 @@ Deb, Pratap, Agarwal and Meyarivan, "A Fast and Elitist Multiobjective Genetic A
 objectives are the fitness, as large as possible, and the numbers that `minimize` and `maximize` name. With N parents, a
 generation is
 
-    parents    unchanged, evaluated again: their objectives are means over all evaluations, so luck does not last (with
-               `prior_evaluations` even less, see `elitist`)
+    parents    unchanged, evaluated again: their objectives are means over all evaluations, so luck does not last;
+               `prior_evaluations` shrinks the fitness of children towards the mean, see `elitist`
     children   of the better of two parents that are drawn at random (binary tournament, by the order below)
     pruning    half of the children lose connections: a weight w with probability `pruning` · u² · (2m/(m + |w|))²,
                m the mean |w|, u uniform for each child. So small weights are pruned more often than large ones
@@ -38,7 +38,7 @@ from evolve.strategies import strategy as contract
 from evolve.strategies.acting import ACTING, Paths, measure
 from evolve.strategies.elitist import Elitist, ScoredGenomes
 
-_PRUNED = 0.5  # the share of children that lose connections
+_PRUNED_SHARE = 0.5  # the share of children that lose connections
 
 _Names = Annotated[tuple[str, ...], Field(strict=False, max_length=8)]
 
@@ -47,9 +47,9 @@ class Nsga2Options(Options):
     """Settings of `[strategy]` for nsga2."""
 
     minimize: _Names = (ACTING,)
-    """What is to be small beside a large fitness: "acting_connections", "connections", or names in env.metrics."""
+    """The objectives to minimize: "acting_connections", "connections", or names in env.metrics."""
     maximize: _Names = ()
-    """What else is to be large: names in env.metrics."""
+    """The objectives to maximize beside the fitness: names in env.metrics."""
     parents: int = Field(32, ge=1)
     """N, the number of genomes that are kept, evaluated again and have children; at most half of the population."""
     weight_noise: float = Field(0.3, ge=0, le=1e6)
@@ -61,7 +61,8 @@ class Nsga2Options(Options):
     prior_evaluations: int = Field(0, ge=0, le=1000)
     """Extra evaluations in the score of a new genome, each with the mean fitness of its first generation."""
     trusted: int = Field(1, ge=1)
-    """The least number of evaluations of a champion, prior ones included; or the most of any parent, if smaller."""
+    """The least number of evaluations of a champion, prior ones included; if all parents have fewer, the largest
+    number of any parent."""
 
 
 def fronts_of(values: Float64) -> Int64:
@@ -199,9 +200,9 @@ class Nsga2(Elitist[FrontState]):
         # The new candidates are ranked without their genomes. Below, only the genomes of chosen candidates are taken.
         none = Genomes(np.zeros((self._P - known, 0), np.float32), np.zeros((self._P - known, 0), np.bool_))
         new = ScoredGenomes.evaluated(none, fitness[known:]).with_prior(self._prior, fitness)
-        # A measure is not shrunk towards a prior: it counts in all evaluations as in the first one.
-        firsts = measures[known:] * (1.0 + self._prior)
-        measured = np.concatenate([state.measured[:known] + measures[:known], firsts])
+        # A measure is not shrunk: it counts as if all prior evaluations had given the same value.
+        first_sums = measures[known:] * (1.0 + self._prior)
+        measured = np.concatenate([state.measured[:known] + measures[:known], first_sums])
         counts = np.concatenate([old.count, new.count])
         scores = np.concatenate([old.score, new.score])
         order, fronts = crowded_order(np.column_stack([scores, self._signs * (measured / counts[:, None])]))
@@ -243,8 +244,8 @@ class Nsga2(Elitist[FrontState]):
 
     def to_arrays(self, state: FrontState) -> dict[str, NDArray[Any]]:
         """Return the state as named arrays."""
-        ours = {"measured": state.measured, "fronts": state.fronts, "candidates": state.candidates}
-        return state.parents.to_arrays("parents") | {f"parents_{name}": array for name, array in ours.items()}
+        own = {"measured": state.measured, "fronts": state.fronts, "candidates": state.candidates}
+        return state.parents.to_arrays("parents") | {f"parents_{name}": array for name, array in own.items()}
 
     def from_arrays(self, arrays: contract.Arrays) -> FrontState:
         """Return the state that `to_arrays` stored. Raises ValueError if an array is missing or has another shape."""
@@ -276,8 +277,8 @@ class Nsga2(Elitist[FrontState]):
             return Streams(self._seed, purpose, generation, candidates)
 
         pruning = streams(Purpose.UNIFORM_PRUNING)
-        pruned, u = pruning.uniform(2).T
-        rate = np.where(pruned < _PRUNED, o.pruning * (u * u), 0.0)
+        choice, u = pruning.uniform(2).T
+        rate = np.where(choice < _PRUNED_SHARE, o.pruning * (u * u), 0.0)
         mask &= pruning.at_least(rate[:, None] * _smallness(weights, mask), W)
         if o.regrowth:
             grown = ~mask & ~streams(Purpose.REGROWTH).at_least(o.regrowth, W)

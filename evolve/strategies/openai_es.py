@@ -26,8 +26,8 @@ formula of g is the same.
 
 ε_i is computed as (w_2i - w_{2i+1})/2σ, from the float32 weights that were evaluated. θ, m, v are float64, and sums are
 taken in the order of the pairs. The champion is θ̄, an exponential average of θ in which the past has weight
-`averaging`, or θ itself if that is 0 (Polyak & Juditsky, 1992, show why averages are better). So a candidate's lucky
-fitness hardly changes the champion.
+`averaging`, or θ itself if `averaging` is 0 (Polyak & Juditsky, 1992, show why averages are better). So a candidate's
+lucky fitness hardly changes the champion.
 """
 
 from dataclasses import dataclass
@@ -232,7 +232,7 @@ class OpenAiEs(EvolutionStrategy[OpenAiEsState]):
         return Genomes(weights, masks)
 
     def sums(self, state: OpenAiEsState, generation: int, fitness: Float64, columns: slice) -> Float64:
-        """Return Σ_i (u_2i - u_{2i+1}) (w_2i - w_{2i+1}) in n columns, [n]. fitness: [P], or fewer while P grows."""
+        """Return Σ_i (u_2i - u_{2i+1}) (w_2i - w_{2i+1}) in n columns, [n]. fitness: [P], or fewer, see `grows`."""
         sigma, key, shares = state.schedule.sigma, self._key(generation), self._pair_weights(fitness)
         if self._matrices is None:
             total = antithetic_sums(state.centre[columns], sigma, key, shares, first=columns.start)
@@ -268,7 +268,7 @@ class OpenAiEs(EvolutionStrategy[OpenAiEsState]):
         return pruned(state.average[None].astype(np.float32), state.mask[None])
 
     def _pair_weights(self, fitness: Float64) -> Float64:
-        """Return u_2i - u_{2i+1} of each pair, from the fitness [P], or fewer while P grows."""
+        """Return u_2i - u_{2i+1} of each pair, from the fitness [P], or fewer, see `grows`."""
         shaped = centred_ranks if self._options.fitness_shaping == "ranks" else scaled_fitness
         u = shaped(fitness[: len(fitness) // 2 * 2])
         return u[::2] - u[1::2]

@@ -96,7 +96,7 @@ class Pgpe(EvolutionStrategy[PgpeState]):
 
     @staticmethod
     def validate(options: PgpeOptions, layout: GenomeLayout) -> None:
-        """Raise InputError for a layout that has no weights to search, or a σ below its limit."""
+        """Raise InputError for a layout that has no weights to search, or a `smallest_sigma` above the initial σ."""
         require_evolved_weights(layout, "pgpe")
         options.check_combinations()
         first = _initial_sigma(options, layout.num_weights)
@@ -118,7 +118,7 @@ class Pgpe(EvolutionStrategy[PgpeState]):
         return Genomes(weights, np.repeat(state.mask[None], len(candidates), axis=0))
 
     def sums(self, state: PgpeState, generation: int, fitness: Float64, columns: slice) -> Float64:
-        """Return [k, 2]: Σ u_c (w_c - θ) and Σ u_c (w_c - θ)² in k columns; fitness: [P], or fewer while P grows."""
+        """Return [k, 2]: Σ u_c (w_c - θ) and Σ u_c (w_c - θ)² in k columns; fitness: [P], or fewer, see `grows`."""
         centre, sigma = state.centre[columns], state.sigma[columns]
         # If the number of candidates is odd, the last one is the centre, which has no partner.
         paired = np.arange(len(fitness) // 2 * 2)
@@ -153,5 +153,5 @@ class Pgpe(EvolutionStrategy[PgpeState]):
         return np.where(candidates == 2 * self._pairs, 0.0, np.where(candidates % 2, -1.0, 1.0))
 
     def _utilities(self, fitness: Float64) -> Float64:
-        """Return u [2n], the centred ranks of the paired candidates, from the fitness [P], or fewer while P grows."""
+        """Return u [2n], the centred ranks of the paired candidates, from the fitness [P], or fewer, see `grows`."""
         return centred_ranks(fitness[: len(fitness) // 2 * 2])

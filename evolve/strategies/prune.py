@@ -8,9 +8,9 @@ the first of the leaderboard. A generation is the first `survivors` of the leade
     K swaps    two children exchange one matrix or, half the time, all matrices into one layer
     trace      P(prune w) = min(1, q·c·softmax(-|H̄|)(w)) in each matrix, over its c connections left; H̄ is the parent's
                mean trace over its episodes; swaps exchange traces, too; without traces this step prunes nothing
-    uniform    half the time, each connection is pruned with probability `uniform_pruning`; "adaptive" takes the rate of
-               the binary-mask perceptron of 2020, the relative standard deviation of the numbers of connections C in
-               the pool: sqrt(mean((C - C̄)²))/C̄, limited to [0.001, 0.0125]
+    uniform    in a share `uniform_pruning_chance` of the children, each connection is pruned with probability
+               `uniform_pruning`; "adaptive" takes the rate of the binary-mask perceptron of 2020, the relative standard
+               deviation of the numbers of connections C in the pool: sqrt(mean((C - C̄)²))/C̄, limited to [0.001, 0.0125]
     regrowth   each absent connection returns with probability `regrowth`, its weight N(0, 1)
     noise      every connection left moves by `weight_noise` · N(0, 1)
 
@@ -136,11 +136,11 @@ def assemble(
         members, row_of_child = np.arange(pool_size), sources[:, column]
         if n < pool_size:
             members, row_of_child = np.unique(row_of_child, return_inverse=True)
-        of_weights, of_mask, of_traces = _blocks_of(state, members, place)
-        weights[:, place] = of_weights[row_of_child]
-        mask[:, place] = of_mask[row_of_child]
+        block_weights, block_mask, block_traces = _blocks_of(state, members, place)
+        weights[:, place] = block_weights[row_of_child]
+        mask[:, place] = block_mask[row_of_child]
         if q is not None:
-            probability[:, place] = trace_pruning_probability(q, of_mask, of_traces)[row_of_child]
+            probability[:, place] = trace_pruning_probability(q, block_mask, block_traces)[row_of_child]
     return weights, mask, probability
 
 

@@ -57,7 +57,7 @@ from evolve.strategies.strategy import (
 )
 from evolve.strategies.wrapper import RestartOptions, copy_attributes, joined
 
-_MIN_CONNECTIONS = 2  # that no round prunes
+_MIN_CONNECTIONS = 2  # each round keeps at least this number
 
 
 def most_important(mask: Bool, importance: Float64, count: int) -> Bool:

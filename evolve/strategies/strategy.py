@@ -30,7 +30,7 @@ Arrays = Mapping[str, NDArray[Any]]
 class Results:
     """The results of the P candidates of a generation.
 
-    fitness: [P] float64, or what NumPy converts to it, such as a list; read-only. Higher is better; NaN is worst.
+    fitness: [P] float64, or numbers that NumPy converts, such as a list; read-only. Higher is better; NaN is worst.
     traces: [P, T] float32, the traces of each candidate's network, averaged over its episodes; [P, 0] by default.
     mean_traces: [T], the traces averaged over all candidates; None if the strategy does not need them.
     sums: [W, *sum_shape], the value of the strategy's `sums` for all columns; None lets `tell` compute them.
@@ -73,7 +73,7 @@ def _converted(fitness: Any) -> Float64:
         raise InputError("fitness", expected, f"{type(fitness).__name__} ({one_line(error)})") from None
     if array.ndim != 1:
         raise InputError("fitness", expected, f"an array of shape {list(array.shape)}")
-    return read_only(array)  # it is recorded after a `tell`
+    return read_only(array)  # because the fitness is recorded after `tell`
 
 
 class Strategy(Generic[State]):
@@ -128,8 +128,8 @@ class Strategy(Generic[State]):
     def ask(self, state: State, generation: int, candidates: Int64 | None = None) -> Genomes:
         """Return the P candidates of a generation, or the given candidates [n], n ≥ 1.
 
-        A candidate has the same bits whichever other candidates are asked for with it. Threads call this method at the
-        same time.
+        The bits of a candidate do not depend on the other candidates of a call. Several threads may call this method
+        at the same time.
         """
 
     @abstractmethod
@@ -173,8 +173,8 @@ class Strategy(Generic[State]):
     def sums(self, state: State, generation: int, fitness: Float64, columns: slice) -> Float64:
         """Return [n, *sum_shape]: sums over all candidates, for n columns of the genome.
 
-        Each rank sums a part of the columns, and `tell` reads all sums from `results.sums`. A column must not depend on
-        other columns, so that the bits do not depend on the division among ranks.
+        Each rank sums some columns, and `tell` reads all sums from `results.sums`. The sums of a column must not depend
+        on other columns, so that their bits do not depend on the division among ranks.
 
         Args:
             state: The state before the generation.
@@ -197,7 +197,7 @@ class Strategy(Generic[State]):
         raise NotImplementedError
 
     def outcome(self, _state: State) -> dict[str, Float64]:
-        """Return values that describe the state after a generation, for the fields of `Record` that the keys name."""
+        """Return values of fields of `Record`, by field, that describe the state after a generation."""
         return {}
 
     def select(self, _state: State, connections: int | None = None, cell: Sequence[int] | None = None) -> Genomes:
@@ -215,7 +215,7 @@ class Strategy(Generic[State]):
         raise InputError("cell", "none, except with map-elites, which keeps an archive", cell)
 
     def origin(self, state: State, cell: Sequence[int]) -> tuple[int, int]:
-        """Return the generation of the elite of a cell of an archive, and the elite's candidate number in it.
+        """Return the generation and the candidate number of the elite in a cell of an archive.
 
         Raises InputError if the strategy keeps no archive, or the cell is empty.
         """
@@ -263,7 +263,7 @@ class NewestValue(Generic[State, Value]):
         self._lock = threading.Lock()
 
     def __call__(self, state: State, generation: int = 0) -> Value:
-        """Return the function's value. generation: of `ask`; without it the value depends on the state only."""
+        """Return the function's value. generation: The generation of `ask`; omit it for a function of the state."""
         with self._lock:
             if self._newest is None or self._newest[0] is not state or self._newest[1] != generation:
                 self._newest = state, generation, self._function(state, generation)
@@ -326,7 +326,7 @@ def best_candidate(fitness: Float64) -> int:
 
 
 def require_evolved_weights(layout: GenomeLayout, strategy: str) -> None:
-    """Raise InputError if the layout's weights have no effect, for the named strategy, which changes only weights."""
+    """Raise InputError if weights have no effect, for a strategy of this name that changes only weights."""
     if not getattr(layout, "evolves_weights", True):
         cure = "These strategies change masks: prune, umda, random."
         expected = "a strategy that changes masks, because weights have no effect on this network"

@@ -59,8 +59,8 @@ class WrapperState:
     best: The state of the strategy that has the wrapper's champion.
     means: [k] float64, the mean fitness of each of the last k generations.
     record: The scores and counts of the wrapper.
-    first_generation: The generation of the run with which this search began. It is a part of the key of the initial
-        weights, so each search of a run begins with other weights.
+    first_generation: The generation in the key of this search's first weights; its starts and restarts count from it.
+        It is above 0 in later starts, and in controls of pruning in rounds.
     """
 
     now: Any
@@ -71,13 +71,13 @@ class WrapperState:
 
 
 class Wrapper(Strategy[WrapperState]):
-    """A strategy around another strategy. It has the attributes and methods of that strategy.
+    """A strategy around another strategy. It has the attributes of that strategy, and calls its methods.
 
     A subclass implements `tell` and names its arrays and its record.
 
     Args:
         strategy: The other strategy.
-        generations: 4 k, for a score over k generations. If it is no multiple of 4, k is rounded up.
+        generations: Four times k, the number of generations in a score; k is rounded up.
     """
 
     name: str
@@ -131,13 +131,13 @@ class Wrapper(Strategy[WrapperState]):
     def to_arrays(self, state: WrapperState) -> dict[str, NDArray[Any]]:
         """Return the state as named arrays."""
         best = self._strategy.to_arrays(state.best) if self._keeps_best(state.record) else {}
-        ours = {
+        own = {
             f"{self.name}_means": state.means,
             f"{self.name}s": state.record.to_array(),
             f"{self.name}s_begun": np.array([state.first_generation], np.int64),
         }
         named = {f"{self.best_prefix}{name}": array for name, array in best.items()}
-        return joined(self._strategy.to_arrays(state.now), named, ours)
+        return joined(self._strategy.to_arrays(state.now), named, own)
 
     def from_arrays(self, arrays: Arrays) -> WrapperState:
         """Return the state that `to_arrays` stored. Raises ValueError if an array is missing or has another shape."""
@@ -149,8 +149,8 @@ class Wrapper(Strategy[WrapperState]):
         now = best = self._strategy.from_arrays(arrays)
         if self._keeps_best(record):
             prefix = self.best_prefix
-            theirs = {name.removeprefix(prefix): array for name, array in arrays.items() if name.startswith(prefix)}
-            best = self._strategy.from_arrays(theirs)
+            named = {name.removeprefix(prefix): array for name, array in arrays.items() if name.startswith(prefix)}
+            best = self._strategy.from_arrays(named)
         return WrapperState(now, best, means, record, first_generation)
 
     def _started(self, state: Any, first_generation: int) -> WrapperState:
@@ -177,7 +177,7 @@ def joined(*parts: Mapping[str, NDArray[Any]]) -> dict[str, NDArray[Any]]:
 
 
 def mean_fitness(fitness: Float64, first: int | None = None) -> float:
-    """Return the mean fitness of the first candidates, by default of all P; -∞ if no fitness is finite.
+    """Return the mean fitness of the first `first` candidates, by default of all P; -∞ if no fitness is finite.
 
     fitness: [P]. A fitness that is not finite counts as the smallest finite one of all candidates.
     """
@@ -207,35 +207,35 @@ class Multistart(Wrapper):
 
     def __init__(self, strategy: Strategy[Any], options: StartOptions) -> None:
         super().__init__(strategy, options.start_generations)
-        self._each = options.start_generations
-        self._all = options.starts * options.start_generations
+        self._per_start = options.start_generations
+        self._end = options.starts * options.start_generations
 
     def tell(self, state: WrapperState, genomes: GenomeSource, results: Results) -> WrapperState:
-        """Take in a generation; at the end of a start, begin the next one, or choose."""
+        """Return the state after a generation; at the end of a start, begin the next start or choose the best one."""
         now = self._strategy.tell(state.now, genomes, results)
         # Survivors are evaluated in every generation, so their mean is less noisy than the mean of all candidates.
         scored = self._strategy.survivors(state.now) or None
         means = np.append(state.means[1:], mean_fitness(results.fitness, scored))
         best_score, generations = state.record.best_score, state.record.generations + 1
-        best = now if best_score == -np.inf or generations > self._all else state.best
-        if generations <= self._all and generations % self._each == 0:
+        best = now if best_score == -np.inf or generations > self._end else state.best
+        if generations <= self._end and generations % self._per_start == 0:
             score = float(ordered_sum(means)) / len(means)
             # A best score of -∞ means that no start has ended, so a start without finite fitness gets a finite score.
             if score > best_score or best_score == -np.inf:
                 best, best_score = now, max(score, -float(np.finfo(np.float64).max))
-            now = best if generations == self._all else self._strategy.start_anew(state.first_generation + generations)
+            now = best if generations == self._end else self._strategy.start_anew(state.first_generation + generations)
         return WrapperState(now, best, means, StartRecord(best_score, generations), state.first_generation)
 
     def begun(self, before: WrapperState, after: WrapperState) -> str:
         """Return "start n" if a start begins, "best start" if the best one goes on, or a restart within a start."""
         generations = after.record.generations
-        if generations > self._all or generations % self._each:
+        if generations > self._end or generations % self._per_start:
             return super().begun(before, after)
-        return "best start" if generations == self._all else f"start {generations // self._each + 1}"
+        return "best start" if generations == self._end else f"start {generations // self._per_start + 1}"
 
     def _keeps_best(self, record: StartRecord) -> bool:
         """Return whether a start is still to be chosen. Afterwards the best state is the newest one."""
-        return record.generations < self._all
+        return record.generations < self._end
 
 
 @dataclass(frozen=True)
@@ -272,7 +272,7 @@ class Restarting(Wrapper):
         self._anew = options.restart_from == "anew"
 
     def tell(self, state: WrapperState, genomes: GenomeSource, results: Results) -> WrapperState:
-        """Take in a generation; after a stall, restart."""
+        """Return the state after a generation; after a stall, restart."""
         now, best, record = self._strategy.tell(state.now, genomes, results), state.best, state.record
         means = np.append(state.means[1:], mean_fitness(results.fitness))
         score = float(ordered_sum(means)) / len(means)  # NaN until k generations have been played
@@ -295,7 +295,7 @@ class Restarting(Wrapper):
 
 
 class _NoSearch(Strategy[None]):
-    """A strategy without candidates. Its wrappers start and restart it as they would start and restart any other."""
+    """A strategy without candidates. Its wrappers start and restart it like any other strategy."""
 
     def start(self) -> None:
         """Return no state."""
@@ -315,7 +315,7 @@ def wrapped(strategy: Strategy[Any], options: Any) -> Strategy[Any]:
 
 
 def beginnings(options: Any, fitness: Sequence[Float64]) -> list[tuple[int, str]]:
-    """Return the starts and restarts of a search after its first: the generation that begins each, and its kind.
+    """Return the first generation and the kind of each start and restart of a search after its first start.
 
     Args:
         options: The options of the strategy.
