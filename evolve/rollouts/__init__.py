@@ -1,7 +1,7 @@
 """Rollouts: networks × environments × keyed episodes → results. No MPI, no files.
 
 An `EpisodeBatch` lists which genomes play which episodes, a `Rollout` plays them in B slots side by side, and
-`EpisodeResults` hold the results by key. `PopulationResults` are the same as a table of candidates × episodes.
+`EpisodeResults` hold the results by key. `PopulationResults` hold them as a table of candidates × episodes.
 """
 
 from evolve.rollouts.device_play import AnyRollout, RolloutInHalves

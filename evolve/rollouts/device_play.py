@@ -174,7 +174,7 @@ class DevicePlay:
         self.arrays = DeviceArrays(episodes)
         self._num_traces = 0 if batch.kept_traces is None else batch.kept_traces.rows
         self._fed: Feed | None = None
-        self._tiles = self._together = 0  # of the feed: the number of its tiles, and of those in a block
+        self._tiles = self._together = 0  # the number of the feed's tiles, and the number of tiles in a block
         self._counts = self.arrays.allocate(24)  # episodes begun, episodes over, and steps made
         # A download writes to `_new_counts` at any time; `_counts_now` changes only in `finish`.
         self._new_counts: Int64 = self.arrays.device.host_array((3,), np.int64)
@@ -237,10 +237,11 @@ class DevicePlay:
         """Copy the episodes of a feed to the device. The caller must check `ready`."""
         self._fed = fed = feed.contiguous()
         self._tiles = min(self._step.arrays.tiles, -(-self._size // WIDTH))
-        # A small feed has blocks of fewer tiles, so that it occupies all multiprocessors.
-        few = tiles_together(self._task, WIDTH * self._tiles)
+        # A small feed has blocks of fewer tiles, so that it occupies all multiprocessors. Blocks are full, and may thus
+        # have a few more tiles than the feed, but not more than were allocated.
+        most = tiles_together(self._task, WIDTH * self._tiles)
         allocated = self._step.arrays.tiles
-        self._together = max(n for n in range(1, few + 1) if self._tiles + -self._tiles % n <= allocated)
+        self._together = max(n for n in range(1, most + 1) if self._tiles + -self._tiles % n <= allocated)
         self._counts_now[:] = 0
         self._structure.fed = len(fed.seeds)
         self._structure.num_traces = self._num_traces if fed.mask.shape[1] else 0
@@ -315,7 +316,7 @@ class DeviceRollout(ExactRollout):
 
 
 class _FeedMemory:
-    """Device arrays with the inputs of a feed's episodes, at most `arrays.slots`.
+    """Device arrays with the inputs of the episodes of a feed, at most `arrays.slots` episodes.
 
     normalized: O if observations are normalized, else 0. parameters: the number of the task's parameters.
 
@@ -417,4 +418,4 @@ class _Results:
 
 
 AnyRollout = Rollout | RolloutInHalves | ExactRollout | ThreadedRollout
-"""What `make_rollout` may return."""
+"""Any rollout that `make_rollout` returns."""

@@ -160,7 +160,7 @@ def _as_run(indices: Int64) -> Int64 | slice:
 
 
 def _distinct(numbers: Int64) -> tuple[Int64, Int64]:
-    """Return the different numbers of [n] in ascending order, and for each of the n its place among these."""
+    """Return the distinct numbers of [n], in ascending order, and the index [n] of each number among them."""
     if (numbers[1:] < numbers[:-1]).any():
         return np.unique(numbers, return_inverse=True)
     # In ascending order, as in most chunks, equal numbers are adjacent: no sort is needed.
@@ -170,7 +170,7 @@ def _distinct(numbers: Int64) -> tuple[Int64, Int64]:
 
 
 def generation_keys(generation: int, population: int, common: bool | Literal["pairs"] = False) -> Int64:
-    """Return the keys [P, 2] of one generation: its number, and the candidate that gives each candidate its episodes.
+    """Return the keys [P, 2] of one generation: its number, and the candidate whose episodes each candidate plays.
 
     The key of a candidate does not depend on P.
 

@@ -169,8 +169,8 @@ class ExactRollout(_WholeEpisodes):
         self.environment_seconds += waited
         if not made:
             return
-        # The next call gets as many steps as would have taken `CALL_SECONDS` in this one, at most twice as many.
-        # The episodes of this call may have ended long before its limit, so the steps that were made predict the time.
+        # Set the limit to the steps that take `CALL_SECONDS` at the speed of this call, but at most double it. Episodes
+        # may have ended long before the limit of this call, so its speed follows from the steps that were made.
         fitting = int(made / busy * CALL_SECONDS / seconds)
         self.steps = max(LEAST_STEPS, min(2 * self.steps, fitting))
 
@@ -183,7 +183,7 @@ class ExactRollout(_WholeEpisodes):
     def can_give(self) -> bool:
         """Whether running episodes can go on in another rollout, and whether that saves time.
 
-        A kernel steps a few worlds in less time than many. It steps other slots in the time of a whole tile.
+        A kernel steps a few worlds in less time than many. For other tasks it steps whole tiles in any case.
         """
         return self._task.has_world and self._batch.can_give
 
@@ -270,7 +270,7 @@ class ThreadedRollout(_WholeEpisodes):
         self._playing: set[ExactRollout] = set()
         self._shared = Shared(self._queue, threads, least_feed)
         for _ in range(threads):
-            # A daemon does not keep the process alive. No thread refers to this object, so its end stops them.
+            # A daemon does not keep the process alive. No thread refers to this object, so its finalizer can end them.
             Thread(target=self._shared.play, name="evolve-rollout", daemon=True).start()
         self._stop = weakref.finalize(self, self._shared.stop, threads)
 
@@ -310,7 +310,7 @@ class ThreadedRollout(_WholeEpisodes):
 
     def clear(self) -> None:
         """Drop all episodes."""
-        # A thread plays for some milliseconds only. Until then the arrays of its part must not change.
+        # Threads play on for some milliseconds. Until they pause, the arrays of their parts must not change.
         self._shared.pausing.set()
         while self._playing:
             part, results, _ = self._shared.played.get()
@@ -327,7 +327,7 @@ class ThreadedRollout(_WholeEpisodes):
         self._stop()
 
     def make_genomes_within(self, context: Callable[[], AbstractContextManager[object]]) -> None:
-        """Do nothing: this process goes on, and shows that it is alive, while threads generate genomes."""
+        """Do nothing: this thread goes on, and can send heartbeats, while other threads generate genomes."""
 
     def _start(self) -> None:
         """Let idle parts play, one for each feed that the waiting episodes fill."""
@@ -358,8 +358,8 @@ class Shared:
         pausing: Set while no thread may begin a feed.
         fair_share: The pending episodes divided by the number of threads.
         episode_seconds: The mean duration of the last episodes.
-        hungry: Parts without episodes. Their threads wait until another part gives them running episodes; each part is
-            listed with the event that ends its wait.
+        empty: Parts without episodes, each with an event. Its thread waits for the event: another thread sets it after
+            it has given running episodes to the part.
     """
 
     def __init__(self, queue: EpisodeQueue, threads: int, least_feed: int) -> None:
@@ -368,10 +368,10 @@ class Shared:
         self.pausing = Event()
         self.fair_share = 1
         self.episode_seconds = math.inf
-        self.hungry: list[tuple[ExactRollout, Event]] = []
-        self._hungry_lock = Lock()
-        self._running: dict[ExactRollout, int] = {}  # the episodes of each part, before or after its last call
-        self._began: dict[ExactRollout, float] = {}  # the time at which a part began to play; inf for an idle part
+        self.empty: list[tuple[ExactRollout, Event]] = []
+        self._empty_lock = Lock()
+        self._running: dict[ExactRollout, int] = {}  # the episodes of each part before its newest call, or after it
+        self._began: dict[ExactRollout, float] = {}  # the time at which a part's call began; inf between calls
         self._queue = queue
         self._num_feeds = _FEEDS_PER_THREAD * threads
         self._least_feed = least_feed
@@ -414,16 +414,16 @@ class Shared:
             self._give(part)
 
     def _give(self, part: ExactRollout) -> None:
-        """Give half of a part's running episodes to a hungry part, if no part has many more."""
+        """Give half of a part's running episodes to an empty part, unless another part has more than twice as many."""
         running = self._running[part]
-        richest = max(tuple(self._running.values()))
-        least = max(2 * LEAST_GIVEN, richest // 2)
-        if not self.hungry or not part.can_give or len(self._queue) or running < least:
+        largest = max(tuple(self._running.values()))
+        least = max(2 * LEAST_GIVEN, largest // 2)
+        if not self.empty or not part.can_give or len(self._queue) or running < least:
             return
-        with self._hungry_lock:
-            if not self.hungry:
+        with self._empty_lock:
+            if not self.empty:
                 return
-            other, given = self.hungry.pop()
+            other, given = self.empty.pop()
         try:
             part.give(other)
             self._running[part], self._running[other] = part.play.running, other.play.running
@@ -431,7 +431,7 @@ class Shared:
             given.set()
 
     def _wait_for_episodes(self, part: ExactRollout) -> bool:
-        """Wait until another thread gives episodes to a part, or until others wait in the queue.
+        """Wait until another thread gives running episodes to a part, or episodes wait in the queue.
 
         Returns False if neither can be expected.
         """
@@ -439,14 +439,14 @@ class Shared:
             return False
         self._running[part] = 0
         given = Event()
-        with self._hungry_lock:
-            self.hungry.append((part, given))
+        with self._empty_lock:
+            self.empty.append((part, given))
         while not given.wait(POLL_SECONDS):
-            rich = max(tuple(self._running.values())) >= 2 * LEAST_GIVEN
-            if len(self._queue) or self.pausing.is_set() or not rich:
-                with self._hungry_lock:
-                    if (part, given) in self.hungry:  # else another thread is giving
-                        self.hungry.remove((part, given))
+            can_be_given = max(tuple(self._running.values())) >= 2 * LEAST_GIVEN
+            if len(self._queue) or self.pausing.is_set() or not can_be_given:
+                with self._empty_lock:
+                    if (part, given) in self.empty:  # else another thread is giving
+                        self.empty.remove((part, given))
                         return len(self._queue) > 0
         return True
 

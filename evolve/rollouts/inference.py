@@ -33,8 +33,8 @@ CLIP = np.float32(5)  # normalized observations are clipped to ± this
 class Moments:
     """The number of all observations so far, and their sums and sums of squares, [2, O].
 
-    origin: The normalizer [2, O] from which the moments were computed, if they were. It is kept because computing it
-        from the moments could change its last bit.
+    origin: The normalizer [2, O] from which `of_normalizer` computed the moments, otherwise None. It is kept because
+        computing it from the moments could change its last bit.
     """
 
     count: int
@@ -77,7 +77,7 @@ class Moments:
 
     @classmethod
     def from_arrays(cls, arrays: Mapping[str, NDArray[Any]], observation_size: int) -> "Moments":
-        """Return the moments of such arrays. Raises ValueError if one is missing or has another shape."""
+        """Return the moments that `to_arrays` stored. Raises ValueError if an array is missing or has another shape."""
         count = stored_array(arrays, "observations_count", "1", np.int64)
         sums = stored_array(arrays, "observations_moments", "2 O", np.float64, O=observation_size)
         return cls(int(count[0]), sums)

@@ -127,8 +127,9 @@ class _Structure(ctypes.Structure):
     )  # fmt: skip
 
 
-_OF_SLOTS = ("slot_masks", "slot_keys", "returns", "step_hashes")
-_IN_ROWS = ("prints", "slot_normalizers", "moments")  # [tiles, rows, lanes]
+# The arrays of slots, which `give` copies.
+_BY_SLOT = ("slot_masks", "slot_keys", "returns", "step_hashes")  # [slots, …]
+_BY_TILE = ("prints", "slot_normalizers", "moments")  # [tiles, rows, lanes]
 
 
 class NativePlay:
@@ -236,9 +237,9 @@ class NativePlay:
         self._environments.move(sources, targets, other._environments)
         (tile, lane), (to_tile, to_lane) = (np.divmod(slots, native.lanes()) for slots in (sources, targets))
         for name, array in self._buffers.items():
-            if name in _IN_ROWS:
+            if name in _BY_TILE:
                 other._buffers[name][to_tile, :, to_lane] = array[tile, :, lane]
-            elif name in _OF_SLOTS:
+            elif name in _BY_SLOT:
                 other._buffers[name][targets] = array[sources]
         other._set(num_traces=self._structure.num_traces)
         # Last, so that an error before leaves every episode in one place.
@@ -284,7 +285,7 @@ class NativePlay:
 
 
 def may_be_best(keys: Int64, returns: Float64, best_of: int) -> Bool:
-    """Return [N]: whether the genome of an episode may have the best mean return of all genomes, here and elsewhere.
+    """Return [N]: whether the genome of an episode may have the best mean return of the whole population.
 
     Of genomes with equal means the first counts as best, as in `strategies.ranking`.
 

@@ -60,11 +60,11 @@ class EpisodeQueue:
         """Returns a context in which genomes are generated."""
         self._waiting: _WaitingBatches = _WaitingBatches() if shared_with is None else shared_with._waiting
         self._feed = 1
-        # With several threads, the genomes that follow most often belong to another thread: generate none ahead.
+        # With several threads, another thread will most often play the next genomes: generate none ahead.
         self._ahead = shared_with is None
         if shared_with is not None:
             shared_with._ahead = False
-        self._window: GenomeWindow | None = None  # over the genomes of the batch from which it took last
+        self._window: GenomeWindow | None = None  # over the genomes of the batch of the last `take`
         self._described: list[tuple[Int32, GenomeDescriptions]] = []
 
     def __len__(self) -> int:
@@ -142,7 +142,7 @@ class GenomeWindow:
 
     Args:
         waiting: The batch of the genomes.
-        ahead: Whether to generate genomes ahead of those that are taken, as many as a window has.
+        ahead: Whether to fill the window with the genomes that follow those that are taken.
         lock: Protects the batch from other threads.
         feed: The number of episodes in a device's feed; the window has room for their genomes, up to `LARGEST_WINDOW`
             bytes.
@@ -153,17 +153,18 @@ class GenomeWindow:
         self._source = source = waiting.batch.genomes
         self._ahead = ahead
         self._lock = lock
-        genome = max(1, 5 * source.num_weights)  # a weight has 5 bytes: 4 of its value, and 1 of the mask
-        self._at_once = max(1, WINDOW_BYTES // genome, min(feed, LARGEST_WINDOW // genome))
+        genome_bytes = max(1, 5 * source.num_weights)  # 4 bytes for the value of a weight, and 1 for the mask
+        self._at_once = max(1, WINDOW_BYTES // genome_bytes, min(feed, LARGEST_WINDOW // genome_bytes))
         self._feed = feed
         self._first = 0
         self._held: Genomes | None = None
         self._described: list[tuple[Int64, GenomeDescriptions]] = []
 
     def reach(self, rows: Int32) -> int:
-        """Return the number of rows at the beginning of `rows` [n] with genomes that one window can hold.
+        """Return the number of leading rows of `rows` [n] whose genomes one window can hold, at least 1.
 
-        The genomes are in memory or, if the first one is not, can be generated together. The number is at least 1.
+        This is the window in memory if it has the genome of the first row, and otherwise a new window. For a device,
+        the window in memory may be replaced by a larger one.
         """
         if len(rows) == 1:
             return 1

@@ -278,7 +278,7 @@ class Rollout:
     def _fail(self, rewards: Float64, ended: Bool, outputs: Float32) -> None:
         """End the episodes that failed: write NaN into rewards [k], and True into `ended` [k].
 
-        outputs: [k, A], of the networks; an environment that gets a NaN usually fails, and is not to blame.
+        outputs: [k, A], the outputs of the networks; the message of a failure says if they are not finite.
         """
         for slot, fault in self.engine.faults.items():
             # A fault in a free slot belongs to no episode.

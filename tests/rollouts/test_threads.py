@@ -101,23 +101,23 @@ def test_a_thread_without_episodes_gets_some_that_run():
     for _ in range(3):
         part, network = made(1, "BipedalWalker-v3", slots=64)
         parts.append(part)
-    busy, hungry, alone = parts
+    busy, empty, alone = parts
     for part in (busy, alone):
         part.submit(batch_of(network, False, traces="each"))
         part.steps = 3
     expected = table_of(finish(alone))
     given = threading.Event()
     shared = Shared(range(0), threads=2, least_feed=P * E)
-    shared.hungry.append((hungry, given))
+    shared.empty.append((empty, given))
     thread = threading.Thread(target=shared.play)
     thread.start()
     shared.to_play.put(busy)
     assert given.wait(LONG)
     shared.stop(1)
     thread.join(LONG)
-    assert hungry.pending == P * E // 2
+    assert empty.pending == P * E // 2
     found = [shared.played.get_nowait()[1] for _ in range(shared.played.qsize())]
-    found = finish(hungry, finish(busy, [results for results in found if results is not None]))
+    found = finish(empty, finish(busy, [results for results in found if results is not None]))
     assert table_of(found) == expected
 
 
@@ -137,7 +137,7 @@ def test_a_thread_waits_for_episodes_that_have_just_begun(monkeypatch):
         def play_on(self):
             shared.to_play.put(part)
             time.sleep(0.05)
-            waiting.extend(shared.hungry)
+            waiting.extend(shared.empty)
             shared.stop(2)
 
         def take_results(self):
@@ -189,7 +189,7 @@ def test_a_thread_does_not_wait_for_the_last_episodes():
     thread.start()
     shared.to_play.put(part)
     assert shared.played.get(timeout=LONG) == (part, None, None)
-    assert not shared.hungry
+    assert not shared.empty
     shared.stop(1)
     thread.join(LONG)
 
