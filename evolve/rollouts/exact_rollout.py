@@ -4,8 +4,8 @@
 `DevicePlay` (`device_play`) on a GPU.
 
 `ThreadedRollout` has several threads, which share the waiting episodes. Each thread plays a *part*, a rollout with
-slots of its own. It takes episodes, generates and describes their genomes, plays them, and takes the next. When none
-wait, a thread without episodes gets half of the rigid-body worlds that run in another thread. Kernels do not need
+slots of its own. It takes episodes, generates and describes their genomes, plays them, and takes the next. When no
+episodes wait, an idle thread gets half of the rigid-body worlds that run in another thread. Kernels do not need
 Python's global lock, so threads play on several cores. Each episode has its key, and no result depends on the thread
 that plays it.
 """
@@ -188,7 +188,7 @@ class ExactRollout(_WholeEpisodes):
         return self._task.has_world and self._batch.can_give
 
     def give(self, other: "ExactRollout") -> None:
-        """Give half of the running episodes to another rollout of the same task and network, in which none run.
+        """Give half of the running episodes to another rollout of the same task and network, which has no episodes.
 
         For both, `can_give` must be True.
         """

@@ -60,7 +60,7 @@ class EpisodeQueue:
         """Returns a context in which genomes are generated."""
         self._waiting: _WaitingBatches = _WaitingBatches() if shared_with is None else shared_with._waiting
         self._feed = 1
-        # With several threads, another thread will most often play the next genomes: generate none ahead.
+        # With several threads, another thread will most often play the next genomes: do not generate them.
         self._ahead = shared_with is None
         if shared_with is not None:
             shared_with._ahead = False

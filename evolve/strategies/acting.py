@@ -4,8 +4,8 @@ A connection can act if its input depends on an observation or a bias, and an ac
 that act on the network itself (`modulators`) count as actions. If the genome consists of learning rules, a connection
 is present as long as any coefficient of its rule is present.
 
-The flow through a connection says how much it can act: the sum, over all paths through it from an observation or a bias
-to an action, of the product of the |weights| on the path. It is above 0 if and only if the connection can act. Tanaka,
+The flow through a connection measures its effect: the sum, over all paths through it from an observation or a bias to
+an action, of the product of the |weights| on the path. It is above 0 if and only if the connection can act. Tanaka,
 Kunin, Yamins & Ganguli, "Pruning Neural Networks without Any Data by Iteratively Conserving Synaptic Flow" (2020),
 section 6. Recurrent connections lead to infinitely many paths. Paths are therefore followed in rounds, each with one
 recurrent connection more, until a round reaches no further neuron: forwards from the observations and biases, and

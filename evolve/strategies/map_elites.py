@@ -122,7 +122,7 @@ class Archive:
     measures: [n, D], the descriptors.
     origins: [n, 2], the generation and the number of each elite when it was a candidate.
     generations: the number of generations so far.
-    searches: the K searches, none if no cell is filled.
+    searches: the K searches; empty if no cell is filled.
     """
 
     genomes: Genomes
@@ -192,8 +192,8 @@ class MapElites(contract.Strategy[Archive]):
         """Return the state before generation 0: no cell is filled."""
         W, D = self._layout.num_weights, len(self.measured)
         genomes = Genomes(np.zeros((0, W), np.float32), np.zeros((0, W), np.bool_))
-        none: Int64 = np.zeros(0, np.int64)
-        return Archive(genomes, none, np.zeros(0), np.zeros((0, D)), np.zeros((0, 2), np.int64), 0)
+        no_cells: Int64 = np.zeros(0, np.int64)
+        return Archive(genomes, no_cells, np.zeros(0), np.zeros((0, D)), np.zeros((0, 2), np.int64), 0)
 
     def ask(self, state: Archive, generation: int, candidates: Int64 | None = None) -> Genomes:
         """Return candidates: initial genomes as long as no cell is filled, then children of elites."""

@@ -198,8 +198,8 @@ class Nsga2(Elitist[FrontState]):
         measures = self.measures(genomes, {}) if results.measures is None else results.measures
         old = state.parents.take(np.arange(known)).with_evaluation(fitness[:known])
         # The new candidates are ranked without their genomes. Below, only the genomes of chosen candidates are taken.
-        none = Genomes(np.zeros((self._P - known, 0), np.float32), np.zeros((self._P - known, 0), np.bool_))
-        new = ScoredGenomes.evaluated(none, fitness[known:]).with_prior(self._prior, fitness)
+        placeholders = Genomes(np.zeros((self._P - known, 0), np.float32), np.zeros((self._P - known, 0), np.bool_))
+        new = ScoredGenomes.evaluated(placeholders, fitness[known:]).with_prior(self._prior, fitness)
         # A measure is not shrunk: it counts as if all prior evaluations had given the same value.
         first_sums = measures[known:] * (1.0 + self._prior)
         measured = np.concatenate([state.measured[:known] + measures[:known], first_sums])

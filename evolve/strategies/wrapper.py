@@ -124,7 +124,7 @@ class Wrapper(Strategy[WrapperState]):
         return self._strategy.champion(state.best)
 
     def begun(self, before: WrapperState, after: WrapperState) -> str:
-        """Return the kind of search that `tell` began between two states, in words; empty if it began none."""
+        """Return the kind, in words, of the search that `tell` began between two states; empty for no search."""
         inner = self._strategy
         return inner.begun(before.now, after.now) if isinstance(inner, Wrapper) else ""
 
