@@ -336,9 +336,11 @@ def _bounded(mean: Float64, p_sigma: Float64, p_c: Float64, covariance: Float64,
     sigma = min(max(progress.sigma, _MIN_SIGMA), _MAX_WEIGHT)
     resolution = np.spacing(np.abs(mean).astype(np.float32))
     smallest, exact, largest = resolution / sigma, resolution.astype(np.float64) / sigma, _MAX_WEIGHT / sigma
-    # The square is float32, as in published runs, unless it is too small for float32, as it is near a weight of 0.
-    square = smallest * smallest
-    least = np.where(square < np.finfo(np.float32).tiny, exact * exact, square)
+    # The square is float32, as in published runs, unless float32 cannot hold it, such as near a weight of 0.
+    with np.errstate(over="ignore"):
+        square = smallest * smallest
+    in_range = (square >= np.finfo(np.float32).tiny) & (square < np.inf)
+    least = np.where(in_range, square, exact * exact)
     covariance = np.clip(covariance, least, largest * largest)
     return SepCmaState(mean, p_sigma, p_c, covariance, CmaProgress(sigma, progress.generations))
 

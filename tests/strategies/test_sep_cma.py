@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from evolve import networks
-from evolve.strategies import Results
+from evolve.strategies import Results, make
 from evolve.strategies.cma import SepCma, SepCmaOptions
 from evolve.strategies.evolution_strategy import CmaProgress
 
@@ -131,3 +131,8 @@ def test_a_search_whose_weights_end_at_zero_stays_finite():
         _, state = play(cma, state, generation, np.zeros(256))
         assert all(np.isfinite(array).all() for array in cma.to_arrays(state).values())
     assert (state.covariance > 0).all()
+
+
+def test_a_small_step_from_large_weights_stays_small():
+    state = make("sep-cma-es", x0=np.full(4, 1e16), sigma=1e-12).start()
+    assert state.progress.sigma * np.sqrt(state.covariance) == pytest.approx(np.spacing(np.float32(1e16)))
