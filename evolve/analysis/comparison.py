@@ -271,7 +271,7 @@ class Comparison:
         missing: The number of seeds without a score.
         interval: The 95 % interval of the mean score, cut to the range of all returns; None for fewer than three seeds.
         p: The p value of the two-sided rank test against the best group, with Holm's correction; None without a test.
-        best: Whether this is the best of several groups of its environment.
+        best: Whether this is the best of several groups of its environment; False if no group has a score.
         tied: Whether another group has the same mean, and both are the best.
     """
 
@@ -464,23 +464,22 @@ def _compare(rows: Sequence[Comparison]) -> tuple[list[Comparison], str]:
     if not others:
         return [best], ""
     others = [replace(row, tied=row.mean == best.mean) for row in others]
-    best = replace(best, best=True, tied=any(row.tied for row in others))
+    best = replace(best, best=len(best.scores) > 0, tied=any(row.tied for row in others))
     tests = len(others)
     # A group takes part in no test if one of its seeds has no score, or if the test could not be significant.
-    testable = [
-        row
-        for row in others
-        if not (row.missing or best.missing) and statistics.can_be_significant(len(row.scores), len(best.scores), tests)
-    ]
+    whole = [row for row in others if not (row.missing or best.missing)]
+    testable = [row for row in whole if statistics.can_be_significant(len(row.scores), len(best.scores), tests)]
     try:
         ps = statistics.holm([statistics.rank_test(row.scores, best.scores) for row in testable])
     except InputError as error:  # no SciPy
         return [best, *others], f"Nothing is tested: {error}"
     # Rows hold arrays, which have no truth value when compared, so a row is found by its identity.
     found = {id(row): p for row, p in zip(testable, ps, strict=True)}
-    note = ""
-    if len(testable) < tests:
+    reasons = []
+    if len(whole) < tests:
+        reasons.append("a group is tested against the best only if each seed of both has a score")
+    if len(testable) < len(whole):
         enough = next(n for n in range(2, 1000) if statistics.can_be_significant(n, n, tests))
-        why = f"too few seeds for a significant difference from the best: each group needs {enough} seeds"
-        note = f"{best.env}: {why}."
+        reasons.append(f"too few seeds for a significant difference from the best: each group needs {enough} seeds")
+    note = f"{best.env}: {'; '.join(reasons)}." if reasons else ""
     return [best, *(replace(row, p=found.get(id(row))) for row in others)], note

@@ -1,5 +1,6 @@
 """Comparison of groups of runs: each seed counts once, intervals suit few seeds, tests need enough seeds."""
 
+import re
 from dataclasses import replace
 from pathlib import Path
 
@@ -16,7 +17,7 @@ from evolve.analysis.comparison import (
     held_out_interval,
     uneven_lengths,
 )
-from evolve.analysis.html.tables import conclude
+from evolve.analysis.html.tables import comparison_table, conclude
 from evolve.config import Config, parse
 from evolve.store import HeldOut, Record, StoredRun
 
@@ -235,4 +236,26 @@ def test_a_seed_without_a_score_is_not_tested():
     worst = group("a", range(5))
     found = compare_groups([replace(worst, runs=(*worst.runs, failed)), group("b", range(5))])
     assert {each.label: (each.missing, each.p) for each in found.rows} == {"a": (1, None), "b": (0, None)}
-    assert found.notes
+    assert found.notes[1:] == (
+        "CartPole-v1: a group is tested against the best only if each seed of both has a score.",
+    )
+    few = compare_groups([replace(worst, runs=(*worst.runs, failed)), group("b", range(7, 12)), group("c", [1.0])])
+    assert re.search(r"each seed of both has a score; too few seeds .* each group needs 5 seeds\.$", few.notes[1])
+
+
+def test_a_group_without_scores_is_not_the_best():
+    failed = replace(run(0, np.nan), held_out=None)
+    groups = [RunGroup(label, Config(), (failed,)) for label in ("a", "b")]
+    found = compare_groups(groups)
+    assert [(row.best, row.against_best) for row in found.rows] == [(False, "")] * 2
+    assert comparison_table(found).columns[-1][0] == "95 % interval"
+    assert conclude(groups, [], ["", ""]) == ["CartPole-v1: none of 2 experiments has a score."]
+
+
+@pytest.mark.parametrize(
+    ("seeds", "said"), [(3, "so few seeds do not prove the difference."), (5, "the difference was not tested.")]
+)
+def test_the_conclusion_of_a_page_says_why_no_test_was_made(seeds, said, absent):
+    absent("scipy")
+    groups = [group("a", range(seeds)), group("b", range(10, 10 + seeds))]
+    assert conclude(groups, [], ["", ""])[0].endswith(said)

@@ -125,7 +125,9 @@ def _compared_result(groups: Sequence[RunGroup]) -> str:
     if len(second.scores):
         text += f" against {number(second.mean)} of {second.name}"
     if second.p is None:
-        return f"{text} {played}; so few seeds do not prove the difference."
+        can_differ = statistics.can_be_significant(len(second.scores), len(best.scores), len(groups) - 1)
+        why = "the difference was not tested" if can_differ else "so few seeds do not prove the difference"
+        return f"{text} {played}; {why}."
     if second.p > 0.05:
         return f"{text} {played}; {second.against_best}, so chance may be the reason."
     return f"{text} {played} ({second.against_best})."
