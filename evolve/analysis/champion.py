@@ -155,13 +155,15 @@ def mean_traces(run: Stored, experiment: Experiment, champion: Champion, coordin
 def typical_episode(run: Stored, experiment: Experiment, champion: Champion) -> tuple[Episode, str]:
     """Return the held-out episode in which a champion has its median return, and a description of the episode.
 
-    For a champion without held-out episodes, return the first episode of its generation.
+    A failed episode is returned only if every episode failed. For a champion without held-out episodes, return the
+    first episode of its generation.
     """
     if champion.generation is not None or run.held_out is None:
         return verification.choose_episode(run, experiment, champion.generation), "its first episode"
-    # Of an even number of episodes, the lower of the two in the middle.
+    # Sorting puts failed episodes, whose returns are NaN, last. Of an even number, the lower of the two in the middle.
     returns = run.held_out.returns
-    median = int(np.argsort(returns, kind="stable")[(len(returns) - 1) // 2])
+    num_known = np.count_nonzero(~np.isnan(returns)) or len(returns)
+    median = int(np.argsort(returns, kind="stable")[(num_known - 1) // 2])
     episode = verification.choose_episode(run, experiment, episode=median, purpose=Purpose.HELD_OUT)
     return episode, f"the episode of median return, number {median}"
 

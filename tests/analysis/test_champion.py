@@ -7,7 +7,7 @@ import pytest
 from conftest import make_runs
 
 from evolve import store
-from evolve.analysis.champion import champion_of, mean_traces
+from evolve.analysis.champion import champion_of, mean_traces, typical_episode
 from evolve.cluster import Coordinator, connect
 from evolve.training import make_rollout, reload
 
@@ -30,6 +30,19 @@ def test_a_complete_run_is_represented_by_its_held_out_champion(run):
     assert unfinished.weights is run.records[-1].champion_weights
     assert unfinished.title == "best of generation 1"
     assert champion_of(run, 0).generation == 0
+
+
+@pytest.mark.parametrize(
+    ("returns", "median"),
+    [([3.0, 1.0, 2.0], 2), ([4.0, np.nan, np.nan, 5.0, np.nan, 6.0], 3), ([np.nan, 2.0, np.nan, 1.0], 3),
+     ([np.nan] * 3, 1)],
+)  # fmt: skip
+def test_the_median_episode_is_found_among_those_that_did_not_fail(run, returns, median):
+    held_out = replace(run.held_out, returns=np.array(returns), seeds=np.arange(len(returns)))
+    stored = replace(run, held_out=held_out)
+    episode, words = typical_episode(stored, reload(run), champion_of(stored))
+    assert episode.episode == median
+    assert words == f"the episode of median return, number {median}"
 
 
 def test_traces_are_those_of_the_champion_s_own_episodes(run):
