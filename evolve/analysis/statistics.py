@@ -212,7 +212,7 @@ def duration(seconds: float) -> str:
     """Return a time in words: "5.2 s", "3 min 05 s" or "2 h 07 min"; "unknown" if negative, NaN or 1e10 s or more."""
     if not 0 <= seconds < 1e10:
         return "unknown"
-    if seconds < 60:
+    if round(seconds, 1) < 60:
         return f"{seconds:.1f} s"
     minutes, rest = divmod(round(seconds), 60)
     return f"{minutes} min {rest:02} s" if minutes < 60 else f"{minutes // 60:,} h {minutes % 60:02} min"

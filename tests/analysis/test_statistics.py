@@ -137,7 +137,15 @@ def test_numbers(value, text):
 
 @pytest.mark.parametrize(
     ("seconds", "text"),
-    [(0.04, "0.0 s"), (75, "1 min 15 s"), (7500, "2 h 05 min"), (-1, "unknown"), (np.inf, "unknown")],
+    [
+        (0.04, "0.0 s"),
+        (59.94, "59.9 s"),
+        (59.96, "1 min 00 s"),
+        (75, "1 min 15 s"),
+        (7500, "2 h 05 min"),
+        (-1, "unknown"),
+        (np.inf, "unknown"),
+    ],
 )
 def test_durations(seconds, text):
     assert duration(seconds) == text
