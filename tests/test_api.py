@@ -60,7 +60,8 @@ def test_a_run_has_the_contents_of_its_file(run):
 
 
 def test_nobody_changes_the_numbers_of_a_run_by_accident(run):
-    for array in (run.held_out.returns, run.generations[0].fitness, run.generations[0].returns):
+    evaluation, first = run.held_out, run.generations[0]
+    for array in (evaluation.returns, evaluation.seeds, first.fitness, first.returns):
         with pytest.raises(ValueError, match="read-only"):
             np.subtract(array, 1, out=array)
 

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from evolve.analysis import statistics
-from evolve.shapes import Float64, read_only
+from evolve.shapes import Float64, Int64, read_only
 from evolve.store import Record, StoredRun, disk
 
 
@@ -184,12 +184,13 @@ class Evaluation:
     """A champion on N held-out episodes: their returns, environment seeds, and metrics by name, [N] each."""
 
     returns: Float64
-    seeds: Any
+    seeds: Int64
     metrics: Mapping[str, NDArray[Any]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        # A run keeps its evaluation, so nobody may change the arrays.
-        object.__setattr__(self, "returns", read_only(np.asarray(self.returns)))
+        # The arrays may belong to a stored run, which must not change.
+        for name in ("returns", "seeds"):
+            object.__setattr__(self, name, read_only(np.asarray(getattr(self, name))))
         object.__setattr__(self, "metrics", {name: read_only(values) for name, values in self.metrics.items()})
 
     def __eq__(self, other: object) -> bool:
