@@ -327,7 +327,7 @@ def _onnx_action(graph: _OnnxGraph, policy: "Policy", space: Any, outputs: str) 
         wide = graph.add("Cast", outputs, to=types(np.dtype(np.float64)))
         value = graph.add("Add", centre, graph.add("Mul", half, wide))
         value = graph.add("Min", graph.add("Max", value, floor), ceiling)
-        value = graph.add("Round", value) if dtype.kind in "biu" else value
+        value = graph.add("Round", value) if is_rounded(space) else value
     value = graph.add("Cast", value, to=types(dtype))
     if kind != "Discrete":
         value = graph.add("Reshape", value, graph.constant(np.array([-1, *shape], np.int64)))

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, TextIO
 
 import numpy as np
 
+from evolve.analysis import statistics
 from evolve.analysis.statistics import number
 from evolve.errors import sanitize
 from evolve.numerics.streams import Purpose
@@ -206,8 +207,7 @@ class ProgressReporter:
 
 def _describe_fitness(record: Record) -> str:
     """Return the fitness of a generation, and the connections of its median candidate, as one text."""
-    known = record.fitness[~np.isnan(record.fitness)]
-    mean = float(known.mean()) if len(known) else float("nan")
+    mean = statistics.mean(statistics.finite(record.fitness))
     connections = int(np.median(record.connections))
     fitness = f"best fitness {number(record.champion_fitness)}  mean {number(mean)}"
     return f"{fitness}  median connections {connections:,}"

@@ -246,7 +246,7 @@ class HeldOutSample:
 
 def held_out_sample(name: str, run: StoredRun) -> HeldOutSample | None:
     """Return the returns of a run's champion on held-out episodes; None if it was not evaluated."""
-    if run.held_out is None or not len(run.held_out.returns):
+    if run.held_out is None:
         return None
     returns = statistics.finite(run.held_out.returns)
     return HeldOutSample(name, returns, len(run.held_out.returns) - len(returns), comparison.held_out_interval(run))
