@@ -23,6 +23,7 @@ _LONGEST_NOTE = 1000  # characters
 _MOST_SETTINGS = 3  # a label of more settings would be long, so the name of the directory replaces them
 _MOST_SEEDS = 8  # listed one by one; more seeds are counted
 _FEWEST_SCORES = 3  # with fewer scores, their mean has no interval
+_EVALUATION = {"evaluation_max_episode_steps", "evaluation_randomize"}
 _HOW_TO_EVALUATE = "To evaluate: python -m evolve.evaluate FILE"
 _NOT_EVALUATED = (
     "No run was evaluated on held-out episodes, so training fitness is compared, which flatters all of them. "
@@ -131,17 +132,21 @@ def _distinctions(config: Config, configs: Sequence[Config]) -> tuple[list[str],
     columns = zip(*map(_names, configs), strict=True)
     different = [name for name, column in zip(names, columns, strict=True) if len(set(column)) > 1]
     alike = [other for other in configs if _names(other) == names]
-    keys = {key for other in alike for key, _, _ in differences(alike[0], other)}
+    keys = {key for other in alike for key, _, _ in group_differences(alike[0], other)}
     values = flatten(config.model_dump(mode="json", exclude={"start_from"}))
-    if not all(alike[0].evaluates_like(other) for other in alike):  # `differences` leaves the evaluation out
-        for other in alike:
-            table = flatten(other.model_dump(mode="json", exclude={"start_from"}))
-            changed = {key for key in values | table if values.get(key) != table.get(key)}
-            keys |= {key for key in changed if key.startswith("evaluation_")}
     start = config.start_from
     values["start_from"] = "random genomes" if start is None else start.file or "a given genome"
     short_names = _short_names(sorted(keys))
     return different, [f"{name} {values[key]}" for key, name in short_names.items() if values.get(key) is not None]
+
+
+def group_differences(ours: Config, theirs: Config) -> list[tuple[str, object, object]]:
+    """Return (key, ours, theirs) for each setting that differs, including the settings of held-out episodes."""
+    found = differences(ours, theirs)
+    if not ours.evaluates_like(theirs):  # `differences` leaves the evaluation out
+        a, b = (flatten(config.model_dump(mode="json", include=_EVALUATION)) for config in (ours, theirs))
+        found += [(key, a.get(key), b.get(key)) for key in sorted(a | b) if a.get(key) != b.get(key)]
+    return found
 
 
 def _short_names(keys: Sequence[str]) -> dict[str, str]:

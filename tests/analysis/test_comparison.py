@@ -17,7 +17,7 @@ from evolve.analysis.comparison import (
     held_out_interval,
     uneven_lengths,
 )
-from evolve.analysis.html.tables import comparison_table, conclude
+from evolve.analysis.html.tables import comparison_table, conclude, differing_settings
 from evolve.config import Config, parse
 from evolve.store import HeldOut, Record, StoredRun
 
@@ -200,6 +200,7 @@ def test_runs_whose_held_out_evaluation_differs_are_another_group():
     assert [(each.label, len(each.runs)) for each in found] == [
         ("CartPole-v1, hebbian-dag", 2), ("evaluation_max_episode_steps 900", 1)
     ]  # fmt: skip
+    assert [row[1:] for row in differing_settings(found).rows] == [("none",), ("900",)]
 
 
 def test_settings_of_one_name_are_told_apart():

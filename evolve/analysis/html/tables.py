@@ -11,7 +11,7 @@ from evolve.analysis import comparison, statistics
 from evolve.analysis.champion import champion_of
 from evolve.analysis.comparison import Ranking, RunGroup
 from evolve.analysis.statistics import between, duration, number, words
-from evolve.config import differences, flatten
+from evolve.config import flatten
 from evolve.errors import pluralize, sanitize
 from evolve.shapes import Float64
 from evolve.store import StoredRun
@@ -181,7 +181,7 @@ def differing_settings(groups: Sequence[RunGroup]) -> ReportTable | None:
     A row is an experiment or, if there are more settings than experiments, a setting.
     """
     first, *others = groups
-    differing = [differences(first.config, other.config) for other in others]
+    differing = [comparison.group_differences(first.config, other.config) for other in others]
     of_first = {key: value for found in differing for key, value, _ in found}
     if not of_first:
         return None
