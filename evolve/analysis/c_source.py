@@ -89,7 +89,7 @@ _NORMALIZATION = """\
 
 @dataclass
 class RecordedArray:
-    """One array of the slot.
+    """One array of the single slot.
 
     Attributes:
         address: The number that stands for its address in the structure.
@@ -164,7 +164,7 @@ class _NoStep:
     """Stands for the kernel of a batch that is not stepped here."""
 
     def settle(self, slots: Slots) -> None:
-        """Do nothing: no update waits before the first step."""
+        """Do nothing: before the first step no weight update is pending."""
 
 
 def c_source(experiment: Experiment, genome: Genomes, normalizer: Float32 | None, title: str) -> str:
@@ -182,7 +182,7 @@ def c_source(experiment: Experiment, genome: Genomes, normalizer: Float32 | None
     arrays = RecordedArrays()
     batch = experiment.network.batch(1, arrays)  # type: ignore[arg-type]  # they stand in for the arrays of a back end
     if not arrays.kernel_name:
-        cure = "Export it as JSON, the ending .json, which takes every network."
+        cure = "Export it as JSON (.json), which holds every network."
         raise InputError("network", "a network with a C kernel", experiment.config.network.name, cure)
     seeds = np.zeros(1, np.int64)  # from which plastic-mlp draws its first weights
     batch.load(np.zeros(1, np.intp), genome.weights, genome.mask, seeds)
@@ -214,7 +214,7 @@ def c_source(experiment: Experiment, genome: Genomes, normalizer: Float32 | None
 
 
 def describe_spaces(experiment: Experiment) -> list[str]:
-    """Return lines that say which numbers are which part of an observation, and how outputs become an action."""
+    """Return a line for each part of an observation, with its indices, and for each part of the action its formula."""
     spaces, scale, lines, first = experiment.spaces, experiment.config.env.action_scale, [], 0
     if kind_of(spaces.observation) in ("Dict", "Tuple"):
         for name, space in _parts("observation", spaces.observation):
@@ -235,7 +235,7 @@ def describe_spaces(experiment: Experiment) -> list[str]:
 
 
 def _parts(name: str, space: Any) -> Iterator[tuple[str, Any]]:
-    """Yield the parts of a space that are no Dict and no Tuple, with their names, in the order of their numbers."""
+    """Yield the name and the space of each part that is neither a Dict nor a Tuple, in the order of a flat array."""
     if kind_of(space) not in ("Dict", "Tuple"):
         yield name, space
         return

@@ -1,6 +1,7 @@
 """The genomes that a run has found: its champion, the members of its front, and the elites of its archive.
 
-For a champion there are also its file, its mean traces, a typical episode, and the activity of its network in it.
+Functions for champions write the file, find a typical episode, and return mean traces. `NetworkObserver` returns the
+activity of the network in an episode.
 """
 
 import shlex
@@ -39,8 +40,8 @@ class Champion:
     Attributes:
         weights: [W].
         mask: [W].
-        generation: The generation in which it was the best; None for the held-out champion of a complete run.
-        name: The words for a genome of a front or an archive; empty for all others.
+        generation: The generation of which it was the best; None for a held-out champion, and if it has a name.
+        name: The description of a genome of a front or an archive; empty for other genomes.
     """
 
     weights: Float32
@@ -57,7 +58,7 @@ class Champion:
 
 
 def champion_of(run: Stored, generation: int | None = None) -> Champion:
-    """Return the best candidate of a completed generation; by default, the held-out champion of a run or its file.
+    """Return the best candidate of a complete generation; by default the held-out champion of a run or champion file.
 
     A run that is not complete, or has no held-out evaluation, is represented by the best of its last generation.
     """
@@ -93,7 +94,7 @@ def champion_to_draw(run: Stored, which: training.GenomeChoice, traces: bool) ->
     experiment = training.reload(run) if traces else training.reload_policy(run)
     champion = chosen_champion(run, experiment, which)
     if traces and champion.name:
-        raise InputError("traces", "no connections and no cell with it", "one of them")
+        raise InputError("traces", "neither connections nor cell beside it", "one of them")
     if traces and not experiment.network.num_traces:
         raise InputError("traces", "a network that leaves Hebbian traces", experiment.config.network.name)
     return champion, experiment
@@ -194,7 +195,7 @@ class NetworkObserver:
         return hasattr(self._batch, "activity")
 
     def see(self, observation: Float32) -> Activity:
-        """Return the activity at an observation [O]; to be called with all observations of an episode, in order."""
+        """Return the activity at an observation [O]. Call it with every observation of the episode, in order."""
         self._observations[0] = observation
         self._batch.step(self._observations if self._normalizer is None else self._normalizer.normalize(1))
         return self._batch.activity(0)  # type: ignore[attr-defined]  # see `has_activity`
@@ -208,8 +209,8 @@ class Member:
         fitness: Its mean fitness over all of its evaluations.
         measures: Its measures by name, such as "acting_connections", in the generation of the front.
         candidate: Its number in the population of that generation.
-        evaluations: The generations in which it was evaluated; None if the front is not the last one.
-        genome: The genome (P = 1); None if the front is not the last one: the file has no other genomes.
+        evaluations: The number of generations in which it was evaluated; None if the front is not the last one.
+        genome: The genome (P = 1); None if the front is not the last one, as the file has only the last genomes.
     """
 
     fitness: float
@@ -278,8 +279,8 @@ Front = tuple[Int64, Float64, Float64]
 def fronts_of(run: StoredRun) -> list[Front]:
     """Return the front after each generation, sorted by the first measure. Raises InputError if the run has no front.
 
-    The file has the measures of each candidate in one generation. The strategy compares parents by their means over all
-    of their generations, so its selections are repeated here with the fitness and the measures of the file.
+    The file has the measures of each candidate in each generation, but the strategy compares means over generations. So
+    its selections are repeated here, from the fitness and the measures in the file.
     """
     experiment = training.reload_policy(run)
     strategy, W = experiment.strategy(run.header.seed), experiment.network.num_weights

@@ -26,7 +26,7 @@ _FEWEST_SCORES = 3  # with fewer scores, their mean has no interval
 _EVALUATION = {"evaluation_max_episode_steps", "evaluation_randomize"}
 _HOW_TO_EVALUATE = "To evaluate: python -m evolve.evaluate FILE"
 _NOT_EVALUATED = (
-    "No run was evaluated on held-out episodes, so training fitness is compared, which flatters all of them. "
+    "No run was evaluated on held-out episodes, so training fitness is compared, which flatters every run. "
     f"{_HOW_TO_EVALUATE}"
 )
 
@@ -51,15 +51,15 @@ class RunGroup:
 
     @cached_property
     def mask_unit(self) -> str:
-        """The unit that the mask of a genome counts, see `mask_unit`."""
+        """The unit of a genome's mask, see `mask_unit`."""
         return mask_unit(self.config)
 
 
 def mask_unit(config: Config) -> str:
-    """Return the unit that the mask of a genome counts: "connections", or "coefficients" of learning rules."""
+    """Return the unit of a genome's mask: "connections", or "coefficients" of learning rules."""
     try:
         network = networks.make(config.network, 1, 1)  # of any size
-    except InputError:  # this installation does not have the network
+    except InputError:  # a network of a package that is not installed
         return "connections"
     return "coefficients" if network.blocks[0].span else "connections"
 
@@ -150,7 +150,7 @@ def group_differences(ours: Config, theirs: Config) -> list[tuple[str, object, o
 
 
 def _short_names(keys: Sequence[str]) -> dict[str, str]:
-    """Return the last part of each key, or as many last parts as tell it from the other keys."""
+    """Return the last part of each key; more parts if another key has the same ending."""
     names = {}
     for key in keys:
         others, parts = [other.split(".") for other in keys if other != key], key.split(".")
@@ -358,7 +358,7 @@ def by_environment(groups: Iterable[RunGroup]) -> list[list[RunGroup]]:
 
 
 def different_tasks(groups: Sequence[RunGroup], evaluated: bool) -> str:
-    """Return a note if scores of one environment cannot be compared; empty otherwise.
+    """Return a note if the scores of groups in one environment cannot be compared; empty otherwise.
 
     evaluated: whether the scores are returns of held-out episodes; otherwise they are fitness in training.
     """
@@ -442,7 +442,7 @@ def _missing(runs: Sequence[StoredRun]) -> str:
 def _unranked(group: RunGroup, score: Callable[[StoredRun], float], limits: Interval) -> Comparison:
     """Return the scores of a group before any test.
 
-    score: returns the score of a run; the result is not finite if the run has none. limits: the interval of the mean is
+    score: returns the score of a run, or a non-finite number if it has no score. limits: the interval of the mean is
     cut to them.
     """
     scores = statistics.finite(np.array([score(run) for run in group.runs]))
