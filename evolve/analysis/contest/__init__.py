@@ -1,9 +1,10 @@
 """The contest of machines: the time of fixed work, which digests prove to be the same everywhere.
 
-This module defines the work: six experiments on exact tasks, the legs, the same for all machines with the same version.
-A pass plays each leg once. Only evolve's own code does arithmetic in them, so equal digests prove equal work.
-`legs.toml` has the legs, which stress different parts of a machine; `golden.json` has the digests of short runs. A
-change there or here changes the work: raise `VERSION`, and make `golden.json` anew by `benchmarks/contest.py --golden`.
+This module defines the work: six experiments on exact tasks, called legs, which are the same on all machines with the
+same version. A pass plays each leg once. Only evolve's own code does arithmetic in them, so equal digests prove equal
+work. `legs.toml` has the legs, which stress different parts of a machine; `golden.json` has the digests of short runs.
+A change to the legs or to this module changes the work: raise `VERSION`, and write `golden.json` again with
+`benchmarks/contest.py --golden`.
 
 `session` plays and times the work on the ranks of this job; only `evolve.cli.contest` starts processes. `results` has
 the records of a contest and their file, and `ranking` compares files of several machines.
@@ -24,7 +25,7 @@ from evolve.training import Experiment, prepare
 VERSION = 2
 
 LEGS: Mapping[str, Mapping[str, Any]] = tomllib.loads(Path(__file__).with_name("legs.toml").read_text(encoding="utf-8"))
-"""The settings of each leg in the size "small", except the walker, see `ContestSize`."""
+"""The settings of each leg in the size "small"; `SIZES` has other sizes, and the sizes of the walker."""
 
 WALKER = "walker"
 LEGS_OF_VERSION = {1: tuple(leg for leg in LEGS if leg != WALKER), VERSION: tuple(LEGS)}
@@ -34,8 +35,8 @@ LEGS_OF_VERSION = {1: tuple(leg for leg in LEGS if leg != WALKER), VERSION: tupl
 _KNOWN = {"population": 24, "episodes": 2, "generations": 3}
 _KNOWN_SLOTS = 48
 _KNOWN_STEPS = 100  # at most, of an episode
-# Defaults that have changed since the legs were defined. They keep the work, and are no part of its definition, so that
-# the files of earlier contests can still be compared.
+# Defaults at the time when the legs were defined, which have changed since. `definition` leaves them out, so that the
+# files of earlier contests can still be compared.
 _EARLIER_DEFAULTS: Mapping[str, Mapping[str, Any]] = {
     "openai-es": {"sigma": 0.1, "learning_rate": 0.05},
     "prune": {"survivors": 1, "weight_noise": 0.0},
@@ -83,7 +84,7 @@ SIZES = {
 
 
 def scored_experiment(leg: str, size: ContestSize, backend: str) -> Experiment:
-    """Return the experiment of a leg for the score."""
+    """Return the experiment of a leg that is timed for the score."""
     table = LEGS[leg]
     factors = {"population": size.candidates, "generations": size.generations}
     if leg == WALKER:
@@ -94,7 +95,7 @@ def scored_experiment(leg: str, size: ContestSize, backend: str) -> Experiment:
 
 
 def known_experiment(leg: str, backend: str) -> Experiment:
-    """Return the experiment of the short run of a leg. `golden` has its right digest."""
+    """Return the experiment of the short run of a leg. `golden` has its expected digest."""
     table = LEGS[leg]
     env = {"max_episode_steps": _KNOWN_STEPS, **table["env"]}
     return _experiment({**table, "env": env}, _KNOWN, {"backend": backend, "slots": _KNOWN_SLOTS})
@@ -110,7 +111,7 @@ def _experiment(table: Mapping[str, Any], changes: Mapping[str, Any], compute: M
 def definition() -> str:
     """Return 64 hexadecimal digits that identify the settings of all legs and sizes.
 
-    They do not cover the defaults of other settings, but a default that changes the work changes the known digests.
+    The defaults of other settings are left out, but a default that changes the work changes the known digests.
     """
     sizes = [(s.name, s.candidates, s.generations, s.walker, s.seed, s.known_seed) for s in SIZES.values()]
     text = json.dumps([LEGS, _KNOWN, _KNOWN_STEPS, sizes], sort_keys=True)

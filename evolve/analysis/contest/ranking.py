@@ -33,14 +33,14 @@ class RankedRow:
     """A row of a machine, compared with other rows.
 
     Attributes:
-        machine: The name of its machine, different from all other names.
+        machine: The unique name of its machine.
         measured: The measurement.
         verdict: The verdict on its file.
         speedup: The time of one worker of the same machine, divided by its own time; None if one worker was not timed.
-        cost: Of one pass; None without a price.
-        currency: Of the cost.
-        ratio: Its time, divided by the shortest time of the first machine, from all repeats of both.
-        interval: The 95 % interval of the ratio; None for the shortest row of the first machine itself.
+        cost: The cost of one pass; None without a price.
+        currency: The currency of the cost.
+        ratio: Its time, divided by the time of the first machine's fastest row: geometric means of all repeats.
+        interval: The 95 % interval of the ratio; None for the first machine's fastest row itself.
     """
 
     machine: str
@@ -134,10 +134,10 @@ def money(cost: float, currency: str) -> str:
 
 @dataclass(frozen=True)
 class Benchmark2020:
-    """The time of the benchmark of 2020: measured, or extrapolated from the first `timed` generations.
+    """The time of the benchmark of 2020: measured, or extrapolated from `timed` generations.
 
     Attributes:
-        seconds: Of all its generations.
+        seconds: The seconds of all its generations.
         timed: The number of timed generations.
         played: Whether all generations were played.
     """

@@ -101,7 +101,7 @@ class ContestRow(StoredPart):
     workers: the number of processes that played.
     hosts: the number of ranks on each host, in the order of their first ranks; hosts are not named.
     mpi: the MPI library between the ranks.
-    backend: the kernels.
+    backend: the back end of the networks.
     device: the GPU, or "".
     known: the digests of the short runs, to be compared with `golden.json`; empty if these runs were left out.
     legs: the results of the legs, which are timed.
@@ -134,7 +134,7 @@ class ContestRow(StoredPart):
 
     @property
     def agrees(self) -> bool:
-        """Whether the last three repeats agree; otherwise there were as many as the size allows."""
+        """Whether the last three repeats agree; otherwise the size allowed no more repeats."""
         return agree(self.times)
 
     @property
@@ -226,7 +226,8 @@ def leg_difference(ours: Mapping[str, LegDigest], theirs: Mapping[str, LegDigest
 def read_price(text: str) -> Price:
     """Return a price such as "1.28/h" or "$1.28/h". Raises InputError for another text."""
     found = _PRICE.fullmatch(text)
-    if found is None or not text.isprintable():  # such as bytes that are not UTF-8, which no file could hold
+    # A text that is not printable may hold a lone surrogate, which cannot be written to a UTF-8 file.
+    if found is None or not text.isprintable():
         raise InputError("--price", 'a price of an hour, such as "1.28/h" or "$1.28/h"', text)
     return Price(currency=found[1], hour=float(found[2]))
 

@@ -88,8 +88,7 @@ def play(experiment: Experiment, coordinator: Coordinator, seed: int, tagged: bo
     # The records go to memory, so that no disk affects the times.
     log = UnsavedRun(Path("contest"), Header(config.to_toml(), {}, seed, config.env.id))
     for record in iterate(experiment, coordinator, log):
-        # Only generations after the first are timed: in the first, ranks initialize.
-        if marks:
+        if marks:  # the first generation is not timed
             timed_steps += record.steps
             # If there are workers, rank 0 only coordinates.
             busy += float(record.busy_seconds[1 if coordinator.workers else 0 :].sum())
@@ -105,7 +104,7 @@ def play(experiment: Experiment, coordinator: Coordinator, seed: int, tagged: bo
 
 
 def _mark(previous: str, record: Record) -> str:
-    # The digest of a generation does not cover the fingerprints.
+    # The mark includes the fingerprints, which the digest of a generation does not cover.
     parts = previous.encode(), record.digest, record.fingerprints.tobytes(), record.genome_fingerprints.tobytes()
     return hashlib.sha256(b"".join(parts)).hexdigest()
 
@@ -122,7 +121,7 @@ def _half_tag(*parts: NDArray[Any] | np.generic) -> str:
 
 
 def play_known(size: ContestSize, coordinator: Coordinator, backend: str) -> dict[str, PlayedLeg]:
-    """Play the short run of every leg. Its digest is known. Raises Stopped and RunError."""
+    """Play the short run of every leg, whose digest is known. Raises Stopped and RunError."""
     known = {leg: contest.known_experiment(leg, backend) for leg in contest.LEGS}
     return {leg: play(run, coordinator, size.known_seed, tagged=True) for leg, run in known.items()}
 
@@ -175,7 +174,7 @@ def measure(
         transport: The ranks.
         size: The size of the contest.
         backend: The back end of the networks.
-        check_known: Whether to compare the short runs with their known digests. If not, short runs only warm up.
+        check_known: Whether to compare the short runs with their known digests. If not, they only warm up the ranks.
         say: Called with messages about the progress.
 
     Raises:
@@ -249,7 +248,7 @@ def _repeat(
 
 
 def _digest_of(played: PlayedLeg) -> LegDigest:
-    """Return the result of a leg for the file, with the last mark of each `every` generations."""
+    """Return the result of a leg for the file, with a mark after every `every` generations and at the end."""
     every = -(-len(played.marks) // _MOST_MARKS)
     last = len(played.marks) - 1
     ends = [*range(every - 1, last, every), last]
