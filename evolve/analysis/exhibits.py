@@ -196,7 +196,8 @@ def film(
         run: The run.
         experiment: Its experiment, or the same with changes.
         genomes: The genomes, such as the best candidates of several generations.
-        episode: The number of the episode; None for episode 0, or the episode of median return of a final champion.
+        episode: The number of the episode; None for a final champion's held-out episode of median return, or episode 0
+            of other genomes.
         seconds: The seconds that an episode lasts at most; a longer one is shown at a higher speed.
         changes: The changed settings of the environment, in words.
 

@@ -73,7 +73,7 @@ def to_json(policy: "Policy") -> dict[str, Any]:
         span = {} if block.span is None else {"span": list(block.span)}
         numbers = {"weights": _numbers(weights), "mask": mask[place].astype(int).tolist()}
         matrices.append({"name": block.title, **sizes, **span, **numbers})
-    # A network of another package says only by `is_static` what it computes.
+    # A network of another package tells only by `is_static` how it computes.
     is_known = is_static or section["name"] in NETWORKS
     sums = "by source" if getattr(network, "sums_by_source", False) else "all rows"
     normalizer = None
@@ -134,8 +134,8 @@ def _decoding(space: Any, scale: float) -> Any:
 class Link(NamedTuple):
     """Connections into a layer, from one or more sources. Source 0 is the observation, source l + 1 is layer l.
 
-    sources: Each source, and whether the link reads its value of the previous step. matrix: [rows, columns]. bias:
-    [columns], None without biases.
+    sources: The number of each source, and whether the link is recurrent: it reads the value of the previous step.
+    matrix: [rows, columns]. bias: [columns], None without biases.
     """
 
     sources: list[tuple[int, bool]]
@@ -148,8 +148,8 @@ class Layers:
     """A static network as matrices.
 
     Attributes:
-        links: The links of each layer. As in the engine, its sum runs over the rows of each link in ascending order,
-            then over the links.
+        links: The links of each layer. As in the engine, a layer adds up the rows of each link in ascending order, and
+            then the links.
         sizes: The size of each source.
         remembered: The sources that the next step reads.
     """
@@ -168,7 +168,7 @@ def layers_of(policy: "Policy", name: str) -> Layers:
     if not getattr(network, "is_static", False):
         kind = policy.experiment.config.network.name
         expected = f"a static network such as mlp or elman, with weights that do not change in an episode, for {name}"
-        cure = "Export it as C, the ending .c, which takes every built-in network, or as JSON, the ending .json."
+        cure = "Export it as C (.c), which holds every built-in network, or as JSON (.json)."
         raise InputError("network", expected, kind, cure)
     weights = policy.weights
     columns = {block.layer: block.columns for block in network.blocks}
@@ -186,7 +186,7 @@ def layers_of(policy: "Policy", name: str) -> Layers:
             bias = matrix[rows] if block.rows > rows else None
             found.append(Link([(block.source, is_recurrent)], matrix[:rows], bias))
         if not getattr(network, "sums_by_source", False):
-            # One sum over all rows: the matrices are below one another. Only the last link may have a bias.
+            # One sum over all rows: stack the matrices. Only the last link may have a bias.
             sources = [source for link in found for source in link.sources]
             found = [Link(sources, np.concatenate([link.matrix for link in found]), found[-1].bias)]
         links.append(found)
@@ -202,8 +202,8 @@ def _matrix(weights: Mapping[str, Float32], block: Block) -> Float32:
 def onnx_model(policy: "Policy") -> bytes:
     """Return a policy as a model of ONNX.
 
-    Inputs: observation [N, O], flat; with a recurrent network memory [N, M], zeros at the start of an episode. Outputs:
-    action, outputs [N, A]; next_memory [N, M].
+    Inputs: observation [N, O], flat; a recurrent network also has memory [N, M], zeros at the start of an episode.
+    Outputs: action, outputs [N, A]; a recurrent network also has next_memory [N, M].
     """
     layers = layers_of(policy, "ONNX")
     onnx = import_extra("onnx", "onnx", "export", "ONNX")
@@ -337,9 +337,8 @@ def _onnx_action(graph: _OnnxGraph, policy: "Policy", space: Any, outputs: str) 
 def torch_program(policy: "Policy") -> bytes:
     """Return a policy as a saved program of `torch.export`.
 
-    `torch.export.load(path).module()` takes observation [N, O], flat; with a recurrent network also memory [N, M]. It
-    returns (action, outputs), or (action, outputs, memory); without a decoding of actions (outputs,) or (outputs,
-    memory).
+    `torch.export.load(path).module()` takes observation [N, O], flat; a recurrent network also takes memory [N, M]. The
+    result is (action, outputs), and a recurrent network adds memory. Without a decoding of actions, action is missing.
     """
     layers = layers_of(policy, "PyTorch")
     torch = import_extra("torch", "torch", "export", "PyTorch")
