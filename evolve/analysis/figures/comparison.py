@@ -31,9 +31,9 @@ _COLUMNS = (("mean", 0.75), ("95 % interval", 1.4), ("against the best", 1.05))
 _DIGIT = 0.076  # the width of a digit in a column, in inches
 _MOST_NAMED = 8  # ranks drawn as horizontal bars with names and numbers; more ranks are drawn as narrow columns
 _MOST_BINS = 40
-_EARLIER = (0.02, 0.1, 0.3)  # shares of a single run after which its earlier fronts are drawn, too
+_EARLIER = (0.02, 0.1, 0.3)  # if a single run is drawn, its fronts after these shares of its generations are drawn, too
 _MOST_VOLUMES = 400  # the hypervolume is computed for at most this number of generations, evenly spaced
-_WIDE = 30.0  # a measure with a larger ratio of its ends is drawn on a logarithmic axis
+_WIDE = 30.0  # an axis is logarithmic if the largest measure exceeds this multiple of the smallest positive one
 
 
 @style.styled
@@ -83,7 +83,10 @@ def _cells(row: Comparison) -> tuple[str, str, str]:
 
 
 def _draw_facet(panel: Any, rows: Sequence[Comparison], names: Sequence[str], right_edges: Sequence[float]) -> None:
-    """Draw the groups of one environment. right_edges: of the columns of numbers, in inches from the panel."""
+    """Draw the groups of one environment.
+
+    right_edges: the right edges of the columns of numbers, in inches from the panel.
+    """
     for y, row in enumerate(rows):
         if len(row.scores):
             _draw_row(panel, y, row)
@@ -186,7 +189,7 @@ def _load_rows(panel: Any, busy: Float64, total: float) -> None:
     panel.barh(ranks, total, color=GRID, height=0.72)
     panel.barh(ranks, busy, color=COLOURS[0], height=0.72)
     for rank, seconds in enumerate(busy):
-        # With several ranks, rank 0 plays no episodes.
+        # With several ranks, rank 0 usually plays no episodes.
         words = f"{seconds:,.2f} s, {100 * seconds / total:.0f} %" if rank or seconds else "coordinates"
         inside = seconds > 0.5 * total
         panel.annotate(words, (seconds, rank), (-5 if inside else 5, 0), textcoords="offset points", va="center",
@@ -219,7 +222,7 @@ def draw_front(runs: Sequence[StoredRun], titled: bool = True) -> Any:
     The hypervolume is the area that a front dominates, from the lowest fitness and the worst measure of all fronts of
     its run, as a share of the rectangle that ends at the best fitness and the best measure of all runs.
 
-    Raises InputError if a run has no front, or the runs have other measures.
+    Raises InputError if a run has no front, or the measures of the runs differ.
     """
     names = {names_of_measures(run) for run in runs}
     if len(names) > 1:
@@ -227,7 +230,7 @@ def draw_front(runs: Sequence[StoredRun], titled: bool = True) -> Any:
     fronts = [list(map(_points, fronts_of(run))) for run in runs]
     measure, *others = (_in_words(name, runs[0]) for name in names.pop())
     is_small = bool(config_of(runs[0]).strategy.table().get("minimize"))
-    # With several goals the front is no line in the plane of two.
+    # A front with more than two objectives is not a line in this plane.
     line = {"ls": "none"} if others else {}
     figure = style.new_figure(6.2)
     top, bottom = figure.subplots(2, 1, height_ratios=(2.2, 1))
@@ -240,10 +243,10 @@ def draw_front(runs: Sequence[StoredRun], titled: bool = True) -> Any:
         best = found[-1][int(np.argmax(found[-1][:, 0]))]
         top.plot(best[1], best[0], "D", ms=8, color=colour, mec=PAPER, mew=1.0, zorder=5)
     every = np.concatenate([points for found in fronts for points in found])
-    counted = "connections" in measure
-    top.xaxis.get_major_locator().set_params(integer=counted)
+    is_count = "connections" in measure
+    top.xaxis.get_major_locator().set_params(integer=is_count)
     _set_scale(top, every[:, 1])
-    smaller, larger = ("fewer", "more") if counted else ("lower", "higher")
+    smaller, larger = ("fewer", "more") if is_count else ("lower", "higher")
     top.set_xlabel(f"{measure} ({smaller if is_small else larger} is better)")
     top.set_ylabel("mean fitness")
     omitted = f" (without {', '.join(others)})" if others else ""
@@ -354,7 +357,7 @@ def _in_words(measure: str, run: StoredRun) -> str:
 
 
 def _draw_cells(panel: Any, archive: Float64, strategy: MapElites, names: Sequence[str]) -> None:
-    """Draw the cells of an archive [C] by their fitness, with a diamond at the best one. names: of the descriptors."""
+    """Draw the cells of an archive [C] by fitness, with a diamond at the best. names: the names of the descriptors."""
     sizes = strategy.cells.tolist()
     grid = archive.reshape(sizes)
     # The best over all other descriptors; fmax ignores NaN. Without axes to reduce it changes nothing.

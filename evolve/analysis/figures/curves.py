@@ -45,9 +45,7 @@ _HEIGHTS = {"fitness": 3.2, "connections": 1.7, "throughput": 1.3, "idle": 1.4} 
 _UNIT_CHARACTERS = 32  # in a line of the unit of the fitness; the unit has at most three lines
 _FACET_HEIGHT = 1.9  # inches
 _FACET_WIDTHS = (2.4, 1)  # relative widths of the panels of fitness and of connections
-_MOST_NAMED = (
-    8  # searches (see `strategies.searches`) marked by lines with names; more searches are marked by triangles
-)
+_MOST_NAMED = 8  # searches (`strategies.searches`) marked by lines with names; more searches are marked by triangles
 _NAME_INCHES = 0.6  # the least distance between two of these names
 _PANEL_SHARE = 0.8  # the part of a panel's nominal width that labels leave
 _BEST, _MEAN = "best of generation", "population mean"
@@ -57,7 +55,7 @@ _MAX_LINES = 4  # workers drawn as lines; more workers are drawn as a heat map
 
 @dataclass(frozen=True)
 class Facet:
-    """The groups of one environment, the style of the line of each group, the kinds of its panels, and the x axis."""
+    """The groups of one environment, the line style of each group, the kinds of the panels, and the x axis."""
 
     groups: tuple[RunGroup, ...]
     styles: tuple[LineStyle, ...]
@@ -269,13 +267,13 @@ def _title_and_unit(kind: str, groups: Sequence[RunGroup]) -> tuple[str, str]:
 def _fitness_series(group: RunGroup) -> str:
     """Return the series that represents a group in comparisons: `_BEST`, or `_MEAN` if candidates share a centre.
 
-    The best of the samples around a centre owes its fitness to noise, and gains from a larger σ. Their mean says more
-    about the centre, which is the champion.
+    The best sample around a centre owes its fitness to noise, and gains from a larger σ. The mean of the samples says
+    more about the centre, which is the champion.
     """
     try:
         # Only strategies that sample around one centre give all candidates the same mask.
         centred = strategies.shared_mask(group.config.strategy)
-    except InputError:  # this installation does not have the strategy
+    except InputError:  # a strategy of a package that is not installed
         centred = False
     return _MEAN if centred else _BEST
 

@@ -75,7 +75,7 @@ class Connections:
         return replace(self, **{name: getattr(self, name)[chosen] for name in _COLUMNS})
 
     def strongest(self, number: int) -> "Connections":
-        """Return about `number` connections, in their order: the same share of each matrix, the strongest ones.
+        """Return about `number` connections, in their present order: the strongest ones, the same share of each matrix.
 
         The weights of small layers tend to be larger, or smaller, than the others. Only equal shares keep every layer
         connected.
@@ -189,12 +189,14 @@ class DrawnNetwork:
 
 
 def network_of(champion: Champion, experiment: Experiment, traces: Float32 | None = None) -> DrawnNetwork:
-    """Return a champion's network, ready to be drawn. The strength of a connection is its weight.
+    """Return a champion's network, ready to be drawn.
+
+    The strength of a connection is its weight or, in a network with learning rules, the coefficient A of its rule.
 
     Args:
-        champion: The champion. With learning rules, a connection's strength is the coefficient A of its rule.
+        champion: The champion.
         experiment: The experiment in which it evolved.
-        traces: [W], the strengths to draw instead of the weights.
+        traces: [W], the strengths to draw instead.
     """
     network = experiment.network
     left = connections_of(network, champion.mask, champion.weights if traces is None else traces)
