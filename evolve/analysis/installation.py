@@ -64,7 +64,7 @@ except InputError as error:
 print({_MARK!r} + json.dumps(found), flush=True)
 """
 DRIVER = Path("/proc/driver/nvidia/version")
-"""The file of NVIDIA's driver."""
+"""The file in which NVIDIA's driver states its version."""
 _CUDA13 = 580
 """The first driver for CUDA 13."""
 
@@ -82,8 +82,8 @@ class Finding:
 
     Attributes:
         part: The name of the part.
-        state: "broken" if it is installed and does not work.
-        text: Its versions; or what it is for, and how to get it.
+        state: "broken" if it is installed but does not work.
+        text: Its versions; or its purpose, and how to get it.
     """
 
     part: str
@@ -150,7 +150,7 @@ def _kernels() -> Finding:
             cure = "Install a C compiler (gcc or clang), then repeat pip install"
             return Finding("kernels", "missing", f"NumPy computes the same bits, and is slower. {cure}")
         equal = all(np.array_equal(native.apply(name, x), getattr(portable, name)(x)) for name in ("tanh", "exp"))
-    except Exception as error:  # built from other sources
+    except Exception as error:  # for example kernels that were built from other sources
         return Finding("kernels", "broken", f"{error}")
     if not equal:
         return Finding("kernels", "broken", "their bits differ from NumPy's. Build them again: pip install")
@@ -175,7 +175,7 @@ def _engines(versions: Mapping[str, str]) -> Finding:
 
 
 def _mpi(transport: Transport, probe: Probe) -> Finding:
-    """Return whether the ranks of the launcher find each other by mpi4py."""
+    """Return the state of MPI: it works if two ranks of the launcher find each other by mpi4py."""
     if transport.size > 1:
         return Finding("MPI", "works", f"this is rank 0 of {transport.size}, by {transport.library}")
     if not is_installed("mpi4py"):
@@ -235,7 +235,7 @@ def _cuda(version: int) -> str:
 
 
 def _extras() -> list[Finding]:
-    """Return which extras are installed, and which are missing, with the command that installs all of these."""
+    """Return the installed extras, and the missing extras with the command that installs them."""
     others = {name: parts for name, parts in EXTRAS.items() if name not in _REPORTED_ELSEWHERE}
     missing = {name: purpose for name, (purpose, modules) in others.items() if not is_installed(*modules)}
     found = []

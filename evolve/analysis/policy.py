@@ -231,7 +231,7 @@ class Policy:
         return export_policy(self, check_path("path", path))
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """Return what `copy` and `pickle` call to copy this policy: a function and its arguments.
+        """Return the function that `copy` and `pickle` call to copy this policy, and its arguments.
 
         The copy has the same seeds and the same number of rows, and is at the start of an episode.
         """
@@ -282,7 +282,7 @@ def _batch_size(space: Space, observations: Any, is_batch: bool) -> int | None:
         try:
             check_observation(space, observations)
         except (ValueError, TypeError) as error:
-            refusal = ValueError(error)  # for observations that are no batch, either
+            refusal = ValueError(error)  # raised below if the observations are not a batch, either
         else:
             return None
     found = _batch_sizes(space, observations)
@@ -318,7 +318,7 @@ def _batch_sizes(space: Space, observations: Any) -> set[int | None]:
 
 
 def _check_finite(encoded: Float32) -> None:
-    """Raise ValueError unless all numbers of encoded observations [N, O] are finite. Training refuses others, too."""
+    """Raise ValueError unless encoded observations [N, O] are finite. Training refuses other observations, too."""
     finite = np.isfinite(encoded)
     if not finite.all():
         row, position = np.argwhere(~finite)[0]

@@ -33,8 +33,8 @@ FORMATS = (".html", ".htm")
 """The allowed endings of a page's file name."""
 _NO_EPISODE_PLAYED = "No film was made, as no episode was played."
 _FRONT = (
-    "The front: genomes of which no other is better in all goals. The hypervolume is the area that it dominates, as a "
-    "share of the rectangle that ends at the best values of the run."
+    "The front: genomes that no other genome beats in all goals. The hypervolume is the area that the front dominates, "
+    "as a share of the rectangle that ends at the best values of the run."
 )
 _ARCHIVE = "The archive: each cell has the fitness of its elite, the best candidate with these descriptors."
 _MAX_CHECKED = 10  # the largest number of generations with champions that are evaluated again
@@ -119,7 +119,7 @@ def _film(run: StoredRun, experiment: Experiment) -> Clip:
     """Return a short film of the champion in a typical episode."""
     champion = champion_of(run)
     episode, description = typical_episode(run, experiment, champion)
-    # If the environment cannot be drawn, another one plays instead, and the remark says so.
+    # If the environment cannot be drawn, Gymnasium's environment is shown instead, and the remark says so.
     shown, remark = video.drawable(experiment)
     with tempfile.TemporaryDirectory() as directory:
         path = Path(directory) / "film.mp4"
@@ -230,7 +230,7 @@ def _compiled_template(jinja2: Any) -> Any:
 
 
 def _picture(name: str, description: str, figure: Any) -> Picture:
-    """Return a figure as a picture of the page. name: its name, which no other picture of the page has."""
+    """Return a figure as a picture of the page. name: a name that no other picture of the page has."""
     return Picture(figures.to_svg(figure, name), description)
 
 
@@ -263,7 +263,7 @@ def _comparison(groups: Sequence[RunGroup]) -> tuple[ReportTable, Picture, tuple
 
 
 def reported_champion(run: StoredRun, group: RunGroup) -> ReportedChampion:
-    """Return the champion of a run of a group. It has no drawing if the file cannot be read as a policy."""
+    """Return the champion of a run. If the file cannot be read as a policy, the reason replaces the network."""
     champion = champion_of(run)
     left = f"{np.count_nonzero(champion.mask):,} of {len(champion.mask):,} {group.mask_unit}"
     try:
@@ -317,7 +317,7 @@ def _constant_returns(samples: Sequence[HeldOutSample]) -> list[str]:
 
 
 def _films(groups: Sequence[RunGroup], summaries: Sequence[RunSummary]) -> list[tuple[str, str, str]]:
-    """Return a caption, the film and a still of it, for each film, as data URLs."""
+    """Return for each film its caption, and data URLs of the film and of a still."""
     films = []
     for group in groups:
         for summary in summaries:
