@@ -218,15 +218,15 @@ def _describe_work(record: Record) -> str:
     rate = record.steps / record.seconds
     environments, idle = work_shares(record)
     waiting = f", {idle:.1f} of {len(record.busy_seconds) - 1} workers idle" if len(record.busy_seconds) > 1 else ""
-    played = np.count_nonzero(record.lengths) / record.lengths.size
-    race = f", {played:.0%} of the episodes played" if played < 1 else ""
-    return f"{rate:,.0f} steps/s, {environments:.0%} in environments{waiting}{race}"
+    share = np.count_nonzero(record.lengths) / record.lengths.size  # below 1 in a race, or while the population grows
+    played = f", {share:.0%} of the episodes played" if share < 1 else ""
+    return f"{rate:,.0f} steps/s, {environments:.0%} in environments{waiting}{played}"
 
 
 def _make_display(unit: str = "generations", stream: TextIO | None = None) -> "Display | None":
     """Return a display on a terminal or in a notebook; None elsewhere."""
     is_terminal = on_terminal(stream)
-    # The import of its library takes a tenth of a second, which other ranks and logs need not spend.
+    # Without a display, do not import its library: that takes a tenth of a second.
     if not is_terminal and "IPython" not in sys.modules:
         return None
     from evolve.display import make_display  # noqa: PLC0415
@@ -272,10 +272,11 @@ class ReportProgress:
             print(f"evolve.report: run {self._done + 1} of {self._runs}: {self._name}", file=sys.stderr, flush=True)
 
     def update(self, purpose: Purpose, done: int, episodes: int, idle: int) -> None:
-        """Show the kind of the episodes that are played again, and their progress; may be called often."""
+        """Show the kind of the repeated episodes, and their progress; may be called often."""
         if self.display is None or (time.monotonic() - self._refreshed_at < MIN_REFRESH and done < episodes):
             return
         self._refreshed_at = time.monotonic()
         what = "held-out episodes" if purpose is Purpose.HELD_OUT else "champions' episodes"
         now = f"{self._name}: {what} {done / episodes:.0%}"
+        # Each evaluation of a run fills the first half of the run's share of the bar. A film shows no progress.
         self.display.update(self._bar, completed=self._done + 0.5 * done / episodes, now=now)

@@ -1,4 +1,4 @@
-"""Runs of the Python interface by generations, on the ranks of a script or on ranks that a script starts."""
+"""The runs of a script, generation by generation: on the script's own ranks, or on ranks that it starts."""
 
 import json
 import logging
@@ -43,7 +43,7 @@ class RunOptions:
         resume: Whether to continue an existing run file.
         overwrite: Whether to replace an existing run file.
         progress: Whether to show progress on standard error.
-        sees_each: Whether the script receives each generation. The run file is flushed before.
+        sees_each: Whether the script receives each generation, after the run file was flushed.
 
     Raises InputError if `resume`, `overwrite` or `progress` is neither True nor False.
     """
@@ -58,7 +58,7 @@ class RunOptions:
             errors.check_flag(argument, getattr(self, argument))
 
     def reporter(self, plan: PlannedRun, completed: int, steps: int) -> ProgressReporter:
-        """Return the progress display of a run with a number of completed generations and their steps."""
+        """Return the progress display of a run. completed, steps: its complete generations, and their steps."""
         config = plan.experiment.config
         limit, quiet = config.early_stop.steps, not self.progress
         left = math.inf if limit is None else limit - steps
@@ -147,8 +147,8 @@ def _with_time_limit(reason: Callable[[], str | None], limit: str | None) -> Cal
     return lambda: reason() or ("the time limit" if time.monotonic() > deadline else None)
 
 
-# The first byte of each message from the started rank 0 to the script. The script answers `_GO_ON` to each generation
-# that it has seen, and sends nothing else.
+# The first byte of each message from the started rank 0 to the script. After its request, the script sends nothing but
+# `_GO_ON`, once for each generation that it has seen.
 _BEGIN, _UPDATE, _GENERATION, _LOGGED, _ERROR, _DONE = b"B", b"U", b"G", b"L", b"E", b"D"
 _GO_ON = b"+"
 _SCRIPT_ENDED = "the script has left its run, or has ended"
@@ -245,7 +245,7 @@ def _evolve_for_script(ranks: Collective, link: Link, coordinator: Coordinator) 
 
 
 def error_outside_script(error: InputError) -> InputError:
-    """Return the error for the script if new processes cannot prepare an experiment, although the script could."""
+    """Return the error for a script whose experiment new processes cannot prepare, although the script could."""
     # If the environment is not registered, `got` is its id and nothing else.
     if error.argument == "env.id" and re.fullmatch(r"[\w./-]+", error.got):
         why = f"workers: new processes do not know {error.got}, because only the script registers it: "
