@@ -113,11 +113,10 @@ class _EvolvedFile:
             engine: Another environment engine: "gymnasium", "envpool" or "exact".
             env: Another environment: its id, its class, or a table of settings that are merged into the environment of
                 the run, such as {"kwargs": {"gravity": 12.0}}. Another id drops the arguments and wrappers of the run.
-            generation: The best candidate of this generation plays; by default the final champion.
+            generation: Evaluate the best candidate of this generation; by default the final champion.
             threads: The number of threads, as `compute.threads`.
-            connections: The best genome of a front (nsga2) with at most this number of connections that can act plays
-                instead.
-            cell: The elite of this cell of an archive (map-elites) plays instead.
+            connections: Evaluate the best genome of the front (nsga2) with at most this number of acting connections.
+            cell: Evaluate the elite of this cell of the archive (map-elites).
 
         Raises InputError if the run has no such genome, or if the environment is missing or has other observations or
         actions than the environment of the run.
@@ -345,7 +344,7 @@ class Run(_EvolvedFile):
             connections: Return the best genome of the front (nsga2) with at most this number of acting connections.
             cell: Return the elite of this cell of the archive (map-elites).
 
-        Raises InputError without such a genome, and as `ChampionFile.champion`.
+        Raises InputError if there is no such genome, and in the cases of `ChampionFile.champion`.
         """
         return self._policy(GenomeChoice(generation, connections, cell))
 
@@ -381,7 +380,7 @@ class Run(_EvolvedFile):
         return environments.fixed(playing.environment_of(self.experiment, chosen), seed).kwargs
 
     def _episode(self, generation: int | None, number: int) -> tuple[Episode, int]:
-        """Return an episode of the best candidate of a generation, or without one a held-out episode; and its seed."""
+        """Return an episode and its environment seed: of a generation's best candidate, by default a held-out one."""
         purpose = Purpose.HELD_OUT if generation is None else Purpose.EPISODE
         number = check_whole("episode", number, 0)
         chosen = verification.choose_episode(self._stored, self.experiment, generation, None, number, purpose)

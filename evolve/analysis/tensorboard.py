@@ -111,10 +111,10 @@ def write(run: StoredRun, directory: Path) -> None:
 
 
 class LiveLog:
-    """An event file that grows by each generation of a run. The end of its `with` block closes it.
+    """An event file to which each generation of a run is added. The end of its `with` block closes it.
 
-    A new run replaces the files of an earlier run. A resumed run adds a file; its numbers replace earlier numbers of
-    the same generations.
+    A new run replaces the files of an earlier run. A resumed run adds a file; its values replace earlier values of the
+    same generations.
 
     Args:
         directory: The directory of all runs.
@@ -168,7 +168,7 @@ class LiveLog:
             for earlier in self.directory.glob(f"events.out.tfevents.*{_LIVE}"):
                 earlier.unlink(missing_ok=True)
         # The library's file names contain the time in seconds. The generation in the suffix distinguishes two files if
-        # a run is resumed within one second. `purge_step` makes TensorBoard ignore this and later generations of
+        # a run is resumed within one second. `purge_step` makes TensorBoard ignore generations from this one on in
         # earlier files.
         self._writer = self._writer_class(
             str(self.directory), purge_step=generation or None, filename_suffix=f".{generation:06d}{_LIVE}"

@@ -140,8 +140,8 @@ def drawable(experiment: Experiment, mode: Mode = "rgb_array") -> tuple[Experime
         if (engine.observation_size, engine.action_size) != (network.observation_size, experiment.action_size):
             raise InputError("env.engine", "a Gymnasium environment with EnvPool's observations and actions", env.id)
     why = "has no window" if mode == "human" else "draws no frames of it"
-    said = f"an episode of {engine.id} of Gymnasium, since EnvPool, where it evolved and was evaluated, {why}"
-    return replace(experiment, config=config), said
+    remark = f"an episode of {engine.id} of Gymnasium, since EnvPool, where it evolved and was evaluated, {why}"
+    return replace(experiment, config=config), remark
 
 
 @dataclass(frozen=True)
@@ -163,7 +163,7 @@ class Subject:
     changes: str = ""
 
     def network(self) -> DrawnNetwork | None:
-        """Return the network to show at work; None if it does not report its activity, or does not fit."""
+        """Return the network to show at work; None if it does not report its activity, or has no room in a film."""
         genome = self.chosen.genome
         drawn = network_of(Champion(genome.weights[0], genome.mask[0], None), self.experiment)
         return drawn if self.observer().has_activity and fits(drawn) else None
@@ -173,7 +173,7 @@ class Subject:
         return NetworkObserver(self.run, self.experiment, self.chosen)
 
     def play(self, engine: Engine, each_step: EachStep | None = None) -> EpisodeResults:
-        """Play the episode. Raises EpisodeError if it fails and did not in the log."""
+        """Play the episode. Raises EpisodeError if it fails, but did not fail in the log."""
         return verification.play(self.run, self.experiment, self.chosen, engine, each_step)
 
     def title(self, env: str, results: EpisodeResults) -> tuple[str, str]:
@@ -191,7 +191,7 @@ class Camera:
         recorder: The engine, which draws frames and keeps observations.
         subject: The episode.
         network: Its network, if it is shown.
-        every: k, if only every k-th step is filmed.
+        every: k: only every k-th step is filmed.
         cut_after: The seconds of film after which the episode is cut.
         check: Called at each step; may raise an error to give up the film.
         title: The text of the title card: the title, and a line about the result.

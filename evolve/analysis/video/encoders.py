@@ -155,8 +155,8 @@ class Gif:
 def _with_exact_backgrounds(picture: Any, quantized: Any) -> Any:
     """Return a quantized picture that shows the most frequent colours of the picture exactly.
 
-    Pillow searches a given palette in steps of four levels, so white may become almost white, in each picture another
-    one. Moving bodies would leave shadows behind.
+    Pillow searches a given palette in steps of four levels, so white may become almost white, differently in each
+    picture. Moving bodies would leave shadows behind.
     """
     pixels = np.asarray(picture.convert("RGBX")).view(np.uint32)[..., 0]
     palette = quantized.getpalette()

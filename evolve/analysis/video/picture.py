@@ -35,8 +35,8 @@ _WIDEST_NAME = 0.38  # of the panel's width
 _MOST_CONNECTIONS = 300
 _MOST_NEURONS = 300  # of a layer
 _FEW = 60  # up to this number, connections are drawn with wide lines
-# Light is relative to the strongest recent activity. The memory of it fades by these factors per picture; an
-# observation may stay constant for long, so its memory fades more slowly.
+# Light is relative to the strongest recent activity, which fades by these factors per picture. An observation may stay
+# constant for long, so its strongest activity fades more slowly.
 _FADING = 0.97
 _FADING_OBSERVATION = 0.995
 _FULL_LIGHT = 0.02  # weaker activity never gets the full light, even if no recent activity was stronger
@@ -177,7 +177,7 @@ class NetworkPanel:
         return np.nan_to_num(passed * activity.weights[shown.place], posinf=0, neginf=0)
 
     def _update_strongest(self, signals: Float32, activity: Activity) -> None:
-        """Update the strongest recent signal, and the strongest recent activity: of each observation, or of a layer."""
+        """Update the strongest recent signal, and the strongest recent activity of each observation and each layer."""
         self._strongest_signal = max(_FADING * self._strongest_signal, float(np.quantile(np.abs(signals), 0.97)))
         for layer, (nodes, strongest) in enumerate(zip(activity.nodes, self._strongest_nodes, strict=True)):
             now = np.abs(np.nan_to_num(nodes))
