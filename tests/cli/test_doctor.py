@@ -4,8 +4,11 @@ import os
 import sys
 import time
 import tomllib
+from contextlib import suppress
+from pathlib import Path
 from types import SimpleNamespace
 
+import psutil
 import pytest
 from conftest import OPENMPI, ROOT
 
@@ -77,6 +80,28 @@ def test_a_process_that_hangs_is_ended():
     found, why = run_probe(["/nowhere/mpirun"], os.environ)
     assert found is None
     assert "/nowhere/mpirun" in why
+
+
+LAUNCHER = """
+import subprocess, sys, time
+rank = subprocess.Popen(["sleep", "600"], process_group=0)
+open(sys.argv[1], "w").write(str(rank.pid))
+time.sleep(600)
+"""
+
+
+@pytest.mark.cold
+@pytest.mark.skipif(not Path("/proc/self/task").exists(), reason="only Linux lists the children of a process")
+def test_the_ranks_of_a_launcher_that_hangs_are_ended(tmp_path):
+    file = tmp_path / "rank"
+    words = [sys.executable, "-IS", "-c", LAUNCHER, str(file)]
+    assert run_probe(words, os.environ, 2.0) == (None, "no answer within 2 s")
+    deadline = time.monotonic() + 60
+    with suppress(psutil.NoSuchProcess):
+        rank = psutil.Process(int(file.read_text()))
+        while rank.status() != psutil.STATUS_ZOMBIE:
+            assert time.monotonic() < deadline
+            time.sleep(0.05)
 
 
 @pytest.mark.skipif(not OPENMPI.exists(), reason="no Open MPI")
