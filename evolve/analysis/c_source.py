@@ -188,14 +188,14 @@ def c_source(experiment: Experiment, genome: Genomes, normalizer: Float32 | None
     batch.load(np.zeros(1, np.intp), genome.weights, genome.mask, seeds)
     # Constants are the arrays that the kernel only reads, the normalizer, and the values with which the other arrays
     # start, unless they are all zero.
-    read_only = [array for array in arrays.made if array.constant or array.start.any()]
+    constants = [array for array in arrays.made if array.constant or array.start.any()]
     head = _HEAD.format(
         title=title.replace("*/", "* /"),
         spaces="\n".join(f" * {line.replace('*/', '* /')}" for line in describe_spaces(experiment)),
         version=evolve.__version__,
         observations=experiment.network.observation_size,
         outputs=experiment.action_size,
-        constants=sum(array.start.nbytes for array in read_only) + (0 if normalizer is None else normalizer.nbytes),
+        constants=sum(array.start.nbytes for array in constants) + (0 if normalizer is None else normalizer.nbytes),
         state=sum(array.start.nbytes for array in arrays.made if not array.constant),
     )
     parts = [head, _inlined(f"{arrays.kernel_name}.h", set()), *map(_definition, arrays.made), _structure(arrays)]

@@ -51,12 +51,12 @@ class RunGroup:
 
     @cached_property
     def mask_unit(self) -> str:
-        """The unit of a genome's mask, see `mask_unit`."""
+        """The unit in which masks are counted, see `mask_unit`."""
         return mask_unit(self.config)
 
 
 def mask_unit(config: Config) -> str:
-    """Return the unit of a genome's mask: "connections", or "coefficients" of learning rules."""
+    """Return the unit in which masks are counted: "connections", or "coefficients" of learning rules."""
     try:
         network = networks.make(config.network, 1, 1)  # of any size
     except InputError:  # a network of a package that is not installed

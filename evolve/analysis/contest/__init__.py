@@ -35,8 +35,8 @@ LEGS_OF_VERSION = {1: tuple(leg for leg in LEGS if leg != WALKER), VERSION: tupl
 _KNOWN = {"population": 24, "episodes": 2, "generations": 3}
 _KNOWN_SLOTS = 48
 _KNOWN_STEPS = 100  # at most, of an episode
-# Defaults at the time when the legs were defined, which have changed since. `definition` leaves them out, so that the
-# files of earlier contests can still be compared.
+# Defaults that have changed since the legs were defined; the legs keep the earlier ones. `definition` leaves them out,
+# so that the files of earlier contests can still be compared.
 _EARLIER_DEFAULTS: Mapping[str, Mapping[str, Any]] = {
     "openai-es": {"sigma": 0.1, "learning_rate": 0.05},
     "prune": {"survivors": 1, "weight_noise": 0.0},

@@ -49,7 +49,7 @@ _SETTINGS = {
 
 _TITLE_CHARACTERS = 95
 _DASH_LENGTH = 6.0  # in line widths
-_LARGEST = 1e300  # axes fail at values a little larger, and differences of such values overflow
+_LARGEST = 1e300  # axes fail at values a little larger, and the differences of the largest numbers overflow
 _LABEL_CHARACTERS = 26  # in one line
 _LABEL_SIZE = 8.5  # points
 _LABEL_LINE = 1.25 * _LABEL_SIZE / 72  # inches
