@@ -1,7 +1,7 @@
 """The contest's page, from the files in benchmarks/results: `python benchmarks/contest.py`.
 
 It writes the table into docs/contest.md, between its markers, and the figure to docs/assets/contest.svg. Files of each
-version and size have a table of their own; the figure is of the newest version and its largest size.
+version and size have a table of their own. The figure is of the newest version, in the size that most machines played.
 
 `python benchmarks/contest.py --golden` plays the short runs by arrays, and writes evolve/analysis/contest/golden.json
 anew. Do that only when the contest's work has a new version.
@@ -68,8 +68,8 @@ def main() -> None:
         contest.GOLDEN.write_text(f"{json.dumps(session.make_golden(), indent=1)}\n", encoding="utf-8")
         return
     PAGE.write_text(page(PAGE.read_text(encoding="utf-8")), encoding="utf-8")
-    *_, largest = by_size().values()
-    figures.save(ranking.draw(ranking.rank(largest)), FIGURE)
+    newest = [paths for (version, _), paths in by_size().items() if version == contest.VERSION]
+    figures.save(ranking.draw(ranking.rank(max(newest, key=len))), FIGURE)
 
 
 if __name__ == "__main__":

@@ -23,7 +23,6 @@ _PUBLISHED = "3,491 s (24 cores), 6,666 s (64 vCPUs)"
 _MARKERS = "os^Dv<"
 _LINES_HEIGHT, _ROW_HEIGHT = 3.1, 0.42  # inches
 _NAME_CHARACTERS = 26
-_LABEL_CHARACTERS = 44  # of a line of the legend, so that three columns fit
 _BEHIND = {"facecolor": PAPER, "edgecolor": "none", "pad": 1.5}
 _ROOM = 1.25  # the width of a panel of bars, in lengths of the longest bar, so that numbers fit behind the bars
 
@@ -211,10 +210,7 @@ def _draw_lines(figure: Any, ranking: ContestRanking) -> None:
     _label(time, "Time of one pass", "seconds", ranking)
     _label(speed, "Speed-up against one worker", "times as fast", ranking)
     lines = [line for panel in (time, speed) for line in panel.get_legend_handles_labels()[0]]
-    labels = [line.get_label() for line in lines]
-    longest = max(len(line) for label in labels for line in label.split("\n"))
-    columns = 2 if longest > _LABEL_CHARACTERS else 3
-    figure.legend(lines, labels, loc="outside lower left", ncols=min(columns, len(labels)), fontsize=8.5)
+    figure.legend(lines, [line.get_label() for line in lines], loc="outside lower left", ncols=2, fontsize=8.5)
 
 
 def _shortened(machine: str) -> str:
