@@ -7,7 +7,7 @@
 
 Each run (task, method, seed) is a JSON file below the folder once it is finished, and is not run again; an interrupted
 evolution is resumed. PPO is Stable-Baselines3's, with the settings that rl-baselines3-zoo publishes, or sb3-contrib's
-RecurrentPPO where a task needs memory. TQC is sb3-contrib's; it plays the walker alone, five hours a seed. Evolution runs
+RecurrentPPO where a task needs memory. TQC is sb3-contrib's; a seed of the walker takes it five hours. Evolution runs
 experiments of this repository. All play the environments of the engine that the experiment names. The final champion of
 each run, and those on the way, play the held-out episodes of evolve: the same environment seeds, no exploration.
 Training never uses these episodes, and nothing is chosen by them. This evaluation, imports and the start of processes
