@@ -206,10 +206,10 @@ def plan_from_arguments(
             raise InputError(name, "one number, as seed=1", seeds, cure)
     _override_all(table, output, settings, complete=isinstance(experiment, Config))
     source = _take_source(table)
-    _check_not_swept(table, settings)
     found = experiments(table, "sweep")
     if len(found) > 1:
         raise InputError("experiment", "one experiment", f"a sweep of {len(found)}", "Run it by evolve.sweep.")
+    _check_not_swept(table, settings)
     config = found[0].model_copy(update={"seeds": (found[0].seeds[0] if seed is None else _seed(seed),)})
     if file is not None and stored is not None:
         check_same_run(config, stored, file)
