@@ -3,7 +3,7 @@
 import math
 import time
 from collections.abc import Callable, Iterator
-from contextlib import closing, suppress
+from contextlib import suppress
 from typing import Any
 
 import gymnasium
@@ -14,7 +14,15 @@ from evolve.config import EnvOptions, Table
 from evolve.environments import spaces
 from evolve.environments.engine import FPS, Transition, as_frame, do_nothing, encode_metrics
 from evolve.environments.exact import exact_task
-from evolve.environments.gymnasium_making import MUJOCO_CURE, make_or_explain, maker, may_reuse, renders_by_mujoco
+from evolve.environments.gymnasium_making import (
+    MUJOCO_CURE,
+    close_silently,
+    closing_silently,
+    make_or_explain,
+    maker,
+    may_reuse,
+    renders_by_mujoco,
+)
 from evolve.environments.randomization import draw_tables, example_arguments
 from evolve.environments.spaces import Space, separate
 from evolve.errors import FAILURES, EpisodeTimeout, EvolveError, InputError, describe, one_line
@@ -149,7 +157,7 @@ class GymnasiumEngine:
     def trial(self, seed: int, outputs: Float32, used: bool) -> Iterator[Transition]:
         """Play one episode in a new object; see `Engine.trial`."""
         actions = self.decode(outputs)
-        with closing(self._make(draw_tables(self._randomize, np.array([seed]))[0])) as env:
+        with closing_silently(self._make(draw_tables(self._randomize, np.array([seed]))[0])) as env:
             if used and self.reuses:
                 env.reset(seed=seed + 1)
                 env.step(actions[0])
@@ -191,7 +199,7 @@ class GymnasiumEngine:
         for slot in range(len(self._envs)):
             self._drop(slot)
         for _, env in self._spare:
-            _close(env)
+            close_silently(env)
         self._spare.clear()
 
     def _refuse(self, fault: str | None) -> None:
@@ -216,7 +224,8 @@ class GymnasiumEngine:
         env = self._envs[slot]
         self._envs[slot] = None
         self._step[slot] = _no_environment
-        _close(env)
+        if env is not None:
+            close_silently(env)
 
     def _exchange(self, slot: int, drawn: Table) -> None:
         """Put an environment with these randomized arguments into a slot; keep the previous one if it can be reused."""
@@ -227,7 +236,7 @@ class GymnasiumEngine:
             self._spare.append((self._drawn[slot], previous))
             self._envs[slot] = None
         if len(self._spare) > len(self._envs):
-            _close(self._spare.pop(0)[1])
+            close_silently(self._spare.pop(0)[1])
         self._drop(slot)
         self._place(slot, self._make(drawn) if spare is None else spare, drawn)
 
@@ -245,12 +254,6 @@ def _frames_per_second(env: _Env) -> float:
         if 0 < float(declared) < math.inf:
             return float(declared)
     return FPS
-
-
-def _close(env: _Env | None) -> None:
-    with suppress(*FAILURES):
-        if env is not None:
-            env.close()
 
 
 class GymnasiumFallback(GymnasiumEngine):

@@ -7,8 +7,8 @@ import importlib
 import inspect
 import re
 import sys
-from collections.abc import Callable
-from contextlib import closing
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from typing import Any
 
 import gymnasium
@@ -60,6 +60,7 @@ def maker(options: EnvOptions) -> Callable[..., _Env]:
             try:
                 env = wrapper(env, **kwargs)
             except Exception as error:
+                close_silently(env)
                 got = f"{wrapper.__name__} ({one_line(error)})"
                 cure = f"Its arguments are env.wrappers.{number}.kwargs."
                 raise InputError(f"env.wrappers.{number}", f"a wrapper that fits {options.id}", got, cure) from error
@@ -206,18 +207,33 @@ def make_or_explain(options: EnvOptions, make: Callable[[], _Env]) -> _Env:
         raise InputError(argument, "an environment that can be made", f"{options.id} ({said})", advice) from error
 
 
+def close_silently(env: _Env) -> None:
+    """Close an environment. An error does not matter, because the environment is not used any more."""
+    with suppress(*FAILURES):
+        env.close()
+
+
+@contextmanager
+def closing_silently(env: _Env) -> Iterator[_Env]:
+    """Call `close_silently` at the end of the context."""
+    try:
+        yield env
+    finally:
+        close_silently(env)
+
+
 def check_bounds(options: EnvOptions) -> None:
     """Raise InputError unless an environment can be made and stepped at the bounds of each randomized argument.
 
     The bounds must not change the size of its observations or the space of its actions.
     """
     make = maker(options)
-    with closing(make_or_explain(options, make)) as env:
+    with closing_silently(make_or_explain(options, make)) as env:
         size, actions = observation_encoder(env.observation_space)[0], env.action_space
     for name, distribution in options.randomize.items():
         for value in extremes(distribution):
             try:
-                with closing(make(example_arguments(options.randomize) | {name: value})) as env:
+                with closing_silently(make(example_arguments(options.randomize) | {name: value})) as env:
                     same = observation_encoder(env.observation_space)[0] == size and env.action_space == actions
                     env.reset(seed=0)
                     env.action_space.seed(0)

@@ -20,7 +20,13 @@ from evolve.environments.exact import AnyTask, exact_task
 from evolve.environments.exact.bipedal_walker import Terrain, draw_terrain
 from evolve.environments.exact.task import Pcg64
 from evolve.environments.gymnasium_engine import GymnasiumEngine
-from evolve.environments.gymnasium_making import MUJOCO_CURE, make_or_explain, maker, renders_by_mujoco
+from evolve.environments.gymnasium_making import (
+    MUJOCO_CURE,
+    closing_silently,
+    make_or_explain,
+    maker,
+    renders_by_mujoco,
+)
 from evolve.environments.spaces import (
     Space,
     Spaces,
@@ -112,10 +118,9 @@ def drawable_options(options: EnvOptions, mode: Mode) -> EnvOptions:
             cure = _AS_FRAMES if can_draw(options.id) else (other,)
             raise InputError("env.engine", _expected(mode), f"{options.id} of EnvPool", *cure)
         return _with(options, {"render_mode": mode})
-    env = make_or_explain(options, maker(options))
-    _check_mode(env, options, mode)
-    camera = _camera(env) if not {"camera_id", "camera_name"} & set(options.kwargs) else {}
-    env.close()
+    with closing_silently(make_or_explain(options, maker(options))) as env:
+        _check_mode(env, options, mode)
+        camera = _camera(env) if not {"camera_id", "camera_name"} & set(options.kwargs) else {}
     return _with(options, {"render_mode": mode} | camera)
 
 
@@ -136,9 +141,8 @@ def check_drawable(options: EnvOptions) -> bool:
         if has_picture(options.id):
             picture(options.id, task, task.blank(1)[..., 0], seed=0, step=0)
         return has_picture(options.id)
-    env = make_or_explain(options, maker(options))
-    modes = env.unwrapped.metadata.get("render_modes") or []
-    env.close()
+    with closing_silently(make_or_explain(options, maker(options))) as env:
+        modes = env.unwrapped.metadata.get("render_modes") or []
     if "rgb_array" not in modes:
         return False
     with closing(GymnasiumEngine(drawable_options(options, "rgb_array"), slots=1)) as engine:

@@ -1,5 +1,7 @@
 """A module of one's own that cannot be imported, or registers no environment of the asked name, is explained."""
 
+import sys
+
 import pytest
 
 from evolve import environments
@@ -39,3 +41,43 @@ def test_an_id_without_a_version_has_the_properties_of_the_newest():
     assert environments.max_episode_steps(options) == 500
     assert environments.max_episode_steps(EnvOptions(id="CartPole-v0", engine="gymnasium")) == 200
     assert environments.max_episode_steps(EnvOptions(id="CartPole-v7", engine="gymnasium")) is None
+
+
+@pytest.fixture
+def own(monkeypatch, tmp_path):
+    """A function that writes a module of one's own, and returns its name."""
+
+    def write(source):
+        name = f"own_module_{abs(hash(source))}"
+        (tmp_path / f"{name}.py").write_text(source)
+        monkeypatch.syspath_prepend(str(tmp_path))
+        return name
+
+    return write
+
+
+def test_an_environment_that_its_wrapper_refuses_is_closed(own):
+    module = own(
+        "import gymnasium\n"
+        "from gymnasium.envs.classic_control import PendulumEnv\n"
+        "closed = []\n"
+        "class Closed(PendulumEnv):\n"
+        "    def close(self): closed.append(self)\n"
+        "class Refuses(gymnasium.Wrapper):\n"
+        "    def __init__(self, env): raise ValueError('no')\n"
+    )
+    options = EnvOptions.model_validate({"id": f"{module}:Closed", "wrappers": [f"{module}:Refuses"]})
+    with pytest.raises(InputError, match=r"^env\.wrappers\.0: expected a wrapper that fits"):
+        environments.make(options, 1)
+    assert len(sys.modules[module].closed) == 1
+
+
+def test_an_environment_may_fail_when_it_is_closed(own):
+    module = own(
+        "from gymnasium.envs.classic_control import PendulumEnv\n"
+        "class Stuck(PendulumEnv):\n"
+        "    metadata = {'render_modes': []}\n"
+        "    def close(self): raise RuntimeError('stuck')\n"
+    )
+    environments.check_randomized(EnvOptions(id=f"{module}:Stuck", randomize={"g": {"uniform": [5, 15]}}))
+    assert not environments.check_drawable(EnvOptions(id=f"{module}:Stuck"))
