@@ -23,6 +23,7 @@ from evolve.environments.spaces import observation_encoder
 from evolve.errors import FAILURES, InputError, Setting, one_line
 
 _Env = gymnasium.Env[Any, Any]
+_GYMNASIUM = "gymnasium."
 _QUICK = ("gymnasium.envs.classic_control", "gymnasium.envs.toy_text")
 """Families whose steps take microseconds."""
 _RESET_RESTORES_ALL = (*_QUICK, "gymnasium.envs.mujoco")
@@ -70,10 +71,19 @@ def maker(options: EnvOptions) -> Callable[..., _Env]:
 
 
 def _class_or_function(env_id: str) -> Callable[..., Any] | None:
-    """Return the class or function that the id `module:Name` names; None if Gymnasium has to find the environment.
+    """Return the object of `_named_object`. Raises InputError for the generator function of a task."""
+    found = _named_object(env_id)
+    if inspect.isgeneratorfunction(found):
+        module, _, name = env_id.rpartition(":")
+        cure = f"Register it in its module, register_task('Name-v0', {name}, …), and write "
+        expected = "an environment, its class, or a function that returns one"
+        registered = Setting("env.id", f"{module}:Name-v0")
+        raise InputError("env.id", expected, f"{env_id}, the function of a task", cure, registered, ".")
+    return found
 
-    Raises InputError for a generator function, which is a task that has to be registered.
-    """
+
+def _named_object(env_id: str) -> Callable[..., Any] | None:
+    """Return the class or function that the id `module:Name` names; None if Gymnasium has to find the environment."""
     module, _, name = env_id.rpartition(":")
     if not module or not name.isidentifier():
         return None
@@ -81,14 +91,11 @@ def _class_or_function(env_id: str) -> Callable[..., Any] | None:
         found = getattr(importlib.import_module(module), name, None)
     except FAILURES:  # `gymnasium.make` will fail in the same way, and its error is reported
         return None
-    if not callable(found) or any(spec.name == name and spec.namespace is None for spec in gymnasium.registry.values()):
-        return None
-    if inspect.isgeneratorfunction(found):
-        cure = f"Register it in its module, register_task('Name-v0', {name}, …), and write "
-        expected = "an environment, its class, or a function that returns one"
-        registered = Setting("env.id", f"{module}:Name-v0")
-        raise InputError("env.id", expected, f"{env_id}, the function of a task", cure, registered, ".")
-    return found
+    # A user's class may have the name of an environment of Gymnasium, such as Pendulum.
+    own = not str(getattr(found, "__module__", "")).startswith(_GYMNASIUM)
+    spec = _registered(name)
+    unknown = spec is None or (own and str(spec.entry_point).startswith(_GYMNASIUM))
+    return found if callable(found) and unknown else None
 
 
 def _wrapper_class(name: str, env_id: str) -> type[gymnasium.Wrapper[Any, Any, Any, Any]]:
@@ -128,25 +135,25 @@ def is_quick(options: EnvOptions) -> bool:
     """Return whether a step takes microseconds: an exact task, or classic control and toy text of Gymnasium."""
     if options.engine == "exact":
         return True
-    spec = None if options.wrappers else _spec(options.id)
-    return spec is not None and str(spec.entry_point).startswith(_QUICK)
+    spec = None if options.wrappers else _registered(options.id.rpartition(":")[2])
+    # A user's class may have such a name. The search for it imports its module, so it comes last.
+    return spec is not None and str(spec.entry_point).startswith(_QUICK) and _named_object(options.id) is None
 
 
 def registered_limit(env_id: str) -> int | None:
     """Return the registered limit of steps of an episode; None if there is no limit or no such environment."""
-    module = env_id.rpartition(":")[0]
+    module, _, name = env_id.rpartition(":")
     try:
         if module:
             importlib.import_module(module)
     except FAILURES:  # an import runs the code of the module, which may raise anything
         return None
-    spec = _spec(env_id)
+    spec = None if _named_object(env_id) is not None else _registered(name)
     return None if spec is None else spec.max_episode_steps
 
 
-def _spec(env_id: str) -> EnvSpec | None:
-    """Return the specification that Gymnasium would make: the newest version if the id has none."""
-    name = env_id.rpartition(":")[2]
+def _registered(name: str) -> EnvSpec | None:
+    """Return the specification that Gymnasium makes by a name: the newest version if the name has none."""
     versions = [spec for spec in gymnasium.registry.values() if name in (spec.id, spec.id.rpartition("-v")[0])]
     return max(versions, key=lambda spec: spec.version or 0, default=None)
 

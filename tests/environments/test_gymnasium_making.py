@@ -2,6 +2,7 @@
 
 import sys
 
+import gymnasium
 import pytest
 
 from evolve import environments
@@ -54,6 +55,28 @@ def own(monkeypatch, tmp_path):
         return name
 
     return write
+
+
+def test_a_class_may_have_the_name_of_an_environment_of_gymnasium(own):
+    module = own(
+        "import gymnasium\n"
+        "from gymnasium.envs.classic_control import MountainCarEnv as MountainCar, PendulumEnv\n"
+        "class CartPole(PendulumEnv): pass\n"
+        "class Acrobot(PendulumEnv): pass\n"
+        "gymnasium.register('Acrobot-v9', entry_point=Acrobot, max_episode_steps=7)\n"
+    )
+    options = EnvOptions(id=f"{module}:CartPole")
+    assert environments.make(options, 1).observation_size == 3
+    assert environments.max_episode_steps(options) is None
+    assert not environments.is_quick(options)
+    # If a module has Gymnasium's own class, or registers its class, the registration counts.
+    try:
+        for name, size, limit in (("MountainCar", 2, 200), ("Acrobot", 3, 7)):
+            options = EnvOptions(id=f"{module}:{name}")
+            assert environments.make(options, 1).observation_size == size
+            assert environments.max_episode_steps(options) == limit
+    finally:
+        gymnasium.registry.pop("Acrobot-v9", None)
 
 
 def test_an_environment_that_its_wrapper_refuses_is_closed(own):
