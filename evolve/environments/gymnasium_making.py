@@ -193,23 +193,27 @@ def make_or_explain(options: EnvOptions, make: Callable[[], _Env]) -> _Env:
             raise InputError(argument, "a module, and the name of an environment", options.id, *_PATH_CURE) from None
         # Gymnasium adds all arguments to the message of the constructor.
         said = one_line(error).partition(" was raised from the environment creator")[0]
+        lacks_argument = "missing" in said and "argument" in said
         module, colon, name = options.id.rpartition(":")
         # A module that fails while it is imported is no fault of the arguments.
         if (options.kwargs or options.randomize) and (not module or module in sys.modules):
             expected = f"arguments that {options.id} takes"
             unknown = re.search(r"unexpected keyword argument '(\w+)'", said)
             named = unknown[1] if unknown else said
-            randomized = next((name for name in options.randomize if re.search(rf"\b{name}\b", named)), None)
-            key = "env.kwargs" if randomized is None else f"env.randomize.{randomized}"
-            given = options.kwargs if randomized is None else options.randomize[randomized]
+            randomized = (name for name in options.randomize if re.search(rf"\b{re.escape(name)}\b", named))
+            if name := next(randomized, ""):
+                key, given = f"env.randomize.{name}", options.randomize[name]
+            else:
+                fixed = options.kwargs or lacks_argument
+                key, given = ("env.kwargs", options.kwargs) if fixed else ("env.randomize", options.randomize)
             raise InputError(key, expected, f"{given} ({said})") from error
         if "Malformed environment ID" in said or (colon and not (module and name)):
             similar = nearest(options.id.strip(" :"), gymnasium.registry)
             # The module may register a malformed name, too.
             got = repr(options.id) + (f" ({said})" if module and name else "")
             raise InputError(argument, "the name of an environment, or module:Name", got, similar) from None
-        advice = "Its arguments are env.kwargs." if "missing" in said and "argument" in said else ""
-        if hasattr(_class_or_function(options.id), "possible_agents"):
+        advice = "Its arguments are env.kwargs." if lacks_argument else ""
+        if hasattr(_named_object(options.id), "possible_agents"):
             advice = _ONE_AGENT
         raise InputError(argument, "an environment that can be made", f"{options.id} ({said})", advice) from error
 

@@ -6,6 +6,7 @@ import gymnasium
 import numpy as np
 import pytest
 import toys
+from gymnasium.envs.classic_control import PendulumEnv
 
 from evolve import environments
 from evolve.config import EnvOptions
@@ -175,6 +176,18 @@ def count(random, upto=3, by=1.0):
 register_task("Count-v0", count, observation_size=1, action_size=1)
 
 
+def limited(limit):
+    return gymnasium.wrappers.TimeLimit(PendulumEnv(), limit)
+
+
+def heavy(mass):
+    raise ValueError("too much")
+
+
+gymnasium.register("Limited-v0", entry_point=limited)
+gymnasium.register("Heavy-v0", entry_point=heavy)
+
+
 @pytest.mark.parametrize(
     ("name", "randomize"),
     [
@@ -231,6 +244,8 @@ def test_environments_are_used_again_if_their_values_come_again():
         ({"id": "LunarLander-v3", "randomize": {"gravity": {"uniform": [-20, -5]}}}, "env.randomize.gravity"),
         ({"id": "LunarLander-v3", "randomize": {"continuous": {"choice": [True, False]}}}, "the space of actions"),
         ({"id": "Count-v0", "randomize": {"beyond": {"choice": [1]}}}, "env.randomize.beyond"),
+        ({"randomize": {"a(b": {"choice": [1]}}}, r"^env\.randomize\.a\(b: expected arguments that Pendulum-v1 takes"),
+        ({"id": "Heavy-v0", "randomize": {"mass": {"choice": [1]}}}, "^env.randomize: expected arguments .*too much"),
     ],
     ids=str,
 )
