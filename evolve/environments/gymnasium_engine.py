@@ -53,6 +53,7 @@ class GymnasiumEngine:
         self._envs: list[_Env | None] = [None] * slots
         self._step: list[Any] = [_no_environment] * slots  # step methods below the step counters
         self._elapsed = [0] * slots
+        self._limits = [math.inf] * slots  # they may depend on randomized arguments
         self._infos: list[Any] = [None] * slots  # of the latest steps
         self.metric_names = options.reported_metrics
         self._drawn: list[Table] = [{}] * slots
@@ -114,7 +115,7 @@ class GymnasiumEngine:
     def step(self, slots: Slots, outputs: Float32, observations: Float32) -> tuple[Float64, Bool]:
         """Step slots [k] by outputs [k, A]; write observations [B, O]; return rewards [k] and ends [k]."""
         actions = self.decode(outputs)
-        steps, encode, elapsed, limit = self._step, self._encode, self._elapsed, self._limit
+        steps, encode, elapsed, limits = self._step, self._encode, self._elapsed, self._limits
         infos = self._infos
         rewards: list[float] = []
         ended: list[bool] = []
@@ -127,7 +128,7 @@ class GymnasiumEngine:
                 encode(observation, observations[slot])
                 reward = float(raw_reward)
                 elapsed[slot] += 1
-                over = bool(terminated or truncated) or elapsed[slot] >= limit
+                over = bool(terminated or truncated) or elapsed[slot] >= limits[slot]
             except FAILURES as error:
                 # If `step` itself raised, `result` is still the faultless result of an earlier slot, or _NO_STEP.
                 fault = result is not _NO_STEP and step_fault(self.spaces.observation, result)
@@ -190,7 +191,7 @@ class GymnasiumEngine:
     def move(self, sources: Slots, targets: Slots) -> None:
         """Continue the episodes of slots `sources` in slots `targets`; the slots swap their environment objects."""
         for source, target in zip(sources.tolist(), targets.tolist(), strict=True):
-            for objects in (self._envs, self._step, self._drawn):
+            for objects in (self._envs, self._step, self._drawn, self._limits):
                 objects[source], objects[target] = objects[target], objects[source]
             self._elapsed[target] = self._elapsed[source]
 
@@ -241,7 +242,7 @@ class GymnasiumEngine:
         self._place(slot, self._make(drawn) if spare is None else spare, drawn)
 
     def _place(self, slot: int, env: _Env, drawn: Table) -> None:
-        core, self._limit = _without_counters(env)  # the limit is the same for all
+        core, self._limits[slot] = _without_counters(env)
         self._envs[slot] = env
         self._step[slot] = core.step
         self._drawn[slot] = drawn

@@ -207,6 +207,19 @@ def test_an_episode_of_gymnasium_depends_on_its_seed_alone(name, randomize):
     assert found[4] == play(environments.fixed(options, 4), [4], 1)[4]
 
 
+def test_each_environment_keeps_its_own_limit_of_steps():
+    options = EnvOptions(id="Limited-v0", randomize={"limit": {"integers": [3, 30]}})
+    engine, live = environments.make(options, 4), np.arange(4)
+    observations, lengths = np.zeros((4, 3), np.float32), np.zeros(4, int)
+    engine.reset(live, live, observations)
+    while len(live):
+        lengths[live] += 1
+        _, ended = engine.step(live, np.zeros((len(live), 1), np.float32), observations)
+        live = live[~ended]
+    engine.close()
+    assert lengths.tolist() == [environments.fixed(options, seed).kwargs["limit"] for seed in range(4)]
+
+
 def test_environments_are_used_again_if_their_values_come_again():
     toys.Values.made = toys.Values.closed = 0
     options = EnvOptions(id="toys:Values-v0", reuse=True, randomize={"x": {"choice": [1.0, 2.0]}})
