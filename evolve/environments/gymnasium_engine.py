@@ -69,7 +69,7 @@ class GymnasiumEngine:
             raise
 
     def _examine(self, first: _Env, options: EnvOptions) -> None:
-        """Set what an environment object tells about all of them. Raises InputError for unsupported spaces."""
+        """Set the attributes that do not depend on the slot. Raises InputError for unsupported spaces."""
         try:
             self.spaces = spaces.Spaces(first.observation_space, first.action_space)
         except FAILURES as error:  # a class without spaces, its constructor does not set them, or a property raises
@@ -119,9 +119,9 @@ class GymnasiumEngine:
         infos = self._infos
         rewards: list[float] = []
         ended: list[bool] = []
-        result: Any = _NO_STEP
         # This loop runs once per step of every episode, so it calls no function of its own.
         for slot, action in zip(slots.tolist(), actions, strict=True):
+            result: Any = _NO_STEP
             try:
                 result = steps[slot](action)
                 observation, raw_reward, terminated, truncated, infos[slot] = result
@@ -130,9 +130,8 @@ class GymnasiumEngine:
                 elapsed[slot] += 1
                 over = bool(terminated or truncated) or elapsed[slot] >= limits[slot]
             except FAILURES as error:
-                # If `step` itself raised, `result` is still the faultless result of an earlier slot, or _NO_STEP.
+                # If `step` itself raised, there is no result to blame.
                 fault = result is not _NO_STEP and step_fault(self.spaces.observation, result)
-                result = _NO_STEP  # so that a later error is not explained by this result
                 self._note_fault(slot, EvolveError(fault) if fault else error)
                 reward, over = math.nan, True
                 if self._ends_run(error):
@@ -318,11 +317,11 @@ def step_fault(space: Space, result: Any) -> str | None:
         expected = "(observation, reward, terminated, truncated, info)"
         return f"step must return {expected}, but returned {_in_words(result)}{old}"
     observation, reward, *ends, _ = result
-    if reward is None or isinstance(reward, str | bytes) or np.shape(reward) != ():
+    if reward is None or isinstance(reward, str | bytes) or _shape(reward) != ():
         return f"the reward of step must be one number, not {_in_words(reward)}"
     for name, value in zip(("terminated", "truncated"), ends, strict=True):
         # A text such as "no" would count as true, and end every episode after its first step.
-        if value is None or isinstance(value, str | bytes) or np.size(value) != 1:
+        if value is None or isinstance(value, str | bytes) or any(length != 1 for length in _shape(value)):
             return f"{name} of step must be one bool, not {_in_words(value)}"
     return _observation_fault(space, observation, "step")
 
@@ -333,6 +332,14 @@ def _observation_fault(space: Space, observation: Any, method: str) -> str | Non
     except FAILURES as error:
         return f"the observation of {method} must fit {space}, but has {error}"
     return None
+
+
+def _shape(value: Any) -> tuple[int, ...]:
+    """Return the shape of a value as an array; (0,) for a list of lists of different lengths."""
+    try:
+        return np.shape(value)
+    except ValueError:
+        return (0,)
 
 
 def _in_words(value: Any) -> str:

@@ -221,6 +221,16 @@ def test_a_fault_is_described_as_in_an_episode_alone():
     assert any("the motor burnt out" in fault for fault in together[first + 1 :])
 
 
+def test_a_fault_is_not_explained_by_the_result_of_another_slot():
+    engine = environments.make(EnvOptions(id="toys:Wordy", kwargs={"place": 2}), 2)
+    observations = np.zeros((2, 2), np.float32)
+    engine.reset(np.arange(1), np.array([1]), observations)
+    engine.step(np.arange(2), np.zeros((2, engine.action_size), np.float32), observations)
+    assert list(engine.faults) == [1]
+    assert "there is no environment in this slot" in engine.faults[1]
+    engine.close()
+
+
 def old_interface(since):
     return environments.make(EnvOptions(id="toys:OldInterface-v0", kwargs={"since": since}), 1)
 
