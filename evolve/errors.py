@@ -177,14 +177,13 @@ _ATTRIBUTES = ("argument", "expected", "got", "which", "message", "key")
 
 def error_to_json(error: BaseException) -> bytes:
     """Return an error as JSON, from which `error_from_json` restores it in another process."""
+    kind = next((base.__name__ for base in type(error).__mro__ if _KINDS.get(base.__name__) is base), "")
     attributes = {name: getattr(error, name) for name in _ATTRIBUTES if hasattr(error, name)}
-    return json.dumps(
-        {"kind": type(error).__name__, "text": str(error), "attributes": attributes}, default=str
-    ).encode()
+    return json.dumps({"kind": kind, "text": str(error), "attributes": attributes}, default=str).encode()
 
 
 def error_from_json(content: bytes) -> EvolveError:
-    """Return the error from which `error_to_json` made JSON; a RunError if it was no error of this package."""
+    """Restore an error from the JSON of `error_to_json`; a RunError if it was no error of this package."""
     fields = json.loads(content)
     kind = _KINDS.get(fields["kind"], RunError)
     error = _restored(kind, fields["text"])

@@ -21,6 +21,8 @@ from evolve.errors import (
     Stopped,
     check_whole,
     describe,
+    error_from_json,
+    error_to_json,
     exception_line,
     how_to_install,
     install_command,
@@ -106,6 +108,19 @@ def test_an_episode_error_knows_its_episode():
 def test_an_error_can_be_copied_and_sent_between_processes(error, repeated):
     other = repeated(error)
     assert (type(other), str(other), vars(other)) == (type(error), str(error), vars(error))
+
+
+@pytest.mark.parametrize(
+    ("error", "kind"),
+    [
+        (UnknownKeyError("strategy", "survivor", ["survivors"]), InputError),
+        (Stopped("a signal"), Stopped),
+        (KeyError("x"), RunError),
+    ],
+)
+def test_another_process_gets_an_error_of_the_same_kind(error, kind):
+    restored = error_from_json(error_to_json(error))
+    assert (type(restored), str(restored)) == (kind, str(error))
 
 
 @pytest.mark.parametrize(
