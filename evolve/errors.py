@@ -203,7 +203,8 @@ def check_whole(argument: str, value: Any, least: int) -> int:
         whole = least - 1  # an invalid number
     if isinstance(value, bool) or not least <= whole < 2**63:
         below = " and less than 2**63" if whole >= 2**63 else ""
-        raise InputError(argument, f"a whole number, at least {least}{below}", repr(value))
+        got = repr(value) if isinstance(value, str) else value  # a huge integer has no `repr`
+        raise InputError(argument, f"a whole number, at least {least}{below}", got)
     return whole
 
 

@@ -151,7 +151,7 @@ def one_genome(values: Any, argument: str) -> Genomes:
     try:
         with np.errstate(over="ignore"):  # infinity is refused below
             weights = np.array(values, np.float32)
-    except (TypeError, ValueError):
+    except (TypeError, ValueError, OverflowError):
         raise InputError(argument, "numbers, or a genome", repr(values)) from None
     if weights.ndim != 1 or not weights.size:
         raise InputError(argument, "a vector of numbers", f"an array of shape {list(weights.shape)}")

@@ -86,6 +86,11 @@ def test_other_values_than_whole_numbers_are_refused(value, got):
     assert f"at least 1{' and less than 2**63' if value == 2**63 else ''}, got {got}." in str(refused.value)
 
 
+def test_an_integer_of_thousands_of_digits_is_refused():
+    with pytest.raises(InputError, match=r"less than 2[*][*]63, got a int too large to print"):
+        check_whole("episodes", 10**6000, 1)
+
+
 def test_an_episode_error_knows_its_episode():
     which = "generation 3, candidate 1, episode 0"
     wrong = EpisodeError(which, "in step 7:\nit burnt out", (1, 3, 1, 0))

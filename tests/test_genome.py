@@ -116,3 +116,5 @@ def test_one_genome_is_asked_for_and_not_several():
     assert one_genome(two.take(slice(1)), "start_from").weights.tolist() == [[0.0] * 3]
     with pytest.raises(InputError, match="start_from: expected one genome, got 2 of them"):
         one_genome(two, "start_from")
+    with pytest.raises(InputError, match="x0: expected numbers, or a genome, got"):
+        one_genome([10**400], "x0")
