@@ -33,14 +33,14 @@ Slots = NDArray[np.intp]
 
 
 def read_only(array: NDArray[Any]) -> NDArray[Any]:
-    """Return a view of an array through which nobody can change it."""
+    """Return a read-only view of an array."""
     view = array.view()
     view.flags.writeable = False
     return view
 
 
 def check_shape(array: NDArray[Any], argument: str, symbols: str, dtype: DTypeLike, **sizes: int) -> None:
-    """Raise ValueError unless an array has the given shape and type.
+    """Raise ValueError unless an array has the given shape and type; TypeError if it is no array.
 
     Args:
         array: The array.

@@ -124,7 +124,7 @@ class Engine(Protocol):
     """The names of the M metrics, `env.metrics`."""
 
     def metrics(self, slots: Slots) -> Int64:
-        """Return the types and bits [k, 2, M] of the metrics of slots [k] whose last step was the latest one.
+        """Return the types and bits [k, 2, M] of the metrics of slots [k] that the latest call of `step` advanced.
 
         An episode without a metric becomes a fault (see `encode_metrics`); an episode with a fault has zeros.
         """

@@ -26,7 +26,7 @@ class EnvPoolEngine:
     """B slots of an EnvPool environment. The environment of a slot belongs to a pool; see `Engine` for the attributes.
 
     Raises:
-        InputError: EnvPool is missing or has no such environment, or the configuration asks for wrappers.
+        InputError: EnvPool is missing or has no such environment, or takes no wrappers or randomized arguments.
     """
 
     def __init__(self, options: EnvOptions, slots: int, threads: int = 1) -> None:

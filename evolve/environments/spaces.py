@@ -82,7 +82,7 @@ def _bounds_to_json(bounds: Any) -> Any:
 
 
 def from_json(table: Any) -> StoredSpace:
-    """Return the space of such a table. Raises ValueError, TypeError or KeyError if the table is damaged."""
+    """Return the space that `to_json` described. Raises ValueError, TypeError or KeyError if the table is damaged."""
     kind = table["type"]
     if kind == "Discrete":
         return StoredSpace(kind=kind, n=_positive(table["n"]), start=int(table["start"]), shape=())
@@ -138,7 +138,7 @@ class Spaces:
 
     @classmethod
     def from_json(cls, table: Any) -> "Spaces":
-        """Return the spaces of such a table. Raises ValueError, TypeError or KeyError if it is damaged."""
+        """Return the spaces that `to_json` described. Raises ValueError, TypeError or KeyError if it is damaged."""
         action = table["action"]
         return cls(from_json(table["observation"]), None if action is None else from_json(action))
 

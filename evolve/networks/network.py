@@ -281,7 +281,7 @@ class SlotArrays:
         kept_traces: The column of traces that an episode leaves for the strategy; None if it leaves no traces.
         seeded: Whether `initial` depends on the seeds of the episodes.
         kernel: The compiled step; None with the back end numpy, whose array operations (`_reference`) define the step.
-            It may delay the update of the traces to the next step, which reads them anyway. The update is then pending.
+            It may delay updates of the traces for some steps. These updates are then pending.
     """
 
     seeded = False

@@ -48,7 +48,7 @@ def exact_task(options: EnvOptions) -> AnyTask:
         if name not in kind.randomizable:
             expected = f"a setting of {options.id} that can be drawn for each episode"
             known = f": {', '.join(kind.randomizable)}" if kind.randomizable else ", and it has none"
-            # Tasks with a world repeat Gymnasium's own ones, and its engine can draw any argument of a constructor.
+            # Gymnasium plays the episodes of tasks with a world, too, and its engine can draw any constructor argument.
             instead = ("Or use ", gymnasium, ".") if kind.has_world else ()
             raise InputError(f"env.randomize.{name}", expected + known, name, *instead)
         for value in extremes(distribution):
@@ -57,7 +57,7 @@ def exact_task(options: EnvOptions) -> AnyTask:
 
 
 def without_defaults(options: EnvOptions) -> EnvOptions:
-    """Return options without the settings that Gymnasium's task lacks, if they have its values, which are the defaults.
+    """Return options without the settings that Gymnasium's task lacks, provided that they have their defaults.
 
     An engine that does not take such a setting then plays the same episodes.
     """

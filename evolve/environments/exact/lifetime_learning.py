@@ -112,8 +112,8 @@ class Cues(_OneOutputTask[CuesOptions]):
     """The network has to find out the right answer to each cue, and to remember it.
 
     Each of `cues` cues has a right answer, left or right, drawn for the episode. Each cue is shown `presentations`
-    times, all cues in random order. A presentation takes two steps. First the network sees the cue and answers; an
-    output 0 above 0 means right. Then it sees the cue together with its answer (±1) and the success of the answer (±1).
+    times, all cues in random order. A presentation takes two steps. First the network sees the cue and answers; output
+    0 above 0 means right. Then it sees the cue together with its answer (±1) and the success of the answer (±1).
     The return is the share of right answers: 0.5 for a network that cannot learn, and at best
     1 - 1 / (2 · presentations).
 
