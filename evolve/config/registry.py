@@ -182,10 +182,6 @@ class Registry:
             if lenient or not isinstance(section.options, UnknownOptions):
                 return section
             section = section.table()
-        if not isinstance(section, Mapping):
-            expected = f"the name of a {self._section}, or a table with its name and settings"
-            cure = f"A class gets a name by an entry point of the group evolve.{self._section} of a package."
-            raise InputError(self._section, expected, repr(section), cure)
         name = self._name(section)
         given = {key: value for key, value in section.items() if key != "name"}
         try:
@@ -281,7 +277,14 @@ class Registry:
         return f"a {self._section} that keeps its contract ({contract.__module__})"
 
     def _name(self, section: Section) -> str:
-        name = section.name if isinstance(section, Choice) else parse(_Named, section, self._section).name
+        if isinstance(section, Choice):
+            name = section.name
+        elif isinstance(section, Mapping):
+            name = parse(_Named, section, self._section).name
+        else:
+            expected = f"the name of a {self._section}, or a table with its name and settings"
+            cure = f"A class gets a name by an entry point of the group evolve.{self._section} of a package."
+            raise InputError(self._section, expected, repr(section), cure)
         return self._aliases.get(name, name)
 
     def _entry(self, name: str) -> Kind:

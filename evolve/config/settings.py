@@ -104,14 +104,16 @@ class EnvOptions(Options):
         table = self.model_dump(mode="json", exclude_none=True)
         if changes.get("id", self.id) != self.id:
             table |= {"kwargs": {}, "randomize": {}, "wrappers": []}
-        for section, other in (("kwargs", "randomize"), ("randomize", "kwargs")):
-            given = changes.get(section, {})
-            if isinstance(given, Mapping):
+        given = {name: changes.get(name, {}) for name in ("kwargs", "randomize")}
+        merged = {}
+        if all(isinstance(arguments, Mapping) for arguments in given.values()):  # else `parse` refuses them
+            for name, other in (("kwargs", "randomize"), ("randomize", "kwargs")):
                 # An empty table replaces: it is the way to randomize nothing.
-                replaced = section in changes and not given
-                table[section] = {} if replaced else {**table[section], **given}
-                table[other] = {name: value for name, value in table[other].items() if name not in given}
-        merged = {name: table[name] for name in ("kwargs", "randomize") if isinstance(changes.get(name, {}), Mapping)}
+                is_replaced = name in changes and not given[name]
+                kept = (
+                    {} if is_replaced else {key: value for key, value in table[name].items() if key not in given[other]}
+                )
+                merged[name] = kept | dict(given[name])
         return options.parse(EnvOptions, table | dict(changes) | merged, "env")
 
 
@@ -294,7 +296,8 @@ class Config(Options):
     @classmethod
     def advice(cls, key: str, table: Mapping[str, Any]) -> str:
         """Return the settings of this name or meaning in all sections, including the chosen network and strategy."""
-        chosen = {section: _named(section, table.get(section, {})) for section in _DEFAULTS}
+        named = cls._expand_names(table)
+        chosen = {section: _named(section, named.get(section, {})) for section in _DEFAULTS}
         return advice(key, chosen, cls.model_fields)
 
     def to_toml(self) -> str:

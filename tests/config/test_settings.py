@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 
 from evolve.config import (
     Config,
+    EnvOptions,
     annotated_toml,
     differences,
     nearest,
@@ -100,6 +101,11 @@ def test_wrong_settings_are_refused_with_one_plain_line(table, argument, limit):
         ({"env": {"population": 9}}, "env.population", "population"),
         ({"slots": 9}, "slots", "compute.slots"),
         ({"name": "dag"}, "name", "network.name or strategy.name"),
+        (
+            {"network": {"name": "mlp", "weight_noise": 0.3}, "strategy": "ga"},
+            "network.weight_noise",
+            "strategy.weight_noise",
+        ),
     ],
 )
 def test_a_setting_of_a_similar_name_or_another_section_is_proposed(table, unknown, meant):
@@ -119,6 +125,22 @@ def test_an_unknown_network_is_reported_before_an_unknown_setting():
     with pytest.raises(InputError) as wrong:
         parse(Config, {"network": {"name": "no such"}, "slots": 9})
     assert (wrong.value.argument, wrong.value.got) == ("network.name", "no such")
+
+
+def test_an_argument_that_is_both_set_and_randomized_is_refused():
+    changes = {"kwargs": {"length": 1.0}, "randomize": {"length": {"uniform": [0.4, 0.6]}}}
+    for env in (EnvOptions(), EnvOptions(kwargs={"length": 0.5})):
+        with pytest.raises(
+            InputError, match=r"env\.randomize\.length: expected an argument that env\.kwargs does not set"
+        ):
+            env.changed(changes)
+
+
+def test_advice_survives_another_section_that_is_wrong():
+    with pytest.raises(UnknownKeyError, match=r"network\.hiden.*Did you mean hidden"):
+        parse(Config, {"network": {"name": "mlp", "hiden": [4]}, "strategy": 5})
+    with pytest.raises(InputError, match="expected the name of a strategy"):
+        parse(Config, {"network": {"name": "mlp", "survivors": 5}, "strategy": 5})
 
 
 def test_a_text_with_a_number_is_shown_as_the_number():
