@@ -3,6 +3,7 @@
 import os
 import re
 import shlex
+import signal
 import socket
 import subprocess
 import sys
@@ -224,7 +225,6 @@ class HostCheck:
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.DEVNULL,
                 stderr=subprocess.PIPE,
-                text=True,
                 process_group=0,  # Ctrl-C in the terminal must not end ssh
             )
             for host in hosts
@@ -237,9 +237,7 @@ class HostCheck:
         for host, process in list(self._asked.items()):
             if process.poll() is None and not late:
                 continue
-            # A process that still runs is killed here. Its negative exit code counts as no answer.
-            process.kill()
-            said = process.communicate()[1].strip().splitlines()
+            said = _end(process).strip().splitlines()  # the negative exit code of a killed process counts as no answer
             if process.returncode == _MISSING:
                 self._complaints[host] = f"has no {sys.executable}"
             elif process.returncode:
@@ -256,9 +254,21 @@ class HostCheck:
     def cancel(self) -> None:
         """Stop waiting for answers."""
         for process in self._asked.values():
-            process.kill()
-            process.communicate()
+            _end(process)
         self._asked = {}
+
+
+def _end(process: subprocess.Popen[bytes]) -> str:
+    """Kill ssh and its children unless it has ended; return its messages."""
+    if process.poll() is None:
+        with suppress(OSError):  # it has ended just now
+            os.killpg(process.pid, signal.SIGKILL)
+        process.wait()
+    # Do not wait for the end of the pipe: a process that ssh left behind may hold it (ControlPersist).
+    assert process.stderr is not None
+    with process.stderr as pipe:
+        os.set_blocking(pipe.fileno(), False)
+        return (pipe.read() or b"").decode(errors="replace")
 
 
 class AvailableHosts:

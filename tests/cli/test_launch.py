@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 import tempfile
+import time
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -209,6 +210,19 @@ def test_hosts_report_their_faults(tmp_path, monkeypatch):
     assert complaints[B] == "does not answer (no route)"
     assert complaints[C] == f"has no {sys.executable}"
     assert complaints[mute] == "does not answer"
+
+
+@pytest.mark.parametrize("left", ["sleep 25 &", "sleep 25; true"])
+def test_processes_that_ssh_leaves_behind_are_not_awaited(left, tmp_path, monkeypatch):
+    """The master of ControlPersist and the ssh of ProxyJump keep the stderr of ssh open. A banner may be Latin-1."""
+    monkeypatch.setattr(hosts, "PATIENCE", 1.0)
+    ssh = tmp_path / "ssh"
+    ssh.write_text(f"#!/bin/sh\nprintf 'Zugang f\\374r Mitglieder\\n' >&2\n{left}\n")
+    ssh.chmod(0o755)
+    begin = time.monotonic()
+    complaints = HostCheck([A], [str(ssh)]).complaints()
+    assert time.monotonic() - begin < 20
+    assert complaints[A] == ("" if left.endswith("&") else "does not answer (Zugang f\ufffdr Mitglieder)")
 
 
 @pytest.mark.parametrize(("address", "is_here"), [("127.0.1.1", True), ("10.1.2.3", False)])
