@@ -47,6 +47,9 @@ def run_until_complete(launch: "Launch") -> int:
         if outcome is not None and _is_final(outcome, is_first, launch.reclaims_host):
             return outcome.code
         now = launch.progress()
+        # Rank 0 on another host cannot hand its exit code over, so the run files have to confirm a success.
+        if outcome is not None and not outcome.is_own and outcome.code == 0 and now[1] == launch.runs:
+            return 0
         futile = futile + 1 if now <= before and not launch.reclaims_host else 0
         cause = "no host answers" if outcome is None else _cause(outcome)
         done = f"{pluralize(now[0], 'generation')} complete"
@@ -111,6 +114,8 @@ class Launch:
         # --resume goes in front, because no option may follow "--".
         self._run_arguments = [*([] if request.resume else ["--resume"]), *run_arguments]
         self._paths = _run_files(request)
+        self.runs = len(self._paths)
+        """The number of runs."""
         limit = request.configs[0].compute.time_limit
         self._deadline = math.inf if limit is None else time.monotonic() + seconds(limit)
         given = options.launcher

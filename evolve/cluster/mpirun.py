@@ -217,7 +217,7 @@ class Outcome:
 
     Attributes:
         code: The exit code.
-        is_own: Whether rank 0 ended normally and chose the code; else the launcher derived it from a death.
+        is_own: Whether rank 0 has handed the code over; else the launcher chose it: rank 0 died or runs elsewhere.
         start_again: Whether rank 0 asks to be started again.
     """
 
@@ -281,7 +281,9 @@ class Supervisor:
             _end_orphans()
             if exit_code_file.exists() and (said := exit_code_file.read_text().split()):
                 return Outcome(int(said[0]), is_own=True, start_again=len(said) > 1)
-            return Outcome(128 - code if code < 0 else code or 1)  # rank 0 wrote no exit code
+            # Rank 0 wrote no exit code, so it died, or cannot write here because it runs on another host.
+            may_succeed = not here and not exit_code_file.exists()
+            return Outcome(128 - code if code < 0 else code or int(not may_succeed))
 
     def _wait(
         self,

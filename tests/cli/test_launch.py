@@ -50,6 +50,7 @@ def attempts(outcomes, progress, stopping=False, reclaims_host=()):
         pause=lambda _: None,
         say=said.append,
         counts=counts,
+        runs=1,
     )
     return made, said
 
@@ -96,6 +97,15 @@ def test_the_end_of_a_run_is_progress_but_no_generation():
     assert run_until_complete(made) == 0
     assert made.counts == [0, 0, 0]
     assert all("; 4 generations complete; " in line for line in said)
+
+
+def test_a_success_that_rank_0_on_another_host_cannot_report_is_read_from_the_run_files():
+    made, said = attempts([Outcome(0)], [(12, 1)])
+    assert run_until_complete(made) == 0
+    assert said == []
+    made, said = attempts([Outcome(0)] * 3, [0] * 3)
+    assert run_until_complete(made) == 1
+    assert said[-1].endswith("given up")
 
 
 def test_a_start_in_vain_gets_twice_the_time_in_the_next_attempt(monkeypatch, tmp_path):
@@ -365,6 +375,12 @@ def test_a_launcher_that_outlives_rank_0_is_killed(supervisor):
     child = "printf '75 again' > $EVOLVE_EXIT_CODE; exec sleep 60"
     ended = supervisor.run(["sh", "-c", child], dict(os.environ), linger=0.2)
     assert ended == Outcome(75, is_own=True, start_again=True)
+
+
+def test_only_rank_0_on_another_host_may_succeed_without_a_report(supervisor):
+    assert supervisor.run(["true"], dict(os.environ)) == Outcome(1)
+    assert supervisor.run(["true"], dict(os.environ), here=False) == Outcome(0)
+    assert supervisor.run(["sh", "-c", "touch $EVOLVE_EXIT_CODE"], dict(os.environ), here=False) == Outcome(1)
 
 
 def test_an_exit_code_takes_no_more_room_than_was_kept_for_it(monkeypatch, tmp_path):
