@@ -384,6 +384,11 @@ def children(pid: int) -> list[int]:
     return found
 
 
+def descendants(pid: int) -> list[int]:
+    """Return the children of a process, their children, and so on (Linux)."""
+    return [found for child in children(pid) for found in (child, *descendants(child))]
+
+
 def supervised_workers() -> int | None:
     """Return the number of workers that the supervising process has started; None if no process supervises this one."""
     workers = os.environ.get(_WORKERS, "")

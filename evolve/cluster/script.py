@@ -27,7 +27,7 @@ from types import TracebackType
 
 from evolve.cluster import messages
 from evolve.cluster.coordinator import Coordinator, all_have_left, dismiss
-from evolve.cluster.mpirun import SESSION_FOLDER, check_start, children, mpirun_environment, mpirun_words
+from evolve.cluster.mpirun import SESSION_FOLDER, check_start, descendants, mpirun_environment, mpirun_words
 from evolve.cluster.start import connect, silence_seconds
 from evolve.cluster.transport import Transport
 from evolve.cluster.worker import KeptRollouts, MakeRollout, SharedState, serve
@@ -317,7 +317,7 @@ class StartedRanks:
             self._wait(_TERMINATE_SECONDS)
         finally:
             if self._process.poll() is None:
-                ranks = children(self._process.pid)
+                ranks = descendants(self._process.pid)  # MPICH's launcher starts them by another process
                 self._process.kill()
                 self._process.wait()
                 for pid in ranks:

@@ -4,6 +4,7 @@ import logging
 import signal
 import subprocess
 import sys
+from pathlib import Path
 from types import SimpleNamespace
 
 import gymnasium
@@ -14,6 +15,7 @@ from conftest import LONG, environment, wait_for
 import evolve
 from evolve import store
 from evolve.analysis import script_runs
+from evolve.cluster import script
 from evolve.cluster.script import StartedRanks
 from evolve.errors import Stopped
 
@@ -216,6 +218,24 @@ def test_ranks_that_find_no_mpi_report_it(here, monkeypatch):
     monkeypatch.setenv("MPI4PY_LIBMPI", str(here / "libmpi.so"))
     with pytest.raises(evolve.InputError, match=r"^mpirun -n 3: expected a working mpi4py, .* cannot load MPI"):
         evolve.train(**SMALL, workers=2)
+
+
+@pytest.mark.skipif(not Path("/proc/self/task").exists(), reason="only Linux lists the children of a process")
+def test_the_ranks_of_a_launcher_that_hangs_are_killed(here, monkeypatch):
+    """MPICH's launcher starts a process that starts the ranks."""
+
+    def interrupted(_ranks, _listener):
+        wait_for(lambda: Path("rank").exists() and Path("rank").read_text())
+        raise KeyboardInterrupt
+
+    launcher = "trap '' TERM; sh -c 'sleep 600 & echo $! > rank; wait'; wait"
+    monkeypatch.setattr(script, "mpirun_words", lambda _: ["sh", "-c", launcher])
+    monkeypatch.setattr(script, "_TERMINATE_SECONDS", 0.2)
+    monkeypatch.setattr(StartedRanks, "_accept", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        StartedRanks(1, "nowhere:nothing")
+    rank = int(Path("rank").read_text())
+    wait_for(lambda: not psutil.pid_exists(rank) or psutil.Process(rank).status() == psutil.STATUS_ZOMBIE)
 
 
 def test_a_time_limit_stops_a_run_that_can_be_resumed(alone):
