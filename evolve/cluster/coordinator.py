@@ -22,9 +22,8 @@ from evolve.rollouts import AnyRollout, EpisodeBatch, PopulationResults, Results
 from evolve.rollouts.exact_rollout import ThreadedRollout
 from evolve.shapes import Float64, Int64
 
-# Numbers of jobs and setups are unique in this process: a worker may still answer a job of an earlier coordinator.
+# Numbers of jobs are unique in this process: a worker may still answer a job of an earlier coordinator.
 _SERIALS = itertools.count(1)
-_SETUPS = itertools.count(1)
 _SLEEP_SHARE = 0.05  # rank 0 sleeps this share of the time for which each worker has work in advance
 _LOG = logging.getLogger("evolve")
 
@@ -54,7 +53,6 @@ class Coordinator:
         self._exit_on_hang = exit_on_hang
         self._workers = Workers(transport)
         self._spec: RolloutSpec | None = None
-        self._setup = 0
         self._episode_seconds = 0.0  # the mean duration of an episode in the last batch
         self._own_rollout: AnyRollout | None = None
         self._seconds = np.zeros((2, transport.size))  # the results of `take_seconds` so far
@@ -78,9 +76,8 @@ class Coordinator:
         if spec == self._spec:
             return
         self._spec = spec
-        self._setup = next(_SETUPS)
         self._own_rollout = None
-        self._workers.set_up(messages.Setup(self._setup, spec.experiment, json.dumps(loaded_versions())))
+        self._workers.set_up(messages.Setup(spec.experiment, json.dumps(loaded_versions())))
 
     def forget_setup(self) -> None:
         """Set workers up again before the next batch. Needed after `dismiss`; the workers keep their shared state."""
@@ -141,7 +138,7 @@ class Coordinator:
         if collector is None:
             collector = ResultsCollector.of(batch, spec.num_traces)
         evaluation = Evaluation(
-            spec, batch, self._transport.hosts, next(_SERIALS), self._setup, chunk_sizes, self.progress, collector
+            spec, batch, self._transport.hosts, next(_SERIALS), chunk_sizes, self.progress, collector
         )
         alone = not self._workers
         unplayed = self._run(evaluation, meanwhile)

@@ -38,7 +38,6 @@ class Evaluation:
         batch: The episodes.
         hosts: The host of each rank.
         serial: The number of the job.
-        setup: The number of the setup whose rollout plays the batch.
         chunk_sizes: Yields the sizes of chunks.
         progress: Called after results.
         collector: Takes the results.
@@ -48,7 +47,6 @@ class Evaluation:
     batch: EpisodeBatch
     hosts: Sequence[str]
     serial: int
-    setup: int
     chunk_sizes: ChunkSizes
     progress: Progress
     collector: ResultsCollector
@@ -73,7 +71,7 @@ class Evaluation:
 
     def message(self, items: Int64) -> Chunk:
         """Return the message that hands some episodes [n] out, with the genomes that these need."""
-        return Chunk(self.serial, self.setup, self.batch.take(items))
+        return Chunk(self.serial, self.batch.take(items))
 
     def take(self, message: JobMessage, worker: int, queue: WorkQueue) -> None:
         """Collect results unless they came before, and tell the queue that their episodes are finished.

@@ -28,25 +28,23 @@ _TEXT = len(_DTYPES)
 
 @dataclass(frozen=True)
 class Setup:
-    """To a worker: make the rollout of an experiment (TOML text); chunks refer to it by its number.
+    """To a worker: make the rollout of an experiment (TOML text), which plays the chunks that follow.
 
     versions: rank 0's versions of packages (JSON), which the worker must have, too.
     """
 
-    number: int
     experiment: str
     versions: str = "{}"
 
 
 @dataclass(frozen=True)
 class Chunk:
-    """To a worker: episodes to play with the rollout of a setup, for the job `serial`.
+    """To a worker: episodes to play with the rollout of the last setup, for the job `serial`.
 
     Genomes that are not in memory do not travel: the worker generates them from the shared state.
     """
 
     serial: int
-    setup: int
     batch: EpisodeBatch
 
 

@@ -143,10 +143,10 @@ class Worker:
         """Do the work that a message asks for."""
         self.expects_message = False
         match message:
-            case messages.Setup(_, experiment, versions):
+            case messages.Setup(experiment, versions):
                 self.set_up(experiment)
                 check_versions(json.loads(versions))
-            case messages.Chunk(serial, _, batch) if self._rollout is not None:
+            case messages.Chunk(serial, batch) if self._rollout is not None:
                 self.evaluate(serial, batch)
             case messages.Update(content) if self._shared is not None:
                 with self._timed():

@@ -29,7 +29,7 @@ def evaluation(batch, on_failure="worst"):
     spec = RolloutSpec("", 1, 0, 10.0, on_failure)
     shown = []
     sizes, progress = (lambda *_: iter([])), (lambda *progress: shown.append(progress))
-    job = Evaluation(spec, batch, HOSTS, SERIAL, 3, sizes, progress, ResultsCollector.of(batch, 0))
+    job = Evaluation(spec, batch, HOSTS, SERIAL, sizes, progress, ResultsCollector.of(batch, 0))
     return job, shown
 
 
@@ -46,7 +46,7 @@ def test_chunks_have_the_genomes_that_they_need():
     batch = batch_of()
     job, _ = evaluation(batch)
     chunk = job.message(np.array([3, 2, 7]))
-    assert (chunk.serial, chunk.setup) == (SERIAL, 3)
+    assert chunk.serial == SERIAL
     assert chunk.batch.genomes.weights[:, 0].tolist() == chunk.batch.genome_ids.tolist() == [1, 3]
     assert chunk.batch.genome_ids[chunk.batch.rows].tolist() == [1, 1, 3]
     assert chunk.batch.episodes.tolist() == [1, 0, 1]

@@ -58,7 +58,7 @@ def test_chunks_survive_the_wire_to_the_bit(keys, normalizers, rows, P, W, seed)
     draw = np.random.Generator(np.random.Philox(seed))
     genomes = Genomes(draw.normal(size=(P, W)).astype(np.float32), draw.random((P, W)) < 0.5)
     ids = np.arange(P, dtype=np.int32)
-    survives(Chunk(3, 1, EpisodeBatch(seed, 2, genomes, ids, ids, keys, normalizers, rows, rows)))
+    survives(Chunk(3, EpisodeBatch(seed, 2, genomes, ids, ids, keys, normalizers, rows, rows)))
 
 
 @given(st.integers(0, 5), st.integers(0, 4))
@@ -75,7 +75,7 @@ def test_results_survive_the_wire_to_the_bit(n, T):
 @pytest.mark.parametrize(
     "message",
     [
-        Setup(2, "seeds = [1] # ü"),
+        Setup("seeds = [1] # ü"),
         WorkerError(""),
         WorkerError("line 1\nline 2"),
         StopRequest(15),
@@ -93,7 +93,7 @@ def test_other_messages(message):
 
 @pytest.mark.parametrize("number", [-(2**63), 2**63 - 1, 2**63, 2**64 - 1])
 def test_whole_numbers_of_64_bits_arrive_as_pythons_own(number):
-    survives(Setup(number, ""))
+    survives(Kill(number))
 
 
 @pytest.mark.parametrize("number", [np.nan, np.inf, -0.0, 5e-324])
@@ -110,7 +110,7 @@ def test_genomes_that_were_not_in_memory_stay_where_they_are():
     keys, normalizers = np.zeros((3, 2), np.int64), np.zeros((3, 2, 0), np.float32)
     ids = np.arange(3, dtype=np.int32)
     batch = EpisodeBatch(0, 0, there, ids, ids, keys, normalizers, none, none)
-    arrived = messages.decode(messages.encode(Chunk(1, 1, batch))).batch
+    arrived = messages.decode(messages.encode(Chunk(1, batch))).batch
     assert (len(arrived.genomes), arrived.genome_ids.tolist()) == (0, [0, 1, 2])
 
 
@@ -126,7 +126,7 @@ def test_slices_are_framed_by_value():
         0, 0, Genomes(weights[1:, ::2], np.ones((2, 2), np.bool_)), none, none, np.zeros((2, 2), np.int64),
         np.zeros((2, 2, 0), np.float32), none, none,
     )  # fmt: skip
-    assert messages.decode(messages.encode(Chunk(1, 1, batch))).batch.genomes.weights.tolist() == [[4, 6], [8, 10]]
+    assert messages.decode(messages.encode(Chunk(1, batch))).batch.genomes.weights.tolist() == [[4, 6], [8, 10]]
 
 
 def test_decoded_arrays_are_views_into_the_frame():

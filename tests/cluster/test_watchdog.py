@@ -274,12 +274,12 @@ def test_genomes_may_take_long_to_make_in_a_single_process(scene):
 def test_genomes_may_take_long_to_make_at_a_worker(scene, alarms):
     made, batch = scene
     worker = Worker(Wire(0, [deque()]), make_rollout)
-    worker.handle(Setup(1, made.rollout_spec.experiment))
+    worker.handle(Setup(made.rollout_spec.experiment))
     worker.keep_alive()
-    worker.handle(Chunk(1, 1, batch))  # it is not armed yet: the test's own clock rings
+    worker.handle(Chunk(1, batch))  # it is not armed yet: the test's own clock rings
     rung = len(alarms)
     worker.keep_alive()
-    worker.handle(Chunk(1, 1, batch))
+    worker.handle(Chunk(1, batch))
     assert not worker.idle
     while not worker.idle:
         worker.tick()

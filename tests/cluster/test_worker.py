@@ -75,7 +75,7 @@ def experiment(env, **compute):
 def chunk(made, serial, episodes=range(1)):
     strategy = made.strategy(1)
     genomes = strategy.ask(strategy.start(), 0)
-    return Chunk(serial, 1, EpisodeBatch.of(1, Purpose.EPISODE, genomes, generation_keys(0, P), episodes))
+    return Chunk(serial, EpisodeBatch.of(1, Purpose.EPISODE, genomes, generation_keys(0, P), episodes))
 
 
 CART = {"id": "CartPole-v1", "max_episode_steps": 20}
@@ -95,7 +95,7 @@ def work(script, signalled=lambda: None):
 def test_it_plays_its_episodes_and_leaves_when_it_is_dismissed():
     made = experiment(CART)
     script = work(
-        Script((now, Setup(1, made.config.to_toml())), (now, chunk(made, 5)), (now, chunk(made, 5, range(1, 3))),
+        Script((now, Setup(made.config.to_toml())), (now, chunk(made, 5)), (now, chunk(made, 5, range(1, 3))),
                (done(3 * P), LEAVE))
     )  # fmt: skip
     parcels = script.of(ChunkResults)
@@ -115,14 +115,14 @@ def test_parcels_shrink_with_the_work_in_hand(longest, sizes, monkeypatch):
     monkeypatch.setattr(worker, "LONGEST_HELD", longest)
     monkeypatch.setattr(worker, "SHORTEST_HELD", 0.0)
     made = experiment(CART, slots=1)
-    script = Script((now, Setup(1, made.config.to_toml())), (now, chunk(made, 5, range(4))), (done(16), LEAVE))
+    script = Script((now, Setup(made.config.to_toml())), (now, chunk(made, 5, range(4))), (done(16), LEAVE))
     assert [len(parcel.results) for parcel in work(script).of(ChunkResults)] == sizes
 
 
 def test_parcels_that_would_follow_soon_wait_for_the_last(monkeypatch):
     monkeypatch.setattr(worker, "SHORTEST_HELD", math.inf)
     made = experiment(CART, slots=1)
-    script = Script((now, Setup(1, made.config.to_toml())), (now, chunk(made, 5, range(4))), (done(16), LEAVE))
+    script = Script((now, Setup(made.config.to_toml())), (now, chunk(made, 5, range(4))), (done(16), LEAVE))
     assert [len(parcel.results) for parcel in work(script).of(ChunkResults)] == [16]
 
 
@@ -130,7 +130,7 @@ def test_parcels_do_not_wait_for_the_end_of_another_episode(monkeypatch):
     """The first four episodes end together after 0.2 s, and the next four 0.2 s later."""
     monkeypatch.setattr(worker, "SHORTEST_HELD", 0.3)
     made = experiment({"id": "toys:Slow-v0", "kwargs": {"seconds": 0.005}})
-    script = Script((now, Setup(1, made.config.to_toml())), (now, chunk(made, 5, range(2))), (done(8), LEAVE))
+    script = Script((now, Setup(made.config.to_toml())), (now, chunk(made, 5, range(2))), (done(8), LEAVE))
     assert [len(parcel.results) for parcel in work(script).of(ChunkResults)] == [4, 4]
 
 
@@ -148,7 +148,7 @@ def test_a_worker_looks_for_messages_when_one_is_due(monkeypatch):
                 vain.append(len(self.of(ChunkResults)))
             return found
 
-    script = work(Watched((now, Setup(1, made.config.to_toml())), (now, chunk(made, 5, range(4))), (done(16), LEAVE)))
+    script = work(Watched((now, Setup(made.config.to_toml())), (now, chunk(made, 5, range(4))), (done(16), LEAVE)))
     assert len(script.of(ChunkResults)[0].results) == 8
     assert vain.count(0) == 1  # in the first half, 80 steps
     assert vain.count(1) > 1
@@ -157,7 +157,7 @@ def test_a_worker_looks_for_messages_when_one_is_due(monkeypatch):
 def test_the_rest_of_an_abandoned_evaluation_is_dropped():
     made = experiment({"id": "toys:Slow-v0", "kwargs": {"seconds": 0.005}})
     script = work(
-        Script((now, Setup(1, made.config.to_toml())), (now, chunk(made, 5, range(50))), (now, chunk(made, 6)),
+        Script((now, Setup(made.config.to_toml())), (now, chunk(made, 5, range(50))), (now, chunk(made, 6)),
                (done(P), LEAVE))
     )  # fmt: skip
     assert {parcel.serial for parcel in script.of(ChunkResults)} == {6}
@@ -174,7 +174,7 @@ def test_after_its_last_message_the_watchdog_is_disarmed(last):
         watched.append(signal.getsignal(signal.SIGALRM))
         return len(watched) > 9
 
-    setup = Setup(1, made.config.to_toml())
+    setup = Setup(made.config.to_toml())
     script = Script((now, setup), (now, chunk(made, 5)), (busy, setup), (now, chunk(made, 6)))
     script.steps.append((now, LEAVE if last == "dismissed" else Ended()))
     with nullcontext() if last == "dismissed" else pytest.raises(RunError, match="rank 0 has ended its script"):
@@ -188,7 +188,7 @@ def test_after_its_last_message_the_watchdog_is_disarmed(last):
 def test_it_sends_a_heartbeat_after_every_episode_that_fails(where):
     """They may have hung, one after another, in the same step."""
     made = experiment({"id": "toys:Faulty-v0", "kwargs": {"share": 1.0, "where": where}, "on_failure": "worst"})
-    script = work(Script((now, Setup(1, made.config.to_toml())), (now, chunk(made, 5)), (done(P), LEAVE)))
+    script = work(Script((now, Setup(made.config.to_toml())), (now, chunk(made, 5)), (done(P), LEAVE)))
     assert len(script.of(Heartbeat)) >= 1 + P
     assert [m.failure.genome for m in script.of(FailedEpisode)] == list(range(P))
     first = next(n for n, m in enumerate(script.sent) if isinstance(m, FailedEpisode))
@@ -199,7 +199,7 @@ def test_it_sends_a_heartbeat_after_every_episode_that_fails(where):
 
 def test_long_episodes_are_no_silence():
     made = experiment({"id": "toys:Slow-v0", "kwargs": {"seconds": 0.02}, "max_episode_seconds": 0.4})
-    script = work(Script((now, Setup(1, made.config.to_toml())), (now, chunk(made, 5)), (done(P), LEAVE)))
+    script = work(Script((now, Setup(made.config.to_toml())), (now, chunk(made, 5)), (done(P), LEAVE)))
     assert len(script.of(Heartbeat)) >= 2  # four slots take ten steps of 20 ms each, and it speaks every 100 ms
 
 
@@ -207,7 +207,7 @@ def test_a_failure_is_reported_once_and_another_setup_begins_anew():
     made = experiment(CART)
     wrong = made.config.to_toml().replace('"CartPole-v1"', '"Nowhere-v0"')
     script = work(
-        Script((now, Setup(1, wrong)), (now, chunk(made, 5)), (now, Setup(2, made.config.to_toml())),
+        Script((now, Setup(wrong)), (now, chunk(made, 5)), (now, Setup(made.config.to_toml())),
                (now, chunk(made, 6)), (done(P), LEAVE))
     )  # fmt: skip
     (error,) = script.of(WorkerError)
@@ -221,7 +221,7 @@ def test_a_worker_with_another_version_of_a_package_ends_the_run(name):
     """Its episodes would be another version's, so returns would depend on the rank that played them."""
     text = experiment(CART).config.to_toml()
     same = worker.loaded_versions()
-    setups = [Setup(1, text, json.dumps(same)), Setup(2, text, json.dumps(same | {name: "0.1"}))]
+    setups = [Setup(text, json.dumps(same)), Setup(text, json.dumps(same | {name: "0.1"}))]
     script = work(Script(*((now, setup) for setup in setups), (lambda script: script.of(WorkerError), LEAVE)))
     (error,) = script.of(WorkerError)
     assert error.report.endswith(f"{name} is {same[name]} here and 0.1 on rank 0: install one version on all hosts")
@@ -229,7 +229,7 @@ def test_a_worker_with_another_version_of_a_package_ends_the_run(name):
 
 def test_a_signal_is_passed_on_once():
     made = experiment(CART)
-    script = work(Script((now, Setup(1, made.config.to_toml())), (now, chunk(made, 5)), (done(P), LEAVE)), lambda: 15)
+    script = work(Script((now, Setup(made.config.to_toml())), (now, chunk(made, 5)), (done(P), LEAVE)), lambda: 15)
     assert [message.signal for message in script.of(StopRequest)] == [15]
 
 

@@ -137,7 +137,7 @@ def test_a_worker_may_take_long_to_make_its_environments(scene):
     for rank in (1, 2, 3):
         ranks.say(rank)
         found.receive()
-    found.set_up(Setup(1, ""))
+    found.set_up(Setup(""))
     assert silence(found, clock, 100.0) == []
     ranks.say(1)
     found.receive()
