@@ -160,13 +160,11 @@ class Worker:
 
     def set_up(self, experiment: str) -> None:
         """Make the rollout of an experiment (TOML text), and drop all that is left of earlier work."""
-        rollout = self._make_rollout(experiment)
-        # The limit of an episode may differ from the last experiment's, so the watchdog is a new one.
-        self.disarm()
-        self._rollout = rollout
+        self.disarm()  # to make environments may take longer than an episode may
+        rollout = self._rollout = self._make_rollout(experiment)
         self._begin(-1)
         self._busy = 0.0
-        self._watchdog = Watchdog(rollout.max_episode_seconds, fatal=False)
+        self._watchdog = Watchdog(rollout.max_episode_seconds, fatal=False)  # another experiment has another limit
         self._longest_silence = rollout.max_episode_seconds / 4
         # Within one tick, several hanging episodes may be interrupted one after another: report after each.
         rollout.call_on_fault(self._send_heartbeat)

@@ -1,8 +1,10 @@
 """A worker, message by message: it plays, sends heartbeats, and leaves its process as it was."""
 
+import itertools
 import json
 import math
 import signal
+import time
 from contextlib import nullcontext
 
 import numpy as np
@@ -81,12 +83,12 @@ def chunk(made, serial, episodes=range(1)):
 CART = {"id": "CartPole-v1", "max_episode_steps": 20}
 
 
-def work(script, signalled=lambda: None):
+def work(script, signalled=lambda: None, make=make_rollout):
     def release():
         assert not script.of(Dismiss)  # the environments are closed before the worker confirms that it leaves
         script.released = True
 
-    assert serve(script, make_rollout, signalled, before_leaving=release) == b"bye"
+    assert serve(script, make, signalled, before_leaving=release) == b"bye"
     assert script.steps == []
     assert script.released
     return script
@@ -152,6 +154,21 @@ def test_a_worker_looks_for_messages_when_one_is_due(monkeypatch):
     assert len(script.of(ChunkResults)[0].results) == 8
     assert vain.count(0) == 1  # in the first half, 80 steps
     assert vain.count(1) > 1
+
+
+def test_to_make_environments_may_take_longer_than_an_episode():
+    """Also if episodes of an abandoned evaluation are still in hand."""
+    made = experiment({"id": "toys:Slow-v0", "kwargs": {"seconds": 0.02}, "max_episode_seconds": 0.1})
+    setups = itertools.count()
+
+    def slow(text):
+        time.sleep(1.5 * next(setups))  # at the second setup two alarms are due, after 0.1 s and 1.1 s
+        return make_rollout(text)
+
+    setup = Setup(made.config.to_toml())
+    script = Script((now, setup), (now, chunk(made, 5)), (now, setup), (now, chunk(made, 6)), (done(P), LEAVE))
+    work(script, make=slow)
+    assert not script.of(WorkerError)
 
 
 def test_the_rest_of_an_abandoned_evaluation_is_dropped():
