@@ -25,7 +25,6 @@ from evolve.store.schema import Column, Header, HeldOut, Record, Start, StoredRu
 ANOTHER_FILE = "Name another file, or move this one away to begin its run anew."
 _MOST_ENTRIES = 1000  # arrays in a checkpoint or a group of metrics
 _LARGEST_CHUNK = 64_000_000  # bytes
-_LARGEST_EMPTY = 8_000_000  # bytes; a run file without a generation holds only the experiment, at most a megabyte
 _MAX_NAMES = 3  # in an error
 _PLAIN_LAYOUTS = (h5d.CONTIGUOUS, h5d.COMPACT, h5d.CHUNKED)
 
@@ -288,10 +287,9 @@ def _why_missing(path: Path) -> str:
 
 def is_empty(path: Path) -> bool:
     """Return whether a file is an undamaged run file without a complete generation."""
-    if path.is_file() and path.stat().st_size > _LARGEST_EMPTY:
-        return False
     try:
-        return read(path).num_generations == 0
+        # `read_progress` spares a long run from being read as a whole.
+        return read_progress(path)[0] == 0 and read(path).num_generations == 0
     except InputError:
         return False
 
@@ -342,7 +340,7 @@ def run_files_in(path: Path) -> list[Path] | None:
     """Return the run files in or below a directory; None for another path. Raises InputError if there are none."""
     if not os.path.isdir(path):  # Path.is_dir would raise an error in a directory that cannot be searched
         return None
-    found = sorted((file for file in path.rglob("seed-*.h5") if file.is_file()), key=_by_seed)
+    found = sorted(filter(os.path.isfile, path.rglob("seed-*.h5")), key=_by_seed)
     if not found:
         got = "none in it or below it" if os.access(path, os.R_OK | os.X_OK) else "no permission to read it"
         raise InputError(str(path), "a directory that holds run files (seed-S.h5)", got)

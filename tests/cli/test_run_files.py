@@ -25,6 +25,7 @@ def test_a_directory_stands_for_its_run_files_in_the_order_of_their_seeds(tmp_pa
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / name).touch()
     (tmp_path / "b" / "seed-7.h5").mkdir()
+    (tmp_path / "b" / "seed-8.h5").symlink_to("x" * 300)  # `stat` fails, as in a directory that cannot be searched
     expected = [tmp_path / name for name in ("a/deep/seed-1.h5", "b/seed-9.h5", "b/seed-10.h5")]
     assert run_files([tmp_path]) == expected
     assert run_files([tmp_path / "b", tmp_path]) == [*expected[1:], expected[0]]

@@ -279,6 +279,14 @@ def test_a_run_file_without_a_generation_may_be_replaced(path):
     assert (store.read(path).num_generations, store.read(path).header.config) == (2, header().config)
 
 
+def test_a_run_file_without_a_generation_may_be_replaced_although_its_start_is_large(path):
+    W = 2_000_000
+    start = store.Start(np.zeros(W, np.float32), np.ones(W, np.bool_), np.zeros(1, np.int64))
+    for _ in range(2):
+        store.create(path, replace(header(), start=start)).close()
+    assert store.is_empty(path)
+
+
 def test_a_file_of_something_else_is_never_overwritten(path):
     path.parent.mkdir(parents=True)
     path.write_bytes(b"my thesis")
