@@ -149,13 +149,14 @@ def experiments(table: Table, title: str) -> list[Config]:
         # Each experiment of a sweep has its own directory, so that two run files never have the same path.
         if name:
             directory = str(Path(config.output.directory or f"runs/{title}") / name)
+            _check_utf8("output.directory", directory)  # the title is the name of a file
             config = config.model_copy(update={"output": config.output.model_copy(update={"directory": directory})})
         configs.append(config)
     return configs
 
 
 def _check_writable(config: Config) -> None:
-    """Raise InputError for an empty directory, and for an experiment that a run file cannot hold as TOML.
+    """Raise InputError for an invalid name of the directory, and for an experiment that a run file cannot hold as TOML.
 
     Python turns arguments of the command line that are not valid UTF-8 into text that UTF-8 cannot encode (surrogates).
     """
@@ -164,11 +165,15 @@ def _check_writable(config: Config) -> None:
         raise InputError("output.directory", "a directory", repr(directory) if directory else "an empty text")
     everything = config.to_toml()
     for name, text in (("output.directory", directory or ""), ("experiment", everything)):
-        try:
-            text.encode()
-        except UnicodeEncodeError as error:
-            raise InputError(name, "text in UTF-8", text[max(0, error.start - 40) : error.end + 40]) from None
+        _check_utf8(name, text)
     read_table(everything, "experiment")
+
+
+def _check_utf8(name: str, text: str) -> None:
+    try:
+        text.encode()
+    except UnicodeEncodeError as error:
+        raise InputError(name, "text in UTF-8", text[max(0, error.start - 40) : error.end + 40]) from None
 
 
 def points(table: Table) -> list[tuple[str, Table]]:
@@ -180,8 +185,9 @@ def points(table: Table) -> list[tuple[str, Table]]:
     found = []
     for values in chosen:
         point = copy.deepcopy({key: value for key, value in table.items() if key != "sweep"})
-        for key, value in values.items():
-            set_key(point, key, copy.deepcopy(value))
+        # A table that is one value must not replace a setting inside it.
+        for key in sorted(values, key=lambda key: key.count(".")):
+            set_key(point, key, copy.deepcopy(values[key]))
         found.append(point)
     return list(zip(_names(chosen), found, strict=True))
 

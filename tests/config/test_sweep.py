@@ -8,7 +8,7 @@ from conftest import LONG, environment
 
 from evolve import store
 from evolve.cli.run import load
-from evolve.config.documents import points
+from evolve.config.documents import experiments, points
 from evolve.errors import InputError
 
 
@@ -48,6 +48,12 @@ def test_tables_that_look_alike_are_named_by_their_keys():
         points({"sweep": {"episodes": [2, 2]}})
 
 
+def test_a_title_that_a_run_file_cannot_hold_is_refused():
+    """It is the name of a file, which need not be valid UTF-8."""
+    with pytest.raises(InputError, match=r"^output\.directory: expected text in UTF-8, got runs/caf\\udce9/population"):
+        experiments({"sweep": {"population": [4, 8]}}, "caf\udce9")
+
+
 def test_points_share_nothing():
     grid = {"strategy": [{"name": "ga"}], "strategy.weight_noise": [0.1, 0.2]}
     found = points({"sweep": grid})
@@ -55,6 +61,8 @@ def test_points_share_nothing():
         ("strategy=ga,weight_noise=0.1", 0.1),
         ("strategy=ga,weight_noise=0.2", 0.2),
     ]
+    found = points({"sweep": dict(reversed(grid.items()))})  # the table must not replace the other key
+    assert [table["strategy"]["weight_noise"] for _, table in found] == [0.1, 0.2]
 
 
 @pytest.mark.parametrize("words", [("--strategy", "random"), ("--set", "strategy.survivors=2")])
