@@ -13,7 +13,8 @@ Each verb of the coordinator has its counterpart at a worker:
     dismiss      Dismiss                  leaves serve
 
 The modules in reading order: `transport`, `messages`, `workers`, `jobs` and `coordinator` at rank 0,
-`worker` at the others; `watchdog` and `start` at all; `mpirun` and `hosts` for the launcher; `script` for scripts.
+`worker` at the others; `watchdog`, `cores` and `start` at all; `mpirun` and `hosts` for the launcher; `script` for
+scripts.
 """
 
 from typing import TYPE_CHECKING

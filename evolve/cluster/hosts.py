@@ -34,7 +34,7 @@ _LINE = re.compile(r"(?P<name>[^\s:#-][^\s:#]*)(?::(?P<colon>\d+))?(?:\s+(?:max_
 SSH_OPTIONS = ("-o", "BatchMode=yes", "-o", "ConnectTimeout=8")
 """ssh asks for no password, and does not wait minutes for a lost host."""
 PATIENCE = 30.0
-"""Seconds that a connected host has to run a command before it counts as lost; the shell of a busy host may be slow."""
+"""Seconds that a host has to connect and to run a command; the shell of a busy host may be slow."""
 _MISSING = 1  # exit code of `test` for a missing file
 _CHECK_INTERVAL = 30.0  # seconds between two checks of the hosts that are left out
 _ANSWERS_NEEDED = 2  # consecutive answers after which a host is taken back

@@ -24,7 +24,7 @@ _EXPECTED = {
     "missing": "a value", "bool_type": "true or false", "int_type": "a whole number", "float_type": "a number",
     "finite_number": "a finite number", "string_type": "text", "string_too_short": "a text that is not empty",
     "string_pattern_mismatch": "text that matches {pattern}", "model_type": "a table", "dict_type": "a table",
-    "too_long": "a list of at most {max_length}",
+    "invalid_key": "a name that is a text", "too_long": "a list of at most {max_length}",
     "too_short": "a list of at least {min_length}", "greater_than_equal": "at least {ge}",
     "greater_than": "more than {gt}", "less_than_equal": "at most {le}", "less_than": "less than {lt}",
 }  # fmt: skip

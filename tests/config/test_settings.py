@@ -79,6 +79,7 @@ def test_toml_round_trip_spells_out_every_default():
         ({"compute": {"time_limit": True}}, "compute.time_limit", "a number of seconds"),
         ({"fitness": ["mean"]}, "fitness", "quantile:0.25"),
         ({"strategy": None}, "strategy", "the name of a strategy"),
+        ({"env": {5: 1}}, "env.5", "a name that is a text"),
     ],
 )
 def test_wrong_settings_are_refused_with_one_plain_line(table, argument, limit):
