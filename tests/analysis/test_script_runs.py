@@ -1,9 +1,11 @@
 """Runs of a script on workers that it starts itself; progress, time limits, and callbacks that stop a run."""
 
 import logging
+import os
 import signal
 import subprocess
 import sys
+import threading
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -224,14 +226,13 @@ def test_ranks_that_find_no_mpi_report_it(here, monkeypatch):
 def test_the_ranks_of_a_launcher_that_hangs_are_killed(here, monkeypatch):
     """MPICH's launcher starts a process that starts the ranks."""
 
-    def interrupted(_ranks, _listener):
+    def interrupt():
         wait_for(lambda: Path("rank").exists() and Path("rank").read_text())
-        raise KeyboardInterrupt
+        os.kill(os.getpid(), signal.SIGINT)
 
     launcher = "trap '' TERM; sh -c 'sleep 600 & echo $! > rank; wait'; wait"
     monkeypatch.setattr(script, "mpirun_words", lambda _: ["sh", "-c", launcher])
-    monkeypatch.setattr(script, "_TERMINATE_SECONDS", 0.2)
-    monkeypatch.setattr(StartedRanks, "_accept", interrupted)
+    threading.Thread(target=interrupt).start()
     with pytest.raises(KeyboardInterrupt):
         StartedRanks(1, "nowhere:nothing")
     rank = int(Path("rank").read_text())
