@@ -113,11 +113,12 @@ def _why_not_stored(run: store.Stored, changes: Changes, which: training.GenomeC
 
 
 def _as_json(run: store.Stored, generation: int, experiment: Experiment, evaluated: store.HeldOut) -> str:
-    """Return the returns and the metrics [N], None for failed episodes, and their mean, interval and settings."""
+    """Return the returns and metrics [N] as JSON, with null for failed episodes; and their mean, interval, settings."""
     played = np.isfinite(evaluated.returns)
 
     def numbers(values: NDArray[Any]) -> list[Any]:
-        return [value if ok else None for value, ok in zip(values.tolist(), played, strict=True)]
+        known = played & np.isfinite(values)  # JSON has no other numbers
+        return [value if ok else None for value, ok in zip(values.tolist(), known, strict=True)]
 
     known = evaluated.returns[played]
     config = experiment.config.in_evaluation()

@@ -4,6 +4,7 @@ import json
 from contextlib import closing
 
 import numpy as np
+import pytest
 import toys
 from conftest import without
 from gymnasium.envs.classic_control import CartPoleEnv
@@ -72,6 +73,16 @@ def test_other_metrics_and_the_first_of_many_episodes_are_compared(call, monkeyp
     done = call("evaluate", FILE, "--episodes", 3)
     assert (done.code, "the first 3 episodes have other returns" in done.err) == (1, True)
     assert (tmp_path / FILE).read_bytes() == before
+
+
+def test_a_metric_that_is_no_number_is_null_in_json(call, monkeypatch):
+    task = ("-e", "toys:Measured-v0", "-a", "mlp", "-p", 2, "-r", 1, "-g", 1, "-d", 2, "-s", 0, "-o", "out")
+    call("run", *task, "--set", "env.metrics=['distance']", "--set", "held_out_episodes=0").ok()
+    step = toys.Measured.step
+    monkeypatch.setattr(toys.Measured, "step", lambda *given: (*step(*given)[:4], {"distance": np.nan}))
+    done = call("evaluate", FILE, "--episodes", 3, "--json").ok()
+    found = json.loads(done.out, parse_constant=pytest.fail)
+    assert (found["failed"], found["metrics"]) == (0, {"distance": [None, None, None]})
 
 
 def test_elsewhere_nothing_is_kept(call, command, monkeypatch, tmp_path):
