@@ -100,5 +100,7 @@ def table(
     for row in rows:
         grid.add_row(*map(Text, row))
     lines = StringIO()
-    Console(file=lines, width=max(1, width - len(indent)) if width else _UNLIMITED).print(grid)
+    columns = max(1, width - len(indent)) if width else _UNLIMITED
+    # In a notebook, rich would display the table instead of writing it to the file.
+    Console(file=lines, width=columns, force_terminal=False, force_jupyter=False).print(grid)
     return "\n".join(f"{indent}{line}".rstrip() for line in lines.getvalue().splitlines())

@@ -1,5 +1,7 @@
 """Tables are aligned, wrapped into a width, and free of colours."""
 
+import rich.console
+
 from evolve.display import table
 
 ROWS = [("name", "steps"), ("a long name", "1,000"), ("b [red]", "7")]
@@ -7,6 +9,12 @@ ROWS = [("name", "steps"), ("a long name", "1,000"), ("b [red]", "7")]
 
 def test_columns_are_aligned():
     assert table(ROWS, indent="  ") == "  name         steps\n  a long name  1,000\n  b [red]          7"
+
+
+def test_a_notebook_gets_the_same_text(monkeypatch):
+    expected = table(ROWS)
+    monkeypatch.setattr(rich.console, "_is_jupyter", lambda: True)
+    assert table(ROWS) == expected
 
 
 def test_cells_are_wrapped_into_a_width():
