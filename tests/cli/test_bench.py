@@ -8,6 +8,7 @@ from conftest import environment
 
 from evolve.cli.bench import measurements
 from evolve.cli.bench.measurements import list_schedule
+from evolve.cli.run import load
 
 
 @pytest.fixture
@@ -67,9 +68,30 @@ def test_scheduling_is_measured_with_sleep(call):
     assert 0 < row["ratio"] <= 1
 
 
-@pytest.mark.parametrize("words", [("--ranks", 0), ("--pairs", -1), ("--sleep-env", -1), ("-g", -1)])
+@pytest.mark.parametrize("words", [("--ranks", 0), ("--pairs", -1), ("--sleep-env", -1), ("--generation", -1)])
 def test_bad_options_are_refused(call, words):
-    call("bench", *words).refused("at least")
+    call("bench", *words).refused(f"{words[0]}: expected at least ")
+
+
+def test_options_without_effect_are_refused(call):
+    call("bench", "-e", "CartPole-v1", "--sleep-env", 0.01).refused("--sleep-env: expected no --env and no --engine")
+
+
+@pytest.mark.usefixtures("quick")
+def test_an_environment_may_print_and_need_arguments(call):
+    words = ("-e", "toys:Prints-v0", "--set", "env.kwargs.x=0.5", "-p", 2, "-r", 1, "--pairs", 1, "--ranks", 1)
+    done = call("bench", *words, "--json", **environment()).ok()
+    assert json.loads(done.out)["rollouts"]["1"][0]["steps"] == 2
+
+
+@pytest.mark.usefixtures("quick")
+def test_the_start_is_measured_with_the_same_environment_and_network(call, monkeypatch):
+    begun = []
+    known = dict.fromkeys(("python", "import", "first_step", "import_budget", "first_step_budget"), 1.0)
+    monkeypatch.setattr(measurements, "startup_seconds", lambda words, _: begun.append(words) or known)
+    call("bench", "--set", "network.name=mlp", "-d", "--set", "env.max_episode_steps=9", "--pairs", 0).ok()
+    (config,) = load(begun[0]).configs
+    assert (config.network.name, config.network.options.hidden, config.env.max_episode_steps) == ("mlp", (), 9)
 
 
 def test_list_scheduling():

@@ -416,6 +416,17 @@ class Values(gymnasium.Env):
         return np.zeros(1, np.float32), self.x, True, False, {}
 
 
+class Prints(Values):
+    """Prints in each reset, and its constructor needs an argument."""
+
+    def __init__(self, x: float):
+        super().__init__(x)
+
+    def reset(self, *, seed=None, options=None):
+        print("reset")
+        return super().reset(seed=seed, options=options)
+
+
 class Wanders(Switches):
     """The switches; each object changes the current directory to its parent."""
 
@@ -425,7 +436,7 @@ class Wanders(Switches):
 
 
 _FAILING = (Elsewhere, Faulty, Leaves, Unrepeatable, Exits, Surrogate, Broken, NotANumber, OldInterface)
-for _class in (*_FAILING, Switches, Wanders, Chords, Memory, Slow, Values):
+for _class in (*_FAILING, Switches, Wanders, Chords, Memory, Slow, Values, Prints):
     gymnasium.register(id=f"{_class.__name__}-v0", entry_point=_class)
 
 

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from evolve.analysis.progress import width
-from evolve.cli.app import App, StopFlag, launch
+from evolve.cli.app import App, StopFlag, launch, stdout_for_json
 from evolve.cli.bench import measurements
 from evolve.cli.parser import Parser
 from evolve.cluster import Transport
@@ -52,7 +52,7 @@ def _parser() -> Parser:
     add("--ranks", type=int, nargs="+", metavar="R", help="ranks: a coordinator and R - 1 workers")
     add("--pairs", type=int, default=3, metavar="N", help="number of pairs of measurements; 0: no rollouts")
     sleep = "measure scheduling, on any number of ranks, with episodes that only sleep; their mean duration"
-    add("--sleep-env", type=float, nargs="?", const=0.03, metavar="SECONDS", dest="sleep", help=sleep)
+    add("--sleep-env", type=float, nargs="?", const=0.03, metavar="SECONDS", help=sleep)
     add("--json", action="store_true", help="print the figures as JSON")
     add(measurements.MEASURE, metavar="FILE", help=argparse.SUPPRESS)
     return made
@@ -60,9 +60,11 @@ def _parser() -> Parser:
 
 def _check_options(arguments: dict[str, Any], transport: Transport) -> None:
     """Raise InputError for options out of range, or if mpirun started this process with other ranks."""
-    for option, least in (("pairs", 0), ("generation", 0), ("sleep", 0)):
-        if arguments[option] is not None and arguments[option] < least:
-            raise InputError(f"--{option}", f"at least {least}", arguments[option])
+    for name in ("pairs", "generation", "sleep_env"):
+        if arguments[name] is not None and arguments[name] < 0:
+            raise InputError(f"--{name.replace('_', '-')}", "at least 0", arguments[name])
+    if arguments["sleep_env"] is not None and (arguments["env.id"] or arguments["env.engine"]):
+        raise InputError("--sleep-env", "no --env and no --engine with it, because its episodes only sleep", "both")
     if min(arguments["ranks"] or [1]) < 1:
         raise InputError("--ranks", "at least one rank", min(arguments["ranks"]))
     if transport.size > 1:
@@ -77,21 +79,26 @@ def _experiment(arguments: dict[str, Any]) -> Experiment:
     table["generations"] = arguments["generation"] + 1
     for key in ("env.id", "env.engine", "population", "episodes", "network.hidden"):
         set_key(table, key, _ENVIRONMENT.get(key) if arguments[key] is None else arguments[key])
-    if arguments["sleep"] is not None:
-        asleep = {"id": SLEEP, "kwargs": {"seconds": arguments["sleep"]}, "reuse": True}
+    if arguments["sleep_env"] is not None:
+        asleep = {"id": SLEEP, "kwargs": {"seconds": arguments["sleep_env"]}, "reuse": True}
         table["env"], table["compute"]["slots"] = asleep, 1
     for assignment in arguments["assignments"]:
         set_key(table, *read_assignment(assignment))
     return prepare(parse(Config, table))
 
 
-def _words(experiment: Experiment) -> list[str]:
-    """Return the options that give evolve.run the environment and the network of this bench."""
+def _words(experiment: Experiment, assignments: Sequence[str]) -> list[str]:
+    """Return the options that give evolve.run the environment and the network of this bench.
+
+    assignments: the values of `--set`.
+    """
     c = experiment.config
-    hidden = [str(size) for size in getattr(c.network.options, "hidden", ())]
-    words = ["-e", c.env.id, "--engine", c.env.engine]
-    words += ["--set", f"compute.slots={c.compute.slots}", "--threads", str(c.compute.threads)]
-    return [*words, *(["-d", *hidden] if hidden else [])]
+    words = ["-e", c.env.id, "--engine", c.env.engine, "-a", c.network.name, "--threads", str(c.compute.threads)]
+    settings = [f"compute.slots={c.compute.slots}"]
+    if hasattr(c.network.options, "hidden"):
+        settings.append(f"network.hidden={list(c.network.options.hidden)}")
+    settings += [each for each in assignments if each.startswith(("env.", "network."))]
+    return words + [word for each in settings for word in ("--set", each)]
 
 
 def _header(experiment: Experiment) -> str:
@@ -178,7 +185,7 @@ def _sweep(
     sweep: dict[int, Any] = {}
     words = ["-m", "evolve.bench", *argv, measurements.MEASURE, str(run)]
     for ranks in arguments["ranks"] or _RANKS:
-        if arguments["sleep"] is None:
+        if arguments["sleep_env"] is None:
             sweep[ranks] = measurements.compare(experiment, words, run, ranks, arguments["pairs"], stop)
             show(_rollout_table(sweep[ranks]))
         else:
@@ -187,12 +194,8 @@ def _sweep(
     return sweep
 
 
-def _body(app: App, argv: list[str]) -> int:
-    arguments = vars(_parser().parse_args(argv))
-    # The bench starts itself under mpirun with the hidden option; this process is then one of its ranks.
-    if arguments["measure"]:
-        return measurements.measure(_experiment(arguments), app, arguments["measure"])
-    _check_options(arguments, app.transport)
+def _measure(arguments: dict[str, Any], argv: list[str], stop: StopFlag) -> dict[str, Any]:
+    """Measure what the options ask for, and show it; return the figures."""
 
     def show(text: str) -> None:
         if not arguments["json"]:
@@ -202,9 +205,10 @@ def _body(app: App, argv: list[str]) -> int:
     figures: dict[str, Any] = {"measured": _header(experiment)}
     show(figures["measured"])
     # With sleeping episodes only the scheduling is measured.
-    if arguments["sleep"] is None:
+    if arguments["sleep_env"] is None:
         with tempfile.TemporaryDirectory() as folder:
-            figures["startup"] = measurements.startup_seconds(_words(experiment), folder)
+            words = _words(experiment, arguments["assignments"])
+            figures["startup"] = measurements.startup_seconds(words, folder)
         show(_startup_text(figures["startup"]))
         figures["inference"] = [measurements.network_row(experiment.network, slots) for slots in _BATCHES]
         show(_inference_table(figures["inference"]))
@@ -212,10 +216,21 @@ def _body(app: App, argv: list[str]) -> int:
         with tempfile.TemporaryDirectory() as folder:
             run = Path(folder) / "run.h5"
             genomes = measurements.play_earlier_generations(experiment, arguments["generation"], run)
-            if arguments["sleep"] is None:
+            if arguments["sleep_env"] is None:
                 figures["engines"] = measurements.engine_rows(experiment, genomes, arguments["generation"])
                 show(_engine_table(figures["engines"]))
-            figures["rollouts"] = _sweep(experiment, run, arguments, argv, app.stop, show)
+            figures["rollouts"] = _sweep(experiment, run, arguments, argv, stop, show)
+    return figures
+
+
+def _body(app: App, argv: list[str]) -> int:
+    arguments = vars(_parser().parse_args(argv))
+    # The bench starts itself under mpirun with the hidden option; this process is then one of its ranks.
+    if arguments["measure"]:
+        return measurements.measure(_experiment(arguments), app, arguments["measure"])
+    _check_options(arguments, app.transport)
+    with stdout_for_json(arguments["json"]):
+        figures = _measure(arguments, argv, app.stop)
     if arguments["json"]:
         print(json.dumps(figures))
     return 0

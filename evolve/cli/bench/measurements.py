@@ -17,7 +17,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import closing
+from contextlib import closing, redirect_stdout
 from dataclasses import dataclass
 from functools import partial
 from multiprocessing.synchronize import Barrier
@@ -202,11 +202,12 @@ def _bare_process(experiment: Experiment, run: Path, share: range, orders: Any, 
     begun = read(run)
     strategy, state = restore(experiment, begun)
     genomes = strategy.ask(state, begun.num_generations)
-    episodes = record_episodes(experiment, genomes, share, begun.num_generations)
-    results.put(None)
-    while orders.get():
-        ready.wait()
-        results.put(environments.replay(experiment.config.env, episodes))
+    with redirect_stdout(sys.stderr):  # an environment may print, and stdout may be JSON
+        episodes = record_episodes(experiment, genomes, share, begun.num_generations)
+        results.put(None)
+        while orders.get():
+            ready.wait()
+            results.put(environments.replay(experiment.config.env, episodes))
 
 
 class BareProcesses:
