@@ -73,10 +73,7 @@ def main() -> None:
     command, *argv = sys.argv[1:] or ["--help"]
     if command in COMMANDS:
         start(command, argv)
-    if command == "--version":
-        print(f"evolve {__version__}")
-        return
-    if command not in ("-h", "--help"):
+    if command not in ("-h", "--help", "--version"):
         from evolve.config import nearest  # noqa: PLC0415 - not needed for the list of commands
 
         cure = nearest(command, COMMANDS, listed=True)
@@ -84,7 +81,7 @@ def main() -> None:
         sys.exit(2)
     commands = "\n".join(f"  evolve {name:10} {summary}" for name, summary in COMMANDS.items())
     try:
-        print(_HELP.format(commands=commands), flush=True)
+        print(f"evolve {__version__}" if command == "--version" else _HELP.format(commands=commands), flush=True)
     except OSError as error:
         if not isinstance(error, BrokenPipeError):  # the reader has gone: stay silent
             print(f"evolve: the output cannot be written ({error}).", file=sys.stderr, flush=True)

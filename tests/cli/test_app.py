@@ -82,9 +82,11 @@ def test_every_help_ends_with_an_example(call, name):
     assert re.search(rf"evolve[. ]{name}( |$)", examples, re.M)
 
 
-@pytest.mark.parametrize("module", ["evolve.verify", "evolve"])
-def test_output_that_cannot_be_written_is_reported_plainly(module):
-    words = [sys.executable, "-m", module, "--help"]
+@pytest.mark.parametrize(
+    ("module", "option"), [("evolve.verify", "--help"), ("evolve", "--help"), ("evolve", "--version")]
+)
+def test_output_that_cannot_be_written_is_reported_plainly(module, option):
+    words = [sys.executable, "-m", module, option]
     with open("/dev/full", "w") as full:
         done = subprocess.run(
             words, env=environment(PYTHONUNBUFFERED=None), stdout=full, stderr=-1, text=True, check=False, timeout=LONG
@@ -93,11 +95,13 @@ def test_output_that_cannot_be_written_is_reported_plainly(module):
     assert done.stderr == f"{module}: the output cannot be written ([Errno 28] No space left on device).\n"
 
 
-@pytest.mark.parametrize("module", ["evolve.verify", "evolve"])
-def test_a_reader_that_has_gone_is_no_error(module):
+@pytest.mark.parametrize(
+    ("module", "option"), [("evolve.verify", "--help"), ("evolve", "--help"), ("evolve", "--version")]
+)
+def test_a_reader_that_has_gone_is_no_error(module, option):
     reads, writes = os.pipe()
     os.close(reads)
-    words = [sys.executable, "-m", module, "--help"]
+    words = [sys.executable, "-m", module, option]
     env = environment(PYTHONUNBUFFERED=None)
     done = subprocess.run(words, env=env, stdout=writes, stderr=-1, text=True, check=False, timeout=LONG)
     os.close(writes)
