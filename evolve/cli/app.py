@@ -209,7 +209,7 @@ def launch_light(name: str, argv: list[str]) -> int | None:
         imported("evolve.cluster.worker", "evolve.training.rollouts", "evolve.training.shared_strategy")
         return _launch_here(name, _no_body, argv)
     # Only `--workers N` is read here. `--workers auto`, 1 worker and errors need the parser of the command.
-    number = re.search(r"(?:^| )--workers[= ](\d+)(?: |$)", " ".join(argv))
+    number = re.search(r"(?:^| )--workers[= ](\d{1,9})(?: |$)", " ".join(argv))
     if name not in WITH_WORKERS or len(words) != 1 or number is None or int(number[1]) < 2:
         return None
     try:

@@ -145,7 +145,7 @@ def number_or_auto(text: str) -> int | str:
     """Return a number of workers or threads, or "auto"."""
     if text == "auto":
         return text
-    if not text.isdecimal() or not 1 <= int(text) < 2**20:
+    if not text.isdecimal() or len(text) > 9 or not 1 <= int(text) < 2**20:  # int() fails at 4,300 digits
         raise argparse.ArgumentTypeError(f"invalid number: {text!r}")
     return int(text)
 

@@ -310,7 +310,8 @@ def test_help_and_settings_start_no_ranks(call, monkeypatch):
         call("run", *TINY, "--workers", 2, answered).ok()
 
 
-def test_a_slip_in_the_number_of_workers_is_refused(call):
+def test_a_slip_in_the_number_of_workers_is_refused(call, command):
     call("run", *TINY, "--workers", 1_000_000).refused(
         "--workers: expected at most ", "on this machine, got 1,000,000. More workers than cores are no faster"
     )
+    command("run", "--workers", "9" * 5000).refused("--workers: expected a number, at least 1, or auto, got 999")
