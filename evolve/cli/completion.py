@@ -24,8 +24,8 @@ _CHOICES = {
 """The completions of an option or argument, by its `dest` in argparse."""
 # The `dest` of each option or argument that takes an environment, a directory, or a file.
 _ENVIRONMENTS = {"env", "env.id"}
-_DIRECTORIES = {"output.directory"}
-_FILES = {"file", "files", "experiment", "output", "video", "compare"}
+_DIRECTORIES = {"output.directory", "tensorboard"}
+_FILES = {"file", "files", "experiment", "output", "video", "compare", "start_from", "hostfile"}
 
 
 def _parser() -> Parser:

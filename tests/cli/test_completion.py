@@ -35,6 +35,9 @@ def test_a_shell_completes_commands_options_and_names(call, tmp_path):
         "evolve run -e BipedalWalker-v": {"BipedalWalker-v3"},
         "evolve run --workers au": {"auto"},
         "evolve run -o ru": {"runs"},
+        "evolve run --start-from ru": {"runs"},
+        "evolve run --tensorboard ru": {"runs"},
+        "evolve launch --hostfile evolve.b": {"evolve.bash"},
         "evolve report ru": {"runs"},
         "evolve plot -x st": {"steps"},
         "evolve bench --mea": set(),  # hidden
