@@ -79,9 +79,10 @@ def _parser() -> Parser:
 def read_options(argv: list[str], transport: Transport) -> argparse.Namespace:
     """Return the options, completed with defaults. Raises InputError for invalid or incompatible options."""
     found = _parser().parse_args(argv)
+    given = {name for name, value in vars(found).items() if value is not None and value is not False}
     for option, others in _EXCLUDED.items():
         for other in others:
-            if getattr(found, option) and getattr(found, other):
+            if {option, other} <= given:
                 raise InputError(f"--{other}", f"not both --{option} and --{other}", "both")
     if found.compare:
         _check_comparison(found, transport)

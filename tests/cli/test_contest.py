@@ -180,6 +180,7 @@ def test_without_mpi_one_worker_can_play(monkeypatch):
         (["--markdown"], "--compare, because"),
         (["--validate", "--unverified"], "not both --validate and --unverified"),
         (["--compare", "a.json", "--size", "small"], "not both --compare and --size"),
+        (["--compare", "a.json", "--repeats", 0], "not both --compare and --repeats"),
         (["--compare", "a.json"], "a file that can be read"),
         (["-o", "a.txt"], "has to end with .json"),
     ],
