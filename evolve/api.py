@@ -421,5 +421,5 @@ def _stored(run: Any) -> list[StoredRun]:
     if isinstance(run, Run):
         return [run._stored]
     if isinstance(run, str | Path):
-        return [store.read(path) for path in store.run_files([Path(run)])]
+        return [store.read(path) for path in store.run_files([check_path("runs", run)])]
     raise InputError("runs", "a list of runs, or of paths of run files", f"one with {run!r}")

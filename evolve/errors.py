@@ -209,8 +209,8 @@ def check_whole(argument: str, value: Any, least: int) -> int:
 
 
 def check_path(argument: str, value: Any) -> Path:
-    """Return the path of a file. Raises InputError for anything else than a path or a text without NUL."""
-    if not isinstance(value, str | Path) or "\0" in str(value):
+    """Return the path of a file. Raises InputError unless the value is a path, or a text without NUL and not empty."""
+    if not isinstance(value, str | Path) or value == "" or "\0" in str(value):
         raise InputError(argument, "the path of a file", repr(value))
     return Path(value)
 
@@ -293,7 +293,7 @@ def sanitize(value: object, longest: int = 400) -> str:
     try:
         text = value if isinstance(value, str) else repr(value)
     except (ValueError, RecursionError):  # for example an integer of thousands of digits
-        text = f"a {type(value).__name__} too large to print"
+        text = f"one of type {type(value).__name__}, too large to print"
     if len(text) > longest:
         text = f"{text[: longest // 2]} … {text[-longest // 2 :]}"
     return "".join(c if c.isprintable() else repr(c)[1:-1] for c in text)

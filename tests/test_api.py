@@ -398,6 +398,7 @@ def test_errors_name_settings(settings, name, said, here):
         (lambda run: run.export(None), "path", "None"),
         (lambda run: run.champion().export(3), "path", "3"),
         (lambda _: evolve.compare([]), "runs", "none"),
+        (lambda _: evolve.compare([""]), "runs", "''"),
     ],
 )
 def test_values_of_another_type_are_refused_by_name(call, name, got, run):
