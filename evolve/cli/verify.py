@@ -53,19 +53,18 @@ def _parser() -> Parser:
 
 def _repeat(app: App, run: store.Stored, arguments: argparse.Namespace) -> verification.Verdict:
     """Evaluate a run or a champion again, or rerun it; return the verdict. Raises InputError if no engine plays it."""
-    with stdout_for_json(arguments.json):
-        threads = arguments.threads or "auto"
-        reloaded = training.reload(run, engine=arguments.engine, threads=threads, trains=arguments.full)
-        experiment = verification.with_failures_allowed(reloaded)
-        coordinator = app.coordinator()
-        local_manifest = training.make_manifest(experiment, app.transport)
-        repetition = verification.repetition(run, experiment, coordinator, local_manifest)
-        if arguments.full:
-            with ProgressReporter(run.header.seed, 0, run.num_generations, arguments.json) as reporter:
-                coordinator.progress = reporter.update
-                verdict = repetition.rerun(reporter)
-        else:
-            verdict = repetition.reevaluate()
+    threads = arguments.threads or "auto"
+    reloaded = training.reload(run, engine=arguments.engine, threads=threads, trains=arguments.full)
+    experiment = verification.with_failures_allowed(reloaded)
+    coordinator = app.coordinator()
+    local_manifest = training.make_manifest(experiment, app.transport)
+    repetition = verification.repetition(run, experiment, coordinator, local_manifest)
+    if arguments.full:
+        with ProgressReporter(run.header.seed, 0, run.num_generations, arguments.json) as reporter:
+            coordinator.progress = reporter.update
+            verdict = repetition.rerun(reporter)
+    else:
+        verdict = repetition.reevaluate()
     return verification.name_engines(verdict, run, experiment)
 
 
@@ -79,7 +78,8 @@ def _verify_each(
     verdicts, all_verified = {}, True
     for file in files:
         try:
-            found = verdicts[str(file.path)] = verdict_on(file)
+            with stdout_for_json(as_json):
+                found = verdicts[str(file.path)] = verdict_on(file)
         except InputError as error:
             if len(files) == 1:
                 raise
@@ -126,7 +126,8 @@ def _body(app: App, argv: list[str]) -> int:
     run, *others = (file for file in files if isinstance(file, store.StoredRun))  # all files; mypy does not know
     other = others[0] if others else None
     store.check_begun(f"there is nothing to {'verify' if other is None else 'compare'}", run, *others)
-    found = verification.compare(run, other) if other is not None else _repeat(app, run, arguments)
+    with stdout_for_json(arguments.json):  # of two files, the first different episode is played
+        found = verification.compare(run, other) if other is not None else _repeat(app, run, arguments)
     print(json.dumps(found.to_json(), indent=2) if arguments.json else found.to_text(width()))
     return 0 if found.equal else 1
 

@@ -5,6 +5,7 @@ import shutil
 
 import h5py
 import pytest
+import toys
 from conftest import make_runs
 
 from evolve import store
@@ -42,6 +43,17 @@ def test_invalid_combinations_of_files_and_options_are_refused(call, runs):
                   (runs["b"], "--engine", "exact"), (runs["b"], "--workers", "auto")):  # fmt: skip
         call("verify", runs["a"], *words).refused()
     call("verify", runs["a"], "--json", runs["b"]).ok()
+
+
+def test_json_stays_json_if_an_environment_prints(call, monkeypatch):
+    task = ("-e", "toys:Prints-v0", "--set", "env.kwargs.x=0.5", "-p", 2, "-r", 1, "-g", 1, "-d", 2, "-s", 0)
+    call("run", *task, "-o", "one").ok()
+    step = toys.Prints.step
+    monkeypatch.setattr(toys.Prints, "step", lambda *given: (step(*given)[0], 2.0, True, False, {}))
+    call("run", *task, "-o", "other").ok()
+    for files in (("one",), ("one", "other")):  # of two files, the first different episode is played here
+        done = call("verify", *files, "--json")
+        assert (done.code, json.loads(done.out)["equal"], "reset" in done.err) == (1, False, True)
 
 
 def test_a_manifest_cannot_forge_a_line(call, runs):
