@@ -77,11 +77,19 @@ def test_options_without_effect_are_refused(call):
     call("bench", "-e", "CartPole-v1", "--sleep-env", 0.01).refused("--sleep-env: expected no --env and no --engine")
 
 
+def test_what_ranks_need_is_checked_first(call, absent):
+    call("bench", "--ranks", 1, 10**6, "--pairs", 0).refused("--ranks: expected at most ", "got 1,000,000")
+    absent("mpi4py")
+    call("bench").refused("--ranks: expected mpi4py", "[mpi]")
+
+
 @pytest.mark.usefixtures("quick")
 def test_an_environment_may_print_and_need_arguments(call):
     words = ("-e", "toys:Prints-v0", "--set", "env.kwargs.x=0.5", "-p", 2, "-r", 1, "--pairs", 1, "--ranks", 1)
     done = call("bench", *words, "--json", **environment()).ok()
     assert json.loads(done.out)["rollouts"]["1"][0]["steps"] == 2
+    done = call("bench", *words[:-1], 3, **environment()).ok()  # without --json, workers may print after rank 0
+    assert "3 ranks: 2 environment steps by 2 workers" in done.out
 
 
 @pytest.mark.usefixtures("quick")

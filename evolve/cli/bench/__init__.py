@@ -16,7 +16,9 @@ from evolve.analysis.progress import width
 from evolve.cli.app import App, StopFlag, launch, stdout_for_json
 from evolve.cli.bench import measurements
 from evolve.cli.parser import Parser
-from evolve.cluster import Transport
+from evolve.cluster import Transport, check_start
+from evolve.cluster.hosts import check_not_too_many
+from evolve.cluster.mpirun import mpirun_words
 from evolve.config import Config, parse, read_assignment, set_key
 from evolve.display import table
 from evolve.environments.function_task import SLEEP
@@ -59,7 +61,7 @@ def _parser() -> Parser:
 
 
 def _check_options(arguments: dict[str, Any], transport: Transport) -> None:
-    """Raise InputError for options out of range, or if mpirun started this process with other ranks."""
+    """Raise InputError for options that exclude each other or are out of range, and for a missing or wrong mpirun."""
     for name in ("pairs", "generation", "sleep_env"):
         if arguments[name] is not None and arguments[name] < 0:
             raise InputError(f"--{name.replace('_', '-')}", "at least 0", arguments[name])
@@ -67,9 +69,14 @@ def _check_options(arguments: dict[str, Any], transport: Transport) -> None:
         raise InputError("--sleep-env", "no --env and no --engine with it, because its episodes only sleep", "both")
     if min(arguments["ranks"] or [1]) < 1:
         raise InputError("--ranks", "at least one rank", min(arguments["ranks"]))
+    most = max(arguments["ranks"] or _RANKS)
+    check_not_too_many("--ranks", most)
     if transport.size > 1:
         expected = "evolve.bench to be started without mpirun, which it starts itself"
         raise InputError("mpirun", expected, f"{transport.size} ranks")
+    if arguments["pairs"] and most > 1:
+        check_start("--ranks")
+        mpirun_words(most)  # raises InputError if there is no mpirun
 
 
 def _experiment(arguments: dict[str, Any]) -> Experiment:
@@ -183,7 +190,8 @@ def _sweep(
 ) -> dict[int, Any]:
     """Measure the rollouts for each number of ranks, and show a table after each; return their rows."""
     sweep: dict[int, Any] = {}
-    words = ["-m", "evolve.bench", *argv, measurements.MEASURE, str(run)]
+    # With --json, workers keep the prints of environments away from the stdout that is read.
+    words = ["-m", "evolve.bench", *argv, "--json", measurements.MEASURE, str(run)]
     for ranks in arguments["ranks"] or _RANKS:
         if arguments["sleep_env"] is None:
             sweep[ranks] = measurements.compare(experiment, words, run, ranks, arguments["pairs"], stop)
