@@ -5,6 +5,7 @@ The returns are stored in the run file, unless it has a larger evaluation, or th
 the network, or evaluates another genome than the final champion.
 """
 
+import argparse
 import json
 import os
 from contextlib import closing
@@ -87,7 +88,7 @@ def _evaluate_and_store(
 
 
 def _first_difference(before: store.HeldOut, now: store.HeldOut, episodes: int) -> str:
-    """Return what differs in the first episodes of two evaluations, in words; empty if nothing does."""
+    """Return the kind of numbers that differ in the first episodes of two evaluations; empty if all are equal."""
     pairs = {"returns": (before.returns, now.returns)}
     pairs |= {f"values of the metric {name}": (before.metrics[name], now.metrics[name]) for name in before.metrics}
     equal = {name: equal_numbers(a[:episodes], b[:episodes]).all() for name, (a, b) in pairs.items()}
@@ -134,15 +135,21 @@ def _as_json(run: store.Stored, generation: int, experiment: Experiment, evaluat
     return json.dumps(about | found | episodes | ({"metrics": metrics} if metrics else {}))
 
 
+def _options(argv: list[str]) -> argparse.Namespace:
+    """Return the options of the command line. Raises InputError."""
+    found = _parser().parse_args(argv)
+    if not 1 <= found.episodes < 2**31:
+        raise InputError("--episodes", "1 to 2,147,483,647", found.episodes)
+    return found
+
+
 def _body(app: App, argv: list[str]) -> int:
-    options = _parser().parse_args(argv)
-    if not 1 <= options.episodes < 2**31:
-        raise InputError("--episodes", "1 to 2,147,483,647", options.episodes)
+    options = _options(argv)
     run = store.read_any(store.one_run_file(options.file))
     store.check_begun("there is no champion", run)
     which = which_of(options)
     check_which(run, which)
-    changes = changes_of(options)
+    changes = changes_of(options).without(training.config_of(run).env)
     failure = None
     with stdout_for_json(options.json):
         unstored = _why_not_stored(run, changes, which)
@@ -169,7 +176,7 @@ def _body(app: App, argv: list[str]) -> int:
 
 def _work(argv: list[str]) -> Work:
     """Return the work of the command line, by which `--workers auto` chooses processes or threads."""
-    found = _parser().parse_args(argv)
+    found = _options(argv)
     in_threads = plays_in_threads([found.file], changes_of(found).env, found.threads)
     return Work(episodes_at_once=found.episodes, in_threads=in_threads)
 

@@ -166,6 +166,11 @@ class Changes:
     def __bool__(self) -> bool:
         return bool(self.env or self.network)
 
+    def without(self, own: "EnvOptions") -> "Changes":
+        """Return the changes, without an id and an engine that the champion's environment `own` has already."""
+        same = {key for key in ("id", "engine") if self.env.get(key) == getattr(own, key)}
+        return Changes({key: value for key, value in self.env.items() if key not in same}, self.network)
+
     def describe(self, own: "EnvOptions") -> str:
         """Return the changes in words. own: The environment of the champion."""
         where = f" in another environment, {self.env.get('id', own.id)}" if self.env else ""

@@ -36,8 +36,9 @@ def _parser() -> Parser:
     add = parser.add_argument
     add("file", type=file_argument, metavar="FILE", help="a run file, or its directory; or a champion file")
     which = parser.add_mutually_exclusive_group()
-    which.add_argument("--generation", type=int, metavar="G", help="a complete one, or the next (the last)")
-    several = "the champions of several complete ones, one after another: 0,10,50,last"
+    one = "a complete generation, or the next one (the last complete one)"
+    which.add_argument("--generation", type=int, metavar="G", help=one)
+    several = "the champions of several complete generations, one after another: 0,10,50,last"
     which.add_argument("--generations", metavar="G,G,…", help=several)
     candidate = "the candidate (the champion); needs stored genomes, or generation 0 or the next"
     add("--candidate", type=int, metavar="P", help=candidate)
@@ -150,7 +151,7 @@ def _body(app: App, argv: list[str]) -> int:
     options = _parser().parse_args(argv)
     options.mode, options.stop = _check(options), app.stop
     run = store.read_any(store.one_run_file(options.file))
-    changes = changes_of(options)
+    changes = changes_of(options).without(config_of(run).env)
     experiment = reload(run, changes.env, changes.network)
     episodes = _chosen(options, run, experiment)
     shown, other = (experiment, "") if options.mode is None else video.drawable(experiment, options.mode)

@@ -107,6 +107,13 @@ def test_elsewhere_nothing_is_kept(call, command, monkeypatch, tmp_path):
     assert json.loads(call("verify", FILE, "--json").out)["equal"]
 
 
+def test_the_own_environment_and_engine_may_be_named(call, tmp_path):
+    call("run", *QUICK, "--set", "held_out_episodes=5").ok()
+    done = call("evaluate", FILE, "--episodes", 7, "-e", "CartPole-v1", "--engine", "gymnasium").ok()
+    assert f"{FILE}: champion after generation 2, 7 held-out episodes\n" in done.out
+    assert len(kept(tmp_path).held_out.returns) == 7
+
+
 def test_learning_is_switched_off_and_nothing_is_kept(call, tmp_path):
     plastic = ("--set", "network.plasticity=1.0", "--set", "held_out_episodes=5")
     call("run", *QUICK, *plastic).ok()
@@ -156,6 +163,7 @@ def test_wrong_input(call, tmp_path):
         (("seed-0.h5",), 1, "there is no champion"),
         (("none.h5",), 2, "no such file"),
         (("seed-0.h5", "--episodes", 0), 2, "--episodes: expected 1 to 2,147,483,647, got 0"),
+        (("seed-0.h5", "--episodes", -5, "--workers", "auto"), 2, "--episodes: expected 1 to 2,147,483,647, got -5"),
     ):
         done = call("evaluate", *words)
         assert done.code == code
