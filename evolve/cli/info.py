@@ -117,7 +117,7 @@ def _parser() -> Parser:
 
 
 def _body(_: App, argv: list[str]) -> int:
-    options = _parser().parse_args(argv)
+    options = _parser().parse_intermixed_args(argv)
     files = store.run_files(options.files)
     if options.settings and len(files) > 1:
         raise InputError("FILE", "one file with --settings", f"{len(files)} of them")

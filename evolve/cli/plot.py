@@ -135,7 +135,7 @@ def _follow(paths: list[Path], output: Path, over: str, load: bool, stop: StopFl
 
 def _arguments(argv: list[str]) -> argparse.Namespace:
     """Return the arguments, completed with defaults. Raises InputError for invalid or incompatible arguments."""
-    found = _parser().parse_args(argv)
+    found = _parser().parse_intermixed_args(argv)
     chosen = {name: getattr(found, name) is not None for name in ("generation", "connections", "cell")}
     for name, given in {**chosen, "traces": found.traces}.items():
         if given and not found.network:

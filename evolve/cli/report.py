@@ -125,7 +125,7 @@ def write_after_runs(app: App, runs: Sequence[PlannedRun]) -> str:
 
 
 def _body(app: App, argv: list[str]) -> int:
-    arguments = _parser().parse_args(argv)
+    arguments = _parser().parse_intermixed_args(argv)
     check_writable(arguments.output, html.FORMATS)
     html.check_libraries()
     environments.draw_without_display()
@@ -136,7 +136,7 @@ def _body(app: App, argv: list[str]) -> int:
 
 def _work(argv: list[str]) -> Work:
     """Return the amount of work, which has no known limit. Raises InputError for wrong arguments."""
-    arguments = _parser().parse_args(argv)
+    arguments = _parser().parse_intermixed_args(argv)
     if arguments.quick:
         raise InputError("--quick", "no --workers with it, because it plays no episode", "both")
     return Work(in_threads=plays_in_threads(run_files(arguments.files)))

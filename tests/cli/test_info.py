@@ -64,7 +64,8 @@ def test_several_files_and_champions(call, runs):
     assert champion["generations"] == "the champion after 3 of 3"
     for name in ("digest", "connections", "held out, 5 episodes", "work"):
         assert champion[name] == run[name]
-    assert call("info", path, "it.champion", "--settings").code == 2
+    for words in ((path, "it.champion", "--settings"), (path, "--settings", "it.champion")):
+        call("info", *words).refused("one file with --settings, got 2 of them")
     assert call("info", "nothing.h5").code == 2
 
 

@@ -119,7 +119,7 @@ def test_one_run(call, runs, tmp_path):
 
 def test_quickly_no_episode_is_played(call, runs, tmp_path):
     shutil.copy(runs / "a" / "seed-1.h5", tmp_path / "noise=0.05,copy.h5")
-    done = call("report", runs / "a" / "seed-1.h5", "noise=0.05,copy.h5", "--quick")
+    done = call("report", runs / "a" / "seed-1.h5", "--quick", "noise=0.05,copy.h5")
     left_out = f"a seed counts once, so these are left out: noise=0.05,copy.h5 (equal to {runs / 'a' / 'seed-1.h5'})"
     assert (done.code, done.err) == (0, f"evolve.report: {left_out}\n")
     page = Page(tmp_path / "report.html")
