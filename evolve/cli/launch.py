@@ -93,7 +93,7 @@ def _parser() -> Parser:
     how = "start the ranks by this command in place of mpirun, such as srun --mpi=pmix in a SLURM job"
     add("--launcher", metavar="COMMAND", help=how)
     login = "the command that logs in to the other hosts without a password (ssh)"
-    add("--ssh", default="ssh", metavar="COMMAND", help=login)
+    add("--ssh", metavar="COMMAND", help=login)
     return parser
 
 
@@ -131,7 +131,8 @@ class Launch:
         )
         self._all_hosts = read_hostfile(options.hostfile) if options.hostfile else [Host(_HERE, available_cores() + 1)]
         is_alone = all(host.is_here for host in self._all_hosts)  # then no ssh is needed
-        self._ssh = [] if self._allocated else ["ssh"] if is_alone else command_words("--ssh", options.ssh)
+        ssh = "ssh" if options.ssh is None else options.ssh
+        self._ssh = [] if self._allocated else ["ssh"] if is_alone else command_words("--ssh", ssh)
         if is_alone and not self._allocated:
             slots = sum(host.slots for host in self._all_hosts)
             check_not_too_many("--ranks" if options.ranks else "--hostfile", options.ranks or slots)
@@ -164,7 +165,7 @@ class Launch:
                     store.check_unlocked(path)
             except InputError as error:
                 if not said:
-                    _say(f"{error} Waiting for its end")
+                    _say(f"waiting until this run file is free: {error.got}")
                 said = True
                 self.pause(2.0)
             else:
@@ -256,11 +257,11 @@ def _body(app: App, argv: list[str]) -> int:
         raise InputError("mpirun", "one process without a launcher", f"one of {launcher}", cure)
     if options.ranks is not None and options.ranks < 2:
         raise InputError("--ranks", "at least 2: a coordinator and a worker", options.ranks)
-    if options.launcher is not None and options.hostfile is not None:
-        cure = "Give the hosts to the command itself, or leave --launcher out."
-        raise InputError(
-            "--launcher", "no --hostfile with it: the command chooses the hosts of the ranks", "both", cure
-        )
+    for name in ("hostfile", "ssh"):
+        if options.launcher is not None and getattr(options, name) is not None:
+            expected = f"no --{name} with it: the command itself chooses and reaches the hosts of the ranks"
+            cure = "Give the hosts to the command itself, or leave --launcher out."
+            raise InputError("--launcher", expected, "both", cure)
     check_start("evolve launch")
     request = load(run_arguments)
     with tempfile.TemporaryDirectory(prefix="evolve-") as folder:
