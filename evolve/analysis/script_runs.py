@@ -75,8 +75,8 @@ def number_of_workers(asked: Any, plan: PlannedRun, options: RunOptions) -> int:
     if asked != "auto":
         try:
             asked = errors.check_whole("workers", asked, 1)
-        except InputError:
-            raise InputError("workers", 'a number of workers, at least 1, or "auto"', repr(asked)) from None
+        except InputError as error:
+            raise InputError("workers", 'a number of workers, at least 1, or "auto"', error.got) from None
     count = count_workers_to_start(asked, lambda: work_of([plan.experiment.config]), "workers", "a script")
     _check_options(plan, options)
     if preview(plan, options.resume, options.overwrite).action == "keep":
