@@ -65,7 +65,7 @@ class EvolveError(Exception):
         super().__init__("".join(map(str, self._parts)))
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """Return what `copy` and `pickle` call to make this error again: a function, its arguments, its attributes."""
+        """Return the function, arguments and attributes with which `copy` and `pickle` make this error again."""
         # The method of Exception would call the class with the message alone.
         return _restored, (type(self), *self._parts), self.__dict__
 

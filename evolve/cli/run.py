@@ -88,7 +88,7 @@ def _parser() -> Parser:
     add("-e", "--env", dest="env.id", metavar="ID", help="Gymnasium environment, or module:Env-v0")
     known = f"network (hebbian-dag): {', '.join(networks.NETWORKS)}"
     add("-a", "--network", dest="network.name", metavar="NAME", help=known)
-    add("--agent", dest="network.name", help=argparse.SUPPRESS)  # the name of --network in version 0.2
+    add("--agent", dest="network.name", help=argparse.SUPPRESS)  # the former name of --network
     known = f"strategy (prune): {', '.join(strategies.STRATEGIES)}"
     add("--strategy", dest="strategy.name", metavar="NAME", help=known)
     add("-p", "--population", type=int, metavar="P", help=f"candidates per generation ({default.population})")
@@ -339,7 +339,7 @@ def _evolve(
 
 
 def _why_short(played: int, most: int) -> str:
-    """Return why a complete run has played fewer than its `most` generations, and how to go on; "" if it has not."""
+    """Return the reason why a complete run has fewer than `most` generations, and how to go on; "" if it has `most`."""
     early = f"it stopped early, after {played:,} of {most:,} generations. Another early_stop continues it"
     return f": {early}" if played < most else ""
 
