@@ -159,7 +159,7 @@ class _EvolvedFile:
     def verify_published(self) -> Verdict:
         """Return whether the file has the digest that evolve publishes for its experiment and seed; play no episode.
 
-        Raises InputError if the experiment is not published with this seed, or no generation is complete.
+        Raises InputError if the experiment is not published with this seed, and RunError if no generation is complete.
         """
         check_begun("there is nothing to compare", self._stored)
         return verification.compare_with_published(self._stored, verification.read_published())
@@ -328,7 +328,7 @@ class Run(_EvolvedFile):
     def verify_against(self, other: "Run | str | Path") -> Verdict:
         """Return whether another run, or the one in a file, has the same bits; if not, the first difference.
 
-        Only an episode that differs is played again. Raises InputError if a run has no complete generation.
+        Only an episode that differs is played again. Raises RunError if no run has a complete generation.
         """
         theirs = other._stored if isinstance(other, Run) else read(one_run_file(check_path("other", other)))
         check_begun("there is nothing to compare", self._stored, theirs)
