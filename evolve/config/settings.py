@@ -282,11 +282,7 @@ class Config(Options):
     @model_validator(mode="before")
     @classmethod
     def _expand_names(cls, table: Any) -> Any:
-        """Return a table with sections in place of their names."""
-        if not isinstance(table, Mapping):
-            return table
-        named = {key: table[key] for key in NAMED_SECTIONS if isinstance(table.get(key), str)}
-        return {**table, **{key: {NAMED_SECTIONS[key]: name} for key, name in named.items()}}
+        return _with_sections(table) if isinstance(table, Mapping) else table
 
     @model_validator(mode="after")
     def _check_randomize(self) -> "Config":
@@ -296,7 +292,7 @@ class Config(Options):
     @classmethod
     def advice(cls, key: str, table: Mapping[str, Any]) -> str:
         """Return the settings of this name or meaning in all sections, including the chosen network and strategy."""
-        named = cls._expand_names(table)
+        named = _with_sections(table)
         chosen = {section: _named(section, named.get(section, {})) for section in _DEFAULTS}
         return advice(key, chosen, cls.model_fields)
 
@@ -332,6 +328,12 @@ class Config(Options):
         """Return the directory of this experiment's run files."""
         default = f"runs/{self.env.id.replace('/', '-').replace(':', '-')}-{self.network.name}"
         return Path(os.path.expanduser(self.output.directory or default))  # no shell expands "~" in a file or in Python
+
+
+def _with_sections(table: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a table with sections in place of their names."""
+    named = {key: table[key] for key in NAMED_SECTIONS if isinstance(table.get(key), str)}
+    return {**table, **{key: {NAMED_SECTIONS[key]: name} for key, name in named.items()}}
 
 
 def differences(ours: Config, theirs: Config) -> list[tuple[str, object, object]]:

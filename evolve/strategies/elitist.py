@@ -310,15 +310,15 @@ class Ga(EliteOnly):
 
 
 class UmdaOptions(Options):
-    """Settings of `[strategy]` for umda."""
+    """Settings of `[strategy]` for umda; the 2020 script had 0.1, 0.05 and no noise of the weights."""
 
     aliases: ClassVar[Mapping[str, str]] = {"rarest": "min_probability"}
 
-    mask_noise: float = Field(0.1, ge=0, le=1e6)
+    mask_noise: float = Field(0.02, ge=0, le=1e6)
     """The standard deviation of the noise that is added to the probability of a connection."""
-    min_probability: float = Field(0.05, ge=0, le=0.5)
+    min_probability: float = Field(0.005, ge=0, le=0.5)
     """The least probability of a connection, and of its absence."""
-    weight_noise: float = Field(0.1, ge=0, le=1e6)
+    weight_noise: float = Field(0.4, ge=0, le=1e6)
     """The standard deviation of the noise that is added to a weight."""
     prior_evaluations: int = Field(0, ge=0, le=1000)
     """Extra evaluations in the score of a new genome, each with the mean fitness of its first generation."""

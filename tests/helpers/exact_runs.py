@@ -24,7 +24,8 @@ GROWING = ("-g", 4, "--set", "least_population=4", "--set", "num_interactions=15
 # The digests are older than the present defaults of these strategies.
 OPENAI_ES = ("--strategy", "openai-es", "--set", "strategy.sigma=0.1", "--set", "strategy.learning_rate=0.05")
 PRUNE = ("--set", "strategy.survivors=1", "--set", "strategy.weight_noise=0")
-UMDA = ("--strategy", "umda", "--set", "strategy.weight_noise=0")
+UMDA = ("--strategy", "umda", "--set", "strategy.weight_noise=0",
+        "--set", "strategy.mask_noise=0.1", "--set", "strategy.min_probability=0.05")  # fmt: skip
 PGPE = ("--strategy", "pgpe", "--set", "strategy.max_speed=0.15", "--set", "strategy.initial_radius=2.25")
 CHANGED = ("--set", "env.randomize={leg_1={choice=[-1,1]},leg_2={uniform=[0,1]},gravity={uniform=[-15,-5]}}",
            "--set", "env.kwargs={friction=1.0,changes_at=6,leg_1_later=0.5}")  # fmt: skip

@@ -30,7 +30,7 @@ def test_probabilities_are_the_mean_mask_with_noise_inside_the_limits():
     state = elite(some > 0, some > 1, some > 2, some > 2)  # mean masks 0, 1/4, 2/4, 1
     noise = normal_quantile(Stream(5, Purpose.MASKS, 3).uniform(W)).astype(float)
     expected = [min(max(m + 0.1 * z, 0.05), 0.95) for m, z in zip([0, 0.25, 0.5, 1] * W, noise, strict=False)]
-    assert made().connection_probability(state, 3).tolist() == expected
+    assert made(mask_noise=0.1, min_probability=0.05).connection_probability(state, 3).tolist() == expected
     still = made(mask_noise=0.0, min_probability=0.125)
     assert still.connection_probability(state, 3)[:4].tolist() == [0.125, 0.25, 0.5, 0.875]
 
