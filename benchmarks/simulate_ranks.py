@@ -78,7 +78,7 @@ class World:
         self.messages = self.count = 0
         spec = RolloutSpec("", threads, 0, 60.0)
         collector = ResultsCollector.of(self.batch, 0)
-        self.job = Evaluation(spec, self.batch, ["here"] * ranks, 1, 1, self._sizes, lambda *_: None, collector)
+        self.job = Evaluation(spec, self.batch, ["here"] * ranks, 1, self._sizes, lambda *_: None, collector)
         self.queue = WorkQueue(len(self.job), self.workers, self._sizes, self._send)
 
     def _sizes(self, episodes: int, workers: int):
