@@ -1,5 +1,6 @@
 """Read run files, which may come from strangers: everything is checked before memory is taken."""
 
+import fnmatch
 import io
 import json
 import math
@@ -340,7 +341,9 @@ def run_files_in(path: Path) -> list[Path] | None:
     """Return the run files in or below a directory; None for another path. Raises InputError if there are none."""
     if not os.path.isdir(path):  # Path.is_dir would raise an error in a directory that cannot be searched
         return None
-    found = sorted(filter(os.path.isfile, path.rglob("seed-*.h5")), key=_by_seed)
+    # Not rglob, which raises an error in Python 3.11 if `stat` fails, as for a link to too long a name.
+    names = (Path(folder, name) for folder, _, files in os.walk(path) for name in fnmatch.filter(files, "seed-*.h5"))
+    found = sorted(filter(os.path.isfile, names), key=_by_seed)
     if not found:
         got = "none in it or below it" if os.access(path, os.R_OK | os.X_OK) else "no permission to read it"
         raise InputError(str(path), "a directory that holds run files (seed-S.h5)", got)
