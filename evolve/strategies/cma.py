@@ -77,7 +77,7 @@ _MAX_PRODUCTS = 2**28
 class CmaOptions(RestartOptions):
     """Settings of `[strategy]` for cma-es."""
 
-    sigma: float = Field(0.5, gt=0, le=1e6)
+    sigma: float = Field(1.0, gt=0, le=1e6)
     """The initial σ, the standard deviation of candidates around the mean."""
 
 

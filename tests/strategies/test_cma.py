@@ -61,7 +61,7 @@ def test_cma_es_learns_a_rotated_ellipsoid_that_the_diagonal_does_not():
     scales = 10.0 ** np.linspace(0, 2, W)
     left = {}
     for name in ("cma-es", "sep-cma-es"):
-        cma = made(name, 16)
+        cma = made(name, 16, sigma=0.5)
         state = cma.start()
         for generation in range(160):
             weights = cma.ask(state, generation).weights.astype(float)
