@@ -161,7 +161,7 @@ def typical_episode(run: Stored, experiment: Experiment, champion: Champion) -> 
     """
     if champion.generation is not None or run.held_out is None:
         return verification.choose_episode(run, experiment, champion.generation), "its first episode"
-    # Sorting puts failed episodes, whose returns are NaN, last. Of an even number, the lower of the two in the middle.
+    # Failed episodes have NaN and come last. Of an even number of returns, take the lower of the two in the middle.
     returns = run.held_out.returns
     num_known = np.count_nonzero(~np.isnan(returns)) or len(returns)
     median = int(np.argsort(returns, kind="stable")[(num_known - 1) // 2])

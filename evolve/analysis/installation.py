@@ -7,7 +7,6 @@ import json
 import os
 import platform
 import re
-import signal
 import subprocess
 import sys
 import tempfile
@@ -22,7 +21,7 @@ import numpy as np
 
 from evolve.cluster import Transport
 from evolve.cluster.cores import own_cores
-from evolve.cluster.mpirun import MPI_PROBE, SESSION_FOLDER, Launcher, children, mpirun_environment
+from evolve.cluster.mpirun import MPI_PROBE, SESSION_FOLDER, Launcher, kill_launcher, mpirun_environment
 from evolve.errors import SOURCE, InputError, install_command, is_installed
 from evolve.numerics import native, portable
 from evolve.training.manifest import kernel_variant, machine_manifest
@@ -115,12 +114,7 @@ def run_probe(words: Sequence[str], environment: Mapping[str, str], seconds: flo
                 return None, f"no answer within {seconds:g} s"
             finally:
                 if process.poll() is None:
-                    # Open MPI's launcher starts each rank in a process group of its own.
-                    ranks = children(process.pid)
-                    os.killpg(process.pid, signal.SIGKILL)
-                    for rank in ranks:
-                        with suppress(OSError):
-                            os.kill(rank, signal.SIGKILL)
+                    kill_launcher(process)
     answers = [line.partition(_MARK)[2] for line in out.splitlines() if _MARK in line]
     if answers:
         return json.loads(answers[0]), ""

@@ -384,9 +384,23 @@ def children(pid: int) -> list[int]:
     return found
 
 
-def descendants(pid: int) -> list[int]:
+def _descendants(pid: int) -> list[int]:
     """Return the children of a process, their children, and so on (Linux)."""
-    return [found for child in children(pid) for found in (child, *descendants(child))]
+    return [found for child in children(pid) for found in (child, *_descendants(child))]
+
+
+def kill_launcher(process: subprocess.Popen[str] | subprocess.Popen[bytes]) -> None:
+    """Kill a launcher, which leads a process group, and its ranks.
+
+    Open MPI's launcher starts each rank in a process group of its own, MPICH's launcher starts them by another process.
+    """
+    ranks = _descendants(process.pid)
+    with suppress(OSError):  # it has ended just now
+        os.killpg(process.pid, signal.SIGKILL)
+    process.wait()
+    for pid in ranks:
+        with suppress(OSError):
+            os.kill(pid, signal.SIGKILL)
 
 
 def supervised_workers() -> int | None:

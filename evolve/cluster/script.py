@@ -11,7 +11,6 @@ and kills the ranks that do not stop by themselves.
 import atexit
 import json
 import os
-import signal
 import socket
 import struct
 import subprocess
@@ -27,7 +26,7 @@ from types import TracebackType
 
 from evolve.cluster import messages
 from evolve.cluster.coordinator import Coordinator, all_have_left, dismiss
-from evolve.cluster.mpirun import SESSION_FOLDER, check_start, descendants, mpirun_environment, mpirun_words
+from evolve.cluster.mpirun import SESSION_FOLDER, check_start, kill_launcher, mpirun_environment, mpirun_words
 from evolve.cluster.start import connect, silence_seconds
 from evolve.cluster.transport import Transport
 from evolve.cluster.worker import KeptRollouts, MakeRollout, SharedState, serve
@@ -317,12 +316,7 @@ class StartedRanks:
             self._wait(_TERMINATE_SECONDS)
         finally:
             if self._process.poll() is None:
-                ranks = descendants(self._process.pid)  # MPICH's launcher starts them by another process
-                self._process.kill()
-                self._process.wait()
-                for pid in ranks:
-                    with suppress(OSError):
-                        os.kill(pid, signal.SIGKILL)
+                kill_launcher(self._process)
 
 
 @atexit.register

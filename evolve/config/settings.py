@@ -109,11 +109,8 @@ class EnvOptions(Options):
         if all(isinstance(arguments, Mapping) for arguments in given.values()):  # else `parse` refuses them
             for name, other in (("kwargs", "randomize"), ("randomize", "kwargs")):
                 # An empty table replaces: it is the way to randomize nothing.
-                is_replaced = name in changes and not given[name]
-                kept = (
-                    {} if is_replaced else {key: value for key, value in table[name].items() if key not in given[other]}
-                )
-                merged[name] = kept | dict(given[name])
+                before = {} if name in changes and not given[name] else table[name]
+                merged[name] = {k: v for k, v in before.items() if k not in given[other]} | dict(given[name])
         return options.parse(EnvOptions, table | dict(changes) | merged, "env")
 
 

@@ -304,8 +304,8 @@ def _override_all(
 ) -> None:
     """Set settings, and the directory or the table of the output. Raises InputError.
 
-    complete: Whether the table has all settings, also defaults. A network or strategy of another name then begins with
-    its own defaults.
+    complete: Whether the table has all settings, including defaults. A network or strategy of another name then begins
+    with its own defaults.
     """
     for key, value in settings.items():
         if complete:
