@@ -225,6 +225,7 @@ class _Rates:
     """The constants of the formulas at the top of this module, with the same names; weights: w_i, [mu]."""
 
     def __init__(self, n: int, population: int) -> None:
+        self.n = n
         mu = population // 2
         unscaled = log(np.array([mu + 1.0])) - log(np.arange(1.0, mu + 1.0))
         self.weights: Float64 = unscaled / ordered_sum(unscaled)
@@ -247,11 +248,22 @@ class SepCma(EvolutionStrategy[SepCmaState]):
     sum_shape = (2,)
     state_type = SepCmaState
 
-    def __init__(self, options: SepCmaOptions, layout: GenomeLayout, population: int, seed: int) -> None:
+    def __init__(
+        self, options: SepCmaOptions, layout: GenomeLayout, population: int, seed: int, dimensions: int | None = None
+    ) -> None:
+        """Search the connections of a layout's initial genome.
+
+        Args:
+            options: Its settings.
+            layout: The genomes.
+            population: P.
+            seed: Of the streams.
+            dimensions: The n of the formulas, fewer than the connections if the caller leaves some of them at 0.
+        """
         super().__init__(layout, population, seed)
         self._connections = SearchedConnections.of(self._initial, population, "sep-cma-es")
         self._n = self._sizes["n"] = len(self._connections)
-        self._rates = _Rates(self._n, population)
+        self._rates = _Rates(self._n if dimensions is None else dimensions, population)
         self._options = options
 
     @staticmethod
@@ -306,7 +318,7 @@ class SepCma(EvolutionStrategy[SepCmaState]):
         p_sigma = (1 - r.c_sigma) * state.p_sigma + path_step
         ratio = norm(p_sigma) / r.chi
         start_correction = math.sqrt(1 - _power(1 - r.c_sigma, 2 * (generations + 1)))
-        h = 1.0 if ratio / start_correction < 1.4 + 2 / (self._n + 1) else 0.0
+        h = 1.0 if ratio / start_correction < 1.4 + 2 / (r.n + 1) else 0.0
         p_c = (1 - r.c_c) * state.p_c + (h * math.sqrt(r.c_c * (2 - r.c_c) * r.mu_eff)) * y
         kept = 1 - r.c_1 - r.c_mu + (1 - h) * r.c_1 * r.c_c * (2 - r.c_c)
         covariance = kept * state.covariance + r.c_1 * (p_c * p_c) + r.c_mu * (squares / (sigma * sigma))

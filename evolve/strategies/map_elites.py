@@ -162,7 +162,7 @@ class MapElites(contract.Strategy[Archive]):
             cure = f"Each makes {_MIN_SHARE} candidates or more."
             raise InputError("strategy.emitters", expected, K, cure)
         if K:
-            self._cma = self._search(np.zeros((1, layout.num_weights), np.float32))
+            self._cma = self._search(np.ones(layout.num_weights, np.bool_))
 
     @staticmethod
     def validate(options: MapElitesOptions, layout: GenomeLayout) -> None:
@@ -344,18 +344,22 @@ class MapElites(contract.Strategy[Archive]):
             own = np.arange(number * share, (number + 1) * share)
             if before.searches and enters[own].any():
                 search = before.searches[number]
-                adapted = self._cma.tell(search.state, genomes.take(own), contract.Results(-places[own]))
+                cma = self._search(search.mask)
+                adapted = cma.tell(search.state, genomes.take(own), contract.Results(-places[own]))
                 searches.append(replace(search, state=adapted))
             else:
-                searches.append(Search(self._search(starts.weights[[number]]).start(), starts.mask[number]))
+                mask = starts.mask[number]
+                searches.append(Search(self._search(mask, starts.weights[[number]]).start(), mask))
         return tuple(searches)
 
-    def _search(self, weights: Float32) -> SepCma:
-        """Return sep-cma-es for the candidates of a search that begins at weights [1, W]."""
-        # It searches absent connections, too. Their weights stay 0, but they count in n: with many of them ‖p_σ‖/χ is
-        # too small, and σ shrinks.
-        layout = contract.StartLayout(self._layout, Genomes(weights, np.ones(weights.shape, np.bool_)))
-        return SepCma(SepCmaOptions(sigma=self._options.sigma), layout, self._share, self._seed)
+    def _search(self, mask: Bool, weights: Float32 | None = None) -> SepCma:
+        """Return sep-cma-es for a search among connections [W] that begins at weights [1, W], by default 0."""
+        # The state has all W connections, so that an archive of different masks has arrays of one shape. The absent
+        # ones stay at 0, and do not count as dimensions: they would make ‖p_σ‖/χ too small, and σ would shrink.
+        begin = np.zeros((1, len(mask)), np.float32) if weights is None else weights
+        layout = contract.StartLayout(self._layout, Genomes(begin, np.ones(begin.shape, np.bool_)))
+        dimensions = max(1, int(mask.sum()))
+        return SepCma(SepCmaOptions(sigma=self._options.sigma), layout, self._share, self._seed, dimensions)
 
     def _draw_parents(self, state: Archive, generation: int) -> Int64:
         """Return [2, P]: the places of both parents of each candidate in the archive."""

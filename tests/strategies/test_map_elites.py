@@ -13,6 +13,7 @@ import evolve
 from evolve import networks, store
 from evolve.analysis import figures
 from evolve.errors import InputError
+from evolve.genome import Genomes
 from evolve.strategies import AskedGenomes, Results, from_table, make
 from evolve.strategies.map_elites import best_of_cells, cells_of
 from evolve.verification import choose_episode, playing
@@ -153,6 +154,29 @@ def test_searches_keep_the_connections_of_their_elites():
         assert not genomes.weights[~genomes.mask].any()
         state = made.tell(state, genomes, Results(genomes.weights.astype(np.float64).sum(axis=1)))
     assert len({search.mask.tobytes() for search in state.searches}) == 2
+
+
+def test_the_step_size_of_a_search_does_not_depend_on_absent_connections():
+    """A search among 12 connections of 300 adapts σ as sep-cma-es does in a genome of these 12 alone."""
+    rng = np.random.default_rng(1)
+    present = np.zeros(300, np.bool_)
+    present[rng.choice(300, 12, replace=False)] = True
+    made = make("map-elites", 300, population=32, seed=4, cells=[1], emitters=1)
+    alone = make("sep-cma-es", 12, population=16, seed=4)
+    start = Genomes(np.where(present, np.float32(1), np.float32(0))[None], present[None])
+    results = Results(np.zeros(32), measures=np.zeros((32, 1)))
+    archive = replace(made.start(), genomes=start, cells=np.zeros(1, np.int64), fitness=np.full(1, -1e9),
+                      measures=np.zeros((1, 1)), origins=np.zeros((1, 2), np.int64))  # fmt: skip
+    archive = made.tell(archive, made.ask(archive, 0), replace(results, fitness=np.full(32, -2e9)))
+    cma = alone.from_arrays(alone.to_arrays(alone.start()) | {"mean": archive.searches[0].state.mean[present]})
+    for generation in range(1, 30):
+        genomes = made.ask(archive, generation)
+        fitness = generation + rng.random(32)
+        archive = made.tell(archive, genomes, replace(results, fitness=fitness))
+        weights = genomes.weights[:16, present]
+        cma = alone.tell(cma, Genomes(weights, np.ones(weights.shape, np.bool_)), Results(fitness[:16]))
+    assert archive.searches[0].state.progress.generations == 29
+    assert archive.searches[0].state.progress.sigma == pytest.approx(cma.progress.sigma, rel=1e-5)
 
 
 def test_an_elite_stays_before_an_equal_candidate():
