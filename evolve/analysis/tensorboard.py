@@ -4,7 +4,9 @@ This is the only module that imports a writer of event files: tensorboardX, whic
 PyTorch's.
 """
 
+import hashlib
 import math
+import os
 import socket
 import tempfile
 import time
@@ -118,7 +120,8 @@ class LiveLog:
 
     Args:
         directory: The directory of all runs.
-        run: The path of the run file. The event file is in `<directory>/<directory of the run file>/seed-S`.
+        run: The path of the run file. The event file is in `<directory>/<directory of the run file>/seed-S`. If a run
+            directory of the same name elsewhere has event files there, a digest of the path follows the name.
         argument: The option that asks for the event file, for errors.
 
     Raises:
@@ -127,8 +130,12 @@ class LiveLog:
 
     def __init__(self, directory: str | Path, run: Path, argument: str) -> None:
         self._writer_class = _summary_writer(argument)
-        run = run.absolute()
-        self.directory = Path(directory) / run.parent.name / run.stem
+        folder = run.absolute().parent
+        owner = hashlib.sha256(os.fsencode(folder.resolve())).hexdigest()[:8]
+        self._ending = f".{owner}{_LIVE}"  # names the run directory, so that no other run deletes the file
+        live = Path(directory, folder.name).glob(f"*/events.out.tfevents.*{_LIVE}")
+        taken = any(not path.name.endswith(self._ending) for path in live)
+        self.directory = Path(directory) / (f"{folder.name}-{owner}" if taken else folder.name) / run.stem
         """The directory of the event files."""
         self._writer: Any = None
         self._flushed = time.monotonic()
@@ -165,13 +172,13 @@ class LiveLog:
 
     def _open(self, generation: int) -> None:
         if generation == 0:
-            for earlier in self.directory.glob(f"events.out.tfevents.*{_LIVE}"):
+            for earlier in self.directory.glob(f"events.out.tfevents.*{self._ending}"):
                 earlier.unlink(missing_ok=True)
         # The library's file names contain the time in seconds. The generation in the suffix distinguishes two files if
         # a run is resumed within one second. `purge_step` makes TensorBoard ignore generations from this one on in
         # earlier files.
         self._writer = self._writer_class(
-            str(self.directory), purge_step=generation or None, filename_suffix=f".{generation:06d}{_LIVE}"
+            str(self.directory), purge_step=generation or None, filename_suffix=f".{generation:06d}{self._ending}"
         )
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:

@@ -56,6 +56,17 @@ def test_the_command_line_writes_a_directory_for_each_run(call, tmp_path):
         check(evolve.load(tmp_path / "out" / f"seed-{seed}.h5"), tmp_path / "logs" / "out" / f"seed-{seed}")
 
 
+def test_run_directories_of_one_name_keep_their_event_files_apart(tmp_path):
+    more = SMALL | {"generations": 1, "env": ENV, "seed": 1, "overwrite": True, "tensorboard": tmp_path / "logs"}
+    for place in ("a", "b", "a", "b"):
+        evolve.train(**(more | {"population": 6 + (place == "b"), "output": tmp_path / place / "out"}))
+    first, second = sorted((tmp_path / "logs").iterdir())
+    assert (first.name, second.name[:4]) == ("out", "out-")
+    for place, logs in (("a", first), ("b", second)):
+        check(evolve.load(tmp_path / place / "out"), logs / "seed-1")
+        assert len(list((logs / "seed-1").iterdir())) == 1
+
+
 def test_a_directory_that_cannot_be_written_is_refused_before_the_run(call, tmp_path):
     (tmp_path / "logs").write_text("mine")
     call("run", "-e", "CartPole-v1", "-o", "out", "--tensorboard", "logs").refused("logs/out/seed-0 cannot be written")
