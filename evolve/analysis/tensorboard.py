@@ -199,6 +199,6 @@ def live_log(directory: str | Path | None, run: Path, argument: str) -> Abstract
     """
     if directory is None:
         return nullcontext(lambda _generation, _record: None)
-    if not isinstance(directory, str | Path):
+    if not isinstance(directory, str | Path) or directory == "":
         raise InputError(argument, "a directory", repr(directory))
     return LiveLog(directory, run, argument)
