@@ -9,6 +9,7 @@ The experiments have the order of the file, and the last key changes fastest:
     network.plasticity = [0.0, 0.1]
 
 If settings belong together, a value may be a table: strategy = [{name = "ga"}, {name = "prune", survivors = 8}].
+A table without a name keeps the name, and the other settings, of its section.
 """
 
 import copy
@@ -187,9 +188,15 @@ def points(table: Table) -> list[tuple[str, Table]]:
         point = copy.deepcopy({key: value for key, value in table.items() if key != "sweep"})
         # A table that is one value must not replace a setting inside it.
         for key in sorted(values, key=lambda key: key.count(".")):
-            set_key(point, key, copy.deepcopy(values[key]))
+            value, section = copy.deepcopy(values[key]), point.get(key)
+            set_key(point, key, section | value if lacks_name(key, value) and isinstance(section, dict) else value)
         found.append(point)
     return list(zip(_names(chosen), found, strict=True))
+
+
+def lacks_name(section: str, value: object) -> bool:
+    """Return whether a value of a sweep is a table of a named section without the name."""
+    return isinstance(value, Mapping) and section in NAMED_SECTIONS and NAMED_SECTIONS[section] not in value
 
 
 def combinations(grid: Any) -> list[dict[str, Any]]:

@@ -25,7 +25,7 @@ from evolve.config import (
     read_file,
     set_key,
 )
-from evolve.config.documents import combinations, experiments
+from evolve.config.documents import combinations, experiments, lacks_name
 from evolve.errors import InputError, Setting
 from evolve.genome import Genomes, one_genome
 from evolve.store import Start, Stored, StoredRun
@@ -232,8 +232,7 @@ def sweep_from_arguments(
     table = _table(experiment)
     own = {section: table[section] for section in ("network", "strategy")} if isinstance(experiment, Config) else {}
     if isinstance(experiment, Config):
-        for key in grid:
-            _drop_options(table, key, None)
+        grid = {key: _for_complete_table(table, key, values) for key, values in grid.items()}
     _override_all(table, output, settings, complete=isinstance(experiment, Config))
     if _take_source(table) is not None and not table["start_from"]:
         raise _start_in_memory()
@@ -262,6 +261,17 @@ def sweep_from_arguments(
     return [(point, _with_own_options(config, point, table, own)) for point, config in found]
 
 
+def _for_complete_table(table: dict[str, Any], key: str, values: Any) -> Any:
+    """Return values of a sweep for a table with all settings, from which the options of their section are dropped.
+
+    Tables without a name keep these options, so texts beside them become tables of their own.
+    """
+    if isinstance(values, list | tuple) and any(lacks_name(key, value) for value in values):
+        return [{NAMED_SECTIONS[key]: each} if isinstance(each, str) else each for each in values]
+    _drop_options(table, key, None)
+    return values
+
+
 def _with_own_options(
     config: Config, point: Mapping[str, Any], table: Mapping[str, Any], own: Mapping[str, Table]
 ) -> Config:
@@ -286,11 +296,11 @@ def _with_own_options(
 def _check_not_swept(table: dict[str, Any], settings: Mapping[str, Any]) -> None:
     """Raise InputError for a setting without effect, because the sweep of a table replaces it in all experiments."""
     named = {section: f"{section}.{name}" for section, name in NAMED_SECTIONS.items()}
-    swept = {
-        named.get(key, key) if isinstance(value, str) else key
-        for point in combinations(table.get("sweep", {}))
-        for key, value in point.items()
-    }
+    swept: set[str] = set()
+    for point in combinations(table.get("sweep", {})):
+        for key, value in point.items():
+            whole = named.get(key, key) if isinstance(value, str) else key
+            swept |= {f"{key}.{part}" for part in value} if lacks_name(key, value) else {whole}
     # If a sweep varies a whole section by names and by tables, the setting has an effect on the named ones.
     replaced = tuple(f"{key}." for key in swept if named.get(key) not in swept)
     for key, value in settings.items():

@@ -38,6 +38,15 @@ def test_settings_that_go_together_are_one_value():
     assert table["strategy"] == {"name": "prune", "survivors": 8}
 
 
+def test_a_table_without_a_name_keeps_its_section():
+    table = {"network": {"name": "mlp", "init_scale": 2.0}, "env": {"id": "Acrobot-v1"}}
+    grid = {"network": [{"hidden": [3]}, {"name": "elman"}], "env": [{"max_episode_steps": 5}]}
+    (_, kept), (_, replaced) = points(table | {"sweep": grid})
+    assert kept["network"] == {"name": "mlp", "init_scale": 2.0, "hidden": [3]}
+    assert replaced["network"] == {"name": "elman"}
+    assert kept["env"] == {"id": "Acrobot-v1", "max_episode_steps": 5}
+
+
 def test_tables_that_look_alike_are_named_by_their_keys():
     grid = {"strategy": [{"name": "ga", "survivors": 2}, {"name": "ga", "parents": 2}]}
     assert [name for name, _ in points({"sweep": grid})] == [

@@ -166,6 +166,19 @@ def test_a_sweep_varies_a_name_once_and_the_other_settings_of_its_section():
     assert found[0][1].env.kwargs == {"gravity": 9.0, "length": 0.3}
 
 
+def test_a_table_of_a_sweep_without_a_name_keeps_the_network():
+    def names(grid, experiment, **settings):
+        found = sweep_from_arguments(grid, experiment, None, None, settings)
+        return [(config.network.name, *config.network.options.hidden) for _, config in found]
+
+    grid = {"network": [{"hidden": [3]}, {"hidden": [4]}]}
+    assert names(grid, {"network": "mlp"}) == names(grid, None, network="mlp") == [("mlp", 3), ("mlp", 4)]
+    config = planned(network={"name": "elman", "hidden": [5]})
+    assert names(grid, config) == [("elman", 3), ("elman", 4)]
+    mixed = {"network": [{"hidden": [3]}, "mlp"]}
+    assert names(mixed, config) == [("elman", 3), ("mlp", 16, 16)]
+
+
 def test_another_strategy_of_a_whole_configuration_has_its_own_defaults():
     config = planned(strategy={"name": "ga", "weight_noise": 0.3}, network={"name": "mlp", "hidden": [5]})
     other = planned(config, strategy="openai-es")
