@@ -69,7 +69,7 @@ class EnvOptions(Options):
     """Names of numbers in the `info` of an episode's last step, such as ["x_position"]. The run file stores them for
     every episode. If observations are normalized, also "mean_observation_N": the mean of number N of the observation
     over the steps of the episode, before it is normalized."""
-    max_episode_steps: Annotated[int, Field(ge=1)] | None = None
+    max_episode_steps: Annotated[int, Field(ge=1, lt=2**31)] | None = None
     """The largest number of steps of an episode; by default the environment's own limit."""
     reuse: bool | Literal["auto"] = "auto"
     """Whether an environment object may run a second episode. "auto" allows it only if `reset` is known to restore
@@ -255,13 +255,13 @@ class Config(Options):
     to its connections."""
     episode_cap: Annotated[float, Field(gt=1, le=1e6)] | None = None
     """If set, no episode lasts longer than this times the mean length of the last generation's episodes."""
-    early_max_episode_steps: Annotated[int, Field(ge=1)] | None = None
+    early_max_episode_steps: Annotated[int, Field(ge=1, lt=2**31)] | None = None
     """If set, no episode of the first `early_generations` generations lasts longer."""
     early_generations: int = Field(100, ge=1)
     """The number of generations that `early_max_episode_steps` limits."""
     held_out_episodes: int = Field(100, ge=0, lt=2**31)
     """The number of held-out episodes, from a random stream of their own, that the final champion plays."""
-    evaluation_max_episode_steps: Annotated[int, Field(ge=1)] | None = None
+    evaluation_max_episode_steps: Annotated[int, Field(ge=1, lt=2**31)] | None = None
     """The largest number of steps of a validation or held-out episode; by default the limit of `env`."""
     evaluation_randomize: Distributions | None = None
     """The distributions of arguments in validation and held-out episodes; by default `env.randomize`."""

@@ -46,6 +46,9 @@ def test_toml_round_trip_spells_out_every_default():
     [
         ({"population": 1}, "population", "2"),
         ({"population": 2**31}, "population", "2,147,483,648"),
+        ({"env": {"max_episode_steps": 2**31}}, "env.max_episode_steps", "less than 2,147,483,648"),
+        ({"early_max_episode_steps": 2**31}, "early_max_episode_steps", "2,147,483,648"),
+        ({"evaluation_max_episode_steps": 2**31}, "evaluation_max_episode_steps", "2,147,483,648"),
         ({"seeds": [2**63]}, "seeds.0", "9,223,372,036,854,775,808"),
         ({"compute": {"slots": 65537}}, "compute.slots", "65,536"),
         ({"episode_cap": 1.0}, "episode_cap", "1"),
