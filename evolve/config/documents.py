@@ -295,7 +295,7 @@ def _name(chosen: Mapping[str, Any], keyed: bool) -> str:
     # The last part of a dotted key is enough, unless two keys of the sweep have the same last part.
     last = [key.rpartition(".")[2] for key in chosen]
     names = [short if last.count(short) == 1 else key for short, key in zip(last, chosen, strict=True)]
-    texts = (re.sub(r"[^A-Za-z0-9.+-]", "-", _text(value, keyed)) for value in chosen.values())
+    texts = ("".join(c if c.isalnum() or c in ".+" else "-" for c in _text(v, keyed)) for v in chosen.values())
     return ",".join(f"{name}={text}" for name, text in zip(names, texts, strict=True))
 
 

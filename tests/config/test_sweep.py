@@ -29,6 +29,9 @@ def test_no_sweep_is_one_experiment():
 def test_names_tell_keys_of_one_name_apart_and_fit_into_a_path():
     (name, _), *_ = points({"sweep": {"network.name": ["dag"], "strategy.name": ["../x y"]}})
     assert name == "network.name=dag,strategy.name=..-x-y"
+    grid = {"fitness": ["maße:größe", "maße:weite", "尺度:最小"]}
+    names = [name for name, _ in points({"sweep": grid})]
+    assert names == ["fitness=maße-größe", "fitness=maße-weite", "fitness=尺度-最小"]
 
 
 def test_settings_that_go_together_are_one_value():
