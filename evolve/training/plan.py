@@ -377,8 +377,10 @@ def _start_setting(given: Any) -> tuple[Table, Source | None]:
     return {}, one_genome(given, "start_from")
 
 
-def _file_of_start(given: Any) -> str | Table:
-    """Return a value of `start_from` in a sweep: a path, or a table with the path. Raises InputError."""
+def _file_of_start(given: Any) -> str | Table | None:
+    """Return a value of `start_from` in a sweep: a path, a table with the path, or None. Raises InputError."""
+    if given is None:  # random genomes
+        return None
     setting, _ = _start_setting(given)
     if not setting:
         raise _start_in_memory()

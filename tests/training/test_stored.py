@@ -369,11 +369,11 @@ def test_all_runs_of_a_sweep_begin_with_it(source):
 
 
 def test_a_grid_may_list_runs_to_start_from(source, tmp_path):
-    starts = [source, {"file": source.path, "generation": 1}]
+    starts = [source, {"file": source.path, "generation": 1}, None]
     planned = sweep_from_arguments({"start_from": starts}, SMALL, [1], tmp_path, {})
     path = str(source.path)
-    assert [point["start_from"] for point, _ in planned] == [path, {"file": path, "generation": 1}]
-    assert [config.start_from.generation for _, config in planned] == [None, 1]
+    assert [point["start_from"] for point, _ in planned] == [path, {"file": path, "generation": 1}, None]
+    assert [config.start_from and config.start_from.generation for _, config in planned] == [None, 1, None]
     with pytest.raises(InputError, match=r"^start_from: expected a file in a sweep, .* got a genome in memory"):
         sweep_from_arguments({"start_from": [source.champion()]}, SMALL, [1], tmp_path, {})
 
