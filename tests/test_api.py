@@ -306,6 +306,13 @@ def test_an_experiment_may_be_a_file_a_table_or_a_configuration(here):
     assert other.digest != by_file.digest
 
 
+def test_a_sweep_over_the_configuration_of_a_run_leaves_the_directory_of_the_run_alone(here):
+    small = {"population": 4, "episodes": 1, "generations": 1, "held_out_episodes": 0}
+    run = evolve.train(small, env={"id": "CartPole-v1", "engine": "exact"}, output="first")
+    assert evolve.sweep({"population": [5]}, run.config)[0].path == Path("runs/sweep/population=5/seed-0.h5")
+    assert evolve.sweep({"population": [5]}, run.config, output="first")[0].path.parent.parent == Path("first")
+
+
 def test_a_class_gives_the_bits_of_its_registration(here):
     small = {"population": 4, "episodes": 1, "generations": 2, "held_out_episodes": 2, "seed": 3}
     runs = [
