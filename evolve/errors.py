@@ -179,7 +179,7 @@ def error_to_json(error: BaseException) -> bytes:
     """Return an error as JSON, from which `error_from_json` restores it in another process."""
     kind = next((base.__name__ for base in type(error).__mro__ if _KINDS.get(base.__name__) is base), "")
     attributes = {name: getattr(error, name) for name in _ATTRIBUTES if hasattr(error, name)}
-    return json.dumps({"kind": kind, "text": str(error), "attributes": attributes}, default=str).encode()
+    return json.dumps({"kind": kind, "text": _text_of(error), "attributes": attributes}, default=str).encode()
 
 
 def error_from_json(content: bytes) -> EvolveError:
@@ -292,8 +292,8 @@ def sanitize(value: object, longest: int = 400) -> str:
     """Return a value as one line without control characters, cut in the middle at about `longest` characters."""
     try:
         text = value if isinstance(value, str) else repr(value)
-    except (ValueError, RecursionError):  # for example an integer of thousands of digits
-        text = f"one of type {type(value).__name__}, too large to print"
+    except FAILURES:  # for example an integer of thousands of digits
+        text = f"one of type {type(value).__name__}, which cannot be printed"
     if len(text) > longest:
         text = f"{text[: longest // 2]} … {text[-longest // 2 :]}"
     return "".join(c if c.isprintable() else repr(c)[1:-1] for c in text)
@@ -306,7 +306,14 @@ def pluralize(number: int, noun: str) -> str:
 
 def one_line(error: BaseException) -> str:
     """Return the type and the message of an exception, if it has one, as one line."""
-    return " ".join(f"{type(error).__name__}: {error}".split()).removesuffix(":")
+    return " ".join(f"{type(error).__name__}: {_text_of(error)}".split()).removesuffix(":")
+
+
+def _text_of(error: BaseException) -> str:
+    try:
+        return str(error)
+    except FAILURES:  # a user's class may define how its exceptions are printed
+        return "<exception str() failed>"  # the words of a traceback
 
 
 def exception_line(message: str) -> str:

@@ -406,7 +406,11 @@ def test_errors_name_settings(settings, name, said, here):
         (lambda run: run.champion().export(3), "path", "3"),
         (lambda _: evolve.compare([]), "runs", "none"),
         (lambda _: evolve.compare([""]), "runs", "''"),
-        (lambda _: evolve.train(env="CartPole-v1", workers=10**5000), "workers", "one of type int, too large to print"),
+        (
+            lambda _: evolve.train(env="CartPole-v1", workers=10**5000),
+            "workers",
+            "one of type int, which cannot be printed",
+        ),
     ],
 )
 def test_values_of_another_type_are_refused_by_name(call, name, got, run):

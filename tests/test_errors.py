@@ -88,7 +88,7 @@ def test_other_values_than_whole_numbers_are_refused(value, got):
 
 
 def test_a_whole_number_that_cannot_be_printed_is_refused_too():
-    with pytest.raises(InputError, match=r"less than 2\*\*63, got one of type int, too large to print\."):
+    with pytest.raises(InputError, match=r"less than 2\*\*63, got one of type int, which cannot be printed\."):
         check_whole("episodes", 10**5000, 1)
 
 
@@ -142,8 +142,23 @@ def test_values_are_shown_in_one_line(value, text):
     assert sanitize(value) == text
 
 
+class MuteError(Exception):
+    def __str__(self):
+        raise RuntimeError("no words")
+
+    __repr__ = __str__
+
+
 def test_a_value_that_cannot_be_printed_is_named_by_its_type():
-    assert sanitize(10**6000) == "one of type int, too large to print"
+    assert sanitize(10**6000) == "one of type int, which cannot be printed"
+    assert sanitize(MuteError()) == "one of type MuteError, which cannot be printed"
+
+
+def test_an_exception_that_cannot_be_printed_is_named_by_its_type():
+    said = "<exception str() failed>"
+    assert one_line(MuteError()) == f"MuteError: {said}"
+    assert str(error_from_json(error_to_json(MuteError()))) == said
+    assert said in describe(MuteError())
 
 
 def test_counts():
