@@ -2,7 +2,7 @@
 
 import math
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from typing import Any
 
@@ -317,11 +317,11 @@ def step_fault(space: Space, result: Any) -> str | None:
         expected = "(observation, reward, terminated, truncated, info)"
         return f"step must return {expected}, but returned {_in_words(result)}{old}"
     observation, reward, *ends, _ = result
-    if reward is None or isinstance(reward, str | bytes) or _shape(reward) != ():
+    if not _is_number(reward):
         return f"the reward of step must be one number, not {_in_words(reward)}"
     for name, value in zip(("terminated", "truncated"), ends, strict=True):
-        # A text such as "no" would count as true, and end every episode after its first step.
-        if value is None or isinstance(value, str | bytes) or any(length != 1 for length in _shape(value)):
+        # A text such as "no" would count as true, and end every episode after its first step; so would {"a": False}.
+        if value is None or isinstance(value, str | bytes | Mapping) or any(length != 1 for length in _shape(value)):
             return f"{name} of step must be one bool, not {_in_words(value)}"
     return _observation_fault(space, observation, "step")
 
@@ -332,6 +332,17 @@ def _observation_fault(space: Space, observation: Any, method: str) -> str | Non
     except FAILURES as error:
         return f"the observation of {method} must fit {space}, but has {error}"
     return None
+
+
+def _is_number(value: Any) -> bool:
+    # `float` takes "1.0", and drops the imaginary part of NumPy's complex numbers.
+    try:
+        if isinstance(value, str | bytes) or np.iscomplexobj(value):
+            return False
+        float(value)
+        return np.shape(value) == ()
+    except FAILURES:
+        return False
 
 
 def _shape(value: Any) -> tuple[int, ...]:

@@ -1,4 +1,5 @@
 import json
+from fractions import Fraction
 
 import numpy as np
 import pytest
@@ -236,6 +237,10 @@ SEEN = np.zeros(3, np.float32)
         ((SEEN, np.ones(2), False, False, {}), "reward"),
         ((SEEN, np.ones(1), False, False, {}), "reward"),
         ((SEEN, None, False, False, {}), "reward"),
+        ((SEEN, {"a": 1.0}, False, False, {}), "reward"),
+        ((SEEN, 1 + 1j, False, False, {}), "reward"),
+        ((SEEN, np.complex128(1), False, False, {}), "reward"),
+        ((SEEN, Fraction(1, 2), {"a": False}, False, {}), "terminated"),
         ((SEEN, [[1], [1, 2]], False, False, {}), "reward"),
         ((SEEN, 1.0, np.array([True, False]), False, {}), "terminated"),
         ((SEEN, 1.0, False, [], {}), "truncated"),
