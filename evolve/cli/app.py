@@ -23,7 +23,7 @@ from evolve.cli.parser import Answered, Parser, add_workers_option, spelled
 from evolve.cluster import mpirun
 from evolve.cluster.hosts import Work, count_workers, count_workers_to_start
 from evolve.cluster.watchdog import interrupt_soon
-from evolve.errors import EvolveError, InputError, Interrupted, Stopped
+from evolve.errors import EvolveError, InputError, Interrupted, RunError, Stopped, describe
 
 if TYPE_CHECKING:
     from evolve.rollouts import AnyRollout
@@ -362,6 +362,10 @@ def _guarded(name: str, body: Callable[[], int], stop: StopFlag) -> int:
         if isinstance(error, OSError) and error.errno in _DISK_FULL:
             discard(sys.stdout)
             print(f"evolve.{name}: the output cannot be written ({error}).", file=sys.stderr)
+        elif isinstance(error, KeyboardInterrupt) and stop.signal is None:
+            _print_error(
+                name, RunError(f"code that evolve called raised KeyboardInterrupt:\n{describe(error).rstrip()}")
+            )
         else:
             traceback.print_exc()
         return 1

@@ -195,6 +195,16 @@ def test_a_mistake_of_ours_is_shown_with_its_traceback(launched):
     assert "ZeroDivisionError: a mistake" in err
 
 
+def test_an_interrupt_without_a_signal_is_an_error_of_the_called_code(launched):
+    def wrong():
+        raise KeyboardInterrupt("mine")
+
+    code, _, err = launched(wrong)
+    assert code == 1
+    assert err.startswith("evolve.walk: code that evolve called raised KeyboardInterrupt:\nTraceback")
+    assert err.endswith("KeyboardInterrupt: mine\n")
+
+
 def test_the_collector_is_spared_once_for_environments_come_and_go(monkeypatch):
     frozen = []
     monkeypatch.setattr(gc, "freeze", lambda: frozen.append(True))
