@@ -19,7 +19,7 @@ from evolve.rollouts.inference import ObservationNormalizer
 from evolve.shapes import Float32
 from evolve.strategies.acting import Paths
 from evolve.training import Experiment, load_config
-from evolve.training.experiment import prepare_policy
+from evolve.training.experiment import memory, prepare_policy
 
 _SLOTS = 256  # the most rows of a batch that are computed at once if the network has no memory
 
@@ -65,7 +65,8 @@ class Policy:
             batch: N, the number of rows. Without it, the number of rows of the first observation.
 
         Raises:
-            InputError: A seed is negative or not a whole number, or there are not N seeds.
+            InputError: A seed is negative or not a whole number, there are not N seeds, or N networks need too much
+                memory.
         """
         several = not isinstance(seed, str) and np.ndim(seed) == 1
         seeds = [check_whole("seed", one, 0) for one in (seed if several else [seed])]  # type: ignore[union-attr]
@@ -84,6 +85,10 @@ class Policy:
         n = rows or 1
         slots = n if self._remembers else min(n, _SLOTS)
         if slots != self._slots:
+            needed = 4 * slots * self.experiment.network.slot_size
+            if needed > memory():
+                expected = f"rows whose networks fit into {memory() / 1e9:,.1f} GB of memory"
+                raise InputError("batch", expected, f"{n:,}: at least {needed / 1e9:,.1f} GB")
             backend = host_backend(self.experiment.config.compute.backend)
             self._slots = slots
             self._networks = self.experiment.network.batch(slots, backend)

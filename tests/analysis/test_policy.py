@@ -104,6 +104,7 @@ def test_seeds_of_rows_follow_gymnasium_or_a_list():
         {"seed": -1},
         {"seed": [1, -1]},
         {"batch": 0},
+        {"batch": 10**12},
         {"batch": 1.5},
     ):
         with pytest.raises(InputError):
