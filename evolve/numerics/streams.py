@@ -30,6 +30,7 @@ _WEYL = 0x9E3779B97F4A7C15, 0xBB67AE8584CAA73B
 _LOWER_HALF = np.uint64(0xFFFFFFFF)
 _HALF_WORD = np.uint64(32)  # bits
 _KEY_LIMIT = 2**32  # each part of a spawn key is one 32-bit word
+_EXPECTED_KEY = "random stream: expected a purpose, generation, candidate and episode in [0, 2**32)"
 
 
 def _first_words_by_numpy(entropy: NDArray[np.uint32], keys: Int64, count: int) -> NDArray[np.uint32]:
@@ -124,7 +125,7 @@ def seed_sequence(
     """
     key = (purpose_number(purpose), generation, candidate, episode)
     if not all(0 <= part < _KEY_LIMIT for part in key):
-        raise ValueError(f"stream key: expected every part in [0, 2**32), got {key}")
+        raise ValueError(f"{_EXPECTED_KEY}, got {key}")
     return np.random.SeedSequence(seed, spawn_key=key)
 
 
@@ -348,7 +349,7 @@ def first_words(seed: int | Int64, keys: Int64, count: int) -> NDArray[np.uint32
         ValueError: A part of a key is outside [0, 2**32).
     """
     if keys.min(initial=0) < 0 or keys.max(initial=0) >= _KEY_LIMIT:
-        raise ValueError(f"stream key: expected every part in [0, 2**32), got {keys.min()} to {keys.max()}")
+        raise ValueError(f"{_EXPECTED_KEY}, got {keys.min()} to {keys.max()}")
     entropy = _entropy(seed)
     if not native.available():
         return _first_words_by_numpy(entropy, keys, count)

@@ -57,7 +57,7 @@ def test_trailing_zeros_of_a_key_are_not_padding():
 def test_parts_out_of_range_are_refused(bad):
     with pytest.raises(ValueError, match=r"\[0, 2\*\*32\)"):
         Stream(0, Purpose.INIT, bad)
-    with pytest.raises(ValueError, match=r"\[0, 2\*\*32\)"):
+    with pytest.raises(ValueError, match=r"generation, candidate and episode in \[0, 2\*\*32\)"):
         first_words(0, np.array([[0, 0, 0, bad]]), 1)
 
 
