@@ -213,6 +213,12 @@ def plan_from_arguments(
     config = found[0].model_copy(update={"seeds": (found[0].seeds[0] if seed is None else _seed(seed),)})
     if file is not None and stored is not None:
         check_same_run(config, stored, file)
+    if file is None and not config.directory().is_absolute():
+        try:
+            os.getcwd()
+        except FileNotFoundError:
+            cure = "Change to another directory, or give an absolute path."
+            raise InputError("output", "a directory", f"{config.directory()} in a removed directory", cure) from None
     return plan_runs([prepare(config)], file, resume, source)[0]
 
 

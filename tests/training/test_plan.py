@@ -40,6 +40,17 @@ def test_what_envpool_says_of_its_limits():
     assert size_of(config).steps == 245 * 500
 
 
+def test_a_removed_directory_is_no_place_for_a_run(tmp_path, monkeypatch):
+    (tmp_path / "gone").mkdir()
+    monkeypatch.chdir(tmp_path / "gone")
+    (tmp_path / "gone").rmdir()
+    with pytest.raises(
+        InputError, match=r"^output: expected a directory, got runs/.* in a removed directory\. Change to"
+    ):
+        plan()
+    assert plan_from_arguments(None, 3, tmp_path, {}).path == tmp_path / "seed-3.h5"
+
+
 def test_sizes_add_up():
     assert RunSize(1, 10) + RunSize(2, 20) == RunSize(3, 30)
     assert RunSize(1, 10) + RunSize(2, None) == RunSize(3, None)
