@@ -42,7 +42,7 @@ _MISTAKES = {
     r"argument (\S+): invalid number: '(.*)'": "a number, at least 1, or auto",
     r"argument (\S+): invalid choice: '(.*)' \(choose from (.*)\)": "one of {2}",
     r"argument (\S+): not allowed with argument (\S+)": "no {1} with it",
-    r"argument (\S+): expected (?:one|at least one) argument()": "a value",
+    r"argument (\S+): expected (?:one|at least one) argument()": "a value, after = if it begins with a dash",
     r"the following arguments are required: (.+)()": "a value",
 }
 """The messages of argparse as regular expressions, and the expected values in words. The first two groups of an

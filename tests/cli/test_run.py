@@ -283,7 +283,7 @@ def test_help_ends_every_rank(command):
     ("words", "message"),
     [
         (("-p", "3.5"), "-p/--population: expected a whole number, got 3.5."),
-        (("-d",), "-d/--hidden: expected a value, got none."),
+        (("-d",), "-d/--hidden: expected a value, after = if it begins with a dash, got none."),
         (
             ("--colour", "red"),
             "command line: expected arguments that it knows, got --colour. "
