@@ -69,15 +69,24 @@ def to_json(space: Space) -> dict[str, Any]:
         return {"type": kind, "spaces": parts}
     table = {"type": kind, "shape": list(space.shape), "dtype": np.dtype(space.dtype).name}
     if kind == "Box":
-        table |= {"low": _bounds_to_json(space.low), "high": _bounds_to_json(space.high)}
+        no_low, no_high = _unbounded(space)
+        table |= {"low": _bounds_to_json(space.low, no_low), "high": _bounds_to_json(space.high, no_high)}
     elif kind == "MultiDiscrete":
         table |= {"nvec": space.nvec.ravel().tolist(), "start": space.start.ravel().tolist()}
     return table
 
 
-def _bounds_to_json(bounds: Any) -> Any:
+def _unbounded(space: Space) -> tuple[Any, Any]:
+    """Return where a Box has no lower bound, and where it has no upper bound."""
+    # For integers, Gymnasium replaces an infinite bound by the smallest or the largest integer, and notes it.
+    below, above = (getattr(space, f"bounded_{side}", True) for side in ("below", "above"))
+    return np.isinf(space.low) | ~np.asarray(below), np.isinf(space.high) | ~np.asarray(above)
+
+
+def _bounds_to_json(bounds: Any, infinite: Any) -> Any:
     """Return one number if all bounds are equal, else a flat list; None stands for infinity."""
-    flat = [None if np.isinf(bound) else bound for bound in np.asarray(bounds).ravel().tolist()]
+    listed = zip(np.ravel(bounds).tolist(), np.ravel(infinite).tolist(), strict=True)
+    flat = [None if is_infinite else bound for bound, is_infinite in listed]
     return flat[0] if flat and all(bound == flat[0] for bound in flat) else flat
 
 
@@ -359,7 +368,9 @@ class Stretch(NamedTuple):
 
 def stretch(space: Space, scale: float) -> Stretch:
     """Return the map from outputs to the actions of a Box, see `action_decoder`."""
-    low, high = (bound.astype(np.float64).ravel() for bound in (space.low, space.high))
+    no_low, no_high = _unbounded(space)
+    low = np.where(no_low, -np.inf, space.low.astype(np.float64)).ravel()
+    high = np.where(no_high, np.inf, space.high.astype(np.float64)).ravel()
     floor = np.where(np.isfinite(low), low, np.where(np.isfinite(high), high - 2 * scale, -scale))
     ceiling = np.where(np.isfinite(high), high, np.where(np.isfinite(low), low + 2 * scale, scale))
     # Halved before adding, so that the largest finite bounds do not overflow.

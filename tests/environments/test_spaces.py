@@ -79,7 +79,9 @@ INF = np.inf
         (box([0], [10], np.int32), [0.33], [7]),
         (box([0] * 3, [1] * 3, np.bool_), [-0.2, 0.0, 0.2], [False, False, True]),
         (box([0] * 3, [10] * 3, np.int32), [-1, np.nan, 1], [0, 5, 10]),
-        (spaces.Box(-INF, INF, (3,), np.int64), [-1, 0, 1], [-(2**63), 0, 2**63 - 1]),
+        (spaces.Box(-(2**63), 2**63 - 1, (3,), np.int64), [-1, 0, 1], [-(2**63), 0, 2**63 - 1]),
+        (spaces.Box(-INF, INF, (3,), np.int64), [-1, 0, 1], [-2, 0, 2]),
+        (spaces.Box(np.array([0, -INF]), np.array([INF, 5]), (2,), np.int32), [1, -1], [4, 1]),
         (spaces.Box(0, 2**64 - 1, (2,), np.uint64), [-1, 1], [0, 2**64 - 1]),
     ],
 )
@@ -270,6 +272,7 @@ def test_a_reset_that_breaks_the_interface_is_described(said, named):
         spaces.Box(np.array([-1.5, -INF], np.float32), np.array([0.1, INF], np.float32)),
         spaces.Box(0, 255, (2, 2, 1), np.uint8),
         spaces.Box(-(2**62), 2**62, (1,), np.int64),
+        spaces.Box(-INF, INF, (2,), np.int32),
         spaces.Discrete(4, start=-2),
         spaces.MultiDiscrete([[2, 3], [4, 5]], start=[[1, 0], [0, -1]]),
         spaces.MultiBinary((2, 2)),
