@@ -11,7 +11,15 @@ from importlib.util import find_spec
 from typing import TYPE_CHECKING
 
 from evolve.config import EnvOptions
-from evolve.environments.engine import Engine, Mode, check, check_metrics, decode_metrics, keeping_directory
+from evolve.environments.engine import (
+    Engine,
+    Mode,
+    check,
+    check_metrics,
+    decode_metrics,
+    keeping_directory,
+    seems_endless,
+)
 from evolve.environments.envpool_engine import EnvPoolEngine, envpool_limit
 from evolve.environments.exact import TASKS, AnyTask, exact_task, kwargs_model, without_defaults
 from evolve.environments.exact_engine import CompiledSlots, ExactEngine, largest_crowd, slots_per_call, task_on_device

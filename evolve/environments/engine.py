@@ -36,7 +36,7 @@ FPS = 50.0
 
 _EXTRAS = {"box2d": "box2d", "pygame": "video", "mujoco": "mujoco"}  # by a word in Gymnasium's error message
 _SEED, _STEPS = 20, 40  # of the episodes that `check` compares
-# `check_metrics` gives up if an episode takes more than this number of steps or seconds.
+# `check_metrics` and `seems_endless` give up if an episode takes more than this number of steps or seconds.
 _MOST_STEPS, _EPISODE_SECONDS = 4096, 1.0
 PAIR_SECONDS = 0.2
 """The approximate seconds for which `check` compares the steps of two episodes; it always compares the first step."""
@@ -224,8 +224,23 @@ def check_metrics(engine: Engine) -> None:
         raise InputError("env.metrics", expected, f"{name}, which differs (a time, for example)")
 
 
+def seems_endless(engine: Engine) -> bool:
+    """Return whether an episode of random outputs does not end within `_MOST_STEPS` steps and `_EPISODE_SECONDS`."""
+    return _ends_in_time(engine) is False
+
+
 def _metrics_of_an_episode(engine: Engine) -> Int64 | None:
     """Return the metrics [2, M] of an episode in slot 0; None if it fails, or does not end in time."""
+    if not _ends_in_time(engine):
+        return None
+    metrics = engine.metrics(np.zeros(1, np.intp))[0]
+    if engine.faults:
+        raise InputError.plainly("env.metrics", engine.faults.pop(0))
+    return metrics
+
+
+def _ends_in_time(engine: Engine) -> bool | None:
+    """Play an episode of random outputs in slot 0; return whether it ends in time, None if it fails."""
     slot = np.zeros(1, np.intp)
     observations = np.zeros((1, engine.observation_size), np.float32)
     engine.reset(slot, np.array([_SEED]), observations)
@@ -235,12 +250,10 @@ def _metrics_of_an_episode(engine: Engine) -> Int64 | None:
             break
         _, ended = engine.step(slot, row[None], observations)
         if ended[0] and not engine.faults:
-            metrics = engine.metrics(slot)[0]
-            if engine.faults:
-                raise InputError.plainly("env.metrics", engine.faults.pop(0))
-            return metrics
+            return True
+    failed = bool(engine.faults)
     engine.faults.clear()  # the evaluation will meet the same error, and report where it happened
-    return None
+    return None if failed else False
 
 
 def _random_outputs(steps: int, engine: Engine) -> Float32:

@@ -147,6 +147,13 @@ class NotANumber(gymnasium.Env):
         return np.ones(2, np.float32), float("nan") if self.bad else float(action), True, False, {}
 
 
+class Endless(Broken):
+    """Has no last step."""
+
+    def step(self, action):
+        return np.zeros(2, np.float32), 1.0, False, False, {}
+
+
 class Exits(Broken):
     """Calls sys.exit in the middle of an episode."""
 

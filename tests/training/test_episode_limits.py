@@ -50,6 +50,16 @@ def test_no_factor_exceeds_the_limit_that_a_module_registers():
     assert step_limit(config, 3, np.array([[100, 100]], np.int32)) == 100
 
 
+def test_an_environment_without_an_end_is_announced(caplog):
+    for limit in (30, None):
+        caplog.clear()
+        prepare(parse(Config, {"env": {"id": "toys:Endless", "max_episode_steps": limit}}))
+        assert ("toys:Endless declares no limit of steps, and an episode" in caplog.text) == (limit is None)
+    caplog.clear()
+    prepare(parse(Config, {"env": {"id": "toys:Switches"}}))  # its episodes end by themselves
+    assert not caplog.text
+
+
 @pytest.fixture(scope="module")
 def on_ranks(tmp_path_factory):
     """Return the folder of runs on three ranks."""
