@@ -21,7 +21,7 @@ from evolve.numerics.device import has_device
 from evolve.rollouts import RolloutSpec
 from evolve.strategies import STRATEGIES
 from evolve.strategies.acting import GENOME_MEASURES
-from evolve.training.fitness import fitness_function
+from evolve.training.fitness import check_fitness
 
 _LOG = logging.getLogger("evolve")
 _CACHE_BYTES = 2**24  # the assumed share of each process in the cache that all cores use
@@ -298,7 +298,7 @@ def validate_new_run(experiment: Experiment) -> None:
         raise InputError("common_random_numbers", expected, "pairs", "openai-es and pgpe have pairs.")
     _check_step_limits(experiment)
     _check_measures(experiment)
-    fitness_function(config.fitness)  # raises InputError for a function that cannot be imported
+    check_fitness(config, experiment.network.num_weights)
     if config.connection_cost and strategies.shared_mask(config.strategy):
         expected = f"0 with {config.strategy.name}, whose candidates all have the same connections"
         raise InputError("connection_cost", expected, config.connection_cost)

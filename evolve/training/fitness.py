@@ -53,6 +53,13 @@ def fitness_function(setting: str) -> FitnessFunction:
     return lambda returns, _metrics, _connections: quantile_of_returns(returns, quantile)
 
 
+def check_fitness(config: Config, num_weights: int) -> None:
+    """Raise InputError if the fitness function cannot be imported, or fails in a trial with two made-up candidates."""
+    function = fitness_function(config.fitness)
+    if isinstance(function, _UserFunction) and not config.env.metrics:  # the types of metrics are unknown yet
+        function.try_out(min(config.episodes, 1000), num_weights)
+
+
 def quantile_of_returns(returns: Float64, quantile: float) -> Float64:
     """Return the quantile [n] of each row of returns [n, E] by linear interpolation; NaN if a return is NaN.
 
@@ -103,11 +110,32 @@ class _UserFunction:
             result = self._function(_read_only(returns[rows]), MappingProxyType(given), _read_only(connections[rows]))
         except FAILURES as error:
             raise RunError(Setting("fitness"), f": {self._setting} raised an error:\n{describe(error)}") from error
-        fitness[rows] = self._checked(result, len(rows))
+        values = self._numbers(result, len(rows))
+        invalid = np.flatnonzero(~np.isfinite(values))
+        if len(invalid):
+            expected = f"{self._setting} to return finite numbers"
+            raise InputError("fitness", expected, f"{values[invalid[0]]} at position {invalid[0]} of {len(rows)}")
+        fitness[rows] = values
         return fitness
 
-    def _checked(self, result: Any, n: int) -> Float64:
-        """Return the result [n] of the function as float64. Raises InputError unless it is n finite numbers."""
+    def try_out(self, episodes: int, connections: int) -> None:
+        """Raise InputError if the function cannot be called, or returns no number for each of two made-up candidates.
+
+        Any other error may be due to their returns, so it is ignored here.
+        """
+        returns = np.arange(2.0 * episodes).reshape(2, episodes)
+        try:
+            with np.errstate(all="ignore"):
+                result = self._function(_read_only(returns), {}, _read_only(np.full(2, connections, np.int32)))
+        except TypeError as error:
+            expected = "a function of returns, metrics and connections"
+            raise InputError("fitness", expected, f"{self._setting} ({one_line(error)})") from error
+        except FAILURES:
+            return
+        self._numbers(result, 2)
+
+    def _numbers(self, result: Any, n: int) -> Float64:
+        """Return the result [n] of the function as float64. Raises InputError unless it is n numbers."""
         try:
             values = np.asarray(result)
         except FAILURES:  # such as for nested lists of different lengths, or for an array of another library
@@ -116,12 +144,7 @@ class _UserFunction:
             expected = f"{self._setting} to return an array [{n}] of numbers, one for each candidate"
             got = f"{values.dtype}{list(values.shape)}" if isinstance(result, np.ndarray) else repr(result)
             raise InputError("fitness", expected, got)
-        fitness = values.astype(np.float64)
-        invalid = np.flatnonzero(~np.isfinite(fitness))
-        if len(invalid):
-            expected = f"{self._setting} to return finite numbers"
-            raise InputError("fitness", expected, f"{fitness[invalid[0]]} at position {invalid[0]} of {n}")
-        return fitness
+        return values.astype(np.float64)
 
 
 def _read_only(array: NDArray[Any]) -> NDArray[Any]:

@@ -1,6 +1,7 @@
 """The setting `fitness`: quantiles to the bit, functions of the user, and their mistakes."""
 
 import math
+from contextlib import nullcontext
 from fractions import Fraction
 
 import numpy as np
@@ -12,8 +13,15 @@ from tampering import edit_config, tamper
 
 import evolve
 from evolve import InputError, RunError, store
-from evolve.config import Config, RacingOptions, parse
-from evolve.training.fitness import Scores, fitness_function, import_function, quantile_of_returns, setting_of
+from evolve.config import Config, EnvOptions, RacingOptions, parse
+from evolve.training.fitness import (
+    Scores,
+    check_fitness,
+    fitness_function,
+    import_function,
+    quantile_of_returns,
+    setting_of,
+)
 from evolve.training.manifest import PORTABLE, portability
 
 RETURNS = np.array([[3.0, 1.0, 2.0, 8.0], [0.0, -0.0, 0.0, -0.0], [1.0, math.nan, 2.0, 3.0]])
@@ -131,6 +139,26 @@ def test_a_function_that_cannot_be_used_is_refused_before_a_run(setting, message
         import_function(setting)
     call("run", *RUN, "--set", f"fitness={setting}", "-o", "out").refused("fitness: expected a function")
     assert not list(tmp_path.glob("out/*.h5"))
+
+
+@pytest.mark.parametrize(
+    ("result", "message"),
+    [
+        (
+            lambda r: np.mean(r, {}),
+            "a function of returns, metrics and connections, got toy_fitness:worst_two",
+        ),
+        (lambda r: 1.0, r"^fitness: expected toy_fitness:worst_two to return an array \[2\] of numbers"),
+        (lambda r: np.log(-r).mean(axis=1), None),
+        (lambda r: r.no_such, None),
+    ],
+)
+def test_a_function_is_tried_before_a_run(monkeypatch, result, message):
+    monkeypatch.setattr(toy_fitness, "worst_two", lambda returns, metrics, connections: result(returns))
+    config = parse(Config, {"fitness": "toy_fitness:worst_two"})
+    with nullcontext() if message is None else pytest.raises(InputError, match=message):
+        check_fitness(config, 5)
+    check_fitness(config.model_copy(update={"env": EnvOptions(metrics=("x",))}), 5)
 
 
 def test_a_function_object_is_a_setting_if_it_can_be_imported(monkeypatch):
