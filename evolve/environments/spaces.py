@@ -235,7 +235,7 @@ def observation_encoder(space: Space) -> tuple[int, Encode]:
 
 
 def check_observation(space: Space, observation: Any) -> None:
-    """Raise ValueError for an observation of another shape, or beyond the values of a discrete space.
+    """Raise ValueError for an observation of another shape or type, or beyond the values of a discrete space.
 
     Without this check, NumPy would broadcast an array of another shape, and a value below the first one would be a
     negative index, which counts from the end.
@@ -253,6 +253,8 @@ def check_observation(space: Space, observation: Any) -> None:
         last = first + (space.n if kind == "Discrete" else space.nvec) - 1
         if values.dtype.kind not in "biu" or (values < first).any() or (values > last).any():
             raise ValueError(f"{values.tolist()!r}, which is outside the integers {first.tolist()} to {last.tolist()}")
+    elif values.dtype.kind in "cSU":  # a conversion to real numbers drops an imaginary part, and reads texts
+        raise ValueError(f"the type {values.dtype}, not real numbers")
 
 
 def action_decoder(space: Space, action_scale: float) -> tuple[int, Decode]:

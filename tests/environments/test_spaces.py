@@ -250,6 +250,8 @@ SEEN = np.zeros(3, np.float32)
         ((np.zeros(4), 1.0, False, False, {}), r"(4,), not (3,)"),
         ((np.zeros((3, 1)), 1.0, False, False, {}), r"(3, 1), not (3,)"),
         (({"a": 1}, 1.0, False, False, {}), "observation"),
+        ((SEEN + 1j, 1.0, False, False, {}), "complex"),
+        ((["0", "1", "2"], 1.0, False, False, {}), "<U1"),
     ],
 )
 def test_a_step_that_breaks_the_interface_is_described(said, named):
