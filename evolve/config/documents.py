@@ -12,7 +12,6 @@ If settings belong together, a value may be a table: strategy = [{name = "ga"}, 
 A table without a name keeps the name, and the other settings, of its section.
 """
 
-import copy
 import itertools
 import math
 import re
@@ -21,7 +20,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from evolve.config.options import Table, parse
+from evolve.config.options import Table, parse, plain
 from evolve.config.settings import NAMED_SECTIONS, Config
 from evolve.errors import InputError
 
@@ -101,8 +100,10 @@ def set_key(table: Table, key: str, value: object) -> None:
         value: Any TOML value; a text for a section of `NAMED_SECTIONS` is its name.
 
     Raises:
-        InputError: A part of the key, such as "env", is a value that is not a table.
+        InputError: A part of the key, such as "env", is a value that is not a table; or the key is not a text.
     """
+    if not isinstance(key, str):
+        raise InputError("experiment", "settings whose names are texts", repr(key))
     if key in NAMED_SECTIONS and isinstance(value, str):
         key = f"{key}.{NAMED_SECTIONS[key]}"
     *sections, last = key.split(".")
@@ -185,10 +186,10 @@ def points(table: Table) -> list[tuple[str, Table]]:
     chosen = combinations(table.get("sweep", {}))
     found = []
     for values in chosen:
-        point = copy.deepcopy({key: value for key, value in table.items() if key != "sweep"})
+        point: Table = plain({key: value for key, value in table.items() if key != "sweep"})  # with tables of its own
         # A table that is one value must not replace a setting inside it.
         for key in sorted(values, key=lambda key: key.count(".")):
-            value, section = copy.deepcopy(values[key]), point.get(key)
+            value, section = plain(values[key]), point.get(key)
             set_key(point, key, section | value if lacks_name(key, value) and isinstance(section, dict) else value)
         found.append(point)
     return list(zip(_names(chosen), found, strict=True))

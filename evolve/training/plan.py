@@ -5,7 +5,6 @@ Nothing here writes.
 
 import os
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from copy import deepcopy
 from dataclasses import dataclass, replace
 from functools import reduce
 from operator import add
@@ -18,6 +17,7 @@ from evolve.config import (
     NAMED_SECTIONS,
     ComputeOptions,
     Config,
+    Options,
     StartFromOptions,
     Table,
     parse,
@@ -233,7 +233,7 @@ def sweep_from_arguments(
 
     Raises InputError.
     """
-    if not isinstance(grid, Mapping):
+    if not isinstance(grid, Mapping) or not all(isinstance(key, str) for key in grid):
         raise InputError("grid", 'a table of lists, such as {"strategy.sigma": [0.1, 0.3]}', repr(grid))
     table = _table(experiment)
     own = {section: table[section] for section in ("network", "strategy")} if isinstance(experiment, Config) else {}
@@ -293,7 +293,7 @@ def _with_own_options(
     """
     for section, options in own.items():
         if point.get(f"{section}.name") == options["name"]:
-            whole = deepcopy({section: {**options, **table[section]}})
+            whole = plain({section: {**options, **table[section]}})
             for key, value in point.items():
                 if key.startswith(f"{section}."):
                     set_key(whole, key, value)
@@ -427,7 +427,7 @@ def _table(experiment: Any) -> dict[str, Any]:
         cure = "Give its attribute `config`." if isinstance(getattr(experiment, "config", None), Config) else ""
         raise InputError("experiment", _EXPERIMENT, repr(experiment), cure)
     table: dict[str, Any] = {}
-    for key, value in deepcopy(dict(experiment)).items():
+    for key, value in experiment.items():
         _override(table, key, value)
     return table
 
@@ -459,6 +459,8 @@ def plain_setting(key: str, value: Any) -> Any:
     """
     if key in ("env", "fitness") and callable(value):
         return setting_of(value, key)
+    if isinstance(value, Options):  # a section of a configuration
+        return value.model_dump(mode="json")
     if key == "env" and isinstance(value, Mapping):
         value = _named_classes(value)
     elif key == "env" and not isinstance(value, str):

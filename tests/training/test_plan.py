@@ -168,6 +168,24 @@ def test_a_setting_that_the_sweep_varies_is_refused(grid, sweep, settings, twice
         sweep_from_arguments(grid, {"sweep": sweep}, None, None, settings)
 
 
+def test_a_section_of_another_configuration_is_a_setting():
+    config = planned(env={"id": "Acrobot-v1", "action_scale": 0.5}, network={"name": "mlp", "hidden": [5]})
+    assert planned({"env": {"max_episode_steps": 7}}, env=config.env).env == config.env
+    assert planned(network=config.network, racing=config.racing).network == config.network
+    ((_, varied),) = sweep_from_arguments({"env": [config.env]}, None, None, None, {})
+    assert varied.env == config.env
+
+
+def test_settings_of_other_types_are_refused():
+    config = planned()
+    with pytest.raises(InputError, match=r"^strategy: expected the name of a strategy.* got <evolve\."):
+        planned(strategy=plan().experiment.strategy(0))  # it cannot be copied
+    with pytest.raises(InputError, match=r"^experiment: expected settings whose names are texts, got 1"):
+        planned({1: 2})
+    with pytest.raises(InputError, match=r"^grid: expected a table of lists, .*, got \{1: \[2\]\}"):
+        sweep_from_arguments({1: [2]}, config, None, None, {})
+
+
 def test_a_sweep_varies_a_name_once_and_the_other_settings_of_its_section():
     with pytest.raises(InputError, match=r"^grid: expected either network or network\.name, got both"):
         sweep_from_arguments({"network": ["mlp", "elman"], "network.name": ["lstm"]}, None, None, None, {})
