@@ -185,13 +185,9 @@ class GenomeWindow:
         """
         first, last = int(rows.min()), int(rows.max())
         if self._held is None or first < self._first or last >= self._first + len(self._held):
-            # Of scattered rows only these genomes are generated, because most of a contiguous run would be unused.
-            if last - first >= max(self._at_once, 2 * len(rows)):
-                needed, places = np.unique(rows, return_inverse=True)
-                return self._make(needed, making), places
-            self._first = first
             stop = max(last + 1, first + self._at_once) if self._ahead else last + 1
-            self._held = self._make(np.arange(first, min(stop, len(self._source))), making)
+            self._held = self._make(slice(first, min(stop, len(self._source))), making)
+            self._first = first
         if last + 1 - first > len(rows):  # not all of the run are needed
             return self._held.take(rows - self._first), np.arange(len(rows))
         return self._held.take(slice(first - self._first, last + 1 - self._first)), rows - first
@@ -201,19 +197,16 @@ class GenomeWindow:
         described, self._described = self._described, []
         return described
 
-    def _make(self, rows: Int64, making: Callable[[], AbstractContextManager[object]]) -> Genomes:
+    def _make(self, run: slice, making: Callable[[], AbstractContextManager[object]]) -> Genomes:
         with making():
-            first, stop = int(rows[0]), int(rows[-1]) + 1
-            if isinstance(self._source, Genomes) and stop - first == len(rows):  # rows ascend
-                made = self._source.take(slice(first, stop))
-            else:
-                made = self._source.take(rows)
+            source = self._source
+            made = source.take(run) if isinstance(source, Genomes) else source.take(np.arange(run.start, run.stop))
             with self._lock:
-                places = np.flatnonzero(self.waiting.to_describe[rows])
-                self.waiting.to_describe[rows] = False
+                places = np.flatnonzero(self.waiting.to_describe[run])
+                self.waiting.to_describe[run] = False
             if len(places):
-                whole = len(places) == len(rows)
-                self._described.append((rows[places], describe(made if whole else made.take(places))))
+                whole = len(places) == len(made)
+                self._described.append((run.start + places, describe(made if whole else made.take(places))))
         return made
 
 

@@ -112,13 +112,6 @@ def test_a_device_gets_whole_feeds_whatever_a_window_has(feed):
 
 
 @pytest.mark.usefixtures("few")
-def test_scattered_genomes_are_made_without_those_between_them():
-    source = Made()
-    assert np.array_equal(weights_of(window(source), [30, 2, 30]), ALL.weights[[30, 2, 30]])
-    assert source.asked == [[2, 30]]
-
-
-@pytest.mark.usefixtures("few")
 def test_each_is_described_once_where_it_is_asked_for():
     ours = window(Made(), described=(0, 5, 6))
     for row in (0, 1, 5, 6, 39, 0):
