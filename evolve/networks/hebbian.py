@@ -40,20 +40,7 @@ from pydantic import Field
 
 from evolve.errors import InputError
 from evolve.genome import Block
-from evolve.networks.network import (
-    Activity,
-    BaseNetwork,
-    Hidden,
-    HostColumns,
-    NetworkOptions,
-    Scale,
-    Share,
-    SlotArrays,
-    TwoOrMore,
-    all_earlier,
-    end_to_end,
-    structure,
-)
+from evolve.networks import network as base
 from evolve.numerics import Backend, sequential_sum, sigmoid, tanh
 from evolve.numerics.native import ADDRESS, FLOAT, INT64
 from evolve.shapes import Bool, Float32, Int64, Slots
@@ -62,10 +49,10 @@ _SMALLEST_NONZERO = 0.001  # the smallest trace rate other than 0, and the small
 _MAX_PENDING = 8  # steps whose trace updates the kernel may delay; LONGEST_HISTORY of kernels/hebbian_dag.h
 
 
-class HebbianDagOptions(NetworkOptions):
+class HebbianDagOptions(base.NetworkOptions):
     """Settings of `[network]` for hebbian-dag."""
 
-    hidden: Hidden = (8, 8)
+    hidden: base.Hidden = (8, 8)
     """The sizes of the hidden layers."""
     plasticity: float = Field(0.0, ge=-1e6, le=1e6)
     """m, the strength with which traces act on the network; with 0 they only decide which connections are pruned."""
@@ -75,13 +62,13 @@ class HebbianDagOptions(NetworkOptions):
     """The largest absolute value of a trace."""
     neuromodulated: bool = False
     """Whether output 0 of the network replaces ρ."""
-    init_scale: Scale = 1.0
+    init_scale: base.Scale = 1.0
     """The standard deviation of initial weights."""
-    init_sparsity: Share = 0.025
+    init_sparsity: base.Share = 0.025
     """The share of connections that is pruned initially."""
 
 
-class HebbianDag(BaseNetwork[HebbianDagOptions]):
+class HebbianDag(base.BaseNetwork[HebbianDagOptions]):
     """The description of a hebbian-dag."""
 
     sums_by_source = True
@@ -108,7 +95,7 @@ class HebbianDag(BaseNetwork[HebbianDagOptions]):
     @cached_property
     def blocks(self) -> tuple[Block, ...]:
         """W_00, W_10, W_11, W_20, …: layer by layer, so that all inputs of a layer form one matrix."""
-        return all_earlier(self.sizes)
+        return base.all_earlier(self.sizes)
 
     @property
     def modulators(self) -> tuple[tuple[int, int], ...]:
@@ -135,7 +122,7 @@ class HebbianDag(BaseNetwork[HebbianDagOptions]):
         return HebbianDagBatch(self, slots, backend)
 
 
-class HebbianDagBatch(SlotArrays):
+class HebbianDagBatch(base.SlotArrays):
     """The genomes and traces of B slots.
 
     The kernel may delay updates of traces for some steps. They are applied before traces are read or replaced.
@@ -175,10 +162,10 @@ class HebbianDagBatch(SlotArrays):
         weights = self._weights.take(slots)
         return weights if self._gains is None else weights + self._gains.take(slots) * self._traces.take(slots)
 
-    def activity(self, slot: int) -> Activity:
+    def activity(self, slot: int) -> base.Activity:
         """Return the nodes and the effective weights of a slot's network after its last step."""
         weights = self.weights(np.array([slot]))[0]
-        return Activity(tuple(self._nodes[rows, slot].copy() for rows in self._rows), weights)
+        return base.Activity(tuple(self._nodes[rows, slot].copy() for rows in self._rows), weights)
 
     def _reference(self, observations: Float32) -> Float32:
         n, rows, options = len(observations), self._rows, self._network.options
@@ -207,7 +194,7 @@ class HebbianDagBatch(SlotArrays):
                 np.minimum(traces, limit, out=traces)
         return outputs[1:].T.copy()
 
-    def _matrix(self, columns: HostColumns, layer: int, n: int) -> Float32:
+    def _matrix(self, columns: base.HostColumns, layer: int, n: int) -> Float32:
         """Return [rows, columns, n]: a view of the stacked matrices into a layer, for the first n slots."""
         start, stop, width = self._spans[layer]
         return columns.array[0, start:stop, :n].reshape(-1, width, n)
@@ -220,7 +207,7 @@ class HebbianDagBatch(SlotArrays):
         # needs current traces, so it first applies the update of the step before: two steps are enough.
         history = 2 if self._gains is not None else _MAX_PENDING
         num_sums = sum((layer + 1) * columns for layer, columns in enumerate(D[1:]))
-        return structure(
+        return base.structure(
             layers=(INT64, len(D) - 1),
             sizes=(ADDRESS, self._arrays.constant(np.array(D, np.int64))),
             weight_rows=(INT64, self._network.num_weights),
@@ -239,18 +226,18 @@ class HebbianDagBatch(SlotArrays):
         )
 
 
-class HebbianLstmOptions(NetworkOptions):
+class HebbianLstmOptions(base.NetworkOptions):
     """Settings of `[network]` for hebbian-lstm."""
 
-    hidden: TwoOrMore = (8,)
+    hidden: base.TwoOrMore = (8,)
     """H, the size of the one hidden layer."""
     update_limit: float = Field(0.1, gt=0, le=1e6)
     """The largest change of a trace in a step."""
-    init_sparsity: Share = 0.025
+    init_sparsity: base.Share = 0.025
     """The share of connections that is pruned initially."""
 
 
-class HebbianLstm(BaseNetwork[HebbianLstmOptions]):
+class HebbianLstm(base.BaseNetwork[HebbianLstmOptions]):
     """The description of a hebbian-lstm."""
 
     weight_scale = np.float32(1)
@@ -261,7 +248,7 @@ class HebbianLstm(BaseNetwork[HebbianLstmOptions]):
         O, H, A = self.sizes
         # (layer, source, rows, columns): layer 0 computes the cells, layer 1 the action; source 0 is obs, 1 the cells.
         names = [f"W_{gate}_{source}" for gate in "fjoi" for source in ("obs", "c")]
-        return end_to_end([(0, 0, O, H), (0, 1, H, H)] * 4 + [(1, 1, H, A)], [*names, "W_a"])
+        return base.end_to_end([(0, 0, O, H), (0, 1, H, H)] * 4 + [(1, 1, H, A)], [*names, "W_a"])
 
     @property
     def modulators(self) -> tuple[tuple[int, int], ...]:
@@ -289,7 +276,7 @@ class HebbianLstm(BaseNetwork[HebbianLstmOptions]):
         return HebbianLstmBatch(self, slots, backend)
 
 
-class HebbianLstmBatch(SlotArrays):
+class HebbianLstmBatch(base.SlotArrays):
     """The genomes, traces and cells of B slots."""
 
     def __init__(self, network: HebbianLstm, slots: int, backend: Backend) -> None:
@@ -319,11 +306,11 @@ class HebbianLstmBatch(SlotArrays):
         weights[gates] += self._cells.take(slots)[:, :1] * self._traces.take(slots)[gates]
         return weights
 
-    def activity(self, slot: int) -> Activity:
+    def activity(self, slot: int) -> base.Activity:
         """Return the last step of a slot's network."""
         slots = np.array([slot])
         observations, actions = self._last_step
-        return Activity((observations[slot], self._cells.take(slots)[0], actions[slot]), self.weights(slots)[0])
+        return base.Activity((observations[slot], self._cells.take(slots)[0], actions[slot]), self.weights(slots)[0])
 
     def _reference(self, observations: Float32) -> Float32:
         n = len(observations)
@@ -345,7 +332,7 @@ class HebbianLstmBatch(SlotArrays):
         """Return the C structure `hebbian_lstm` of kernels/hebbian_lstm.h."""
         O, H, A = self._sizes
         nodes = self._network.nodes
-        return structure(
+        return base.structure(
             observations=(INT64, O),
             num_cells=(INT64, H),
             actions=(INT64, A),

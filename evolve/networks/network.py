@@ -270,7 +270,6 @@ class HostArrays:
 
 
 Columns = HostColumns | DeviceColumns
-Arrays = HostArrays | DeviceArrays
 
 
 class SlotArrays:
@@ -288,7 +287,7 @@ class SlotArrays:
 
     def __init__(self, slots: int, backend: Backend) -> None:
         self._compiled = backend != "numpy"
-        self._arrays = _arrays(slots, backend)
+        self._arrays = DeviceArrays(slots) if backend == "cupy" else HostArrays(slots, backend)
         self.held: list[Columns] = []
         self.kept_traces: Columns | None = None
         self.kernel: native.NativeStep | DeviceStep | None = None
@@ -367,9 +366,3 @@ class SlotArrays:
         """Apply the pending updates of traces in the tiles of slots."""
         if self.kernel is not None and self.kept_traces is not None:
             self.kernel.settle(slots)
-
-
-def _arrays(slots: int, backend: Backend | Arrays) -> Arrays:
-    if isinstance(backend, str):
-        return DeviceArrays(slots) if backend == "cupy" else HostArrays(slots, backend)
-    return backend
