@@ -35,23 +35,10 @@ from evolve.strategies.strategy import (
 from evolve.strategies.wrapper import beginnings, wrapped
 
 __all__ = [
-    "STRATEGIES",
-    "AskedGenomes",
-    "Results",
-    "Strategy",
-    "VectorLayout",
-    "best_candidate",
-    "bytes_per_weight",
-    "from_table",
-    "initial_genomes",
-    "make",
-    "portable",
-    "ranking",
-    "runs_on_every_rank",
-    "searches",
-    "shared_mask",
+    "STRATEGIES", "AskedGenomes", "Results", "Strategy", "VectorLayout", "best_candidate", "bytes_per_weight",
+    "from_table", "initial_genomes", "make", "portable", "ranking", "runs_on_every_rank", "searches", "shared_mask",
     "wanted_traces",
-]
+]  # fmt: skip
 
 _RELATIVES = {
     "openes": "openai-es", "es": "openai-es", "ars": "openai-es", "nes": "openai-es", "pepg": "pgpe", "cma": "cma-es",

@@ -40,26 +40,9 @@ from evolve.errors import InputError
 from evolve.genome import FactoredGenomes, GenomeLayout, Genomes, GenomeSource, pruned
 from evolve.numerics.perturbation import Factors, antithetic_matrix_sums, antithetic_sums, perturbed
 from evolve.shapes import Bool, Float32, Float64, Int64
-from evolve.strategies.evolution_strategy import (
-    Adam,
-    ClipUp,
-    EvolutionStrategy,
-    OptimizerMemory,
-    centred_ranks,
-    low_rank_matrices,
-    parts,
-    scaled_fitness,
-    stored,
-)
+from evolve.strategies import evolution_strategy as base
+from evolve.strategies import strategy as contract
 from evolve.strategies.pruning_schedules import GradualPruning
-from evolve.strategies.strategy import (
-    NamedNumbers,
-    NewestValue,
-    Results,
-    check_population,
-    requested_candidates,
-    require_evolved_weights,
-)
 from evolve.strategies.wrapper import RestartOptions
 
 
@@ -109,7 +92,7 @@ class OpenAiEsOptions(RestartOptions):
 
 
 @dataclass(frozen=True)
-class Schedule(NamedNumbers):
+class Schedule(contract.NamedNumbers):
     """The numbers of openai-es that change from generation to generation.
 
     beta1_power, beta2_power: β1^t and β2^t. sigma: σ. learning_rate: α. generations: t, the completed generations.
@@ -134,12 +117,12 @@ class Schedule(NamedNumbers):
 class OpenAiEsState:
     """θ, θ̄, m, v: [W] float64, zero where the mask [W] is False."""
 
-    centre: Float64 = stored("W")
-    average: Float64 = stored("W")
-    m: Float64 = stored("W")
-    v: Float64 = stored("W")
-    schedule: Schedule = stored(Schedule)
-    mask: Bool = stored("W", np.bool_)
+    centre: Float64 = base.stored("W")
+    average: Float64 = base.stored("W")
+    m: Float64 = base.stored("W")
+    v: Float64 = base.stored("W")
+    schedule: Schedule = base.stored(Schedule)
+    mask: Bool = base.stored("W", np.bool_)
 
 
 def _check(o: OpenAiEsOptions, layout: GenomeLayout) -> None:
@@ -151,7 +134,7 @@ def _check(o: OpenAiEsOptions, layout: GenomeLayout) -> None:
         raise InputError("strategy.smallest_learning_rate", "above 0 if weight decay is constant", 0.0)
 
 
-class OpenAiEs(EvolutionStrategy[OpenAiEsState]):
+class OpenAiEs(base.EvolutionStrategy[OpenAiEsState]):
     """The evolution strategy for P = `population` candidates of a layout."""
 
     grows = True
@@ -164,13 +147,13 @@ class OpenAiEs(EvolutionStrategy[OpenAiEsState]):
         super().__init__(layout, population, seed)
         self._options = options
         self._pairs = population // 2
-        adam, clip_up = Adam(options.beta1, options.beta2), ClipUp(options.beta1, options.max_speed)
-        self._optimizer: Adam | ClipUp = adam if options.optimizer == "adam" else clip_up
+        adam, clip_up = base.Adam(options.beta1, options.beta2), base.ClipUp(options.beta1, options.max_speed)
+        self._optimizer: base.Adam | base.ClipUp = adam if options.optimizer == "adam" else clip_up
         rank = options.perturbation_rank
-        self._matrices = None if rank is None else low_rank_matrices(layout, rank)
+        self._matrices = None if rank is None else base.low_rank_matrices(layout, rank)
         # Cached, so that all candidates of a generation share one array: kernels compare its address to find candidates
         # with the same centre.
-        self._rounded_centre: NewestValue[OpenAiEsState, Float32] = NewestValue(
+        self._rounded_centre: contract.NewestValue[OpenAiEsState, Float32] = contract.NewestValue(
             lambda state, _generation: state.centre.astype(np.float32)
         )
         self._pruning: GradualPruning | None = None
@@ -182,7 +165,7 @@ class OpenAiEs(EvolutionStrategy[OpenAiEsState]):
     @staticmethod
     def validate(options: OpenAiEsOptions, layout: GenomeLayout) -> None:
         """Raise InputError for settings that have no effect, or make learning impossible."""
-        require_evolved_weights(layout, "openai-es")
+        contract.require_evolved_weights(layout, "openai-es")
         options.check_combinations()
         if options.learning_rate * options.weight_decay >= 1:
             most = f"1/learning_rate, {1 / options.learning_rate:g}"
@@ -201,7 +184,7 @@ class OpenAiEs(EvolutionStrategy[OpenAiEsState]):
             expected = "above 0 with clipup, because α is the length of a step"
             raise InputError("strategy.smallest_learning_rate", expected, 0.0)
         rank = options.perturbation_rank
-        if rank is not None and not any(matrix.rank for matrix in low_rank_matrices(layout, rank)):
+        if rank is not None and not any(matrix.rank for matrix in base.low_rank_matrices(layout, rank)):
             expected = "a network with a matrix [m, n] for which r(m + n) is below m n"
             raise InputError("strategy.perturbation_rank", expected, rank, "Use a wider network or a lower rank.")
         for name in ("sigma", "learning_rate"):
@@ -218,7 +201,7 @@ class OpenAiEs(EvolutionStrategy[OpenAiEsState]):
 
     def ask(self, state: OpenAiEsState, generation: int, candidates: Int64 | None = None) -> Genomes:
         """Return candidates: pairs on both sides of the centre, and the centre if P is odd."""
-        candidates = requested_candidates(self._P, candidates)
+        candidates = contract.requested_candidates(self._P, candidates)
         steps = np.where(candidates % 2, -1.0, 1.0) * state.schedule.sigma
         key, streams = self._key(generation), candidates // 2
         masks = np.repeat(state.mask[None], len(candidates), axis=0)
@@ -240,19 +223,19 @@ class OpenAiEs(EvolutionStrategy[OpenAiEsState]):
             total = antithetic_matrix_sums(state.centre, sigma, key, shares, self._matrices, columns)
         return np.where(state.mask[columns], total, 0.0)
 
-    def tell(self, state: OpenAiEsState, genomes: GenomeSource, results: Results) -> OpenAiEsState:
+    def tell(self, state: OpenAiEsState, genomes: GenomeSource, results: contract.Results) -> OpenAiEsState:
         """Move the centre along the estimated gradient."""
         o = self._options
-        check_population(genomes, results, self._P, self._W, grows=True)
+        contract.check_population(genomes, results, self._P, self._W, grows=True)
         now, after = state.schedule, state.schedule.after_generation(o)
         total = self._sums_from_genomes(genomes, results.fitness) if results.sums is None else results.sums
         # total is Σ (u_2i - u_{2i+1}) 2σ ε_i, and g is 1/(2nσ) Σ (u_2i - u_{2i+1}) ε_i.
         divisor = 4 * (len(results.fitness) // 2) * now.sigma * now.sigma
-        memory = OptimizerMemory(state.m, state.v, after.beta1_power, after.beta2_power)
+        memory = base.OptimizerMemory(state.m, state.v, after.beta1_power, after.beta2_power)
         step, m, v = self._optimizer.step(memory, total, divisor, now.learning_rate)
         decay = o.weight_decay * (o.learning_rate / now.learning_rate if o.constant_weight_decay else 1)
         centre, average = np.empty(self._W), np.empty(self._W)
-        for part in parts(self._W):
+        for part in base.parts(self._W):
             centre[part] = state.centre[part] + now.learning_rate * (step[part] - decay * state.centre[part])
             average[part] = o.averaging * state.average[part] + (1 - o.averaging) * centre[part]
         mask = state.mask
@@ -269,7 +252,7 @@ class OpenAiEs(EvolutionStrategy[OpenAiEsState]):
 
     def _pair_weights(self, fitness: Float64) -> Float64:
         """Return u_2i - u_{2i+1} of each pair, from the fitness [P], or fewer, see `grows`."""
-        shaped = centred_ranks if self._options.fitness_shaping == "ranks" else scaled_fitness
+        shaped = base.centred_ranks if self._options.fitness_shaping == "ranks" else base.scaled_fitness
         u = shaped(fitness[: len(fitness) // 2 * 2])
         return u[::2] - u[1::2]
 

@@ -45,16 +45,8 @@ from evolve.errors import InputError
 from evolve.genome import GenomeLayout, Genomes, GenomeSource, pruned
 from evolve.numerics.streams import Purpose, Stream
 from evolve.shapes import Bool, Float64, Int64, stored_array
+from evolve.strategies import strategy as contract
 from evolve.strategies.acting import Paths
-from evolve.strategies.strategy import (
-    Arrays,
-    ChangedLayout,
-    NamedNumbers,
-    NewestValue,
-    Results,
-    Strategy,
-    initial_genomes,
-)
 from evolve.strategies.wrapper import RestartOptions, copy_attributes, joined
 
 _MIN_CONNECTIONS = 2  # each round keeps at least this number
@@ -90,7 +82,7 @@ class GradualPruning:
     initial: Bool
     seed: int
 
-    def mask_after(self, generations: int, mask: Bool, centre: Float64, results: Results) -> Bool:
+    def mask_after(self, generations: int, mask: Bool, centre: Float64, results: contract.Results) -> Bool:
         """Return the mask [W] after a number of generations.
 
         Args:
@@ -117,7 +109,7 @@ class GradualPruning:
     def _paths(self) -> Paths:
         return Paths(self.layout)
 
-    def _importance(self, mask: Bool, centre: Float64, results: Results) -> Float64:
+    def _importance(self, mask: Bool, centre: Float64, results: contract.Results) -> Float64:
         """Return the importance [W] of each connection, at least 0."""
         match self.by:
             case "trace":
@@ -159,7 +151,7 @@ class PruningOptions(RestartOptions):
 
 
 @dataclass(frozen=True)
-class MaskedLayout(ChangedLayout):
+class MaskedLayout(contract.ChangedLayout):
     """A layout that limits the connections of initial genomes to a mask [W]."""
 
     mask: Bool
@@ -171,7 +163,7 @@ class MaskedLayout(ChangedLayout):
 
 
 @dataclass(frozen=True)
-class RoundRecord(NamedNumbers):
+class RoundRecord(contract.NamedNumbers):
     """The progress of a strategy that prunes in rounds.
 
     spent: The completed generations of the present search.
@@ -202,7 +194,7 @@ class PruningState:
     record: RoundRecord
 
 
-class PruningRounds(Strategy[PruningState]):
+class PruningRounds(contract.Strategy[PruningState]):
     """A strategy that runs another strategy in rounds and prunes between them. It has the attributes of that strategy.
 
     Args:
@@ -213,16 +205,20 @@ class PruningRounds(Strategy[PruningState]):
     """
 
     def __init__(
-        self, make: Callable[[GenomeLayout], Strategy[Any]], options: PruningOptions, layout: GenomeLayout, seed: int
+        self,
+        make: Callable[[GenomeLayout], contract.Strategy[Any]],
+        options: PruningOptions,
+        layout: GenomeLayout,
+        seed: int,
     ) -> None:
         self._options = options
         self._seed = seed
         self._W = layout.num_weights
-        self._initial_mask = initial_genomes(layout, seed, 0, range(1)).mask[0]
+        self._initial_mask = contract.initial_genomes(layout, seed, 0, range(1)).mask[0]
         self._make = make
         self._layout = layout
         self._newest = self._initial_mask, self._new_strategy(self._initial_mask)
-        self._current = NewestValue(self._current_search)
+        self._current = contract.NewestValue(self._current_search)
         copy_attributes(self, self._newest[1])
 
     def start(self) -> PruningState:
@@ -240,7 +236,7 @@ class PruningRounds(Strategy[PruningState]):
         state = self._current(state)
         return self._strategy(state.mask).sums(state.now, generation, fitness, columns)
 
-    def tell(self, state: PruningState, genomes: GenomeSource, results: Results) -> PruningState:
+    def tell(self, state: PruningState, genomes: GenomeSource, results: contract.Results) -> PruningState:
         """Return the state after a generation: the present search learns from its results."""
         state = self._current(state)
         now, before = self._strategy(state.mask).tell(state.now, genomes, results), state.record
@@ -256,14 +252,14 @@ class PruningRounds(Strategy[PruningState]):
         own = {"round_mask": state.mask, "round_chosen": state.next_mask, "rounds": state.record.to_array()}
         return joined(self._strategy(state.mask).to_arrays(state.now), own)
 
-    def from_arrays(self, arrays: Arrays) -> PruningState:
+    def from_arrays(self, arrays: contract.Arrays) -> PruningState:
         """Return the state that `to_arrays` stored. Raises ValueError if an array is missing or has another shape."""
         names = "round_mask", "round_chosen"
         mask, next_mask = (stored_array(arrays, name, "W", np.bool_, W=self._W) for name in names)
         record = RoundRecord.from_arrays(arrays, "rounds")
         return PruningState(self._strategy(mask).from_arrays(arrays), mask, next_mask, record)
 
-    def _strategy(self, mask: Bool) -> Strategy[Any]:
+    def _strategy(self, mask: Bool) -> contract.Strategy[Any]:
         """Return the strategy for a mask; the newest one is cached."""
         # Threads that call `ask` at the same time may cache another strategy meanwhile, so the cache is read once.
         known, strategy = self._newest
@@ -272,7 +268,7 @@ class PruningRounds(Strategy[PruningState]):
             self._newest = mask, strategy
         return strategy
 
-    def _new_strategy(self, mask: Bool) -> Strategy[Any]:
+    def _new_strategy(self, mask: Bool) -> contract.Strategy[Any]:
         return self._make(MaskedLayout(self._layout, mask))
 
     def _current_search(self, state: PruningState, _: int) -> PruningState:
