@@ -223,15 +223,6 @@ class EpisodeResults:
     def __len__(self) -> int:
         return len(self.genomes)
 
-    def check(self) -> "EpisodeResults":
-        """Return itself. Raises ValueError unless every field has the declared type and the sizes agree."""
-        sizes: dict[str, int] = {}
-        for name, (symbols, dtype) in QUANTITIES.items():
-            array = getattr(self, name)
-            check_shape(array, name, symbols, dtype, **sizes)
-            sizes |= dict(zip(symbols.split(), array.shape, strict=True))
-        return self
-
 
 QUANTITIES = {f.name: (f.metadata["symbols"], f.metadata["dtype"]) for f in fields(EpisodeResults)}
 """The shape and the type of each field of `EpisodeResults`."""

@@ -9,6 +9,7 @@ from contextlib import nullcontext
 
 import numpy as np
 import pytest
+from some_results import checked
 
 from evolve.cluster import messages, serve, worker
 from evolve.cluster.messages import (
@@ -105,7 +106,7 @@ def test_it_plays_its_episodes_and_leaves_when_it_is_dismissed():
     keys = [key for p in parcels for key in zip(p.results.genomes.tolist(), p.results.episodes.tolist(), strict=True)]
     assert sorted(keys) == [(p, e) for p in range(P) for e in range(3)]
     for parcel in parcels:
-        parcel.results.check()
+        checked(parcel.results)
         assert len(set(parcel.results.traced.tolist())) == len(parcel.results.traced)
         assert parcel.busy_seconds >= parcel.environment_seconds >= 0
     assert isinstance(script.sent[-1], Dismiss)

@@ -1,6 +1,7 @@
 """Shared by the tests of whole episodes: a batch of P genomes with E episodes each, and results as a table of bytes."""
 
 import numpy as np
+from some_results import checked
 
 from evolve.genome import concatenate
 from evolve.numerics.streams import Purpose, Stream
@@ -30,7 +31,7 @@ def finish(rollout, parts=()):
 
 def table_of(parts):
     """Return the results in the order of their keys, as bytes, without the quantities that depend on the clock."""
-    results = sum_traces(join(parts)).check()
+    results = checked(sum_traces(join(parts)))
     order = np.lexsort((results.episodes, results.genomes))
     ends = np.cumsum(results.lengths)
     hashes = [results.step_hashes[ends[n] - results.lengths[n] : ends[n]].tobytes() for n in order]

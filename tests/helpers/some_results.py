@@ -5,6 +5,7 @@ import numpy as np
 from evolve.numerics.hashing import MAX_HASHED_STEPS
 from evolve.rollouts import EpisodeResults
 from evolve.rollouts.episodes import QUANTITIES
+from evolve.shapes import check_shape
 
 
 def results(**given):
@@ -17,4 +18,14 @@ def results(**given):
     for name, (symbols, dtype) in QUANTITIES.items():
         shape = [int(symbol) if symbol.isdigit() else sizes[symbol] for symbol in symbols.split()]
         arrays[name] = np.asarray(given[name], dtype) if name in given else np.zeros(shape, dtype)
-    return EpisodeResults(**arrays).check()
+    return checked(EpisodeResults(**arrays))
+
+
+def checked(results):
+    """Return results. Raises ValueError unless every field has the declared type and the sizes agree."""
+    sizes = {}
+    for name, (symbols, dtype) in QUANTITIES.items():
+        array = getattr(results, name)
+        check_shape(array, name, symbols, dtype, **sizes)
+        sizes |= dict(zip(symbols.split(), array.shape, strict=True))
+    return results

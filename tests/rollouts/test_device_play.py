@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 from emulation import EmulatedDevice, KernelError
 from emulation.sources import with_named_barriers
+from some_results import checked
 
 from evolve import environments, networks
 from evolve.config import Config, parse
@@ -64,7 +65,7 @@ def play(rollout, batch):
     while rollout.pending:
         results = rollout.tick()
         parts += [] if results is None else [results]
-    results = join(parts).check()
+    results = checked(join(parts))
     names = [name for name in EPISODE_QUANTITIES if name != "episode_seconds"]
     hashes = np.split(results.step_hashes, np.cumsum(results.lengths)[:-1])
     rows = {}

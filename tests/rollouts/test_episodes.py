@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from some_results import results
+from some_results import checked, results
 
 from evolve.genome import Genomes
 from evolve.numerics.streams import Purpose, environment_seeds
@@ -88,17 +88,17 @@ def some(N=2, T=3, O=1):
 @pytest.mark.parametrize("name", [*EPISODE_QUANTITIES, "genomes", "episodes", "traced", "traces"])
 def test_results_that_do_not_fit_together_are_refused(name):
     good = some()
-    assert good.check() is good
+    assert checked(good) is good
     array = getattr(good, name)
     if name not in ("genomes", "step_hashes", "traced"):  # which decide the sizes
         with pytest.raises(ValueError, match=f"{name}: expected"):
-            replace(good, **{name: array[:-1]}).check()
+            checked(replace(good, **{name: array[:-1]}))
     with pytest.raises(ValueError, match=f"{name}: expected"):
-        replace(good, **{name: array.astype(np.complex64)}).check()
+        checked(replace(good, **{name: array.astype(np.complex64)}))
 
 
 def test_joined_results_lie_end_to_end():
-    both = join([some(2), some(3)]).check()
+    both = checked(join([some(2), some(3)]))
     assert len(both) == 5
     assert both.genomes.tolist() == [0, 1, 0, 1, 2]
     assert len(both.step_hashes) == 10

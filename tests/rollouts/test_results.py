@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from some_results import results
+from some_results import checked, results
 
 from evolve.genome import Genomes, describe
 from evolve.numerics import ordered_sum
@@ -45,7 +45,7 @@ def some(places):
     parts = {f.name: getattr(whole, f.name) for f in fields(whole)}
     whole_anyway = {"step_hashes", "described", "digests", "connections", "genome_fingerprints"}
     parts = {name: array if name in whole_anyway else array[places] for name, array in parts.items()}
-    return EpisodeResults(**parts | {"step_hashes": np.concatenate([whole.step_hashes[:0], *hashes])}).check()
+    return checked(EpisodeResults(**parts | {"step_hashes": np.concatenate([whole.step_hashes[:0], *hashes])}))
 
 
 def collected(*parcels):
