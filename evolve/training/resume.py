@@ -4,9 +4,9 @@ import logging
 import shlex
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import closing
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,7 +15,6 @@ from evolve import __version__, environments, store
 from evolve.cluster import Transport
 from evolve.config import Config, Table, differences
 from evolve.errors import EpisodeError, InputError, Setting, Stopped, pluralize
-from evolve.genome import GenomeSource
 from evolve.numerics.streams import Purpose
 from evolve.rollouts import Moments
 from evolve.shapes import Float32, Float64, check_shape
@@ -30,71 +29,22 @@ _LOG = logging.getLogger("evolve")
 _DIRECTORY = Setting("output.directory")
 
 
-class RunState(Protocol):
-    """The state of a run: a run file that was read, or one that is being written."""
-
-    @property
-    def path(self) -> Path:
-        """The run file."""
-
-    @property
-    def header(self) -> Header:
-        """The header of the run."""
-
-    @property
-    def num_generations(self) -> int:
-        """The number of complete generations."""
-
-    @property
-    def checkpoint(self) -> Mapping[str, NDArray[Any]]:
-        """The state of the strategy after the last complete generation."""
-
-
-class RunLog(RunState, Protocol):
-    """The log to which a run is written: a run file, or a substitute with the same fields as `store.RunFile`."""
-
-    steps: int
-    last: store.Record | None
-    held_out: store.HeldOut | None
-    validations: dict[int, Float64]
-    complete: bool
-
-    def append(
-        self,
-        record: store.Record,
-        checkpoint: Mapping[str, NDArray[Any]],
-        genomes: GenomeSource | None = None,
-        flush: bool = True,
-    ) -> None:
-        """Add a generation, the state after it, and its candidates if the run keeps them.
-
-        flush: whether the log may flush now; otherwise the caller calls `flush_if_due` soon.
-        """
-
-    def flush_if_due(self) -> None:
-        """Flush if a flush is due."""
-
-    def flush(self) -> None:
-        """Write everything to the place where it persists."""
-
-
+@dataclass(eq=False)
 class UnsavedRun:
     """A log that keeps only the newest generation and the state after it, and writes nothing.
 
-    Args:
-        path: The path of the run, for errors.
-        header: The header of the run.
+    It has the fields of `store.RunFile` that a run needs. path: The path of the run, for errors.
     """
 
-    def __init__(self, path: Path, header: Header) -> None:
-        self.path = path
-        self.header = header
-        self.num_generations = self.steps = 0
-        self.checkpoint: Mapping[str, NDArray[Any]] = {}
-        self.last: store.Record | None = None
-        self.held_out: store.HeldOut | None = None
-        self.validations: dict[int, Float64] = {}
-        self.complete = False
+    path: Path
+    header: Header
+    num_generations: int = 0
+    steps: int = 0
+    checkpoint: Mapping[str, NDArray[Any]] = field(default_factory=dict)
+    last: store.Record | None = None
+    held_out: store.HeldOut | None = None
+    validations: dict[int, Float64] = field(default_factory=dict)
+    complete: bool = False
 
     def append(self, record: store.Record, checkpoint: Mapping[str, NDArray[Any]], *_: Any, **__: Any) -> None:
         """Keep a generation in place of the previous one."""
@@ -106,6 +56,12 @@ class UnsavedRun:
         """Do nothing, as there is no file."""
 
     flush_if_due = flush
+
+
+RunLog = RunFile | UnsavedRun
+"""The log to which a run is written."""
+RunState = RunLog | StoredRun
+"""The state of a run: a run file that was read, or a log that is being written."""
 
 
 def _damaged(run: RunState, error: Exception) -> InputError:
