@@ -11,7 +11,7 @@ import os
 import traceback
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cache
 from importlib import import_module
 from importlib.metadata import EntryPoint, entry_points
@@ -138,10 +138,11 @@ class _Named(Options):
     name: str = Field()
 
 
+@dataclass(frozen=True, eq=False)
 class Registry:
     """The kinds that a section of an experiment may name. A new registry adds itself to `REGISTRIES`.
 
-    Args:
+    Attributes:
         section: The name of the section.
         kinds: The built-in kinds by name.
         contract: The protocol or base class of the networks or strategies that the kinds make.
@@ -149,23 +150,17 @@ class Registry:
         relatives: The kind to propose for each name in other tools, in lower case without punctuation.
     """
 
-    def __init__(
-        self,
-        section: str,
-        kinds: Mapping[str, Kind],
-        contract: type,
-        aliases: Mapping[str, str] | None = None,
-        relatives: Mapping[str, str] | None = None,
-    ) -> None:
-        self._section = section
-        self._kinds = kinds
-        self._contract = contract
-        self._aliases = aliases or {}
-        self._relatives = relatives or {}
-        REGISTRIES[section] = self
+    section: str
+    kinds: Mapping[str, Kind]
+    contract: type
+    aliases: Mapping[str, str] = field(default_factory=dict)
+    relatives: Mapping[str, str] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        REGISTRIES[self.section] = self
 
     def __iter__(self) -> Iterator[str]:
-        return iter(self._kinds)
+        return iter(self.kinds)
 
     def parse(self, section: Section, lenient: bool = False) -> Choice:
         """Validate a section and add its defaults.
@@ -186,11 +181,11 @@ class Registry:
         given = {key: value for key, value in section.items() if key != "name"}
         try:
             options_class, _ = self._entry(name)
-            return Choice(self._section, name, parse(options_class, given, self._section, lenient))
+            return Choice(self.section, name, parse(options_class, given, self.section, lenient))
         except InputError:
             if not lenient:
                 raise
-            return Choice(self._section, name, parse(UnknownOptions, given, self._section))
+            return Choice(self.section, name, parse(UnknownOptions, given, self.section))
 
     def kind(self, section: Section) -> Any:
         """Return the class that a section names. Raises InputError for an invalid name or option."""
@@ -207,11 +202,11 @@ class Registry:
         """
         choice = self.parse(section)
         kind = self._entry(choice.name)[1]
-        if choice.name in self._kinds:
+        if choice.name in self.kinds:
             return kind(choice.options, *arguments)
         with self.as_input_error(choice, "constructor"):
             made = kind(choice.options, *arguments)
-        self.check(choice, made, self._contract)
+        self.check(choice, made, self.contract)
         return made
 
     def validate(self, section: Section, *arguments: Any) -> None:
@@ -235,7 +230,7 @@ class Registry:
                 instance of it without abstract methods.
         """
         name = self._name(section)
-        if name in self._kinds:
+        if name in self.kinds:
             return
         if not getattr(contract, "_is_protocol", False) and not isinstance(made, contract):
             fault = f"is not a subclass of {contract.__name__}"
@@ -259,44 +254,44 @@ class Registry:
             raise
         except FAILURES as error:
             got = f"{self._name(section)}, whose {method} fails ({one_line(error)}{_line_of(error)})"
-            raise InputError(self._argument, self._expected(self._contract), got) from error
+            raise InputError(self._argument, self._expected(self.contract), got) from error
 
     def shadowing(self, section: Section) -> str | None:
         """Return a warning if a section names a built-in kind, and another package adds a kind of the same name."""
         name = self._name(section)
-        points = entry_points_of(self._section).get(name) if name in self._kinds else None
+        points = entry_points_of(self.section).get(name) if name in self.kinds else None
         if points is None:
             return None
         return f"{self._argument}: {name} is evolve's own, not {origin(points[0])}, which needs another name"
 
     @property
     def _argument(self) -> str:
-        return f"{self._section}.name"
+        return f"{self.section}.name"
 
     def _expected(self, contract: type) -> str:
-        return f"a {self._section} that keeps its contract ({contract.__module__})"
+        return f"a {self.section} that keeps its contract ({contract.__module__})"
 
     def _name(self, section: Section) -> str:
         if isinstance(section, Choice):
             name = section.name
         elif isinstance(section, Mapping):
-            name = parse(_Named, section, self._section).name
+            name = parse(_Named, section, self.section).name
         else:
-            expected = f"the name of a {self._section}, or a table with its name and settings"
-            cure = f"A class gets a name by an entry point of the group evolve.{self._section} of a package."
-            raise InputError(self._section, expected, repr(section), cure)
-        return self._aliases.get(name, name)
+            expected = f"the name of a {self.section}, or a table with its name and settings"
+            cure = f"A class gets a name by an entry point of the group evolve.{self.section} of a package."
+            raise InputError(self.section, expected, repr(section), cure)
+        return self.aliases.get(name, name)
 
     def _entry(self, name: str) -> Kind:
         """Return a built-in or added kind. Raises InputError for an unknown name, or an added kind that is invalid."""
-        if name in self._kinds:
-            return self._kinds[name]
-        added = entry_points_of(self._section)
+        if name in self.kinds:
+            return self.kinds[name]
+        added = entry_points_of(self.section)
         if name not in added:
-            cure = nearest(self._relatives.get(fold(name), name), [*self._kinds, *added], listed=True)
+            cure = nearest(self.relatives.get(fold(name), name), [*self.kinds, *added], listed=True)
             if not cure.startswith("Did you mean"):  # probably not misspelt, but a kind of another package
                 cure = f"{cure} Or install the package that adds it.".lstrip()
-            raise InputError(self._argument, f"a known {self._section}", name, cure)
+            raise InputError(self._argument, f"a known {self.section}", name, cure)
         return load(added[name], self._argument)
 
 
