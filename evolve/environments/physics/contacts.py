@@ -6,7 +6,6 @@ the two are separated. The points are the ends of a face of the other polygon, c
 face.
 """
 
-from collections.abc import Iterable
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -101,7 +100,7 @@ def touch_blocks(ground: Polygons, bodies: Polygons, frame: Frame) -> Manifolds:
     face_b, of_bodies = _best_faces(bodies, frame, blocks, still)
     by_body = of_bodies > _RELATIVE * of_blocks + _ABSOLUTE
     one, two = _choose(by_body, bodies, blocks), _choose(by_body, blocks, bodies)
-    f1, f2 = _choose_frames(by_body, frame, still), _choose_frames(by_body, still, frame)
+    f1, f2 = _choose(by_body, frame, still), _choose(by_body, still, frame)
     face = np.where(by_body, face_b, face_a)
 
     # Polygon 1 has the reference face, polygon 2 is the other one. Clip the face of polygon 2 whose normal is the most
@@ -192,15 +191,11 @@ def _padded(shapes: Polygons) -> Polygons:
     return shapes._replace(corner=shapes.corner[:, place], normal=shapes.normal[:, place])
 
 
-def _choose(condition: Bool, one: Polygons, other: Polygons) -> Polygons:
-    pairs: Iterable[tuple[Any, Any]] = zip(one, other, strict=True)
-    return Polygons(*(np.where(condition, a, b) for a, b in pairs))
-
-
-def _choose_frames(condition: Bool, one: Frame, other: Frame) -> Frame:
-    (s1, c1), (s2, c2) = one.q, other.q
-    rotation = Rotation(np.where(condition, s1, s2), np.where(condition, c1, c2))
-    return Frame(np.where(condition, one.p, other.p), rotation)
+def _choose(condition: Bool, one: Any, other: Any) -> Any:
+    """Return np.where(condition, one, other) of each array of two polygons or two frames."""
+    if isinstance(one, tuple):
+        return type(one)(*(_choose(condition, a, b) for a, b in zip(one, other, strict=True)))
+    return np.where(condition, one, other)
 
 
 def _at(corners: Float32, index: Int64) -> Float32:
