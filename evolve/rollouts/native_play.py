@@ -117,7 +117,7 @@ class _Structure(ctypes.Structure):
         *((name, ADDRESS) for name in ("places", "advance", "settle", "network", "step", "begin", "at")),
         ("coefficients", ADDRESS), ("room", INT64), ("normalize", INT64), ("tiles", INT64),
         *((name, INT64) for name in ("next", "fed", "num_columns")),
-        *((name, ADDRESS) for name in ("columns", "genomes", "seeds", "keys", "normalizers", "masks")),
+        *((name, ADDRESS) for name in ("columns", "genomes", "seeds", "keys", "normalizers", "mask")),
         *((name, ADDRESS) for name in ("live", "slot_masks", "slot_keys", "returns", "prints", "step_hashes")),
         *((name, ADDRESS) for name in ("slot_normalizers", "moments")),
         *((name, INT64) for name in ("over", "hashed", "num_traces")),
@@ -127,6 +127,8 @@ class _Structure(ctypes.Structure):
     )  # fmt: skip
 
 
+_FED = ("genomes", "seeds", "keys", "normalizers", "mask", "parameters")
+"""The arrays of a `Feed` that the kernel reads; the fields of the structure have the same names."""
 # The arrays of slots, which `give` copies.
 _BY_SLOT = ("slot_masks", "slot_keys", "returns", "step_hashes")  # [slots, …]
 _BY_TILE = ("prints", "slot_normalizers", "moments")  # [tiles, rows, lanes]
@@ -193,6 +195,7 @@ class NativePlay:
     def feed(self, feed: Feed) -> None:
         """Add the episodes of a feed; only if `ready`."""
         self._fed = fed = feed.contiguous()
+        arrays = {name: getattr(fed, name) for name in _FED}
         for column, values in zip(self._columns, fed.columns, strict=True):
             column.values = None if values is None else values.ctypes.data
             # Factors take fewer rows than the weights that they replace.
@@ -201,13 +204,8 @@ class NativePlay:
             next=0,
             fed=len(fed.seeds),
             num_traces=self._num_traces if fed.mask.shape[1] else 0,
-            genomes=fed.genomes.ctypes.data,
-            seeds=fed.seeds.ctypes.data,
-            keys=fed.keys.ctypes.data,
-            normalizers=fed.normalizers.ctypes.data,
-            masks=fed.mask.ctypes.data,
             num_parameters=fed.parameters.shape[1],
-            parameters=fed.parameters.ctypes.data,
+            **{name: array.ctypes.data for name, array in arrays.items()},
         )
 
     def run(self, steps: int, more: bool) -> int:
