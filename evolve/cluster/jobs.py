@@ -62,7 +62,10 @@ class Evaluation:
         """Seconds that a worker may be silent while it has items of this job."""
         self.seconds = np.zeros((2, len(self.hosts)))
         """[2, R]: the seconds that every rank was at work, and in environments."""
-        self._indices = _indices_by_key(self.batch)
+        # [C, most episodes]: the index of each (genome, episode) in the batch.
+        most = int(self.batch.episodes.max(initial=0)) + 1
+        self._indices: Int64 = np.zeros((len(self.batch.genomes), most), np.int64)
+        self._indices[self.batch.rows, self.batch.episodes] = np.arange(len(self.batch))
         self._done = 0
         self._failed = 0
 
@@ -155,13 +158,6 @@ class Evaluation:
         if purpose is Purpose.EPISODE:
             return f"generation {generation}, candidate {candidate}, episode {episode}", key
         return f"{purpose.title} episode {episode} of the champion", key
-
-
-def _indices_by_key(batch: EpisodeBatch) -> Int64:
-    """Return [C, most episodes]: the index of each (genome, episode) in a batch."""
-    indices = np.zeros((len(batch.genomes), int(batch.episodes.max(initial=0)) + 1), np.int64)
-    indices[batch.rows, batch.episodes] = np.arange(len(batch))
-    return indices
 
 
 class Inquiry:

@@ -46,12 +46,9 @@ def descriptions(model: type[Options]) -> list[Description]:
 def _describe(model: type[Options], name: str) -> Description:
     field = model.model_fields[name]
     default = "" if field.default is None or field.is_required() else json.dumps(field.default)
-    return Description(name, default, _allowed(field.annotation, field.metadata), _meaning(model, name))
-
-
-def _meaning(model: type[Options], name: str) -> str:
-    """Return the docstring of a setting in one line, from the model or the base class that declares the setting."""
-    return next((_docstrings(kind)[name] for kind in model.__mro__ if name in _docstrings(kind)), "")
+    # The docstring of a setting is in the model, or in the base class that declares the setting.
+    meaning = next((_docstrings(kind)[name] for kind in model.__mro__ if name in _docstrings(kind)), "")
+    return Description(name, default, _allowed(field.annotation, field.metadata), meaning)
 
 
 @cache

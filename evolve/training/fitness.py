@@ -29,7 +29,7 @@ from evolve.genome import GenomeSource
 from evolve.numerics import ordered_sum
 from evolve.numerics.streams import Purpose
 from evolve.rollouts import EpisodeBatch, PopulationResults, ResultsCollector
-from evolve.shapes import Bool, Float32, Float64, Int32
+from evolve.shapes import Bool, Float32, Float64, Int32, read_only
 from evolve.store.schema import Record
 from evolve.strategies import ranking
 
@@ -105,9 +105,9 @@ class _UserFunction:
         rows = np.flatnonzero(~np.isnan(returns).any(axis=1))
         if not len(rows):
             return fitness
-        given = {name: _read_only(values[rows]) for name, values in metrics.items()}
+        given = {name: read_only(values[rows]) for name, values in metrics.items()}
         try:
-            result = self._function(_read_only(returns[rows]), MappingProxyType(given), _read_only(connections[rows]))
+            result = self._function(read_only(returns[rows]), MappingProxyType(given), read_only(connections[rows]))
         except FAILURES as error:
             raise RunError(Setting("fitness"), f": {self._setting} raised an error:\n{describe(error)}") from error
         values = self._numbers(result, len(rows))
@@ -145,11 +145,6 @@ class _UserFunction:
             got = f"{values.dtype}{list(values.shape)}" if isinstance(result, np.ndarray) else repr(result)
             raise InputError("fitness", expected, got)
         return values.astype(np.float64)
-
-
-def _read_only(array: NDArray[Any]) -> NDArray[Any]:
-    array.setflags(write=False)
-    return array
 
 
 def import_function(setting: str) -> Callable[..., Any]:
