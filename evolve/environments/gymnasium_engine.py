@@ -11,18 +11,9 @@ import numpy as np
 from gymnasium.wrappers import OrderEnforcing, TimeLimit
 
 from evolve.config import EnvOptions, Table
-from evolve.environments import spaces
+from evolve.environments import gymnasium_making, spaces
 from evolve.environments.engine import FPS, Transition, as_frame, do_nothing, encode_metrics
 from evolve.environments.exact import exact_task
-from evolve.environments.gymnasium_making import (
-    MUJOCO_CURE,
-    close_silently,
-    closing_silently,
-    make_or_explain,
-    maker,
-    may_reuse,
-    renders_by_mujoco,
-)
 from evolve.environments.randomization import draw_tables, example_arguments
 from evolve.environments.spaces import Space, separate
 from evolve.errors import FAILURES, EpisodeTimeout, EvolveError, InputError, describe, one_line
@@ -48,7 +39,7 @@ class GymnasiumEngine:
         spaces.silence_gymnasium()
         self.faults: dict[int, str] = {}
         self.on_fault: Callable[[], None] = do_nothing
-        self._make = maker(options)
+        self._make = gymnasium_making.maker(options)
         self._randomize = options.randomize
         self._envs: list[_Env | None] = [None] * slots
         self._step: list[Any] = [_no_environment] * slots  # step methods below the step counters
@@ -60,7 +51,7 @@ class GymnasiumEngine:
         """The randomized arguments of the environment in each slot."""
         self._spare: list[tuple[Table, _Env]] = []
         """Environments that no slot needs at present, if environments may be reused; the oldest first."""
-        first = make_or_explain(options, self._make)
+        first = gymnasium_making.make_or_explain(options, self._make)
         self._place(0, first, example_arguments(self._randomize))
         try:
             self._examine(first, options)
@@ -78,7 +69,7 @@ class GymnasiumEngine:
         self.observation_size, self._encode = spaces.observation_encoder(first.observation_space)
         self._actions = first.action_space
         self.action_size, self._decode = spaces.action_decoder(first.action_space, options.action_scale)
-        self.reuses = may_reuse(first, options)
+        self.reuses = gymnasium_making.may_reuse(first, options)
         self.fps = _frames_per_second(first)
         self._stops = options.on_failure == "stop"
         self.id = options.id if ":" in options.id or first.spec is None else first.spec.id
@@ -157,7 +148,7 @@ class GymnasiumEngine:
     def trial(self, seed: int, outputs: Float32, used: bool) -> Iterator[Transition]:
         """Play one episode in a new object; see `Engine.trial`."""
         actions = self.decode(outputs)
-        with closing_silently(self._make(draw_tables(self._randomize, np.array([seed]))[0])) as env:
+        with gymnasium_making.closing_silently(self._make(draw_tables(self._randomize, np.array([seed]))[0])) as env:
             if used and self.reuses:
                 env.reset(seed=seed + 1)
                 env.step(actions[0])
@@ -184,7 +175,7 @@ class GymnasiumEngine:
     def frame(self, slot: int) -> UInt8:
         """Return a picture of a slot's environment, [H, W, 3]; also when its episode has just ended."""
         env = self._envs[slot]
-        cure = MUJOCO_CURE if renders_by_mujoco(env) else ""
+        cure = gymnasium_making.MUJOCO_CURE if gymnasium_making.renders_by_mujoco(env) else ""
         return as_frame(self.id, lambda: env and env.render(), cure)
 
     def move(self, sources: Slots, targets: Slots) -> None:
@@ -199,7 +190,7 @@ class GymnasiumEngine:
         for slot in range(len(self._envs)):
             self._drop(slot)
         for _, env in self._spare:
-            close_silently(env)
+            gymnasium_making.close_silently(env)
         self._spare.clear()
 
     def _refuse(self, fault: str | None) -> None:
@@ -225,7 +216,7 @@ class GymnasiumEngine:
         self._envs[slot] = None
         self._step[slot] = _no_environment
         if env is not None:
-            close_silently(env)
+            gymnasium_making.close_silently(env)
 
     def _exchange(self, slot: int, drawn: Table) -> None:
         """Put an environment with these randomized arguments into a slot; keep the previous one if it can be reused."""
@@ -236,7 +227,7 @@ class GymnasiumEngine:
             self._spare.append((self._drawn[slot], previous))
             self._envs[slot] = None
         if len(self._spare) > len(self._envs):
-            close_silently(self._spare.pop(0)[1])
+            gymnasium_making.close_silently(self._spare.pop(0)[1])
         self._drop(slot)
         self._place(slot, self._make(drawn) if spare is None else spare, drawn)
 
