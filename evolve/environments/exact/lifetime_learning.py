@@ -40,6 +40,7 @@ class Bandit(ExactTask[BanditOptions]):
 
     kernel = "bandit"
     settings = BanditOptions
+    kernel_settings = ("pulls",)
 
     @property
     def observation_size(self) -> int:
@@ -60,11 +61,6 @@ class Bandit(ExactTask[BanditOptions]):
     def limit(self) -> int:
         """Two steps for each pull."""
         return 2 * self.options.pulls
-
-    @property
-    def constants(self) -> tuple[float, ...]:
-        """The pulls of an episode."""
-        return (float(self.options.pulls),)
 
     def begin(self, draws: Draws) -> Float64:
         """Return the states [S, k] in which episodes begin."""
@@ -123,6 +119,7 @@ class Cues(_OneOutputTask[CuesOptions]):
 
     kernel = "cues"
     settings = CuesOptions
+    kernel_settings = ("presentations",)
 
     @property
     def observation_size(self) -> int:
@@ -138,11 +135,6 @@ class Cues(_OneOutputTask[CuesOptions]):
     def limit(self) -> int:
         """Two steps for each presentation."""
         return 2 * self.options.cues * self.options.presentations
-
-    @property
-    def constants(self) -> tuple[float, ...]:
-        """The presentations of each cue."""
-        return (float(self.options.presentations),)
 
     def begin(self, draws: Draws) -> Float64:
         """Return the states [S, k] in which episodes begin."""
@@ -228,6 +220,7 @@ class Reversal(_OneOutputTask[TrialOptions]):
 
     kernel = "reversal"
     settings = TrialOptions
+    kernel_settings = ("trials", "switches")
     observation_size = 4
 
     @property
@@ -239,11 +232,6 @@ class Reversal(_OneOutputTask[TrialOptions]):
     def limit(self) -> int:
         """Two steps for each trial."""
         return 2 * self.options.trials
-
-    @property
-    def constants(self) -> tuple[float, ...]:
-        """Trials and switches."""
-        return float(self.options.trials), float(self.options.switches)
 
     def begin(self, draws: Draws) -> Float64:
         """Return the states [S, k] in which episodes begin."""
@@ -296,6 +284,7 @@ class TMaze(_OneOutputTask[TMazeOptions]):
 
     kernel = "t_maze"
     settings = TMazeOptions
+    kernel_settings = ("trials", "switches", "turns", "corridor")
     observation_size = 4
 
     @property
@@ -307,12 +296,6 @@ class TMaze(_OneOutputTask[TMazeOptions]):
     def limit(self) -> int:
         """The steps of all trials, each to an end and home."""
         return self.options.trials * (self._end + 1)
-
-    @property
-    def constants(self) -> tuple[float, ...]:
-        """Trials, switches, turns, and the steps of a corridor."""
-        options = self.options
-        return float(options.trials), float(options.switches), float(options.turns), float(options.corridor)
 
     @property
     def _end(self) -> int:

@@ -84,6 +84,8 @@ class ExactTask(Generic[OptionsT]):
     kernel: ClassVar[str]
     """The name of the kernel: `environments/kernels/NAME.h`, with functions `NAME_…`."""
     settings: ClassVar[type[Options]] = NoOptions
+    kernel_settings: ClassVar[tuple[str, ...]] = ()
+    """The settings that the kernel needs, in the order in which it reads them."""
     discrete: ClassVar[bool] = True
     """Whether an action is a whole number, the index of the largest output."""
     action_bound: ClassVar[float | None] = 1.0
@@ -148,8 +150,8 @@ class ExactTask(Generic[OptionsT]):
 
     @property
     def constants(self) -> tuple[float, ...]:
-        """The settings that the kernel needs, as numbers."""
-        return ()
+        """The numbers that the kernel needs."""
+        return tuple(float(getattr(self.options, name)) for name in self.kernel_settings)
 
     def kernel_constants(self) -> UInt8:
         """Return the bytes of the settings that the kernel needs."""
