@@ -25,7 +25,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
-from types import FrameType, TracebackType
+from types import FrameType
 
 from evolve.errors import EpisodeTimeout, Interrupted
 
@@ -132,7 +132,7 @@ class Watchdog:
         self.pat()
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+    def __exit__(self, *error: object) -> None:
         self.disarm()
 
     def _begin(self, now: float) -> None:

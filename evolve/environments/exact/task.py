@@ -192,13 +192,8 @@ def largest(outputs: Float32) -> Int64:
 
     If output 0 is NaN, however, the index is 0.
     """
-    best = np.zeros(len(outputs), np.int64)
-    highest = outputs[:, 0]
-    for number in range(1, outputs.shape[1]):
-        higher = outputs[:, number] > highest
-        best = np.where(higher, number, best)
-        highest = np.where(higher, outputs[:, number], highest)
-    return best
+    missing = np.isnan(outputs)
+    return np.where(missing[:, 0], 0, np.where(missing, np.float32(-np.inf), outputs).argmax(axis=1))
 
 
 def bounded(outputs: Float32 | Float64) -> Float64:
