@@ -146,22 +146,16 @@ class Sweep(Sequence[Run]):
                 scores.append(run.held_out.mean)
         means = {point: statistics.mean(np.array(scores)) for point, scores in by_point.items()}
         rows = [
-            (*point, number(means[point]), _spread(by_point[point]))
-            for point in sorted(means, key=lambda point: np.nan_to_num(means[point], nan=-np.inf), reverse=True)
+            (*point, number(means[point]), between((min(scores), max(scores))) if len(scores) > 1 else "")
+            for point, scores in sorted(by_point.items(), key=lambda item: -np.nan_to_num(means[item[0]], nan=-np.inf))
         ]
         seeds = pluralize(len({run.seed for run in self.runs}), "seed")
-        return html_rows(
-            f"{pluralize(len(self), 'run')}, {seeds}", (*self.points[0], "held-out mean", "of seeds"), rows
-        )
+        title = f"{pluralize(len(self), 'run')}, {seeds}"
+        return html_rows(title, (*self.points[0], "held-out mean", "of seeds"), rows)
 
     def __repr__(self) -> str:
         over = f" over {', '.join(self.points[0])}" if self.points[0] else ""
         return f"<Sweep: {pluralize(len(self), 'run')}{over}>"
-
-
-def _spread(scores: Sequence[float]) -> str:
-    """Return the range of the scores of several seeds in words."""
-    return between((min(scores), max(scores))) if len(scores) > 1 else ""
 
 
 def load(path: str | Path) -> Run | ChampionFile:
@@ -228,19 +222,16 @@ def train(
                 if any(isinstance(answer, bool | np.bool_) and not answer for answer in answers):
                     break
 
-    if workers is not None:
-        plan = make_plan()
-        size = number_of_workers(workers, plan, options)
-        if size > 1:
-            file = plan.path.absolute()  # a callback may change the current directory
-            with closing(evolve_elsewhere(plan, options, size)) as generations:
-                see(plan, generations)
-            return Run(replace(store.read(file), path=plan.path))
-        make_plan = partial(_given, plan)
+    given = None if workers is None else make_plan()
+    if given is not None and (size := number_of_workers(workers, given, options)) > 1:
+        file = given.path.absolute()  # a callback may change the current directory
+        with closing(evolve_elsewhere(given, options, size)) as generations:
+            see(given, generations)
+        return Run(replace(store.read(file), path=given.path))
     ranks = script_ranks()
 
     def work(coordinator: Coordinator) -> bytes:
-        plan = make_plan()
+        plan = given or make_plan()
         file = plan.path.absolute()
         with closing(evolve_here(ranks, coordinator, plan, options, options.reporter)) as generations:
             see(plan, generations)
@@ -341,23 +332,17 @@ def iterate(
     """
     options = RunOptions(resume, overwrite, progress, sees_each=True)
     make_plan = partial(plan_from_arguments, experiment, seed, output, settings, resume)
-    if workers is not None:
-        plan = make_plan()
-        size = number_of_workers(workers, plan, options)
-        if size > 1:
-            with closing(evolve_elsewhere(plan, options, size)) as generations:
-                yield from generations
-            return
-        make_plan = partial(_given, plan)
+    given = None if workers is None else make_plan()
+    if given is not None and (size := number_of_workers(workers, given, options)) > 1:
+        with closing(evolve_elsewhere(given, options, size)) as generations:
+            yield from generations
+        return
     with closing(script_ranks()) as ranks:
         if ranks.leads:
-            yield from _lead(ranks, make_plan, options)
+            yield from _lead(ranks, lambda: given or make_plan(), options)
         else:
-            yield from _follow(ranks)
-
-
-def _given(plan: PlannedRun) -> PlannedRun:
-    return plan
+            while answer := ranks.follow():
+                yield unpack_generation(answer)
 
 
 def _lead(ranks: Collective, make_plan: Callable[[], PlannedRun], options: RunOptions) -> Iterator[Generation]:
@@ -375,13 +360,7 @@ def _lead(ranks: Collective, make_plan: Callable[[], PlannedRun], options: RunOp
     except BaseException as error:
         ranks.release_error(error)
         raise
-    ranks.release(b"")  # the empty answer ends the loop of `_follow`
-
-
-def _follow(ranks: Collective) -> Iterator[Generation]:
-    """Play episodes for rank 0, yielding each generation that rank 0 sends."""
-    while answer := ranks.follow():
-        yield unpack_generation(answer)
+    ranks.release(b"")  # the empty answer ends the loop of the other ranks
 
 
 def _checked_callbacks(callbacks: Any) -> list[Callable[[Generation], object]]:
