@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from evolve.analysis import statistics
 from evolve.shapes import Float64, Int64, read_only
-from evolve.store import Record, StoredRun, disk
+from evolve.store import Record, Stored, StoredRun, disk
 
 
 def pack(**values: Any) -> bytes:
@@ -228,6 +228,12 @@ class Evaluation:
     @property
     def _known(self) -> Float64:
         return statistics.finite(self.returns)
+
+
+def evaluation_of(run: Stored) -> Evaluation | None:
+    """Return the held-out evaluation of the final champion that a file contains; None if it contains no evaluation."""
+    kept = run.held_out
+    return None if kept is None else Evaluation(kept.returns, kept.seeds, kept.metrics)
 
 
 def pack_generation(generation: Generation) -> bytes:

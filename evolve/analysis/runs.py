@@ -12,7 +12,7 @@ from evolve.analysis import champion as champion_files
 from evolve.analysis import exhibits, figures, statistics
 from evolve.analysis.champion import Elite, Member, elites_of, members_of_front
 from evolve.analysis.exports import FORMATS
-from evolve.analysis.generations import Evaluation, Generation, pack, table, unpack, write_csv
+from evolve.analysis.generations import Evaluation, Generation, evaluation_of, pack, table, unpack, write_csv
 from evolve.analysis.policy import Policy
 from evolve.analysis.statistics import between, duration, number
 from evolve.cluster import Coordinator
@@ -88,8 +88,7 @@ class _EvolvedFile:
     @property
     def held_out(self) -> Evaluation | None:
         """The held-out evaluation of the final champion that the file contains; None if it contains no evaluation."""
-        kept = self._stored.held_out
-        return None if kept is None else Evaluation(kept.returns, kept.seeds, kept.metrics)
+        return evaluation_of(self._stored)
 
     def evaluate(
         self,

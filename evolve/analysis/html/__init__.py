@@ -7,7 +7,6 @@ module imports Jinja2, which comes with the extra `report`.
 
 import base64
 import functools
-import importlib.resources
 import tempfile
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -17,15 +16,17 @@ from typing import Any
 import numpy as np
 
 from evolve import verification
-from evolve.analysis import comparison, figures, video
+from evolve.analysis import comparison, figures, statistics, video
 from evolve.analysis.champion import champion_of, typical_episode
 from evolve.analysis.comparison import RunGroup, best_run
+from evolve.analysis.generations import evaluation_of
 from evolve.analysis.html import tables
-from evolve.analysis.html.tables import Clip, HeldOutSample, ReportTable, RunSummary, VerificationSummary
+from evolve.analysis.html.tables import Clip, ReportTable, RunSummary, VerificationSummary
 from evolve.analysis.statistics import number as number_of
 from evolve.analysis.statistics import short_names
 from evolve.cluster import Coordinator, Transport
 from evolve.errors import EvolveError, Stopped, exception_line, import_extra
+from evolve.shapes import Float64
 from evolve.store import StoredRun, disk
 from evolve.training import Experiment, make_manifest, reload, reload_policy
 
@@ -147,7 +148,8 @@ def render(groups: Sequence[RunGroup], summaries: Sequence[RunSummary], empty: S
     champions = {run.path: reported_champion(run, group) for group in groups for run in group.runs}
     compared, left_out = comparison.deduplicate_seeds(groups)
     best = [champions[best_run(group).path] for group in compared]
-    samples = {run.path: sample for name, run in named if (sample := tables.held_out_sample(name, run))}
+    evaluated = [(name, run.path, found) for name, run in named if (found := evaluation_of(run))]
+    returns = {path: (name, statistics.finite(found.returns)) for name, path, found in evaluated}
     unfilmed = [(name, summary) for name, summary in zip(names, summaries, strict=True) if summary.why_no_film]
     text: str = _template().render(
         title=", ".join(sorted({group.config.env.id for group in groups})),
@@ -172,13 +174,13 @@ def render(groups: Sequence[RunGroup], summaries: Sequence[RunSummary], empty: S
         networks=[_network(n, *each) for n, each in enumerate(zip(compared, best, strict=True))],
         films=_films(compared, summaries),
         without_film=tables.names_by((summary.why_no_film, name) for name, summary in unfilmed),
-        held_out=tables.held_out_table(list(samples.values())) if samples else None,
-        spreads=_spreads(groups, samples),
-        not_evaluated=[tables.file_argument(run) for run in runs if run.path not in samples],
+        held_out=tables.held_out_table([(name, found) for name, _, found in evaluated]) if evaluated else None,
+        spreads=_spreads(groups, returns),
+        not_evaluated=[tables.file_argument(run) for run in runs if run.held_out is None],
         verification=tables.verification_table(names, summaries),
         load=_picture("load", "Busy seconds of each rank", figures.draw_load(named)),
         differing_settings=tables.differing_settings(groups),
-        manifest=tables.manifest_rows(names, runs),
+        manifest=tables.manifest_values(names, runs),
     )
     return text
 
@@ -218,9 +220,8 @@ def _template() -> Any:
 
 @functools.cache
 def _compiled_template(jinja2: Any) -> Any:
-    directory = importlib.resources.files(__package__)
     environment = jinja2.Environment(
-        loader=jinja2.FunctionLoader(lambda name: (directory / name).read_text(encoding="utf-8")),
+        loader=jinja2.FileSystemLoader(Path(__file__).parent),
         autoescape=True,
         undefined=jinja2.StrictUndefined,
         trim_blocks=True,
@@ -294,38 +295,37 @@ def _seed(run: StoredRun, group: RunGroup) -> str:
 
 
 def _spreads(
-    groups: Sequence[RunGroup], samples: Mapping[Path, HeldOutSample]
+    groups: Sequence[RunGroup], returns: Mapping[Path, tuple[str, Float64]]
 ) -> list[tuple[str, Picture | None, list[str]]]:
-    """Return the label of each group with evaluated champions, histograms of returns, and notes on constant returns."""
+    """Return the label of each group with evaluated champions, histograms of returns, and notes on constant returns.
+
+    returns: the name and the finite held-out returns of each evaluated run.
+    """
     spreads = []
     for number, group in enumerate(groups):
-        own = [samples[run.path] for run in group.runs if run.path in samples]
-        known = [sample for sample in own if len(sample.returns)]
-        varying = [(sample.name, sample.returns) for sample in known if not sample.constant]
+        known = [found for run in group.runs if (found := returns.get(run.path)) and len(found[1])]
+        varying = [(name, values) for name, values in known if values.min() < values.max()]
         picture = None
         if varying:
             picture = _picture(f"spread{number}", "Histogram of held-out returns", figures.draw_returns(varying))
+        # A histogram of equal returns would show nothing.
+        constant = tables.names_by((float(values[0]), name) for name, values in known if values.min() == values.max())
+        notes = [f"{names}: every held-out episode returned {number_of(value)}" for value, names in constant.items()]
         if known:
-            spreads.append((group.label, picture, _constant_returns(known)))
+            spreads.append((group.label, picture, notes))
     return spreads
-
-
-def _constant_returns(samples: Sequence[HeldOutSample]) -> list[str]:
-    """Return notes on runs in which all held-out episodes have the same return, so that a histogram shows nothing."""
-    constant = tables.names_by((float(sample.returns[0]), sample.name) for sample in samples if sample.constant)
-    return [f"{names}: every held-out episode returned {number_of(value)}" for value, names in constant.items()]
 
 
 def _films(groups: Sequence[RunGroup], summaries: Sequence[RunSummary]) -> list[tuple[str, str, str]]:
     """Return for each film its caption, and data URLs of the film and of a still."""
+    clips = {summary.run.path: summary.film for summary in summaries}
     films = []
     for group in groups:
-        for summary in summaries:
-            if summary.film and any(run.path == summary.run.path for run in group.runs):
+        for run in group.runs:
+            if film := clips[run.path]:
                 label = f"{group.label}: " if len(groups) > 1 else ""
-                caption = f"{label}{_seed(summary.run, group)}, {summary.film.caption}"
-                urls = data_url("video/mp4", summary.film.mp4), data_url("image/jpeg", summary.film.jpeg)
-                films.append((caption, *urls))
+                urls = data_url("video/mp4", film.mp4), data_url("image/jpeg", film.jpeg)
+                films.append((f"{label}{_seed(run, group)}, {film.caption}", *urls))
     return films
 
 

@@ -10,10 +10,10 @@ import numpy as np
 from evolve.analysis import comparison, statistics
 from evolve.analysis.champion import champion_of
 from evolve.analysis.comparison import Ranking, RunGroup
+from evolve.analysis.generations import Evaluation, evaluation_of
 from evolve.analysis.statistics import between, duration, number, words
 from evolve.config import flatten
 from evolve.errors import pluralize, sanitize
-from evolve.shapes import Float64
 from evolve.store import StoredRun
 from evolve.training import config_of
 
@@ -144,19 +144,6 @@ def _repetition_sentence(summaries: Sequence[RunSummary]) -> list[str]:
     return [f"{equal.count(False)} of {pluralize(len(equal), 'run')} could not be repeated on this machine."]
 
 
-@dataclass(frozen=True)
-class ManifestRow:
-    """An entry of the manifests: (names of runs, value) for each value; no names if all runs have the same value."""
-
-    key: str
-    values: tuple[tuple[str, str], ...]
-
-    @property
-    def differs(self) -> bool:
-        """Whether the runs have different values."""
-        return bool(self.values[0][0])
-
-
 TableColumn = tuple[str, str]
 """The name of a column, and its class in the style sheet; the class may be empty."""
 
@@ -198,15 +185,15 @@ def differing_settings(groups: Sequence[RunGroup]) -> ReportTable | None:
     return ReportTable("Settings in which the experiments differ", columns, rows)
 
 
-def manifest_rows(names: Sequence[str], runs: Sequence[StoredRun]) -> list[ManifestRow]:
-    """Return the manifests of named runs side by side; the keys of nested tables are dotted."""
+def manifest_values(names: Sequence[str], runs: Sequence[StoredRun]) -> dict[str, dict[str, str]]:
+    """Return for each entry of the manifests its values, and for each value the names of the runs that have it.
+
+    The keys of nested tables are dotted.
+    """
     tables = [_flat(run.header.manifest) for run in runs]
-    rows = []
-    for key in dict.fromkeys(key for table in tables for key in table):
-        owners = names_by((table.get(key, "none"), name) for name, table in zip(names, tables, strict=True))
-        values = tuple(("" if len(owners) == 1 else owner, value) for value, owner in owners.items())
-        rows.append(ManifestRow(key, values))
-    return rows
+    keys = dict.fromkeys(key for table in tables for key in table)
+    named = list(zip(names, tables, strict=True))
+    return {key: names_by((table.get(key, "none"), name) for name, table in named) for key in keys}
 
 
 def names_by(pairs: Iterable[tuple[Key, str]]) -> dict[Key, str]:
@@ -220,36 +207,6 @@ def names_by(pairs: Iterable[tuple[Key, str]]) -> dict[Key, str]:
 def _flat(manifest: Mapping[str, object]) -> dict[str, str]:
     """Return the values of a manifest as texts, sanitized because any program may have written the file."""
     return {sanitize(key): words(value, " " if key == "command" else ", ") for key, value in flatten(manifest).items()}
-
-
-@dataclass(frozen=True)
-class HeldOutSample:
-    """The returns of a named run's champion on held-out episodes.
-
-    Attributes:
-        name: The name of the run.
-        returns: [n], the finite returns.
-        failed: The number of episodes that failed.
-        interval: The 95 % interval of the mean; None for fewer than two returns.
-    """
-
-    name: str
-    returns: Float64
-    failed: int
-    interval: statistics.Interval | None
-
-    @property
-    def constant(self) -> bool:
-        """Whether all returns are the same."""
-        return len(set(self.returns.tolist())) == 1
-
-
-def held_out_sample(name: str, run: StoredRun) -> HeldOutSample | None:
-    """Return the returns of a run's champion on held-out episodes; None if it was not evaluated."""
-    if run.held_out is None:
-        return None
-    returns = statistics.finite(run.held_out.returns)
-    return HeldOutSample(name, returns, len(run.held_out.returns) - len(returns), comparison.held_out_interval(run))
 
 
 def experiments_table(groups: Sequence[RunGroup]) -> ReportTable:
@@ -309,18 +266,17 @@ def champion_table(names: Sequence[str], runs: Sequence[StoredRun], connections:
     rows = []
     for name, run, remaining in zip(names, runs, connections, strict=True):
         champion = champion_of(run)
-        sample = held_out_sample(name, run) if champion.generation is None else None
-        rows.append((name, champion.title, "not evaluated" if sample is None else _mean(sample), remaining))
+        found = evaluation_of(run) if champion.generation is None else None
+        rows.append((name, champion.title, "not evaluated" if found is None else _mean(found), remaining))
     mean = "its mean held-out return, 95 % interval"
     columns = (("run", "run"), ("champion", ""), (mean, "number"), ("left after pruning", ""))
     return ReportTable("Champions", columns, tuple(rows))
 
 
-def _mean(sample: HeldOutSample) -> str:
-    if not len(sample.returns):
+def _mean(found: Evaluation) -> str:
+    if np.isnan(found.mean):
         return "no episode has a return"
-    interval = "" if sample.interval is None else f" ({between(sample.interval)})"
-    return f"{number(statistics.mean(sample.returns))}{interval}"
+    return number(found.mean) + (f" ({between(found.interval)})" if found.interval else "")
 
 
 def comparison_table(ranking: Ranking) -> ReportTable:
@@ -337,16 +293,15 @@ def digest_table(names: Sequence[str], runs: Sequence[StoredRun]) -> ReportTable
     return ReportTable("Digest of the last complete generation", (("run", "run"), ("sha256, chained", "digest")), rows)
 
 
-def held_out_table(samples: Sequence[HeldOutSample]) -> ReportTable:
-    """Return a table of each champion's held-out returns: mean, interval, median, worst and best."""
+def held_out_table(evaluations: Sequence[tuple[str, Evaluation]]) -> ReportTable:
+    """Return a table of the held-out returns of the champions of named runs."""
     rows = []
-    for sample in samples:
-        known = sample.returns
-        functions = (statistics.mean, statistics.median, np.min, np.max)
-        values = [number(f(known)) for f in functions] if len(known) else ["none"] * 4
-        interval = between(sample.interval) if sample.interval else "none"
-        row = (f"{len(known) + sample.failed:,}", values[0], interval, *values[1:])
-        rows.append((sample.name, *row, f"{sample.failed:,}"))
+    for name, found in evaluations:
+        known = statistics.finite(found.returns)
+        spread = [number(f(known)) if len(known) else "none" for f in (statistics.median, np.min, np.max)]
+        interval = between(found.interval) if found.interval else "none"
+        counts = f"{len(found.returns):,}", f"{found.failed:,}"
+        rows.append((name, counts[0], number(found.mean), interval, *spread, counts[1]))
     names = "episodes", "mean", "95 % interval", "median", "worst", "best", "failed"
     columns = (("run", "run"), *_number_columns(*names))
     return ReportTable("Returns of the held-out champion", columns, tuple(rows))
