@@ -6,6 +6,7 @@ repeated and compared by its last digest. `spot_check` repeats a single episode,
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing
+from copy import copy
 from dataclasses import dataclass, replace
 from itertools import groupby
 from typing import Any
@@ -53,12 +54,11 @@ class _Repetition:
     coordinator: Coordinator
     local_manifest: Mapping[str, Any]
 
-    def _repeat(self, log: training.UnsavedRun, on_generation: Callable[[Record], None]) -> None:
-        """Run the experiment again without a held-out evaluation. Errors of `log.append` are passed on."""
+    def _repeat(self, log: training.UnsavedRun) -> Iterator[Record]:
+        """Run the experiment again without a held-out evaluation; yield each generation when it is in the log."""
         settings = {"generations": self.run.num_generations, "held_out_episodes": 0, "early_stop": EarlyStopOptions()}
         config = self.experiment.config.model_copy(update=settings)
-        for record in training.iterate(replace(self.experiment, config=config), self.coordinator, log):
-            on_generation(record)
+        return training.iterate(replace(self.experiment, config=config), self.coordinator, log)
 
     @property
     def _manifests(self) -> tuple[dict[str, str], ...]:
@@ -156,18 +156,17 @@ class RunRepetition(_Repetition):
 
         on_generation: Called with each generation that is equal.
         """
-        log = _ComparedRun(self.run)
-
-        def check(record: Record) -> None:
-            on_generation(record)
-            summary = self._validation_difference(log)
-            if summary is not None:
-                raise _DifferenceFound(FirstDifference("validation", summary, log.num_generations - 1), record)
-
-        try:
-            self._repeat(log, check)
-        except _DifferenceFound as found:
-            return self._explain(found, log)
+        log = training.UnsavedRun(self.run.path, self.run.header)
+        before = copy(log)
+        for generation, record in enumerate(self._repeat(log)):
+            difference = logs.first_difference(generation, self.run.records[generation], record)
+            if difference is None:
+                on_generation(record)
+                if (summary := self._validation_difference(log)) is not None:
+                    difference = FirstDifference("validation", summary, generation)
+            if difference is not None:
+                return self._explain(difference, record, before)
+            before = copy(log)
         if not logs.same_arrays(self.run.checkpoint, log.checkpoint):
             return self._unequal("the checkpoint does not belong to its generations", "log")
         equal = Verdict(True, f"{pluralize(self.run.num_generations, 'generation')}, digest {self.run.digest}")
@@ -306,9 +305,14 @@ class RunRepetition(_Repetition):
         repeated = training.held_out(self.experiment, self.coordinator, player, seed, episodes)
         return self._held_out_difference(stored, repeated)
 
-    def _explain(self, found: "_DifferenceFound", log: training.UnsavedRun) -> Verdict:
-        """Return the verdict on the first difference between the run and its repetition, with its cause."""
-        difference = found.difference
+    def _explain(self, difference: FirstDifference, record: Record, before: training.UnsavedRun) -> Verdict:
+        """Return the verdict on the first difference between the run and its repetition, with its cause.
+
+        Args:
+            difference: The difference.
+            record: The generation of the repetition in which it was found.
+            before: The repetition before this generation.
+        """
         generation, candidate, episode = difference.generation, difference.candidate, difference.episode
         # Only an episode can be played again for a diagnosis.
         if difference.what != "episode" or candidate is None or episode is None:
@@ -316,10 +320,10 @@ class RunRepetition(_Repetition):
             verdict = self._unequal(difference.summary, kind, (generation, candidate, episode))
             cause, why = explain(logs.refine(kind, generation, verdict.manifests), None, self.run.header.seed)
             return replace(verdict, cause=cause, why=why)
-        # The log still has the state before this generation, from which the strategy generates the candidate again.
-        strategy, state = training.restore(self.experiment, log)
+        # From the state before this generation, the strategy generates the candidate again.
+        strategy, state = training.restore(self.experiment, before)
         genome = strategy.ask(state, generation, np.array([candidate]))
-        local_log = logs.log_of_record(found.record, candidate)
+        local_log = logs.log_of_record(record, candidate)
         key = generation, candidate, episode
         return playing.diagnose(self.run, self.experiment, key, local_log, None, self._manifests, genome)
 
@@ -345,7 +349,8 @@ class ChampionRepetition(_Repetition):
         on_generation: Called with each generation.
         """
         run, log = self.run, training.UnsavedRun(self.run.path, self.run.header)
-        self._repeat(log, on_generation)
+        for record in self._repeat(log):
+            on_generation(record)
         digest = "" if log.last is None else log.last.digest.decode()
         if digest != run.digest:
             return self._unequal(f"on {HERE} its run ends with digest {digest}, not {run.digest}", "digest")
@@ -362,30 +367,6 @@ class ChampionRepetition(_Repetition):
                 )
         verdict = self.reevaluate()
         return replace(verdict, summary=f"{verdict.summary}; digest {digest}") if verdict.equal else verdict
-
-
-class _ComparedRun(training.UnsavedRun):
-    """Compares each generation with the records of a run. `append` raises _DifferenceFound at the first difference."""
-
-    def __init__(self, run: StoredRun) -> None:
-        super().__init__(run.path, run.header)
-        self._expected = run.records
-
-    def append(self, record: Record, *state: Any, **options: Any) -> None:
-        """Append a generation if it is equal. Otherwise this run still ends with the last equal generation."""
-        difference = logs.first_difference(self.num_generations, self._expected[self.num_generations], record)
-        if difference is not None:
-            raise _DifferenceFound(difference, record)
-        super().append(record, *state, **options)
-
-
-class _DifferenceFound(Exception):  # noqa: N818 - the difference is the result
-    """The record of this machine differs from the record in the run file."""
-
-    def __init__(self, difference: FirstDifference, record: Record) -> None:
-        super().__init__(difference.summary)
-        self.difference = difference
-        self.record = record
 
 
 class _LongerError(Exception):
