@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, TextIO
 
 from evolve import cluster, training
 from evolve.cli import imported
-from evolve.cli.parser import Answered, Parser, add_workers_option, spelled
+from evolve.cli.parser import Answered, Parser, spelled
 from evolve.cluster import mpirun
 from evolve.cluster.hosts import Work, count_workers, count_workers_to_start
 from evolve.cluster.watchdog import interrupt_soon
@@ -241,7 +241,7 @@ def _run_in_ranks(command: str, argv: list[str], work: Callable[[list[str]], Wor
     Raises InputError as `count_workers_to_start` does, and without mpi4py or mpirun.
     """
     parser = Parser("evolve", "", add_help=False)
-    add_workers_option(parser)
+    parser.add_workers()
     found, rest = parser.parse_known_args(argv)
     if found.workers is None or _NO_WORK & set(argv):
         return None

@@ -18,17 +18,7 @@ from numpy.typing import NDArray
 from evolve import store, training
 from evolve.analysis import statistics
 from evolve.cli.app import App, launch, stdout_for_json
-from evolve.cli.parser import (
-    Changes,
-    Parser,
-    add_changes_option,
-    add_threads_option,
-    add_which_options,
-    add_workers_option,
-    changes_of,
-    file_argument,
-    which_of,
-)
+from evolve.cli.parser import Changes, Parser, changes_of, file_argument, which_of
 from evolve.cluster.hosts import Work
 from evolve.errors import InputError, RunError, pluralize, sanitize
 from evolve.training import Experiment
@@ -52,11 +42,11 @@ def _parser() -> Parser:
     add("--episodes", type=int, default=100, metavar="N", help="the number of episodes (100)")
     add("-e", "--env", metavar="ID", help="play in another environment")
     add("--engine", metavar="NAME", help="use another environment engine")
-    add_changes_option(parser)
-    add_which_options(parser)
+    parser.add_changes()
+    parser.add_which()
     add("--json", action="store_true", help="print the result as JSON, returns included")
-    add_threads_option(parser)
-    add_workers_option(parser)
+    parser.add_threads()
+    parser.add_workers()
     return parser
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 from evolve import store
 from evolve.analysis import champion, exports, generations, runs, tensorboard
 from evolve.cli.app import App, launch
-from evolve.cli.parser import Parser, add_which_options, file_argument, which_of
+from evolve.cli.parser import Parser, file_argument, which_of
 from evolve.errors import InputError
 from evolve.store.disk import check_writable
 from evolve.training.stored import check_which
@@ -36,7 +36,7 @@ def _parser() -> Parser:
     endings = ", ".join(suffix for suffix in _SUFFIXES.values() if suffix)
     out = f"by default the name of FILE with {endings}, or -tensorboard, beside it"
     add("-o", "--output", type=Path, metavar="OUT", help=out)
-    add_which_options(parser)
+    parser.add_which()
     return parser
 
 

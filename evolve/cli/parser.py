@@ -128,17 +128,34 @@ class Parser(argparse.ArgumentParser):
         """Raise `Answered`: SystemExit could also come from an environment."""
         raise Answered(message or "")
 
+    def add_workers(self) -> None:
+        """Add `--workers` to the options of a command."""
+        auto = "auto: use all cores of this machine, by threads if possible"
+        words = f"start N workers and a coordinator with mpirun; {auto}"
+        self.add_argument("--workers", type=number_or_auto, metavar="N", help=words)
 
-def add_workers_option(parser: argparse.ArgumentParser) -> None:
-    """Add `--workers` to the options of a command."""
-    words = "start N workers and a coordinator with mpirun; auto: use all cores of this machine, by threads if possible"
-    parser.add_argument("--workers", type=number_or_auto, metavar="N", help=words)
+    def add_threads(self, name: str = "threads") -> None:
+        """Add `--threads` to the options of a command. name: The attribute of the parsed options."""
+        words = "threads of each process, for exact tasks and EnvPool (auto: for exact tasks, all its cores)"
+        self.add_argument("--threads", dest=name, type=number_or_auto, metavar="N", help=words)
 
+    def add_changes(self) -> None:
+        """Add the option --set of commands that let a champion play under changes; see `changes_of`."""
+        what = "with another setting of the environment (env.key) or of the network (network.key)"
+        self.add_argument("--set", action="append", default=[], dest="assignments", metavar="KEY=VALUE", help=what)
 
-def add_threads_option(parser: argparse.ArgumentParser, name: str = "threads") -> None:
-    """Add `--threads` to the options of a command. name: The attribute of the parsed options."""
-    words = "threads of each process, for exact tasks and EnvPool (auto: for exact tasks, all its cores)"
-    parser.add_argument("--threads", dest=name, type=number_or_auto, metavar="N", help=words)
+    def add_which(self) -> None:
+        """Add the options that choose a genome of a run, other than the final champion; see `which_of`."""
+        best = "the best candidate of a complete generation (the final champion)"
+        self.add_argument("--generation", type=int, metavar="G", help=best)
+        self.add_kept()
+
+    def add_kept(self) -> None:
+        """Add the options that choose a genome which the strategy keeps; see `which_of`."""
+        add = self.add_argument
+        few = "the best genome of a front (nsga2) with at most N connections that can act"
+        add("--connections", type=int, metavar="N", help=few)
+        add("--cell", type=_cell, metavar="I,J", help="the elite in a cell of an archive (map-elites)")
 
 
 def number_or_auto(text: str) -> int | str:
@@ -186,12 +203,6 @@ class Changes:
         return assignments({"env": env, "network": self.network})
 
 
-def add_changes_option(parser: argparse.ArgumentParser) -> None:
-    """Add the option --set of commands that let a champion play under changes; see `changes_of`."""
-    what = "with another setting of the environment (env.key) or of the network (network.key)"
-    parser.add_argument("--set", action="append", default=[], dest="assignments", metavar="KEY=VALUE", help=what)
-
-
 def changes_of(options: argparse.Namespace) -> Changes:
     """Return the changes that --set, --env and --engine ask for. Raises InputError for another section."""
     from evolve.config import read_assignment, set_key  # noqa: PLC0415 - see above
@@ -206,21 +217,6 @@ def changes_of(options: argparse.Namespace) -> Changes:
             raise InputError("--set", "a key of env or of network", key, cure)
         set_key(table, key, value)
     return Changes(table["env"], table["network"])
-
-
-def add_which_options(parser: argparse.ArgumentParser) -> None:
-    """Add the options that choose a genome of a run, other than the final champion; see `which_of`."""
-    add = parser.add_argument
-    add("--generation", type=int, metavar="G", help="the best candidate of a complete generation (the final champion)")
-    add_kept_options(parser)
-
-
-def add_kept_options(parser: argparse.ArgumentParser) -> None:
-    """Add the options that choose a genome which the strategy keeps; see `which_of`."""
-    add = parser.add_argument
-    few = "the best genome of a front (nsga2) with at most N connections that can act"
-    add("--connections", type=int, metavar="N", help=few)
-    add("--cell", type=_cell, metavar="I,J", help="the elite in a cell of an archive (map-elites)")
 
 
 def _cell(text: str) -> tuple[int, ...]:

@@ -12,7 +12,7 @@ from evolve.analysis import comparison, figures
 from evolve.analysis.champion import champion_to_draw, mean_traces
 from evolve.analysis.progress import width
 from evolve.cli.app import App, StopFlag, launch, say
-from evolve.cli.parser import Parser, add_kept_options, file_argument, which_of
+from evolve.cli.parser import Parser, file_argument, which_of
 from evolve.display import table
 from evolve.errors import InputError, sanitize
 from evolve.store.disk import check_writable
@@ -45,7 +45,7 @@ def _parser() -> Parser:
     kinds.add_argument("--archive", action="store_true", help="draw the archive of a run of map-elites instead")
     chosen = "with --network: the best candidate of this generation (by default the held-out champion)"
     add("--generation", type=int, metavar="G", help=chosen)
-    add_kept_options(parser)
+    parser.add_kept()
     traces = "with --network: its mean Hebbian traces over its episodes, instead of the weights"
     add("--traces", action="store_true", help=traces)
     return parser

@@ -15,7 +15,7 @@ import numpy as np
 from evolve import environments, store
 from evolve.analysis import video
 from evolve.cli.app import App, StopFlag, launch
-from evolve.cli.parser import Parser, add_changes_option, add_kept_options, changes_of, file_argument
+from evolve.cli.parser import Parser, changes_of, file_argument
 from evolve.errors import InputError, RunError, pluralize
 from evolve.numerics.streams import Purpose
 from evolve.rollouts import EpisodeResults
@@ -42,7 +42,7 @@ def _parser() -> Parser:
     which.add_argument("--generations", metavar="G,G,…", help=several)
     candidate = "the candidate (the champion); needs stored genomes, or generation 0 or the next"
     add("--candidate", type=int, metavar="P", help=candidate)
-    add_kept_options(parser)
+    parser.add_kept()
     add("--episode", type=int, default=0, metavar="E", help="the number of the episode (0)")
     final = parser.add_mutually_exclusive_group()
     for purpose in (Purpose.HELD_OUT, Purpose.VALIDATION):
@@ -52,7 +52,7 @@ def _parser() -> Parser:
     seen.add_argument("--video", type=Path, metavar="OUT", help=f"film it: a file {' or '.join(video.FORMATS)}")
     seen.add_argument("--window", action="store_true", help="show it in a window, at its natural speed")
     add("--engine", metavar="NAME", help="play it by another environment engine")
-    add_changes_option(parser)
+    parser.add_changes()
     add("--seconds", type=float, metavar="S", help="with --video: film the first S seconds of each episode (all of it)")
     return parser
 

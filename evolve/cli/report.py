@@ -14,7 +14,7 @@ from evolve.analysis.comparison import deduplicate_seeds, read_groups, uneven_le
 from evolve.analysis.html.tables import RunSummary
 from evolve.analysis.progress import ReportProgress
 from evolve.cli.app import App, launch, say
-from evolve.cli.parser import Parser, add_workers_option, command_line, file_argument
+from evolve.cli.parser import Parser, command_line, file_argument
 from evolve.cluster.hosts import Work
 from evolve.errors import InputError, Stopped, is_installed, sanitize
 from evolve.store import StoredRun, run_files
@@ -38,7 +38,7 @@ def _parser() -> Parser:
     parser.add_argument("-o", "--output", type=Path, default=Path("report.html"), metavar="OUT", help="report.html")
     quick = "play no episode: the page has no film and no verification, only the contents of the files"
     parser.add_argument("--quick", action="store_true", help=quick)
-    add_workers_option(parser)
+    parser.add_workers()
     return parser
 
 

@@ -19,15 +19,7 @@ from evolve import environments, networks, store, strategies
 from evolve.analysis import statistics, tensorboard
 from evolve.analysis.progress import ProgressReporter, RunsClock, heading
 from evolve.cli.app import App, BestEffortStream, launch, say
-from evolve.cli.parser import (
-    Parser,
-    add_threads_option,
-    add_workers_option,
-    command_line,
-    file_argument,
-    how_to_resume,
-    steps_after,
-)
+from evolve.cli.parser import Parser, command_line, file_argument, how_to_resume, steps_after
 from evolve.cluster import Coordinator, mpirun
 from evolve.cluster.hosts import Work, count_workers
 from evolve.config import Config, annotated_toml, differences, documents, parse, read_assignment, read_file, seconds
@@ -100,7 +92,7 @@ def _parser() -> Parser:
     add("--engine", dest="env.engine", metavar="NAME", help="environment engine (gymnasium)")
     arithmetic = "network arithmetic: auto, numpy, native or cupy (a GPU)"
     add("--backend", dest="compute.backend", metavar="NAME", help=arithmetic)
-    add_threads_option(parser, "compute.threads")
+    parser.add_threads("compute.threads")
     start = "genome with which the search begins: a run file (its final champion), a champion file, or a directory"
     add("--start-from", type=lambda file: {"file": file}, metavar="FILE", help=start)
     add("-o", "--output", dest="output.directory", metavar="DIR", help="directory of the run files (runs/ENV-NETWORK)")
@@ -115,7 +107,7 @@ def _parser() -> Parser:
     add("--overwrite", action="store_true", help=overwrite)
     add("--dry-run", action="store_true", help="describe the runs, their size and their files; write nothing")
     add("--set", action="append", default=[], dest="assignments", metavar="section.key=value", help="set any key")
-    add_workers_option(parser)
+    parser.add_workers()
     return parser
 
 

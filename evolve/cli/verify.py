@@ -15,7 +15,7 @@ from functools import partial
 from evolve import store, training, verification
 from evolve.analysis.progress import ProgressReporter, width
 from evolve.cli.app import App, launch, say, stdout_for_json
-from evolve.cli.parser import Parser, add_threads_option, add_workers_option, file_argument
+from evolve.cli.parser import Parser, file_argument
 from evolve.cluster.hosts import Work
 from evolve.errors import InputError, sanitize
 from evolve.training.plan import plays_in_threads
@@ -46,8 +46,8 @@ def _parser() -> Parser:
     published = "compare each file with the published digest of its experiment and seed; play no episode"
     add("--published", action="store_true", help=published)
     add("--json", action="store_true", help="print the verdict as JSON, for machines")
-    add_threads_option(parser)
-    add_workers_option(parser)
+    parser.add_threads()
+    parser.add_workers()
     return parser
 
 
