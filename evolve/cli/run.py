@@ -5,8 +5,8 @@ import math
 import os
 import shlex
 import sys
-from collections.abc import Callable, Sequence
-from contextlib import AbstractContextManager, closing, redirect_stdout
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import closing, contextmanager, redirect_stdout
 from functools import cache, partial, reduce
 from itertools import groupby
 from operator import add
@@ -20,7 +20,7 @@ from evolve.analysis import statistics, tensorboard
 from evolve.analysis.progress import ProgressReporter, RunsClock, heading
 from evolve.cli.app import App, BestEffortStream, launch, say
 from evolve.cli.parser import Parser, command_line, file_argument, how_to_resume, steps_after
-from evolve.cluster import Coordinator, mpirun
+from evolve.cluster import mpirun
 from evolve.cluster.hosts import Work, count_workers
 from evolve.config import Config, annotated_toml, differences, documents, parse, read_assignment, read_file, seconds
 from evolve.errors import EpisodeError, InputError, RunError, Setting, Stopped, pluralize, sanitize
@@ -221,7 +221,7 @@ def run_all(app: App, request: Request) -> None:
     previews = []
     if request.dry_run or request.overwrite:
         previews = [plan.preview(run, request.resume, request.overwrite) for run in runs]
-    after_generation: Callable[[], None] = _do_nothing
+    after_generation = None
     if request.report:
         from evolve.cli import report  # noqa: PLC0415 - a run without a report does not need it
 
@@ -252,10 +252,6 @@ def run_all(app: App, request: Request) -> None:
     env = runs[0].experiment.config.env
     can_film = env.engine != "exact" or environments.has_picture(env.id)
     print(steps_after([run.path for run in runs], page, can_film), flush=True)
-
-
-def _do_nothing() -> None:
-    pass
 
 
 def _check_tensorboard(request: Request, runs: Sequence[PlannedRun]) -> None:
@@ -303,30 +299,44 @@ def _replacement_warning(preview: plan.RunPreview) -> str:
 
 
 def _evolve(
-    app: App, runs: Sequence[PlannedRun], replaced: set[Path], request: Request, after_generation: Callable[[], None]
+    app: App,
+    runs: Sequence[PlannedRun],
+    replaced: set[Path],
+    request: Request,
+    after_generation: Callable[[], None] | None,
 ) -> None:
     """Evolve runs one after another.
 
-    replaced: the paths of run files to replace. after_generation: called after each generation.
+    replaced: the paths of run files to replace. after_generation: called after each generation, if given.
     """
     coordinator = app.coordinator()
     clock = RunsClock([_remaining_episodes(run, run.path in replaced) for run in runs])
+    command = how_to_resume(runs, app.transport.size, request.more_options())
     for number, run in enumerate(runs, 1):
-        with closing(
-            resume.replace_run(run, app.transport) if run.path in replaced else resume.open_run(run)
-        ) as opened:
-            if opened.complete:
-                most = run.experiment.config.generations
-                print(f"{run.path}: already complete{_why_short(opened.num_generations, most)}")
+        opened = resume.replace_run(run, app.transport) if run.path in replaced else resume.open_run(run)
+        with closing(opened) as file:
+            generations, limit = run.experiment.config.generations, run.experiment.config.early_stop.steps
+            if file.complete:
+                print(f"{run.path}: already complete{_why_short(file.num_generations, generations)}")
                 continue
             print(heading(run.path, number, len(runs)), end="", flush=True)
             clock.start(number - 1)
-            command = how_to_resume(runs, app.transport.size, request.more_options())
             app.stop.stop_message = (
                 f"evolve.run: stopped; {run.path} keeps its complete generations; continue with: {command}"
             )
-            log = tensorboard.live_log(request.tensorboard, run.path, "--tensorboard")
-            _run_one(coordinator, run, opened, command, clock, log, after_generation)
+            steps = math.inf if limit is None else limit - file.steps
+            reporter = ProgressReporter(run.seed, file.num_generations, generations, steps=steps, clock=clock)
+            live_log = tensorboard.live_log(request.tensorboard, run.path, "--tensorboard")
+            with _explained(file, command), reporter, live_log as log:
+                coordinator.progress = reporter.update
+                for record in iterate(run.experiment, coordinator, file):
+                    reporter(record)
+                    log(file.num_generations - 1, record)
+                    if after_generation is not None:
+                        after_generation()
+            print(_summary(file, generations), flush=True)
+            if math.isnan(file.best[0]):
+                _say(_failure_warning(file))
             app.stop.stop_message = ""
 
 
@@ -343,27 +353,11 @@ def _remaining_episodes(run: PlannedRun, replaced: bool) -> int:
     return 0 if complete and done >= config.generations else plan.size_of(config, done).episodes
 
 
-def _run_one(
-    coordinator: Coordinator,
-    run: PlannedRun,
-    file: store.RunFile,
-    command: str,
-    clock: RunsClock,
-    live_log: AbstractContextManager[tensorboard.LogGeneration],
-    after_generation: Callable[[], None],
-) -> None:
-    """Evolve a run into its open file, and print its results. Errors get the number of generations and the cure."""
-    config = run.experiment.config
-    limit = config.early_stop.steps
-    steps = math.inf if limit is None else limit - file.steps
+@contextmanager
+def _explained(file: store.RunFile, command: str) -> Iterator[None]:
+    """Add the number of complete generations and the cure to an error of a run. command: resumes the run."""
     try:
-        reporter = ProgressReporter(run.seed, file.num_generations, config.generations, steps=steps, clock=clock)
-        with reporter, live_log as log:
-            coordinator.progress = reporter.update
-            for record in iterate(run.experiment, coordinator, file):
-                reporter(record)
-                log(file.num_generations - 1, record)
-                after_generation()
+        yield
     except Stopped as why:
         # Until the old file is replaced, --resume would continue the old run. `why` may be HostLost, a kind of Stopped.
         moved = not file.path.exists()
@@ -375,9 +369,6 @@ def _run_one(
         raise RunError(error, *cures, f"\n{resume.generations_on_disk(file)}.") from None
     except RunError as error:
         raise RunError(error, f"\n{resume.generations_on_disk(file)}.") from None
-    print(_summary(file, config.generations), flush=True)
-    if math.isnan(file.best[0]):
-        _say(_failure_warning(file))
 
 
 def _summary(file: store.RunFile, generations: int) -> str:
