@@ -4,8 +4,8 @@ They belong to the Python interface. The packages `figures`, `video` and `html` 
 imported when an exhibit is made.
 """
 
-import tempfile
 from collections.abc import Callable, Sequence
+from functools import partial
 from html import escape
 from numbers import Real
 from pathlib import Path
@@ -28,7 +28,6 @@ from evolve.store.disk import check_writable, write_output
 from evolve.training import Experiment, GenomeChoice
 
 _PIXELS_PER_INCH = 96  # of a screen, by the definition of CSS
-_FILM_WIDTH = 800  # pixels
 _PAGE_HEIGHT = 640  # pixels
 
 
@@ -239,16 +238,10 @@ def film(
 
 
 def _film(subjects: Sequence[video.Subject], titles: Sequence[str], seconds: float) -> Film:
-    def make(path: Path) -> list[float]:
-        width = _FILM_WIDTH if path.suffix == ".mp4" else None  # a GIF has its own, smaller default
-        results = video.film_episodes(subjects, path, width, condense_to=seconds)
-        return [float(each.returns[0]) for each in results]
-
-    with tempfile.TemporaryDirectory() as directory:
-        path = Path(directory) / "film.mp4"
-        returns = make(path)
-        title = "; ".join(f"{title}: return {number(found)}" for title, found in zip(titles, returns, strict=True))
-        return Film(title, path.read_bytes(), *video.still(path), make)
+    mp4, jpeg, size, results = video.film_in_memory(subjects, seconds)
+    returns = [number(float(each.returns[0])) for each in results]
+    title = "; ".join(f"{title}: return {found}" for title, found in zip(titles, returns, strict=True))
+    return Film(title, mp4, jpeg, size, partial(video.film_episodes, subjects, condense_to=seconds))
 
 
 def report(runs: Sequence[StoredRun], ranks: Collective, quick: bool) -> Page:

@@ -7,7 +7,6 @@ module imports Jinja2, which comes with the extra `report`.
 
 import base64
 import functools
-import tempfile
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -39,7 +38,6 @@ _FRONT = (
 )
 _ARCHIVE = "The archive: each cell has the fitness of its elite, the best candidate with these descriptors."
 _MAX_CHECKED = 10  # the largest number of generations with champions that are evaluated again
-_FILM_WIDTH = 800  # pixels
 _FILM_SECONDS = 12.0
 
 
@@ -122,13 +120,11 @@ def _film(run: StoredRun, experiment: Experiment) -> Clip:
     episode, description = typical_episode(run, experiment, champion)
     # If the environment cannot be drawn, Gymnasium's environment is shown instead, and the remark says so.
     shown, remark = video.drawable(experiment)
-    with tempfile.TemporaryDirectory() as directory:
-        path = Path(directory) / "film.mp4"
-        title = f"{champion.title}, in Gymnasium" if remark else champion.title
-        subject = video.Subject(run, shown, episode, title)
-        (results,) = video.film_episodes([subject], path, _FILM_WIDTH, condense_to=_FILM_SECONDS)
-        shows = f"{champion.title}: {remark or description}, return {number_of(float(results.returns[0]))}"
-        return Clip(path.read_bytes(), video.still(path)[0], shows)
+    title = f"{champion.title}, in Gymnasium" if remark else champion.title
+    subject = video.Subject(run, shown, episode, title)
+    mp4, jpeg, _, (results,) = video.film_in_memory([subject], _FILM_SECONDS)
+    shows = f"{champion.title}: {remark or description}, return {number_of(float(results.returns[0]))}"
+    return Clip(mp4, jpeg, shows)
 
 
 def render(groups: Sequence[RunGroup], summaries: Sequence[RunSummary], empty: Sequence[Path] = ()) -> str:

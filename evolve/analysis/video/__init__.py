@@ -6,6 +6,7 @@ with the extra `video`.
 """
 
 import math
+import tempfile
 from collections.abc import Sequence
 from contextlib import ExitStack, closing, suppress
 from dataclasses import dataclass, replace
@@ -34,6 +35,7 @@ from evolve.verification import EachStep, Episode
 _TITLE = 1.0  # seconds for which a title is shown
 _END = 0.5  # seconds for which the last picture stays
 _GIF_WIDTH = 640  # pixels by default, since wide GIFs are large
+_PAGE_WIDTH = 800  # pixels, of a film for a page or a notebook
 
 
 class Film:
@@ -240,6 +242,16 @@ class Camera:
         if self._skipped is not None and not np.isnan(results.returns[0]):
             self._shoot(*self._skipped)
         self.film.hold(_END)
+
+
+def film_in_memory(
+    subjects: Sequence[Subject], condense_to: float
+) -> tuple[bytes, bytes, tuple[int, int], list[EpisodeResults]]:
+    """Film episodes as `film_episodes` does; return the film as MP4, a still as JPEG, its size, and the results."""
+    with tempfile.TemporaryDirectory() as directory:
+        path = Path(directory) / "film.mp4"
+        results = film_episodes(subjects, path, _PAGE_WIDTH, condense_to)
+        return path.read_bytes(), *still(path), results
 
 
 def film_episodes(

@@ -4,9 +4,8 @@ import io
 import itertools
 import math
 from collections import deque
-from collections.abc import Callable
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 
@@ -28,23 +27,11 @@ def library(name: str) -> Any:
     return import_extra(name, "video", "films", "imageio, PyAV and Pillow")
 
 
-class Encoder(Protocol):
-    """A film file that is written picture by picture."""
-
-    frames_per_picture: int
-    """The number of frames of the environment for each picture of the film."""
-
-    def write(self, picture: Any, times: int) -> None:
-        """Show a picture for the duration of `times` pictures."""
-
-    def close(self) -> None:
-        """Finish the file."""
-
-
 class Mp4:
     """H.264 with the pixel format that every browser plays; fps: frames per second."""
 
     frames_per_picture = 1
+    """The number of frames of the environment for each picture of the film."""
 
     def __init__(self, path: Path, fps: float) -> None:
         library("av")
@@ -59,14 +46,10 @@ class Mp4:
 
     def close(self) -> None:
         """Write the pictures that the encoder still holds, and finish the file."""
-        _close(self._file)
-
-
-def _close(file: Any) -> None:
-    """Close a film of imageio, and keep its destructor from closing it again."""
-    # A second call would raise the error of the first one again, or run the garbage collector once more.
-    close, file.close = file.close, lambda: None
-    close()
+        # imageio's destructor would close the file again. That raises the error of the first call again, or runs the
+        # garbage collector once more.
+        close, self._file.close = self._file.close, lambda: None
+        close()
 
 
 class Gif:
@@ -184,7 +167,7 @@ def _frequent(pixels: UInt8) -> list[int]:
     return [int(channel) for colour in kept for channel in colour]
 
 
-FORMATS: dict[str, Callable[[Path, float], Encoder]] = {".mp4": Mp4, ".gif": Gif}
+FORMATS: dict[str, type[Mp4 | Gif]] = {".mp4": Mp4, ".gif": Gif}
 """The encoder for each ending of a film's file name."""
 
 
