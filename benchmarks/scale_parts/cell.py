@@ -40,12 +40,12 @@ def measure(cell: Cell, app: App, folder: str) -> int:
     ):
         generations = timed(records, app, coordinator)
         first, later = next(generations), [next(generations)]
-        while sum(one.seconds for one in later) < _ENOUGH and len(later) < _MOST:
+        while sum(one["seconds"] for one in later) < _ENOUGH and len(later) < _MOST:
             later.append(next(generations))
         _, peak = memory()
-    figures: Row = {name: statistics.fmean(getattr(one, name) for one in later) for name in _COSTS}
-    figures["busy"] = statistics.fmean(one.busy.mean() for one in later)
-    figures |= {"first_seconds": first.seconds, "steps": cell.candidates}
+    figures: Row = {name: statistics.fmean(one[name] for one in later) for name in _COSTS}
+    figures["busy"] = 1 - statistics.fmean(statistics.fmean(one["idle"]) for one in later)
+    figures |= {"first_seconds": first["seconds"], "steps": cell.candidates}
     figures |= {"weights": experiment.network.num_weights, "candidates": cell.candidates, "ranks": app.transport.size}
     figures |= {"generations": 1 + len(later), "memory": None if before is None or peak is None else peak - before}
     print(json.dumps(figures), flush=True)

@@ -18,7 +18,6 @@ import tempfile
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing, redirect_stdout
-from dataclasses import dataclass
 from functools import partial
 from multiprocessing.synchronize import Barrier
 from pathlib import Path
@@ -37,7 +36,6 @@ from evolve.networks import Network
 from evolve.numerics import backend, native
 from evolve.numerics.streams import Purpose, Stream
 from evolve.rollouts import EpisodeBatch, PopulationResults, Rollout, generation_keys
-from evolve.shapes import Float64
 from evolve.store import Header, Record, create, read, reopen
 from evolve.training import Experiment, iterate, make_rollout, prepare, restore
 
@@ -81,34 +79,20 @@ class TimedCoordinator(Coordinator):
         return results
 
 
-@dataclass(frozen=True)
-class TimedGeneration:
-    """A generation and its cost.
-
-    Attributes:
-        record: The record that the training loop wrote to the run file.
-        seconds: Wall time of the generation.
-        serial_seconds: Wall time outside episodes: ask, tell, digest and file, including the wait for workers' sums.
-        cpu_seconds: Processor time of rank 0.
-        bytes: Bytes that rank 0 sent and received.
-        busy: [N], the share of the time that each worker was busy; of this process if there are no workers.
-    """
-
-    record: Record
-    seconds: float
-    serial_seconds: float
-    cpu_seconds: float
-    bytes: int
-    busy: Float64
-
-
 def coordinator_of(app: App) -> TimedCoordinator:
     """Return a timed coordinator of the workers."""
     return TimedCoordinator(app.transport, make_rollout, app.stop.reason)
 
 
-def timed(records: Iterator[Record], app: App, coordinator: TimedCoordinator) -> Iterator[TimedGeneration]:
-    """Yield the generations of `training.iterate`, run with this coordinator, and the cost of each."""
+def timed(records: Iterator[Record], app: App, coordinator: TimedCoordinator) -> Iterator[dict[str, Any]]:
+    """Yield the figures of each generation of `training.iterate`, run with this coordinator.
+
+    - steps: environment steps. returns: of all episodes.
+    - seconds: wall time. serial_seconds: the part outside episodes: ask, tell, digest and file, including the wait for
+      workers' sums.
+    - cpu_seconds: processor time of rank 0. bytes: bytes that rank 0 sent and received.
+    - idle: the share of the time that each worker was idle; of this process if there are no workers.
+    """
     transport = app.transport
     while True:
         coordinator.playing = 0.0
@@ -117,14 +101,10 @@ def timed(records: Iterator[Record], app: App, coordinator: TimedCoordinator) ->
         if record is None:
             return
         seconds = time.perf_counter() - begin
-        yield TimedGeneration(
-            record=record,
-            seconds=seconds,
-            serial_seconds=seconds - coordinator.playing,
-            cpu_seconds=time.process_time() - cpu,
-            bytes=transport.bytes_moved - sent,
-            busy=record.busy_seconds[int(transport.size > 1) :] / seconds,
-        )
+        idle = 1 - record.busy_seconds[int(transport.size > 1) :] / seconds
+        yield {"steps": record.steps, "returns": record.returns.ravel().tolist(), "seconds": seconds,
+               "serial_seconds": seconds - coordinator.playing, "cpu_seconds": time.process_time() - cpu,
+               "bytes": transport.bytes_moved - sent, "idle": idle.round(4).tolist()}  # fmt: skip
 
 
 def play_earlier_generations(experiment: Experiment, generation: int, path: Path) -> Genomes:
@@ -162,11 +142,8 @@ def measure(experiment: Experiment, app: App, path: str) -> int:
         continued = shutil.copy(path, folder)
         with closing(reopen(Path(continued))) as log, closing(iterate(experiment, coordinator, log)) as records:
             found = next(timed(records, app, coordinator))
-    figures = {"ranks": app.transport.size, "steps": found.record.steps, "seconds": found.seconds,
-               "cpu_seconds": found.cpu_seconds, "serial_seconds": found.serial_seconds, "bytes": found.bytes,
-               "idle": (1 - found.busy).round(4).tolist(), "returns": found.record.returns.ravel().tolist(),
-               "backend": backend(experiment.config.compute.backend)}  # fmt: skip
-    print(json.dumps(figures), flush=True)
+    figures = {"ranks": app.transport.size, "backend": backend(experiment.config.compute.backend)}
+    print(json.dumps(figures | found), flush=True)
     return 0
 
 
