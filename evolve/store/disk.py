@@ -2,6 +2,7 @@
 
 import contextlib
 import errno
+import fcntl
 import io
 import os
 import signal
@@ -155,12 +156,6 @@ def _why(path: Path, error: OSError) -> str:
     return error.strerror or str(error)
 
 
-try:
-    import fcntl
-except ImportError:  # not a POSIX system
-    fcntl = None  # type: ignore[assignment]
-
-
 def check_unlocked(path: Path) -> None:
     """Raise InputError if another process is writing a run file. Writes nothing."""
     with contextlib.suppress(OSError):  # without a lock file no process is writing
@@ -182,15 +177,14 @@ def _lock(path: Path, descriptor: int) -> bool:
     Raises InputError if another process holds the lock.
     """
     try:
-        if fcntl is not None:
-            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
         raise _locked_error(path, descriptor) from None
     except OSError as error:
         if error.errno not in _NO_LOCKS:
             raise
         return False
-    return fcntl is not None
+    return True
 
 
 def _locked_error(path: Path, descriptor: int) -> InputError:
