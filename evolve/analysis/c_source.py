@@ -19,14 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 import evolve
-from evolve.environments.spaces import (
-    action_decoder,
-    is_rounded,
-    kind_of,
-    members_of,
-    observation_encoder,
-    stretch,
-)
+from evolve.environments.spaces import action_decoder, is_rounded, kind_of, members_of, observation_encoder, stretch
 from evolve.errors import InputError
 from evolve.genome import Genomes
 from evolve.numerics.native import ADDRESS, FLOAT

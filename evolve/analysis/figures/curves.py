@@ -12,20 +12,11 @@ from typing import Any
 import numpy as np
 
 from evolve import strategies
-from evolve.analysis import generations, statistics
-from evolve.analysis.comparison import (
-    RunGroup,
-    by_environment,
-    connections_vary,
-    constant_connections,
-    costs_connections,
-    describe_groups,
-    fitness_in_words,
-    held_out_score,
-)
+from evolve.analysis import comparison, generations
+from evolve.analysis.comparison import RunGroup
 from evolve.analysis.figures import style
 from evolve.analysis.figures.style import COLOURS, FAINT, INK, LineLabel, Mark, drawable
-from evolve.analysis.statistics import number
+from evolve.analysis.statistics import finite, number
 from evolve.config import Config
 from evolve.errors import InputError, pluralize, sanitize
 from evolve.shapes import Float64
@@ -103,9 +94,9 @@ def draw_curves(groups: list[RunGroup], axis: str = "generation", titled: bool =
         for n, name in enumerate(dict.fromkeys(group.name for group in groups))
     }
     facets = []
-    for in_env in by_environment(groups):
+    for in_env in comparison.by_environment(groups):
         # A constant number of connections has no panel.
-        kinds = ("fitness", *["connections"] * connections_vary(in_env), *["throughput", "idle"] * load)
+        kinds = ("fitness", *["connections"] * comparison.connections_vary(in_env), *["throughput", "idle"] * load)
         facets.append(Facet(tuple(in_env), tuple(styles[group.name] for group in in_env), kinds, axis))
     stacked = load or len(facets) == 1
     scale = 0.8 if len(facets) > 1 else 1.0
@@ -121,7 +112,7 @@ def draw_curves(groups: list[RunGroup], axis: str = "generation", titled: bool =
             facet_panels[0].set_title(facet_panels[0].get_title(loc="left"), pad=16)
         _share_x_axis(facet_panels, axis, stacked)
     if titled:
-        style.set_title(figure, describe_groups(groups) + _connections_in_words(groups))
+        style.set_title(figure, comparison.describe_groups(groups) + _connections_in_words(groups))
         if note := _note(facets):
             figure.supxlabel(note, fontsize=8, x=0.01, ha="left", color=INK)
     return figure
@@ -129,7 +120,7 @@ def draw_curves(groups: list[RunGroup], axis: str = "generation", titled: bool =
 
 def _connections_in_words(groups: list[RunGroup]) -> str:
     """Return the number of connections in words, for the title; empty if the number varies and has a panel."""
-    counts = {(constant_connections(group), group.mask_unit) for group in groups}
+    counts = {(comparison.constant_connections(group), group.mask_unit) for group in groups}
     if len(counts) > 1:
         return ""
     ((count, unit),) = counts
@@ -253,9 +244,9 @@ def _set_x_range(panel: Any, facet: Facet) -> None:
 def _title_and_unit(kind: str, groups: Sequence[RunGroup]) -> tuple[str, str]:
     """Return the title of a panel and the unit of its y axis."""
     counted = " or ".join(dict.fromkeys(group.mask_unit for group in groups))
-    fitness = textwrap.shorten(fitness_in_words(groups), 3 * _UNIT_CHARACTERS, placeholder=" …")
+    fitness = textwrap.shorten(comparison.fitness_in_words(groups), 3 * _UNIT_CHARACTERS, placeholder=" …")
     fitness = textwrap.fill(fitness, _UNIT_CHARACTERS)
-    fitness += " less\nthe cost of connections" if costs_connections(groups) else ""
+    fitness += " less\nthe cost of connections" if comparison.costs_connections(groups) else ""
     return {
         "fitness": ("Fitness", fitness),
         "connections": (f"{counted.capitalize()} left", counted.replace(" or ", "\nor ")),
@@ -407,7 +398,7 @@ def _searches(run: StoredRun, config: Config) -> list[tuple[int, str]]:
 
 def _held_out(group: RunGroup) -> tuple[str, Mark | None]:
     """Return the held-out mean of a group in words, and as a mark with an interval; "" and None without evaluation."""
-    found = held_out_score(group)
+    found = comparison.held_out_score(group)
     if found is None:
         return "", None
     mean, interval, _ = found
@@ -442,7 +433,7 @@ def _quartiles(group: RunGroup, series: Series) -> Quartiles:
 
 def _over_finite(function: Callable[..., Any], fitness: Float64, *arguments: float) -> float:
     """Apply a function to the finite fitness values of a population; return NaN if no value is finite."""
-    known = drawable(statistics.finite(fitness))
+    known = drawable(finite(fitness))
     return float(function(known, *arguments)) if len(known) else np.nan
 
 
