@@ -23,7 +23,7 @@ from evolve.cluster.script import Collective, Link, StartedRanks
 from evolve.config import seconds
 from evolve.errors import EpisodeError, InputError, Stopped
 from evolve.numerics.streams import Purpose
-from evolve.store import Record, RunFile, Start
+from evolve.store import RunFile, Start
 from evolve.training import iterate, load_config, prepare
 from evolve.training.experiment import PlannedRun
 from evolve.training.plan import preview, work_of
@@ -99,7 +99,7 @@ def evolve_here(
     coordinator: Coordinator,
     plan: PlannedRun,
     options: RunOptions,
-    open_reporter: "Callable[[PlannedRun, int, int], ProgressReporter | _Relay]",
+    open_reporter: Callable[[PlannedRun, int, int], ProgressReporter],
 ) -> Generator[Generation]:
     """Evolve a run on rank 0 until it ends or is stopped; yield each generation.
 
@@ -266,23 +266,18 @@ class _LogRelay(logging.Handler):
         self._link.send(_LOGGED + json.dumps([record.levelno, record.getMessage()]).encode())
 
 
-class _Relay:
-    """Sends the progress of a run to the script that has started this rank, in the place of a `ProgressReporter`."""
+class _Relay(ProgressReporter):
+    """Sends the progress of a run to the script that has started this rank. It shows nothing itself.
 
-    def __init__(self, link: Link, options: RunOptions, _: PlannedRun, completed: int, steps: int) -> None:
+    The script receives the complete generations separately.
+    """
+
+    def __init__(self, link: Link, options: RunOptions, plan: PlannedRun, completed: int, steps: int) -> None:
+        super().__init__(plan.seed, completed, plan.experiment.config.generations, quiet=True)
         self._link = link
         self._wanted = options.progress
         self._sent_at = 0.0
         link.send(_BEGIN + json.dumps([completed, steps]).encode())
-
-    def __enter__(self) -> "_Relay":
-        return self
-
-    def __exit__(self, *error: object) -> None:
-        pass
-
-    def __call__(self, record: Record) -> None:
-        """Do nothing: the script receives the generation itself."""
 
     def update(self, purpose: Purpose, done: int, episodes: int, idle: int) -> None:
         """Send the progress of the current evaluation, at most every `MIN_REFRESH` seconds."""

@@ -97,11 +97,15 @@ def choose_episode(
     generation = max(num_generations - 1, 0) if generation is None else generation
     if not 0 <= generation <= num_generations:
         raise InputError("generation", f"one of 0 to {num_generations} (the next one)", generation)
-    if generation == num_generations:
-        return _episode_of_next_generation(run, experiment, generation, candidate or 0, episode)
-    best = int(run.records[generation].champion_candidate)
-    chosen = best if candidate is None else candidate
-    _check_candidate(chosen, experiment.config.population)
+    is_next = generation == num_generations
+    best = 0 if is_next else int(run.records[generation].champion_candidate)
+    chosen, population = best if candidate is None else candidate, experiment.config.population
+    if not 0 <= chosen < population:
+        raise InputError("candidate", f"one of the {population} candidates (0 to {population - 1})", chosen)
+    if is_next:  # the strategy computes the candidate from the checkpoint
+        strategy, state = restore(experiment, run)
+        asked = strategy.ask(state, generation, np.array([chosen]))
+        return Episode(asked, Purpose.EPISODE, generation, chosen, episode, None, champion=False)
     genome = genome_of(run, experiment, generation, chosen)
     if genome is None:
         expected = f"the champion of generation {generation}, {best}, which alone is stored"
@@ -145,28 +149,12 @@ def initial_fingerprints(run: StoredRun, experiment: Experiment) -> UInt64:
     return np.concatenate([strategy.ask(state, 0, part).fingerprints() for part in parts])
 
 
-def _check_candidate(candidate: int, population: int) -> None:
-    if not 0 <= candidate < population:
-        raise InputError("candidate", f"one of the {population} candidates (0 to {population - 1})", candidate)
-
-
-def _episode_of_next_generation(
-    run: StoredRun, experiment: Experiment, generation: int, candidate: int, episode: int
-) -> Episode:
-    """Return an episode of the next generation, whose candidate the strategy computes from the checkpoint."""
-    _check_candidate(candidate, experiment.config.population)
-    strategy, state = restore(experiment, run)
-    genome = strategy.ask(state, generation, np.array([candidate]))
-    return Episode(genome, Purpose.EPISODE, generation, candidate, episode, None, champion=False)
-
-
 def _episode_of_final_champion(
     run: Stored, experiment: Experiment, episode: int, purpose: Purpose, which: GenomeChoice
 ) -> Episode:
     if not run.num_generations:
-        raise InputError(
-            f"--{purpose.title}", "a run that has a champion", f"{run.path}, without a complete generation"
-        )
+        got = f"{run.path}, without a complete generation"
+        raise InputError(f"--{purpose.title}", "a run that has a champion", got)
     champion, _ = final_champion(experiment, run, which)
     if not which.is_champion:
         return Episode(champion, purpose, 0, 0, episode, None, which=which)

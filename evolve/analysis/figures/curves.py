@@ -359,8 +359,8 @@ def _mark_searches(panel: Any, facet: Facet) -> list[LineLabel]:
     If the facet has one group, a line with a name marks a search that all runs begin in the same generation, unless the
     names would overlap. A triangle at the lower edge marks every other search. The returned label explains triangles.
     """
-    lines: list[tuple[float, str]] = []  # x, name
-    triangles: list[tuple[float, str]] = []  # x, colour
+    across = panel.get_xaxis_transform()  # x in data, y as a share of the panel's height
+    has_triangles = False
     for group, line_style in zip(facet.groups, facet.styles, strict=True):
         x = facet.x(group)
         found = [set(_searches(run, group.config)) for run in group.runs]
@@ -370,16 +370,14 @@ def _mark_searches(panel: Any, facet: Facet) -> list[LineLabel]:
         inches = np.diff([middle[first - 1] for first, _ in sorted(in_all)]) * _PANEL_SHARE * panel.get_position().width
         have_room = (inches * style.WIDTH >= _NAME_INCHES * (x[-1] - x[0])).all()
         named = in_all if len(in_all) <= _MOST_NAMED and have_room else set()
-        lines += [(middle[first - 1], kind) for first, kind in sorted(named)]
-        rest = {first for first, _ in set.union(*found) - named if first < len(x)}
-        triangles += [(middle[first - 1], line_style["color"]) for first in sorted(rest)]
-    across = panel.get_xaxis_transform()  # x in data, y as a share of the panel's height
-    for at, kind in lines:
-        panel.axvline(at, color=FAINT, lw=0.9, ls=":", zorder=1)
-        panel.text(at, 1.01, kind, transform=across, ha="center", va="bottom", fontsize=8, color=INK)
-    for at, colour in triangles:
-        panel.plot(at, 0.025, "^", color=colour, ms=5, mew=0, transform=across, zorder=3)
-    if not triangles:
+        for first, kind in sorted(named):
+            panel.axvline(middle[first - 1], color=FAINT, lw=0.9, ls=":", zorder=1)
+            panel.text(middle[first - 1], 1.01, kind, transform=across, ha="center", va="bottom", fontsize=8, color=INK)
+        for first in sorted({first for first, _ in set.union(*found) - named if first < len(x)}):
+            how = {"color": line_style["color"], "ms": 5, "mew": 0, "transform": across, "zorder": 3}
+            panel.plot(middle[first - 1], 0.025, "^", **how)
+            has_triangles = True
+    if not has_triangles:
         return []
     return [LineLabel(_TRIANGLES, max(float(facet.x(group)[-1]) for group in facet.groups), panel.get_ylim()[0], FAINT)]
 
