@@ -74,7 +74,7 @@ class Picture(Exhibit):
     def _repr_png_(self) -> tuple[bytes, dict[str, int]]:
         """Return the picture and the size to show it at, in fewer pixels than it has, so that it is sharp."""
         width, height = (round(inches * _PIXELS_PER_INCH) for inches in self.figure.get_size_inches())
-        return figures.to_png(self.figure), {"width": width, "height": height}
+        return figures.to_bytes(self.figure, "png"), {"width": width, "height": height}
 
     def _write(self, path: Path) -> None:
         figures.save(self.figure, path)

@@ -124,20 +124,18 @@ def _hides(one: Float64, other: Float64, near: float) -> bool:
     return bool(np.mean(np.abs(one[:both] - other[:both]) <= near) > 0.5)
 
 
-@styled
 def save(figure: Any, path: Path) -> None:
     """Write a figure in the format that the file's ending names (`FORMATS`). Raises InputError if that fails."""
-    # An SVG has no date, so that equal figures are equal files.
-    content = io.BytesIO()  # on a full disk, matplotlib's PDF ends in an error that hides the cause
-    figure.savefig(content, format=path.suffix[1:], metadata={"Date": None} if path.suffix == ".svg" else None)
-    disk.write_output(path, content.getvalue())
+    # Not straight into the file: on a full disk, matplotlib's PDF ends in an error that hides the cause.
+    disk.write_output(path, to_bytes(figure, path.suffix[1:]))
 
 
 @styled
-def to_png(figure: Any) -> bytes:
-    """Return a figure as PNG."""
+def to_bytes(figure: Any, kind: str) -> bytes:
+    """Return a figure as the content of a file: "png", "svg" or "pdf"."""
     buffer = io.BytesIO()
-    figure.savefig(buffer, format="png")
+    # An SVG has no date, so that equal figures are equal files.
+    figure.savefig(buffer, format=kind, metadata={"Date": None} if kind == "svg" else None)
     return buffer.getvalue()
 
 
