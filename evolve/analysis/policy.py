@@ -251,18 +251,10 @@ class Policy:
         return f"<Policy: {config.network.name} with {connections:,} connections for {config.env.id}>"
 
 
-def _restored(
-    text: str,
-    spaces: str,
-    genome: Genomes,
-    normalizer: Float32 | None,
-    origin: str,
-    seed: int | Sequence[int],
-    rows: int | None,
-) -> Policy:
+def _restored(text: str, spaces: str, *arguments: Any) -> Policy:
     """Return the policy of an experiment (TOML text) and spaces (JSON text), at the start of an episode."""
-    experiment = prepare_policy(load_config(text), Spaces.from_json(json.loads(spaces)))
-    policy = Policy(experiment, genome, normalizer, origin)
+    *arguments_of_policy, seed, rows = arguments
+    policy = Policy(prepare_policy(load_config(text), Spaces.from_json(json.loads(spaces))), *arguments_of_policy)
     policy.reset(seed, rows)
     return policy
 
@@ -290,10 +282,17 @@ def _batch_size(space: Space, observations: Any, is_batch: bool) -> int | None:
             refusal = ValueError(error)  # raised below if the observations are not a batch, either
         else:
             return None
-    found = _batch_sizes(space, observations)
-    if len(found) != 1 or None in found:
+    sizes = set()  # the lengths of the first axes; None for an array of another shape
+
+    def add(member: Space, array: Any) -> None:
+        shape = np.shape(array)
+        fits = len(shape) == len(member.shape) + 1 and shape[1:] == tuple(member.shape) and shape[0] > 0
+        sizes.add(shape[0] if fits else None)
+
+    _map_members(add, space, observations)
+    if len(sizes) != 1 or None in sizes:
         raise refusal
-    return found.pop()
+    return sizes.pop()
 
 
 def _map_members(function: Callable[..., Any], space: Space, *values: Any) -> Any:
@@ -307,19 +306,6 @@ def _map_members(function: Callable[..., Any], space: Space, *values: Any) -> An
         key: _map_members(function, member, *(member_of(space, value, key) for value in values))
         for key, member in members_of(space)
     }
-
-
-def _batch_sizes(space: Space, observations: Any) -> set[int | None]:
-    """Return the sizes of the first axes of the arrays of a batch; None for an array of another shape."""
-    sizes = set()
-
-    def add(member: Space, array: Any) -> None:
-        shape = np.shape(array)
-        fits = len(shape) == len(member.shape) + 1 and shape[1:] == tuple(member.shape) and shape[0] > 0
-        sizes.add(shape[0] if fits else None)
-
-    _map_members(add, space, observations)
-    return sizes
 
 
 def _check_finite(encoded: Float32) -> None:

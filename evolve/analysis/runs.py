@@ -125,7 +125,8 @@ class _EvolvedFile:
         changes = _changes(env)
         which = GenomeChoice(generation, connections, cell)
         check_which(self._stored, which)
-        experiment = self._reloaded(changes, network, engine, threads)
+        settings = plain_setting("network", network)
+        experiment = self._reloaded(env=changes, network=settings, engine=engine, threads=threads)
 
         # Only rank 0 runs `work`. The other ranks receive its result as bytes.
         def work(coordinator: Coordinator) -> bytes:
@@ -145,7 +146,8 @@ class _EvolvedFile:
         check_flag("full", full)
         self._check_champion()
         ranks = script_ranks()
-        experiment = verification.with_failures_allowed(self._reloaded(engine=engine, threads=threads, trains=full))
+        reloaded = training.reload(self._stored, engine=engine, threads=threads, trains=full)
+        experiment = verification.with_failures_allowed(reloaded)
 
         def work(coordinator: Coordinator) -> bytes:
             local_manifest = training.make_manifest(experiment, ranks.transport)
@@ -203,7 +205,7 @@ class _EvolvedFile:
         Raises InputError if the environment cannot be drawn here, or a library is missing.
         """
         changes = _changes(env)
-        experiment = self._reloaded(changes)
+        experiment = self._reloaded(env=changes)
         if isinstance(generation, str) or not isinstance(generation, Sequence):
             generation = [generation]  # type: ignore[list-item]  # a text is refused as a number
         genomes = [GenomeChoice(number, connections, cell) for number in generation]
@@ -271,19 +273,10 @@ class _EvolvedFile:
         disk.check_writable(path, self._endings)
         return champion_files.export_champion(self._stored, path).path
 
-    def _reloaded(
-        self,
-        env: Any = None,
-        network: Any = None,
-        engine: str | None = None,
-        threads: int | str = "auto",
-        *,
-        trains: bool = False,
-    ) -> Experiment:
+    def _reloaded(self, **changes: Any) -> Experiment:
         """Return the experiment with changes, see `training.reload`; without changes, the cached `experiment`."""
-        if env or network or engine or threads != "auto":
-            return training.reload(self._stored, env, plain_setting("network", network), engine, threads, trains)
-        return self.experiment
+        given = {name: value for name, value in changes.items() if value not in (None, {}, "auto")}
+        return training.reload(self._stored, **given) if given else self.experiment
 
     def _check_champion(self) -> None:
         """Raise InputError if there is no champion yet. A champion file always has one."""

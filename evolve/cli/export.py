@@ -5,7 +5,7 @@ from functools import partial
 from pathlib import Path
 
 from evolve import store
-from evolve.analysis import champion, exports, generations, runs, tensorboard
+from evolve.analysis import champion, exports, runs, tensorboard
 from evolve.cli.app import App, launch
 from evolve.cli.parser import Parser, file_argument, which_of
 from evolve.errors import InputError
@@ -68,16 +68,13 @@ def _body(app: App, argv: list[str]) -> int:
         why = "A champion file holds the held-out returns of the final champion." if chosen == "champion" else ""
         raise InputError("format", formats, chosen, why)
     # Not by `Run.export`: under mpirun the other ranks serve this command, and not a script.
-    if chosen == "champion":
-        champion.export_champion(run, output)
-    elif not isinstance(run, store.StoredRun):
-        runs.ChampionFile(run).champion().export(output)
-    elif chosen in exports.FORMATS:
-        runs.Run(run).champion(which.generation, which.connections, which.cell).export(output)
-    elif chosen == "csv":
-        generations.write_csv(run, output)
-    else:
+    file = runs.wrap_stored(run)
+    if chosen == "tensorboard" and isinstance(run, store.StoredRun):
         tensorboard.write(run, output)
+    elif isinstance(file, runs.Run) and not which.is_champion:
+        file.champion(which.generation, which.connections, which.cell).export(output)
+    else:
+        file._export(output)
     print(output)
     return 0
 
