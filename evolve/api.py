@@ -30,7 +30,6 @@ from evolve.cluster import Coordinator
 from evolve.cluster.script import Collective, all_ranks
 from evolve.config import Config
 from evolve.errors import InputError, check_flag, check_path, pluralize
-from evolve.store import StoredRun
 from evolve.training import Experiment
 from evolve.training.experiment import PlannedRun, load_config
 from evolve.training.plan import plan_from_arguments, preview, sweep_from_arguments
@@ -48,7 +47,7 @@ class RunComparison(exhibits.Picture):
         runs: The runs. Runs that differ in their seeds only are one experiment.
     """
 
-    def __init__(self, runs: Sequence[StoredRun]) -> None:
+    def __init__(self, runs: Sequence[store.StoredRun]) -> None:
         self._runs = runs
         groups, left_out = comparison.deduplicate_seeds(comparison.begun_groups(runs))
         self._ranking = comparison.compare_groups(groups)
@@ -396,7 +395,7 @@ def compare(runs: Iterable[Run | str | Path]) -> RunComparison:
     return RunComparison(found)
 
 
-def _stored(run: Any) -> list[StoredRun]:
+def _stored(run: Any) -> list[store.StoredRun]:
     if isinstance(run, Run):
         return [run._stored]
     if isinstance(run, str | Path):

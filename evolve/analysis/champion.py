@@ -24,7 +24,6 @@ from evolve.store import Stored, StoredChampion, StoredRun, check_begun, disk, w
 from evolve.strategies import Results
 from evolve.strategies.map_elites import MapElites
 from evolve.strategies.nsga2 import FrontState
-from evolve.training import Experiment
 from evolve.training.stored import check_generation, check_which
 from evolve.verification import Episode
 from evolve.verification.playing import episode_batch
@@ -71,7 +70,7 @@ def champion_of(run: Stored, generation: int | None = None) -> Champion:
     return Champion(record.champion_weights, record.champion_mask, generation)
 
 
-def chosen_champion(run: Stored, experiment: Experiment, which: training.GenomeChoice) -> Champion:
+def chosen_champion(run: Stored, experiment: training.Experiment, which: training.GenomeChoice) -> Champion:
     """Return the genome that `which` names; by default the held-out champion, or the best of the last generation.
 
     Raises InputError if there is no such genome.
@@ -83,7 +82,7 @@ def chosen_champion(run: Stored, experiment: Experiment, which: training.GenomeC
     return Champion(genome.weights[0], genome.mask[0], None, which.title)
 
 
-def champion_to_draw(run: Stored, which: training.GenomeChoice, traces: bool) -> tuple[Champion, Experiment]:
+def champion_to_draw(run: Stored, which: training.GenomeChoice, traces: bool) -> tuple[Champion, training.Experiment]:
     """Return the genome that `which` names, and the experiment of its run.
 
     traces: whether its mean traces are drawn; they need episodes, and thus the environment. Weights need neither.
@@ -125,7 +124,7 @@ def export_champion(run: Stored, path: Path) -> StoredChampion:
     return stored
 
 
-def mean_traces(run: Stored, experiment: Experiment, champion: Champion, coordinator: Coordinator) -> Float32:
+def mean_traces(run: Stored, experiment: training.Experiment, champion: Champion, coordinator: Coordinator) -> Float32:
     """Return [W]: a champion's mean traces over the episodes of its generation, or over its held-out episodes.
 
     Args:
@@ -153,7 +152,7 @@ def mean_traces(run: Stored, experiment: Experiment, champion: Champion, coordin
     return coordinator.evaluate(experiment.rollout_spec, batch).traces[0]
 
 
-def typical_episode(run: Stored, experiment: Experiment, champion: Champion) -> tuple[Episode, str]:
+def typical_episode(run: Stored, experiment: training.Experiment, champion: Champion) -> tuple[Episode, str]:
     """Return the held-out episode in which a champion has its median return, and a description of the episode.
 
     A failed episode is returned only if every episode failed. For a champion without held-out episodes, return the
@@ -178,7 +177,7 @@ class NetworkObserver:
         chosen: The episode.
     """
 
-    def __init__(self, run: Stored, experiment: Experiment, chosen: Episode) -> None:
+    def __init__(self, run: Stored, experiment: training.Experiment, chosen: Episode) -> None:
         self._batch: Batch = experiment.network.batch(1, "numpy")
         episode = episode_batch(run, experiment, chosen)
         slot = np.zeros(1, np.intp)

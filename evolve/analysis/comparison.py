@@ -9,7 +9,6 @@ import numpy as np
 
 from evolve import networks, store
 from evolve.analysis import statistics
-from evolve.analysis.statistics import Interval
 from evolve.config import Config, Options, differences, flatten, names_function, quantile_of
 from evolve.errors import InputError, pluralize, sanitize
 from evolve.shapes import Float64
@@ -284,7 +283,7 @@ class Comparison:
     env: str
     scores: Float64
     missing: int
-    interval: Interval | None
+    interval: statistics.Interval | None
     p: float | None = None
     best: bool = False
     tied: bool = False
@@ -382,7 +381,7 @@ def _differ(tables: Sequence[Options], name: str) -> bool:
     return any(getattr(table, name) != getattr(tables[0], name) for table in tables)
 
 
-def held_out_score(group: RunGroup) -> tuple[float, Interval | None, int] | None:
+def held_out_score(group: RunGroup) -> tuple[float, statistics.Interval | None, int] | None:
     """Return the held-out mean of a group, its interval, and the number of evaluated seeds; None if there are none.
 
     The interval is over seeds; for a single seed, over its episodes.
@@ -393,7 +392,7 @@ def held_out_score(group: RunGroup) -> tuple[float, Interval | None, int] | None
     return row.mean, row.interval if len(group.runs) > 1 else held_out_interval(group.runs[0]), len(row.scores)
 
 
-def held_out_interval(run: StoredRun) -> Interval | None:
+def held_out_interval(run: StoredRun) -> statistics.Interval | None:
     """Return the interval of the mean over a run's held-out episodes."""
     return None if run.held_out is None else statistics.interval_of_returns(statistics.finite(run.held_out.returns))
 
@@ -439,7 +438,7 @@ def _missing(runs: Sequence[StoredRun]) -> str:
     return " ".join(notes)
 
 
-def _unranked(group: RunGroup, score: Callable[[StoredRun], float], limits: Interval) -> Comparison:
+def _unranked(group: RunGroup, score: Callable[[StoredRun], float], limits: statistics.Interval) -> Comparison:
     """Return the scores of a group before any test.
 
     score: returns the score of a run, or a non-finite number if it has no score. limits: the interval of the mean is
@@ -450,7 +449,7 @@ def _unranked(group: RunGroup, score: Callable[[StoredRun], float], limits: Inte
     return Comparison(group.label, group.config.env.id, scores, len(group.runs) - len(scores), interval)
 
 
-def _range(runs: Sequence[StoredRun], evaluated: bool) -> Interval:
+def _range(runs: Sequence[StoredRun], evaluated: bool) -> statistics.Interval:
     """Return the smallest and the largest return, or fitness, of runs of one environment."""
     if evaluated:
         seen = [run.held_out.returns for run in runs if run.held_out is not None]

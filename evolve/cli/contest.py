@@ -17,7 +17,6 @@ from pathlib import Path
 from evolve import display
 from evolve.analysis import contest, figures
 from evolve.analysis.contest import ContestSize, ranking, results, session
-from evolve.analysis.contest.ranking import ContestRanking, RankedRow, money
 from evolve.analysis.contest.results import ContestFile, ContestRow
 from evolve.analysis.progress import width
 from evolve.analysis.statistics import duration
@@ -122,7 +121,7 @@ def line(found: ContestFile) -> str:
     best, system = found.best, found.system
     repeats = pluralize(len(best.repeats), "repeat")
     spread = f"spread {best.spread:.1%}, {repeats}" if len(best.repeats) > 1 else repeats
-    cost = "" if found.price is None else f"; {money(found.price.of(best.seconds), found.price.currency)} a run"
+    cost = "" if found.price is None else f"; {ranking.money(found.price.of(best.seconds), found.price.currency)} a run"
     compiler = ", ".join(str(system[name]) for name in ("kernel_compiler", "kernel_flags") if system.get(name))
     kernel = best.backend + (f" {system['kernel_variant']}" if best.backend == "native" else "")
     digest = "-".join(found.legs[leg].digest[:4] for leg in contest.LEGS_OF_VERSION[found.contest])
@@ -134,7 +133,7 @@ def line(found: ContestFile) -> str:
     )
 
 
-def table(ranked: Sequence[RankedRow], several: bool, markdown: bool = False) -> str:
+def table(ranked: Sequence[ranking.RankedRow], several: bool, markdown: bool = False) -> str:
     """Return rows as a table without empty columns. several: whether the rows belong to several machines."""
     rows = [_cells(row) for row in ranked]
     shown = [name for name in rows[0] if any(row[name] for row in rows) and (several or name not in _COMPARING)]
@@ -145,7 +144,7 @@ def table(ranked: Sequence[RankedRow], several: bool, markdown: bool = False) ->
     return display.table(lines, width(), {n for n, name in enumerate(shown) if name in _LEFT})
 
 
-def _cells(ranked: RankedRow) -> dict[str, str]:
+def _cells(ranked: ranking.RankedRow) -> dict[str, str]:
     """Return the cells of a row by the names of their columns, in order; "" if a cell is unknown."""
     row, interval = ranked.measured, ranked.interval
     few = len(row.repeats) < results.MIN_REPEATS
@@ -159,7 +158,7 @@ def _cells(ranked: RankedRow) -> dict[str, str]:
         "speed-up": "" if ranked.speedup is None else f"{ranked.speedup:.2f}",
         "ratio": f"{ranked.ratio:.3f}",
         "95 % interval": "" if interval is None else f"{interval[0]:.3f} to {interval[1]:.3f}",
-        "cost": "" if ranked.cost is None else money(ranked.cost, ranked.currency),
+        "cost": "" if ranked.cost is None else ranking.money(ranked.cost, ranked.currency),
         "remarks": "; ".join([*([] if ranked.verdict == results.VALIDATED else [ranked.verdict]), *notes]),
     }
 
@@ -175,7 +174,7 @@ def summary(found: ContestFile) -> str:
     return "\n\n".join([table(ranking.ranked(found.name, found, best), several=False), *lines, line(found)])
 
 
-def comparison(compared: ContestRanking, markdown: bool) -> str:
+def comparison(compared: ranking.ContestRanking, markdown: bool) -> str:
     """Return the table of several machines, and a note on the meaning of its columns."""
     first = compared.machines[0]
     cost = "; cost: of one pass" if any(row.cost is not None for row in compared.rows) else ""

@@ -21,7 +21,6 @@ from evolve.cli.app import App, launch, stdout_for_json
 from evolve.cli.parser import Changes, Parser, changes_of, file_argument, which_of
 from evolve.cluster.hosts import Work
 from evolve.errors import InputError, RunError, pluralize, sanitize
-from evolve.training import Experiment
 from evolve.training.plan import plays_in_threads
 from evolve.training.stored import check_which
 from evolve.verification.logs import equal_numbers
@@ -51,7 +50,7 @@ def _parser() -> Parser:
 
 
 def _evaluate_and_store(
-    app: App, run: store.Stored, experiment: Experiment, episodes: int
+    app: App, run: store.Stored, experiment: training.Experiment, episodes: int
 ) -> tuple[store.HeldOut, RunError | None]:
     """Evaluate the final champion, and store the returns in the run file. Raises InputError.
 
@@ -103,7 +102,7 @@ def _why_not_stored(run: store.Stored, changes: Changes, which: training.GenomeC
     return None
 
 
-def _as_json(run: store.Stored, generation: int, experiment: Experiment, evaluated: store.HeldOut) -> str:
+def _as_json(run: store.Stored, generation: int, experiment: training.Experiment, evaluated: store.HeldOut) -> str:
     """Return the returns and metrics [N] as JSON, with null for failed episodes; and their mean, interval, settings."""
     played = np.isfinite(evaluated.returns)
 

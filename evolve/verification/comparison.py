@@ -19,7 +19,6 @@ from evolve.store import Stored, StoredRun
 from evolve.training import config_of, is_portable, reload
 from evolve.verification import logs, playing
 from evolve.verification.logs import EpisodeLog, FirstDifference, explain
-from evolve.verification.playing import PlayedEpisode
 from evolve.verification.verdict import ENGINE, Cause, Side, Verdict, manifest_texts
 
 PUBLISHED = Path(__file__).with_name("published.json")
@@ -137,7 +136,7 @@ def _look_closer(
     return step, what, tuple(sides)
 
 
-def _side(run: StoredRun, log: EpisodeLog, played: PlayedEpisode | None, step: int | None) -> Side:
+def _side(run: StoredRun, log: EpisodeLog, played: playing.PlayedEpisode | None, step: int | None) -> Side:
     """Return the values of a run in a step: return and length from its log, observation and action as played here."""
     # A log holds no observations. The episode that was played here shows them if it is equal up to this step.
     here = Side("")  # without values
@@ -148,7 +147,7 @@ def _side(run: StoredRun, log: EpisodeLog, played: PlayedEpisode | None, step: i
     return Side(str(run.path), log.return_, log.length, here.step_observation, here.step_action)
 
 
-def _play(run: StoredRun, key: tuple[int, int, int]) -> PlayedEpisode | None:
+def _play(run: StoredRun, key: tuple[int, int, int]) -> playing.PlayedEpisode | None:
     """Play an episode of a run here; return None if its genome, its environment or Gymnasium is missing."""
     try:
         experiment = reload(run)

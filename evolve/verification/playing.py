@@ -23,7 +23,6 @@ from evolve.strategies import runs_on_every_rank
 from evolve.training import Experiment, GenomeChoice, final_champion, normalizer_of, recorded_limit, restore
 from evolve.training.stored import check_which, require_run_file
 from evolve.verification import logs
-from evolve.verification.logs import CandidateLog, EpisodeLog, explain
 from evolve.verification.verdict import Side, Verdict
 
 _LOG = logging.getLogger("evolve")
@@ -290,10 +289,10 @@ def _handle_failure(failure: EpisodeFailure, chosen: Episode) -> None:
     raise EpisodeError("the episode", f"{place}, environment seed {failure.seed}:\n{message}", key)
 
 
-def log_of_played(played: EpisodeResults, metric_names: Sequence[str]) -> CandidateLog:
+def log_of_played(played: EpisodeResults, metric_names: Sequence[str]) -> logs.CandidateLog:
     """Return the log (E = 1) of an episode that was played here (N = 1)."""
     metrics = metrics_of(played.encoded_metrics, played.moments, played.returns, played.lengths, metric_names)
-    return CandidateLog(played.returns, played.lengths, played.fingerprints, 0, [played.step_hashes], metrics)
+    return logs.CandidateLog(played.returns, played.lengths, played.fingerprints, 0, [played.step_hashes], metrics)
 
 
 @dataclass(frozen=True)
@@ -305,11 +304,11 @@ class PlayedEpisode:
     metric_names: tuple[str, ...]
 
     @property
-    def log(self) -> EpisodeLog:
+    def log(self) -> logs.EpisodeLog:
         """The log of the episode, for comparison."""
         return log_of_played(self.results, self.metric_names).episode_log(0)
 
-    def agrees(self, log: EpisodeLog) -> bool:
+    def agrees(self, log: logs.EpisodeLog) -> bool:
         """Return whether observations and actions equal the log."""
         return bool((self.results.fingerprints[0] == log.fingerprint).all())
 
@@ -336,7 +335,7 @@ def diagnose(
     run: StoredRun,
     experiment: Experiment,
     key: tuple[int, int, int],
-    local_log: CandidateLog,
+    local_log: logs.CandidateLog,
     known_kind: str | None,
     manifests: tuple[dict[str, str], ...],
     genome: Genomes | None = None,
@@ -358,9 +357,9 @@ def diagnose(
     summary = f"generation {generation}: {logs.describe_difference(candidate, episode, stored, here)} on {HERE}"
     genome = genome_of(run, experiment, generation, candidate) if genome is None else genome
     step, kind = logs.first_different_step(stored, here)
-    cause, why = explain(known_kind or kind, step, run.header.seed)
+    cause, why = logs.explain(known_kind or kind, step, run.header.seed)
     if known_kind is not None and step is not None:
-        why += f"; {explain(kind, step)[1]}"
+        why += f"; {logs.explain(kind, step)[1]}"
     played = Side(HERE, here.return_, here.length)
     # The log holds no observations and actions, so play the episode once more to show them.
     if step is not None and genome is not None:

@@ -21,7 +21,6 @@ from evolve.genome import Genomes, candidate_digests, concatenate
 from evolve.numerics.streams import Purpose
 from evolve.rollouts import EpisodeBatch, PopulationResults, generation_keys
 from evolve.store import HeldOut, Record, Stored, StoredChampion, StoredRun
-from evolve.training import Experiment
 from evolve.training.resume import RunState
 from evolve.verification import logs, playing
 from evolve.verification.logs import CandidateLog, FirstDifference, explain
@@ -50,7 +49,7 @@ class _Repetition:
     """
 
     run: Stored
-    experiment: Experiment
+    experiment: training.Experiment
     coordinator: Coordinator
     local_manifest: Mapping[str, Any]
 
@@ -102,7 +101,7 @@ class _Repetition:
 
 
 def repetition(
-    run: Stored, experiment: Experiment, coordinator: Coordinator, local_manifest: Mapping[str, Any]
+    run: Stored, experiment: training.Experiment, coordinator: Coordinator, local_manifest: Mapping[str, Any]
 ) -> "RunRepetition | ChampionRepetition":
     """Return the repetition of a run file or a champion file."""
     if isinstance(run, StoredRun):
@@ -373,7 +372,7 @@ class _LongerError(Exception):
     """An episode goes on after the step in which it ended in the log."""
 
 
-def spot_check(run: StoredRun, experiment: Experiment, stop_reason: Callable[[], str | None]) -> str | None:
+def spot_check(run: StoredRun, experiment: training.Experiment, stop_reason: Callable[[], str | None]) -> str | None:
     """Play the first episode of the newest champion; return its difference from the log in words, None if it is equal.
 
     If the episode failed in the log, any failure here counts as equal.

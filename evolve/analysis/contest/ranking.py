@@ -11,7 +11,6 @@ import numpy as np
 
 from evolve.analysis import contest, statistics
 from evolve.analysis.contest import results
-from evolve.analysis.contest.results import ContestFile, ContestRow
 from evolve.analysis.figures import style
 from evolve.analysis.figures.style import COLOURS, FAINT, INK, PAPER
 from evolve.errors import InputError, sanitize
@@ -43,7 +42,7 @@ class RankedRow:
     """
 
     machine: str
-    measured: ContestRow
+    measured: results.ContestRow
     verdict: str
     speedup: float | None
     cost: float | None
@@ -91,7 +90,7 @@ def rank(paths: Sequence[Path]) -> ContestRanking:
     return ContestRanking(first.contest, first.size, tuple(rows))
 
 
-def ranked(name: str, found: ContestFile, reference: ContestRow) -> list[RankedRow]:
+def ranked(name: str, found: results.ContestFile, reference: results.ContestRow) -> list[RankedRow]:
     """Return the rows of a file, compared with a reference."""
     alone = next((row for row in found.rows if row.workers == 1 and not row.device), None)
     verdict, _ = found.assess()
@@ -154,7 +153,7 @@ class Benchmark2020:
         return f"walker, the benchmark of 2020: {generations} generations {took}; published in 2020: {_PUBLISHED}"
 
 
-def benchmark_2020(found: ContestFile, row: ContestRow) -> Benchmark2020 | None:
+def benchmark_2020(found: results.ContestFile, row: results.ContestRow) -> Benchmark2020 | None:
     """Return the time of the whole benchmark with the workers of a row, from its seconds per environment step.
 
     The first generation is not timed; its steps are assumed to be as fast as the others. Returns None if the leg was

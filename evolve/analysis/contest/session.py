@@ -19,7 +19,6 @@ from numpy.typing import NDArray
 
 from evolve.analysis import contest
 from evolve.analysis.contest import ContestSize, results
-from evolve.analysis.contest.results import ContestRow, LegDigest, Repeat
 from evolve.cluster import Coordinator, Transport
 from evolve.errors import RunError
 from evolve.numerics.device import device
@@ -166,7 +165,7 @@ def validate(coordinator: Coordinator, size: ContestSize, backend: str) -> dict[
 
 def measure(
     coordinator: Coordinator, transport: Transport, size: ContestSize, backend: str, check_known: bool, say: Say
-) -> ContestRow:
+) -> results.ContestRow:
     """Play the contest on the ranks of this job; return its row.
 
     Args:
@@ -189,14 +188,14 @@ def measure(
     else:
         for leg in contest.LEGS:
             play(contest.known_experiment(leg, backend), coordinator, size.seed)
-    legs: dict[str, LegDigest] = {}
-    repeats: list[Repeat] = []
+    legs: dict[str, results.LegDigest] = {}
+    repeats: list[results.Repeat] = []
     while not results.enough([repeat.seconds for repeat in repeats], size.most_repeats):
         repeat, legs = _repeat(coordinator, size, backend, legs)
         repeats.append(repeat)
         passes = f" ({repeat.passes} passes)" if repeat.passes > 1 else ""
         say(f"repeat {len(repeats)}: {repeat.seconds:.4g} s{passes}")
-    return ContestRow(
+    return results.ContestRow(
         workers=max(1, transport.size - 1),
         hosts=tuple(Counter(transport.hosts).values()),
         mpi=transport.library,
@@ -209,8 +208,8 @@ def measure(
 
 
 def _repeat(
-    coordinator: Coordinator, size: ContestSize, backend: str, expected: Mapping[str, LegDigest]
-) -> tuple[Repeat, dict[str, LegDigest]]:
+    coordinator: Coordinator, size: ContestSize, backend: str, expected: Mapping[str, results.LegDigest]
+) -> tuple[results.Repeat, dict[str, results.LegDigest]]:
     """Play passes for at least `size.least_seconds`; return the repeat and the digests of the legs.
 
     expected: The digests of an earlier repeat; empty in the first repeat.
@@ -218,7 +217,7 @@ def _repeat(
     meter = LoadMeter()
     seconds = dict.fromkeys(contest.LEGS, 0.0)
     busy, passes = 0.0, 0
-    digests: dict[str, LegDigest] = dict(expected)
+    digests: dict[str, results.LegDigest] = dict(expected)
     # A short pass has an uncertain time, so a repeat is several passes.
     while not passes or sum(seconds.values()) < size.least_seconds:
         played = {
@@ -235,7 +234,7 @@ def _repeat(
     total = sum(seconds.values())
     machine_busy, stolen = meter.cores()
     load = load_averages()
-    repeat = Repeat(
+    repeat = results.Repeat(
         seconds=total / passes,
         passes=passes,
         legs={leg: spent / passes for leg, spent in seconds.items()},
@@ -247,12 +246,12 @@ def _repeat(
     return repeat, digests
 
 
-def _digest_of(played: PlayedLeg) -> LegDigest:
+def _digest_of(played: PlayedLeg) -> results.LegDigest:
     """Return the result of a leg for the file, with a mark after every `every` generations and at the end."""
     every = -(-len(played.marks) // _MOST_MARKS)
     last = len(played.marks) - 1
     ends = [*range(every - 1, last, every), last]
-    return LegDigest(
+    return results.LegDigest(
         digest=played.digest,
         marks=tuple(played.marks[end][:_MARK_DIGITS] for end in ends),
         every=every,

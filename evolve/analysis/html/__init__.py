@@ -21,8 +21,6 @@ from evolve.analysis.comparison import RunGroup, best_run
 from evolve.analysis.generations import evaluation_of
 from evolve.analysis.html import tables
 from evolve.analysis.html.tables import Clip, ReportTable, RunSummary, VerificationSummary
-from evolve.analysis.statistics import number as number_of
-from evolve.analysis.statistics import short_names
 from evolve.cluster import Coordinator, Transport
 from evolve.errors import EvolveError, Stopped, exception_line, import_extra
 from evolve.shapes import Float64
@@ -123,7 +121,7 @@ def _film(run: StoredRun, experiment: Experiment) -> Clip:
     title = f"{champion.title}, in Gymnasium" if remark else champion.title
     subject = video.Subject(run, shown, episode, title)
     mp4, jpeg, _, (results,) = video.film_in_memory([subject], _FILM_SECONDS)
-    shows = f"{champion.title}: {remark or description}, return {number_of(float(results.returns[0]))}"
+    shows = f"{champion.title}: {remark or description}, return {statistics.number(float(results.returns[0]))}"
     return Clip(mp4, jpeg, shows)
 
 
@@ -139,7 +137,7 @@ def render(groups: Sequence[RunGroup], summaries: Sequence[RunSummary], empty: S
         InputError: Jinja2 or matplotlib is not installed.
     """
     runs = [summary.run for summary in summaries]
-    names = short_names([run.path for run in runs])
+    names = statistics.short_names([run.path for run in runs])
     named = list(zip(names, runs, strict=True))
     champions = {run.path: reported_champion(run, group) for group in groups for run in group.runs}
     compared, left_out = comparison.deduplicate_seeds(groups)
@@ -306,7 +304,8 @@ def _spreads(
             picture = _picture(f"spread{number}", "Histogram of held-out returns", figures.draw_returns(varying))
         # A histogram of equal returns would show nothing.
         constant = tables.names_by((float(values[0]), name) for name, values in known if values.min() == values.max())
-        notes = [f"{names}: every held-out episode returned {number_of(value)}" for value, names in constant.items()]
+        returned = "every held-out episode returned"
+        notes = [f"{names}: {returned} {statistics.number(value)}" for value, names in constant.items()]
         if known:
             spreads.append((group.label, picture, notes))
     return spreads
