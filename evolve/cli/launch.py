@@ -19,8 +19,18 @@ from evolve.cli.run import Request, load
 from evolve.cluster import check_start, started_by
 from evolve.cluster.cores import available_cores
 from evolve.cluster.hosts import AvailableHosts, Host, check_not_too_many, read_hostfile
-from evolve.cluster.mpirun import COMMAND, CONNECT, GivenLauncher, Launcher, Outcome, Supervisor, command_words
-from evolve.cluster.start import connect_seconds, silence_seconds
+from evolve.cluster.mpirun import (
+    COMMAND,
+    CONNECT,
+    GivenLauncher,
+    Launcher,
+    Outcome,
+    Supervisor,
+    begin_seconds,
+    command_words,
+    connect_seconds,
+)
+from evolve.cluster.start import silence_seconds
 from evolve.config import seconds
 from evolve.errors import InputError, Stopped, pluralize
 
@@ -28,7 +38,6 @@ _MAX_FUTILE = 3  # attempts in a row without a new generation
 _MAX_PAUSE = 10.0  # seconds
 _REFUSED = ("--overwrite", "--dry-run", "--workers", "--settings")
 _LINGER, _LINGER_PER_RANK = 20.0, 0.15  # seconds that mpirun may take to end after rank 0
-_START_SECONDS = 60.0  # seconds that mpirun may take until the ranks begin to connect
 _HERE = "localhost"
 _say = partial(say, "launch")
 
@@ -189,12 +198,11 @@ class Launch:
         environment = self._launcher.environment(self._ssh, self._folder)
         environment[COMMAND] = self._command
         # The machine may be slow: each attempt without progress doubles the time that the ranks have to connect.
-        limit = 2**futile * connect_seconds(ranks)
         if ranks:
-            environment[CONNECT] = f"{limit:g}"
+            environment[CONNECT] = f"{2**futile * connect_seconds(ranks):g}"
         here = bool(hosts) and hosts[0].is_here
         linger = _LINGER + _LINGER_PER_RANK * ranks
-        begin = limit + 2**futile * _START_SECONDS if here else math.inf
+        begin = 2**futile * begin_seconds(ranks) if here else math.inf
         return self._supervisor.run(
             command, environment, should_stop=self._should_stop, linger=linger, begin=begin, here=here
         )

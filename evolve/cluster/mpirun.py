@@ -42,6 +42,8 @@ _CODE_CHARACTERS = 16
 """The length of this file."""
 CONNECT = "EVOLVE_CONNECT_SECONDS"
 """The variable that sets the seconds within which all ranks have to come together."""
+_LEAST_CONNECT, _CONNECT_PER_RANK = 60.0, 0.5
+_START_SECONDS = 60.0  # seconds that mpirun may take until the ranks begin to connect
 COMMAND = "EVOLVE_COMMAND"
 """The variable with the command line of the user, if it is not the command line of this process."""
 _WORKERS = "EVOLVE_WORKERS"
@@ -301,7 +303,10 @@ class Supervisor:
             if ended is None and exit_code_file.exists() and exit_code_file.read_text().strip():
                 ended = now
             # The launcher can wait forever for a lost host, at the end or at the start.
-            if (ended is not None and now - ended > linger) or (now - started > begin and not exit_code_file.exists()):
+            if ended is not None and now - ended > linger:
+                process.kill()
+            elif now - started > begin and not exit_code_file.exists():
+                self._say(f"the ranks did not begin within {begin:g} s: their launcher is killed")
                 process.kill()
             # The signal may have come before the ranks had begun, or even before the launcher was started.
             if self.stopping and not self._told and self._begun():
@@ -346,7 +351,35 @@ def supervise(words: list[str], environment: dict[str, str], workers: int, say: 
         workers: The number of workers among the ranks.
         say: Tells the user something.
     """
-    return Supervisor(say).run(words, environment | {_WORKERS: str(workers)}).code
+    begin = begin_seconds(workers + 1)
+    return Supervisor(say).run(words, environment | {_WORKERS: str(workers)}, begin=begin).code
+
+
+def connect_seconds(size: int) -> float:
+    """Return the seconds within which `size` ranks have to come together. Raises InputError for a wrong setting."""
+    return limit_seconds(CONNECT, _LEAST_CONNECT + _CONNECT_PER_RANK * size)
+
+
+def begin_seconds(size: int) -> float:
+    """Return the seconds within which mpirun has to start `size` ranks, and these have to come together.
+
+    Raises InputError for a wrong setting.
+    """
+    return connect_seconds(size) + _START_SECONDS
+
+
+def limit_seconds(variable: str, default: float) -> float:
+    """Return the seconds that an environment variable sets. Raises InputError if they are no limit."""
+    text = os.environ.get(variable)
+    if text is None:
+        return default
+    try:
+        seconds = float(text)
+    except ValueError:
+        seconds = -1.0
+    if not 1 <= seconds < 1e6:
+        raise InputError(variable, "seconds, from 1 on", text)
+    return seconds
 
 
 def _end_with_parent(parent: int) -> Callable[[], None]:

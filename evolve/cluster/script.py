@@ -17,6 +17,7 @@ import subprocess
 import sys
 import tempfile
 import threading
+import time
 import weakref
 from collections.abc import Callable
 from contextlib import closing, suppress
@@ -26,7 +27,14 @@ from types import TracebackType
 
 from evolve.cluster import messages
 from evolve.cluster.coordinator import Coordinator, all_have_left, dismiss
-from evolve.cluster.mpirun import SESSION_FOLDER, check_start, kill_launcher, mpirun_environment, mpirun_words
+from evolve.cluster.mpirun import (
+    SESSION_FOLDER,
+    begin_seconds,
+    check_start,
+    kill_launcher,
+    mpirun_environment,
+    mpirun_words,
+)
 from evolve.cluster.start import connect, silence_seconds
 from evolve.cluster.transport import Transport
 from evolve.cluster.worker import KeptRollouts, MakeRollout, SharedState, serve
@@ -229,12 +237,13 @@ class StartedRanks:
 
     Raises:
         InputError: mpi4py or mpirun is missing.
-        RunError: The ranks ended before they connected.
+        RunError: The ranks ended before they connected, or did not begin in time.
     """
 
     def __init__(self, workers: int, function: str) -> None:
         check_start("workers")
         module, _, name = function.partition(":")
+        limit = begin_seconds(workers + 1)
         words = [*mpirun_words(workers + 1), sys.executable, "-c", f"{_PROGRAM}from {module} import {name}; {name}()"]
         self._pid = os.getpid()
         usual = tempfile.gettempdir()
@@ -256,19 +265,21 @@ class StartedRanks:
             self._link: Link | None = None
             _RUNNING.add(self)
             try:
-                self._link = self._accept(listener)
+                self._link = self._accept(listener, limit)
             except BaseException:
                 self.close()
                 raise
 
-    def _accept(self, listener: socket.socket) -> Link:
-        while True:
+    def _accept(self, listener: socket.socket, limit: float) -> Link:
+        deadline = time.monotonic() + limit
+        while time.monotonic() < deadline:
             with suppress(TimeoutError):
                 end = listener.accept()[0]
                 end.settimeout(None)
                 return Link(end)
             if self._process.poll() is not None:
                 raise self.unexpected_end()
+        raise RunError(f"the ranks did not begin within {limit:g} s: mpirun hangs")
 
     def send(self, content: bytes) -> None:
         """Send a message to rank 0."""

@@ -22,14 +22,13 @@ import numpy as np
 
 from evolve.cluster.cores import Cores, own_cores, set_share, shares
 from evolve.cluster.hosts import launched, started_by
-from evolve.cluster.mpirun import CONNECT
+from evolve.cluster.mpirun import CONNECT, connect_seconds, limit_seconds
 from evolve.cluster.transport import Buffer, Transport, initialize, kill_launcher_later, uninitialized_mpi
 from evolve.cluster.watchdog import CoordinatorWatch, Endpoint, HostWatch
 from evolve.errors import InputError, RunError, how_to_install, pluralize
 
 SILENCE = "EVOLVE_SILENCE_SECONDS"
 """The variable that sets the seconds for which a host may be silent."""
-_LEAST_CONNECT, _CONNECT_PER_RANK = 60.0, 0.5
 _SILENCE = 30.0
 
 # Constants of PMIx.
@@ -50,27 +49,9 @@ _MOST_WATCHED = 512  # ranks with a keepalive connection: a process may have a t
 _UNKNOWN = "?"
 
 
-def connect_seconds(size: int) -> float:
-    """Return the seconds within which `size` ranks have to come together. Raises InputError for a wrong setting."""
-    return _seconds(CONNECT, _LEAST_CONNECT + _CONNECT_PER_RANK * size)
-
-
 def silence_seconds() -> float:
     """Return the seconds for which a host may be silent. Raises InputError for a wrong setting."""
-    return _seconds(SILENCE, _SILENCE)
-
-
-def _seconds(variable: str, default: float) -> float:
-    text = os.environ.get(variable)
-    if text is None:
-        return default
-    try:
-        seconds = float(text)
-    except ValueError:
-        seconds = -1.0
-    if not 1 <= seconds < 1e6:
-        raise InputError(variable, "seconds, from 1 on", text)
-    return seconds
+    return limit_seconds(SILENCE, _SILENCE)
 
 
 # Structures of PMIx.

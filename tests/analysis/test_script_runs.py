@@ -239,6 +239,13 @@ def test_the_ranks_of_a_launcher_that_hangs_are_killed(here, monkeypatch):
     wait_for(lambda: not psutil.pid_exists(rank) or psutil.Process(rank).status() == psutil.STATUS_ZOMBIE)
 
 
+def test_a_launcher_that_never_starts_its_ranks_is_killed(here, monkeypatch):
+    monkeypatch.setattr(script, "begin_seconds", lambda _: 0.3)
+    monkeypatch.setattr(script, "mpirun_words", lambda _: ["sh", "-c", "exec sleep 600"])
+    with pytest.raises(evolve.RunError, match="the ranks did not begin within 0.3 s: mpirun hangs"):
+        StartedRanks(1, "nowhere:nothing")
+
+
 def test_a_time_limit_stops_a_run_that_can_be_resumed(alone):
     limited = SMALL | {"compute": {"time_limit": "0s"}}
     run = evolve.train(**limited, output="limited")

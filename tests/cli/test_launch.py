@@ -368,8 +368,16 @@ def supervisor(monkeypatch, handlers):
 
 
 @pytest.mark.parametrize(("child", "code"), [("exec sleep 600", 137), ("touch $EVOLVE_EXIT_CODE; sleep 2; exit 3", 3)])
-def test_a_launcher_that_never_starts_its_ranks_is_killed(supervisor, child, code):
+def test_a_launcher_that_never_starts_its_ranks_is_killed(supervisor, child, code, capsys):
     assert supervisor.run(["sh", "-c", child], dict(os.environ), begin=0.5) == Outcome(code)
+    said = "the ranks did not begin within 0.5 s: their launcher is killed\n" if code == 137 else ""
+    assert capsys.readouterr().out == said
+
+
+def test_workers_that_never_begin_are_killed(supervisor, monkeypatch):
+    monkeypatch.setattr(mpirun, "Supervisor", lambda _: supervisor)
+    monkeypatch.setattr(mpirun, "begin_seconds", {3: 0.5}.__getitem__)
+    assert mpirun.supervise(["sleep", "600"], dict(os.environ), 2, print) == 137
 
 
 def test_a_launcher_that_outlives_rank_0_is_killed(supervisor):

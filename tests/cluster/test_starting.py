@@ -16,6 +16,7 @@ from conftest import LONG
 
 from evolve.cluster import Transport, start, transport
 from evolve.cluster.cores import playing_cores, set_share
+from evolve.cluster.mpirun import connect_seconds
 from evolve.cluster.start import LaunchedRank, StartWatch, launched_ranks
 from evolve.errors import InputError, RunError
 
@@ -122,7 +123,7 @@ def test_a_start_in_time_ends_the_watch():
 
 
 def test_the_limit_grows_with_the_ranks(monkeypatch):
-    assert start.connect_seconds(4096) > start.connect_seconds(64) > start.connect_seconds(2) >= 60
+    assert connect_seconds(4096) > connect_seconds(64) > connect_seconds(2) >= 60
     monkeypatch.setenv(start.SILENCE, "soon")
     with pytest.raises(InputError, match=r"EVOLVE_SILENCE_SECONDS: expected seconds, from 1 on, got soon"):
         start.silence_seconds()
