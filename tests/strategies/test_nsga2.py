@@ -1,6 +1,7 @@
 """nsga2: the order of selection, measures of genomes, the front of each generation, and genomes by their size."""
 
 from dataclasses import replace
+from pathlib import Path
 
 import h5py
 import hypothesis.extra.numpy as arrays
@@ -407,6 +408,28 @@ def test_a_front_is_drawn(made, call, tmp_path):
     assert f"best with at most {small} acting connection" in (tmp_path / "network.svg").read_text()
     assert call(*words, "--traces").code == 2
     assert call("plot", made.path, "--connections", small).code == 2
+
+
+def test_fronts_of_other_goals_are_not_drawn_together(call, monkeypatch, tmp_path):
+    monkeypatch.chdir(tmp_path)
+    fixed = {
+        "env": {"id": "Pendulum-v1", "engine": "exact", "metrics": ["mean_observation_2"]}, "episodes": 1,
+        "network": {"name": "mlp", "hidden": [3]}, "generations": 1, "population": 4, "normalize_observations": True,
+        "held_out_episodes": 0,
+    }  # fmt: skip
+    for goal, other in (("minimize", "maximize"), ("maximize", "minimize")):
+        strategy = {"name": "nsga2", "parents": 2, goal: ["mean_observation_2"], other: []}
+        for seed in (1, 2):
+            evolve.train(**fixed, strategy=strategy, seed=seed, output=goal)
+    names = [f"Pendulum-v1: {goal} mean_observation_2" for goal in ("maximize", "minimize")]
+    said = f"FILE: expected runs of one environment with the same objectives, got {' and '.join(names)}."
+    call("plot", "minimize", "maximize", "--front").refused(said)
+    call("plot", "minimize", "--front", "-o", "seeds.svg").ok()
+    assert "seed 2<" in Path("seeds.svg").read_text()
+    evolve.train(**fixed | {"population": 6}, strategy=strategy, seed=1, output="larger")
+    call("plot", "maximize", "larger", "--front", "-o", "files.svg").ok()
+    assert "maximize/seed-1.h5<" in Path("files.svg").read_text()
+    assert "larger/seed-1.h5<" in Path("files.svg").read_text()
 
 
 def test_a_metric_has_to_be_reported(call):

@@ -12,7 +12,7 @@ import numpy as np
 from evolve import environments
 from evolve.analysis import statistics
 from evolve.analysis.champion import Front, fronts_of, names_of_measures
-from evolve.analysis.comparison import Comparison, Ranking
+from evolve.analysis.comparison import Comparison, Ranking, group_runs
 from evolve.analysis.figures import style
 from evolve.analysis.figures.style import COLOURS, FAINT, GRID, INK, PAPER, drawable
 from evolve.config import observation_index
@@ -222,13 +222,13 @@ def draw_front(runs: Sequence[StoredRun], titled: bool = True) -> Any:
     The hypervolume is the area that a front dominates, from the lowest fitness and the worst measure of all fronts of
     its run, as a share of the rectangle that ends at the best fitness and the best measure of all runs.
 
-    Raises InputError if a run has no front, or the measures of the runs differ.
+    Raises InputError if a run has no front, or the environments or the objectives of the runs differ.
     """
-    names = {names_of_measures(run) for run in runs}
-    if len(names) > 1:
-        raise InputError("FILE", "runs of nsga2 with the same objectives", " and ".join(map(str, sorted(names))))
     fronts = [list(map(_points, fronts_of(run))) for run in runs]
-    measure, *others = (_in_words(name, runs[0]) for name in names.pop())
+    goals = sorted(set(map(_goals, runs)))
+    if len(goals) > 1:
+        raise InputError("FILE", "runs of one environment with the same objectives", " and ".join(goals))
+    measure, *others = (_in_words(name, runs[0]) for name in names_of_measures(runs[0]))
     is_small = bool(config_of(runs[0]).strategy.table().get("minimize"))
     # A front with more than two objectives is not a line in this plane.
     line = {"ls": "none"} if others else {}
@@ -236,9 +236,8 @@ def draw_front(runs: Sequence[StoredRun], titled: bool = True) -> Any:
     top, bottom = figure.subplots(2, 1, height_ratios=(2.2, 1))
     if len(runs) == 1 and not others:
         _draw_earlier(top, fronts[0], is_small)
-    for n, (run, found) in enumerate(zip(runs, fronts, strict=True)):
+    for n, (label, found) in enumerate(zip(_labels(runs), fronts, strict=True)):
         colour = COLOURS[n % len(COLOURS)]
-        label = f"seed {run.header.seed}" if len(runs) > 1 else f"generation {len(found) - 1}"
         _draw_steps(top, found[-1], is_small, color=colour, lw=1.8, marker="o", ms=3.5, label=label, **line)
         best = found[-1][int(np.argmax(found[-1][:, 0]))]
         top.plot(best[1], best[0], "D", ms=8, color=colour, mec=PAPER, mew=1.0, zorder=5)
@@ -258,12 +257,29 @@ def draw_front(runs: Sequence[StoredRun], titled: bool = True) -> Any:
     return figure
 
 
+def _goals(run: StoredRun) -> str:
+    """Return the environment and the objectives of a run of nsga2, in words."""
+    config = config_of(run)
+    options = config.strategy.table()
+    goals = [f"{verb} {name}" for verb in ("minimize", "maximize") for name in options[verb]]
+    return f"{config.env.id}: {', '.join(goals)}"
+
+
+def _labels(runs: Sequence[StoredRun]) -> list[str]:
+    """Return the labels of fronts: the seeds of one experiment, else the files; of a single run the generation."""
+    if len(runs) == 1:
+        return [f"generation {runs[0].num_generations - 1}"]
+    seeds = [f"seed {run.header.seed}" for run in runs]
+    is_one_experiment = len(group_runs([(run, config_of(run)) for run in runs])) == 1
+    return seeds if is_one_experiment and len(set(seeds)) == len(seeds) else statistics.short_names([run.path for run in runs])
+
+
 def _set_title(figure: Any, runs: Sequence[StoredRun]) -> None:
-    """Put the experiment and the seeds of runs above a figure."""
-    config = config_of(runs[0])
+    """Put the experiments and the seeds of runs above a figure."""
+    configs = map(config_of, runs)
+    names = dict.fromkeys(f"{config.env.id}, {config.network.name}, {config.strategy.name}" for config in configs)
     seeds = ", ".join(str(run.header.seed) for run in runs)
-    names = f"{config.env.id}, {config.network.name}, {config.strategy.name}"
-    style.set_title(figure, f"{names}, seed{'s' * (len(runs) > 1)} {seeds}")
+    style.set_title(figure, f"{' and '.join(names)}, seed{'s' * (len(runs) > 1)} {seeds}")
 
 
 def _points(front: Front) -> Float64:
