@@ -20,6 +20,7 @@ from evolve.analysis.comparison import held_out_interval, read_groups
 from evolve.analysis.figures import connections_of
 from evolve.analysis.html import reported_champion
 from evolve.analysis.html.tables import Clip, RunSummary, VerificationSummary, champion_table, conclude, training_table
+from evolve.errors import EpisodeError, InputError, RunError, Stopped
 from evolve.training import reload
 
 QUICK = ("-p", 6, "-r", 2, "-d", 2, "--set", "held_out_episodes=6", "--set", "env.max_episode_steps=30")
@@ -169,6 +170,26 @@ def test_runs_that_differ_are_told_by_two_ranks_too_and_spoil_no_other(call, com
     assert "Random stream: " in text
     verdicts = dict(re.findall(r"(\S+\.h5) (equal|different) ", text[text.index("Verification") :]))
     assert verdicts == {"seed-1.h5": "different", "seed-0.h5": "different", "seed-2.h5": "equal"}
+
+
+@pytest.mark.parametrize(
+    ("error", "code"),
+    [
+        (InputError("env.id", "a window", "none"), 0),
+        (EpisodeError("it", "fell", (0, 0, 0, 0)), 0),
+        (RunError("the film differs"), 1),
+        (Stopped("stopped by SIGTERM"), 75),
+    ],
+)  # fmt: skip
+def test_only_a_film_that_cannot_be_made_is_left_out(call, runs, monkeypatch, tmp_path, error, code):
+    def film_episodes(*_, **__):
+        raise error
+
+    monkeypatch.setattr(html.video, "film_episodes", film_episodes)
+    done = call("report", runs / "a" / "seed-1.h5")
+    assert (done.code, done.err) == (code, f"evolve.report: {error}\n" if code else "")
+    if not code:
+        assert f"No film: {error}" in Page(tmp_path / "report.html").text
 
 
 def test_experiments_and_seeds_are_told_apart(made, runs):

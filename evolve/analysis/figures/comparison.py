@@ -270,8 +270,9 @@ def _labels(runs: Sequence[StoredRun]) -> list[str]:
     if len(runs) == 1:
         return [f"generation {runs[0].num_generations - 1}"]
     seeds = [f"seed {run.header.seed}" for run in runs]
-    is_one_experiment = len(group_runs([(run, config_of(run)) for run in runs])) == 1
-    return seeds if is_one_experiment and len(set(seeds)) == len(seeds) else statistics.short_names([run.path for run in runs])
+    if len(set(seeds)) == len(seeds) and len(group_runs([(run, config_of(run)) for run in runs])) == 1:
+        return seeds
+    return statistics.short_names([run.path for run in runs])
 
 
 def _set_title(figure: Any, runs: Sequence[StoredRun]) -> None:

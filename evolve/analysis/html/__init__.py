@@ -22,7 +22,7 @@ from evolve.analysis.generations import evaluation_of
 from evolve.analysis.html import tables
 from evolve.analysis.html.tables import Clip, ReportTable, RunSummary, VerificationSummary
 from evolve.cluster import Coordinator, Transport
-from evolve.errors import EvolveError, Stopped, exception_line, import_extra
+from evolve.errors import EpisodeError, EvolveError, InputError, Stopped, exception_line, import_extra
 from evolve.shapes import Float64
 from evolve.store import StoredRun, disk
 from evolve.training import Experiment, make_manifest, reload, reload_policy
@@ -95,7 +95,7 @@ def summarize_run(run: StoredRun, coordinator: Coordinator, transport: Transport
         return RunSummary(run, verification=verified)
     try:
         return RunSummary(run, _film(run, experiment), verification=verified)
-    except EvolveError as error:
+    except (InputError, EpisodeError) as error:  # it cannot be drawn here, or the episode fails
         return RunSummary(run, why_no_film=f"No film: {exception_line(str(error))}", verification=verified)
 
 
