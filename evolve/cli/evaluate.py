@@ -102,7 +102,9 @@ def _why_not_stored(run: store.Stored, changes: Changes, which: training.GenomeC
     return None
 
 
-def _as_json(run: store.Stored, generation: int, experiment: training.Experiment, evaluated: store.HeldOut) -> str:
+def _as_json(
+    run: store.Stored, options: argparse.Namespace, generation: int, experiment: training.Experiment, evaluated: store.HeldOut
+) -> str:
     """Return the returns and metrics [N] as JSON, with null for failed episodes; and their mean, interval, settings."""
     played = np.isfinite(evaluated.returns)
 
@@ -115,6 +117,7 @@ def _as_json(run: store.Stored, generation: int, experiment: training.Experiment
     about = {
         "file": str(run.path),
         "generation": generation,
+        **{name: value for name in ("connections", "cell") if (value := getattr(options, name)) is not None},
         "env": config.env.model_dump(mode="json", exclude_none=True),
         "network": config.network.table(),
     }
@@ -149,7 +152,7 @@ def _body(app: App, argv: list[str]) -> int:
             evaluated = training.evaluate_champion(run, experiment, app.coordinator(), options.episodes, which)
     generation = run.num_generations - 1 if options.generation is None else options.generation
     if options.json:
-        print(_as_json(run, generation, experiment, evaluated))
+        print(_as_json(run, options, generation, experiment, evaluated))
     else:
         own = training.config_of(run).env
         kind = which.title or f"champion after generation {generation}"

@@ -1,5 +1,6 @@
 """map-elites: cells, elites that only improve, means of observations as descriptors, and elites that play again."""
 
+import json
 from dataclasses import replace
 
 import h5py
@@ -335,6 +336,8 @@ def test_elites_are_objects_and_play_the_episodes_that_filled_their_cells(made, 
     held_out = made.evaluate(episodes=4, cell=elites[0].cell)
     done = call("evaluate", made.path, "--cell", cell, "--episodes", 4)
     assert f"elite of cell {cell}" in done.out
+    found = json.loads(call("evaluate", made.path, "--cell", cell, "--episodes", 4, "--json").out)
+    assert (found["cell"], found["returns"]) == ([*elites[0].cell], held_out.returns.tolist())
     done = call("replay", made.path, "--cell", cell, "--held-out", "--episode", 2)
     assert f"return {float(held_out.returns[2])!r}" in done.out
     assert call("replay", made.path, "--cell", "0,9").code == 2

@@ -1,5 +1,6 @@
 """nsga2: the order of selection, measures of genomes, the front of each generation, and genomes by their size."""
 
+import json
 from dataclasses import replace
 from pathlib import Path
 
@@ -342,6 +343,8 @@ def test_fronts_are_objects_and_their_genomes_play(made, call):
     done = call("evaluate", made.path, "--connections", small, "--episodes", 4)
     assert f"best with at most {small} acting connection" in done.out
     assert "not stored" in done.out
+    found = json.loads(call("evaluate", made.path, "--connections", small, "--episodes", 4, "--json").out)
+    assert (found["connections"], found["returns"]) == (small, evaluation.returns.tolist())
     done = call("replay", made.path, "--connections", small, "--episode", 1)
     assert f"return {float(evaluation.returns[1])!r}" in done.out
     for wrong, message in (
