@@ -12,7 +12,7 @@ from pydantic import Field, PlainSerializer, PlainValidator, ValidationInfo, fie
 from evolve.config import options
 from evolve.config.options import Distributions, Duration, Fitness, Kwargs, Metrics, Options, Rounds, Seeds, Table
 from evolve.config.registry import Choice, advice, registry_of
-from evolve.errors import InputError
+from evolve.errors import InputError, pluralize
 
 RUNTIME_KEYS = ("seeds", "generations", "early_stop", "held_out_episodes", "evaluation_max_episode_steps",
                 "evaluation_randomize", "compute", "output")  # fmt: skip
@@ -170,6 +170,10 @@ class StartFromOptions(Options):
     """A run file, a champion file, or a directory of run files, in which each seed takes its own, `seed-S.h5`."""
     generation: Annotated[int, Field(ge=0)] | None = None
     """The start is the best candidate of this generation of the run file; by default it is the final champion."""
+    connections: Annotated[int, Field(ge=0)] | None = None
+    """The start is the best genome of the front with at most this number of acting connections."""
+    cell: Annotated[tuple[int, ...], Field(strict=False)] | None = None
+    """The start is the elite of this cell of the archive: [3, 5]."""
     digest: Annotated[str, Field(pattern="^[0-9a-f]{64}$")] | None = None
     """The digest of the start, which evolve records. If you set it, the file must hold a start with this digest."""
 
@@ -180,7 +184,13 @@ class StartFromOptions(Options):
 
     def describe(self) -> str:
         """Return the start in words."""
-        genome = "final champion" if self.generation is None else f"best candidate of generation {self.generation:,}"
+        genome = "final champion"
+        if self.generation is not None:
+            genome = f"best candidate of generation {self.generation:,}"
+        elif self.connections is not None:
+            genome = f"best with at most {pluralize(self.connections, 'acting connection')}"
+        elif self.cell is not None:
+            genome = f"elite of cell {','.join(map(str, self.cell))}"
         named = "a given genome" if self.file is None else f"the {genome} of {self.file}"
         return named if self.digest is None else f"{named} ({self.digest[:12]})"
 
@@ -190,7 +200,8 @@ class StartFromOptions(Options):
             return False
         if self.digest and other.digest:
             return self.digest == other.digest
-        return (self.file, self.generation) == (other.file, other.generation) and self.file is not None
+        ours, theirs = (start.model_dump(exclude={"digest"}) for start in (self, other))
+        return ours == theirs and self.file is not None
 
 
 class OutputOptions(Options):

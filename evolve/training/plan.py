@@ -373,15 +373,15 @@ def _start_setting(given: Any) -> tuple[Table, Source | None]:
         return {"file": str(given.path)}, given
     if isinstance(given, Start):
         return {}, given
-    if isinstance(getattr(given, "genome", None), Genomes):  # a policy
+    cure = 'Give the run itself, or {"file": …} with "generation", "connections" or "cell".'
+    if hasattr(given, "genome") and hasattr(given, "normalizer"):  # a policy
         if given.normalizer is not None:
-            cure = 'Give the run itself, or {"file": …, "generation": …}.'
             expected = "a source that records how many observations its normalizer is computed from"
             raise InputError("start_from", expected, "a policy with a normalizer", cure)
         given = given.genome
     if not isinstance(given, Genomes | Collection):
         expected = "a run, a champion file or its path, a table with file, a policy, or a vector of numbers"
-        raise InputError("start_from", expected, repr(given))
+        raise InputError("start_from", expected, repr(given), cure)
     return {}, one_genome(given, "start_from")
 
 

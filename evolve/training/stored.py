@@ -188,7 +188,7 @@ class GenomeChoice:
 
 
 def final_champion(
-    experiment: Experiment, run: Stored, which: GenomeChoice = GenomeChoice()
+    experiment: Experiment, run: Stored, which: GenomeChoice = GenomeChoice(), where: str = ""
 ) -> tuple[Genomes, Float32 | None]:
     """Return a genome (P = 1) and its normalizer [2, O]; the normalizer is None if observations are not normalized.
 
@@ -196,11 +196,12 @@ def final_champion(
         experiment: The experiment of the run.
         run: A run with a complete generation, or a champion file.
         which: The genome; by default the final champion.
+        where: The section of the settings that make the choice, for errors: "start_from.".
 
     Raises:
         InputError: There is no such genome, or the file is damaged.
     """
-    check_which(run, which)
+    check_which(run, which, where)
     generation = which.generation
     if generation is not None:
         assert isinstance(run, StoredRun)
@@ -231,14 +232,17 @@ def newest_champion(experiment: Experiment, run: RunState) -> tuple[Genomes, Flo
     return strategy.champion(state), normalizer
 
 
-def check_which(run: Stored, which: GenomeChoice) -> None:
-    """Raise InputError for a choice by several attributes, and for a choice that a file cannot have."""
-    given = {name: value for name, value in vars(which).items() if value is not None}
+def check_which(run: Stored, which: GenomeChoice, where: str = "") -> None:
+    """Raise InputError for a choice by several attributes, and for a choice that a file cannot have.
+
+    where: The section of the settings that make the choice, for errors: "start_from.".
+    """
+    given = {f"{where}{name}": value for name, value in vars(which).items() if value is not None}
     if len(given) > 1:
         raise InputError(" and ".join(given), "one of these settings", "several")
     for name, value in given.items():
         require_run_file(run, name, value)
-    check_generation(run, which.generation)
+    check_generation(run, which.generation, f"{where}generation")
 
 
 def require_run_file(run: Stored, argument: str, value: Any) -> None:
@@ -326,7 +330,7 @@ def _load(wanted: StartFromOptions, source: Source | None, experiment: Experimen
             start = source
             _check_normalization(start.normalizer is not None, experiment, "the given start")
         case _:
-            start = _start_of(source, wanted.generation, experiment)
+            start = _start_of(source, GenomeChoice(wanted.generation, wanted.connections, wanted.cell), experiment)
     if wanted.digest not in (None, start.digest):
         why = "The source has changed"
         if wanted.file is not None and os.path.isdir(wanted.file):
@@ -355,26 +359,25 @@ def _run_of_seed(directory: Path, seed: int) -> Path:
     return path
 
 
-def _start_of(stored: Stored, generation: int | None, experiment: Experiment) -> Start:
-    """Return the final champion of a file, or the best candidate of a generation, as the start of an experiment."""
+def _start_of(stored: Stored, which: GenomeChoice, experiment: Experiment) -> Start:
+    """Return a genome of a file as the start of an experiment."""
     source = _experiment_of(stored, experiment)
     if not stored.num_generations:
         raise InputError("start_from", "a run with a complete generation", f"{stored.path}, which has none yet")
-    check_generation(stored, generation, "start_from.generation")
-    genome, normalizer = final_champion(source, stored, GenomeChoice(generation))
-    count = 0 if normalizer is None else num_observations(source, stored, generation)
+    genome, normalizer = final_champion(source, stored, which, "start_from.")
+    count = 0 if normalizer is None else num_observations(source, stored, which)
     return Start(genome.weights[0], genome.mask[0], np.array([count], np.int64), normalizer)
 
 
-def num_observations(experiment: Experiment, stored: Stored, generation: int | None = None) -> int:
-    """Return the number of observations from which the normalizer of a champion was computed.
-
-    generation: None for the final champion.
-    """
+def num_observations(experiment: Experiment, stored: Stored, which: GenomeChoice = GenomeChoice()) -> int:
+    """Return the number of observations from which the normalizer of a genome was computed (`final_champion`)."""
     steps, until_frozen = stored.steps, experiment.config.normalizer_generations
     if isinstance(stored, StoredRun):
-        if generation is None:
-            strategy, state = restore(experiment, stored)
+        generation = which.generation
+        strategy, state = restore(experiment, stored)
+        if which.cell is not None:
+            generation, _ = strategy.origin(state, which.cell)
+        elif which.is_champion:
             generation = strategy.champion_generation(state)
         steps = sum(int(earlier.steps) for earlier in stored.records[:generation][:until_frozen])
     elif stored.num_observations is not None:

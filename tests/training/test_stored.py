@@ -95,6 +95,36 @@ def test_a_generation_of_a_run(source):
         assert same(run.start.genome, Genomes(best.champion_weights[None], best.champion_mask[None]))
 
 
+ARCHIVE = {"name": "map-elites", "descriptors": ["mean_observation_2"], "cells": [9], "bounds": [[-0.2, 0.2]]}
+FRONT = {"name": "nsga2", "parents": 4}
+
+
+@pytest.mark.parametrize("strategy", [ARCHIVE, FRONT])
+def test_a_genome_of_a_front_or_an_archive_brings_its_normalizer(strategy):
+    env = SMALL["env"] | {"metrics": ["mean_observation_2"]}
+    settings = SMALL | {"normalize_observations": True, "env": env, "generations": 4}
+    run = evolve.train(settings, strategy=strategy, output="source")
+    if strategy is ARCHIVE:
+        # An elite is not evaluated again, so it has the normalizer of its generation.
+        kept = next(elite for elite in run.archive() if 0 < elite.generation < 3)
+        which, generations = {"cell": kept.cell}, run.generations[: kept.generation]
+    else:
+        kept = run.front()[0]
+        which, generations = {"connections": int(kept.measures["acting_connections"])}, run.generations
+    start = {"file": run.path, **which}
+    made = evolve.train(SMALL, normalize_observations=True, strategy="ga", start_from=start, output="next")
+    assert same(made.start.genome, kept.genome)
+    assert made.start.normalizer.tobytes() == run.champion(**which).normalizer.tobytes()
+    assert made.start.num_observations == sum(generation.record.steps for generation in generations)
+    assert made.verify(full=True).equal
+    words = r"elite of cell \d" if strategy is ARCHIVE else r"best with at most \d+ acting connections?"
+    assert re.fullmatch(rf"the {words} of source/seed-0\.h5 \(\w{{12}}\)", made.config.start_from.describe())
+    with pytest.raises(InputError, match=r'a vector of numbers, got <.*>\. Give the run itself, or .* or "cell"'):
+        evolve.train(SMALL, normalize_observations=True, start_from=kept, output="other")
+    with pytest.raises(InputError, match=r"start_from\.generation and start_from\.\w+: expected one of these"):
+        evolve.train(SMALL, normalize_observations=True, start_from={"generation": 1, **start}, output="other")
+
+
 def test_a_vector_has_all_connections(source):
     W = source.experiment.network.num_weights
     run = evolve.train(SMALL, strategy="openai-es", seed=2, start_from=np.linspace(-1, 1, W), output="next")
