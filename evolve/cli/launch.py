@@ -270,6 +270,9 @@ def _body(app: App, argv: list[str]) -> int:
             expected = f"no --{name} with it: the command itself chooses and reaches the hosts of the ranks"
             cure = "Give the hosts to the command itself, or leave --launcher out."
             raise InputError("--launcher", expected, "both", cure)
+    if options.ssh is not None and options.hostfile is None:
+        cure = "Leave it out: the launcher reaches the nodes of a job in its own way."
+        raise InputError("--ssh", "--hostfile with it, which names the hosts", "no --hostfile", cure)
     check_start("evolve launch")
     request = load(run_arguments)
     with tempfile.TemporaryDirectory(prefix="evolve-") as folder:

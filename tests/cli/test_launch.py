@@ -309,6 +309,7 @@ def test_mpich_chooses_how_to_reach_the_hosts_of_an_allocation(monkeypatch, tmp_
         (("--launcher", 'env "A'), "No closing quotation"),
         (("--hostfile", "elsewhere", "--launcher", "env"), "--launcher: expected no --hostfile with it"),
         (("--ssh", "ssh -p 2222", "--launcher", "env"), "--launcher: expected no --ssh with it"),
+        (("--ssh", "ssh -p 2222"), "--ssh: expected --hostfile with it, which names the hosts, got no --hostfile."),
         (("--hostfile", "elsewhere", "--ssh", "missing-ssh"), "--ssh: expected a command that begins with a program"),
     ],
 )
