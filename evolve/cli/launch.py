@@ -51,8 +51,10 @@ def run_until_complete(launch: "Launch") -> int:
     before, futile, is_first = launch.progress(), 0, True
     while True:
         outcome = launch.start(futile)
+        if launch.stopping and outcome is not None and outcome.is_own:  # rank 0 has said how to resume
+            return outcome.code
         if launch.stopping:
-            return outcome.code if outcome is not None and outcome.is_own else Stopped.exit_code
+            return _stopped(launch)
         if outcome is not None and _is_final(outcome, is_first, launch.reclaims_host):
             return outcome.code
         now = launch.progress()
@@ -69,8 +71,14 @@ def run_until_complete(launch: "Launch") -> int:
             launch.say(f"{cause}; {done}; the run is resumed")
             launch.pause(min(2.0**futile, _MAX_PAUSE))
         if launch.stopping:
-            return Stopped.exit_code
+            return _stopped(launch)
         before, is_first = now, False
+
+
+def _stopped(launch: "Launch") -> int:
+    done = pluralize(launch.progress()[0], "generation")
+    launch.say(f"stopped; {done} complete; continue with the same command: {launch.command}")
+    return Stopped.exit_code
 
 
 def _is_final(outcome: Outcome, is_first: bool, reclaims_host: bool) -> bool:
@@ -132,7 +140,8 @@ class Launch:
             Launcher.find() if given is None else GivenLauncher(command_words("--launcher", given))
         )
         self._folder = folder
-        self._command = command_line("launch", *argv)
+        self.command = command_line("launch", *argv)
+        """The command line, which also continues the run."""
         self._requested_ranks = options.ranks
         # An allocation decides on which hosts the ranks run.
         self._allocated = options.hostfile is None and (
@@ -196,7 +205,7 @@ class Launch:
         launcher = self._launcher.words(ranks, listed_hosts, self._folder)
         command = [*launcher, sys.executable, "-m", "evolve.run", *self._run_arguments]
         environment = self._launcher.environment(self._ssh, self._folder)
-        environment[COMMAND] = self._command
+        environment[COMMAND] = self.command
         # The machine may be slow: each attempt without progress doubles the time that the ranks have to connect.
         if ranks:
             environment[CONNECT] = f"{2**futile * connect_seconds(ranks):g}"

@@ -50,6 +50,7 @@ def attempts(outcomes, progress, stopping=False, reclaims_host=()):
         pause=lambda _: None,
         say=said.append,
         counts=counts,
+        command="evolve launch",
         runs=1,
     )
     return made, said
@@ -160,7 +161,9 @@ def test_a_stop_for_a_host_that_comes_back_is_no_end():
 
 
 def test_a_launch_that_was_asked_to_stop_does_not_begin_again():
-    assert run_until_complete(attempts([DIED], [], stopping=True)[0]) == 75
+    made, said = attempts([DIED], [3], stopping=True)
+    assert run_until_complete(made) == 75
+    assert said == ["stopped; 3 generations complete; continue with the same command: evolve launch"]
     assert run_until_complete(attempts([Outcome(0, is_own=True)], [], stopping=True)[0]) == 0
 
 
