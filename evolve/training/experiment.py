@@ -285,35 +285,36 @@ def validate_new_run(experiment: Experiment) -> None:
     config = experiment.config
     NETWORKS.validate(config.network)
     STRATEGIES.validate(config.strategy, experiment.network)
-    strategies.check(config.strategy, experiment.strategy(0), experiment.network, config.population)
+    strategy = experiment.strategy(0)
+    strategies.check(config.strategy, strategy, experiment.network, config.population)
     rounds, E = config.racing.rounds, config.episodes
     if rounds and rounds[-1] >= E:
         raise InputError("racing.rounds", f"fewer episodes than a candidate has, {E} (episodes)", list(rounds))
     keep, default = config.racing.keep, RacingOptions().keep
     if not rounds and keep != default:
         raise InputError("racing.keep", f"its default, {default}, without racing.rounds", keep)
-    _check_growth(experiment)
-    if config.common_random_numbers == "pairs" and not experiment.strategy(0).antithetic:
+    _check_growth(experiment, strategy)
+    if config.common_random_numbers == "pairs" and not strategy.antithetic:
         expected = f"true or false with {config.strategy.name}, whose candidates are no antithetic pairs"
         raise InputError("common_random_numbers", expected, "pairs", "openai-es and pgpe have pairs.")
-    _check_step_limits(experiment)
-    _check_measures(experiment)
+    _check_step_limits(experiment, strategy)
+    _check_measures(experiment, strategy)
     check_fitness(config, experiment.network.num_weights)
     if config.connection_cost and strategies.shared_mask(config.strategy):
         expected = f"0 with {config.strategy.name}, whose candidates all have the same connections"
         raise InputError("connection_cost", expected, config.connection_cost)
 
 
-def _check_measures(experiment: Experiment) -> None:
+def _check_measures(experiment: Experiment, strategy: strategies.Strategy[Any]) -> None:
     """Raise InputError if a strategy selects by a metric that the environment does not report."""
     metrics = experiment.config.env.metrics
-    for name in experiment.strategy(0).measured:
+    for name in strategy.measured:
         if name not in (*GENOME_MEASURES, *metrics):
             expected = f"{name} among the metrics that the environment reports, because strategy.name selects by it"
             raise InputError("env.metrics", expected, list(metrics))
 
 
-def _check_growth(experiment: Experiment) -> None:
+def _check_growth(experiment: Experiment, strategy: strategies.Strategy[Any]) -> None:
     """Raise InputError if settings of a growing population are missing, or the strategy does not let it grow."""
     config = experiment.config
     least, most, steps = config.least_population, config.population, config.num_interactions
@@ -326,14 +327,13 @@ def _check_growth(experiment: Experiment) -> None:
         raise InputError("least_population, population", expected, f"{'none' if least is None else least}, {most}")
     if config.racing.rounds:
         raise InputError("racing.rounds", "none if the population grows", list(config.racing.rounds))
-    strategy = experiment.strategy(0)
     traces = strategies.wanted_traces(strategy, experiment.network.num_traces)
     if not strategy.grows or traces != "none":
         expected = "openai-es or pgpe, without pruning by traces, if the population grows"
         raise InputError("strategy.name", expected, config.strategy.name)
 
 
-def _check_step_limits(experiment: Experiment) -> None:
+def _check_step_limits(experiment: Experiment, strategy: strategies.Strategy[Any]) -> None:
     """Raise InputError for a step limit of training episodes that has no effect or contradicts another setting."""
     config = experiment.config
     early, usual = config.early_max_episode_steps, environments.max_episode_steps(config.env)
@@ -350,14 +350,14 @@ def _check_step_limits(experiment: Experiment) -> None:
             expected = "none with env.wrappers, because wrappers count steps in another way"
             raise InputError(name, expected, value)
     if early is not None:
-        _check_scores_in_early_episodes(experiment)
+        _check_scores_in_early_episodes(experiment, strategy)
 
 
-def _check_scores_in_early_episodes(experiment: Experiment) -> None:
+def _check_scores_in_early_episodes(experiment: Experiment, strategy: strategies.Strategy[Any]) -> None:
     """Raise InputError if a strategy compares the returns of early, shorter episodes with returns of later episodes."""
     config = experiment.config
     options = config.strategy.table()
-    if experiment.strategy(0).compares_generations:
+    if strategy.compares_generations:
         expected = f"none with {config.strategy.name}, which compares returns with the returns of earlier generations"
         raise InputError("early_max_episode_steps", expected, config.early_max_episode_steps)
     if options.get("restart_after", 0):

@@ -126,7 +126,7 @@ class _UserFunction:
         returns = np.arange(2.0 * episodes).reshape(2, episodes)
         try:
             with np.errstate(all="ignore"):
-                result = self._function(_read_only(returns), {}, _read_only(np.full(2, connections, np.int32)))
+                result = self._function(read_only(returns), {}, read_only(np.full(2, connections, np.int32)))
         except TypeError as error:
             expected = "a function of returns, metrics and connections"
             raise InputError("fitness", expected, f"{self._setting} ({one_line(error)})") from error

@@ -113,3 +113,12 @@ def test_a_device_has_as_many_slots_as_the_engine_wants(monkeypatch):
     monkeypatch.setattr(GymnasiumEngine, "suggested_slots", lambda _: 2048)
     monkeypatch.setattr(experiment, "has_device", lambda: True)
     assert prepare(Config(network={"name": "mlp", "hidden": [400, 400]})).config.compute.slots == 2048
+
+
+def test_the_checks_of_a_new_run_make_its_strategy_once(monkeypatch):
+    settings = {"population": 8, "least_population": 4, "num_interactions": 100, "early_max_episode_steps": 9}
+    settings |= {"strategy": {"name": "pgpe"}, "common_random_numbers": "pairs"}
+    prepared, make, made = prepare(Config(**settings)), experiment.Experiment.strategy, []
+    monkeypatch.setattr(experiment.Experiment, "strategy", lambda self, seed: made.append(seed) or make(self, seed))
+    validate_new_run(prepared)
+    assert len(made) == 1
