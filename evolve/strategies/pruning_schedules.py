@@ -32,7 +32,7 @@ The champion is the champion of the newest search. The next search begins only w
 n · `pruning_every` generations the champion is the result of the n-th search.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, ClassVar, Literal
@@ -246,6 +246,18 @@ class PruningRounds(contract.Strategy[PruningState]):
     def champion(self, state: PruningState) -> Genomes:
         """Return the champion of the newest search."""
         return self._strategy(state.mask).champion(state.now)
+
+    def champion_generation(self, state: PruningState) -> int | None:
+        """Return the generation that evaluated the champion; None if a champion may be evaluated again."""
+        return self._strategy(state.mask).champion_generation(state.now)
+
+    def measures(self, genomes: GenomeSource, metrics: Mapping[str, Float64]) -> Float64:
+        """Return the strategy's measures."""
+        return self._newest[1].measures(genomes, metrics)
+
+    def outcome(self, state: PruningState) -> dict[str, Float64]:
+        """Return the strategy's values of fields of `Record`."""
+        return self._strategy(state.mask).outcome(state.now)
 
     def to_arrays(self, state: PruningState) -> dict[str, NDArray[Any]]:
         """Return the state as named arrays."""

@@ -123,6 +123,18 @@ class Wrapper(Strategy[WrapperState]):
         """Return the champion of the best state."""
         return self._strategy.champion(state.best)
 
+    def champion_generation(self, state: WrapperState) -> int | None:
+        """Return the generation that evaluated the champion; None if a champion may be evaluated again."""
+        return self._strategy.champion_generation(state.best)
+
+    def measures(self, genomes: GenomeSource, metrics: Mapping[str, Float64]) -> Float64:
+        """Return the strategy's measures."""
+        return self._strategy.measures(genomes, metrics)
+
+    def outcome(self, state: WrapperState) -> dict[str, Float64]:
+        """Return the strategy's values of fields of `Record`."""
+        return self._strategy.outcome(state.now)
+
     def begun(self, before: WrapperState, after: WrapperState) -> str:
         """Return the kind, in words, of the search that `tell` began between two states; empty for no search."""
         inner = self._strategy

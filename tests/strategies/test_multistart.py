@@ -11,8 +11,9 @@ from resuming import run_in_parts
 from evolve import networks, strategies
 from evolve.errors import InputError
 from evolve.numerics.streams import Purpose, Stream
-from evolve.strategies import STRATEGIES, Results
-from evolve.strategies.wrapper import Multistart, StartRecord
+from evolve.strategies import STRATEGIES, Results, Strategy
+from evolve.strategies.pruning_schedules import PruningOptions, PruningRounds
+from evolve.strategies.wrapper import Multistart, StartOptions, StartRecord
 
 NETWORK = networks.make({"name": "hebbian-dag", "hidden": [3], "init_sparsity": 0.2}, 4, 2)
 P = 8
@@ -36,6 +37,44 @@ def states_after(strategy, scores):
 def same(strategy, one, other):
     arrays, others = strategy.to_arrays(one), strategy.to_arrays(other)
     return arrays.keys() == others.keys() and all(np.array_equal(arrays[name], others[name]) for name in arrays)
+
+
+class Measuring(Strategy):
+    """A strategy that selects by a measure and tells what it has kept. Its state counts generations."""
+
+    measured = ("connections",)
+
+    def start(self):
+        return 0
+
+    def tell(self, state, genomes, results):
+        return state + 1
+
+    def champion_generation(self, state):
+        return state - 1
+
+    def measures(self, genomes, metrics):
+        return np.full((P, 1), metrics["speed"])
+
+    def outcome(self, state):
+        return {"archive": np.full(1, state)}
+
+
+@pytest.mark.parametrize(
+    "strategy",
+    [
+        Multistart(Measuring(), StartOptions(starts=2, start_generations=3)),
+        PruningRounds(lambda _: Measuring(), PruningOptions(pruning_every=3), NETWORK, 5),
+    ],
+)
+def test_measures_and_outcomes_are_those_of_the_strategy_inside(strategy):
+    state = strategy.start()
+    for _ in range(2):
+        state = strategy.tell(state, None, Results(np.zeros(P)))
+    assert strategy.measured == ("connections",)
+    assert strategy.measures(None, {"speed": 3.0}).tolist() == [[3.0]] * P
+    assert strategy.outcome(state)["archive"].tolist() == [2.0]
+    assert strategy.champion_generation(state) == 1
 
 
 @pytest.mark.parametrize("name", [*ES, "ga"])
