@@ -60,7 +60,8 @@ class RunComparison(exhibits.Picture):
         """Return columns by experiment, best first (`pandas.DataFrame(comparison.table())`).
 
         `low` and `high` are the 95 % interval of the mean over seeds, `p` is the two-sided rank test against the best
-        with Holm's correction; they are NaN if there are too few seeds.
+        with Holm's correction; they are NaN if there are too few seeds. The same scores choose the best and test it, so
+        `p` is a little too small.
         """
         rows = self._ranking.rows
         intervals = [row.interval or (np.nan, np.nan) for row in rows]

@@ -69,7 +69,8 @@ def _draw_comparison(files: list[Path], output: Path) -> None:
     if any(row.interval for row in found.rows):
         print("95 % interval: of the mean over seeds (Student's t), cut to the range of all returns")
     if any(row.p is not None for row in found.rows):
-        print("p: two-sided Mann-Whitney test against the best of the environment, with Holm's correction")
+        print("p: two-sided Mann-Whitney test against the best of the environment, with Holm's correction;")
+        print("   it is a little too small, because the same scores choose the best")
     for note in found.notes:
         print(note)
 

@@ -78,10 +78,10 @@ def _parser() -> Parser:
     experiment = "the experiment; or, to --resume it, a run file or its directory"
     add("experiment", nargs="?", type=file_argument, metavar="EXPERIMENT.toml", help=experiment)
     add("-e", "--env", dest="env.id", metavar="ID", help="Gymnasium environment, or module:Env-v0")
-    known = f"network (hebbian-dag): {', '.join(networks.NETWORKS)}"
+    known = f"network (hebbian-dag): {', '.join(networks.NETWORKS)}, or one of an installed package"
     add("-a", "--network", dest="network.name", metavar="NAME", help=known)
     add("--agent", dest="network.name", help=argparse.SUPPRESS)  # the former name of --network
-    known = f"strategy (prune): {', '.join(strategies.STRATEGIES)}"
+    known = f"strategy (prune): {', '.join(strategies.STRATEGIES)}, or one of an installed package"
     add("--strategy", dest="strategy.name", metavar="NAME", help=known)
     add("-p", "--population", type=int, metavar="P", help=f"candidates per generation ({default.population})")
     add("-g", "--generations", type=int, metavar="G", help=f"generations ({default.generations})")

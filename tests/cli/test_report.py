@@ -198,7 +198,7 @@ def test_experiments_and_seeds_are_told_apart(made, runs):
         assert store.read(path).records[-1].digest.decode() in page.text
         assert f"{path.parent.name}/ {path.name}" in page.text
     for text in ("survivors 4 (2 seeds)", "survivors 6 (1 seed)", "of 2 experiments survivors ",
-                 "Settings in which the experiments differ",
+                 "because the same scores choose the best.", "Settings in which the experiments differ",
                  "experiment strategy.survivors survivors 4 4 survivors 6 6",
                  f"Not evaluated: python -m evolve.evaluate {runs / 'b' / 'seed-1.h5'}"):  # fmt: skip
         assert text in page.text, text
