@@ -385,6 +385,8 @@ def test_a_front_and_its_genomes_are_shown_from_python(made, tmp_path):
     assert [line.get_marker() for line in drawn.axes[1].lines] == ["o", "o"]
     assert drawn.axes[1].get_xlim() == (-0.5, 0.5)
     assert drawn.get_suptitle().endswith("seeds 3, 3")
+    lines = figures.draw_front([first] * 12).axes[0].get_legend().get_lines()
+    assert len({(line.get_color(), line.get_linestyle(), line.get_marker()) for line in lines}) == 12
     small = int(made.front()[0].measures["acting_connections"])
     title = f"best with at most {small} acting connection"
     assert title in made.plot_network(connections=small).title

@@ -32,6 +32,7 @@ _DIGIT = 0.076  # the width of a digit in a column, in inches
 _MOST_NAMED = 8  # ranks drawn as horizontal bars with names and numbers; more ranks are drawn as narrow columns
 _MOST_BINS = 40
 _EARLIER = (0.02, 0.1, 0.3)  # if a single run is drawn, its fronts after these shares of its generations are drawn, too
+_MARKERS = "os^v"  # of fronts; each belongs to as many fronts as there are colours
 _MOST_VOLUMES = 400  # the hypervolume is computed for at most this number of generations, evenly spaced
 _WIDE = 30.0  # an axis is logarithmic if the largest measure exceeds this multiple of the smallest positive one
 
@@ -237,10 +238,16 @@ def draw_front(runs: Sequence[StoredRun], titled: bool = True) -> Any:
     if len(runs) == 1 and not others:
         _draw_earlier(top, fronts[0], is_small)
     for n, (label, found) in enumerate(zip(_labels(runs), fronts, strict=True)):
-        colour = COLOURS[n % len(COLOURS)]
-        _draw_steps(top, found[-1], is_small, color=colour, lw=1.8, marker="o", ms=3.5, label=label, **line)
+        how = {
+            **style.line_style(n),
+            "lw": 1.8,
+            "marker": _MARKERS[n // len(COLOURS) % len(_MARKERS)],
+            "ms": 3.5,
+            **line,
+        }
+        _draw_steps(top, found[-1], is_small, label=label, **how)
         best = found[-1][int(np.argmax(found[-1][:, 0]))]
-        top.plot(best[1], best[0], "D", ms=8, color=colour, mec=PAPER, mew=1.0, zorder=5)
+        top.plot(best[1], best[0], "D", ms=8, color=how["color"], mec=PAPER, mew=1.0, zorder=5)
     every = np.concatenate([points for found in fronts for points in found])
     is_count = "connections" in measure
     top.xaxis.get_major_locator().set_params(integer=is_count)
@@ -317,16 +324,16 @@ def _draw_volumes(panel: Any, fronts: Sequence[Sequence[Float64]], every: Float6
         whole = float(np.prod(best - reference)) or 1.0
         shown = np.unique(np.linspace(0, len(found) - 1, _MOST_VOLUMES).astype(int))
         shares = [hypervolume(found[generation] * sign, reference) / whole for generation in shown]
-        _draw_over_generations(panel, shown, shares, COLOURS[n % len(COLOURS)])
+        _draw_over_generations(panel, shown, shares, **style.line_style(n))
     panel.set_ylim(0, 1.02)
     panel.set_ylabel("share")
     panel.set_title("Hypervolume")
 
 
-def _draw_over_generations(panel: Any, generations: Any, values: Any, colour: str) -> None:
+def _draw_over_generations(panel: Any, generations: Any, values: Any, **how: Any) -> None:
     """Draw a line over generations; a single value is a point."""
     alone = len(generations) == 1
-    panel.plot(generations, values, color=colour, marker="o" if alone else "", ms=4, clip_on=not alone)
+    panel.plot(generations, values, **how, marker="o" if alone else "", ms=4, clip_on=not alone)
     panel.set_xlabel("generation")
     panel.xaxis.get_major_locator().set_params(integer=True, min_n_ticks=1)
     if alone:
@@ -353,7 +360,7 @@ def draw_archive(run: StoredRun, titled: bool = True) -> Any:
     top, bottom = figure.subplots(2, 1, height_ratios=(height, 1.5))
     _draw_cells(top, archives[-1], strategy, [_in_words(name, run) for name in strategy.measured])
     filled = np.count_nonzero(~np.isnan(archives), axis=1)
-    _draw_over_generations(bottom, np.arange(len(filled)), filled, COLOURS[0])
+    _draw_over_generations(bottom, np.arange(len(filled)), filled, color=COLOURS[0])
     bottom.set_ylim(0, None)
     bottom.set_ylabel("filled cells")
     bottom.set_title(f"{filled[-1]:,} of {archives.shape[1]:,} cells filled")

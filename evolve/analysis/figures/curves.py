@@ -90,8 +90,7 @@ def draw_curves(groups: list[RunGroup], axis: str = "generation", titled: bool =
         axis = "seconds"
     # Groups of one name have one style, in all environments.
     styles: dict[str, LineStyle] = {
-        name: {"color": COLOURS[n % len(COLOURS)], "ls": style.DASHES[n // len(COLOURS) % len(style.DASHES)]}
-        for n, name in enumerate(dict.fromkeys(group.name for group in groups))
+        name: style.line_style(n) for n, name in enumerate(dict.fromkeys(group.name for group in groups))
     }
     facets = []
     for in_env in comparison.by_environment(groups):

@@ -96,6 +96,11 @@ def drawable(values: Float64) -> Float64:
     return np.clip(values, -_LARGEST, _LARGEST)
 
 
+def line_style(number: int) -> dict[str, Any]:
+    """Return the colour and the dashes of one of several lines."""
+    return {"color": COLOURS[number % len(COLOURS)], "ls": DASHES[number // len(COLOURS) % len(DASHES)]}
+
+
 def alternating_dashes(lines: Sequence[Float64], from_zero: bool = False) -> list[dict[str, Any]]:
     """Return the line style of each line [G]: lines that would hide one another alternate in dashes.
 
