@@ -160,7 +160,7 @@ class ComputeOptions(Options):
     """The run stops after this time, such as 23h50m, 90s or 2d; it can be resumed, and the exit code is 75."""
     check: bool = True
     """Whether a new run first checks that the same seed gives the same episode, and a resumed run that one episode of
-    its log still gives the same result."""
+    its log, and a fitness function, still give the same result."""
 
 
 class StartFromOptions(Options):

@@ -122,7 +122,7 @@ def champion_normalizer(experiment: Experiment, run: RunState) -> Float32 | None
 
 
 SpotCheck = Callable[[StoredRun, Experiment, Callable[[], str | None]], str | None]
-"""Plays one logged episode again; returns its difference from the log, None if there is none."""
+"""Plays one logged episode again; returns its difference from the log, None if there is none. See `spot_check`."""
 
 
 def experiment_table(path: Path) -> Table:
@@ -301,8 +301,7 @@ def _check_continuation(run: PlannedRun, stop_reason: Callable[[], str | None], 
         if not (file.num_generations and is_unfinished(file, run.experiment.config)):
             return
         _warn_of_other_code(file)
-    # If the user forces environments to be reused, an episode cannot be repeated alone.
-    if run.experiment.config.compute.check and run.experiment.config.env.reuse is not True:
+    if run.experiment.config.compute.check:
         _check_episode(run, file, stop_reason, spot_check)
 
 

@@ -16,7 +16,7 @@ import numpy as np
 from evolve import training
 from evolve.cluster import Coordinator
 from evolve.config import EarlyStopOptions, names_function
-from evolve.errors import EpisodeError, EvolveError, Stopped, exception_line, pluralize
+from evolve.errors import EpisodeError, EvolveError, InputError, Setting, Stopped, exception_line, pluralize
 from evolve.genome import Genomes, candidate_digests, concatenate
 from evolve.numerics.streams import Purpose
 from evolve.rollouts import EpisodeBatch, PopulationResults, generation_keys
@@ -375,7 +375,8 @@ class _LongerError(Exception):
 def spot_check(run: StoredRun, experiment: training.Experiment, stop_reason: Callable[[], str | None]) -> str | None:
     """Play the first episode of the newest champion; return its difference from the log in words, None if it is equal.
 
-    If the episode failed in the log, any failure here counts as equal.
+    If the episode failed in the log, any failure here counts as equal. If the user forces environments to be reused, no
+    episode is played, because it cannot be repeated alone.
 
     Args:
         run: The run file.
@@ -384,8 +385,19 @@ def spot_check(run: StoredRun, experiment: training.Experiment, stop_reason: Cal
 
     Raises:
         Stopped: `stop_reason` has returned a reason.
-        InputError: The file lacks the episode.
+        InputError: The file lacks the episode; or a fitness function of the user no longer gives the logged fitness.
     """
+    generations = [run.num_generations - 1] if names_function(experiment.config.fitness) else []
+    if (changed := logs.fitness_difference(run, experiment, generations)) is not None:
+        expected = "a function that gives the fitness in the log"
+        cure = (
+            "Its code has changed, or this machine's arithmetic differs: restore the function. To resume nevertheless, "
+            "with a log that cannot be repeated: "
+        )
+        check = Setting("compute.check", False)
+        raise InputError("fitness", expected, changed.summary, cure, check, ".", where=f"resuming {run.path}")
+    if experiment.config.env.reuse is True:
+        return None
     chosen = playing.choose_episode(run, experiment)  # the default: the first episode of the newest champion
     stored = logs.log_of_record(run.records[-1], chosen.candidate, episodes=1)
 

@@ -245,3 +245,14 @@ def test_a_resumed_run_keeps_its_fitness(own, tmp_path, call):
     call("run", *RUN, "--set", "fitness=min", "-o", "out", "--resume").refused("fitness, resuming")
     call("run", *RUN, "--set", "fitness=toy_fitness:worst_two", "-o", "out", "--resume").ok()
     assert evolve.load(tmp_path / "out" / "seed-1.h5").digest == own.digest
+
+
+def test_a_run_is_not_resumed_with_a_fitness_function_that_has_changed(own, tmp_path, call, monkeypatch):
+    path = tmp_path / "out" / "seed-1.h5"
+    path.parent.mkdir()
+    path.write_bytes(own.path.read_bytes())
+    monkeypatch.setattr(toy_fitness, "worst_two", lambda r, m, c: r[:, 0] + 1)
+    longer = ("run", "--resume", path, "-g", 4)
+    call(*longer).refused("fitness, resuming", "in the log", "restore the function", "--set compute.check=false")
+    assert path.read_bytes() == own.path.read_bytes()
+    call(*longer, "--set", "compute.check=false").ok()
