@@ -25,8 +25,8 @@ def _parser() -> Parser:
     parser = Parser(
         "evolve.verify",
         "Compare two run files; or evaluate one run's champions again on this machine. Exit 0: equal; 1: different, "
-        "with the step and the cause of the first difference: configuration, random stream, strategy, environment or "
-        "network; 2: a file could not be verified.",
+        "with the step and the cause of the first difference: configuration, random stream, strategy, environment, "
+        "network or log; 2: a file could not be verified.",
         "python -m evolve.verify runs/here/seed-13.h5 runs/there/seed-13.h5",
         "mpirun -n 8 python -m evolve.verify their.h5",
         "mpirun -n 8 python -m evolve.verify their.h5 --full --json",

@@ -21,6 +21,7 @@ from evolve.verification import logs, playing
 from evolve.verification.logs import EpisodeLog, FirstDifference, explain
 from evolve.verification.verdict import ENGINE, Cause, Side, Verdict, manifest_texts
 
+_WHICH = "; `evolve verify --full` of each file tells which one"
 PUBLISHED = Path(__file__).with_name("published.json")
 
 
@@ -56,7 +57,7 @@ def compare(a: StoredRun, b: StoredRun, play: bool = True) -> Verdict:
     found = None if part else logs.digest_difference(a) or logs.digest_difference(b)
     changed = f"the {part} differ, though every generation is equal" if part else found and found.summary
     if changed:
-        return replace(unequal, summary=changed, cause="log", why=explain("log", None)[1], what="log")
+        return replace(unequal, summary=changed, cause="log", why=explain("log", None)[1] + _WHICH, what="log")
     digest = a.digest if a.records else "none"
     summary = f"{pluralize(a.num_generations, 'generation')}, digest {digest}"
     if a.held_out is not None and b.held_out is not None and not _evaluated_alike(a, b):
@@ -100,6 +101,7 @@ def _different_part(a: StoredRun, b: StoredRun) -> str | None:
 def _explain_difference(a: StoredRun, b: StoredRun, first: FirstDifference, unequal: Verdict, play: bool) -> Verdict:
     step, what, sides = _look_closer(a, b, first, play)
     cause, why = explain(logs.refine(what, first.generation, unequal.manifests), step)
+    why += _WHICH if cause == "log" else ""
     keys = _different_settings(unequal)
     if keys:
         cause, why = ("random stream", "the seeds differ") if keys == "seed" else ("configuration", f"{keys}; {why}")

@@ -1,7 +1,7 @@
 """Compare the logs of candidates and generations, and find the cause of the first difference."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, TypeVar
 
 import numpy as np
@@ -212,7 +212,7 @@ def digest_difference(run: StoredRun) -> "FirstDifference | None":
 class FirstDifference:
     """The first difference of two logs.
 
-    what: shape, genome, episode, traces, fitness, validation or log. summary: the difference in words.
+    what: shape, genome, episode, traces, fitness, validation, log or changed. summary: the difference in words.
     """
 
     what: str
@@ -232,6 +232,17 @@ def first_difference(generation: int, ours: Record, theirs: Record) -> FirstDiff
 
     An episode of a champion is preferred, because it has step hashes.
     """
+    found = _first_difference(generation, ours, theirs)
+    if found is None or ours.digest != theirs.digest or found.what not in ("genome", "episode"):
+        return found
+    # A digest covers genomes, returns, lengths and metrics, but no observations: two engines may differ in these alone.
+    others = different_episodes(replace(ours, fingerprints=theirs.fingerprints), theirs)
+    if found.what == "episode" and not others.any():
+        return found
+    return replace(found, what="changed", summary=f"{found.summary}, though the digests are equal")
+
+
+def _first_difference(generation: int, ours: Record, theirs: Record) -> FirstDifference | None:
     if ours.returns.shape != theirs.returns.shape:
         sizes = f"population × episodes {ours.returns.shape} against {theirs.returns.shape}"
         return FirstDifference("shape", f"generation {generation}: {sizes}", generation)
@@ -413,6 +424,7 @@ _REASONS: dict[Cause, dict[str, str]] = {
     },
     "log": {
         "log": "the evaluations are equal, so their log was changed afterwards",
+        "changed": "equal digests prove equal genomes and episodes, so a log was changed afterwards",
         "fitness": "the fitness follows from the returns, so the log was changed afterwards",
     },
 }

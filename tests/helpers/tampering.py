@@ -79,6 +79,8 @@ def spoil(path, how):  # noqa: PLR0912 - one branch for each change
                 file["champion/step_hashes"][3, 1] ^= 4
             case "last step hash":
                 file["champion/step_hashes"][-1, 0] ^= 4
+            case "return":
+                file["generation/returns"][1, other, 0] += 1
             case "steps":
                 file["generation/steps"][2] += 1
             case "connections":
@@ -103,7 +105,8 @@ def spoil(path, how):  # noqa: PLR0912 - one branch for each change
                 del file["evaluation"]
 
 
-SPOILED = ("seed", "configuration", "champion's fitness", "step hashes", "last step hash", "steps", "connections",
-           "genome fingerprint", "initial genome's fingerprint", "action fingerprint", "genome", "normalizer",
-           "validation return", "held-out champion", "held-out return", "held-out evaluation")  # fmt: skip
+SPOILED = ("seed", "configuration", "champion's fitness", "step hashes", "last step hash", "return", "steps",
+           "connections", "genome fingerprint", "initial genome's fingerprint", "action fingerprint", "genome",
+           "normalizer", "validation return", "held-out champion", "held-out return",
+           "held-out evaluation")  # fmt: skip
 """What `spoil` can change."""

@@ -46,6 +46,7 @@ def test_a_difference_is_explained_without_gymnasium(verdict, record, absent, tm
     path = record("CartPole-v1")
     changed = shutil.copy(path, tmp_path / "changed.h5")
     tamper(changed, "generation/returns", (1, 2, 0), -1.0)
+    tamper(changed, "generation/digest", 1, b"0" * 64)  # as if another episode was played
     absent("evolve.environments.gymnasium_engine", "evolve.environments.gymnasium_making")
     found = verdict(path, changed)
     assert (found["generation"], found["candidate"], found["cause"]) == (1, 2, "environment")
@@ -110,6 +111,7 @@ def test_other_genomes_on_another_machine_may_be_the_strategy(
         call("run", *QUICK, "--strategy", strategy, "-o", name).ok()
     ours, theirs = (store.path_of(tmp_path / name, 0) for name in "ab")
     tamper(theirs, "fingerprint/genomes", (generation, 3), 1)
+    tamper(theirs, "generation/digest", generation, b"0" * 64)  # as if other genomes were evaluated
     if cpu:
         edit_manifest(theirs, cpu=cpu)
     for words in ((ours, theirs), (theirs, "--full")):

@@ -23,12 +23,10 @@ def test_whatever_is_changed_is_found(whole, tmp_path, call, how, way):
     expected = {"seed": "random stream", "configuration": "network"}
     if way == "two":
         expected = dict.fromkeys(expected, "configuration")
-    if how == "genome fingerprint" and way == "full":
-        expected[how] = "random stream"  # the genomes that are asked for are not those of the log
-    if how in ("genome fingerprint", "initial genome's fingerprint") and way in ("two", "full"):
-        expected[how] = "random stream"
     if how == "normalizer" and way == "one":
         expected[how] = "network"  # which gets other numbers for the same observations
     if how in ("held-out return", "validation return"):
         expected[how] = "log" if way == "two" else "environment"
-    assert json.loads(done.out)["cause"] == expected.get(how, "log"), done.out
+    found = json.loads(done.out)
+    assert found["cause"] == expected.get(how, "log"), done.out
+    assert ("of each file tells which one" in found["why"]) == (way == "two" and found["cause"] == "log")
