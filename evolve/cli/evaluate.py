@@ -103,7 +103,11 @@ def _why_not_stored(run: store.Stored, changes: Changes, which: training.GenomeC
 
 
 def _as_json(
-    run: store.Stored, options: argparse.Namespace, generation: int, experiment: training.Experiment, evaluated: store.HeldOut
+    run: store.Stored,
+    options: argparse.Namespace,
+    generation: int,
+    experiment: training.Experiment,
+    evaluated: store.HeldOut,
 ) -> str:
     """Return the returns and metrics [N] as JSON, with null for failed episodes; and their mean, interval, settings."""
     played = np.isfinite(evaluated.returns)
