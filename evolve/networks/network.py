@@ -285,9 +285,12 @@ class SlotArrays:
 
     seeded = False
 
-    def __init__(self, slots: int, backend: Backend) -> None:
+    def __init__(self, slots: int, backend: Backend | HostArrays | DeviceArrays) -> None:
         self._compiled = backend != "numpy"
-        self._arrays = DeviceArrays(slots) if backend == "cupy" else HostArrays(slots, backend)
+        # The export to C passes arrays of its own, which record what a batch asks for.
+        if isinstance(backend, str):
+            backend = DeviceArrays(slots) if backend == "cupy" else HostArrays(slots, backend)
+        self._arrays = backend
         self.held: list[Columns] = []
         self.kept_traces: Columns | None = None
         self.kernel: native.NativeStep | DeviceStep | None = None
