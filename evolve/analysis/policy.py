@@ -251,10 +251,18 @@ class Policy:
         return f"<Policy: {config.network.name} with {connections:,} connections for {config.env.id}>"
 
 
-def _restored(text: str, spaces: str, *arguments: Any) -> Policy:
+def _restored(
+    text: str,
+    spaces: str,
+    genome: Genomes,
+    normalizer: Float32 | None,
+    origin: str,
+    seed: int | Sequence[int],
+    rows: int | None,
+) -> Policy:
     """Return the policy of an experiment (TOML text) and spaces (JSON text), at the start of an episode."""
-    *arguments_of_policy, seed, rows = arguments
-    policy = Policy(prepare_policy(load_config(text), Spaces.from_json(json.loads(spaces))), *arguments_of_policy)
+    experiment = prepare_policy(load_config(text), Spaces.from_json(json.loads(spaces)))
+    policy = Policy(experiment, genome, normalizer, origin)
     policy.reset(seed, rows)
     return policy
 
