@@ -133,13 +133,14 @@ class LiveLog:
         folder = run.absolute().parent
         owner = hashlib.sha256(os.fsencode(folder.resolve())).hexdigest()[:8]
         self._ending = f".{owner}{_LIVE}"  # names the run directory, so that no other run deletes the file
-        live = Path(directory, folder.name).glob(f"*/events.out.tfevents.*{_LIVE}")
-        taken = any(not path.name.endswith(self._ending) for path in live)
-        self.directory = Path(directory) / (f"{folder.name}-{owner}" if taken else folder.name) / run.stem
+        self.directory = Path(directory) / folder.name / run.stem
         """The directory of the event files."""
         self._writer: Any = None
         self._flushed = time.monotonic()
         with disk.explain_write_errors(self.directory):
+            live = self.directory.parent.glob(f"*/events.out.tfevents.*{_LIVE}")
+            if not all(path.name.endswith(self._ending) for path in live):  # another run directory has this name
+                self.directory = Path(directory) / f"{folder.name}-{owner}" / run.stem
             self.directory.mkdir(parents=True, exist_ok=True)
 
     def __enter__(self) -> Self:
