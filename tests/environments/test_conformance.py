@@ -161,6 +161,7 @@ def test_episode_length_can_be_limited(engine, name):
         ({"id": ":Thing-v0"}, "the name of an environment, or module:Name, got ':Thing-v0'"),
         ({"id": "toys:Texts"}, "MultiBinary, or of a Dict or Tuple of them, got Text.*wrapper"),
         ({"id": "Pendulum-v1", "kwargs": {"mass": 2}}, "env.kwargs"),
+        ({"id": "Pendulum-v1", "kwargs": {"max_episode_steps": 2}}, r"limit of steps is env\.max_episode_steps\.$"),
         ({"id": "Pendulum-v1", "wrappers": [{"name": "gymnasium.wrappers:Nothing"}]}, "env.wrappers"),
         ({"id": "BipedalWalker-v2", "engine": "envpool"}, 'BipedalWalker-v3.* Or use env.engine="gymnasium"'),
         ({"id": "Pendulum-v1", "engine": "envpool", "kwargs": {"mass": 2}}, "env.kwargs"),
