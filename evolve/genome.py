@@ -149,8 +149,11 @@ def one_genome(values: Any, argument: str) -> Genomes:
             raise InputError(argument, "one genome", f"{len(values)} of them")
         return values
     try:
+        given = np.asarray(values)
+        if given.dtype.kind in "cSU":  # a conversion to real numbers drops an imaginary part, and reads texts
+            raise TypeError
         with np.errstate(over="ignore"):  # infinity is refused below
-            weights = np.array(values, np.float32)
+            weights = given.astype(np.float32)
     except (TypeError, ValueError, OverflowError):
         raise InputError(argument, "numbers, or a genome", repr(values)) from None
     if weights.ndim != 1 or not weights.size:

@@ -118,3 +118,6 @@ def test_one_genome_is_asked_for_and_not_several():
         one_genome(two, "start_from")
     with pytest.raises(InputError, match="x0: expected numbers, or a genome, got"):
         one_genome([10**400], "x0")
+    for wrong in ([1j, 2], ["1", "2"]):
+        with pytest.raises(InputError, match="x0: expected numbers, or a genome, got"):
+            one_genome(wrong, "x0")
