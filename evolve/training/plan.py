@@ -15,6 +15,7 @@ from evolve import environments, store
 from evolve.cluster.hosts import Work
 from evolve.config import (
     NAMED_SECTIONS,
+    Choice,
     ComputeOptions,
     Config,
     Options,
@@ -459,8 +460,8 @@ def plain_setting(key: str, value: Any) -> Any:
     """
     if key in ("env", "fitness") and callable(value):
         return setting_of(value, key)
-    if isinstance(value, Options):  # a section of a configuration
-        return value.model_dump(mode="json")
+    if isinstance(value, Options | Choice):  # a section of a configuration
+        return value.table() if isinstance(value, Choice) else value.model_dump(mode="json")
     if key == "env" and isinstance(value, Mapping):
         value = _named_classes(value)
     elif key == "env" and not isinstance(value, str):

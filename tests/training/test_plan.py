@@ -1,5 +1,6 @@
 """The upper bounds on the size of a run: episodes and steps; the arguments of `evolve.train`."""
 
+import json
 from types import SimpleNamespace
 
 import gymnasium
@@ -172,8 +173,9 @@ def test_a_section_of_another_configuration_is_a_setting():
     config = planned(env={"id": "Acrobot-v1", "action_scale": 0.5}, network={"name": "mlp", "hidden": [5]})
     assert planned({"env": {"max_episode_steps": 7}}, env=config.env).env == config.env
     assert planned(network=config.network, racing=config.racing).network == config.network
-    ((_, varied),) = sweep_from_arguments({"env": [config.env]}, None, None, None, {})
-    assert varied.env == config.env
+    ((point, varied),) = sweep_from_arguments({"env": [config.env], "network": [config.network]}, None, None, None, {})
+    assert (varied.env, varied.network) == (config.env, config.network)
+    assert json.loads(json.dumps(point)) == point
 
 
 def test_settings_of_other_types_are_refused():
