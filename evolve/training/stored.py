@@ -377,7 +377,7 @@ def num_observations(experiment: Experiment, stored: Stored, which: GenomeChoice
         strategy, state = restore(experiment, stored)
         if which.cell is not None:
             generation, _ = strategy.origin(state, which.cell)
-        elif which.is_champion:
+        elif which.is_champion and champion_normalizer(experiment, stored) is not None:  # else the newest: all count
             generation = strategy.champion_generation(state)
         steps = sum(int(earlier.steps) for earlier in stored.records[:generation][:until_frozen])
     elif stored.num_observations is not None:

@@ -384,6 +384,15 @@ def test_the_normalizer_of_the_champion_is_in_the_checkpoint(made, tmp_path, way
         return
     newest = changed.champion().normalizer
     assert all(newest.tobytes() != g.record.normalizer.tobytes() for g in made.generations)
+    settings = made.config.model_copy(update={"start_from": None})
+    started = evolve.train(settings, strategy="ga", start_from=changed, generations=1, output=tmp_path / "started")
+    assert started.start.num_observations == sum(g.record.steps for g in made.generations)
+    played = changed.evaluate(episodes=3)  # by the newest normalizer, as by an earlier version
+    with h5py.File(path, "r+") as file:
+        file["evaluation/returns"][...] = played.returns
+        for name, values in played.metrics.items():
+            file[f"evaluation/metrics/{name}"][...] = values
+    assert evolve.load(path).verify(full=True).equal
 
 
 def test_an_archive_and_its_elites_are_shown_from_python(made):
