@@ -138,6 +138,14 @@ def test_letters_outside_ascii_are_no_boxes():
     assert font(16, "walker", "generation 3") is font(16)
 
 
+def test_one_thread_encodes_a_film(tmp_path):
+    """With several threads equal pictures may become different bytes. The encoder writes its settings to the file."""
+    film = encoders.Mp4(tmp_path / "film.mp4", 25.0)
+    film.write(Image.new("RGB", (64, 48)), 2)
+    film.close()
+    assert b" threads=1 " in (tmp_path / "film.mp4").read_bytes()
+
+
 def test_a_film_that_is_not_finished_leaves_nothing(tmp_path):
     frame = np.zeros((40, 61, 3), np.uint8)
     for name in ("x.mp4", "x.gif"):

@@ -38,6 +38,8 @@ class Mp4:
         options = {"movflags": "faststart"}
         self._file = library("imageio.v3").imopen(path, "w", plugin="pyav", container_options=options)
         self._file.init_video_stream("libx264", fps=fps, pixel_format="yuv420p")
+        # With several threads x264 may encode equal pictures to different bytes. imageio has no option for threads.
+        self._file._video_stream.codec_context.thread_count = 1
 
     def write(self, picture: Any, times: int) -> None:
         """Write a picture `times` times."""
