@@ -24,7 +24,7 @@ from evolve.cluster.cores import own_cores
 from evolve.cluster.mpirun import MPI_PROBE, SESSION_FOLDER, Launcher, kill_launcher, mpirun_environment
 from evolve.errors import SOURCE, InputError, install_command, is_installed
 from evolve.numerics import native, portable
-from evolve.training.manifest import kernel_variant, machine_manifest
+from evolve.training.manifest import kernel_variant, machine_manifest, short_revision
 
 EXTRAS: Mapping[str, tuple[str, tuple[str, ...]]] = {
     "mpi": ("many processes, by Open MPI", ("mpi4py",)),
@@ -128,7 +128,7 @@ def examine(transport: Transport, probe: Probe = run_probe) -> list[Finding]:
     The probes start two ranks, unless this process is a rank already, and a process that opens a GPU.
     """
     software = machine_manifest(transport)
-    revision = f" ({software['revision'][:12]})" if software["revision"] else ""
+    revision = f" ({short_revision(software['revision'])})" if software["revision"] else ""
     python = f"Python {platform.python_version()}, {platform.system()} {platform.machine()}, {software['libc']}"
     with ThreadPoolExecutor() as pool:
         mpi, gpu = pool.submit(_mpi, transport, probe), pool.submit(_gpu, probe)

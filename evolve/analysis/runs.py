@@ -75,6 +75,11 @@ class _EvolvedFile:
         return training.reload(self._stored)
 
     @property
+    def manifest(self) -> Mapping[str, Any]:
+        """The versions, the machine and the ranks that made the file, by name; they explain no digest."""
+        return self._stored.header.manifest
+
+    @property
     def start(self) -> Start | None:
         """The genome with which the run began (`start_from`); None if it began with random genomes."""
         return self._stored.header.start

@@ -117,7 +117,7 @@ def evolve_here(
     file: RunFile | None = None
     try:
         check_and_create_runs([plan], options.resume, ranks.transport, ranks.stop_reason, spot_check, options.overwrite)
-        with closing(replace_run(plan, ranks.transport) if replaced else open_run(plan)) as file:
+        with closing(replace_run(plan, ranks.transport) if replaced else open_run(plan, ranks.transport)) as file:
             file.flush_every_generation = options.sees_each
             if file.complete:
                 return

@@ -12,10 +12,11 @@ from evolve.analysis.champion import champion_of
 from evolve.analysis.comparison import mask_unit
 from evolve.cli.app import App, launch
 from evolve.cli.parser import Parser, file_argument
-from evolve.config import Config, annotated_toml
+from evolve.config import Config, annotated_toml, assignments
 from evolve.errors import InputError, pluralize, sanitize
 from evolve.strategies.strategy import best_candidate
 from evolve.training import config_of
+from evolve.training.manifest import short_revision
 
 
 def describe_file(stored: store.Stored) -> dict[str, str]:
@@ -31,7 +32,8 @@ def describe_file(stored: store.Stored) -> dict[str, str]:
     }
     if stored.num_generations:
         lines |= _results(stored, mask_unit(config))
-    return lines | {"written by": _writer(stored.header.manifest)}
+    manifest = stored.header.manifest
+    return lines | {"written by": _writer(manifest), **_libraries(manifest), **_resumes(manifest)}
 
 
 def _generations(stored: store.Stored, config: Config) -> str:
@@ -73,12 +75,30 @@ def _metrics(stored: store.Stored) -> dict[str, str]:
 
 def _writer(manifest: Mapping[str, object]) -> str:
     """Return the code, the machine and the number of ranks that wrote a file, in words."""
-    revision = manifest.get("revision")
-    commit = f" ({sanitize(str(revision)[:12])})" if revision else ""
+    revision = short_revision(manifest.get("revision"))
+    commit = f" ({revision})" if revision else ""
     version, python, cpu = (statistics.words(manifest.get(name)) for name in ("evolve", "python", "cpu"))
     ranks = manifest.get("ranks")
     number_of_ranks = pluralize(ranks, "rank") if isinstance(ranks, int) else "unknown ranks"
     return f"evolve {version}{commit}, Python {python}, on {cpu}, {number_of_ranks}"
+
+
+def _libraries(manifest: Mapping[str, object]) -> dict[str, str]:
+    """Return the versions of the libraries that were installed when the run began, in words."""
+    packages = manifest.get("packages")
+    if not isinstance(packages, Mapping):  # any program may have written the file
+        return {}
+    return {"libraries": ", ".join(f"{name} {version}" for name, version in packages.items())}
+
+
+def _resumes(manifest: Mapping[str, object]) -> dict[str, str]:
+    """Return the generations from which on the run was resumed, in words, with what was different then."""
+    resumed = manifest.get("resumed")
+    if not isinstance(resumed, Mapping):
+        return {}
+    different = {number: table for number, table in resumed.items() if isinstance(table, Mapping)}
+    times = (f"from generation {number} on ({assignments(table)})" for number, table in different.items())
+    return {"resumed": "; ".join(times)}
 
 
 def layout(description: Mapping[str, str], width: int | None) -> str:

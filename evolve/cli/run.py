@@ -313,7 +313,7 @@ def _evolve(
     clock = RunsClock([_remaining_episodes(run, run.path in replaced) for run in runs])
     command = how_to_resume(runs, app.transport.size, request.more_options())
     for number, run in enumerate(runs, 1):
-        opened = resume.replace_run(run, app.transport) if run.path in replaced else resume.open_run(run)
+        opened = resume.replace_run(run, app.transport) if run.path in replaced else resume.open_run(run, app.transport)
         with closing(opened) as file:
             generations, limit = run.experiment.config.generations, run.experiment.config.early_stop.steps
             if file.complete:

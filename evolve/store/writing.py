@@ -200,10 +200,10 @@ class RunFile:
 
     def _write(self, file: h5py.File) -> None:
         """Bring a copy of the file up to date: append rows, and replace the checkpoint and the evaluation."""
-        # HDF5 does not reuse the bytes of a replaced text, so a text is written only if it has changed. Files of
-        # earlier versions lack "spaces" (of observations and actions), which is added when they are resumed.
+        # HDF5 does not reuse the bytes of a replaced text, so a text is written only if it has changed, as in a resumed
+        # run. Files of earlier versions lack "spaces" (of observations and actions).
         for name, text in self.header.attributes().items():
-            if name in ("config", "spaces") and file.attrs.get(name) != text:
+            if name in ("config", "manifest", "spaces") and file.attrs.get(name) != text:
                 file.attrs[name] = text
         file.attrs.modify("complete", self.complete)
         if self._pending:

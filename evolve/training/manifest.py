@@ -23,8 +23,8 @@ import numpy as np
 
 from evolve import __version__, strategies
 from evolve.cluster import Transport
-from evolve.config import Config, names_function
-from evolve.errors import SOURCE
+from evolve.config import Config, flatten, names_function
+from evolve.errors import SOURCE, sanitize
 from evolve.numerics import native
 from evolve.numerics.device import device
 from evolve.training.experiment import Experiment, num_threads
@@ -37,6 +37,8 @@ _PACKAGES = (
 _FEATURES = ("sse4_2", "avx", "avx2", "fma", "f16c", "avx512f", "avx512dq", "avx512bw", "avx512vl", "amx_tile",
              "asimd", "sve", "sve2")  # fmt: skip
 _LIBM = ("sin", "cos", "tan", "tanh", "exp", "expm1", "log", "log1p", "atan", "sqrt")
+
+_MOST_RESUMES = 99  # that a manifest keeps beside the newest one
 
 Fact = str | int | float | None
 """A fact about a machine; None if unknown."""
@@ -76,6 +78,28 @@ def make_manifest(experiment: Experiment, transport: Transport) -> dict[str, Any
         "strategy": portability(experiment.config),
         "command": sys.orig_argv,
     }
+
+
+def resumed_manifest(before: Mapping[str, Any], now: Mapping[str, Any], num_generations: int) -> dict[str, Any]:
+    """Return the manifest of a run that goes on after a number of generations: it lists what is different now.
+
+    Args:
+        before: The manifest of the run file.
+        now: The manifest of this process.
+        num_generations: The number of complete generations.
+    """
+    entries, resumed = flatten(before), before.get("resumed")
+    different = {key: value for key, value in flatten(now).items() if value != entries.get(key)}
+    kept = [(key, value) for key, value in different.items() if key not in ("command", "host", "hosts")]
+    earlier = resumed if isinstance(resumed, dict) else {}  # any program may have written the file
+    newest = [*earlier.items()][-_MOST_RESUMES:]
+    return {**before, "resumed": {**dict(newest), str(num_generations): {"ranks": now["ranks"], **dict(kept)}}}
+
+
+def short_revision(revision: object) -> str:
+    """Return the first digits of a git revision, with the "+" at its end if the source had changes; "" for None."""
+    text = sanitize(str(revision or ""))
+    return f"{text[:12]}{'+' * text.endswith('+')}"
 
 
 def machine_manifest(transport: Transport) -> dict[str, Any]:

@@ -22,7 +22,7 @@ from evolve.store import Header, RunFile, Stored, StoredRun
 from evolve.strategies import Strategy
 from evolve.training.experiment import Experiment, PlannedRun, config_of, validate_new_run
 from evolve.training.fitness import fitness_function
-from evolve.training.manifest import make_manifest, revision
+from evolve.training.manifest import make_manifest, resumed_manifest, revision, short_revision
 
 _LOG = logging.getLogger("evolve")
 
@@ -260,8 +260,8 @@ def replace_run(run: PlannedRun, transport: Transport) -> RunFile:
     return file
 
 
-def open_run(run: PlannedRun) -> RunFile:
-    """Reopen the checked file of a run, with the present configuration.
+def open_run(run: PlannedRun, transport: Transport) -> RunFile:
+    """Reopen the checked file of a run, with the present configuration; its manifest tells that the run goes on.
 
     If generations or held-out episodes are left, the run is no longer complete. If the environment of evaluation has
     changed, the held-out evaluation and the validations are dropped. The file was not locked after the check, so
@@ -274,12 +274,16 @@ def open_run(run: PlannedRun) -> RunFile:
     except BaseException:  # also Ctrl-C, or this process would keep the lock
         file.close()
         raise
+    about = file.header.manifest
     if is_unfinished(file, config):
         file.complete = False
+        if file.num_generations:
+            about = resumed_manifest(about, make_manifest(run.experiment, transport), file.num_generations)
     if not config_of(file).evaluates_like(config):
         file.held_out = None
         file.forget_validations()
-    file.header = replace(file.header, config=config.to_toml(), spaces=run.experiment.spaces.to_json())
+    spaces = run.experiment.spaces.to_json()
+    file.header = replace(file.header, config=config.to_toml(), manifest=about, spaces=spaces)
     return file
 
 
@@ -358,14 +362,9 @@ def _warn_of_other_code(file: RunFile) -> None:
     theirs = file.header.manifest.get("evolve"), file.header.manifest.get("revision")
     ours = __version__, revision()
     if theirs != ours:
-        written, here = (f"{version}{_short(commit)}" for version, commit in (theirs, ours))
+        written, here = (f"{version} {short_revision(commit)}".rstrip() for version, commit in (theirs, ours))
         cure = f"python -m evolve.verify --full {shlex.quote(str(file.path))} tests whether both give the same bits"
         _LOG.warning("%s was written by evolve %s, and this is %s: %s", file.path, written, here, cure)
-
-
-def _short(commit: str | None) -> str:
-    """Return a space and the first digits of a commit, with the "+" at its end if the source had changes."""
-    return f" {commit[:12]}{'+' * commit.endswith('+')}" if commit else ""
 
 
 def _check_episode(

@@ -62,7 +62,7 @@ def compare(a: StoredRun, b: StoredRun, play: bool = True) -> Verdict:
     summary = f"{pluralize(a.num_generations, 'generation')}, digest {digest}"
     if a.held_out is not None and b.held_out is not None and not _evaluated_alike(a, b):
         summary += "; held-out episodes were not compared, because they have different environments"
-    return Verdict(True, summary, configuration=unequal.configuration)
+    return replace(unequal, equal=True, summary=summary)
 
 
 def _evaluated_alike(a: StoredRun, b: StoredRun) -> bool:

@@ -21,17 +21,21 @@ ENGINE = "env.engine"
 
 
 def _side_by_side(names: list[str], manifests: tuple[dict[str, str], ...], width: int | None) -> list[str]:
-    """Return two manifests side by side as lines of at most `width` characters; ≠ marks different values."""
+    """Return the different entries of two manifests side by side, as lines of at most `width` characters."""
     if len(manifests) != 2 or not any(manifests):
         return []
+    one, other = manifests
+    keys = [key for key in (one | other) if one.get(key) != other.get(key)]
+    keys = [key for key in keys if key != "command"]  # different commands may describe the same run
+    if not keys:
+        return ["manifests are the same: versions, machine and ranks"]
     # Imported here, because the import takes a tenth of a second and most verdicts show no table.
     from evolve.display import table  # noqa: PLC0415
 
-    one, other = manifests
-    keys = [key for key in (one | other) if key != "command"]  # different commands may describe the same run
-    rows = [(key, one.get(key, ""), "≠" * (one.get(key) != other.get(key)), other.get(key, "")) for key in keys]
-    cells = [[_short(text) for text in row] for row in [("", names[0], "", names[1]), *rows]]
-    return table(cells, width and max(width, _MIN_WIDTH), left=range(4), indent="  ").splitlines()
+    rows = [(key, one.get(key, ""), other.get(key, "")) for key in keys]
+    cells = [[_short(text) for text in row] for row in [("", *names), *rows]]
+    lines = table(cells, width and max(width, _MIN_WIDTH), left=range(3), indent="  ").splitlines()
+    return ["manifests differ in", *lines]
 
 
 def _fitted(lines: list[str], width: int | None) -> list[str]:
@@ -144,8 +148,9 @@ class Verdict:
 
     def to_text(self, width: int | None = None) -> str:
         """Return the verdict as lines of text. width: the longest line that is wanted, in characters."""
+        table = _side_by_side([side.name for side in self.sides], self.manifests, width)
         if self.equal:
-            return "\n".join(_fitted([f"equal: {self.summary}", *self._engines()], width))
+            return "\n".join(_fitted([f"equal: {self.summary}", *self._engines(), *table], width))
         lines = [f"different: {self.summary}"]
         if self.cause:
             lines.append(f"{self.cause}: {self.why}")
@@ -160,7 +165,6 @@ class Verdict:
             lines.append(f"configurations differ in {', '.join(others)}")
         elif not self.configuration and len(self.manifests) == 2:
             lines.append("configurations are the same")
-        table = _side_by_side([side.name for side in self.sides], self.manifests, width)
         return "\n".join(_fitted([*lines, *table], width))
 
     def _repr_html_(self) -> str:

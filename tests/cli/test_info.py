@@ -6,8 +6,9 @@ from contextlib import closing
 import numpy as np
 import pytest
 from conftest import make_runs
-from tampering import edit_config
+from tampering import edit_config, edit_manifest
 
+import evolve
 from evolve import store
 from evolve.cli.info import layout
 from evolve.config import differences
@@ -48,6 +49,22 @@ def test_a_complete_run(call, runs):
     assert said["connections"] == f"{np.count_nonzero(kept)} of {len(kept)} in the held-out champion"
     assert f"{sum(int(record.steps) for record in run.records):,} environment steps in " in said["work"]
     assert said["written by"].startswith("evolve 0.")
+    assert said["libraries"].startswith(f"numpy {np.__version__}, ")
+
+
+def test_changed_source_and_a_resume_with_other_versions_are_shown(call, runs, tmp_path):
+    shutil.copy(runs / "whole" / "seed-1.h5", path := tmp_path / "seed-1.h5")
+    edit_manifest(path, revision=f"{'12' * 20}+", packages={"numpy": "1.0"})
+    assert " (121212121212+), " in call("info", path).out
+    call("run", "--resume", path, "-g", 4).ok()
+    call("run", "--resume", path, "-g", 5).ok()
+    resumed = evolve.load(path).manifest["resumed"]
+    assert [*resumed] == ["3", "4"]
+    assert (resumed["3"]["ranks"], resumed["3"]["packages.numpy"]) == (1, np.__version__)
+    assert "from generation 3 on (ranks=1, " in " ".join(call("info", path).out.split())
+    edit_manifest(path, packages=1, resumed=["\x1b"])  # any program may have written the file
+    assert "resumed" not in call("info", path).ok().out
+    call("run", "--resume", path, "-g", 6).ok()
 
 
 def test_an_incomplete_run_with_masks_of_coefficients(call, runs):

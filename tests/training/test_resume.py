@@ -316,7 +316,7 @@ def test_held_out_episodes_are_kept_until_the_next_generation(call, tmp_path, mo
     monkeypatch.chdir(tmp_path)
     (config,), *_ = load([str(word) for word in (*quick, "-g", 4)])
     (run,) = plan_runs([prepare(config)])
-    with closing(open_run(run)) as file:
+    with closing(open_run(run, Transport())) as file:
         assert (file.complete, len(file.held_out.returns), file.num_generations) == (False, 3, 2)
     call("run", *quick, "-g", 3, "--resume", "--set", "held_out_episodes=0").ok()
     assert store.read(path).held_out is None
@@ -333,8 +333,8 @@ def test_a_file_that_another_experiment_has_taken_meanwhile_is_refused(call, tmp
     check_and_create_runs([first, second], False, Transport(), lambda: None, lambda *_: None)
     call("run", *quick, "-g", 2, "-s", 2, "--strategy", "openai-es").ok()
     with pytest.raises(InputError, match=r"^strategy\.name, resuming out/seed-2\.h5: expected 'openai-es'"):
-        open_run(second)
-    with closing(open_run(first)) as file:
+        open_run(second, Transport())
+    with closing(open_run(first, Transport())) as file:
         assert file.num_generations == 0
     call("verify", "out/seed-2.h5").ok()
 
