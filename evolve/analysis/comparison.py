@@ -194,7 +194,7 @@ def fitness_in_words(groups: Sequence[RunGroup]) -> str:
 
 def _fitness_of(setting: str) -> str:
     if names_function(setting):
-        return f"{setting} of the returns"
+        return f"result of {setting}"
     known = {"mean": "mean return", "min": "smallest return", "median": "median return"}
     return known.get(setting) or f"{quantile_of(setting):g} quantile of the returns"
 

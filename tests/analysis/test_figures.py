@@ -100,6 +100,18 @@ def test_the_held_out_mean_is_a_mark_at_the_edge(runs):
     assert not any("held-out" in text for text in texts_of(figures.draw_curves([alone])))
 
 
+def test_returns_are_not_drawn_on_the_axis_of_a_fitness_function(runs):
+    (group,) = read_groups([runs / "a" / "seed-1.h5"])[1]
+    own = replace(group, config=group.config.model_copy(update={"fitness": "scores:own"}))
+    drawn = figures.draw_curves([own])
+    said = texts_of(drawn)
+    mean = group.runs[0].held_out.returns.mean()
+    assert any(text.endswith(f"\nheld-out mean return {mean:.2f}") for text in said)
+    assert not any("bar:" in text for text in said)
+    assert "scores:own" in drawn.axes[0].get_ylabel()
+    assert "diamonds" not in figures.draw_curves([own, replace(own, label="b")]).get_supxlabel()
+
+
 def evolved_by(group, **strategy):
     """A group whose configuration names another strategy."""
     table = group.config.model_dump(mode="json", exclude_none=True) | {"strategy": strategy}

@@ -17,7 +17,7 @@ from evolve.analysis.comparison import RunGroup
 from evolve.analysis.figures import style
 from evolve.analysis.figures.style import COLOURS, FAINT, INK, LineLabel, Mark, drawable
 from evolve.analysis.statistics import finite, number
-from evolve.config import Config
+from evolve.config import Config, names_function
 from evolve.errors import InputError, pluralize, sanitize
 from evolve.shapes import Float64
 from evolve.store import StoredRun
@@ -288,10 +288,11 @@ def _draw_fitness(panel: Any, facet: Facet) -> list[LineLabel]:
     _band(panel, x, summary, line_style, seeds)
     _line(panel, x, other, color=INK, lw=1.1, ls="--")
     of_seeds = f": median and quartiles of {pluralize(seeds, 'seed')}" if seeds > 1 else ""
-    labels.append(LineLabel(f"{main}{of_seeds}", *_end(x, summary[1]), line_style["color"]))
+    text, mark = _held_out(group)
+    unmarked = f"\n{text}" if text and mark is None else ""
+    labels.append(LineLabel(f"{main}{of_seeds}{unmarked}", *_end(x, summary[1]), line_style["color"]))
     labels.append(LineLabel(dashed + (" (median)" if seeds > 1 else ""), *_end(x, other), INK))
     labels += _mark_searches(panel, facet)
-    text, mark = _held_out(group)
     if mark is not None:
         _, interval = mark
         if interval is not None and interval[0] < interval[1]:
@@ -394,12 +395,17 @@ def _searches(run: StoredRun, config: Config) -> list[tuple[int, str]]:
 
 
 def _held_out(group: RunGroup) -> tuple[str, Mark | None]:
-    """Return the held-out mean of a group in words, and as a mark with an interval; "" and None without evaluation."""
+    """Return the held-out mean of a group in words, and as a mark with an interval; "" and None without evaluation.
+
+    There is no mark if the fitness is a function of the user, because returns do not belong on its axis.
+    """
     found = comparison.held_out_score(group)
     if found is None:
         return "", None
     mean, interval, _ = found
     shown = number(mean).replace("-", "−")
+    if names_function(group.config.fitness):
+        return f"held-out mean return {shown}", None
     low, high = drawable(np.array(interval or (mean, mean))).tolist()
     return f"held-out mean {shown}", (float(drawable(np.array(mean))), (low, high) if interval else None)
 
