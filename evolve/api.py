@@ -28,7 +28,7 @@ from evolve.analysis.statistics import between, number, words
 from evolve.analysis.tensorboard import live_log
 from evolve.cluster import Coordinator
 from evolve.cluster.script import Collective, all_ranks
-from evolve.config import Config
+from evolve.config import Config, assignments
 from evolve.errors import InputError, check_flag, check_path, pluralize
 from evolve.training import Experiment
 from evolve.training.experiment import PlannedRun, load_config
@@ -110,13 +110,18 @@ class Sweep(Sequence[Run]):
     def table(self) -> dict[str, list[Any]]:
         """Return columns by run (`pandas.DataFrame(sweep.table())`).
 
-        The first columns are the varied settings. `held_out_low` and `held_out_high` are the 95 % interval of the
-        champion's mean return on held-out episodes, without the episodes that failed; NaN without such episodes.
+        The first columns are the varied settings, a table or a list as text. `held_out_low` and `held_out_high` are the
+        95 % interval of the champion's mean return on held-out episodes, without the episodes that failed; NaN without
+        such episodes.
+        `held_out_metric_NAME` is the mean of a metric over them.
         """
-        columns: dict[str, list[Any]] = {key: [point[key] for point in self.points] for key in self.points[0]}
+        columns: dict[str, list[Any]] = {key: [_cell(point[key]) for point in self.points] for key in self.points[0]}
         last = [run.generations[-1] if run.generations else None for run in self.runs]
         held_out = [run.held_out for run in self.runs]
         nothing = (np.nan, np.nan)
+        means = [{} if found is None else statistics.metrics_means(found.metrics, found.returns) for found in held_out]
+        names = sorted({name for row in means for name in row})
+        metrics = {f"held_out_metric_{name}": [row.get(name, np.nan) for row in means] for name in names}
         intervals = [nothing if found is None else found.interval or nothing for found in held_out]
         return columns | {
             "seed": [run.seed for run in self.runs],
@@ -127,6 +132,7 @@ class Sweep(Sequence[Run]):
             "held_out_low": [low for low, _ in intervals],
             "held_out_high": [high for _, high in intervals],
             "held_out_failed": [np.nan if found is None else found.failed for found in held_out],
+            **metrics,
             "steps": [run._stored.steps for run in self.runs],
             "seconds": [run._stored.seconds for run in self.runs],
             "digest": ["" if generation is None else generation.digest for generation in last],
@@ -141,7 +147,7 @@ class Sweep(Sequence[Run]):
         """Return a table with a row for each point of the grid, best first: the held-out means of its seeds."""
         by_point: dict[tuple[str, ...], list[float]] = {}
         for point, run in zip(self.points, self.runs, strict=True):
-            scores = by_point.setdefault(tuple(words(value) for value in point.values()), [])
+            scores = by_point.setdefault(tuple(words(_cell(value)) for value in point.values()), [])
             if run.held_out is not None:
                 scores.append(run.held_out.mean)
         means = {point: statistics.mean(np.array(scores)) for point, scores in by_point.items()}
@@ -156,6 +162,13 @@ class Sweep(Sequence[Run]):
     def __repr__(self) -> str:
         over = f" over {', '.join(self.points[0])}" if self.points[0] else ""
         return f"<Sweep: {pluralize(len(self), 'run')}{over}>"
+
+
+def _cell(value: Any) -> Any:
+    """Return a value of a sweep for a column that can be grouped: a table or a list becomes text."""
+    if isinstance(value, Mapping):
+        return assignments(value)
+    return words(value) if isinstance(value, list) else value
 
 
 def load(path: str | Path) -> Run | ChampionFile:

@@ -53,6 +53,18 @@ def test_the_table_of_a_sweep_has_a_row_for_each_run(sweep):
     assert means == sorted(means, reverse=True)
 
 
+def test_the_table_of_a_sweep_can_be_grouped_and_has_the_metrics_of_held_out_episodes(tmp_path):
+    env = {"id": "CartPole-v1", "engine": "exact", "metrics": ["mean_observation_0"]}
+    grid = {"strategy": [{"name": "ga", "weight_noise": 0.3}, "random"], "network.hidden": [[2, 2]]}
+    swept = evolve.sweep(grid, network="mlp", env=env, normalize_observations=True, **SMALL, output=tmp_path)
+    table = swept.table()
+    assert table["strategy"] == ["name=ga, weight_noise=0.3", "random"]
+    assert table["network.hidden"] == ["2, 2"] * 2
+    expected = [run.held_out.metrics["mean_observation_0"].mean() for run in swept]
+    assert table["held_out_metric_mean_observation_0"] == pytest.approx(expected)
+    assert "name=ga, weight_noise=0.3" in swept._repr_html_()
+
+
 def test_a_sweep_that_runs_again_keeps_its_runs_and_a_longer_one_continues_them(sweep):
     output = sweep[0].path.parent.parent
     before = [run.path.read_bytes() for run in sweep]

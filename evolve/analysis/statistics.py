@@ -184,10 +184,15 @@ def summary(returns: Float64) -> str:
     )
 
 
-def metrics_summary(metrics: Mapping[str, NDArray[Any]], returns: Float64) -> str:
-    """Return the mean of each metric [N] over the episodes with a finite return; an empty text without metrics."""
+def metrics_means(metrics: Mapping[str, NDArray[Any]], returns: Float64) -> dict[str, float]:
+    """Return the mean of each metric [N] over the episodes with a finite return, by name."""
     played = np.isfinite(returns)  # other episodes failed: their metrics are NaN, 0 or false
-    means = {name: mean(finite(values[played].astype(float))) for name, values in metrics.items()}
+    return {name: mean(finite(values[played].astype(float))) for name, values in metrics.items()}
+
+
+def metrics_summary(metrics: Mapping[str, NDArray[Any]], returns: Float64) -> str:
+    """Return the `metrics_means` in words; an empty text without metrics."""
+    means = metrics_means(metrics, returns)
     return ", ".join(f"{name} {number(value) if abs(value) >= 1 else f'{value:.3g}'}" for name, value in means.items())
 
 
