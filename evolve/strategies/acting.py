@@ -183,7 +183,8 @@ def measure(
     for column, (name, setting) in enumerate(zip(names, settings, strict=True)):
         if name not in GENOME_MEASURES:
             if name not in metrics:
-                raise InputError(setting, f"{ACTING}, {CONNECTIONS} or a metric of the episodes", name)
+                cure = f"Without episodes, give it to tell: Results(fitness, measures=…), an array [{P}, {len(names)}]."
+                raise InputError(setting, f"{ACTING}, {CONNECTIONS} or a metric of the episodes", name, cure)
             found[:, column] = metrics[name]
     at_once = max(1, _WEIGHTS_AT_ONCE // genomes.num_weights)
     counted = [column for column, name in enumerate(names) if name in GENOME_MEASURES]

@@ -225,7 +225,7 @@ class MapElites(contract.Strategy[Archive]):
     def tell(self, state: Archive, genomes: GenomeSource, results: contract.Results) -> Archive:
         """Let each candidate take its cell, if it is better than the elite there."""
         contract.check_population(genomes, results, self._P, self._layout.num_weights)
-        measures = self.measures(genomes, {}) if results.measures is None else results.measures
+        measures = self.told_measures(genomes, results)
         n = len(state)
         cells = np.concatenate([state.cells, cells_of(measures, self.bounds, self.cells)])
         fitness = np.concatenate([state.fitness, results.fitness])

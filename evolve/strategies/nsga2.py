@@ -195,7 +195,7 @@ class Nsga2(Elitist[FrontState]):
         """Score the parents again, and keep the first N of all candidates."""
         contract.check_population(genomes, results, self._P, self._layout.num_weights)
         known, fitness = self.survivors(state), results.fitness
-        measures = self.measures(genomes, {}) if results.measures is None else results.measures
+        measures = self.told_measures(genomes, results)
         old = state.parents.take(np.arange(known)).with_evaluation(fitness[:known])
         # The new candidates are ranked without their genomes. Below, only the genomes of chosen candidates are taken.
         placeholders = Genomes(np.zeros((self._P - known, 0), np.float32), np.zeros((self._P - known, 0), np.bool_))

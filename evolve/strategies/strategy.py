@@ -196,6 +196,15 @@ class Strategy(Generic[State]):
         """
         raise NotImplementedError
 
+    def told_measures(self, genomes: GenomeSource, results: Results) -> Float64:
+        """Return [P, D]: the measures of results, or of the genomes alone. Raises InputError unless there are D."""
+        measures = self.measures(genomes, {}) if results.measures is None else results.measures
+        D = len(self.measured)
+        if measures.shape[1] != D:
+            expected = f"an array [P, {D}], a column for each of {', '.join(self.measured)}"
+            raise InputError("measures", expected, f"an array of shape {list(measures.shape)}")
+        return measures
+
     def outcome(self, _state: State) -> dict[str, Float64]:
         """Return values of fields of `Record`, by field, that describe the state after a generation."""
         return {}

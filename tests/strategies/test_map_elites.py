@@ -53,6 +53,15 @@ def strategy(**options):
     return make("map-elites", 6, population=16, seed=4, **shape | options)
 
 
+def test_measures_of_another_number_than_the_descriptors_are_refused():
+    made = strategy()
+    genomes = made.ask(made.start(), 0)
+    with pytest.raises(InputError, match=r"measures: expected an array \[P, 2\], .* each of a, b, got .*16, 1"):
+        made.tell(made.start(), genomes, Results(np.zeros(16), measures=np.zeros((16, 1))))
+    with pytest.raises(InputError, match=r"got a\. .* Results\(fitness, measures=…\), an array \[16, 2\]"):
+        made.tell(made.start(), genomes, Results(np.zeros(16)))
+
+
 def step(made, state, generation, fitness=lambda w: -(w.astype(np.float64) ** 2).sum(axis=1)):
     genomes = made.ask(state, generation)
     return made.tell(state, genomes, Results(fitness(genomes.weights), measures=describe(genomes.weights)))

@@ -232,6 +232,8 @@ def test_metrics_are_objectives_too():
     assert measures.tolist() == np.column_stack([torque, speed]).tolist()
     state = strategy.tell(state, genomes, Results(np.zeros(6), measures=measures))
     assert state.candidates[state.fronts == 0].tolist() == [0, 1]
+    with pytest.raises(InputError, match=r"measures: expected an array \[P, 2\]"):  # all of them would count as goals
+        strategy.tell(state, genomes, Results(np.zeros(6), measures=np.zeros((6, 3))))
     with pytest.raises(InputError, match=r"strategy\.minimize: .* a metric of the episodes, got torque"):
         strategy.measures(genomes, {})
     with pytest.raises(InputError, match=r"strategy\.maximize: .* a metric of the episodes, got speed"):
