@@ -4,9 +4,11 @@
 Linux; without the file, the fact is None. No fact names the machine's owner or network.
 """
 
+import contextlib
 import functools
 import hashlib
 import importlib.metadata
+import importlib.util
 import math
 import os
 import platform
@@ -70,14 +72,31 @@ def is_portable(config: Config) -> bool:
 
 
 def make_manifest(experiment: Experiment, transport: Transport) -> dict[str, Any]:
-    """Return the versions, the machine, the ranks, the back end, the threads, the portability, and the command line."""
+    """Return the versions, the machine, the ranks, the back end, the threads, the portability, and the command line.
+
+    Also the modules of the user, because another code explains a difference better than another version of a library.
+    """
     return {
         **machine_manifest(transport),
         "kernel": experiment.backend,
         "threads": num_threads(experiment.config),
         "strategy": portability(experiment.config),
+        "modules": module_digests(experiment.config),
         "command": sys.orig_argv,
     }
+
+
+def module_digests(config: Config) -> dict[str, str]:
+    """Return 16 hexadecimal digits of the SHA-256 of the file of each module that env.id or fitness names."""
+    found = {}
+    for setting in (config.env.id, config.fitness):
+        name, colon, _ = setting.partition(":")
+        # A fitness function may not have been imported yet.
+        with contextlib.suppress(ImportError, ValueError, OSError):
+            spec = importlib.util.find_spec(name) if colon else None
+            if spec is not None and spec.origin is not None:
+                found[name] = hashlib.sha256(Path(spec.origin).read_bytes()).hexdigest()[:16]
+    return found
 
 
 def resumed_manifest(before: Mapping[str, Any], now: Mapping[str, Any], num_generations: int) -> dict[str, Any]:

@@ -2,9 +2,13 @@
 
 import shutil
 import subprocess
+from pathlib import Path
 
 import pytest
+import toy_fitness
+import toys
 
+from evolve.config import Config, parse
 from evolve.training import manifest
 
 
@@ -20,3 +24,16 @@ def test_the_revision_is_not_the_one_of_a_repository_around_an_installed_package
     assert len(uncached()) == 40
     monkeypatch.setattr(manifest, "SOURCE", packages)
     assert uncached() is None
+
+
+def test_the_modules_of_the_user_have_digests(tmp_path, monkeypatch):
+    named = {"env": {"id": "toys:Elsewhere-v0"}, "fitness": "toy_fitness:worst_two"}
+    found = manifest.module_digests(parse(Config, named))
+    assert [*found] == ["toys", "toy_fitness"]
+    (changed := tmp_path / "toys.py").write_bytes(Path(toys.__file__).read_bytes() + b"#")
+    monkeypatch.setattr(toys.__spec__, "origin", str(changed))
+    monkeypatch.setattr(toy_fitness.__spec__, "origin", str(tmp_path / "gone.py"))
+    now = manifest.module_digests(parse(Config, named))
+    assert [*now] == ["toys"]
+    assert now["toys"] != found["toys"]
+    assert manifest.module_digests(parse(Config, {"env": {"id": "CartPole-v1"}, "fitness": "quantile:0.5"})) == {}
