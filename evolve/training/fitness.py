@@ -109,7 +109,12 @@ class _UserFunction:
         try:
             result = self._function(read_only(returns[rows]), MappingProxyType(given), read_only(connections[rows]))
         except FAILURES as error:
-            raise RunError(Setting("fitness"), f": {self._setting} raised an error:\n{describe(error)}") from error
+            missing = error.args[0] if isinstance(error, KeyError) and error.args else None
+            cure: tuple[str | Setting, ...] = ()
+            if isinstance(missing, str) and missing not in given:
+                cure = "\nIf it is a metric, name it: ", Setting("env.metrics", (*given, missing))
+            message = f": {self._setting} raised an error:\n{describe(error)}"
+            raise RunError(Setting("fitness"), message, *cure) from error
         values = self._numbers(result, len(rows))
         invalid = np.flatnonzero(~np.isfinite(values))
         if len(invalid):

@@ -125,6 +125,12 @@ def test_an_error_of_the_function_is_shown_with_its_line(monkeypatch):
         fitness_function("toy_fitness:worst_two")(RETURNS[:2], {}, np.zeros(2, np.int32))
 
 
+def test_a_metric_that_the_settings_do_not_name_is_proposed(monkeypatch):
+    monkeypatch.setattr(toy_fitness, "worst_two", lambda r, m, c: m["distance"][:, 0])
+    with pytest.raises(RunError, match=r'(?s)KeyError.*name it: env\.metrics=\["speed", "distance"\]'):
+        fitness_function("toy_fitness:worst_two")(RETURNS[:2], {"speed": RETURNS[:2]}, np.zeros(2, np.int32))
+
+
 @pytest.mark.parametrize(
     ("setting", "message"),
     [
