@@ -405,7 +405,8 @@ def _opened(argument: str, source: Path | io.BytesIO, kind: str) -> Iterator[Rea
         raise InputError(argument, f"a readable {kind}", "a file that this user must not read") from None
     except (OSError, RuntimeError) as error:
         got = f"a truncated or foreign file ({error})"
-        raise InputError(argument, f"a readable {kind}", got, ANOTHER_FILE) from None
+        cure = "If it was copied in part, copy it again. "
+        raise InputError(argument, f"a readable {kind}", got, cure, ANOTHER_FILE) from None
     except (KeyError, ValueError, TypeError, AttributeError, IndexError, OverflowError, MemoryError) as error:
         raise InputError(argument, f"a complete {kind}", f"a damaged one ({error})", ANOTHER_FILE) from None
 
