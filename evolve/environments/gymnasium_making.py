@@ -206,8 +206,8 @@ def make_or_explain(options: EnvOptions, make: Callable[[], _Env]) -> _Env:
             else:
                 fixed = options.kwargs or lacks_argument
                 key, given = ("env.kwargs", options.kwargs) if fixed else ("env.randomize", options.randomize)
-            cure = "The limit of steps is env.max_episode_steps." if "max_episode_steps" in options.kwargs else ""
-            raise InputError(key, expected, f"{given} ({said})", cure) from error
+            limit = "The limit of steps is env.max_episode_steps." if "max_episode_steps" in options.kwargs else ""
+            raise InputError(key, expected, f"{given} ({said})", limit) from error
         if "Malformed environment ID" in said or (colon and not (module and name)):
             similar = nearest(options.id.strip(" :"), gymnasium.registry)
             # The module may register a malformed name, too.
