@@ -196,10 +196,15 @@ class Options(BaseModel):
     aliases: ClassVar[Mapping[str, str]] = {}
     """Other names of settings, such as the names in earlier versions: {"old name": "current name"}."""
 
+    text_sets: ClassVar[str | None] = None
+    """The setting that a text in place of the table sets; None if a text is refused."""
+
     @model_validator(mode="before")
     @classmethod
-    def _replace_aliases(cls, table: Any) -> Any:
+    def _complete(cls, table: Any) -> Any:
         """Return a table with the current names of its settings."""
+        if cls.text_sets is not None and isinstance(table, str):
+            return {cls.text_sets: table}
         if not isinstance(table, Mapping):
             return table
         # If a table has both names, the alias stays and is refused as unknown. Neither value silently wins.

@@ -32,13 +32,9 @@ class WrapperOptions(Options):
     A wrapper without arguments may be its name alone, and a wrapper of Gymnasium needs no module.
     """
 
+    text_sets = "name"
     name: str = Field()
     kwargs: Kwargs = Field({})
-
-    @model_validator(mode="before")
-    @classmethod
-    def _from_name(cls, given: Any) -> Any:
-        return {"name": given} if isinstance(given, str) else given
 
     @field_validator("name")
     @classmethod
@@ -166,6 +162,7 @@ class ComputeOptions(Options):
 class StartFromOptions(Options):
     """The genome with which the search begins. A text is short for a table with `file` alone."""
 
+    text_sets = "file"
     file: Annotated[str, Field(min_length=1)] | None = None
     """A run file, a champion file, or a directory of run files, in which each seed takes its own, `seed-S.h5`."""
     generation: Annotated[int, Field(ge=0)] | None = None
@@ -176,11 +173,6 @@ class StartFromOptions(Options):
     """The start is the elite of this cell of the archive: [3, 5]."""
     digest: Annotated[str, Field(pattern="^[0-9a-f]{64}$")] | None = None
     """The digest of the start, which evolve records. If you set it, the file must hold a start with this digest."""
-
-    @model_validator(mode="before")
-    @classmethod
-    def _from_file(cls, given: Any) -> Any:
-        return {"file": given} if isinstance(given, str) else given
 
     def describe(self) -> str:
         """Return the start in words."""
