@@ -4,7 +4,6 @@ import inspect
 import time
 from collections.abc import Callable, Generator, Mapping
 from functools import partial
-from types import MappingProxyType
 from typing import Any
 
 import gymnasium
@@ -28,17 +27,10 @@ class FunctionEnv(gymnasium.Env[Float32, Float32]):
         observation_size: O.
         action_size: A.
         name: The name of the environment, for errors.
-        kwargs: The keyword arguments of the function. Raises TypeError if the function does not take them.
+        **kwargs: The keyword arguments of the function. Raises TypeError if the function does not take them.
     """
 
-    def __init__(
-        self,
-        episode: Episode,
-        observation_size: int,
-        action_size: int,
-        name: str,
-        kwargs: Mapping[str, Any] = MappingProxyType({}),
-    ) -> None:
+    def __init__(self, episode: Episode, observation_size: int, action_size: int, name: str, **kwargs: Any) -> None:
         function = f"{getattr(episode, '__module__', '')}.{getattr(episode, '__qualname__', type(episode).__name__)}"
         self._title = f"{function} ({name})"
         self.observation_space = gymnasium.spaces.Box(-np.inf, np.inf, (observation_size,), np.float32)
@@ -133,16 +125,12 @@ def register_task(name: str, episode: Episode, observation_size: int, action_siz
 
     known = gymnasium.registry.get(name) if isinstance(name, str) else None
     # A notebook may register its task again.
-    if known is not None and getattr(known.entry_point, "func", None) is not _make:
+    if known is not None and getattr(known.entry_point, "func", None) is not FunctionEnv:
         raise InputError("name", "a name that Gymnasium does not know", f"{name}, another environment")
     try:
-        gymnasium.register(name, entry_point=partial(_make, episode, observation_size, action_size, name))
+        gymnasium.register(name, entry_point=partial(FunctionEnv, episode, observation_size, action_size, name))
     except (gymnasium.error.Error, TypeError) as error:
         raise InputError("name", 'a name that Gymnasium can register, as "Xor-v0"', repr(name)) from error
-
-
-def _make(episode: Episode, observation_size: int, action_size: int, name: str, **kwargs: Any) -> FunctionEnv:
-    return FunctionEnv(episode, observation_size, action_size, name, kwargs)
 
 
 def _sleep(random: np.random.Generator, seconds: float = 0.03) -> Generator[list[float], Float32, float]:
