@@ -23,7 +23,7 @@ from collections.abc import Callable
 from contextlib import closing, suppress
 from functools import cache, partial
 from pathlib import Path
-from types import TracebackType
+from typing import Any
 
 from evolve.cluster import messages
 from evolve.cluster.coordinator import Coordinator, all_have_left, dismiss
@@ -84,19 +84,16 @@ def announce_end(transport: Transport) -> None:
             transport.abort(0)
 
 
-def end_all(
-    transport: Transport,
-    report: Callable[..., object],
-    kind: type[BaseException],
-    error: BaseException,
-    traceback: TracebackType | None,
-) -> None:
-    """Report an exception that ends this rank, and end the other ranks unless it was raised on all of them."""
+def end_all(transport: Transport, report: Callable[..., object], *raised: Any) -> None:
+    """Report an exception that ends this rank, and end the other ranks unless it was raised on all of them.
+
+    raised: The arguments of `sys.excepthook`: the type of the exception, the exception itself, and its traceback.
+    """
     try:
-        report(kind, error, traceback)
+        report(*raised)
         sys.stdout.flush()
     finally:
-        if not (hasattr(error, ON_ALL_RANKS) and all_have_left(transport)):
+        if not (hasattr(raised[1], ON_ALL_RANKS) and all_have_left(transport)):
             transport.abort(1)
 
 

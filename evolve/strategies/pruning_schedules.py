@@ -194,6 +194,10 @@ class PruningState:
     record: RoundRecord
 
 
+MakeStrategy = Callable[[GenomeLayout], contract.Strategy[Any]]
+"""Returns a strategy for a layout."""
+
+
 class PruningRounds(contract.Strategy[PruningState]):
     """A strategy that runs another strategy in rounds and prunes between them. It has the attributes of that strategy.
 
@@ -204,13 +208,7 @@ class PruningRounds(contract.Strategy[PruningState]):
         seed: The seed of the experiment.
     """
 
-    def __init__(
-        self,
-        make: Callable[[GenomeLayout], contract.Strategy[Any]],
-        options: PruningOptions,
-        layout: GenomeLayout,
-        seed: int,
-    ) -> None:
+    def __init__(self, make: MakeStrategy, options: PruningOptions, layout: GenomeLayout, seed: int) -> None:
         self._options = options
         self._seed = seed
         self._W = layout.num_weights

@@ -223,11 +223,7 @@ def held_out(experiment: Experiment, coordinator: Coordinator, player: Player, s
 
 
 def evaluate_champion(
-    run: Stored,
-    experiment: Experiment,
-    coordinator: Coordinator,
-    episodes: int,
-    which: GenomeChoice = GenomeChoice(),  # noqa: B008 - frozen
+    run: Stored, experiment: Experiment, coordinator: Coordinator, episodes: int, which: GenomeChoice = GenomeChoice()
 ) -> HeldOut:
     """Evaluate a champion of a run on N held-out episodes.
 

@@ -42,6 +42,10 @@ from evolve.training.fitness import setting_of
 from evolve.training.resume import check_configuration, check_same_run, experiment_table, is_unfinished
 from evolve.training.stored import Source, with_start
 
+_Given = str | Path | Mapping[str, Any] | Config | None
+"""The argument `experiment` of the functions of Python."""
+_Output = str | Path | Mapping[str, Any] | None
+"""Their argument `output`: a directory, or a table of settings."""
 _EXPERIMENT = "a TOML file, a table, a Config or a run file"
 _SECTIONS = {*NAMED_SECTIONS, "compute", "output", "racing", "early_stop"}
 """Sections into which tables are merged, so an empty table changes nothing. Any other setting is replaced."""
@@ -190,11 +194,7 @@ def plays_in_threads(
 
 
 def plan_from_arguments(
-    experiment: str | Path | Mapping[str, Any] | Config | None,
-    seed: int | None,
-    output: str | Path | Mapping[str, Any] | None,
-    settings: Mapping[str, Any],
-    resume: bool = False,
+    experiment: _Given, seed: int | None, output: _Output, settings: Mapping[str, Any], resume: bool = False
 ) -> PlannedRun:
     """Return the run that the arguments of `evolve.train` describe. Raises InputError."""
     file = Path(experiment) if isinstance(experiment, str | Path) and Path(experiment).suffix == ".h5" else None
@@ -224,11 +224,7 @@ def plan_from_arguments(
 
 
 def sweep_from_arguments(
-    grid: Mapping[str, Any],
-    experiment: str | Path | Mapping[str, Any] | Config | None,
-    seeds: Any,
-    output: str | Path | Mapping[str, Any] | None,
-    settings: Mapping[str, Any],
+    grid: Mapping[str, Any], experiment: _Given, seeds: Any, output: _Output, settings: Mapping[str, Any]
 ) -> list[tuple[dict[str, Any], Config]]:
     """Return the experiments that the arguments of `evolve.sweep` describe, each with its values of the grid.
 
@@ -318,9 +314,7 @@ def _check_not_swept(table: dict[str, Any], settings: Mapping[str, Any]) -> None
                 raise InputError.plainly(given, f"{given} is given twice: as a setting, and in the sweep.")
 
 
-def _override_all(
-    table: dict[str, Any], output: str | Path | Mapping[str, Any] | None, settings: Mapping[str, Any], complete: bool
-) -> None:
+def _override_all(table: dict[str, Any], output: _Output, settings: Mapping[str, Any], complete: bool) -> None:
     """Set settings, and the directory or the table of the output. Raises InputError.
 
     complete: Whether the table has all settings, including defaults. A network or strategy of another name then begins
