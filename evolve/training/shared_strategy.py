@@ -187,15 +187,11 @@ class SharedStrategy:
                 parts = [(0, columns, self._sum_here(generation, fitness, columns))]
         if workers_have_state:
             traces = np.zeros(0) if mean_traces is None else mean_traces
-            message = TellResults(fitness, traces, np.zeros((len(fitness), 0)) if measures is None else measures)
+            told = TellResults(fitness, traces, np.zeros((len(fitness), 0)) if measures is None else measures)
             # Each part of the sums goes to all workers but the one that computed it. Then all workers get the results.
-            self._coordinator.update(
-                itertools.chain(
-                    ((frame_of(ColumnSums(columns.start, sums), _KINDS), worker) for worker, columns, sums in parts),
-                    [(frame_of(message, _KINDS), 0)],
-                ),
-                (self._token, generation + 1),
-            )
+            records = [*((ColumnSums(columns.start, sums), worker) for worker, columns, sums in parts), (told, 0)]
+            updates = ((frame_of(record, _KINDS), worker) for record, worker in records)
+            self._coordinator.update(updates, (self._token, generation + 1))
         return np.concatenate([sums for _, _, sums in parts]) if parts else None
 
     def _sum_here(self, generation: int, fitness: Float64, columns: slice) -> Float64:
