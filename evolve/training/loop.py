@@ -77,9 +77,7 @@ class _Run:
         genomes = self.shared.ask(generation)
         limited, seed = with_step_limit(self.experiment, generation, self.log.last), self.log.header.seed
         traces, flush = self.shared.traces, self.log.flush_if_due
-        results = evaluate_population(
-            limited, self.coordinator, seed, generation, genomes, normalizer, traces, meanwhile=flush
-        )
+        results = evaluate_population(limited, self.coordinator, seed, generation, genomes, normalizer, traces, flush)
         described = results.descriptions(genomes)
         metrics = results.metrics(config.env.metrics)
         scores = Scores.of(config, results.returns, metrics, described.connections, genomes.num_weights)

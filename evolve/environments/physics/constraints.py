@@ -372,17 +372,16 @@ class TouchingContacts:
 
     def __init__(self, states: Any, model: Any) -> None:
         self._states = states
-        self._worlds, self._places, self._rows = touching_rows(states)
-        contacts = states["contact"][self._worlds, self._places]
-        self._bodies = contacts["body"]
-        hulls, bodies = model["hull"][self._bodies], states["body"][self._worlds, self._bodies]
-        friction = frictions(states, model, self._worlds, contacts)
-        found = velocity_constraints(contacts, hulls, vectors(bodies["c"]), bodies["a"], friction, warm=True)
-        shape = max(self._rows, default=-1) + 1, int(model["num_bodies"]), len(states)
+        worlds, places, rows = touching_rows(states)
+        contacts = states["contact"][worlds, places]
+        bodies = contacts["body"]
+        hulls, records = model["hull"][bodies], states["body"][worlds, bodies]
+        friction = frictions(states, model, worlds, contacts)
+        found = velocity_constraints(contacts, hulls, vectors(records["c"]), records["a"], friction, warm=True)
+        shape = max(rows, default=-1) + 1, int(model["num_bodies"]), len(states)
         constraints, positions = np.zeros(shape, CONSTRAINT), np.zeros(shape, frames.CONTACT)
-        place = self._rows, self._bodies, self._worlds
-        constraints[place], positions[place] = found, contacts
-        self._two = found["two"]
+        constraints[rows, bodies, worlds], positions[rows, bodies, worlds] = found, contacts
+        self._at, self._two = (rows, bodies, worlds, places), found["two"]
         self.velocity_rows = [VelocityRow(row) for row in constraints]
         self.position_rows = [PositionRow(row) for row in positions]
 
@@ -391,9 +390,7 @@ class TouchingContacts:
         for name in ("normal_impulse", "tangent_impulse"):
             solved = np.array([getattr(row, name) for row in self.velocity_rows])
             for point, there in ((0, np.ones_like(self._two)), (1, self._two)):  # all contacts have a first point
-                rows, bodies, worlds, places = (
-                    index[there] for index in (self._rows, self._bodies, self._worlds, self._places)
-                )
+                rows, bodies, worlds, places = (index[there] for index in self._at)
                 if len(rows):
                     self._states["contact"]["points"][name][worlds, places, point] = solved[rows, point, bodies, worlds]
 

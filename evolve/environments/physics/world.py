@@ -389,10 +389,9 @@ def _put_to_sleep(bodies: Any, solved: Bool) -> None:
 
     solved: [k], whether the solver has corrected all positions; otherwise the bodies of a world stay awake.
     """
-    v = vectors(bodies["v"])
-    moves = (bodies["w"] * bodies["w"] > frames.SLEEP_TURN_RATE * frames.SLEEP_TURN_RATE) | (
-        dot(v, v) > frames.SLEEP_SPEED * frames.SLEEP_SPEED
-    )
+    v, w = vectors(bodies["v"]), bodies["w"]
+    most_w, most_v = frames.SLEEP_TURN_RATE, frames.SLEEP_SPEED
+    moves = (w * w > most_w * most_w) | (dot(v, v) > most_v * most_v)
     bodies["rested"] = np.where(moves, _ZERO, bodies["rested"] + frames.TIME_STEP)
     sleeping = solved & (bodies["rested"].min(axis=1, initial=frames.LARGEST) >= frames.SECONDS_TO_SLEEP)
     for name in ("awake", "rested", "w"):
