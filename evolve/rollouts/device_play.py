@@ -58,11 +58,6 @@ class RolloutInHalves:
         """The number of episodes that are queued or running."""
         return len(self._queue) + sum(half.running for half in self.halves)
 
-    @property
-    def ticking(self) -> int:
-        """The number of running episodes that the next tick advances."""
-        return self.halves[0].running
-
     def submit(self, batch: EpisodeBatch) -> None:
         """Queue episodes. A half that is not in the middle of a tick begins some of them at once."""
         self._queue.append(batch)

@@ -172,11 +172,6 @@ class Rollout:
         """The number of episodes that are running."""
         return len(self._live)
 
-    @property
-    def ticking(self) -> int:
-        """The number of running episodes that the next tick advances: here all of them."""
-        return len(self._live)
-
     def submit(self, batch: EpisodeBatch) -> None:
         """Queue episodes and begin as many as there are free slots."""
         self._queue.append(batch)

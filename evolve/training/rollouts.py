@@ -315,8 +315,10 @@ def _measure(rollout: AnyRollout, batch: EpisodeBatch, seconds: float, pat: Call
             steps = 0
         if rollout.pending < len(batch) / 2:
             rollout.submit(batch)
-        # A tick of other rollouts plays many steps, which are counted when their episodes have ended.
-        steps += rollout.ticking if isinstance(rollout, Rollout | RolloutInHalves) and not rollout.whole_episodes else 0
+        # The next tick advances one half. Other rollouts play many steps in a tick, which are counted when their
+        # episodes have ended.
+        ticking = rollout.halves[0] if isinstance(rollout, RolloutInHalves) else rollout
+        steps += ticking.running if isinstance(ticking, Rollout) else 0
         results = rollout.tick()
         if results is not None and rollout.whole_episodes:
             steps += int(results.lengths.sum())
