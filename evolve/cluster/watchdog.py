@@ -330,12 +330,9 @@ def _keep_alive(connection: socket.socket, seconds: float) -> None:
     """Let the kernel end a connection if the other end does not answer for a number of seconds."""
     every = max(1, round(seconds / (2 * _PROBES)))
     connection.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
-    for option, value in (
-        ("TCP_KEEPIDLE", max(1, round(seconds) - _PROBES * every)),
-        ("TCP_KEEPINTVL", every),
-        ("TCP_KEEPCNT", _PROBES),
-        ("TCP_USER_TIMEOUT", round(1000 * seconds)),
-    ):
+    idle = max(1, round(seconds) - _PROBES * every)
+    probing = {"TCP_KEEPIDLE": idle, "TCP_KEEPINTVL": every, "TCP_KEEPCNT": _PROBES}
+    for option, value in (probing | {"TCP_USER_TIMEOUT": round(1000 * seconds)}).items():
         if hasattr(socket, option):
             connection.setsockopt(socket.IPPROTO_TCP, getattr(socket, option), value)
 

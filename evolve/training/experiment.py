@@ -143,10 +143,8 @@ def prepare(config: Config) -> Experiment:
     backend(config.compute.backend)
     for warning in (NETWORKS.shadowing(config.network), STRATEGIES.shadowing(config.strategy)):
         _warn(warning)
-    with (
-        Watchdog(config.env.max_episode_seconds, fatal=True),
-        closing(environments.make(config.env, slots=1)) as engine,
-    ):
+    limit = config.env.max_episode_seconds
+    with Watchdog(limit, fatal=True), closing(environments.make(config.env, slots=1)) as engine:
         return _prepare(config, engine)
 
 
