@@ -275,7 +275,7 @@ def exists(path: Path) -> bool:
         raise unwritable_directory(path, error) from None
 
 
-def _why_missing(path: Path) -> str:
+def why_missing(path: Path) -> str:
     """Return why the system finds nothing at a path: "no such file", "Permission denied"; "" if it does."""
     try:
         path.stat()
@@ -388,7 +388,7 @@ def open_file(path: Path, kind: str) -> Iterator[Reader]:
     if os.path.isdir(path):
         raise InputError(str(path), f"a {kind}", "a directory", f"Name the files in it: {path / 'seed-*.h5'}.")
     if not os.path.isfile(path):
-        raise InputError(str(path), f"a {kind}", _why_missing(path) or "no such file")
+        raise InputError(str(path), f"a {kind}", why_missing(path) or "no such file")
     if path.suffix == ".toml":
         cure = f"python -m evolve.run {shlex.quote(str(path))} --resume --dry-run names the run files of an experiment."
         raise InputError(str(path), f"a {kind}", "a TOML file", cure)

@@ -21,6 +21,7 @@ from evolve.genome import Block, Genomes
 from evolve.networks import NETWORKS
 from evolve.shapes import Float32
 from evolve.store import Start, Stored, StoredChampion, StoredRun
+from evolve.store.reading import why_missing
 from evolve.training.experiment import Experiment, PlannedRun, config_of, prepare, prepare_policy, unknown_settings
 from evolve.training.resume import RunState, champion_normalizer, changed_sizes, restore, restore_moments
 
@@ -320,7 +321,7 @@ def _load(wanted: StartFromOptions, source: Source | None, experiment: Experimen
         path = Path(wanted.file)
         if os.path.isdir(path):
             path = _run_of_seed(path, seed)
-        elif _is_missing(path):
+        elif why_missing(path) == "no such file":  # reading the file reports other reasons
             raise InputError("start_from", "a run file, its directory or a champion file", f"{path}: no such file")
         source = store.read_any(path)
     match source:
@@ -338,15 +339,6 @@ def _load(wanted: StartFromOptions, source: Source | None, experiment: Experimen
         cure = f"{why}. Without start_from.digest the run begins with the present genome."
         raise InputError("start_from.digest", f"{start.digest}, the digest of the source", wanted.digest, cure)
     return start
-
-
-def _is_missing(path: Path) -> bool:
-    """Return whether a file does not exist. For other errors return False, because reading the file reports them."""
-    try:
-        path.stat()
-    except OSError as error:
-        return isinstance(error, FileNotFoundError)
-    return False
 
 
 def _run_of_seed(directory: Path, seed: int) -> Path:
