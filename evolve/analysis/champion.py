@@ -24,7 +24,7 @@ from evolve.store import Stored, StoredChampion, StoredRun, check_begun, disk, w
 from evolve.strategies import Results
 from evolve.strategies.map_elites import MapElites
 from evolve.strategies.nsga2 import FrontState
-from evolve.training.stored import check_generation, check_which
+from evolve.training.stored import check_generation, check_which, num_observations
 from evolve.verification import Episode
 from evolve.verification.playing import episode_batch
 
@@ -118,7 +118,7 @@ def export_champion(run: Stored, path: Path) -> StoredChampion:
     # A file of an earlier version lacks the spaces; a new file has them.
     header = replace(run.header, spaces=experiment.spaces.to_json())
     totals = run.digest, run.num_generations, run.steps, run.seconds
-    seen = 0 if normalizer is None else training.num_observations(experiment, run)
+    seen = 0 if normalizer is None else num_observations(experiment, run)
     stored = StoredChampion(path, header, held_out, normalizer, *totals, seen)
     write_champion(stored)
     return stored

@@ -16,6 +16,7 @@ from evolve import environments, store
 from evolve.analysis import video
 from evolve.cli.app import App, StopFlag, launch
 from evolve.cli.parser import Parser, changes_of, file_argument
+from evolve.environments.rendering import has_display
 from evolve.errors import InputError, RunError, pluralize
 from evolve.numerics.streams import Purpose
 from evolve.rollouts import EpisodeResults
@@ -70,7 +71,7 @@ def _check(options: argparse.Namespace) -> environments.Mode | None:
     if options.seconds is not None and (options.video is None or not options.seconds > 0):
         got = options.seconds if options.video is not None else "no --video"
         raise InputError("--seconds", "a time above 0, and --video with it", got)
-    if options.window and not environments.has_display():
+    if options.window and not has_display():
         cure = "Film it instead: --video OUT.mp4."
         raise InputError("--window", "a display (DISPLAY or WAYLAND_DISPLAY)", "none", cure)
     if options.video is not None:

@@ -16,15 +16,7 @@ if TYPE_CHECKING:
     from evolve.training.resume import UnsavedRun, restore
     from evolve.training.rollouts import make_rollout
     from evolve.training.shared_strategy import SharedStrategy, StrategyReplica
-    from evolve.training.stored import (
-        GenomeChoice,
-        final_champion,
-        newest_champion,
-        normalizer_of,
-        num_observations,
-        reload,
-        reload_policy,
-    )
+    from evolve.training.stored import GenomeChoice, final_champion, normalizer_of, reload, reload_policy
 
 __getattr__ = import_on_demand(
     __name__,
@@ -36,6 +28,6 @@ __getattr__ = import_on_demand(
         "resume": "UnsavedRun restore",
         "rollouts": "make_rollout",
         "shared_strategy": "SharedStrategy StrategyReplica",
-        "stored": "GenomeChoice final_champion newest_champion normalizer_of num_observations reload reload_policy",
+        "stored": "GenomeChoice final_champion normalizer_of reload reload_policy",
     },
 )

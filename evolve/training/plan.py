@@ -29,7 +29,7 @@ from evolve.config import (
 from evolve.config.documents import combinations, experiments, lacks_name
 from evolve.errors import InputError, Setting
 from evolve.genome import Genomes, one_genome
-from evolve.store import Start, Stored, StoredRun
+from evolve.store import Start, Stored, StoredRun, reading
 from evolve.training.experiment import (
     Experiment,
     PlannedRun,
@@ -103,12 +103,12 @@ def preview(run: PlannedRun, resume: bool = False, overwrite: bool = False) -> R
         InputError: The run would be refused.
     """
     store.check_unlocked(run.path)
-    if not store.exists(run.path) or (not resume and store.is_empty(run.path)):
+    if not reading.exists(run.path) or (not resume and reading.is_empty(run.path)):
         validate_new_run(run.experiment)
-        store.check_can_begin(run.path)
+        reading.check_can_begin(run.path)
         return RunPreview(run, "begin")
     if not (resume or overwrite):
-        raise store.already_exists(run.path)
+        raise reading.already_exists(run.path)
     stored = store.read(run.path)
     if overwrite:
         validate_new_run(run.experiment)

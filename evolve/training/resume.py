@@ -18,7 +18,7 @@ from evolve.errors import EpisodeError, InputError, Setting, Stopped, pluralize
 from evolve.numerics.streams import Purpose
 from evolve.rollouts import Moments
 from evolve.shapes import Float32, Float64, check_shape
-from evolve.store import Header, RunFile, Stored, StoredRun
+from evolve.store import Header, RunFile, Stored, StoredRun, reading
 from evolve.strategies import Strategy
 from evolve.training.experiment import Experiment, PlannedRun, config_of, validate_new_run
 from evolve.training.fitness import fitness_function
@@ -213,9 +213,9 @@ def check_and_create_runs(
     new = []
     # A file without generations is not replaced, but created anew.
     for run in runs:
-        if resume and store.exists(run.path):
+        if resume and reading.exists(run.path):
             _check_continuation(run, stop_reason, spot_check)
-        elif overwrite and store.exists(run.path) and not store.is_empty(run.path):
+        elif overwrite and reading.exists(run.path) and not reading.is_empty(run.path):
             with closing(store.reopen(run.path)) as file:
                 _check_not_being_written(file)
         else:
@@ -224,7 +224,7 @@ def check_and_create_runs(
         validate_new_run(run.experiment)
     # Check all paths first, so that no file is created if another file cannot be.
     for run in new:
-        store.check_free(run.path)
+        reading.check_free(run.path)
     for run in new:
         store.create(run.path, _header(run, transport)).close()
     return new
@@ -252,7 +252,7 @@ def replace_run(run: PlannedRun, transport: Transport) -> RunFile:
     """
     file = store.replace(run.path, _header(run, transport))
     try:
-        if store.exists(run.path):
+        if reading.exists(run.path):
             store.read(run.path)
     except BaseException:  # also Ctrl-C, or this process would keep the lock
         file.close()

@@ -22,6 +22,7 @@ from evolve.numerics.streams import Purpose
 from evolve.rollouts import EpisodeBatch, PopulationResults, generation_keys
 from evolve.store import HeldOut, Record, Stored, StoredChampion, StoredRun
 from evolve.training.resume import RunState
+from evolve.training.stored import newest_champion
 from evolve.verification import logs, playing
 from evolve.verification.logs import CandidateLog, FirstDifference, explain
 from evolve.verification.playing import HERE
@@ -277,7 +278,7 @@ class RunRepetition(_Repetition):
         stored = logs.validation_returns(self.run, run.num_generations)
         if not len(stored):
             return None
-        player, seed = training.newest_champion(self.experiment, run), self.run.header.seed
+        player, seed = newest_champion(self.experiment, run), self.run.header.seed
         generations, episodes = run.num_generations, len(stored)
         repeated = training.validation_returns(self.experiment, self.coordinator, player, seed, generations, episodes)
         if np.array_equal(repeated, stored, equal_nan=True):
@@ -298,7 +299,7 @@ class RunRepetition(_Repetition):
             if not (self.run.complete and self.experiment.config.held_out_episodes):
                 return None
             return self._unequal("the held-out evaluation is missing, though the run is complete", "log")
-        player = training.newest_champion(self.experiment, self.run)
+        player = newest_champion(self.experiment, self.run)
         if (candidate_digests(player[0]) != candidate_digests(stored.champion)).any():
             summary = "the champion of the held-out evaluation is not the champion of the checkpoint"
             return self._unequal(summary, "log")
@@ -355,7 +356,7 @@ class ChampionRepetition(_Repetition):
         digest = "" if log.last is None else log.last.digest.decode()
         if digest != run.digest:
             return self._unequal(f"on {HERE} its run ends with digest {digest}, not {run.digest}", "digest")
-        champion, normalizer = training.newest_champion(self.experiment, log)
+        champion, normalizer = newest_champion(self.experiment, log)
         contents = {
             "genome": np.array_equal(candidate_digests(champion), candidate_digests(run.held_out.champion)),
             "normalizer": logs.same_optional(normalizer, run.normalizer),

@@ -18,7 +18,7 @@ from tampering import attribute, put, remove, tamper
 from evolve import store
 from evolve.errors import InputError, RunError
 from evolve.genome import Genomes, SelectedGenomes
-from evolve.store import schema, writing
+from evolve.store import reading, schema, writing
 from evolve.store.disk import DeferredErrorFile, atomic_write
 from evolve.store.schema import LETTERS
 
@@ -284,7 +284,7 @@ def test_a_run_file_without_a_generation_may_be_replaced_although_its_start_is_l
     start = store.Start(np.zeros(W, np.float32), np.ones(W, np.bool_), np.zeros(1, np.int64))
     for _ in range(2):
         store.create(path, replace(header(), start=start)).close()
-    assert store.is_empty(path)
+    assert reading.is_empty(path)
 
 
 def test_a_file_of_something_else_is_never_overwritten(path):
