@@ -229,31 +229,23 @@ def _compare_with_seed(run: Stored, config: Config, published: PublishedSeed) ->
         configuration=((ENGINE, *engines),) if engines[0] != engines[1] else (),
         manifests=manifest_texts(run.header.manifest),
     )
-    digest = _digest_after(run, published.num_generations)
-    if digest is None:
+    why = f"only the last digest is published, so continue the run to {length} first"
+    digest = ""
+    if run.num_generations == published.num_generations:
+        digest = run.digest
+    elif run.num_generations > published.num_generations and isinstance(run, StoredRun):
+        digest = run.records[published.num_generations - 1].digest.decode()
+    elif run.num_generations > published.num_generations:
+        why = "a champion file holds the digest of its last generation only; the run file holds all of them"
+    if not digest:
         summary = f"{name} has {length}, and this file {run.num_generations:,}"
-        return replace(found, summary=summary, cause="configuration", why=_explain_length(run, published), what="shape")
+        return replace(found, summary=summary, cause="configuration", why=why, what="shape")
     if digest == published.digest:
         more = "the first " if run.num_generations > published.num_generations else ""
         return replace(found, equal=True, summary=f"{name}, {more}{length}, digest {digest}")
     summary = f"{name} has digest {published.digest} after {length}, and this file {digest}"
     cause, why = _explain_digest(run, config, published)
     return replace(found, summary=summary, cause=cause, why=why, what="digest")
-
-
-def _digest_after(run: Stored, num_generations: int) -> str | None:
-    """Return the digest that a run had after a number of generations; None if the file does not hold it."""
-    if run.num_generations == num_generations:
-        return run.digest
-    if isinstance(run, StoredRun) and run.num_generations > num_generations:
-        return run.records[num_generations - 1].digest.decode()
-    return None
-
-
-def _explain_length(run: Stored, published: PublishedSeed) -> str:
-    if run.num_generations > published.num_generations:
-        return "a champion file holds the digest of its last generation only; the run file holds all of them"
-    return f"only the last digest is published, so continue the run to {published.num_generations:,} generations first"
 
 
 def _explain_digest(run: Stored, config: Config, published: PublishedSeed) -> tuple[Cause, str]:
