@@ -19,7 +19,7 @@ from evolve.analysis import comparison, html
 from evolve.analysis.comparison import held_out_interval, read_groups
 from evolve.analysis.figures import connections_of
 from evolve.analysis.html import reported_champion
-from evolve.analysis.html.tables import Clip, RunSummary, VerificationSummary, champion_table, conclude, training_table
+from evolve.analysis.html.tables import Clip, RunSummary, champion_table, conclude, training_table
 from evolve.errors import EpisodeError, InputError, RunError, Stopped
 from evolve.training import reload
 
@@ -283,11 +283,9 @@ def test_films_and_verification(runs, tmp_path):
     other = {**same, "packages": {**same["packages"], "numpy": "0.1"}}
     read[1] = replace(read[1], header=replace(read[1].header, manifest=other))
     film = bytes(range(256))
-    equal = VerificationSummary(True, "3 champions & 6 episodes")
-    different = VerificationSummary(False, "generation 2")
     summaries = [
-        RunSummary(read[0], Clip(film, b"\xff\xd8", "it walks"), verification=equal),
-        RunSummary(read[1], why_no_film="It was <dark>.", verification=different),
+        RunSummary(read[0], Clip(film, b"\xff\xd8", "it walks"), equal=True, verification="3 champions & 6 episodes"),
+        RunSummary(read[1], why_no_film="It was <dark>.", equal=False, verification="generation 2"),
     ]
     html.save(html.render(groups, summaries, [Path("none.h5")]), tmp_path / "x.htm")
     page = Page(tmp_path / "x.htm")

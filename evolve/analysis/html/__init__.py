@@ -20,7 +20,7 @@ from evolve.analysis.champion import champion_of, typical_episode
 from evolve.analysis.comparison import RunGroup, best_run
 from evolve.analysis.generations import evaluation_of
 from evolve.analysis.html import tables
-from evolve.analysis.html.tables import Clip, ReportTable, RunSummary, VerificationSummary
+from evolve.analysis.html.tables import Clip, ReportTable, RunSummary
 from evolve.cluster import Coordinator, Transport
 from evolve.errors import EpisodeError, EvolveError, InputError, Stopped, exception_line, import_extra
 from evolve.shapes import Float64
@@ -84,32 +84,33 @@ def summarize_run(run: StoredRun, coordinator: Coordinator, transport: Transport
     """
     try:
         experiment = reload(run)
-        verified = _verify(run, verification.with_failures_allowed(experiment), coordinator, transport)
+        equal, verified = _verify(run, verification.with_failures_allowed(experiment), coordinator, transport)
     except Stopped:
         raise
     except EvolveError as error:
         why = exception_line(str(error))
-        unchecked = VerificationSummary(None, f"It cannot be checked: {why}")
-        return RunSummary(run, why_no_film=f"No film: {why}", verification=unchecked)
-    if not filmed:
-        return RunSummary(run, verification=verified)
-    try:
-        return RunSummary(run, _film(run, experiment), verification=verified)
-    except (InputError, EpisodeError) as error:  # it cannot be drawn here, or the episode fails
-        return RunSummary(run, why_no_film=f"No film: {exception_line(str(error))}", verification=verified)
+        return RunSummary(run, why_no_film=f"No film: {why}", verification=f"It cannot be checked: {why}")
+    film, why_none = None, ""
+    if filmed:
+        try:
+            film = _film(run, experiment)
+        except (InputError, EpisodeError) as error:  # it cannot be drawn here, or the episode fails
+            why_none = f"No film: {exception_line(str(error))}"
+    return RunSummary(run, film, why_none, equal, verified)
 
 
-def _verify(
-    run: StoredRun, experiment: Experiment, coordinator: Coordinator, transport: Transport
-) -> VerificationSummary:
-    """Evaluate the champions of some generations again, evenly spaced from the first to the last."""
+def _verify(run: StoredRun, experiment: Experiment, coordinator: Coordinator, transport: Transport) -> tuple[bool, str]:
+    """Evaluate the champions of some generations again, evenly spaced from the first to the last.
+
+    Return whether all are equal, and the verdict in words.
+    """
     generations = np.unique(np.linspace(0, run.num_generations - 1, _MAX_CHECKED).round().astype(int)).tolist()
     local_manifest = make_manifest(experiment, transport)
     verdict = verification.RunRepetition(run, experiment, coordinator, local_manifest).reevaluate(generations)
     if verdict.equal:
-        return VerificationSummary(True, f"{verdict.summary}, on {local_manifest['cpu']}, {local_manifest['libc']}")
+        return True, f"{verdict.summary}, on {local_manifest['cpu']}, {local_manifest['libc']}"
     cause = f" {verdict.cause.capitalize()}: {verdict.why}." if verdict.cause else ""
-    return VerificationSummary(False, f"{verdict.summary}.{cause}")
+    return False, f"{verdict.summary}.{cause}"
 
 
 def _film(run: StoredRun, experiment: Experiment) -> Clip:

@@ -23,19 +23,6 @@ _MAX_LINE = 1000  # characters
 
 
 @dataclass(frozen=True)
-class VerificationSummary:
-    """Whether a run can be repeated on this machine.
-
-    Attributes:
-        equal: Whether the compared parts are equal; None if nothing can be compared.
-        message: The parts that were compared, the first difference, or the reason why nothing can be compared.
-    """
-
-    equal: bool | None
-    message: str
-
-
-@dataclass(frozen=True)
 class Clip:
     """A short film.
 
@@ -58,13 +45,16 @@ class RunSummary:
         run: The run file.
         film: A film of its champion, or None.
         why_no_film: The reason why a film could not be made; empty if there is a film, or if no film was requested.
-        verification: The result of the verification; None if it was not requested.
+        equal: Whether the parts of the run that were repeated on this machine are equal; None if there are none.
+        verification: The parts that were compared, the first difference, or the reason why nothing can be compared;
+            empty if no verification was requested.
     """
 
     run: StoredRun
     film: Clip | None = None
     why_no_film: str = ""
-    verification: VerificationSummary | None = None
+    equal: bool | None = None
+    verification: str = ""
 
 
 def conclude(groups: Sequence[RunGroup], summaries: Sequence[RunSummary], connections: Sequence[str]) -> list[str]:
@@ -135,7 +125,7 @@ def _compared_result(groups: Sequence[RunGroup]) -> str:
 
 def _repetition_sentence(summaries: Sequence[RunSummary]) -> list[str]:
     """Return a sentence on the champions that repeat their episodes here; an empty list if no run was checked."""
-    equal = [s.verification.equal for s in summaries if s.verification is not None and s.verification.equal is not None]
+    equal = [summary.equal for summary in summaries if summary.equal is not None]
     if not equal:
         return []
     if all(equal):
@@ -311,11 +301,9 @@ def verification_table(names: Sequence[str], summaries: Sequence[RunSummary]) ->
     """Return a table of the verification of each run: its result, or the command that verifies the run."""
     rows = []
     for name, summary in zip(names, summaries, strict=True):
-        checked = summary.verification
-        equal = None if checked is None else checked.equal
-        answer = "not checked" if equal is None else "equal" if equal else "different"
-        text = f"python -m evolve.verify {file_argument(summary.run)}" if checked is None else words(checked.message)
-        rows.append((name, answer, text))
+        answer = "not checked" if summary.equal is None else "equal" if summary.equal else "different"
+        command = f"python -m evolve.verify {file_argument(summary.run)}"
+        rows.append((name, answer, words(summary.verification) if summary.verification else command))
     return ReportTable("Can it be repeated?", (("run", "run"), ("result", ""), ("details", "long")), tuple(rows))
 
 
