@@ -13,6 +13,7 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -142,22 +143,15 @@ class RecordedArrays:
         """Record an array that the kernel only reads; return its number."""
         return self._record(np.array(array).ravel(), constant=True).address
 
-    def kernel(self, name: str, structure: ctypes.Structure, sizes: tuple[int, int, int]) -> "_NoStep":
-        """Record the kernel and its structure."""
+    def kernel(self, name: str, structure: ctypes.Structure, sizes: tuple[int, int, int]) -> SimpleNamespace:
+        """Record the kernel and its structure; return a kernel for a batch that is not stepped here."""
         self.kernel_name = name
         self.structure = structure
-        return _NoStep()
+        return SimpleNamespace(settle=lambda _slots: None)  # before the first step no weight update is pending
 
     def _record(self, start: NDArray[Any], constant: bool = False) -> RecordedArray:
         self.made.append(RecordedArray(len(self.made) + 1, start, constant))  # 0 is the null pointer
         return self.made[-1]
-
-
-class _NoStep:
-    """Stands for the kernel of a batch that is not stepped here."""
-
-    def settle(self, slots: Slots) -> None:
-        """Do nothing: before the first step no weight update is pending."""
 
 
 def c_source(experiment: Experiment, genome: Genomes, normalizer: Float32 | None, title: str) -> str:

@@ -132,12 +132,8 @@ def examine(transport: Transport, probe: Probe = run_probe) -> list[Finding]:
     python = f"Python {platform.python_version()}, {platform.system()} {platform.machine()}, {software['libc']}"
     with ThreadPoolExecutor() as pool:
         mpi, gpu = pool.submit(_mpi, transport, probe), pool.submit(_gpu, probe)
-        quick = [
-            Finding("evolve", "works", f"{software['evolve']}{revision}, {python}"),
-            _kernels(),
-            _cores(software["cpu"]),
-            _engines(software["packages"]),
-        ]
+        evolve = Finding("evolve", "works", f"{software['evolve']}{revision}, {python}")
+        quick = [evolve, _kernels(), _cores(software["cpu"]), _engines(software["packages"])]
         return [*quick, mpi.result(), *gpu.result(), *_extras()]
 
 

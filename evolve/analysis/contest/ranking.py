@@ -201,7 +201,9 @@ def _draw_lines(figure: Any, ranking: ContestRanking) -> None:
                 label = f"{_shortened(machine)}:\n{_shortened(device)}"
                 time.plot(workers, seconds, **look | {"marker": "*", "ms": 11, "ls": ":"}, label=label)
                 continue
-            time.errorbar(workers, seconds, _ranges(rows), **look, capsize=3, label=_shortened(machine))
+            shorter = [row.measured.seconds - min(row.measured.times) for row in rows]
+            longer = [max(row.measured.times) - row.measured.seconds for row in rows]
+            time.errorbar(workers, seconds, [shorter, longer], **look, capsize=3, label=_shortened(machine))
             if rows[0].speedup is not None:
                 speed.plot(workers, [row.speedup for row in rows], **look)
     ideal = [1, max(most, 2)]
@@ -214,12 +216,6 @@ def _draw_lines(figure: Any, ranking: ContestRanking) -> None:
 
 def _shortened(machine: str) -> str:
     return textwrap.shorten(sanitize(machine), 2 * _NAME_CHARACTERS, placeholder=" …")
-
-
-def _ranges(rows: Sequence[RankedRow]) -> list[list[float]]:
-    """Return the distances of the shortest and of the longest repeats from the median."""
-    low = [row.measured.seconds - min(row.measured.times) for row in rows]
-    return [low, [max(row.measured.times) - row.measured.seconds for row in rows]]
 
 
 def _label(panel: Any, title: str, unit: str, ranking: ContestRanking) -> None:

@@ -298,11 +298,8 @@ def _contents(path: Path) -> dict[str, Any]:
 def _check(found: ContestFile, path: Path) -> None:
     """Raise InputError for contents that no contest writes."""
     legs = set(contest.LEGS_OF_VERSION[found.contest])
-
-    def is_whole(row: ContestRow) -> bool:
-        return set(row.legs) == legs and row.workers >= 1 and min(row.times, default=0) > 0
-
-    if not (found.size in contest.SIZES and found.rows and all(map(is_whole, found.rows))):
+    are_whole = [set(row.legs) == legs and row.workers >= 1 and min(row.times, default=0) > 0 for row in found.rows]
+    if not (found.size in contest.SIZES and found.rows and all(are_whole)):
         raise InputError(str(path), "a whole contest", "parts of one")
     verdict, why = found.assess()
     if verdict == DIFFERENT:
