@@ -287,8 +287,8 @@ def fronts_of(run: StoredRun) -> list[Front]:
     for record in run.records:
         if record.front is None or record.measures is None:
             raise InputError(str(run.path), "a run with a front (strategy nsga2)", "another one")
-        P = len(record.fitness)
-        no_genomes = Genomes(np.zeros((P, W), np.float32), np.zeros((P, W), np.bool_))  # selection does not read them
+        shape = len(record.fitness), W  # selection reads no genome, so one number stands for all
+        no_genomes = Genomes(np.broadcast_to(np.float32(0), shape), np.broadcast_to(np.False_, shape))
         state = strategy.tell(state, no_genomes, Results(record.fitness, measures=record.measures))
         assert isinstance(state, FrontState)
         found = np.flatnonzero(state.fronts == 0)

@@ -1,6 +1,7 @@
 """nsga2: the order of selection, measures of genomes, the front of each generation, and genomes by their size."""
 
 import json
+import tracemalloc
 from dataclasses import replace
 from pathlib import Path
 
@@ -375,6 +376,23 @@ def test_no_member_of_a_front_dominates_another_by_a_metric(tmp_path):
         stored = run.generations[generation].record.front
         assert [member.fitness for member in members] == [stored[member.candidate] for member in members]
         assert len(members) == np.count_nonzero(~np.isnan(stored))
+
+
+def test_the_fronts_of_a_run_take_no_memory_for_all_genomes(tmp_path):
+    run = evolve.train(
+        env={"id": "CartPole-v1", "engine": "exact", "max_episode_steps": 1, "metrics": ["mean_observation_2"]},
+        normalize_observations=True, network={"name": "mlp", "hidden": [128, 128]}, generations=1, population=64,
+        episodes=1, strategy={"name": "nsga2", "minimize": ["mean_observation_2"], "parents": 2}, output=tmp_path,
+        held_out_episodes=0,
+    )  # fmt: skip
+    tracemalloc.start()
+    try:
+        run.front()
+        _, peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    weights = run.experiment.network.num_weights
+    assert peak < 64 * weights  # a float and a mask for each would be five times as much
 
 
 def test_a_front_and_its_genomes_are_shown_from_python(made, tmp_path):
