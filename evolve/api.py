@@ -303,29 +303,25 @@ def sweep(
     resumes = resume and not overwrite
     functions = _checked_callbacks(callbacks)
 
-    def check(_: Coordinator) -> bytes:
+    def check(_coordinator: Coordinator) -> bytes:
         points = sweep_from_arguments(grid, experiment, seeds, output, settings)
-        runs = [(each, seed) for _, each in points for seed in each.seeds]
-        for each, seed in runs:
-            plan = plan_from_arguments(each, seed, None, {}, resumes)
+        planned = [(values, config, seed) for values, config in points for seed in config.seeds]
+        for _, config, seed in planned:
+            plan = plan_from_arguments(config, seed, None, {}, resumes)
             plan.experiment.strategy(seed)
             preview(plan, resumes, overwrite)
-        return json.dumps([(values, config.to_toml(), config.seeds) for values, config in points]).encode()
+        return json.dumps([(values, config.to_toml(), seed) for values, config, seed in planned]).encode()
 
+    planned = json.loads(script_ranks().call(check))
     runs: list[Run] = []
-    values = []
-    points = json.loads(script_ranks().call(check))
-    number_of_runs = sum(len(seeds_of_point) for *_, seeds_of_point in points)
-    for point, text, seeds_of_point in points:
+    for _, text, seed in planned:
         config = load_config(text)
-        for seed in seeds_of_point:
-            if progress and all_ranks().rank == 0:
-                path = store.path_of(config.directory(), seed)
-                print(heading(path, len(runs) + 1, number_of_runs), end="", file=sys.stderr, flush=True)
-            again = partial(train, config, seed=seed, resume=resumes, overwrite=overwrite)
-            runs.append(again(workers=workers, progress=progress, tensorboard=tensorboard, callbacks=functions))
-            values.append(point)
-    return Sweep(runs, values)
+        if progress and all_ranks().rank == 0:
+            path = store.path_of(config.directory(), seed)
+            print(heading(path, len(runs) + 1, len(planned)), end="", file=sys.stderr, flush=True)
+        again = partial(train, config, seed=seed, resume=resumes, overwrite=overwrite)
+        runs.append(again(workers=workers, progress=progress, tensorboard=tensorboard, callbacks=functions))
+    return Sweep(runs, [values for values, *_ in planned])
 
 
 def iterate(
