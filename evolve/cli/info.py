@@ -54,23 +54,16 @@ def _results(stored: store.Stored, unit: str) -> dict[str, str]:
         best = best_candidate(fitness)
         highest, last = statistics.number(fitness[best]), statistics.number(fitness[-1])
         lines["best fitness"] = f"{highest} in generation {best:,}, {last} in the last one"
-    champion = champion_of(stored)
-    held_out = "not evaluated" if stored.held_out is None else statistics.summary(stored.held_out.returns)
-    episodes = "" if stored.held_out is None else f", {pluralize(len(stored.held_out.returns), 'episode')}"
-    return lines | {
-        "work": f"{stored.steps:,} environment steps in {statistics.duration(stored.seconds)}",
-        unit: f"{np.count_nonzero(champion.mask):,} of {len(champion.mask):,} in the {champion.title}",
-        f"held out{episodes}": held_out,
-        **_metrics(stored),
-        "digest": stored.digest,
-    }
-
-
-def _metrics(stored: store.Stored) -> dict[str, str]:
-    """Return the means of the metrics over the held-out episodes in words; empty if there are none."""
-    found = stored.held_out
-    words = "" if found is None else statistics.metrics_summary(found.metrics, found.returns)
-    return {"metrics, held-out mean": words} if words else {}
+    champion, found = champion_of(stored), stored.held_out
+    lines["work"] = f"{stored.steps:,} environment steps in {statistics.duration(stored.seconds)}"
+    lines[unit] = f"{np.count_nonzero(champion.mask):,} of {len(champion.mask):,} in the {champion.title}"
+    if found is None:
+        lines["held out"] = "not evaluated"
+    else:
+        lines[f"held out, {pluralize(len(found.returns), 'episode')}"] = statistics.summary(found.returns)
+        if found.metrics:
+            lines["metrics, held-out mean"] = statistics.metrics_summary(found.metrics, found.returns)
+    return lines | {"digest": stored.digest}
 
 
 def _writer(manifest: Mapping[str, object]) -> str:

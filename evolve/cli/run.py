@@ -171,20 +171,15 @@ def describe(previews: Sequence[plan.RunPreview], processes: str) -> str:
 
 
 def _describe_experiment(previews: list[plan.RunPreview]) -> list[str]:
-    experiment = previews[0].run.experiment
-    runs = [f"  {each.run.path.name}: {_describe_run(each)}" for each in previews]
-    start = experiment.config.start_from
-    genome = [] if start is None else [sanitize(f"  begins with {start.describe()}", 4000)]
-    return [sanitize(f"{previews[0].run.path.parent}/", 4000), f"  {_describe_size(experiment)}", *genome, *runs]
-
-
-def _describe_size(experiment: Experiment) -> str:
-    config = experiment.config
+    first = previews[0].run
+    config, start = first.experiment.config, first.experiment.config.start_from
     names = sanitize(f"{config.env.id}, {config.network.name}, {config.strategy.name}")
-    parameters = f"{pluralize(experiment.network.num_weights, 'parameter')} per network"
-    episodes = pluralize(config.episodes, "episode")
-    generations = pluralize(config.generations, "generation")
-    return f"{names}: {parameters}, population of {config.population:,}, {episodes} each, {generations}"
+    parameters = f"{pluralize(first.experiment.network.num_weights, 'parameter')} per network"
+    episodes, generations = pluralize(config.episodes, "episode"), pluralize(config.generations, "generation")
+    size = f"  {names}: {parameters}, population of {config.population:,}, {episodes} each, {generations}"
+    genome = [] if start is None else [sanitize(f"  begins with {start.describe()}", 4000)]
+    runs = [f"  {each.run.path.name}: {_describe_run(each)}" for each in previews]
+    return [sanitize(f"{first.path.parent}/", 4000), size, *genome, *runs]
 
 
 def _describe_run(preview: plan.RunPreview) -> str:

@@ -180,9 +180,8 @@ def manifest_values(names: Sequence[str], runs: Sequence[StoredRun]) -> dict[str
 
     The keys of nested tables are dotted.
     """
-    tables = [_flat(run.header.manifest) for run in runs]
-    keys = dict.fromkeys(key for table in tables for key in table)
-    named = list(zip(names, tables, strict=True))
+    named = [(name, _flat(run.header.manifest)) for name, run in zip(names, runs, strict=True)]
+    keys = dict.fromkeys(key for _, table in named for key in table)
     return {key: names_by((table.get(key, "none"), name) for name, table in named) for key in keys}
 
 
