@@ -187,14 +187,8 @@ def launch(
     """
     argv = sys.argv[1:] if argv is None else argv
     _open_streams()
-    if work is not None:
-        try:
-            code = _run_in_ranks(name, argv, work)
-        except EvolveError as error:
-            return _refuse(name, error)
-        if code is not None:
-            return code
-    return _launch_here(name, body, argv, work)
+    code = None if work is None else _run_in_ranks(name, argv, work)
+    return _launch_here(name, body, argv, work) if code is None else code
 
 
 def launch_light(name: str, argv: list[str]) -> int | None:
@@ -212,10 +206,7 @@ def launch_light(name: str, argv: list[str]) -> int | None:
     number = re.search(r"(?:^| )--workers[= ](\d{1,9})(?: |$)", " ".join(argv))
     if name not in WITH_WORKERS or len(words) != 1 or number is None or int(number[1]) < 2:
         return None
-    try:
-        return _run_in_ranks(name, argv, None)
-    except EvolveError as error:
-        return _refuse(name, error)
+    return _run_in_ranks(name, argv, None)
 
 
 def _no_body(_app: "App", _argv: list[str]) -> int:
@@ -236,28 +227,31 @@ def _open_streams() -> None:
 def _run_in_ranks(command: str, argv: list[str], work: Callable[[list[str]], Work] | None) -> int | None:
     """Run a command in new ranks if `--workers` asks for them; return the exit code, None if no rank was started.
 
-    work: Returns the amount of work. If it is None, only rank 0 checks the command line.
+    An error is printed: of the command line, of `count_workers_to_start`, or if mpi4py or mpirun is missing.
 
-    Raises InputError as `count_workers_to_start` does, and without mpi4py or mpirun.
+    work: Returns the amount of work. If it is None, only rank 0 checks the command line.
     """
     parser = Parser("evolve", "", add_help=False)
     parser.add_workers()
-    found, rest = parser.parse_known_args(argv)
-    if found.workers is None or _NO_WORK & set(argv):
-        return None
 
     def amount() -> Work:
         known = Work() if work is None else work(rest)
         # For 2 or more workers, rank 0 compares their number with the work (`_remark`), so nothing is said here.
         return known if found.workers in ("auto", 1) else Work()
 
-    count = count_workers_to_start(found.workers, amount, "--workers", "a command")
-    say(command, count.describe())
-    if count.workers == 1:
-        return None
-    cluster.check_start("--workers")
-    words = [*mpirun.mpirun_words(count.workers + 1), sys.executable, "-m", f"evolve.{command}", *rest]
-    return mpirun.supervise(words, mpirun.mpirun_environment(), count.workers, partial(say, command))
+    try:
+        found, rest = parser.parse_known_args(argv)
+        if found.workers is None or _NO_WORK & set(argv):
+            return None
+        count = count_workers_to_start(found.workers, amount, "--workers", "a command")
+        say(command, count.describe())
+        if count.workers == 1:
+            return None
+        cluster.check_start("--workers")
+        words = [*mpirun.mpirun_words(count.workers + 1), sys.executable, "-m", f"evolve.{command}", *rest]
+        return mpirun.supervise(words, mpirun.mpirun_environment(), count.workers, partial(say, command))
+    except EvolveError as error:
+        return _refuse(command, error)
 
 
 def stdout_for_json(is_json: bool) -> AbstractContextManager[Any]:
