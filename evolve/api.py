@@ -249,12 +249,12 @@ def train(
         with closing(evolve_here(ranks, coordinator, plan, options, options.reporter)) as generations:
             see(plan, generations)
         # All ranks return the same run, so rank 0 sends its path and the content of its file.
-        image = file.read_bytes() if file.stat().st_size < _MAX_SENT_BYTES else b""
-        return pack(path=np.frombuffer(str(plan.path).encode(), np.uint8), image=np.frombuffer(image, np.uint8))
+        image = file.read_bytes() if file.stat().st_size < _MAX_SENT_BYTES else None
+        return pack(path=str(plan.path), image=image)
 
     answer = unpack(ranks.call(work))
-    path = Path(answer["path"].tobytes().decode())
-    run = Run(store.read_image(path, answer["image"].tobytes()) if answer["image"].size else store.read(path))
+    path = Path(answer["path"])
+    run = Run(store.read_image(path, answer["image"]) if "image" in answer else store.read(path))
     if seed not in (None, run.seed):
         cure = "All ranks work on one run. Train seed after seed, or start a job for each seed."
         raise InputError("seed", f"the same seed on all ranks, {run.seed} as on rank 0", seed, cure)

@@ -101,16 +101,12 @@ class Film(Exhibit):
 
     def to_bytes(self) -> bytes:
         """Return the film as bytes, for other ranks."""
-        texts = {"title": self.title.encode(), "mp4": self._mp4, "jpeg": self._jpeg}
-        arrays = {name: np.frombuffer(text, np.uint8) for name, text in texts.items()}
-        return pack(size=self._size, **arrays)
+        return pack(title=self.title, mp4=self._mp4, jpeg=self._jpeg, size=self._size)
 
     @classmethod
     def from_bytes(cls, content: bytes) -> Self:
         """Return the film that `to_bytes` converted."""
-        arrays = unpack(content)
-        title, mp4, jpeg = (arrays[name].tobytes() for name in ("title", "mp4", "jpeg"))
-        return cls(title.decode(), mp4, jpeg, arrays["size"].tolist())
+        return cls(**unpack(content))
 
     def _repr_html_(self) -> str:
         """Return a player of the film, which holds the film itself."""

@@ -16,13 +16,13 @@ from evolve.store import Record, Stored, StoredRun, disk
 
 
 def pack(**values: Any) -> bytes:
-    """Return arrays, numbers and dictionaries of arrays as bytes; None is left out."""
+    """Return arrays, numbers, texts, bytes and dictionaries of arrays as bytes; None is left out."""
     arrays: dict[str, Any] = {}
     for name, value in values.items():
         if isinstance(value, Mapping):
             arrays |= {f"{name}/{key}": part for key, part in value.items()}
-        elif value is not None:
-            arrays[name] = value
+        elif value is not None:  # an array of bytes would lose zeros at their end
+            arrays[name] = np.void(value) if isinstance(value, bytes) else value
     buffer = io.BytesIO()
     np.savez(buffer, allow_pickle=False, **arrays)
     return buffer.getvalue()
