@@ -151,12 +151,10 @@ class _EvolvedFile:
         check_flag("full", full)
         self._check_champion()
         ranks = script_ranks()
-        reloaded = training.reload(self._stored, engine=engine, threads=threads, trains=full)
-        experiment = verification.with_failures_allowed(reloaded)
+        experiment = training.reload(self._stored, engine=engine, threads=threads, trains=full)
 
         def work(coordinator: Coordinator) -> bytes:
-            local_manifest = training.make_manifest(experiment, ranks.transport)
-            repetition = verification.repetition(self._stored, experiment, coordinator, local_manifest)
+            repetition = verification.repetition(self._stored, experiment, coordinator, ranks.transport)
             verdict = repetition.rerun(lambda _: None) if full else repetition.reevaluate()
             return json.dumps(verification.name_engines(verdict, self._stored, experiment).to_json()).encode()
 

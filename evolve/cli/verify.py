@@ -54,11 +54,9 @@ def _parser() -> Parser:
 def _repeat(app: App, run: store.Stored, arguments: argparse.Namespace) -> verification.Verdict:
     """Evaluate a run or a champion again, or rerun it; return the verdict. Raises InputError if no engine plays it."""
     threads = arguments.threads or "auto"
-    reloaded = training.reload(run, engine=arguments.engine, threads=threads, trains=arguments.full)
-    experiment = verification.with_failures_allowed(reloaded)
+    experiment = training.reload(run, engine=arguments.engine, threads=threads, trains=arguments.full)
     coordinator = app.coordinator()
-    local_manifest = training.make_manifest(experiment, app.transport)
-    repetition = verification.repetition(run, experiment, coordinator, local_manifest)
+    repetition = verification.repetition(run, experiment, coordinator, app.transport)
     if arguments.full:
         with ProgressReporter(run.header.seed, 0, run.num_generations, arguments.json) as reporter:
             coordinator.progress = reporter.update

@@ -17,12 +17,6 @@ from evolve.verification.repetition import RunRepetition, repetition, spot_check
 from evolve.verification.verdict import ENGINE, Verdict
 
 
-def with_failures_allowed(experiment: Experiment) -> Experiment:
-    """Return the experiment with failures allowed, so that a failure here is reported as a difference."""
-    env = experiment.config.env.model_copy(update={"on_failure": "worst"})
-    return replace(experiment, config=experiment.config.model_copy(update={"env": env}))
-
-
 def name_engines(verdict: Verdict, run: Stored, experiment: Experiment) -> Verdict:
     """Return a verdict that names the engine of the file and the engine that has played here, if they differ."""
     in_file, here = config_of(run).env.engine, experiment.config.env.engine

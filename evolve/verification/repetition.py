@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from evolve import training
-from evolve.cluster import Coordinator
+from evolve.cluster import Coordinator, Transport
 from evolve.config import EarlyStopOptions, names_function
 from evolve.errors import EpisodeError, EvolveError, InputError, Setting, Stopped, exception_line, pluralize
 from evolve.genome import Genomes, candidate_digests, concatenate
@@ -44,7 +44,7 @@ class _Repetition:
 
     Attributes:
         run: The file.
-        experiment: Its experiment, with episodes that may fail (`with_failures_allowed`).
+        experiment: Its experiment, with episodes that may fail: a failure here is a difference.
         coordinator: Distributes the episodes.
         local_manifest: The manifest of this process.
     """
@@ -102,9 +102,12 @@ class _Repetition:
 
 
 def repetition(
-    run: Stored, experiment: training.Experiment, coordinator: Coordinator, local_manifest: Mapping[str, Any]
+    run: Stored, experiment: training.Experiment, coordinator: Coordinator, transport: Transport
 ) -> "RunRepetition | ChampionRepetition":
-    """Return the repetition of a run file or a champion file."""
+    """Return the repetition of a run file or a champion file on the ranks of a transport."""
+    env = experiment.config.env.model_copy(update={"on_failure": "worst"})
+    experiment = replace(experiment, config=experiment.config.model_copy(update={"env": env}))
+    local_manifest = training.make_manifest(experiment, transport)
     if isinstance(run, StoredRun):
         return RunRepetition(run, experiment, coordinator, local_manifest)
     return ChampionRepetition(run, experiment, coordinator, local_manifest)

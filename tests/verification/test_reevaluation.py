@@ -13,7 +13,7 @@ from tampering import edit_config, spoil, tamper
 from evolve import store
 from evolve.cluster import Coordinator, Transport
 from evolve.training import make_rollout, reload
-from evolve.verification import RunRepetition, with_failures_allowed
+from evolve.verification import repetition
 from evolve.verification.logs import inconsistency
 
 
@@ -29,11 +29,11 @@ def test_some_generations_may_be_enough(runs):
     champion = int(store.read(runs["b"]).records[1].champion_candidate)
     tamper(runs["b"], "generation/returns", (1, champion, 0), -3.0)
     run = store.read(runs["b"])
-    coordinator = Coordinator(Transport(), make_rollout)
-    repetition = RunRepetition(run, with_failures_allowed(reload(run)), coordinator, {})
-    found = repetition.reevaluate((0, 2))
+    alone = Transport()
+    repeated = repetition(run, reload(run), Coordinator(alone, make_rollout), alone)
+    found = repeated.reevaluate((0, 2))
     assert (found.equal, re.findall(r"\d+", str(found))) == (True, ["2", "3", "4"])
-    assert repetition.reevaluate((0, 1)).generation == 1
+    assert repeated.reevaluate((0, 1)).generation == 1
 
 
 def test_a_champion_that_left_the_race_plays_only_its_own_episodes(call, record):

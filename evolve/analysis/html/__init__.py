@@ -25,7 +25,7 @@ from evolve.cluster import Coordinator, Transport
 from evolve.errors import EpisodeError, EvolveError, InputError, Stopped, exception_line, import_extra
 from evolve.shapes import Float64
 from evolve.store import StoredRun, disk
-from evolve.training import Experiment, make_manifest, reload, reload_policy
+from evolve.training import Experiment, reload, reload_policy
 
 FORMATS = (".html", ".htm")
 """The allowed endings of a page's file name."""
@@ -84,7 +84,7 @@ def summarize_run(run: StoredRun, coordinator: Coordinator, transport: Transport
     """
     try:
         experiment = reload(run)
-        equal, verified = _verify(run, verification.with_failures_allowed(experiment), coordinator, transport)
+        equal, verified = _verify(run, experiment, coordinator, transport)
     except Stopped:
         raise
     except EvolveError as error:
@@ -105,10 +105,11 @@ def _verify(run: StoredRun, experiment: Experiment, coordinator: Coordinator, tr
     Return whether all are equal, and the verdict in words.
     """
     generations = np.unique(np.linspace(0, run.num_generations - 1, _MAX_CHECKED).round().astype(int)).tolist()
-    local_manifest = make_manifest(experiment, transport)
-    verdict = verification.RunRepetition(run, experiment, coordinator, local_manifest).reevaluate(generations)
+    repetition = verification.repetition(run, experiment, coordinator, transport)
+    assert isinstance(repetition, verification.RunRepetition)
+    verdict, here = repetition.reevaluate(generations), repetition.local_manifest
     if verdict.equal:
-        return True, f"{verdict.summary}, on {local_manifest['cpu']}, {local_manifest['libc']}"
+        return True, f"{verdict.summary}, on {here['cpu']}, {here['libc']}"
     cause = f" {verdict.cause.capitalize()}: {verdict.why}." if verdict.cause else ""
     return False, f"{verdict.summary}.{cause}"
 
