@@ -49,9 +49,9 @@ class RunComparison(exhibits.Picture):
 
     def __init__(self, runs: Sequence[store.StoredRun]) -> None:
         self._runs = runs
-        groups, left_out = comparison.deduplicate_seeds(comparison.begun_groups(runs))
+        groups, notes = comparison.deduplicate_seeds(comparison.begun_groups(runs))
         self._ranking = comparison.compare_groups(groups)
-        self.notes = tuple(filter(None, (*self._ranking.notes, left_out, comparison.uneven_lengths(groups))))
+        self.notes = (*self._ranking.notes, *notes)
         """Remarks: runs that were left out or not evaluated, and tests that cannot be made."""
         title = f"{pluralize(len(groups), 'experiment')}, {self._ranking.score}"
         super().__init__(figures.draw_comparison(self._ranking), title)

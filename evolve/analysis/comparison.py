@@ -216,8 +216,8 @@ def costs_connections(groups: Sequence[RunGroup]) -> bool:
     return any(group.config.connection_cost > 0 for group in groups)
 
 
-def deduplicate_seeds(groups: Sequence[RunGroup]) -> tuple[list[RunGroup], str]:
-    """Return groups with only the longest run of each seed, and a line about the other runs; "" if there are none."""
+def deduplicate_seeds(groups: Sequence[RunGroup]) -> tuple[list[RunGroup], list[str]]:
+    """Return groups with only the longest run of each seed, and notes: on the other runs, and on uneven lengths."""
     kept_groups = []
     left_out = []
     for group in groups:
@@ -229,9 +229,9 @@ def deduplicate_seeds(groups: Sequence[RunGroup]) -> tuple[list[RunGroup], str]:
                 left_out.append(_why_left_out(run, longest))
         seeds = dict.fromkeys(run.header.seed for run in group.runs)
         kept_groups.append(replace(group, runs=tuple(kept[seed] for seed in seeds)))
-    if not left_out:
-        return kept_groups, ""
-    return kept_groups, sanitize(f"a seed counts once, so these are left out: {'; '.join(left_out)}", _LONGEST_NOTE)
+    notes = [f"a seed counts once, so these are left out: {'; '.join(left_out)}"] if left_out else []
+    uneven = uneven_lengths(kept_groups)
+    return kept_groups, [sanitize(note, _LONGEST_NOTE) for note in (*notes, uneven) if note]
 
 
 def _extent(run: StoredRun) -> tuple[int, bool, int]:
@@ -261,7 +261,7 @@ def uneven_lengths(groups: Sequence[RunGroup]) -> str:
     if not uneven:
         return ""
     consequence = "; means mix champions trained for different lengths" if mixed else ""
-    return sanitize(f"{'; '.join(uneven)}: curves stop at the shortest run{consequence}", _LONGEST_NOTE)
+    return f"{'; '.join(uneven)}: curves stop at the shortest run{consequence}"
 
 
 @dataclass(frozen=True)

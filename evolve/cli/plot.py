@@ -100,8 +100,8 @@ def _read(files: list[Path], say: bool = True) -> tuple[list[store.StoredRun], l
 
 def _deduplicated(groups: list[comparison.RunGroup], say: bool = True) -> list[comparison.RunGroup]:
     """Return groups with one run for each seed. say: whether to print notes on omitted runs and uneven lengths."""
-    deduplicated, left_out = comparison.deduplicate_seeds(groups)
-    for note in filter(None, (left_out, comparison.uneven_lengths(deduplicated)) if say else ()):
+    deduplicated, notes = comparison.deduplicate_seeds(groups)
+    for note in notes if say else ():
         _say(note)
     return deduplicated
 

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from evolve import environments
 from evolve.analysis import html, video
-from evolve.analysis.comparison import deduplicate_seeds, read_groups, uneven_lengths
+from evolve.analysis.comparison import deduplicate_seeds, read_groups
 from evolve.analysis.html.tables import RunSummary
 from evolve.analysis.progress import ReportProgress
 from evolve.cli.app import App, launch, say
@@ -57,8 +57,7 @@ def write_page(app: App, files: Sequence[Path], output: Path, quick: bool = Fals
         Stopped: A stop was requested.
     """
     runs, groups = read_groups(files)
-    compared, left_out = deduplicate_seeds(groups)  # for warnings only; the page compares groups itself
-    for note in filter(None, (left_out, uneven_lengths(compared))):
+    for note in deduplicate_seeds(groups)[1]:  # the page itself shows all runs
         say("report", note)
     if quick:
         page, has_film = html.make_page(runs, groups, None)

@@ -39,12 +39,12 @@ def group(label, scores, env="CartPole-v1"):
 def test_a_seed_counts_once():
     long, short, copy = run(1, 5.0, 3, "long"), run(1, 4.0, 2, "short"), run(1, 5.0, 3, "copy")
     other, alone = run(1, 5.0, 3, "other", b"9"), run(2, 6.0, 1, "alone")
-    (found,), left_out = deduplicate_seeds([RunGroup("x", Config(), (short, alone, long, copy, other))])
+    (found,), (left_out, *_) = deduplicate_seeds([RunGroup("x", Config(), (short, alone, long, copy, other))])
     assert [each.path.stem for each in found.runs] == ["long", "alone"]
     for words in ("short.h5 (2 of the 3 generations of long.h5)", "copy.h5 (equal to long.h5)",
                   "other.h5 (another run than long.h5: evolve.verify finds the first difference)"):  # fmt: skip
         assert words in left_out
-    assert deduplicate_seeds([found]) == ([found], "")
+    assert deduplicate_seeds([found]) == ([found], [uneven_lengths([found])])
 
 
 def test_a_run_is_left_out_only_if_another_has_a_held_out_mean():

@@ -142,7 +142,7 @@ def render(groups: Sequence[RunGroup], summaries: Sequence[RunSummary], empty: S
     names = statistics.short_names([run.path for run in runs])
     named = list(zip(names, runs, strict=True))
     champions = {run.path: reported_champion(run, group) for group in groups for run in group.runs}
-    compared, left_out = comparison.deduplicate_seeds(groups)
+    compared, notes = comparison.deduplicate_seeds(groups)
     best = [champions[best_run(group).path] for group in compared]
     evaluated = [(name, run.path, found) for name, run in named if (found := evaluation_of(run))]
     returns = {path: (name, statistics.finite(found.returns)) for name, path, found in evaluated}
@@ -159,8 +159,7 @@ def render(groups: Sequence[RunGroup], summaries: Sequence[RunSummary], empty: S
             tables.champion_table(names, runs, [champions[run.path].left for run in runs]),
             tables.digest_table(names, runs),
         ],
-        left_out=left_out,
-        uneven=comparison.uneven_lengths(compared),
+        notes=notes,
         costs_connections=comparison.costs_connections(compared),
         connections_vary=comparison.connections_vary(compared),
         fitness=comparison.fitness_in_words(compared),
