@@ -8,7 +8,6 @@ import numpy as np
 from pages import fill, markdown
 
 from contest_2020_parts.rows import EPOCHS, EVOLUTION, GENERATIONS, PPO, Curve, Machine, Row, load
-from evolve.analysis.contest.ranking import money
 from evolve.analysis.contest.results import Price, read_price
 from evolve.analysis.figures.style import COLOURS, DASHES, FAINT, matplotlib, new_figure, set_title, styled
 from evolve.errors import pluralize
@@ -113,7 +112,7 @@ def _costs(machine: Machine, price: Price | None) -> Sequence[str] | None:
     best = [machine.best(contestant) for contestant in CONTESTANTS]
     if price is None or None in best or any(row.disturbed for row in machine.rows):
         return None
-    cells = [money(price.of(row.whole), price.currency) for row in best if row is not None]
+    cells = [price.words(row.whole) for row in best if row is not None]
     setup = f"{machine.name} at {price.currency}{price.hour:.2f} an hour"
     return "It costs", *cells, setup, f"{COMMAND[:-1]} --price …`"
 
@@ -171,7 +170,7 @@ def table(machine: Machine, price: Price | None) -> str:
                     f"about {row.whole:,.0f} s",
                     "–" if fast is None else f"{fast:.2f}",
                     "–" if fast is None else f"{fast / row.players:.0%}",
-                    "–" if price is None or row.disturbed else money(price.of(row.whole), price.currency),
+                    "–" if price is None or row.disturbed else price.words(row.whole),
                     "; ".join(remarks(row)),
                 ]
             )

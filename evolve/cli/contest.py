@@ -121,7 +121,7 @@ def line(found: ContestFile) -> str:
     best, system = found.best, found.system
     repeats = pluralize(len(best.repeats), "repeat")
     spread = f"spread {best.spread:.1%}, {repeats}" if len(best.repeats) > 1 else repeats
-    cost = "" if found.price is None else f"; {ranking.money(found.price.of(best.seconds), found.price.currency)} a run"
+    cost = "" if found.price is None else f"; {found.price.words(best.seconds)} a run"
     compiler = ", ".join(str(system[name]) for name in ("kernel_compiler", "kernel_flags") if system.get(name))
     kernel = best.backend + (f" {system['kernel_variant']}" if best.backend == "native" else "")
     digest = "-".join(found.legs[leg].digest[:4] for leg in contest.LEGS_OF_VERSION[found.contest])
@@ -158,7 +158,7 @@ def _cells(ranked: ranking.RankedRow) -> dict[str, str]:
         "speed-up": "" if ranked.speedup is None else f"{ranked.speedup:.2f}",
         "ratio": f"{ranked.ratio:.3f}",
         "95 % interval": "" if interval is None else f"{interval[0]:.3f} to {interval[1]:.3f}",
-        "cost": "" if ranked.cost is None else ranking.money(ranked.cost, ranked.currency),
+        "cost": "" if ranked.price is None else ranked.price.words(row.seconds),
         "remarks": "; ".join([*([] if ranked.verdict == results.VALIDATED else [ranked.verdict]), *notes]),
     }
 
@@ -177,7 +177,7 @@ def summary(found: ContestFile) -> str:
 def comparison(compared: ranking.ContestRanking, markdown: bool) -> str:
     """Return the table of several machines, and a note on the meaning of its columns."""
     first = compared.machines[0]
-    cost = "; cost: of one pass" if any(row.cost is not None for row in compared.rows) else ""
+    cost = "; cost: of one pass" if any(row.price is not None for row in compared.rows) else ""
     notes = (
         f"seconds: of one pass of contest {compared.version}, size {compared.size}, the median of at least "
         f"{results.MIN_REPEATS} repeats unless the remarks name fewer; spread: between the longest and the shortest of "

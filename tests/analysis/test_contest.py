@@ -191,12 +191,14 @@ def test_ratios_scaling_and_costs(tmp_path):
     one, two, three, four = compared.rows
     assert [row.ratio for row in compared.rows] == pytest.approx([2, 1, 1, 0.5])
     assert (one.speedup, two.speedup, four.speedup) == pytest.approx((1, 2, 2))
-    assert (one.cost, two.cost, three.cost) == (pytest.approx(0.082), pytest.approx(0.041), None)
+    assert [row.price and row.price.of(row.measured.seconds) for row in (one, two, three)] == [
+        pytest.approx(0.082), pytest.approx(0.041), None]  # fmt: skip
     assert two.interval is None
     low, high = four.interval
     assert 0.45 < low < 0.5 < high < 0.55
     assert low * high == pytest.approx(0.25)
-    assert ranking.money(two.cost, two.currency) == "$0.0410"
+    assert two.price.words(two.measured.seconds) == "$0.0410"
+    assert two.price.words(0) == "$0"
 
 
 def test_the_figure_tells_devices_apart_and_mixes_no_currencies(tmp_path):

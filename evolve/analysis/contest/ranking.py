@@ -1,6 +1,5 @@
 """Contests of several machines, compared by time and cost, as numbers and as a figure; and the benchmark of 2020."""
 
-import math
 import textwrap
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -35,8 +34,7 @@ class RankedRow:
         measured: The measurement.
         verdict: The verdict on its file.
         speedup: The time of one worker of the same machine, divided by its own time; None if one worker was not timed.
-        cost: The cost of one pass; None without a price.
-        currency: The currency of the cost.
+        price: The price of an hour of its machine, if it was given.
         ratio: Its time, divided by the time of the first machine's fastest row: geometric means of all repeats.
         interval: The 95 % interval of the ratio; None for the first machine's fastest row itself.
     """
@@ -45,8 +43,7 @@ class RankedRow:
     measured: results.ContestRow
     verdict: str
     speedup: float | None
-    cost: float | None
-    currency: str
+    price: results.Price | None
     ratio: float
     interval: statistics.Interval | None
 
@@ -103,8 +100,7 @@ def ranked(name: str, found: results.ContestFile, reference: results.ContestRow)
                 measured=row,
                 verdict=verdict,
                 speedup=None if alone is None else alone.seconds / row.seconds,
-                cost=None if found.price is None else found.price.of(row.seconds),
-                currency="" if found.price is None else found.price.currency,
+                price=found.price,
                 ratio=statistics.geometric_ratio(*times),
                 interval=None if row is reference else statistics.ratio_interval(*times),
             )
@@ -120,14 +116,6 @@ def _distinct(names: Sequence[str]) -> list[str]:
         seen[name] = seen.get(name, 0) + 1
         found.append(f"{name} #{seen[name]}" if names.count(name) > 1 else name)
     return found
-
-
-def money(cost: float, currency: str) -> str:
-    """Return a small sum of money with three digits: "$0.0107"."""
-    if not cost:
-        return f"{currency}0"
-    decimals = max(2, 2 - math.floor(math.log10(abs(cost))))
-    return f"{currency}{cost:,.{decimals}f}"
 
 
 @dataclass(frozen=True)
@@ -175,7 +163,7 @@ def draw(ranking: ContestRanking) -> Any:
     """Return the figure of a ranking: time and speed-up by workers, ratios with their intervals, and costs."""
     best = [min(ranking.of(machine), key=lambda row: row.measured.seconds) for machine in ranking.machines]
     # Costs in several currencies have no common axis.
-    priced = len({row.currency for row in best if row.cost is not None}) == 1
+    priced = len({row.price.currency for row in best if row.price is not None}) == 1
     below = 0.9 + _ROW_HEIGHT * len(best)
     figure = style.new_figure(_LINES_HEIGHT + below + 0.5)
     top, bottom = figure.subfigures(2, 1, height_ratios=(_LINES_HEIGHT, below))
@@ -247,8 +235,9 @@ def _draw_bars(panels: Sequence[Any], best: Sequence[RankedRow]) -> None:
     ratio.axvline(1, color=FAINT, lw=1, ls=":")
     for cost in more:
         cost.set(title="Cost of one pass", xlabel="price of an hour × time")
-        costs = [row.cost or 0.0 for row in best]
-        texts = ["no price" if row.cost is None else money(row.cost, row.currency) for row in best]
+        priced = [(row.price, row.measured.seconds) for row in best]
+        costs = [0.0 if price is None else price.of(seconds) for price, seconds in priced]
+        texts = ["no price" if price is None else price.words(seconds) for price, seconds in priced]
         _bars(cost, costs, texts, costs, [""] * len(best))
         cost.set_xticks([])
 

@@ -5,6 +5,7 @@ A contest plays six experiments, its *legs*. A *repeat* plays all legs one or mo
 
 import hashlib
 import json
+import math
 import re
 import statistics
 from collections.abc import Mapping, Sequence
@@ -156,6 +157,12 @@ class Price(StoredPart):
     def of(self, seconds: float) -> float:
         """Return the price of some seconds."""
         return self.hour * seconds / 3600
+
+    def words(self, seconds: float) -> str:
+        """Return the price of some seconds with three digits: "$0.0107"."""
+        price = self.of(seconds)
+        decimals = max(2, 2 - math.floor(math.log10(price))) if price else 0
+        return f"{self.currency}{price:,.{decimals}f}"
 
 
 class ContestFile(StoredPart):
