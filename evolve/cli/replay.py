@@ -99,7 +99,7 @@ def interruptible(stop: StopFlag) -> EachStep:
 def _unlogged(run: store.Stored, chosen: Episode) -> str:
     """Return the reason why the log holds no return to compare an episode with."""
     if chosen.purpose is not Purpose.EPISODE:
-        return f"no such {chosen.purpose.title} episode is in the log"
+        return f"the log has no such {chosen.purpose.title} episode of this genome"
     if chosen.generation < run.num_generations:
         return "nothing in the log: the candidate had left the race before this episode"
     asked = f"candidate {chosen.candidate} is as the strategy will ask for it"

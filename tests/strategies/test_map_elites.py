@@ -349,6 +349,7 @@ def test_elites_are_objects_and_play_the_episodes_that_filled_their_cells(made, 
     assert (found["cell"], found["returns"]) == ([*elites[0].cell], held_out.returns.tolist())
     done = call("replay", made.path, "--cell", cell, "--held-out", "--episode", 2)
     assert f"return {float(held_out.returns[2])!r}" in done.out
+    assert "the log has no such held-out episode of this genome" in done.out
     assert call("replay", made.path, "--cell", "0,9").code == 2
 
 
