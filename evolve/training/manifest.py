@@ -26,6 +26,7 @@ import numpy as np
 from evolve import __version__, strategies
 from evolve.cluster import Transport
 from evolve.config import Config, flatten, names_function
+from evolve.config.registry import entry_points_of
 from evolve.errors import SOURCE, sanitize
 from evolve.numerics import native
 from evolve.numerics.device import device
@@ -87,9 +88,14 @@ def make_manifest(experiment: Experiment, transport: Transport) -> dict[str, Any
 
 
 def module_digests(config: Config) -> dict[str, str]:
-    """Return 16 hexadecimal digits of the SHA-256 of the file of each module that env.id or fitness names."""
+    """Return 16 hexadecimal digits of the SHA-256 of the file of each module that is no part of evolve, by its name.
+
+    They are the modules that env.id and fitness name, and those of a network and a strategy of another package.
+    """
     found = {}
-    for setting in (config.env.id, config.fitness):
+    kinds = (("network", config.network.name), ("strategy", config.strategy.name))
+    added = (point.value for section, name in kinds for point in entry_points_of(section).get(name, ()))
+    for setting in (config.env.id, config.fitness, *added):
         name, colon, _ = setting.partition(":")
         # A fitness function may not have been imported yet.
         with contextlib.suppress(ImportError, ValueError, OSError):

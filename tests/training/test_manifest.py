@@ -2,6 +2,7 @@
 
 import shutil
 import subprocess
+from importlib.metadata import EntryPoint
 from pathlib import Path
 
 import pytest
@@ -24,6 +25,13 @@ def test_the_revision_is_not_the_one_of_a_repository_around_an_installed_package
     assert len(uncached()) == 40
     monkeypatch.setattr(manifest, "SOURCE", packages)
     assert uncached() is None
+
+
+def test_a_strategy_of_another_package_has_a_digest(monkeypatch):
+    point = EntryPoint("mine", "toys:Elsewhere", "evolve.strategy")
+    monkeypatch.setattr(manifest, "entry_points_of", lambda section: {"ga": [point]} if section == "strategy" else {})
+    named = parse(Config, {"env": {"id": "CartPole-v1"}, "strategy": {"name": "ga"}})
+    assert [*manifest.module_digests(named)] == ["toys"]
 
 
 def test_the_modules_of_the_user_have_digests(tmp_path, monkeypatch):
