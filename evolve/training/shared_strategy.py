@@ -187,9 +187,9 @@ class SharedStrategy:
                 parts = [(0, columns, self._sum_here(generation, fitness, columns))]
         if workers_have_state:
             traces = np.zeros(0) if mean_traces is None else mean_traces
-            told = TellResults(fitness, traces, np.zeros((len(fitness), 0)) if measures is None else measures)
+            results = TellResults(fitness, traces, np.zeros((len(fitness), 0)) if measures is None else measures)
             # Each part of the sums goes to all workers but the one that computed it. Then all workers get the results.
-            records = [*((ColumnSums(columns.start, sums), worker) for worker, columns, sums in parts), (told, 0)]
+            records = [*((ColumnSums(columns.start, sums), worker) for worker, columns, sums in parts), (results, 0)]
             updates = ((frame_of(record, _KINDS), worker) for record, worker in records)
             self._coordinator.update(updates, (self._token, generation + 1))
         return np.concatenate([sums for _, _, sums in parts]) if parts else None
