@@ -23,7 +23,6 @@ if TYPE_CHECKING:
 
 MIN_REFRESH = 0.2
 """The least number of seconds between two changes of the display."""
-_TITLES = {Purpose.HELD_OUT: "held-out", Purpose.VALIDATION: "validation"}
 
 
 def on_terminal(stream: TextIO | None = None) -> bool:
@@ -175,10 +174,11 @@ class ProgressReporter:
             return
         self._refreshed_at = time.monotonic()
         waiting = f", {idle} idle" if idle else ""
-        completed = self.completed + (0 if purpose in _TITLES else done / episodes)
+        trains = purpose is Purpose.EPISODE
+        completed = self.completed + (done / episodes if trains else 0)
         is_under_way = self._completed_before < completed < self._expected
         etas = self._etas(completed) if is_under_way else {"eta": "", "eta_of_runs": ""}
-        what = _TITLES.get(purpose, f"generation {self.completed}")
+        what = f"generation {self.completed}" if trains else purpose.title
         now = f"{what}: {done / episodes:.0%}{waiting}"
         self.display.update(self._bar, completed=completed, now=now, **etas)
 

@@ -17,7 +17,7 @@ SHELLS = ("bash", "zsh", "fish", "tcsh")
 _CHOICES = {
     "network.name": tuple(networks.NETWORKS),
     "strategy.name": tuple(strategies.STRATEGIES),
-    **dict.fromkeys(("engine", "env.engine"), ("gymnasium", "envpool", "exact")),
+    **dict.fromkeys(("engine", "env.engine"), environments.ENGINES),
     "compute.backend": ("auto", "numpy", "native", "cupy"),
     **dict.fromkeys(("workers", "threads", "compute.threads"), ("auto", "2", "4", "8")),
 }
