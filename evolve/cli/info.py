@@ -1,5 +1,6 @@
 """evolve info: the contents of run files and champion files, in a few lines each."""
 
+import sys
 import textwrap
 from collections.abc import Mapping
 from functools import partial
@@ -103,10 +104,9 @@ def layout(description: Mapping[str, str], width: int | None) -> str:
             so that a digest can be copied and found, even if its line becomes longer.
     """
     names = max(map(len, description))
-    if width is None:
-        return "\n".join(f"  {name:{names}}  {text}" for name, text in description.items())
     # textwrap counts the indentation as a part of the line. A text gets 20 columns even on a narrow terminal.
-    wrap = textwrap.TextWrapper(max(width, names + 24), break_long_words=False, break_on_hyphens=False)
+    columns = max(sys.maxsize if width is None else width, names + 24)
+    wrap = textwrap.TextWrapper(columns, break_long_words=False, break_on_hyphens=False)
     wrap.subsequent_indent = " " * (names + 4)
     lines = []
     for name, text in description.items():

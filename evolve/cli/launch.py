@@ -62,7 +62,9 @@ def run_until_complete(launch: "Launch") -> int:
         if outcome is not None and not outcome.is_own and outcome.code == 0 and now[1] == launch.runs:
             return 0
         futile = futile + 1 if now <= before and not launch.reclaims_host else 0
-        cause = "no host answers" if outcome is None else _cause(outcome)
+        cause = "no host answers"
+        if outcome is not None:
+            cause = "a host was lost" if outcome.start_again else f"the ranks ended with code {outcome.code}"
         done = f"{pluralize(now[0], 'generation')} complete"
         if futile >= _MAX_FUTILE:
             launch.say(f"{cause}; {done}; {_MAX_FUTILE} attempts without any progress: given up")
@@ -90,10 +92,6 @@ def _is_final(outcome: Outcome, is_first: bool, reclaims_host: bool) -> bool:
     if outcome.code == InputError.exit_code:
         return is_first
     return not (reclaims_host and outcome.code == Stopped.exit_code)
-
-
-def _cause(outcome: Outcome) -> str:
-    return "a host was lost" if outcome.start_again else f"the ranks ended with code {outcome.code}"
 
 
 def _parser() -> Parser:
