@@ -4,7 +4,8 @@ import itertools
 import json
 import logging
 import time
-from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Hashable, Iterable, Sequence
+from functools import partial
 
 import numpy as np
 
@@ -127,11 +128,13 @@ class Coordinator:
             RunError: A worker failed, or all remaining workers hang.
         """
         self.set_up(spec)
-        seconds = self._episode_seconds
-
-        def chunk_sizes(episodes: int, workers: int) -> Iterator[int]:
-            return suitable_sizes(episodes, workers, spec.slots, spec.chunk_seconds, seconds, spec.least_chunk)
-
+        chunk_sizes = partial(
+            suitable_sizes,
+            slots=spec.slots,
+            worthwhile_seconds=spec.chunk_seconds,
+            episode_seconds=self._episode_seconds,
+            fewest=spec.least_chunk,
+        )
         if collector is None:
             collector = ResultsCollector.of(batch, spec.num_traces)
         evaluation = Evaluation(

@@ -292,9 +292,15 @@ class SepCma(EvolutionStrategy[SepCmaState]):
         places, connections = self._connections.within(columns)
         best = self._best(fitness)
         total = np.zeros((columns.stop - columns.start, 2))
-        centre, deviations = state.mean[connections], np.sqrt(state.covariance[connections])
-        steps, key, shares = np.full(len(best), state.progress.sigma), self._key(generation), self._rates.weights
-        total[places] = moments_about_centre(centre, deviations, steps, key, best, shares, first=connections.start)
+        total[places] = moments_about_centre(
+            state.mean[connections],
+            np.sqrt(state.covariance[connections]),
+            np.full(len(best), state.progress.sigma),
+            self._key(generation),
+            best,
+            self._rates.weights,
+            first=connections.start,
+        )
         return total
 
     def tell(self, state: SepCmaState, genomes: GenomeSource, results: Results) -> SepCmaState:

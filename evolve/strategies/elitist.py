@@ -119,8 +119,12 @@ class ScoredGenomes:
 
     def joined(self, other: "ScoredGenomes") -> "ScoredGenomes":
         """Return these genomes followed by others."""
-        scores = ((each.traces, each.total, each.count) for each in (self, other))
-        return ScoredGenomes(concatenate(self.genomes, other.genomes), *map(np.concatenate, zip(*scores, strict=True)))
+        return ScoredGenomes(
+            concatenate(self.genomes, other.genomes),
+            np.concatenate([self.traces, other.traces]),
+            np.concatenate([self.total, other.total]),
+            np.concatenate([self.count, other.count]),
+        )
 
     def with_prior(self, prior: int, fitness: Float64) -> "ScoredGenomes":
         """Return the genomes as if they had `prior` more evaluations, each with the mean of a generation's fitness [P].

@@ -388,10 +388,19 @@ def evaluate_population(
     spec = experiment.rollout_spec
     current: Round | None = first_round(config.racing, P, E) if least is None else Round(np.arange(least), range(E))
     collector = ResultsCollector(P, E, spec.num_traces, traces)
-    wanted: dict[str, Any] = {"traces": traces, "describe": True, "hashes_of_best": ranks_by_mean(config)}
     while current is not None:
-        rows, episodes = current.candidates, current.episodes
-        batch = EpisodeBatch.of(seed, Purpose.EPISODE, genomes, keys, episodes, normalizer, rows, **wanted)
+        batch = EpisodeBatch.of(
+            seed,
+            Purpose.EPISODE,
+            genomes,
+            keys,
+            current.episodes,
+            normalizer,
+            rows=current.candidates,
+            traces=traces,
+            describe=True,
+            hashes_of_best=ranks_by_mean(config),
+        )
         results = coordinator.evaluate(spec, batch, meanwhile, collector)
         meanwhile = None
         if least is not None and config.num_interactions is not None:
