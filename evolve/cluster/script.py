@@ -23,7 +23,7 @@ from collections.abc import Callable
 from contextlib import closing, suppress
 from functools import cache, partial
 from pathlib import Path
-from typing import Any
+from types import TracebackType
 
 from evolve.cluster import messages
 from evolve.cluster.coordinator import Coordinator, all_have_left, dismiss
@@ -84,16 +84,19 @@ def announce_end(transport: Transport) -> None:
             transport.abort(0)
 
 
-def end_all(transport: Transport, report: Callable[..., object], *raised: Any) -> None:
-    """Report an exception that ends this rank, and end the other ranks unless it was raised on all of them.
-
-    raised: The arguments of `sys.excepthook`: the type of the exception, the exception itself, and its traceback.
-    """
+def end_all(
+    transport: Transport,
+    report: Callable[..., object],
+    kind: type[BaseException],
+    error: BaseException,
+    traceback: TracebackType | None,
+) -> None:
+    """Report an exception that ends this rank, and end the other ranks unless it was raised on all of them."""
     try:
-        report(*raised)
+        report(kind, error, traceback)
         sys.stdout.flush()
     finally:
-        if not (hasattr(raised[1], ON_ALL_RANKS) and all_have_left(transport)):
+        if not (hasattr(error, ON_ALL_RANKS) and all_have_left(transport)):
             transport.abort(1)
 
 
