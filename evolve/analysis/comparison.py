@@ -9,7 +9,7 @@ import numpy as np
 
 from evolve import networks, store
 from evolve.analysis import statistics
-from evolve.config import Config, Options, differences, flatten, names_function, quantile_of
+from evolve.config import Config, Options, StartFromOptions, differences, flatten, names_function, quantile_of
 from evolve.errors import InputError, pluralize, sanitize
 from evolve.shapes import Float64
 from evolve.store import StoredRun
@@ -133,10 +133,17 @@ def _distinctions(config: Config, configs: Sequence[Config]) -> tuple[list[str],
     alike = [other for other in configs if _names(other) == names]
     keys = {key for other in alike for key, _, _ in group_differences(alike[0], other)}
     values = flatten(config.model_dump(mode="json", exclude={"start_from"}))
-    start = config.start_from
-    values["start_from"] = "random genomes" if start is None else start.file or "a given genome"
+    values["start_from"] = _start_in_words(config.start_from)
     short_names = _short_names(sorted(keys))
     return different, [f"{name} {values[key]}" for key, name in short_names.items() if values.get(key) is not None]
+
+
+def _start_in_words(start: StartFromOptions | None) -> str:
+    """Return the start of the runs of a group: its file, and the setting by which a genome in it was chosen."""
+    if start is None or start.file is None:
+        return "random genomes" if start is None else "a given genome"
+    chosen = start.model_dump(mode="json", exclude={"file", "digest"}, exclude_none=True)
+    return " ".join([start.file, *(f"{name} {value}" for name, value in chosen.items())])
 
 
 def group_differences(ours: Config, theirs: Config) -> list[tuple[str, object, object]]:

@@ -421,6 +421,10 @@ def test_seeds_that_began_with_their_own_runs_are_one_experiment(tmp_path):
     assert ("start", "") in rows.columns
     assert rows.rows[0][4].startswith("the final champion of first")
     assert rows.rows[1][4] == "random genomes"
+    start = {"file": first.path, "generation": 1}
+    early = evolve.train(SMALL, strategy="ga", seed=2, start_from=start, output="early")
+    _, groups = read_groups([files[1], early.path])
+    assert [group.label for group in groups] == ["start_from first", "start_from first generation 1"]
 
 
 RANKS = """
