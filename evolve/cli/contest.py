@@ -25,7 +25,7 @@ from evolve.cli.parser import Parser
 from evolve.cluster import Transport, check_start
 from evolve.cluster.cores import available_cores
 from evolve.cluster.hosts import check_not_too_many
-from evolve.cluster.mpirun import Supervisor, mpirun_environment, mpirun_words
+from evolve.cluster.mpirun import Supervisor, begin_seconds, mpirun_environment, mpirun_words
 from evolve.errors import InputError, Stopped, pluralize, sanitize
 from evolve.numerics import backend
 from evolve.numerics.device import has_device
@@ -216,7 +216,7 @@ def run_job(supervisor: Supervisor, size: ContestSize, workers: int, chosen: str
         words = mpirun_words(workers + 1) if workers > 1 else []
         words += [sys.executable, "-m", "evolve", "contest", JOB, str(file), "--size", size.name, "--backend", chosen]
         words += ["--repeats", str(size.most_repeats), *(["--unverified"] if unverified else [])]
-        outcome = supervisor.run(words, mpirun_environment())
+        outcome = supervisor.run(words, mpirun_environment(), begin=begin_seconds(workers + 1))
         if outcome.code:
             return outcome.code
         return ContestRow.model_validate_json(file.read_bytes())

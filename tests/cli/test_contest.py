@@ -11,6 +11,7 @@ from evolve.analysis.contest import session
 from evolve.analysis.contest.session import PlayedLeg
 from evolve.cli import contest as contest_command
 from evolve.cli.contest import plan_rows
+from evolve.cluster.mpirun import Outcome
 from evolve.errors import InputError, Stopped
 
 
@@ -193,3 +194,11 @@ def test_the_work_is_small_enough_to_be_tried():
     for leg in contest.LEGS:
         config = contest.known_experiment(leg, "auto").config
         assert config.population * config.episodes * config.generations <= 150
+
+
+def test_an_mpirun_that_starts_no_ranks_does_not_hang_the_contest(monkeypatch):
+    monkeypatch.setenv("EVOLVE_CONNECT_SECONDS", "10")
+    supervisor = Mock()
+    supervisor.run.return_value = Outcome(137)
+    assert contest_command.run_job(supervisor, contest.SIZES["trial"], 2, "native", False) == 137
+    assert supervisor.run.call_args.kwargs == {"begin": 70.0}
