@@ -210,7 +210,8 @@ def setting_of(found: Callable[..., Any], key: str = "fitness") -> str:
         raise InputError(key, f"the {kind} that {module} has now", f"an earlier {name}", cure, setting, ".")
     expected = f"a {kind} at the top level of a module"
     cure = f"Put it into a module, such as {file}, because another process has to import it to resume or to verify: "
-    raise InputError(key, expected, repr(found), cure, Setting(key, example), ".")
+    alone = " For this process alone, gymnasium.register gives it a name." if key == "env" else ""
+    raise InputError(key, expected, repr(found), cure, Setting(key, example), f".{alone}")
 
 
 def step_limit(config: Config, generation: int, previous: Int32 | None) -> int | None:

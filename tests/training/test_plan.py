@@ -108,7 +108,7 @@ def test_an_environment_in_place_of_a_file_is_named_with_its_setting(env):
         (".", {}, r"^experiment: .* got \., a directory\.$"),
         (SimpleNamespace(config=Config(env={"id": "CartPole-v1"})), {}, "Give its attribute `config`"),
         ("no.toml", {}, "expected a readable TOML file, got no.toml"),
-        (None, {"env": lambda: 0}, '^env: expected a class or a function at the top.* env="tasks:Task"'),
+        (None, {"env": lambda: 0}, '^env: expected a class or a function.* env="tasks:Task".* gymnasium.register'),
         (None, {"env": type("Mine", (toys.Memory,), {"__module__": "__main__"})}, "^env: expected a class or a func"),
         (None, {"env": gymnasium.make("CartPole-v1")}, "^env: expected the id of an environment, its class.* object"),
         (None, {"env": toys.coin}, r"register_task\('Name-v0', coin, …\).* env\.id=\"toys:Name-v0\""),
