@@ -154,7 +154,7 @@ def test_a_film_that_is_not_finished_leaves_nothing(tmp_path):
         assert len(list(tmp_path.iterdir())) == 1
         film.__exit__(KeyError, KeyError(), None)
     assert not list(tmp_path.iterdir())
-    with pytest.raises(RunError, match="nothing has been filmed"), Film(tmp_path / "x.gif", 50):
+    with pytest.raises(RunError, match="nothing has been filmed, as an"), Film(tmp_path / "x.gif", 50):
         pass
     assert not list(tmp_path.iterdir())
 

@@ -22,7 +22,7 @@ from evolve.analysis.generations import evaluation_of
 from evolve.analysis.html import tables
 from evolve.analysis.html.tables import Clip, ReportTable, RunSummary
 from evolve.cluster import Coordinator, Transport
-from evolve.errors import EpisodeError, EvolveError, InputError, Stopped, exception_line, import_extra
+from evolve.errors import EvolveError, InputError, RunError, Stopped, exception_line, import_extra
 from evolve.shapes import Float64
 from evolve.store import StoredRun, disk
 from evolve.training import Experiment, reload, reload_policy
@@ -94,7 +94,7 @@ def summarize_run(run: StoredRun, coordinator: Coordinator, transport: Transport
     if filmed:
         try:
             film = _film(run, experiment)
-        except (InputError, EpisodeError) as error:  # it cannot be drawn here, or the episode fails
+        except (InputError, RunError) as error:  # it cannot be drawn here, or the episode fails
             why_none = f"No film: {exception_line(str(error))}"
     return RunSummary(run, film, why_none, equal, verified)
 

@@ -113,7 +113,7 @@ class Film:
             return
         self._encoder.close()
         if self._last is None:
-            raise RunError(f"{self._path}: nothing has been filmed")
+            raise RunError("nothing has been filmed, as an episode that fails in reset has no picture")
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
         with disk.explain_write_errors(self._path):
