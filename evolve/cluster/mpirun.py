@@ -306,7 +306,8 @@ class Supervisor:
             if ended is not None and now - ended > linger:
                 process.kill()
             elif now - started > begin and not exit_code_file.exists():
-                self._say(f"the ranks did not begin within {begin:g} s: their launcher is killed")
+                cure = f"Set {CONNECT} if they need more time."
+                self._say(f"the ranks did not begin within {begin:g} s: their launcher is killed. {cure}")
                 process.kill()
             # The signal may have come before the ranks had begun, or even before the launcher was started.
             if self.stopping and not self._told and self._begun():

@@ -28,6 +28,7 @@ from types import TracebackType
 from evolve.cluster import messages
 from evolve.cluster.coordinator import Coordinator, all_have_left, dismiss
 from evolve.cluster.mpirun import (
+    CONNECT,
     SESSION_FOLDER,
     begin_seconds,
     check_start,
@@ -279,7 +280,8 @@ class StartedRanks:
                 return Link(end)
             if self._process.poll() is not None:
                 raise self.unexpected_end()
-        raise RunError(f"the ranks did not begin within {limit:g} s: mpirun hangs")
+        cure = f"Set {CONNECT} if they need more time."
+        raise RunError(f"the ranks did not begin within {limit:g} s: mpirun is killed. {cure}")
 
     def send(self, content: bytes) -> None:
         """Send a message to rank 0."""

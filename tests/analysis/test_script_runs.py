@@ -242,7 +242,7 @@ def test_the_ranks_of_a_launcher_that_hangs_are_killed(here, monkeypatch):
 def test_a_launcher_that_never_starts_its_ranks_is_killed(here, monkeypatch):
     monkeypatch.setattr(script, "begin_seconds", lambda _: 0.3)
     monkeypatch.setattr(script, "mpirun_words", lambda _: ["sh", "-c", "exec sleep 600"])
-    with pytest.raises(evolve.RunError, match=r"^the ranks did not begin within 0.3 s: mpirun hangs$"):
+    with pytest.raises(evolve.RunError, match=r"did not begin within 0.3 s: .* Set EVOLVE_CONNECT_SECONDS if"):
         StartedRanks(1, "nowhere:nothing")
 
 

@@ -374,7 +374,8 @@ def supervisor(monkeypatch, handlers):
 @pytest.mark.parametrize(("child", "code"), [("exec sleep 600", 137), ("touch $EVOLVE_EXIT_CODE; sleep 2; exit 3", 3)])
 def test_a_launcher_that_never_starts_its_ranks_is_killed(supervisor, child, code, capsys):
     assert supervisor.run(["sh", "-c", child], dict(os.environ), begin=0.5) == Outcome(code)
-    said = "the ranks did not begin within 0.5 s: their launcher is killed\n" if code == 137 else ""
+    cure = "Set EVOLVE_CONNECT_SECONDS if they need more time."
+    said = f"the ranks did not begin within 0.5 s: their launcher is killed. {cure}\n" if code == 137 else ""
     assert capsys.readouterr().out == said
 
 
