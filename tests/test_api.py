@@ -232,6 +232,9 @@ def test_a_champion_is_evaluated_with_other_settings_of_its_network(tmp_path):
         run.evaluate(9, network={"hidden": [4]})
     with pytest.raises(evolve.InputError, match=r"^network: expected a table of settings, .* got 'elman'"):
         run.evaluate(9, network="elman")
+    for argument, value in (("engine", "auto"), ("network", "auto"), ("threads", None)):
+        with pytest.raises(evolve.InputError, match=rf"{argument}: expected .* got '?{value}"):
+            run.evaluate(9, **{argument: value})
 
 
 def fingerprint(rows):

@@ -276,10 +276,11 @@ class _EvolvedFile:
         disk.check_writable(path, self._endings)
         return champion_files.export_champion(self._stored, path).path
 
-    def _reloaded(self, **changes: Any) -> Experiment:
+    def _reloaded(self, threads: int | str = "auto", **changes: Any) -> Experiment:
         """Return the experiment with changes, see `training.reload`; without changes, the cached `experiment`."""
-        given = {name: value for name, value in changes.items() if value not in (None, {}, "auto")}
-        return training.reload(self._stored, **given) if given else self.experiment
+        if threads == "auto" and all(value in (None, {}) for value in changes.values()):
+            return self.experiment
+        return training.reload(self._stored, threads=threads, **changes)
 
     def _check_champion(self) -> None:
         """Raise InputError if there is no champion yet. A champion file always has one."""
