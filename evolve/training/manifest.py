@@ -27,7 +27,7 @@ from evolve import __version__, strategies
 from evolve.cluster import Transport
 from evolve.config import Config, flatten, names_function
 from evolve.config.registry import entry_points_of
-from evolve.errors import SOURCE, sanitize
+from evolve.errors import FAILURES, SOURCE, sanitize
 from evolve.numerics import native
 from evolve.numerics.device import device
 from evolve.training.experiment import Experiment, num_threads
@@ -97,8 +97,8 @@ def module_digests(config: Config) -> dict[str, str]:
     added = (point.value for section, name in kinds for point in entry_points_of(section).get(name, ()))
     for setting in (config.env.id, config.fitness, *added):
         name, colon, _ = setting.partition(":")
-        # A fitness function may not have been imported yet.
-        with contextlib.suppress(ImportError, ValueError, OSError):
+        # A fitness function may not have been imported yet, and the package around its module may raise any error.
+        with contextlib.suppress(*FAILURES):
             spec = importlib.util.find_spec(name) if colon else None
             if spec is not None and spec.origin is not None:
                 found[name] = hashlib.sha256(Path(spec.origin).read_bytes()).hexdigest()[:16]

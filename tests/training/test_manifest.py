@@ -45,3 +45,11 @@ def test_the_modules_of_the_user_have_digests(tmp_path, monkeypatch):
     assert [*now] == ["toys"]
     assert now["toys"] != found["toys"]
     assert manifest.module_digests(parse(Config, {"env": {"id": "CartPole-v1"}, "fitness": "quantile:0.5"})) == {}
+
+
+def test_a_module_that_cannot_be_imported_has_no_digest(tmp_path, monkeypatch):
+    (tmp_path / "unlicensed").mkdir()
+    (tmp_path / "unlicensed" / "__init__.py").write_text("raise RuntimeError")
+    monkeypatch.syspath_prepend(tmp_path)
+    named = {"env": {"id": "CartPole-v1"}, "fitness": "unlicensed.scores:best"}
+    assert manifest.module_digests(parse(Config, named)) == {}
