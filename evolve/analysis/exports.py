@@ -300,9 +300,11 @@ class _OnnxGraph:
 
 def _memory_by_source(graph: _OnnxGraph, layers: Layers) -> dict[int, str]:
     """Return the columns of the input `memory` that hold the previous value of each remembered source."""
-    edges = np.cumsum([0, *(layers.sizes[source] for source in layers.remembered)]).tolist()
-    places = zip(layers.remembered, pairwise(edges), strict=True)
-    return {source: graph.columns("memory", start, stop) for source, (start, stop) in places}
+    parts, start = {}, 0
+    for source in layers.remembered:
+        parts[source] = graph.columns("memory", start, start + layers.sizes[source])
+        start += layers.sizes[source]
+    return parts
 
 
 def _onnx_action(graph: _OnnxGraph, policy: "Policy", space: Any, outputs: str) -> tuple[str, int, list[int]]:

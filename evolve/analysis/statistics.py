@@ -73,9 +73,12 @@ def interval_of_returns(returns: Float64) -> Interval | None:
     It is Student's interval. If several episodes share the best or the worst return, the interval is cut there: such a
     return is assumed to be a bound of the task, as 500 is in CartPole-v1, so no mean can be beyond it.
     """
-    ends = (returns.min(initial=math.inf), -math.inf), (returns.max(initial=-math.inf), math.inf)
-    limits = (float(end) if np.count_nonzero(returns == end) > 1 else unlimited for end, unlimited in ends)
-    return interval(returns, *limits)
+    low, high = returns.min(initial=math.inf), returns.max(initial=-math.inf)
+    return interval(
+        returns,
+        low=float(low) if np.count_nonzero(returns == low) > 1 else -math.inf,
+        high=float(high) if np.count_nonzero(returns == high) > 1 else math.inf,
+    )
 
 
 def geometric_ratio(one: Float64, other: Float64) -> float:
