@@ -289,8 +289,7 @@ def held_out_table(evaluations: Sequence[tuple[str, Evaluation]]) -> ReportTable
         known = statistics.finite(found.returns)
         spread = [number(f(known)) if len(known) else "none" for f in (statistics.median, np.min, np.max)]
         interval = between(found.interval) if found.interval else "none"
-        counts = f"{len(found.returns):,}", f"{found.failed:,}"
-        rows.append((name, counts[0], number(found.mean), interval, *spread, counts[1]))
+        rows.append((name, f"{len(found.returns):,}", number(found.mean), interval, *spread, f"{found.failed:,}"))
     names = "episodes", "mean", "95 % interval", "median", "worst", "best", "failed"
     columns = (("run", "run"), *_number_columns(*names))
     return ReportTable("Returns of the held-out champion", columns, tuple(rows))
