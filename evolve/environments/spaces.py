@@ -375,6 +375,9 @@ def stretch(space: Space, scale: float) -> Stretch:
     high = np.where(no_high, np.inf, space.high.astype(np.float64)).ravel()
     floor = np.where(np.isfinite(low), low, np.where(np.isfinite(high), high - 2 * scale, -scale))
     ceiling = np.where(np.isfinite(high), high, np.where(np.isfinite(low), low + 2 * scale, scale))
+    if space.dtype.kind in "iu":  # a large scale must not exceed the type
+        limits = np.iinfo(space.dtype)
+        floor, ceiling = np.maximum(floor, float(limits.min)), np.minimum(ceiling, float(limits.max))
     # Halved before adding, so that the largest finite bounds do not overflow.
     centre, half = floor / 2 + ceiling / 2, ceiling / 2 - floor / 2
     half = half * np.where(np.isfinite(low) & np.isfinite(high), min(scale, 1.0), 1.0)

@@ -106,6 +106,14 @@ def test_actions_may_keep_to_the_middle_of_their_range(space, outputs, expected)
     assert action == pytest.approx(np.array(expected), rel=1e-6)
 
 
+@pytest.mark.parametrize(("low", "high"), [(-INF, INF), (0, INF), (-INF, 5)])
+def test_a_large_scale_does_not_exceed_an_integer_type(low, high):
+    space = spaces.Box(low, high, (3,), np.int8)
+    (action,) = decode(space, [[-1, 0.5, 1]], scale=1000.0)
+    assert action[[0, 2]].tolist() == [space.low[0], space.high[0]]
+    assert space.contains(action)
+
+
 def test_symmetric_unit_box_passes_outputs_through_to_the_bit():
     outputs = np.random.Generator(np.random.Philox(0)).uniform(-1, 1, (50, 4)).astype(np.float32)
     assert np.array_equal(decode(box([-1] * 4, [1] * 4), outputs), outputs)
