@@ -314,6 +314,9 @@ def test_a_sweep_over_the_configuration_of_a_run_leaves_the_directory_of_the_run
     run = evolve.train(small, env={"id": "CartPole-v1", "engine": "exact"}, output="first")
     assert evolve.sweep({"population": [5]}, run.config)[0].path == Path("runs/sweep/population=5/seed-0.h5")
     assert evolve.sweep({"population": [5]}, run.config, output="first")[0].path.parent.parent == Path("first")
+    for _ in range(2):  # without a grid it resumes the runs of the directory
+        paths = [each.path for each in evolve.sweep({}, run.config, seeds=[0, 1], resume=True)]
+        assert paths == [Path("first/seed-0.h5"), Path("first/seed-1.h5")]
 
 
 def test_a_class_gives_the_bits_of_its_registration(here):

@@ -236,7 +236,8 @@ def sweep_from_arguments(
     own = {section: table[section] for section in ("network", "strategy")} if isinstance(experiment, Config) else {}
     if isinstance(experiment, Config):
         grid = {key: _for_complete_table(table, key, values) for key, values in grid.items()}
-        if any(experiment.directory().glob("seed-*.h5")):  # the configuration of a run: its directory belongs to it
+        # The configuration of a run: its directory belongs to it. Without a grid, however, the sweep has the same runs.
+        if grid and any(experiment.directory().glob("seed-*.h5")):
             table["output"].pop("directory", None)
     _override_all(table, output, settings, complete=isinstance(experiment, Config))
     if _take_source(table) is not None and not table["start_from"]:
