@@ -21,7 +21,7 @@ from evolve.genome import Genomes, candidate_digests, concatenate
 from evolve.numerics.streams import Purpose
 from evolve.rollouts import EpisodeBatch, PopulationResults, generation_keys
 from evolve.store import HeldOut, Record, Stored, StoredChampion, StoredRun
-from evolve.training.resume import RunState
+from evolve.training.resume import CHAMPION_NORMALIZER, RunState
 from evolve.training.stored import newest_champion
 from evolve.verification import logs, playing
 from evolve.verification.logs import CandidateLog, FirstDifference, explain
@@ -170,8 +170,9 @@ class RunRepetition(_Repetition):
             if difference is not None:
                 return self._explain(difference, record, before)
             before = copy(log)
-        # A file of an earlier version lacks arrays that checkpoints have since.
-        computed = {name: array for name, array in log.checkpoint.items() if name in self.run.checkpoint}
+        computed = dict(log.checkpoint)
+        if CHAMPION_NORMALIZER not in self.run.checkpoint:  # a file of an earlier version
+            computed.pop(CHAMPION_NORMALIZER, None)
         if not logs.same_arrays(self.run.checkpoint, computed):
             return self._unequal("the checkpoint does not belong to its generations", "log")
         equal = Verdict(True, f"{pluralize(self.run.num_generations, 'generation')}, digest {self.run.digest}")

@@ -2,6 +2,7 @@
 
 import json
 
+import h5py
 import pytest
 from tampering import tamper
 
@@ -42,3 +43,6 @@ def test_a_changed_checkpoint_is_found(verdict, runs):
     found = verdict(runs["a"], "--full")
     assert (found["what"], found["summary"]) == ("log", "the checkpoint does not belong to its generations")
     assert verdict(runs["a"], runs["b"])["summary"] == "the checkpoints differ, though every generation is equal"
+    with h5py.File(runs["c"], "r+") as file:
+        del file["checkpoint/leaderboard_total"]
+    assert verdict(runs["c"], "--full")["summary"] == "the checkpoint does not belong to its generations"
