@@ -32,7 +32,7 @@ The champion is the champion of the newest search. The next search begins only w
 n · `pruning_every` generations the champion is the result of the n-th search.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, ClassVar, Literal
@@ -256,6 +256,14 @@ class PruningRounds(contract.Strategy[PruningState]):
     def outcome(self, state: PruningState) -> dict[str, Float64]:
         """Return the strategy's values of fields of `Record`."""
         return self._strategy(state.mask).outcome(state.now)
+
+    def select(self, state: PruningState, connections: int | None = None, cell: Sequence[int] | None = None) -> Genomes:
+        """Return a genome of the strategy's front or archive."""
+        return self._strategy(state.mask).select(state.now, connections, cell)
+
+    def origin(self, state: PruningState, cell: Sequence[int]) -> tuple[int, int]:
+        """Return the generation and the candidate number of an elite of the strategy."""
+        return self._strategy(state.mask).origin(state.now, cell)
 
     def to_arrays(self, state: PruningState) -> dict[str, NDArray[Any]]:
         """Return the state as named arrays."""

@@ -135,6 +135,14 @@ class Wrapper(Strategy[WrapperState]):
         """Return the strategy's values of fields of `Record`."""
         return self._strategy.outcome(state.now)
 
+    def select(self, state: WrapperState, connections: int | None = None, cell: Sequence[int] | None = None) -> Genomes:
+        """Return a genome of the strategy's front or archive."""
+        return self._strategy.select(state.now, connections, cell)
+
+    def origin(self, state: WrapperState, cell: Sequence[int]) -> tuple[int, int]:
+        """Return the generation and the candidate number of an elite of the strategy."""
+        return self._strategy.origin(state.now, cell)
+
     def begun(self, before: WrapperState, after: WrapperState) -> str:
         """Return the kind, in words, of the search that `tell` began between two states; empty for no search."""
         inner = self._strategy
