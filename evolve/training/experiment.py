@@ -176,9 +176,11 @@ def _prepare(config: Config, engine: environments.Engine) -> Experiment:
         environments.check(engine)
         environments.check_metrics(engine)
         if environments.max_episode_steps(config.env) is None and environments.seems_endless(engine):
-            lasts = f"such an episode lasts for env.max_episode_seconds, {config.env.max_episode_seconds:g} s"
-            _warn(f"{engine.id} declares no limit of steps, and an episode of random actions did not end in a trial: "
-                  f"{lasts}, unless env.max_episode_steps limits it")  # fmt: skip
+            # The environment may be slow, rather than endless.
+            trial = "an episode of random actions did not end in a short trial"
+            lasts = f"an episode without an end lasts for env.max_episode_seconds, {config.env.max_episode_seconds:g} s"
+            limit = "unless env.max_episode_steps limits it"
+            _warn(f"{engine.id} declares no limit of steps, and {trial}: {lasts}, {limit}")
     device_slots = None
     if config.compute.slots is None and config.env.engine == "exact":
         # The host may hold the traces of each episode, or the initial contents of its slot.

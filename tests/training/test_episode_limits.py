@@ -55,6 +55,7 @@ def test_an_environment_without_an_end_is_announced(caplog):
         caplog.clear()
         prepare(parse(Config, {"env": {"id": "toys:Endless", "max_episode_steps": limit}}))
         assert ("toys:Endless declares no limit of steps, and an episode" in caplog.text) == (limit is None)
+        assert ("an episode without an end lasts for env.max_episode_seconds" in caplog.text) == (limit is None)
     caplog.clear()
     prepare(parse(Config, {"env": {"id": "toys:Switches"}}))  # its episodes end by themselves
     assert not caplog.text
