@@ -210,7 +210,10 @@ def final_champion(
         if which.is_champion:
             return newest_champion(experiment, run)
         strategy, state = restore(experiment, run)
-        genome, generation = strategy.select(state, which.connections, which.cell), run.num_generations
+        try:
+            genome, generation = strategy.select(state, which.connections, which.cell), run.num_generations
+        except InputError as error:
+            raise InputError(f"{where}{error.argument}", error.expected, error.got, *error.cure) from None
         if which.cell is not None:  # an elite is never evaluated again: its normalizer is the one of its own generation
             generation, _ = strategy.origin(state, which.cell)
         return genome, normalizer_of(experiment, run, generation)

@@ -123,6 +123,9 @@ def test_a_genome_of_a_front_or_an_archive_brings_its_normalizer(strategy):
         evolve.train(SMALL, normalize_observations=True, start_from=kept, output="other")
     with pytest.raises(InputError, match=r"start_from\.generation and start_from\.\w+: expected one of these"):
         evolve.train(SMALL, normalize_observations=True, start_from={"generation": 1, **start}, output="other")
+    missing = {"cell": [9]} if strategy is ARCHIVE else {"connections": 0}
+    with pytest.raises(InputError, match=rf"^start_from\.{next(iter(missing))}: expected"):
+        evolve.train(SMALL, normalize_observations=True, start_from={"file": run.path, **missing}, output="other")
 
 
 def test_a_vector_has_all_connections(source):
