@@ -231,7 +231,7 @@ def override(table: Table, given: Sequence[tuple[str, object]]) -> None:
         set_key(table, key, value)
     lists = _lists(table["sweep"], "") if swept and isinstance(table["sweep"], dict) else []
     for (key, value), (name, values) in itertools.product(single, lists):
-        if key == name or f"{key}.".startswith(f"{_swept_key(name, values)}."):
+        if key in (name, _swept_key(name, values)) or _determine(name, values, key):
             raise InputError.plainly(key, f"{key} is given twice: as {value!r}, and as sweep.{name}.")
 
 
@@ -246,14 +246,27 @@ def _remove_from_sweep(table: Table, key: str) -> None:
             if _swept_key(name, values) == key:  # strategy = ["ga", "umda"] sweeps over strategy.name
                 grid.pop(name, None)
         # With sweep.strategy = [{…}, {…}] each table has its own strategy.survivors, so no single value is right.
-        swept_tables = [name for name, values in _lists(grid, "") if key.startswith(f"{_swept_key(name, values)}.")]
+        swept_tables = [name for name, values in _lists(grid, "") if _determine(name, values, key)]
         if swept_tables:
-            message = f"{key} cannot be set: each value of sweep.{swept_tables[0]} in the file is a whole table. Set it"
+            message = f"{key} cannot be set: the tables of sweep.{swept_tables[0]} in the file determine it. Set it"
             raise InputError.plainly(key, f"{message} in these tables.")
     for section in sections:
         grid = grid.get(section, {}) if isinstance(grid, dict) else {}
     if isinstance(grid, dict):
         grid.pop(last, None)
+
+
+def _determine(name: str, values: Sequence[Any], key: str) -> bool:
+    """Return whether values of a sweep over `name` set the setting `key` inside it, or replace the table around it."""
+    inside = key.removeprefix(f"{_swept_key(name, values)}.")
+    return inside != key and not all(_keeps(name, value, inside.partition(".")[0]) for value in values)
+
+
+def _keeps(section: str, value: object, part: str) -> bool:
+    """Return whether a value of a sweep over a section leaves a part of the section as it is."""
+    if isinstance(value, str):  # a name alone
+        return part != NAMED_SECTIONS.get(section, part)
+    return isinstance(value, Mapping) and lacks_name(section, value) and part not in value
 
 
 def _swept_key(key: str, values: Sequence[Any]) -> str:

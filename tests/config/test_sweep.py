@@ -96,6 +96,17 @@ def test_a_flag_beside_a_sweep_over_names(tmp_path):
     assert found("--set", "strategy.weight_noise=0.5") == [("ga", 0.5), ("umda", 0.5)]
 
 
+def test_a_flag_beside_tables_without_a_name(tmp_path):
+    (tmp_path / "x.toml").write_text("[sweep]\nstrategy = [{survivors = 2}, 'ga']\n")
+    sources = ([str(tmp_path / "x.toml")], ["--set", "sweep.strategy=[{survivors = 2}, 'ga']"])
+    for source in sources:
+        configs, *_ = load([*source, "--set", "strategy.weight_noise=0.5"])
+        assert [(c.strategy.name, c.strategy.options.weight_noise) for c in configs] == [("prune", 0.5), ("ga", 0.5)]
+        for words in (("--set", "strategy.survivors=3"), ("--strategy", "umda")):
+            with pytest.raises(InputError, match=r"^strategy\.\w+ (cannot be set|is given twice): "):
+                load([*source, *words])
+
+
 @pytest.mark.parametrize(
     ("words", "argument"),
     [(("--set", "sweep.episodes=[1, 2]", "-r", "3"), "episodes"),
