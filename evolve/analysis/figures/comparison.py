@@ -257,7 +257,7 @@ def draw_front(runs: Sequence[StoredRun], titled: bool = True) -> Any:
     top.set_ylabel("mean fitness")
     omitted = f" (without {', '.join(others)})" if others else ""
     top.set_title(f"Front{omitted}; ◆ best fitness")
-    # A good front reaches the upper corner, an early one any other place. A handle has to be long enough for two dashes.
+    # A good front reaches the upper corner, an early one any other place. Handles are long enough for two dashes.
     top.legend(loc="best", fontsize=8, handlelength=3.2)
     _draw_volumes(bottom, fronts, every, is_small)
     if titled:
