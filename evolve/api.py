@@ -112,8 +112,7 @@ class Sweep(Sequence[Run]):
 
         The first columns are the varied settings, a table or a list as text. `held_out_low` and `held_out_high` are the
         95 % interval of the champion's mean return on held-out episodes, without the episodes that failed; NaN without
-        such episodes.
-        `held_out_metric_NAME` is the mean of a metric over them.
+        such episodes. `held_out_metric_NAME` is the mean of a metric over them.
         """
         columns: dict[str, list[Any]] = {key: [_cell(point[key]) for point in self.points] for key in self.points[0]}
         last = [run.generations[-1] if run.generations else None for run in self.runs]

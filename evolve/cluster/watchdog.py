@@ -12,6 +12,7 @@ after minutes, and only if it had a message to send.
 
 import errno
 import faulthandler
+import fcntl
 import hmac
 import math
 import os
@@ -28,11 +29,6 @@ from pathlib import Path
 from types import FrameType
 
 from evolve.errors import EpisodeTimeout, Interrupted
-
-try:
-    import fcntl
-except ImportError:  # not a POSIX system
-    fcntl = None  # type: ignore[assignment]
 
 SOON = 1.0
 """Seconds that watched code may take to return after `interrupt_soon`."""
@@ -319,7 +315,7 @@ def own_addresses() -> list[str]:
     with suppress(OSError):
         found = [str(info[4][0]) for info in socket.getaddrinfo(socket.gethostname(), None, socket.AF_INET)]
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as any_socket:
-        for _, name in socket.if_nameindex() if fcntl is not None else []:
+        for _, name in socket.if_nameindex():
             with suppress(OSError):  # an interface without an address
                 answer = fcntl.ioctl(any_socket, _SIOCGIFADDR, name.encode()[:15].ljust(256, b"\0"))
                 found.append(socket.inet_ntoa(answer[20:24]))
