@@ -20,7 +20,6 @@ DOORS = {
         "environments/rendering.py",
     },
     "envpool": {"environments/envpool_engine.py"},
-    "imageio": {"analysis/video/"},
     "av": {"analysis/video/"},
     "PIL": {"analysis/video/"},
     "scipy": {"analysis/statistics.py"},

@@ -42,7 +42,7 @@ EXTRAS: Mapping[str, tuple[str, tuple[str, ...]]] = {
     "onnx": ("champions as ONNX", ("onnx",)),
     "torch": ("champions as PyTorch", ("torch",)),
     "completion": ("Tab completion", ("shtab",)),
-    "video": ("films", ("imageio", "av", "PIL", "pygame")),
+    "video": ("films", ("av", "PIL", "pygame")),
 }
 """The purpose of each extra for users, and the modules that it installs."""
 _REPORTED_ELSEWHERE = ("mpi", "mpich", "gpu", "gpu-cuda12")

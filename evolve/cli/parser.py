@@ -279,7 +279,7 @@ def steps_after(paths: Sequence[Path], report: str = "", can_film: bool = True) 
     else:
         where = f"Run files: {len(paths)} in {os.path.commonpath([path.parent for path in paths]) or '.'}"
     if can_film:
-        library, extra = "imageio", "video"
+        library, extra = "av", "video"
         show = f"Film its champion: {command_line('replay', first, '--held-out', '--video', 'champion.mp4')}"
     else:
         library, extra = "matplotlib", "plot"

@@ -22,7 +22,7 @@ from evolve.store.disk import check_writable
 from evolve.training.experiment import PlannedRun
 from evolve.training.plan import plays_in_threads
 
-_LIBRARIES = ("jinja2", "matplotlib", "PIL", "av", "imageio", "gymnasium", "pygame", "Box2D")
+_LIBRARIES = ("jinja2", "matplotlib", "PIL", "av", "gymnasium", "pygame", "Box2D")
 """The modules of the libraries that make the page, and the films of exact tasks."""
 
 

@@ -13,6 +13,7 @@ import h5py
 import numpy as np
 import pytest
 from conftest import LONG, ROOT, as_a_process, environment
+from films import read_film
 
 import evolve
 from evolve import environments, store
@@ -28,14 +29,6 @@ from evolve.training.resume import replay_line
 SHORT = ("--set", "env.max_episode_steps=30")
 END, TITLE = 25, 50  # pictures at 50 a second
 HEADLESS = {"DISPLAY": None, "WAYLAND_DISPLAY": None, "SDL_VIDEODRIVER": None, "MUJOCO_GL": None}
-
-
-def read(path):
-    """Return the pictures of a film, [N, H, W, 3], and the metadata of its file."""
-    import imageio.v3 as iio
-
-    how = {"plugin": "pyav"} if path.suffix == ".mp4" else {"plugin": "pillow", "mode": "RGB"}
-    return np.stack(list(iio.imiter(path, **how))), iio.immeta(path, plugin=how["plugin"])
 
 
 def length(path, generation):
@@ -62,8 +55,8 @@ def test_a_walker_is_filmed_and_the_episode_is_that_of_the_log(call, record, tmp
     done = call("replay", path, "--video", "walk.mp4", **HEADLESS)
     assert (done.code, done.err) == (0, "")
     assert "equal to the log, to the bit" in done.out
-    pictures, said = read(tmp_path / "walk.mp4")
-    assert (said["codec"], said["fps"], said["video_format"]) == ("h264", 50, "yuv420p")
+    pictures, said = read_film(tmp_path / "walk.mp4")
+    assert said == ("h264", 50, "yuv420p")
     assert pictures.shape == (TITLE + length(path, 1) + 1 + END, 442, 1000, 3)
     check_title(pictures[10])
     pictures = pictures[TITLE:]
@@ -83,7 +76,7 @@ def test_an_exact_world_is_filmed_without_a_display(command, call, absent, recor
     done = command("replay", path, "--video", "exact.mp4", **HEADLESS)
     assert (done.code, done.err) == (0, "")
     assert "equal to the log, to the bit" in done.out
-    pictures, _ = read(tmp_path / "exact.mp4")
+    pictures, _ = read_film(tmp_path / "exact.mp4")
     assert pictures.shape == (TITLE + length(path, 1) + 1 + END, 442, 1000, 3)
     assert np.abs(pictures[TITLE, 42:, :600].astype(int) - pictures[-1, 42:, :600]).max() > 100
     absent("Box2D", "pygame")
@@ -101,7 +94,7 @@ def test_the_champions_of_several_generations_make_one_film(call, record, tmp_pa
         "generation 1",
         "learning.mp4",
     ]
-    pictures, _ = read(tmp_path / "learning.mp4")
+    pictures, _ = read_film(tmp_path / "learning.mp4")
     parts = [TITLE + length(path, g) + 1 + END for g in (0, 1)]
     assert len(pictures) == sum(parts)
     for first in (0, parts[0]):
@@ -125,9 +118,9 @@ def test_a_champion_plays_in_a_changed_environment(call, record, tmp_path):
     )
     returned = float(done.out.split()[1])
     assert evolve.load(path).evaluate(1, env={"kwargs": {"length": 5.0}}).returns.tolist() == [returned]
-    pictures, _ = read(tmp_path / "long.mp4")
+    pictures, _ = read_film(tmp_path / "long.mp4")
     call("replay", path, "--held-out", "--video", "own.mp4", **HEADLESS).ok()
-    own, _ = read(tmp_path / "own.mp4")
+    own, _ = read_film(tmp_path / "own.mp4")
     difference = np.abs(pictures[TITLE + 1].astype(int) - own[TITLE + 1].astype(int)).max(axis=2)
     assert (difference > 60).sum() > 400  # the pole is longer, and the caption says so
     drawn = call("replay", path, "--set", "env.randomize.length={uniform=[0.9, 1.1]}")
@@ -159,7 +152,7 @@ def test_a_gif_leaves_frames_out(call, record, tmp_path):
     assert shown[0] == 13 * 80  # a second, in pictures
     assert set(shown[1:-1]) == {80}
     assert shown[-1] == 80 + 7 * 80  # half a second
-    pictures, _ = read(tmp_path / "cart.gif")
+    pictures, _ = read_film(tmp_path / "cart.gif")
     check_title(pictures[0])
     body = pictures[1:, 34:, :384]
     assert (body < 30).all(axis=3).any(axis=(1, 2)).all()  # the cart is in each
@@ -182,8 +175,8 @@ def test_mujoco_is_filmed_without_a_display(command, record, tmp_path):
     path = record("InvertedPendulum-v5", *SHORT, "--set", "env.kwargs.reset_noise_scale=0.1")
     done = command("replay", path, "--generation", 0, "--video", "pole.mp4", **HEADLESS)
     assert (done.code, done.err) == (0, "")
-    pictures, said = read(tmp_path / "pole.mp4")
-    assert said["fps"] == 25
+    pictures, said = read_film(tmp_path / "pole.mp4")
+    assert said == ("h264", 25, "yuv420p")
     assert pictures.shape[:3] == (25 + length(path, 0) + 1 + 13, 522, 840)
     pictures = pictures[25:]
     assert np.abs(pictures[0, 42:, :480].astype(int) - pictures[3, 42:, :480]).max() > 30
@@ -194,7 +187,7 @@ def test_envpool_is_filmed_where_it_can_draw(call, record, tmp_path):
     path = record("CartPole-v1", "--engine", "envpool", *SHORT)
     done = call("replay", path, "--video", "pool.mp4", **HEADLESS).ok()
     assert "equal to the log, to the bit" in done.out
-    pictures, _ = read(tmp_path / "pool.mp4")
+    pictures, _ = read_film(tmp_path / "pool.mp4")
     assert len(pictures) == TITLE + length(path, 1) + 1 + END
     assert np.abs(pictures[TITLE, 32:].astype(int) - pictures[-1, 32:]).max() > 100
     with pytest.raises(InputError, match=r"env\.engine: expected an environment that can be drawn as frames"):
@@ -254,12 +247,12 @@ def test_wrong_input(call, record, arguments, message):
     call("replay", record("CartPole-v1"), *arguments).refused(message)
 
 
-@pytest.mark.parametrize("missing", ["imageio", "av", "PIL"])
+@pytest.mark.parametrize("missing", ["av", "PIL"])
 def test_without_the_libraries(call, record, missing, absent):
     path = record("CartPole-v1")
     absent(missing)
     call("replay", path, "--video", "x.mp4").refused(f"pip install -e '{ROOT}[video]'")
-    absent("imageio", "av", "PIL")
+    absent("av", "PIL")
     call("replay", path).ok()
 
 

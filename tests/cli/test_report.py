@@ -162,7 +162,7 @@ def test_runs_that_differ_are_told_by_two_ranks_too_and_spoil_no_other(call, com
     elsewhere = ("-e", "toys:Elsewhere-v0", "--set", "env.max_episode_steps=40", "--set", "network.plasticity=0.1")
     made = ("-p", 4, "-g", 2, "-r", 3, "-d", 2, "--set", "held_out_episodes=2", "-o", "e")
     call("run", *elsewhere, *made).ok()
-    unseen = without("imageio")  # nothing here is about films
+    unseen = without("av")  # nothing here is about films
     files = ("seed-1.h5", "e/seed-0.h5", runs / "a" / "seed-2.h5")
     command("report", *files, ranks=2, TOY_GRAVITY="nan", **unseen).ok()
     text = Page(tmp_path / "report.html").text

@@ -86,7 +86,7 @@ def test_the_first_generation_of_an_exact_task_begins_without_large_libraries(tm
     code = [sys.executable, "-c", STARTED, *words, "-o", tmp_path / "out"]
     loaded = set(subprocess.run(code, capture_output=True, text=True, env=environment(), check=False).stdout.split())
     assert "evolve.rollouts" in loaded
-    large = {"matplotlib", "jinja2", "av", "PIL", "imageio", "pygame", "gymnasium", "Box2D", "mpi4py", "rich", "scipy"}
+    large = {"matplotlib", "jinja2", "av", "PIL", "pygame", "gymnasium", "Box2D", "mpi4py", "rich", "scipy"}
     assert not large & loaded
 
 

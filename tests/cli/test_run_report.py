@@ -54,7 +54,7 @@ def test_a_sweep_has_one_page_in_its_directory(call, tmp_path):
     [
         ("jinja2", "[report]"),
         ("matplotlib", "[plot]"),
-        ("imageio", "[video]"),
+        ("av", "[video]"),
         ("PIL", "[video]"),
         ("pygame", "pip install"),
     ],

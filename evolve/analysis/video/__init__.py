@@ -1,8 +1,8 @@
 """Films of episodes: frames of an environment under a strip of text, with the network at work beside them.
 
 `film_episodes` plays an episode again, and a camera adds a picture of each step to the film. `picture` paints the
-pictures, `encoders` writes them as MP4 or GIF. Only this package imports imageio (with PyAV) and Pillow, which come
-with the extra `video`.
+pictures, `encoders` writes them as MP4 or GIF. Only this package imports PyAV and Pillow, which come with the
+extra `video`.
 """
 
 import math

@@ -4,6 +4,7 @@ import io
 import itertools
 import math
 from collections import deque
+from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
@@ -23,8 +24,8 @@ _FAR = 32  # colours are far from each other if one channel differs by more (of 
 
 
 def library(name: str) -> Any:
-    """Return a module of imageio, PyAV or Pillow. Raises InputError if it is not installed."""
-    return import_extra(name, "video", "films", "imageio, PyAV and Pillow")
+    """Return a module of PyAV or Pillow. Raises InputError if it is not installed."""
+    return import_extra(name, "video", "films", "PyAV and Pillow")
 
 
 class Mp4:
@@ -34,24 +35,30 @@ class Mp4:
     """The number of frames of the environment for each picture of the film."""
 
     def __init__(self, path: Path, fps: float) -> None:
-        library("av")
-        options = {"movflags": "faststart"}
-        self._file = library("imageio.v3").imopen(path, "w", plugin="pyav", container_options=options)
-        self._file.init_video_stream("libx264", fps=fps, pixel_format="yuv420p")
-        # With several threads x264 may encode equal pictures to different bytes. imageio has no option for threads.
-        self._file._video_stream.codec_context.thread_count = 1
+        av = library("av")
+        self._film = av.open(str(path), "w", format="mp4", options={"movflags": "faststart"})
+        self._stream = self._film.add_stream("libx264", rate=Fraction(fps).limit_denominator(1000))
+        self._stream.pix_fmt = "yuv420p"
+        self._stream.thread_count = 1  # with several threads x264 may encode equal pictures to different bytes
+        self._frame = av.VideoFrame.from_image
+        # PyAV's own one for a thread never ends its worker threads, and a process that forks later could hang.
+        self._reformatter = av.video.reformatter.VideoReformatter()
+        self._written = 0  # pictures
 
     def write(self, picture: Any, times: int) -> None:
         """Write a picture `times` times."""
+        if not self._written:
+            self._stream.width, self._stream.height = picture.size
+        frame = self._reformatter.reformat(self._frame(picture), format=self._stream.pix_fmt)
         for _ in range(times):
-            self._file.write_frame(np.asarray(picture))
+            frame.pts = self._written
+            self._film.mux(self._stream.encode(frame))
+            self._written += 1
 
     def close(self) -> None:
         """Write the pictures that the encoder still holds, and finish the file."""
-        # imageio's destructor would close the file again. That raises the error of the first call again, or runs the
-        # garbage collector once more.
-        close, self._file.close = self._file.close, lambda: None
-        close()
+        with self._film:
+            self._film.mux(self._stream.encode())
 
 
 class Gif:
@@ -184,7 +191,7 @@ def check_film(path: Path) -> None:
 
 def check_library() -> None:
     """Raise InputError unless the libraries of MP4 films are installed."""
-    for name in ("PIL.ImageFont", "av", "imageio.v3"):
+    for name in ("PIL.ImageFont", "av"):
         library(name)
 
 
