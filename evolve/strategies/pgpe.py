@@ -130,11 +130,13 @@ class Pgpe(EvolutionStrategy[PgpeState]):
         """Move the centre and the standard deviations along their gradients."""
         options = self._options
         check_population(genomes, results, self._P, self._W, grows=True)
-        total, paired = results.sums, np.arange(len(results.fitness) // 2 * 2)
+        total, u = results.sums, self._utilities(results.fitness)
         if total is None:
-            total = weighted_moments(genomes, paired, self._utilities(results.fitness), state.centre)
-        total = total / len(paired)
-        velocity = self._optimizer.velocity(state.velocity, total[:, 0], self._learning_rate)
+            total = weighted_moments(genomes, np.arange(len(u)), u, state.centre)
+        total = total / len(u)
+        # If the candidates of each pair tie, ∇θ is 0. ClipUp would make a full step of the rounding errors in its sums.
+        gradient = np.zeros(self._W) if np.array_equal(u[::2], u[1::2]) else total[:, 0]
+        velocity = self._optimizer.velocity(state.velocity, gradient, self._learning_rate)
         max_change = options.max_sigma_change * state.sigma
         change = np.clip(options.sigma_learning_rate * (total[:, 1] / state.sigma), -max_change, max_change)
         sigma = np.clip(state.sigma + change, options.smallest_sigma, _MAX_SIGMA)

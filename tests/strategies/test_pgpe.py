@@ -100,6 +100,14 @@ def test_equal_fitness_leaves_everything_as_it_is():
     assert np.array_equal(state.sigma, pgpe.start().sigma)
 
 
+def test_pairs_that_tie_do_not_move_the_centre():
+    """The two candidates of a pair may play the same episodes, and luck alone may decide their returns."""
+    pgpe = made(8)
+    state = tell(pgpe, pgpe.start(), 0, [1.0, 1.0, 4.0, 4.0, 2.0, 2.0, 2.0, 2.0])
+    assert np.array_equal(state.centre, pgpe.start().centre)
+    assert not np.array_equal(state.sigma, pgpe.start().sigma)
+
+
 def test_every_weight_learns_how_far_to_look():
     """Where fitness depends on one weight alone, the deviation of that one falls as it arrives; the others' stays."""
     pgpe = made(200, max_speed=0.2)
