@@ -18,8 +18,8 @@ eigenvectors and norms come from BLAS. On machines of one kind the bits are the 
 module limits BLAS to one thread.
 
 sep-cma-es, in portable arithmetic: Ros & Hansen, "A Simple Modification in CMA-ES Achieving Linear Time and Space
-Complexity" (2008), with the parameters of the tutorial above. With C = 1 at first, mu = floor(P/2), x_i the i-th best
-candidate, NaN last, and all operations elementwise:
+Complexity" (2008), with its parameters. As in the library cmaes, its c_cov is c_mu, and c_1 is the tutorial's. With
+C = 1 at first, mu = floor(P/2), x_i the i-th best candidate, NaN last, and all operations elementwise:
 
     candidate    m + σ sqrt(C) z, z ~ N(0, I) from keyed streams
     w_i          (ln(mu + 1) - ln i) / Σ_j (ln(mu + 1) - ln j), i = 1 … mu; mu_eff = 1/Σ w_i²
