@@ -279,8 +279,8 @@ class RestartRecord(NamedNumbers):
 class Restarting(Wrapper):
     """An evolution strategy that restarts, see `RestartOptions`.
 
-    The best state is the state before the generation with the best score. `means` are NaN for generations before the
-    last restart.
+    The best state is the state before the generation with the best score; the newest state before the first score.
+    `means` are NaN for generations before the last restart.
     """
 
     name, best_prefix, no_mean = "restart", "best_", np.nan
@@ -300,6 +300,8 @@ class Restarting(Wrapper):
         stalled, restarts, generations = record.stalled + 1, record.restarts, record.generations + 1
         if score > best_score:
             best, best_score = state.now, score
+        elif best_score == -np.inf:
+            best = now
         if score > to_beat:
             to_beat, stalled = score, 0
         if stalled >= self._after:

@@ -79,6 +79,18 @@ def test_after_a_stall_it_begins_anew(name):
     assert np.array_equal(strategy.champion(better).weights, inner.champion(state.now).weights)
 
 
+@pytest.mark.parametrize("name", ES)
+def test_before_the_first_score_the_champion_is_the_newest(name):
+    """A score is the mean of three generations, so a shorter run ended with its first random genome as champion."""
+    strategy, inner = made(name, restart_after=12), made(name)
+    states, own = [strategy.start()], inner.start()
+    for generation in range(3):
+        states.append(tell(strategy, states[-1], generation, 1.0))
+        own = tell(inner, own, generation, 1.0)
+        newest = own if generation < 2 else states[2].now
+        assert np.array_equal(strategy.champion(states[-1]).weights, inner.champion(newest).weights)
+
+
 def by_hand(means, after, anew):
     """Return the record after generations of the given mean fitness."""
     best = own = -np.inf
