@@ -57,9 +57,9 @@ class HebbianDagOptions(base.NetworkOptions):
     plasticity: float = Field(0.0, ge=-1e6, le=1e6)
     """m, the strength with which traces act on the network; with 0 they only decide which connections are pruned."""
     trace_rate: float = Field(1.0, ge=-1e6, le=1e6)
-    """ρ, the rate at which traces grow."""
+    """ρ, the rate at which traces grow; if it is not 0, its absolute value is at least 0.001."""
     trace_limit: float = Field(10.0, gt=0, le=1e6)
-    """The largest absolute value of a trace."""
+    """The largest absolute value of a trace, at least 0.001."""
     neuromodulated: bool = False
     """Whether output 0 of the network replaces ρ."""
     init_scale: base.Scale = 1.0

@@ -14,9 +14,9 @@ the first of the leaderboard. A generation is the first `survivors` of the leade
     regrowth   each absent connection returns with probability `regrowth`, its weight N(0, 1)
     noise      every connection left moves by `weight_noise` · N(0, 1)
 
-See `elitist` for scores and prior evaluations. Survivors are evaluated again in every generation, so a lucky score does
-not last. With one survivor, as in the 2020 script, the other genomes on the leaderboard keep their first score until
-they lead.
+See `elitist` for scores and prior evaluations. The K best of the last generation are in the pool with their fitness in
+that generation alone. Survivors are evaluated again in every generation, so a lucky score does not last. With one
+survivor, as in the 2020 script, the other genomes on the leaderboard keep their first score until they lead.
 
 A search that begins with a given genome draws its first children from that genome alone. Without traces yet, its
 connections are pruned by chance at the rate q.
