@@ -81,7 +81,8 @@ class OpenAiEsOptions(RestartOptions):
     constant_weight_decay: bool = False
     """Whether each generation subtracts the same share of the centre, although α decays."""
     averaging: float = Field(0.0, ge=0, lt=1)
-    """The champion is an average of all centres; this is the weight of the past. With 0 it is the newest centre."""
+    """The champion is an average of all centres; this is the weight of the past. With 0 it is the newest centre. The
+    first centre counts, too, so a search needs many more than 1/(1 - averaging) generations."""
     pruning: float = Field(0.0, ge=0, le=1)
     """The share of the initial connections that is pruned after `pruning_generations`."""
     pruning_generations: int = Field(100, ge=1)
