@@ -64,7 +64,9 @@ def interval(sample: Float64, low: float = -math.inf, high: float = math.inf) ->
     if len(sample) < 2:
         return None
     half = _student(len(sample) - 1) * deviation(sample) / math.sqrt(len(sample))
-    return max(mean(sample) - half, low), min(mean(sample) + half, high)
+    centre = mean(sample)
+    # The mean of equal values may lie beyond them by a rounding error, but never outside its interval.
+    return max(centre - half, min(low, centre)), min(centre + half, max(high, centre))
 
 
 def interval_of_returns(returns: Float64) -> Interval | None:

@@ -38,6 +38,16 @@ def test_the_interval_of_returns_ends_at_a_bound_that_several_episodes_reach():
     assert "to 500.00)" in statistics.summary(full)
 
 
+@pytest.mark.parametrize(("value", "size"), [(0.94, 100), (-84.3, 30), (0.1, 3)])
+def test_the_mean_of_equal_returns_is_in_its_interval(value, size):
+    """Bars of errors are drawn from the mean to both ends, and Matplotlib refuses bars of negative length."""
+    returns = np.full(size, value)
+    assert statistics.mean(returns) != value  # rounded
+    low, high = statistics.interval_of_returns(returns)
+    assert low <= statistics.mean(returns) <= high
+    assert (low, high) == pytest.approx((value, value))
+
+
 @pytest.mark.parametrize(("size", "draw"), [(3, "normal"), (60, "exponential")])
 def test_the_interval_covers_the_mean_95_times_in_100(size, draw):
     stream = np.random.Generator(np.random.Philox(1))
