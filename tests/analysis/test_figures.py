@@ -79,7 +79,7 @@ def test_a_note_explains_bands_and_marks_if_groups_share_a_panel(runs):
     (group,) = read_groups([runs / "a" / "seed-1.h5"])[1]
     assert figures.draw_curves([group]).get_supxlabel() == ""
     note = figures.draw_curves([group, replace(group, label="b", runs=group.runs * 2)]).get_supxlabel()
-    assert note.startswith("lines and bands: median and quartiles of the seeds; diamonds and bars: held-out mean")
+    assert note.startswith("lines and bands: median and quartiles of the seeds; marks and bars: held-out mean")
 
 
 def test_environments_have_panels_of_their_own(runs):
@@ -109,7 +109,7 @@ def test_returns_are_not_drawn_on_the_axis_of_a_fitness_function(runs):
     assert any(text.endswith(f"\nheld-out mean return {mean:.2f}") for text in said)
     assert not any("bar:" in text for text in said)
     assert "scores:own" in drawn.axes[0].get_ylabel()
-    assert "diamonds" not in figures.draw_curves([own, replace(own, label="b")]).get_supxlabel()
+    assert "marks" not in figures.draw_curves([own, replace(own, label="b")]).get_supxlabel()
 
 
 def evolved_by(group, **strategy):
@@ -319,6 +319,28 @@ def test_a_panel_is_high_enough_for_the_labels_of_many_groups(runs):
     assert len(labels) == 20
     fitness, connections = (panel.get_gridspec().get_height_ratios()[n] for n, panel in enumerate(drawn.axes))
     assert fitness > style.height_for_labels(labels) > 3 * connections
+
+
+def test_the_labels_of_several_lines_have_samples_of_the_lines_and_marks(runs):
+    """Lines that end early would have pointers across the panel; of twelve lines, two have each colour."""
+    (group,) = read_groups([runs / "a" / "seed-1.h5"])[1]
+    short = replace(group.runs[0], records=group.runs[0].records[:2])
+    groups = [replace(group, label=f"group {n}", runs=(short,) if n else group.runs) for n in range(12)]
+    panel = figures.draw_curves(groups).axes[0]
+    keys = [text.arrow_patch for text in panel.texts]
+    assert len({(key.get_edgecolor(), key.get_linestyle()) for key in keys}) == 12
+    assert all(key.get_linestyle() in ("-", "--") for key in keys)
+    assert all(text.xy[1] == text.xyann[1] for text in panel.texts)  # a key is level with its text
+    marks = [line for line in panel.lines if line.get_marker() in ("D", "s")]
+    # Each mark has its shape in the key and beside the panel.
+    assert sorted(line.get_marker() for line in marks) == ["D"] * 12 + ["s"] * 12
+
+
+def test_the_details_of_a_label_stay_in_one_line(runs):
+    (group,) = read_groups([runs / "a" / "seed-1.h5"])[1]
+    long = replace(group, label="a name of twenty char", runs=group.runs * 2)
+    said = texts_of(figures.draw_curves([long, replace(evolved_by(group, name="pgpe"), label="b")]))
+    assert any(text.startswith("a name of twenty char\n(2\N{NO-BREAK SPACE}seeds,") for text in said)
 
 
 def test_seeds_of_equal_scores_can_be_counted(runs):

@@ -130,7 +130,7 @@ def _note(facets: list[Facet]) -> str:
     """Return the meaning of bands and marks in words if groups share a panel; a single group has labels that say it."""
     groups = [group for facet in facets if len(facet.groups) > 1 for group in facet.groups]
     bands = ["lines and bands: median and quartiles of the seeds"] if any(len(g.runs) > 1 for g in groups) else []
-    marks = ["diamonds and bars: held-out mean and its 95 % interval"] if any(_held_out(g)[1] for g in groups) else []
+    marks = ["marks and bars: held-out mean and its 95 % interval"] if any(_held_out(g)[1] for g in groups) else []
     return "; ".join(bands + marks)
 
 
@@ -321,6 +321,8 @@ def _draw_groups(panel: Any, kind: str, facet: Facet) -> list[LineLabel]:
     summaries = [_quartiles(group, _SERIES[name]) for group, name in zip(facet.groups, series, strict=True)]
     from_zero = kind in ("connections", "throughput")
     dashes = style.alternating_dashes([middle for _, middle, _ in summaries], from_zero)
+    if len(facet.groups) > len(COLOURS):  # dashes already tell lines of one colour apart
+        dashes = [{}] * len(dashes)
     labels = []
     for group, summary, line_style, dash in zip(facet.groups, summaries, facet.styles, dashes, strict=True):
         x = facet.x(group)
@@ -328,7 +330,8 @@ def _draw_groups(panel: Any, kind: str, facet: Facet) -> list[LineLabel]:
             panel.plot(x, summary[1], color=line_style["color"], lw=0.7, zorder=1.9)
         _band(panel, x, summary, line_style | dash, len(group.runs))
         mark = _held_out(group)[1]
-        labels.append(LineLabel(_label_of(facet, group), *_end(x, summary[1]), line_style["color"], mark))
+        name, end = _label_of(facet, group), _end(x, summary[1])
+        labels.append(LineLabel(name, *end, line_style["color"], mark, line_style["ls"]))
     return labels + _mark_searches(panel, facet) if kind == "fitness" else []
 
 
@@ -342,7 +345,8 @@ def _label_of(facet: Facet, group: RunGroup) -> str:
         about.append(pluralize(len(group.runs), "seed"))
     if len(set(map(_fitness_series, facet.groups))) > 1:
         about.append("mean" if _fitness_series(group) == _MEAN else "best")
-    name = f"{group.name} ({', '.join(about)})" if about else group.name
+    details = ", ".join(about).replace(" ", "\N{NO-BREAK SPACE}")  # in one line
+    name = f"{group.name} ({details})" if about else group.name
     return f"{name}\n{_held_out(group)[0]}".rstrip()
 
 

@@ -27,6 +27,7 @@ FORMATS = (".png", ".svg", ".pdf")
 # Okabe and Ito's palette (2008), which colour-blind readers can distinguish; black and yellow are left out.
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#56B4E9", "#E69F00")
 DASHES = ("-", "--", ":", "-.")
+_MARKS = dict(zip(DASHES, "Dso^", strict=True))  # the shape of the mark of a line with these dashes
 INK = "#222222"
 FAINT = "#8a8a8a"
 PALE = "#cfcfcf"
@@ -57,6 +58,7 @@ _LABEL_GAP = 0.35  # lines between two labels
 _LOWEST, _HIGHEST = -0.08, 1.08  # the range of labels, as shares of the panel's height
 _PANEL_SHARE = 0.93  # the part of a panel's nominal height that titles and axes leave
 _MARK_POINTS = 10  # the width of one mark beside the panel
+_KEY_POINTS = 26  # the width of the sample of a line
 _MOST_MARKS = 6  # side by side
 
 
@@ -185,6 +187,8 @@ class LineLabel:
         y: The y coordinate of the line's end.
         colour: The colour of the line.
         mark: The mean and the interval drawn for the line; None if they are unknown.
+        key: The dashes of the line, one of `DASHES`, for a sample of it beside the text. None: a pointer connects the
+            line's end with the text; with several lines, pointers would cross lines, marks and one another.
     """
 
     text: str
@@ -192,6 +196,7 @@ class LineLabel:
     y: float
     colour: str
     mark: Mark | None = None
+    key: str | None = None
 
 
 def _wrapped(label: str) -> str:
@@ -220,10 +225,12 @@ def label_lines(panel: Any, labels: Sequence[LineLabel], inches: float) -> None:
     heights = [(float(scale.transform(label.y)) - bottom) / (top - bottom) for label in shown]
     needed = [_label_height(label.text) / (_PANEL_SHARE * inches) for label in shown]
     marked = sum(label.mark is not None for label in shown)
-    text_edge = beside(panel, (8 + _MARK_POINTS * max(1, min(marked, _MOST_MARKS))) / 72)
+    points = 8 + _MARK_POINTS * max(1, min(marked, _MOST_MARKS))
+    edge = beside(panel, points / 72)
     left, right = panel.get_xlim()
     turn = 0
     for label, y in zip(shown, without_overlap(heights, needed), strict=True):
+        at_height = float(scale.inverted().transform(bottom + y * (top - bottom)))
         begin: dict[str, Any] = {"xy": (label.x, label.y), "xycoords": "data"}
         if label.mark is not None:
             mark_edge = beside(panel, _MARK_POINTS * (0.6 + turn % _MOST_MARKS) / 72)
@@ -232,12 +239,18 @@ def label_lines(panel: Any, labels: Sequence[LineLabel], inches: float) -> None:
             if label.mark[0] == label.y:  # the label belongs to the mark, not to the line
                 begin = {"xy": (1.0, label.y), "xycoords": mark_edge}
         # The pointer of a run that ends early, or of a single point, crosses the panel, so it is dotted.
-        dots = {} if right - label.x < 0.05 * (right - left) else {"ls": ":"}
-        at_height = scale.inverted().transform(bottom + y * (top - bottom))
-        panel.annotate(_wrapped(label.text), **begin, xytext=(1.0, float(at_height)), textcoords=text_edge,
+        how = {"lw": 0.9, "ls": "-" if right - label.x < 0.05 * (right - left) else ":"}
+        text_edge = edge
+        if label.key is not None:
+            begin = {"xy": (1.0, at_height), "xycoords": edge}
+            how = {"lw": 1.7, "ls": label.key}
+            text_edge = beside(panel, (points + _KEY_POINTS) / 72)
+            if label.mark is not None:
+                _draw_diamond(panel, label, at_height, beside(panel, (points + _KEY_POINTS / 2) / 72))
+        panel.annotate(_wrapped(label.text), **begin, xytext=(1.0, at_height), textcoords=text_edge,
                        fontsize=_LABEL_SIZE, color=INK, va="center", ha="left", annotation_clip=False,
                        arrowprops={"arrowstyle": "-", "color": label.colour, "shrinkA": 1, "shrinkB": 0,
-                                   "relpos": (0, 0.5), "lw": 0.9} | dots)  # fmt: skip
+                                   "relpos": (0, 0.5)} | how)  # fmt: skip
 
 
 def beside(panel: Any, inches: float) -> Any:
@@ -258,10 +271,16 @@ def _include_marks(panel: Any, labels: Sequence[LineLabel]) -> None:
 def _draw_mark(panel: Any, label: LineLabel, transform: Any) -> None:
     assert label.mark is not None
     value, interval = label.mark
-    how = {"color": label.colour, "transform": transform, "clip_on": False, "zorder": 4}
     if interval is not None:
+        how = {"color": label.colour, "transform": transform, "clip_on": False, "zorder": 4}
         panel.plot((1, 1), interval, lw=2.6, solid_capstyle="butt", alpha=0.45, scalex=False, scaley=False, **how)
-    panel.plot((1,), (value,), "D", ms=5, mec=PAPER, mew=0.7, scalex=False, scaley=False, **how)
+    _draw_diamond(panel, label, value, transform)
+
+
+def _draw_diamond(panel: Any, label: LineLabel, y: float, transform: Any) -> None:
+    """Draw the diamond of a mark; if lines of one colour differ in dashes, another shape replaces the diamond."""
+    how = {"color": label.colour, "transform": transform, "clip_on": False, "zorder": 4}
+    panel.plot((1,), (y,), _MARKS[label.key or "-"], ms=5, mec=PAPER, mew=0.7, scalex=False, scaley=False, **how)
 
 
 def without_overlap(heights: Sequence[float], needed: Sequence[float]) -> Float64:
