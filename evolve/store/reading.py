@@ -5,6 +5,7 @@ import io
 import json
 import math
 import os
+import re
 import shlex
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -343,16 +344,18 @@ def run_files_in(path: Path) -> list[Path] | None:
         return None
     # Not rglob, which raises an error in Python 3.11 if `stat` fails, as for a link to too long a name.
     names = (Path(folder, name) for folder, _, files in os.walk(path) for name in fnmatch.filter(files, "seed-*.h5"))
-    found = sorted(filter(os.path.isfile, names), key=_by_seed)
+    found = sorted(filter(os.path.isfile, names), key=_by_numbers)
     if not found:
         got = "none in it or below it" if os.access(path, os.R_OK | os.X_OK) else "no permission to read it"
         raise InputError(str(path), "a directory that holds run files (seed-S.h5)", got)
     return found
 
 
-def _by_seed(path: Path) -> tuple[Path, int, str]:
-    seed = path.stem.removeprefix("seed-")
-    return path.parent, int(seed) if seed.isdecimal() else -1, seed
+def _by_numbers(path: Path) -> tuple[list[list[str | float]], str]:
+    """Return a sort key that compares numbers in names as numbers: population=8 comes before population=16."""
+    # Texts and numbers take turns, so that like is compared with like.
+    parts = [re.split(r"(\d+(?:\.\d+)?)", part) for part in path.parts]
+    return [[float(word) if n % 2 else word for n, word in enumerate(part)] for part in parts], str(path)
 
 
 def read(path: Path) -> StoredRun:

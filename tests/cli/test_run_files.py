@@ -35,6 +35,16 @@ def test_a_directory_stands_for_its_run_files_in_the_order_of_their_seeds(tmp_pa
         one_run_file(tmp_path / "b")
 
 
+def test_directories_are_in_the_order_of_the_numbers_in_their_names(tmp_path):
+    """The order of a sweep."""
+    names = [f"noise={noise},population={size}" for noise in ("0.05", "0.5", "2.0", "10.0") for size in (8, 16)]
+    expected = [tmp_path / name / "seed-1.h5" for name in names]
+    for path in reversed(expected):
+        path.parent.mkdir()
+        path.touch()
+    assert run_files([tmp_path]) == expected
+
+
 def test_commands_take_directories(call, runs, tmp_path):
     call("plot", runs, "-o", "curves.svg").ok()
     assert "2 experiments, seeds 1, 9, 10" in (tmp_path / "curves.svg").read_text()
