@@ -72,7 +72,11 @@ def test_a_constant_quantity_has_no_panel_and_load_has_one_on_request(runs):
     assert re.fullmatch("CartPole-v1: hebbian-dag .*prune, seed 1; 7 connections .*", drawn.get_suptitle())
     both = figures.draw_curves([unpruned(group)], load=True)
     assert [panel.get_title(loc="left") for panel in both.axes] == ["Fitness", "Throughput", "Idle workers"]
-    assert [panel.yaxis.get_major_formatter()(3000) for panel in both.axes] == ["3,000"] * 3
+    assert [panel.yaxis.get_major_formatter()(3000) for panel in both.axes] == ["3,000", "3k", "3,000"]
+    (records,) = (run.records for run in group.runs)
+    (throughput,) = both.axes[1].lines
+    np.testing.assert_allclose(throughput.get_ydata(), [record.steps / record.seconds for record in records])
+    assert both.axes[1].get_ylabel() == "steps/s"
 
 
 def test_a_note_explains_bands_and_marks_if_groups_share_a_panel(runs):
@@ -312,6 +316,23 @@ def test_a_single_generation_is_a_point(runs):
     assert pointers["best of generation"] == ":"  # it crosses half of the panel
 
 
+def test_a_value_between_generations_without_fitness_is_a_point(runs):
+    (group,) = read_groups([runs / "a" / "seed-1.h5"])[1]
+    none = {"fitness": np.full(6, np.nan), "champion_fitness": np.nan}
+    records = [replace(record, **none) if n != 1 else record for n, record in enumerate(group.runs[0].records)]
+    panel = figures.draw_curves([replace(group, runs=(replace(group.runs[0], records=tuple(records)),))]).axes[0]
+    assert [(line.get_marker(), line.get_markevery()) for line in panel.lines[:2]] == [("o", [1])] * 2
+
+
+def test_many_groups_have_no_bands(runs):
+    """The bands of groups that share colours would cover one another."""
+    (group,) = read_groups([runs / "a" / "seed-1.h5", runs / "a" / "seed-2.h5"])[1]
+    for count, bands, note in ((6, 6, "lines and bands: median and quartiles"), (7, 0, "lines: median of the seeds;")):
+        drawn = figures.draw_curves([replace(group, label=f"group {n}") for n in range(count)])
+        assert len(drawn.axes[0].collections) == bands
+        assert drawn.get_supxlabel().startswith(note)
+
+
 def test_a_panel_is_high_enough_for_the_labels_of_many_groups(runs):
     (group,) = read_groups([runs / "a" / "seed-1.h5"])[1]
     drawn = figures.draw_curves([replace(group, label=f"group {n}") for n in range(20)])
@@ -340,7 +361,10 @@ def test_the_details_of_a_label_stay_in_one_line(runs):
     (group,) = read_groups([runs / "a" / "seed-1.h5"])[1]
     long = replace(group, label="a name of twenty char", runs=group.runs * 2)
     said = texts_of(figures.draw_curves([long, replace(evolved_by(group, name="pgpe"), label="b")]))
-    assert any(text.startswith("a name of twenty char\n(2\N{NO-BREAK SPACE}seeds,") for text in said)
+    assert any(text.startswith("a name of twenty char\n(2 seeds,") for text in said)
+    swept = replace(group, label="population 8, weight_noise 0.5")
+    said = texts_of(figures.draw_curves([swept, replace(group, label="b")]))
+    assert any(text.startswith("population 8,\nweight_noise 0.5") for text in said)
 
 
 def test_seeds_of_equal_scores_can_be_counted(runs):

@@ -38,9 +38,9 @@ def test_one_run(call, runs, tmp_path):
     for text in ("CartPole-v1: hebbian-dag evolved by prune, seed 1", "Fitness", "mean return", "Connections left",
                  "generation", "best of generation", "population mean", "median candidate"):  # fmt: skip
         assert text in texts, text
-    assert not {"1,000 steps/s", "% of the time"} & set(texts)
+    assert not {"steps/s", "% of the time"} & set(texts)
     call("plot", runs / "a" / "seed-1.h5", "--load", "-o", "load.svg").ok()
-    assert {"Fitness", "1,000 steps/s", "% of the time"} <= set(words(tmp_path / "load.svg"))
+    assert {"Fitness", "steps/s", "% of the time"} <= set(words(tmp_path / "load.svg"))
 
 
 def test_seeds_are_summed_up_and_experiments_told_apart(call, runs, tmp_path):

@@ -46,7 +46,7 @@ def draw_comparison(ranking: Ranking, titled: bool = True) -> Any:
     """
     envs = list(dict.fromkeys(row.env for row in ranking.rows))
     facets = [[row for row in ranking.rows if row.env == env] for env in envs]
-    names = {row.label: _wrapped(sanitize(row.name)) for row in ranking.rows}
+    names = {row.label: textwrap.fill(style.unbroken(sanitize(row.name)), _NAME_CHARACTERS) for row in ranking.rows}
     notes = [textwrap.fill(sanitize(note), _NOTE_CHARACTERS) for note in ranking.notes] if titled else []
     # Heights are in inches. A row has room for the longest name, and the figure for its title, axis label and notes.
     lines = 1 + max(name.count("\n") for name in names.values())
@@ -69,12 +69,6 @@ def draw_comparison(ranking: Ranking, titled: bool = True) -> Any:
         band = ", the band its 95 % interval" if any(row.interval for row in ranking.rows) else ""
         style.set_title(figure, f"{', '.join(envs)}: each dot is a seed, the diamond their mean{band}")
     return figure
-
-
-def _wrapped(name: str) -> str:
-    """Return a group's name in lines that end after commas: the name lists settings, which stay in one piece."""
-    parts = [part.replace(" ", "\N{NO-BREAK SPACE}") for part in name.split(", ")]
-    return textwrap.fill(", ".join(parts), _NAME_CHARACTERS)
 
 
 def _cells(row: Comparison) -> tuple[str, str, str]:

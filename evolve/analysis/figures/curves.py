@@ -128,8 +128,11 @@ def _connections_in_words(groups: list[RunGroup]) -> str:
 
 def _note(facets: list[Facet]) -> str:
     """Return the meaning of bands and marks in words if groups share a panel; a single group has labels that say it."""
-    groups = [group for facet in facets if len(facet.groups) > 1 for group in facet.groups]
-    bands = ["lines and bands: median and quartiles of the seeds"] if any(len(g.runs) > 1 for g in groups) else []
+    shared = [facet for facet in facets if len(facet.groups) > 1]
+    groups = [group for facet in shared for group in facet.groups]
+    banded = not all(map(_is_crowded, shared))
+    lines = "lines and bands: median and quartiles of the seeds" if banded else "lines: median of the seeds"
+    bands = [lines] if any(len(g.runs) > 1 for g in groups) else []
     marks = ["marks and bars: held-out mean and its 95 % interval"] if any(_held_out(g)[1] for g in groups) else []
     return "; ".join(bands + marks)
 
@@ -180,9 +183,14 @@ def _share_x_axis(panels: Sequence[Any], axis: str, stacked: bool) -> None:
     if axis == "generation":
         panels[-1].xaxis.get_major_locator().set_params(integer=True, min_n_ticks=1)
     elif axis == "steps":
-        panels[-1].xaxis.set_major_formatter(style.matplotlib("ticker").EngFormatter(sep=""))  # 500k, 2M
+        panels[-1].xaxis.set_major_formatter(_steps_formatter())
     if stacked:
         panels[0].get_figure().align_ylabels(panels)
+
+
+def _steps_formatter() -> Any:
+    """Return the format of ticks that count steps: 500k, 2M."""
+    return style.matplotlib("ticker").EngFormatter(sep="")
 
 
 def _draw_panel(panel: Any, kind: str, facet: Facet, inches: float, small: bool) -> None:
@@ -227,6 +235,8 @@ def _draw_panel(panel: Any, kind: str, facet: Facet, inches: float, small: bool)
         panel.set_ylim(bottom=0)
     # Ticks have the format of the numbers in labels: −1,250.
     panel.yaxis.set_major_formatter(lambda value, _: f"{value:,.10g}".replace("-", "\N{MINUS SIGN}"))
+    if kind == "throughput":
+        panel.yaxis.set_major_formatter(_steps_formatter())
     style.label_lines(panel, [] if small else labels, inches)
 
 
@@ -249,7 +259,7 @@ def _title_and_unit(kind: str, groups: Sequence[RunGroup]) -> tuple[str, str]:
     return {
         "fitness": ("Fitness", fitness),
         "connections": (f"{counted.capitalize()} left", counted.replace(" or ", "\nor ")),
-        "throughput": ("Throughput", "1,000 steps/s"),
+        "throughput": ("Throughput", "steps/s"),
         "idle": ("Idle workers", "% of the time"),
     }[kind]
 
@@ -321,18 +331,24 @@ def _draw_groups(panel: Any, kind: str, facet: Facet) -> list[LineLabel]:
     summaries = [_quartiles(group, _SERIES[name]) for group, name in zip(facet.groups, series, strict=True)]
     from_zero = kind in ("connections", "throughput")
     dashes = style.alternating_dashes([middle for _, middle, _ in summaries], from_zero)
-    if len(facet.groups) > len(COLOURS):  # dashes already tell lines of one colour apart
+    crowded = _is_crowded(facet)
+    if crowded:  # dashes already tell lines of one colour apart
         dashes = [{}] * len(dashes)
     labels = []
     for group, summary, line_style, dash in zip(facet.groups, summaries, facet.styles, dashes, strict=True):
         x = facet.x(group)
         if dash:  # join the dashes by a thin line
             panel.plot(x, summary[1], color=line_style["color"], lw=0.7, zorder=1.9)
-        _band(panel, x, summary, line_style | dash, len(group.runs))
+        _band(panel, x, summary, line_style | dash, 1 if crowded else len(group.runs))
         mark = _held_out(group)[1]
         name, end = _label_of(facet, group), _end(x, summary[1])
         labels.append(LineLabel(name, *end, line_style["color"], mark, line_style["ls"]))
     return labels + _mark_searches(panel, facet) if kind == "fitness" else []
+
+
+def _is_crowded(facet: Facet) -> bool:
+    """Return whether groups share colours, so that their bands would cover one another."""
+    return len(facet.groups) > len(COLOURS)
 
 
 def _label_of(facet: Facet, group: RunGroup) -> str:
@@ -346,7 +362,7 @@ def _label_of(facet: Facet, group: RunGroup) -> str:
     if len(set(map(_fitness_series, facet.groups))) > 1:
         about.append("mean" if _fitness_series(group) == _MEAN else "best")
     details = ", ".join(about).replace(" ", "\N{NO-BREAK SPACE}")  # in one line
-    name = f"{group.name} ({details})" if about else group.name
+    name = style.unbroken(group.name) + (f" ({details})" if about else "")
     return f"{name}\n{_held_out(group)[0]}".rstrip()
 
 
@@ -423,8 +439,10 @@ def _band(panel: Any, x: Float64, quartiles: Quartiles, line_style: LineStyle, s
 
 
 def _line(panel: Any, x: Float64, values: Float64, **line_style: Any) -> None:
-    """Draw a line; a single value is a point."""
-    panel.plot(x, values, marker="o" if len(x) == 1 else "", ms=4, **line_style)
+    """Draw a line; a value without a neighbour is a point."""
+    known = np.isfinite(np.pad(values, 1, constant_values=np.nan))
+    alone = np.flatnonzero(known[1:-1] & ~known[:-2] & ~known[2:])
+    panel.plot(x, values, marker="o" if len(alone) else "", markevery=alone.tolist(), ms=4, **line_style)
 
 
 def _quartiles(group: RunGroup, series: Series) -> Quartiles:
@@ -448,7 +466,7 @@ _SERIES: dict[str, Series] = {
     _BEST: lambda run: drawable(np.array([record.champion_fitness for record in run.records])).tolist(),
     _MEAN: lambda run: [_over_finite(np.mean, record.fitness) for record in run.records],
     "connections": generations.best_connections,
-    "throughput": lambda run: [record.steps / record.seconds / 1000 for record in run.records],
+    "throughput": lambda run: [record.steps / record.seconds for record in run.records],
     "idle": generations.mean_idle_shares,
 }
 

@@ -199,8 +199,14 @@ class LineLabel:
     key: str | None = None
 
 
+def unbroken(name: str) -> str:
+    """Return a group's name that breaks after commas only: it lists settings, each of which stays in one piece."""
+    return ", ".join(part.replace(" ", "\N{NO-BREAK SPACE}") for part in name.split(", "))
+
+
 def _wrapped(label: str) -> str:
-    return "\n".join(textwrap.fill(line, _LABEL_CHARACTERS, break_long_words=False) for line in label.splitlines())
+    lines = (textwrap.fill(line, _LABEL_CHARACTERS, break_long_words=False) for line in label.splitlines())
+    return "\n".join(lines).replace("\N{NO-BREAK SPACE}", " ")
 
 
 def _label_height(label: str) -> float:
