@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 import evolve
 from evolve import networks, store
 from evolve.analysis import figures
+from evolve.analysis.figures import comparison
 from evolve.errors import InputError
 from evolve.genome import Genomes
 from evolve.strategies import Results, make
@@ -469,3 +470,15 @@ def test_a_run_without_a_front_is_named(call, tmp_path):
     with pytest.raises(InputError, match=r"expected a run with a front \(strategy nsga2\)"):
         run.front()
     assert call("plot", "plain", "--front").code == 2
+
+
+def test_the_axis_of_a_front_suits_the_fronts_that_are_drawn(made, monkeypatch):
+    """A logarithmic axis of few connections needs more ticks than 1 and 10."""
+    stored = store.read(made.path)
+    early, late = ([(0, np.array([1.0, 2.0]), np.array([[low], [high]]))] for low, high in ((2.0, 100.0), (2.0, 8.0)))
+    monkeypatch.setattr(comparison, "fronts_of", lambda _run: early + late)
+    several = figures.draw_front([stored, stored]).axes[0]  # only the last fronts are drawn
+    assert several.get_xscale() == "linear"
+    alone = figures.draw_front([stored]).axes[0]
+    assert alone.get_xscale() == "symlog"
+    assert {2, 5, 10, 20, 50} <= set(alone.get_xticks())

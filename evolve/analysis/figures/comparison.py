@@ -34,6 +34,7 @@ _MOST_BINS = 40
 _EARLIER = (0.02, 0.1, 0.3)  # if a single run is drawn, its fronts after these shares of its generations are drawn, too
 _MARKERS = "os^v"  # of fronts; each belongs to as many fronts as there are colours
 _MOST_VOLUMES = 400  # the hypervolume is computed for at most this number of generations, evenly spaced
+_MANY_DECADES = 1e4  # from this ratio of the largest measure to the smallest, a logarithmic axis has a tick per decade
 _WIDE = 30.0  # an axis is logarithmic if the largest measure exceeds this multiple of the smallest positive one
 
 
@@ -245,7 +246,7 @@ def draw_front(runs: Sequence[StoredRun], titled: bool = True) -> Any:
     every = np.concatenate([points for found in fronts for points in found])
     is_count = "connections" in measure
     top.xaxis.get_major_locator().set_params(integer=is_count)
-    _set_scale(top, every[:, 1])
+    _set_scale(top)
     smaller, larger = ("fewer", "more") if is_count else ("lower", "higher")
     top.set_xlabel(f"{measure} ({smaller if is_small else larger} is better)")
     top.set_ylabel("mean fitness")
@@ -304,11 +305,17 @@ def _draw_earlier(panel: Any, fronts: Sequence[Float64], is_small: bool) -> None
         _draw_steps(panel, fronts[generation], is_small, lw=1.0, **single, label=f"generation {generation}", **how)
 
 
-def _set_scale(panel: Any, measures: Float64) -> None:
+def _set_scale(panel: Any) -> None:
+    measures = np.concatenate([line.get_xdata() for line in panel.lines])
     positive = measures[measures > 0]
     if len(positive) and measures.min() >= 0 and positive.max() > _WIDE * max(1.0, positive.min()):
-        panel.set_xscale("symlog", linthresh=max(1.0, float(positive.min())), linscale=0.4)
-        panel.xaxis.set_major_formatter(style.matplotlib("ticker").FuncFormatter(lambda x, _: f"{x:g}"))
+        linear = max(1.0, float(positive.min()))
+        panel.set_xscale("symlog", linthresh=linear, linscale=0.4)
+        ticker = style.matplotlib("ticker")
+        # Two ticks in a decade more let the reader find a front of 3 to 8 connections.
+        steps = (1, 2, 5) if positive.max() < _MANY_DECADES * linear else (1,)
+        panel.xaxis.set_major_locator(ticker.SymmetricalLogLocator(base=10, linthresh=linear, subs=steps))
+        panel.xaxis.set_major_formatter(ticker.FuncFormatter(lambda x, _: f"{x:,g}"))
 
 
 def _draw_volumes(panel: Any, fronts: Sequence[Sequence[Float64]], every: Float64, is_small: bool) -> None:
