@@ -111,7 +111,10 @@ def _explain_difference(a: StoredRun, b: StoredRun, first: FirstDifference, uneq
 
 def _configuration(a: StoredRun, b: StoredRun) -> tuple[tuple[str, object, object], ...]:
     seeds = [("seed", a.header.seed, b.header.seed)] if a.header.seed != b.header.seed else []
-    return *seeds, *differences(config_of(a), config_of(b))
+    found = differences(config_of(a), config_of(b))
+    # Another network or strategy has other options: its name tells the reader more than a list of them.
+    renamed = tuple(key.removesuffix("name") for key, _, _ in found if key in ("network.name", "strategy.name"))
+    return *seeds, *(each for each in found if not (each[0].startswith(renamed) and None in each[1:]))
 
 
 def _different_settings(verdict: Verdict) -> str:

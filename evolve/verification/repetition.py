@@ -137,7 +137,7 @@ class RunRepetition(_Repetition):
         part = "" if len(numbers) == run.num_generations else f"{len(numbers)} of "
         champions = f"the champions of {part}{pluralize(run.num_generations, 'generation')}"
         summary = f"{champions}, {pluralize(sum(map(self._num_played, numbers)), 'episode')} evaluated again"
-        summary += f", and {len(run.held_out.returns)} held-out ones" if run.held_out is not None else ""
+        summary += f", and {len(run.held_out.returns):,} held-out ones" if run.held_out is not None else ""
         try:
             difference = logs.fitness_difference(run, self.experiment, numbers)
         except EvolveError as error:

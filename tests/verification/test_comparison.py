@@ -67,6 +67,14 @@ def test_held_out_episodes_of_other_environments_are_not_compared_and_the_verdic
     assert "not compared" not in call("verify", shorter, shorter).ok().out
 
 
+def test_the_name_of_another_strategy_stands_for_its_options(verdict, record):
+    cart_pole = "CartPole-v1", "--engine", "exact"
+    found = verdict(record(*cart_pole, "--set", "strategy.weight_noise=0.5"), record(*cart_pole, "--strategy", "nsga2"))
+    keys = [key for key, _, _ in found["configuration"]]
+    assert keys == ["strategy.name", "strategy.regrowth", "strategy.weight_noise"]  # options that both have
+    assert "strategy.parents" not in found["why"]
+
+
 def test_times_may_differ(call, runs):
     for column in ("generation/episode_seconds", "generation/seconds", "rank/busy_seconds"):
         tamper(runs["b"], column, 1, 99.0)
