@@ -315,6 +315,12 @@ def test_pages_and_code_use_the_words_of_the_field():
     assert not offenders, "\n".join(offenders)
 
 
+def test_no_number_at_the_beginning_of_a_line_becomes_an_item_of_a_list():
+    """Within an item, a wrapped line such as "295. All" begins a list, whose first number the site hides."""
+    offenders = [f"{page}: {line}" for page in PAGES for line in re.findall(r"^ +\d+\. .*", prose(page), re.M)]
+    assert not offenders, "\n".join(offenders)
+
+
 def test_every_public_name_has_its_docstring_on_the_site():
     shown = [name.split(".") for name in re.findall("^::: (.+)$", TEXTS["api.md"], re.M)]
     assert all(parts[0] == "evolve" for parts in shown)
