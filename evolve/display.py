@@ -6,12 +6,14 @@ from collections.abc import Collection, Iterable, Sequence
 from io import StringIO
 from typing import Any, TextIO
 
+from rich.cells import cell_len
 from rich.console import Console, RenderableType
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextColumn, TimeElapsedColumn
 from rich.table import Table
 from rich.text import Text
 
 _UNLIMITED = 10_000  # characters of a line; rich needs a number
+_GAP = 2  # characters between two columns
 
 
 class Display(Progress):
@@ -94,13 +96,28 @@ def table(
         left: The columns that are aligned on the left; numbers are aligned on the right.
         indent: The beginning of each line.
     """
-    grid = Table.grid(padding=(0, 2, 0, 0))
-    for number in range(len(rows[0])):
-        grid.add_column(justify="left" if number in left else "right", overflow="fold")
+    grid = Table.grid(padding=(0, _GAP, 0, 0))
+    columns = max(1, width - len(indent)) if width else _UNLIMITED
+    for number, column_width in enumerate(_widths_of_columns(rows, columns)):
+        grid.add_column(justify="left" if number in left else "right", overflow="fold", width=column_width)
     for row in rows:
         grid.add_row(*map(Text, row))
     lines = StringIO()
-    columns = max(1, width - len(indent)) if width else _UNLIMITED
     # In a notebook, rich would display the table instead of writing it to the file.
     Console(file=lines, width=columns, force_terminal=False, force_jupyter=False).print(grid)
     return "\n".join(f"{indent}{line}".rstrip() for line in lines.getvalue().splitlines())
+
+
+def _widths_of_columns(rows: Sequence[Sequence[str]], width: int) -> list[int | None]:
+    """Return the width of each column so that no word is broken, above all no number; None if there is no room."""
+    columns = list(zip(*rows, strict=True))
+    widest = [max(cell_len(line) for cell in column for line in cell.splitlines() or [""]) for column in columns]
+    widths = [max(cell_len(word) for cell in column for word in cell.split() or [""]) for column in columns]
+    room = width - sum(widths) - _GAP * (len(columns) - 1)
+    if room < 0:
+        return [None] * len(columns)
+    while room and widths != widest:
+        narrowest = min((n for n in range(len(widths)) if widths[n] < widest[n]), key=widths.__getitem__)
+        widths[narrowest] += 1
+        room -= 1
+    return [*widths]

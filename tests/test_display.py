@@ -24,5 +24,13 @@ def test_cells_are_wrapped_into_a_width():
     assert sum(line.count("x") for line in lines) == 200
 
 
+def test_no_number_is_broken_if_there_is_room_for_all_words():
+    rows = [("machine", "cost", "remarks"), ("a very long name", "$0.000112", "they do not agree"), ("", "", "")]
+    lines = table(rows, 30, left=(0, 2)).splitlines()
+    assert max(map(len, lines)) <= 30
+    assert {"$0.000112", "machine", "remarks"} <= {word for line in lines for word in line.split()}
+    assert len(lines) < 6
+
+
 def test_long_lines_are_not_cut_without_a_width():
     assert table([("a", "x" * 500)], left=(0, 1)) == f"a  {'x' * 500}"
