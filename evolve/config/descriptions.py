@@ -110,16 +110,20 @@ def annotated_toml(config: Config, kwargs_model: type[Options] | None = None) ->
     """
     tables = config.model_dump(mode="json", exclude_none=True)
     model: type[Options] | None = Config  # of the current section; None if its settings have no descriptions
-    lines = _head(Config, tables)
+    lines, without_value = _purpose(Config), _without_value(Config, tables)
     for line in config.to_toml().rstrip("\n").split("\n"):
-        if line.startswith("["):
+        if not line:  # the section ends, and the settings that most experiments leave alone come last
+            lines += [*without_value, ""]
+            without_value = []
+        elif line.startswith("["):
             section = line[1:-1]
             model = kwargs_model if section == "env.kwargs" else _model(config, section)
             table = config.env.kwargs if section == "env.kwargs" else tables.get(section, {})
-            lines += [line] if model is None else _head(model, table, line)
+            lines += [line] if model is None else [*_purpose(model), line]
+            without_value = [] if model is None else _without_value(model, table)
         else:
             lines += [line] if model is None else _with_comments(line, model)
-    return "\n".join(lines)
+    return "\n".join([*lines, *without_value])
 
 
 def _model(config: Config, section: str) -> type[Options] | None:
@@ -130,13 +134,18 @@ def _model(config: Config, section: str) -> type[Options] | None:
     return type(found) if isinstance(found, Options) else None
 
 
-def _head(model: type[Options], table: Table, *title: str) -> list[str]:
-    """Return the first lines of a section: its purpose, its title, and comments about the settings without a value.
+def _purpose(model: type[Options]) -> list[str]:
+    """Return comments with the purpose of a section."""
+    return _comment(inspect.cleandoc(vars(model).get("__doc__") or ""))
+
+
+def _without_value(model: type[Options], table: Table) -> list[str]:
+    """Return comments about the settings of a section that have no value.
 
     TOML has no None, so the table lacks settings that are None. If it lacks another setting, the comment shows the
     default.
     """
-    lines = [*_comment(inspect.cleandoc(vars(model).get("__doc__") or "")), *title]
+    lines = []
     for setting in (_describe(model, name) for name in model.model_fields if name not in table):
         line = f"# {setting.name} = {setting.default}" if setting.default else f"# {setting.name} is not set"
         between = "  # " if setting.default else ": "

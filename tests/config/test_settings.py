@@ -316,6 +316,14 @@ def test_settings_are_shown_with_their_meaning():
         assert line in text.splitlines()
 
 
+def test_settings_without_a_value_come_last_in_their_section():
+    lines = annotated_toml(Config()).splitlines()
+    places = [lines.index(line) for line in ("seeds = [  # each 0 or more", "# least_population is not set: 2 or more",
+                                             "[early_stop]", "every = 10  # 1 or more", "# mean_return is not set",
+                                             "[racing]")]  # fmt: skip
+    assert places == sorted(places)
+
+
 def test_another_kind_differs_by_its_name_first():
     other = Config(network={"name": "mlp", "hidden": [3]}, strategy={"name": "ga", "parents": 3})
     found = [key for key, _, _ in differences(Config(), other)]
