@@ -406,6 +406,9 @@ def _opened(argument: str, source: Path | io.BytesIO, kind: str) -> Iterator[Rea
             yield Reader(file)
     except PermissionError:
         raise InputError(argument, f"a readable {kind}", "a file that this user must not read") from None
+    except BlockingIOError:  # HDF5's own lock, as evolve keeps no file open to write it
+        got = "a file that another program has open to change it"
+        raise InputError(argument, f"a readable {kind}", got, "Close it there.") from None
     except (OSError, RuntimeError) as error:
         got = f"a truncated or foreign file ({error})"
         cure = "If it was copied in part, copy it again. "

@@ -1,6 +1,7 @@
 """The run file: readable at any instant, never overwritten, refused if it is not whole."""
 
 import errno
+import fcntl
 import gc
 import json
 import os
@@ -457,6 +458,14 @@ def test_a_file_without_permission_is_not_called_damaged(path, monkeypatch):
     monkeypatch.setattr(h5py, "File", open_file)
     with pytest.raises(InputError, match="a readable run file, got a file that this user must not read"):
         store.read(path)
+
+
+def test_a_file_that_another_program_changes_is_not_called_damaged(path):
+    write(path)
+    with open(path) as other:
+        fcntl.flock(other, fcntl.LOCK_EX)  # as HDF5 does in the modes "r+" and "a"
+        with pytest.raises(InputError, match=r"got a file that another program has open to change it\. Close it there"):
+            store.read(path)
 
 
 @pytest.mark.parametrize("keep", [0, 1, 100, 0.5, 0.99])
