@@ -315,7 +315,9 @@ def _coordinate(name: str, body: Body, app: App, argv: list[str], work: Callable
         return body(app, argv)
 
     code = _guarded(name, with_remark, app.stop)
-    code = mpirun.hand_over(code, start_again=code == Stopped.exit_code and bool(transport.silent))
+    # A supervisor asks its ranks to stop by SIGUSR1. SIGTERM comes from a launcher that ends the job after a death.
+    is_lost = bool(transport.silent) or app.stop.signal == signal.SIGTERM
+    code = mpirun.hand_over(code, start_again=is_lost and code == Stopped.exit_code)
     all_have_left = cluster.dismiss(transport)
     _close_environments()
     if not all_have_left or transport.abandoned:

@@ -64,7 +64,7 @@ def run_until_complete(launch: "Launch") -> int:
         futile = futile + 1 if now <= before and not launch.reclaims_host else 0
         cause = "no host answers"
         if outcome is not None:
-            cause = "a host was lost" if outcome.start_again else f"the ranks ended with code {outcome.code}"
+            cause = "a host or a rank was lost" if outcome.start_again else f"the ranks ended with code {outcome.code}"
         done = f"{pluralize(now[0], 'generation')} complete"
         if futile >= _MAX_FUTILE:
             launch.say(f"{cause}; {done}; {_MAX_FUTILE} attempts without any progress: given up")

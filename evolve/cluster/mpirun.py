@@ -220,7 +220,7 @@ class Outcome:
     Attributes:
         code: The exit code.
         is_own: Whether rank 0 has handed the code over; else the launcher chose it: rank 0 died or runs elsewhere.
-        start_again: Whether rank 0 asks to be started again.
+        start_again: Whether rank 0 asks to be started again, because a host or another rank was lost.
     """
 
     code: int
@@ -344,7 +344,7 @@ class Supervisor:
 
 
 def supervise(words: list[str], environment: dict[str, str], workers: int, say: Callable[[str], None]) -> int:
-    """Run a command that starts ranks; return their exit code.
+    """Run a command that starts ranks; return the exit code of rank 0, or 1 if a rank has died.
 
     Args:
         words: The command.
@@ -352,8 +352,10 @@ def supervise(words: list[str], environment: dict[str, str], workers: int, say: 
         workers: The number of workers among the ranks.
         say: Tells the user something.
     """
-    begin = begin_seconds(workers + 1)
-    return Supervisor(say).run(words, environment | {_WORKERS: str(workers)}, begin=begin).code
+    supervisor = Supervisor(say)
+    outcome = supervisor.run(words, environment | {_WORKERS: str(workers)}, begin=begin_seconds(workers + 1))
+    has_died = not outcome.is_own or (outcome.start_again and not supervisor.stopping)
+    return 1 if has_died else outcome.code
 
 
 def connect_seconds(size: int) -> float:

@@ -15,6 +15,7 @@ from conftest import LONG, ROOT, environment
 from evolve import __version__
 from evolve.cli import COMMANDS, app, main, start
 from evolve.cli.app import launch
+from evolve.cluster import mpirun
 from evolve.config import Config, parse
 from evolve.errors import RunError, Setting, Stopped
 from evolve.training import prepare
@@ -183,6 +184,20 @@ def test_messages_that_nothing_reads_leave_the_exit_code(launched, monkeypatch):
     with os.fdopen(writer, "w") as stream:
         monkeypatch.setattr(sys, "stderr", stream)
         assert launched(stop)[0] == 75
+
+
+@pytest.mark.parametrize(
+    ("number", "said"), [(signal.SIGUSR1, ["75"]), pytest.param(signal.SIGTERM, ["75", "again"], id="a rank has died")]
+)
+def test_a_supervisor_is_told_if_its_launcher_has_ended_the_run(launched, monkeypatch, tmp_path, number, said):
+    monkeypatch.setenv(mpirun.EXIT_CODE, str(tmp_path / "code"))
+
+    def stopped():
+        signal.raise_signal(number)
+        raise Stopped("stopped")
+
+    assert launched(stopped)[0] == 0
+    assert (tmp_path / "code").read_text().split() == said
 
 
 def test_a_mistake_of_ours_is_shown_with_its_traceback(launched):
