@@ -56,6 +56,7 @@ def start(command: str, argv: list[str] | None = None) -> NoReturn:
     if code is None:
         (module,) = imported(f"evolve.cli.{command}")
         code = module.main(argv)
+    app.exit_in_time(code)
     sys.exit(code)
 
 

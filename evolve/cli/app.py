@@ -8,6 +8,7 @@ import os
 import re
 import signal
 import sys
+import threading
 import time
 import traceback
 from collections.abc import Callable
@@ -33,6 +34,7 @@ _NO_WORK = {"-h", "--help", "--version", "--settings", "--dry-run"}
 WITH_WORKERS = ("run", "verify", "evaluate", "report")
 """The commands with the option `--workers`."""
 _CLOSE_SECONDS = 5.0  # for each environment
+_EXIT_SECONDS = 30.0
 _DISK_FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
 
@@ -394,6 +396,25 @@ def freeze_objects() -> None:
 def kept_rollouts() -> "cluster.KeptRollouts":
     """Return the rollouts of this process."""
     return cluster.KeptRollouts(ready_rollout)
+
+
+def exit_in_time(code: int) -> None:
+    """Let this process end after a while even if an environment has left a thread, for which Python waits forever.
+
+    All other ranks and the launcher would wait, too.
+    """
+
+    def end() -> None:
+        time.sleep(_EXIT_SECONDS)
+        cluster.finalize()
+        threads = threading.enumerate()
+        left = [each.name for each in threads if not each.daemon and each is not threading.main_thread()]
+        what = ", ".join(left) or "a process"
+        print(f"evolve: an environment has not ended {what}: this process does not wait any longer", file=sys.stderr)
+        sys.stdout.flush()
+        os._exit(code)
+
+    threading.Thread(target=end, daemon=True).start()
 
 
 def _close_environments() -> None:

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from evolve.cluster.hosts import launched, started_by
     from evolve.cluster.mpirun import check_start
     from evolve.cluster.start import check_arguments, connect
-    from evolve.cluster.transport import Transport
+    from evolve.cluster.transport import Transport, finalize
     from evolve.cluster.watchdog import Watchdog
     from evolve.cluster.worker import KeptRollouts, serve
 
@@ -37,7 +37,7 @@ __getattr__ = import_on_demand(
         "coordinator": "Coordinator dismiss",
         "hosts": "launched started_by",
         "start": "check_arguments connect",
-        "transport": "Transport",
+        "transport": "Transport finalize",
         "mpirun": "check_start",
         "watchdog": "Watchdog",
         "worker": "KeptRollouts serve",

@@ -11,6 +11,7 @@ import re
 import socket
 import subprocess
 import sys
+import threading
 import time
 from collections import deque
 from collections.abc import Iterable
@@ -40,6 +41,7 @@ SHARE_ASLEEP = 0.03
 PATIENCE, LONG_PATIENCE = 10, 60
 """Seconds until a launcher that was asked to end the job is killed."""
 _MPIRUN = ("prterun", "mpirun", "orterun")
+_FINALIZING = threading.Lock()
 _NO_FABRIC = {"OMPI_MCA_btl": "^ofi", "OMPI_MCA_mtl": "^ofi"}
 _END_LAUNCHER = f"""
 for _ in $(seq "$2"); do
@@ -271,7 +273,15 @@ def initialize(MPI: Any) -> None:
     ctypes.CDLL(MPI.__file__).MPI_Init_thread(None, None, int(MPI.THREAD_MULTIPLE), ctypes.byref(provided))
     for communicator in (MPI.COMM_WORLD, MPI.COMM_SELF):
         communicator.Set_errhandler(MPI.ERRORS_RETURN)  # mpi4py raises them
-    atexit.register(lambda: MPI.Is_finalized() or MPI.Finalize())
+    atexit.register(finalize)
+
+
+def finalize() -> None:
+    """Finalize MPI if this process has initialized it. Several threads may call this."""
+    MPI = sys.modules.get("mpi4py.MPI")
+    with _FINALIZING:
+        if MPI is not None and MPI.Is_initialized() and not MPI.Is_finalized():
+            MPI.Finalize()
 
 
 def kill_launcher_later(waits: bool = True) -> None:

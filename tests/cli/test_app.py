@@ -121,6 +121,15 @@ def test_an_interrupt_during_the_imports_leaves_no_traceback(tmp_path, way):
     assert (process.returncode, err) == (-signal.SIGINT, "")
 
 
+def test_a_process_ends_although_a_thread_of_an_environment_does_not():
+    begin = "import threading, time; threading.Thread(target=time.sleep, args=(600,), name='simulator').start()"
+    end = "from evolve.cli import app, start; app._EXIT_SECONDS = 0.3; start('info', ['nowhere.h5'])"
+    words = [sys.executable, "-c", f"{begin}; {end}"]
+    done = subprocess.run(words, env=environment(), capture_output=True, text=True, timeout=LONG, check=False)
+    assert done.returncode == 2
+    assert "an environment has not ended simulator: this process does not wait any longer" in done.stderr
+
+
 @pytest.mark.parametrize("words", [("-c", "import theirs"), ("-m", "theirs.command", "-m", "evolve.run")])
 def test_as_a_library_we_leave_signals_alone(tmp_path, words):
     (tmp_path / "theirs").mkdir()
