@@ -198,6 +198,19 @@ def _locked_error(path: Path, descriptor: int) -> InputError:
     return InputError("output.directory", "a run file that is not being written", got, cure, another, ".")
 
 
+_HELD: set[int] = set()
+"""The descriptors of the locks that this process holds."""
+
+
+def _close_in_fork() -> None:
+    """Close the locks of the parent in a process that an environment forks, which may outlive the parent."""
+    while _HELD:
+        os.close(_HELD.pop())
+
+
+os.register_at_fork(after_in_child=_close_in_fork)
+
+
 class Lock:
     """The lock of a run file: held from construction until `release`, or until the process ends in any way.
 
@@ -211,6 +224,7 @@ class Lock:
         os.ftruncate(self._descriptor, 0)
         with contextlib.suppress(OSError):  # on a full disk the lock holds without the name of its owner
             os.write(self._descriptor, f"process {os.getpid()} on {socket.gethostname()}".encode())
+        _HELD.add(self._descriptor)
 
     def _take(self, path: Path) -> bool:
         """Open and lock the lock file of a run file; return whether it is still in its place."""
@@ -228,6 +242,9 @@ class Lock:
 
     def release(self) -> None:
         """Let other processes write."""
+        if self._descriptor not in _HELD:  # a fork of the process that holds the lock
+            return
         with contextlib.suppress(OSError):
             self._path.unlink(missing_ok=True)
+        _HELD.remove(self._descriptor)
         os.close(self._descriptor)

@@ -8,7 +8,7 @@ import subprocess
 import sys
 
 import pytest
-from conftest import finished, make_runs, wait_for
+from conftest import environment, finished, make_runs, wait_for
 
 from evolve import store
 from evolve.errors import InputError
@@ -145,6 +145,30 @@ def test_two_runs_do_not_write_one_file(start, command, tmp_path):
     process.kill()
     process.popen.wait()
     assert store.reopen(path).num_generations >= 1  # the lock ends with its process
+
+
+FORKS = """
+import os, sys
+from pathlib import Path
+from evolve import store
+file = store.create(Path(sys.argv[1]), store.Header("", {}, 0, "x"))
+if os.fork() == 0:
+    file.close()
+    print("forked", flush=True)
+sys.stdin.read()
+"""
+
+
+def test_a_lock_ends_with_its_process_although_a_fork_lives_on(tmp_path):
+    path = store.path_of(tmp_path, 0)
+    words = [sys.executable, "-W", "ignore", "-c", FORKS, str(path)]
+    with subprocess.Popen(words, env=environment(), stdin=-1, stdout=-1, text=True) as process:  # -1: a pipe
+        assert process.stdout.readline() == "forked\n"
+        with pytest.raises(InputError, match=f"which process {process.pid} on .* is writing"):
+            store.check_unlocked(path)
+        process.kill()
+        process.wait()
+        store.reopen(path).close()
 
 
 def test_a_lock_ends_with_its_file(tmp_path):
