@@ -200,10 +200,12 @@ def test_a_tilde_is_the_home_directory_and_paths_are_texts(here, monkeypatch):
 
 
 def test_a_wrapper_may_be_a_class(here):
-    wrappers = [{"name": "FrameStackObservation", "kwargs": {"stack_size": 2}}, gymnasium.wrappers.FlattenObservation]
+    named = [{"name": "FrameStackObservation", "kwargs": {"stack_size": 2}}, "FlattenObservation"]
+    wrappers = gymnasium.wrappers
+    classes = [{"name": wrappers.FrameStackObservation, "kwargs": {"stack_size": 2}}, wrappers.FlattenObservation]
     by_class, by_name = (
         evolve.train(**SMALL | {"env": {"id": "CartPole-v1", "wrappers": given}}, seed=1, output=output)
-        for given, output in ((wrappers, "class"), ([wrappers[0], "FlattenObservation"], "name"))
+        for given, output in ((classes, "class"), (named, "name"))
     )
     assert by_class.config.env == by_name.config.env
     assert by_class.digest == by_name.digest

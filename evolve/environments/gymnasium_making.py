@@ -46,7 +46,7 @@ def maker(options: EnvOptions) -> Callable[..., _Env]:
     The default of the table is an example of the arguments.
     """
     example = example_arguments(options.randomize)
-    wrappers = [(_wrapper_class(w.name, options.id), w.kwargs) for w in options.wrappers]
+    wrappers = [(_wrapper_class(w.name, options.id), _wrapper_kwargs(w.name, w.kwargs)) for w in options.wrappers]
     found = _class_or_function(options.id)
 
     def make(drawn: Table = example) -> _Env:
@@ -120,6 +120,13 @@ def _wrapper_class(name: str, env_id: str) -> type[gymnasium.Wrapper[Any, Any, A
             "env.wrappers", expected, f"{name} ({one_line(error)})", nearest(attribute, wrappers)
         ) from error
     return found
+
+
+def _wrapper_kwargs(name: str, kwargs: Table) -> Table:
+    """Return the arguments of a wrapper. TOML has lists only, but several of Gymnasium's wrappers insist on tuples."""
+    if not name.startswith("gymnasium.wrappers"):
+        return kwargs
+    return {key: tuple(value) if isinstance(value, list) else value for key, value in kwargs.items()}
 
 
 def registered_ids() -> list[str]:

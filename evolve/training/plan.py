@@ -473,11 +473,15 @@ def _named_classes(env: Mapping[str, Any]) -> dict[str, Any]:
     if callable(table.get("id")):
         table["id"] = setting_of(table["id"], "env")
     if isinstance(wrappers := table.get("wrappers"), list | tuple):
-        table["wrappers"] = [_wrapper_name(each) if isinstance(each, type) else each for each in wrappers]
+        table["wrappers"] = [_named_wrapper(each) for each in wrappers]
     return table
 
 
-def _wrapper_name(wrapper: type) -> str:
-    """Return the setting of the class of a wrapper; Gymnasium's are named without their module, as in TOML."""
+def _named_wrapper(wrapper: Any) -> Any:
+    """Return a wrapper with a name in place of its class; Gymnasium's are named without their module, as in TOML."""
+    if isinstance(wrapper, Mapping) and isinstance(wrapper.get("name"), type):
+        return {**wrapper, "name": _named_wrapper(wrapper["name"])}
+    if not isinstance(wrapper, type):
+        return wrapper
     name = setting_of(wrapper, "env.wrappers")
     return wrapper.__name__ if name.startswith("gymnasium.wrappers.") else name

@@ -137,6 +137,12 @@ def test_wrappers_and_kwargs_come_from_the_configuration():
     assert ends == [False, True]
 
 
+def test_a_wrapper_of_gymnasium_gets_tuples_which_some_of_them_insist_on():
+    wrappers = [{"name": "ReshapeObservation", "kwargs": {"shape": [3, 1]}}]
+    engine = environments.make(EnvOptions.model_validate({"id": "Pendulum-v1", "wrappers": wrappers}), 1)
+    assert engine.spaces.observation.shape == (3, 1)
+
+
 @pytest.mark.parametrize(("engine", "name"), [("gymnasium", "Pendulum-v1"), ("envpool", "CliffWalking-v0")])
 def test_episode_length_can_be_limited(engine, name):
     """EnvPool's CliffWalking ignores the limit that it is made with."""
