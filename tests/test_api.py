@@ -141,6 +141,9 @@ def test_a_run_tells_the_arguments_of_each_episode(here):
     for length, expected in zip(held_out, run.held_out.returns.tolist(), strict=True):
         returns = run.evaluate(4, env={"kwargs": {"length": length}}).returns.tolist()
         assert returns[held_out.index(length)] == expected
+    store.create(here / "empty.h5", store.read(run.path).header).close()
+    with pytest.raises(InputError, match="a run with a complete generation, got none yet"):
+        evolve.load("empty.h5").environment_kwargs()
 
 
 @pytest.mark.parametrize("engine", ["exact", "gymnasium", "envpool"])

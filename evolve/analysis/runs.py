@@ -377,6 +377,8 @@ class Run(_EvolvedFile):
 
     def _episode(self, generation: int | None, number: int) -> tuple[Episode, int]:
         """Return an episode and its environment seed: of a generation's best candidate, by default a held-out one."""
+        if generation is None:
+            self._check_champion()
         purpose = Purpose.HELD_OUT if generation is None else Purpose.EPISODE
         number = check_whole("episode", number, 0)
         chosen = verification.choose_episode(self._stored, self.experiment, generation, None, number, purpose)

@@ -389,7 +389,8 @@ def advice(key: str, table: Mapping[str, Any], fields: Mapping[str, FieldInfo]) 
         table: The sections that name the network and the strategy.
         fields: The settings and sections of an experiment.
     """
-    name = key.rpartition(".")[2]
+    # Networks and strategies have a name, an environment has an id.
+    name = "id" if key == "env.name" else key.rpartition(".")[2]
     meant = next((MEANINGS[each] for each in difflib.get_close_matches(fold(name), MEANINGS, n=1, cutoff=0.92)), name)
     if " " in meant:  # a sentence, not the name of a setting
         return meant

@@ -24,6 +24,7 @@ def hint(key, strategy="prune", network="mlp"):
         ("total_timesteps", "early_stop.steps"),
         ("env_id", "env.id"),
         ("enviroment", "env.id"),
+        ("env.name", "env.id"),
         ("policy", "network"),
         ("algorithm", "strategy"),
         ("batch_size", "compute.slots"),
