@@ -140,7 +140,7 @@ def concatenate(*parts: Genomes) -> Genomes:
 
 
 def one_genome(values: Any, argument: str) -> Genomes:
-    """Return one genome (P = 1) from `values`: a genome, or the weights [W] of a genome without absent connections.
+    """Return one genome (P = 1) from `values`: a genome, or weights, [W] or [1, W], without absent connections.
 
     argument: The name of `values` in errors. Raises InputError unless they are finite float32 numbers.
     """
@@ -156,6 +156,8 @@ def one_genome(values: Any, argument: str) -> Genomes:
             weights = given.astype(np.float32)
     except (TypeError, ValueError, OverflowError):
         raise InputError(argument, "numbers, or a genome", repr(values)) from None
+    if weights.ndim == 2 and len(weights) == 1:  # as in a genome
+        weights = weights[0]
     if weights.ndim != 1 or not weights.size:
         raise InputError(argument, "a vector of numbers", f"an array of shape {list(weights.shape)}")
     if not np.isfinite(weights).all():

@@ -64,6 +64,12 @@ def test_nobody_changes_the_numbers_of_a_run_by_accident(run):
     for array in (evaluation.returns, evaluation.seeds, first.fitness, first.returns):
         with pytest.raises(ValueError, match="read-only"):
             np.subtract(array, 1, out=array)
+    policy = run.champion(generation=0)
+    policy.genome.weights[:] = 0  # the policy has a copy, and `reset` takes it
+    assert run.verify_against(run.path).equal
+    assert policy.outputs([1.0, 0.0, 0.0, 0.0]).any()
+    policy.reset()
+    assert not policy.outputs([1.0, 0.0, 0.0, 0.0]).any()
 
 
 def test_the_final_champion_is_evaluated_on_the_held_out_episodes_of_the_file(run):

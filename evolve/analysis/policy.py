@@ -12,7 +12,7 @@ from evolve.analysis.exports import export_policy
 from evolve.environments import Codec, Spaces
 from evolve.environments.spaces import Space, check_observation, kind_of, member_of, members_of
 from evolve.errors import InputError, check_path, check_whole, one_line
-from evolve.genome import Block, Genomes
+from evolve.genome import Block, Genomes, one_genome
 from evolve.networks import Batch, Network
 from evolve.numerics import host_backend
 from evolve.rollouts.inference import ObservationNormalizer
@@ -32,17 +32,25 @@ class Policy:
 
     Args:
         experiment: The experiment of the genome.
-        genome: [1, W].
+        genome: A genome, or the weights [W] of a genome without absent connections.
         normalizer: [2, O], None if observations are not normalized.
         origin: The origin of the genome in words, for the heads of exported files.
+
+    Raises:
+        InputError: The genome does not fit the network of the experiment.
     """
 
     def __init__(
-        self, experiment: Experiment, genome: Genomes, normalizer: Float32 | None = None, origin: str = ""
+        self, experiment: Experiment, genome: Genomes | Float32, normalizer: Float32 | None = None, origin: str = ""
     ) -> None:
         self.experiment = experiment
-        self.genome = genome
-        self.normalizer = normalizer
+        # A copy: the given arrays may belong to a stored run, which must not change.
+        self.genome = one_genome(genome, "genome").take(np.zeros(1, np.int64))
+        """The weights [1, W] and the mask [1, W]. If you change them, the next `reset` makes a network of them."""
+        if self.genome.num_weights != experiment.network.num_weights:
+            expected = f"{experiment.network.num_weights:,} weights for {experiment.config.network.name}"
+            raise InputError("genome", expected, f"{self.genome.num_weights:,}")
+        self.normalizer = None if normalizer is None else normalizer.copy()
         self.origin = origin
         self._codec = Codec(experiment.config.env, experiment.spaces)
         network = experiment.network

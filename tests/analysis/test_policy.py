@@ -57,6 +57,15 @@ def test_each_row_of_a_batch_has_the_bits_of_a_policy_of_its_own(name, normalize
                 assert {k: v[row].tobytes() for k, v in ours.items()} == {k: v.tobytes() for k, v in single.items()}
 
 
+def test_a_policy_may_be_made_of_weights():
+    policy, seen = policy_of("mlp"), observed(4)
+    weights = policy.genome.weights
+    for given in (weights, weights[0], weights[0].tolist()):
+        assert Policy(policy.experiment, given).outputs(seen).tobytes() == policy.outputs(seen).tobytes()
+    with pytest.raises(InputError, match=r"genome: expected \d+ weights for mlp, got 3"):
+        Policy(policy.experiment, weights[0, :3])
+
+
 def test_the_first_batch_decides_how_many_rows_an_episode_has():
     policy = policy_of("elman")
     seen = observed(2, N, 4)

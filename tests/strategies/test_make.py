@@ -168,7 +168,7 @@ def test_x0_may_be_a_genome_with_its_mask():
     ("words", "options", "message"),
     [
         (("ga", 3), {"x0": [1.0, 2.0]}, r"x0: expected 3 numbers, the size of a genome, got 2"),
-        (("ga",), {"x0": [[1.0, 2.0]]}, r"x0: expected a vector of numbers, got an array of shape \[1, 2\]"),
+        (("ga",), {"x0": [[1.0], [2.0]]}, r"x0: expected a vector of numbers, got an array of shape \[2, 1\]"),
         (("ga",), {"x0": []}, r"x0: expected a vector of numbers, got an array of shape \[0\]"),
         (("ga",), {"x0": [1.0, np.nan]}, r"x0: expected finite float32 numbers, got nan in place 1"),
         (("ga",), {"x0": [1e39]}, r"x0: expected finite float32 numbers, got inf in place 0"),
