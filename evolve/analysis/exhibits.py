@@ -194,7 +194,7 @@ def film(
         episode: The number of the episode; None for a final champion's held-out episode of median return, or episode 0
             of other genomes.
         seconds: The seconds that an episode lasts at most; a longer one is shown at a higher speed.
-        changes: The changed settings of the environment, in words.
+        changes: The changed settings of the environment and the network, in words.
 
     Raises:
         InputError: The environment cannot be drawn, a library is missing, or the run lacks a generation or an episode.

@@ -190,6 +190,7 @@ class _EvolvedFile:
         env: str | Mapping[str, Any] | Callable[..., Any] | None = None,
         connections: int | None = None,
         cell: Sequence[int] | None = None,
+        network: Mapping[str, Any] | None = None,
     ) -> exhibits.Film:
         """Return a film of the final champion, for display in a notebook; `save` writes it as MP4 or GIF.
 
@@ -204,11 +205,12 @@ class _EvolvedFile:
             connections: A member of the front, as in `evaluate`; it plays a held-out episode.
             cell: An elite of the archive, as in `evaluate`; it plays an episode of the evaluation that placed it in its
                 cell.
+            network: Settings of the network that replace the evolved ones, as in `evaluate`.
 
         Raises InputError if the environment cannot be drawn here, or a library is missing.
         """
-        changes = _changes(env)
-        experiment = self._reloaded(env=changes)
+        changes = {"env": _changes(env), "network": plain_setting("network", network or {})}
+        experiment = self._reloaded(**changes)
         if isinstance(generation, str) or not isinstance(generation, Sequence):
             generation = [generation]  # type: ignore[list-item]  # a text is refused as a number
         genomes = [GenomeChoice(number, connections, cell) for number in generation]
@@ -216,8 +218,7 @@ class _EvolvedFile:
         made: list[exhibits.Film] = []
 
         def work(_: Coordinator) -> bytes:
-            settings = assignments({"env": changes})
-            made.append(exhibits.film(self._stored, experiment, genomes, episode, seconds, settings))
+            made.append(exhibits.film(self._stored, experiment, genomes, episode, seconds, assignments(changes)))
             return made[0].to_bytes()
 
         answer = script_ranks().call(work)

@@ -94,6 +94,11 @@ def test_a_champion_is_filmed_in_a_changed_environment(run):
     assert film.title == "held-out champion, episode 1, env.max_episode_steps=4: return 4.00"
     with pytest.raises(InputError, match="the champion's 4 observations and 2 actions"):
         run.film(env="Pendulum-v1")
+    without_learning = run.film(episode=1, seconds=0.1, network={"plasticity": 0.0})
+    returned = run.evaluate(2, network={"plasticity": 0.0}).returns[1]
+    assert without_learning.title == f"held-out champion, episode 1, network.plasticity=0.0: return {returned:.2f}"
+    with pytest.raises(InputError, match="settings with which a hebbian-dag has the champion's connections"):
+        run.film(network={"hidden": [3]})
 
 
 def test_a_champion_file_has_a_film_and_a_network(run, tmp_path):
