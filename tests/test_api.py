@@ -198,6 +198,21 @@ def test_the_output_is_a_directory_or_a_table(here):
     assert sorted(path.name for path in here.iterdir()) == ["at", "b"]
 
 
+def test_all_genomes_of_a_generation_are_returned_if_they_are_stored(run, tmp_path):
+    kept = evolve.train(run.config, output={"directory": str(tmp_path), "genomes": "all"})
+    found, best = kept.population(1), int(kept.generations[1].record.champion_candidate)
+    assert found.weights.shape == found.mask.shape == (8, kept.experiment.network.num_weights)
+    chosen, champion = found.take([best]), kept.champion(1)
+    assert chosen.fingerprints().tolist() == champion.genome.fingerprints().tolist()
+    seen = [0.1, 0.2, 0.3, 0.4]
+    policy = evolve.Policy(kept.experiment, chosen, champion.normalizer)
+    assert policy.outputs(seen).tobytes() == champion.outputs(seen).tobytes()
+    with pytest.raises(InputError, match=r"^generation: expected one of 0 to 2, got 3"):
+        kept.population(3)
+    with pytest.raises(InputError, match=r"a run that stores all genomes, got .*output\.genomes=\"all\""):
+        run.population(1)
+
+
 def test_a_tilde_is_the_home_directory_and_paths_are_texts(here, monkeypatch):
     monkeypatch.setenv("HOME", str(here / "home"))
     small = SMALL | {"generations": 1, "population": 4, "seed": 1}

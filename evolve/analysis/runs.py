@@ -18,9 +18,10 @@ from evolve.analysis.statistics import between, duration, number
 from evolve.cluster import Coordinator
 from evolve.cluster.script import Collective
 from evolve.config import Config, assignments
-from evolve.errors import InputError, check_flag, check_path, check_whole, pluralize
+from evolve.errors import InputError, Setting, check_flag, check_path, check_whole, pluralize
+from evolve.genome import Genomes
 from evolve.numerics.streams import Purpose
-from evolve.store import Start, Stored, StoredChampion, StoredRun, check_begun, disk, one_run_file, read
+from evolve.store import Start, Stored, StoredChampion, StoredRun, check_begun, disk, one_run_file, population, read
 from evolve.training import Experiment, GenomeChoice
 from evolve.training.plan import plain_setting
 from evolve.training.stored import check_which
@@ -344,6 +345,18 @@ class Run(_EvolvedFile):
         Raises InputError if there is no such genome, and in the cases of `ChampionFile.champion`.
         """
         return self._policy(GenomeChoice(generation, connections, cell))
+
+    def population(self, generation: int) -> Genomes:
+        """Return the genomes of all candidates of a generation: `weights` [P, W] and `mask` [P, W].
+
+        Raises InputError unless the run has this generation and stores all genomes (`output.genomes`).
+        """
+        self._check_champion()
+        check_which(self._stored, GenomeChoice(generation))
+        if not self._stored.has_population:
+            cure = "Begin a new run with ", Setting("output.genomes", "all"), "."
+            raise InputError(str(self.path), "a run that stores all genomes", "one of the champions alone", *cure)
+        return population(self.path, generation)
 
     def front(self, generation: int | None = None) -> list[Member]:
         """Return the front of a run of nsga2 after a generation, by default the last: the smallest genome first.
