@@ -1,5 +1,6 @@
 """Films: frames written while an episode is played; a film is written whole or not at all."""
 
+import contextlib
 from dataclasses import replace
 
 import numpy as np
@@ -11,7 +12,7 @@ from evolve import store
 from evolve.analysis import video
 from evolve.analysis.champion import Champion, NetworkObserver
 from evolve.analysis.figures import network_of
-from evolve.analysis.video import Film, Label, Subject, encoders, film_episodes
+from evolve.analysis.video import Film, Label, Subject, encoders, film_episodes, open_film
 from evolve.analysis.video.encoders import Gif
 from evolve.analysis.video.picture import NEGATIVE, POSITIVE, NetworkPanel, Painter, font
 from evolve.environments import Recorder
@@ -143,13 +144,13 @@ def test_one_thread_encodes_a_film(tmp_path):
 def test_a_film_that_is_not_finished_leaves_nothing(tmp_path):
     frame = np.zeros((40, 61, 3), np.uint8)
     for name in ("x.mp4", "x.gif"):
-        film = Film(tmp_path / name, 50).__enter__()
-        for _ in range(100):  # more than the encoder keeps before it writes
-            film.add(frame, Label("x", "y", 0, 0.0))
-        assert len(list(tmp_path.iterdir())) == 1
-        film.__exit__(KeyError, KeyError(), None)
+        with contextlib.suppress(KeyError), open_film(tmp_path / name, 50) as film:
+            for _ in range(100):  # more than the encoder keeps before it writes
+                film.add(frame, Label("x", "y", 0, 0.0))
+            assert len(list(tmp_path.iterdir())) == 1
+            raise KeyError
     assert not list(tmp_path.iterdir())
-    with pytest.raises(RunError, match="nothing has been filmed, as an"), Film(tmp_path / "x.gif", 50):
+    with pytest.raises(RunError, match="nothing has been filmed, as an"), open_film(tmp_path / "x.gif", 50):
         pass
     assert not list(tmp_path.iterdir())
 

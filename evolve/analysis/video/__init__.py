@@ -7,12 +7,11 @@ extra `video`.
 
 import math
 import tempfile
-from collections.abc import Sequence
-from contextlib import ExitStack, closing, suppress
+from collections.abc import Iterator, Sequence
+from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
-from types import TracebackType
-from typing import Any, Self
+from typing import Any
 
 import numpy as np
 
@@ -20,7 +19,7 @@ from evolve import environments, verification
 from evolve.analysis.champion import Champion, NetworkObserver
 from evolve.analysis.figures import DrawnNetwork, network_of
 from evolve.analysis.statistics import number
-from evolve.analysis.video.encoders import FORMATS, check_film, check_library, still
+from evolve.analysis.video.encoders import FORMATS, Gif, Mp4, check_film, check_library, still
 from evolve.analysis.video.picture import Label, Painter, fits
 from evolve.environments import Engine, Mode, Recorder
 from evolve.environments.envpool_engine import can_draw
@@ -39,40 +38,26 @@ _PAGE_WIDTH = 800  # pixels, of a film for a page or a notebook
 
 
 class Film:
-    """A film, written to `path` while it is made. As a context manager, it leaves a whole film or no file.
+    """A film that is being made, see `open_film`.
 
     Args:
-        path: Its name ends with one of `FORMATS`.
+        encoder: Writes the pictures.
         fps: Frames per second.
-        width: The largest width, in pixels; 640 for a GIF by default.
+        width: The largest width, in pixels.
         with_network: Whether it has a place for a network beside the frames.
-
-    Raises:
-        InputError: The file cannot be written; from any method.
     """
 
-    def __init__(self, path: Path, fps: float, width: int | None = None, with_network: bool = False) -> None:
-        self._path = path
+    def __init__(self, encoder: Mp4 | Gif, fps: float, width: int | None, with_network: bool) -> None:
+        self._encoder = encoder
         self._fps = fps
-        self._width = _GIF_WIDTH if width is None and path.suffix == ".gif" else width
+        self._width = width
         self._with_network = with_network
         self._network: DrawnNetwork | None = None
         self._painter: Painter | None = None
-        self._last: Any = None
-
-    def __enter__(self) -> Self:
-        # If the encoder cannot be made, the temporary file is deleted here; otherwise `__exit__` closes both.
-        with disk.explain_write_errors(self._path), ExitStack() as opened:
-            partial = opened.enter_context(disk.atomic_write(self._path))
-            self._encoder = FORMATS[self._path.suffix](partial, self._fps)
-            opened.push(self._finish)
-            self._opened = opened.pop_all()
-        return self
-
-    @property
-    def frames_per_picture(self) -> int:
+        self.frames_per_picture = encoder.frames_per_picture
         """The number of the environment's frames for each picture; above 1 if the format shows fewer per second."""
-        return self._encoder.frames_per_picture
+        self.last: Any = None
+        """The last picture; None if the film has no picture yet."""
 
     def show_network(self, drawn: DrawnNetwork | None) -> None:
         """Show another network from now on, or no network."""
@@ -82,18 +67,18 @@ class Film:
 
     def add(self, frame: UInt8, label: Label, activity: Activity | None = None) -> None:
         """Add a frame [H, W, 3], its label and the activity of the network."""
-        self._last = self._painter_for(frame).paint(frame, label, activity)
-        self._write(self._last, 1)
+        self.last = self._painter_for(frame).paint(frame, label, activity)
+        self._encoder.write(self.last, 1)
 
     def card(self, frame: UInt8, title: str, below: str, seconds: float) -> None:
         """Add a title card for a film of frames like `frame` [H, W, 3]."""
-        self._last = self._painter_for(frame).card(title, below)
+        self.last = self._painter_for(frame).card(title, below)
         self.hold(seconds)
 
     def hold(self, seconds: float) -> None:
         """Show the last picture for longer."""
-        if self._last is not None:
-            self._write(self._last, math.ceil(seconds * self._fps / self.frames_per_picture))
+        if self.last is not None:
+            self._encoder.write(self.last, math.ceil(seconds * self._fps / self.frames_per_picture))
 
     def _painter_for(self, frame: UInt8) -> Painter:
         if self._painter is None:
@@ -101,23 +86,36 @@ class Film:
             self._painter.show_network(self._network)
         return self._painter
 
-    def _write(self, picture: Any, times: int) -> None:
-        with disk.explain_write_errors(self._path):
-            self._encoder.write(picture, times)
 
-    def _finish(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
-        if kind is not None:
+@contextmanager
+def open_film(path: Path, fps: float, width: int | None = None, with_network: bool = False) -> Iterator[Film]:
+    """Yield a film that is written to `path` while it is made; leave a whole film or no file.
+
+    Args:
+        path: Its name ends with one of `FORMATS`.
+        fps: Frames per second.
+        width: The largest width, in pixels; 640 for a GIF by default.
+        with_network: Whether it has a place for a network beside the frames.
+
+    Raises:
+        InputError: The file cannot be written.
+        RunError: The film has no picture.
+    """
+    if width is None and path.suffix == ".gif":
+        width = _GIF_WIDTH
+    with disk.explain_write_errors(path), disk.atomic_write(path) as partial:
+        encoder = FORMATS[path.suffix](partial, fps)
+        film = Film(encoder, fps, width, with_network)
+        try:
+            yield film
+        except BaseException:
             # The film is given up, and the first error is the one to report.
             with suppress(Exception):
-                self._encoder.close()
-            return
-        self._encoder.close()
-        if self._last is None:
+                encoder.close()
+            raise
+        encoder.close()
+        if film.last is None:
             raise RunError("nothing has been filmed, as an episode that fails in reset has no picture")
-
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
-        with disk.explain_write_errors(self._path):
-            self._opened.__exit__(kind, error, at)
 
 
 def drawable(experiment: Experiment, mode: Mode = "rgb_array") -> tuple[Experiment, str]:
@@ -283,7 +281,7 @@ def film_episodes(
     found = []
     with closing(verification.make_engine(first.experiment, first.chosen, "rgb_array")) as engine:
         recorder = Recorder(engine, 1, observations=True)
-        with Film(path, engine.fps, width, any(networks)) as film:
+        with open_film(path, engine.fps, width, any(networks)) as film:
             for subject, network in zip(subjects, networks, strict=True):
                 ahead = subject.play(engine, check)
                 every = max(1, math.ceil(int(ahead.lengths[0]) / (condense_to * engine.fps)))
