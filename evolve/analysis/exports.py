@@ -359,8 +359,14 @@ def _torch_module(torch: Any, policy: "Policy", layers: Layers) -> Any:
     experiment = policy.experiment
     sizes = [layers.sizes[source] for source in layers.remembered]
     space = _action_array_space(policy)
-    scale = experiment.config.env.action_scale
-    tensor = torch.from_numpy
+
+    def tensor(values: Float32 | None) -> Any:
+        return None if values is None else torch.from_numpy(values.copy())
+
+    normalizer = tensor(policy.normalizer)
+    layers_as_tensors = [
+        [(link.sources, tensor(link.matrix), tensor(link.bias)) for link in links] for links in layers.links
+    ]
 
     def ordered_sum(x: Any, matrix: Any) -> Any:
         # The engine adds the rows in ascending order, and so does the program: a product of matrices would have another
@@ -371,53 +377,40 @@ def _torch_module(torch: Any, policy: "Policy", layers: Layers) -> Any:
         return sum(following, first)
 
     class Network(torch.nn.Module):  # type: ignore[misc]
-        def __init__(self) -> None:
-            super().__init__()
-            if policy.normalizer is not None:
-                self.register_buffer("normalizer", tensor(policy.normalizer.copy()))
-            for layer, links in enumerate(layers.links):
-                for number, link in enumerate(links):
-                    self.register_buffer(f"weights_{layer}_{number}", tensor(link.matrix.copy()))
-                    if link.bias is not None:
-                        self.register_buffer(f"bias_{layer}_{number}", tensor(link.bias.copy()))
-            if space is not None and kind_of(space) == "Box":
-                for name, values in stretch(space, scale)._asdict().items():
-                    self.register_buffer(f"box_{name}", tensor(values.copy()))
-
         def forward(self, observation: Any, memory: Any = None) -> tuple[Any, ...]:
             x = observation
-            if policy.normalizer is not None:
-                x = torch.clamp((x - self.normalizer[0]) * self.normalizer[1], -float(CLIP), float(CLIP))
+            if normalizer is not None:
+                x = torch.clamp((x - normalizer[0]) * normalizer[1], -float(CLIP), float(CLIP))
             previous = dict(zip(layers.remembered, torch.split(memory, sizes, 1) if sizes else (), strict=True))
             sources = {0: x}
-            for layer, links in enumerate(layers.links):
+            for layer, links in enumerate(layers_as_tensors):
                 terms = []
-                for number, link in enumerate(links):
-                    inputs = [(previous if is_recurrent else sources)[source] for source, is_recurrent in link.sources]
-                    term = ordered_sum(torch.cat(inputs, 1), getattr(self, f"weights_{layer}_{number}"))
-                    terms.append(term if link.bias is None else term + getattr(self, f"bias_{layer}_{number}"))
+                for read, matrix, bias in links:
+                    inputs = [(previous if is_recurrent else sources)[source] for source, is_recurrent in read]
+                    term = ordered_sum(torch.cat(inputs, 1), matrix)
+                    terms.append(term if bias is None else term + bias)
                 sources[layer + 1] = torch.tanh(sum(terms[1:], terms[0]))
             outputs = sources[len(layers.links)][:, layers.sizes[-1] - experiment.action_size :]
+            action = () if space is None else (_torch_action(torch, policy, space, outputs),)
             remembered = (torch.cat([sources[source] for source in layers.remembered], 1),) if sizes else ()
-            return (*self._action(outputs), outputs, *remembered)
-
-        def _action(self, outputs: Any) -> tuple[Any, ...]:
-            if space is None:
-                return ()
-            kind = kind_of(space)
-            if kind == "Discrete":
-                return (torch.argmax(outputs, 1) + int(space.start),)
-            dtype = getattr(torch, np.dtype(space.dtype).name)
-            if kind == "MultiDiscrete":
-                parts = torch.split(outputs, space.nvec.ravel().tolist(), 1)
-                start = torch.tensor(space.start.ravel().tolist())
-                value = torch.stack([torch.argmax(part, 1) for part in parts], 1) + start
-            elif kind == "MultiBinary":
-                value = outputs > 0
-            else:
-                value = self.box_centre + self.box_half * outputs.double()
-                value = torch.minimum(torch.maximum(value, self.box_floor), self.box_ceiling)
-                value = torch.round(value) if np.dtype(space.dtype).kind in "biu" else value
-            return (value.to(dtype).reshape(-1, *space.shape),)
+            return (*action, outputs, *remembered)
 
     return Network().eval()
+
+
+def _torch_action(torch: Any, policy: "Policy", space: Any, outputs: Any) -> Any:
+    """Return the actions of a space for network outputs [N, A]."""
+    kind = kind_of(space)
+    if kind == "Discrete":
+        return torch.argmax(outputs, 1) + int(space.start)
+    if kind == "MultiDiscrete":
+        parts = torch.split(outputs, space.nvec.ravel().tolist(), 1)
+        value = torch.stack([torch.argmax(part, 1) for part in parts], 1) + torch.tensor(space.start.ravel().tolist())
+    elif kind == "MultiBinary":
+        value = outputs > 0
+    else:
+        scale = policy.experiment.config.env.action_scale
+        centre, half, floor, ceiling = map(torch.tensor, stretch(space, scale))
+        value = torch.minimum(torch.maximum(centre + half * outputs.double(), floor), ceiling)
+        value = torch.round(value) if is_rounded(space) else value
+    return value.to(getattr(torch, np.dtype(space.dtype).name)).reshape(-1, *space.shape)
