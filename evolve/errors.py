@@ -10,7 +10,8 @@ import operator
 import shlex
 import textwrap
 import traceback
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -193,6 +194,16 @@ def error_from_json(content: bytes) -> EvolveError:
     if isinstance(error, InputError):
         error.cure = ()  # it may contain settings, so JSON has it only as a part of the text
     return error
+
+
+@contextmanager
+def on_error(undo: Callable[[], object]) -> Iterator[None]:
+    """Call a function if the block raises any exception, also a KeyboardInterrupt."""
+    try:
+        yield
+    except BaseException:
+        undo()
+        raise
 
 
 def check_whole(argument: str, value: Any, least: int) -> int:

@@ -39,7 +39,7 @@ from evolve.cluster.mpirun import (
 from evolve.cluster.start import connect, silence_seconds
 from evolve.cluster.transport import Transport
 from evolve.cluster.worker import KeptRollouts, MakeRollout, SharedState, serve
-from evolve.errors import RunError, Setting, error_from_json, error_to_json
+from evolve.errors import RunError, Setting, error_from_json, error_to_json, on_error
 
 _ANSWER, _ERROR = b"A", b"E"
 ON_ALL_RANKS = "_raised_on_all_ranks"
@@ -265,11 +265,8 @@ class StartedRanks:
             )
             self._link: Link | None = None
             _RUNNING.add(self)
-            try:
+            with on_error(self.close):
                 self._link = self._accept(listener, limit)
-            except BaseException:
-                self.close()
-                raise
 
     def _accept(self, listener: socket.socket, limit: float) -> Link:
         deadline = time.monotonic() + limit

@@ -16,7 +16,7 @@ from evolve.environments.engine import FPS, Transition, as_frame, do_nothing, en
 from evolve.environments.exact import exact_task
 from evolve.environments.randomization import draw_tables, example_arguments
 from evolve.environments.spaces import Space, separate
-from evolve.errors import FAILURES, EpisodeTimeout, EvolveError, InputError, describe, one_line
+from evolve.errors import FAILURES, EpisodeTimeout, EvolveError, InputError, describe, on_error, one_line
 from evolve.shapes import Bool, Float32, Float64, Int64, Slots, UInt8
 
 _Env = gymnasium.Env[Any, Any]
@@ -53,11 +53,8 @@ class GymnasiumEngine:
         """Environments that no slot needs at present, if environments may be reused; the oldest first."""
         first = gymnasium_making.make_or_explain(options, self._make)
         self._place(0, first, example_arguments(self._randomize))
-        try:
+        with on_error(self.close):  # a thread of the environment would keep the process alive
             self._examine(first, options)
-        except InputError:
-            self.close()  # a thread of the environment would keep the process alive
-            raise
 
     def _examine(self, first: _Env, options: EnvOptions) -> None:
         """Set the attributes that do not depend on the slot. Raises InputError for unsupported spaces."""

@@ -14,7 +14,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from evolve.errors import InputError, Setting
+from evolve.errors import InputError, Setting, on_error
 
 _NO_LOCKS = (errno.ENOLCK, errno.ENOSYS, errno.EOPNOTSUPP)  # errors of file systems without locks
 _NO_SYNC = (errno.EINVAL, errno.EBADF, errno.ENOSYS, errno.EOPNOTSUPP)  # of file systems that sync no directories
@@ -229,12 +229,9 @@ class Lock:
     def _take(self, path: Path) -> bool:
         """Open and lock the lock file of a run file; return whether it is still in its place."""
         self._descriptor = os.open(self._path, os.O_RDWR | os.O_CREAT, 0o644)
-        try:
+        with on_error(lambda: os.close(self._descriptor)):
             self.is_effective = _lock(path, self._descriptor)
             """Whether the lock is effective; some file systems have no locks."""
-        except BaseException:
-            os.close(self._descriptor)
-            raise
         try:
             return os.path.samestat(os.fstat(self._descriptor), os.stat(self._path))
         except FileNotFoundError:

@@ -14,7 +14,7 @@ import h5py
 import numpy as np
 from numpy.typing import NDArray
 
-from evolve.errors import RunError, Setting
+from evolve.errors import RunError, Setting, on_error
 from evolve.genome import Genomes, GenomeSource
 from evolve.store import schema
 from evolve.store.disk import DeferredErrorFile, Lock, atomic_write, sync, uninterrupted, without_links
@@ -267,16 +267,13 @@ def create(path: Path, header: Header) -> RunFile:
         file = RunFile(path, header, Lock(path))
     except (OSError, ValueError) as error:
         raise unwritable_directory(path.parent, error) from None
-    try:
+    with on_error(file.close):
         # Again, since another process may have created the file before this one took the lock.
         check_free(path, file.lock.is_effective)
-        file.flush()
-    except RunError as error:
-        file.close()
-        raise unwritable_directory(path, error.__cause__) from None
-    except BaseException:  # also Ctrl-C, or this process would keep the lock
-        file.close()
-        raise
+        try:
+            file.flush()
+        except RunError as error:
+            raise unwritable_directory(path, error.__cause__) from None
     return file
 
 
@@ -297,11 +294,8 @@ def reopen(path: Path) -> RunFile:
         lock = Lock(path)
     except OSError as error:
         raise unwritable_directory(path, error) from None
-    try:
+    with on_error(lock.release):
         run = read(path)
-    except BaseException:  # also Ctrl-C, or this process would keep the lock
-        lock.release()
-        raise
     file = RunFile(path, run.header, lock, run.num_generations, on_disk=run.num_generations, complete=run.complete,
                    last=run.records[-1] if run.records else None, checkpoint=run.checkpoint, held_out=run.held_out,
                    has_population=run.has_population, validations=dict(run.validations), _exists=True,

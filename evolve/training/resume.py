@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from evolve import __version__, environments, store
 from evolve.cluster import Transport
 from evolve.config import Config, Table, differences
-from evolve.errors import EpisodeError, InputError, Setting, Stopped, pluralize
+from evolve.errors import EpisodeError, InputError, Setting, Stopped, on_error, pluralize
 from evolve.numerics.streams import Purpose
 from evolve.rollouts import Moments
 from evolve.shapes import Float32, Float64, check_shape
@@ -251,12 +251,9 @@ def replace_run(run: PlannedRun, transport: Transport) -> RunFile:
     Raises InputError if the existing file is being written, or is no longer a run file.
     """
     file = store.replace(run.path, _header(run, transport))
-    try:
+    with on_error(file.close):
         if reading.exists(run.path):
             store.read(run.path)
-    except BaseException:  # also Ctrl-C, or this process would keep the lock
-        file.close()
-        raise
     return file
 
 
@@ -269,11 +266,8 @@ def open_run(run: PlannedRun, transport: Transport) -> RunFile:
     """
     file = store.reopen(run.path)
     config = run.experiment.config
-    try:
+    with on_error(file.close):
         check_configuration(run, file)
-    except BaseException:  # also Ctrl-C, or this process would keep the lock
-        file.close()
-        raise
     about = file.header.manifest
     if is_unfinished(file, config):
         file.complete = False

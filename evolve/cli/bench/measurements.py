@@ -30,7 +30,7 @@ from evolve.cli.app import App, StopFlag
 from evolve.cluster import Coordinator, Transport
 from evolve.cluster.mpirun import mpirun_environment, mpirun_words
 from evolve.environments import ENGINES, Recorder, Recording
-from evolve.errors import InputError, RunError
+from evolve.errors import InputError, RunError, on_error
 from evolve.genome import Genomes, concatenate
 from evolve.networks import Network
 from evolve.numerics import backend, native
@@ -205,11 +205,8 @@ class BareProcesses:
         ]
         for process in self._processes:
             process.start()
-        try:
+        with on_error(self.close):
             self._gather()
-        except BaseException:
-            self.close()
-            raise
 
     def _gather(self) -> list[Any]:
         gathered: list[Any] = []
