@@ -79,7 +79,7 @@ def _known(context: Context, coordinator: Coordinator) -> dict[str, str]:
     for leg, digest in contest.known_digests(size.name).items():
         if context.left > _SPARE and (not context.emulated or leg == next(iter(contest.LEGS))):
             played = session.play(contest.known_experiment(leg, "cupy"), coordinator, size.known_seed)
-            found[leg] = "equal" if played.digest == digest else "DIFFERS"
+            found[leg] = "equal" if played.work.digest == digest else "DIFFERS"
     return found
 
 
@@ -92,4 +92,4 @@ def _timed(context: Context, coordinator: Coordinator, table: Table, backend: st
     env = {**table["env"], "engine": "exact"}
     played = session.play(prepare(parse(Config, {**table, **fixed, "env": env})), coordinator, 1)
     timed = generations - 1
-    return {"digest": played.digest, "seconds": played.seconds / timed, "steps": played.timed_steps / timed}
+    return {"digest": played.work.digest, "seconds": played.seconds / timed, "steps": played.work.timed_steps / timed}

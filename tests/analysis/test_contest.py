@@ -4,7 +4,6 @@ import json
 import re
 import sys
 import sysconfig
-from dataclasses import replace
 
 import pytest
 from conftest import ROOT, finished
@@ -59,7 +58,7 @@ def test_the_engine_plays_the_known_digests(size):
 def test_the_array_reference_agrees():
     for leg in ("pole", "short"):
         found = session.play(contest.known_experiment(leg, "numpy"), alone(), TRIAL.known_seed)
-        assert found.digest == contest.known_digests("trial")[leg]
+        assert found.work.digest == contest.known_digests("trial")[leg]
 
 
 @pytest.mark.slow
@@ -109,11 +108,13 @@ def test_a_build_that_contracts_or_reorders_is_refused(flags, tmp_path):
 
 def legs_with(changed, tags):
     """Return the known legs of the smallest contest, with other tags of one leg."""
+
+    def played(digest, tags):
+        work = results.LegDigest(digest=digest, marks=(digest,), every=1, steps=1, timed_steps=1, episodes=1)
+        return session.PlayedLeg(work, tuple(tags), 1.0, 1.0)
+
     known = contest.golden()["sizes"]["trial"]
-    legs = {
-        leg: session.PlayedLeg((one["digest"],), tuple(one["tags"]), 1.0, 1.0, 1, 1, 1) for leg, one in known.items()
-    }
-    return legs | {changed: replace(legs[changed], marks=("another",), tags=tuple(tags))}
+    return {leg: played(one["digest"], one["tags"]) for leg, one in known.items()} | {changed: played("another", tags)}
 
 
 def test_the_first_difference_is_named():

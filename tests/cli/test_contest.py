@@ -8,6 +8,7 @@ from conftest import OPENMPI, environment
 
 from evolve.analysis import contest
 from evolve.analysis.contest import session
+from evolve.analysis.contest.results import LegDigest
 from evolve.analysis.contest.session import PlayedLeg
 from evolve.cli import contest as contest_command
 from evolve.cli.contest import plan_rows
@@ -134,15 +135,19 @@ def test_a_contest_can_be_stopped(call, monkeypatch, tmp_path):
     assert not list(tmp_path.glob("*.json"))
 
 
+def digest(name, timed_steps, steps):
+    return LegDigest(digest=name, marks=(name,), every=1, steps=steps, timed_steps=timed_steps, episodes=1)
+
+
 def test_repeats_that_differ_are_told(monkeypatch):
     names = iter(range(100))
-    monkeypatch.setattr(session, "play", lambda *_, **__: PlayedLeg((f"{next(names)}",), (), 1.0, 1.0, 1, 1, 1))
+    monkeypatch.setattr(session, "play", lambda *_, **__: PlayedLeg(digest(f"{next(names)}", 1, 1), (), 1.0, 1.0))
     with pytest.raises(session.DifferentWorkError, match="pole, generation 0 is not the same in each repeat"):
         session.measure(*ranks(), contest.SIZES["trial"], "native", False, lambda _: None)
 
 
 def test_a_repeat_lasts_long_enough(monkeypatch):
-    monkeypatch.setattr(session, "play", lambda *_, **__: PlayedLeg(("same",), (), 0.7, 0.35, 4, 5, 1))
+    monkeypatch.setattr(session, "play", lambda *_, **__: PlayedLeg(digest("same", 4, 5), (), 0.7, 0.35))
     row = session.measure(*ranks(), contest.SIZES["small"], "native", False, lambda _: None)
     assert [repeat.passes for repeat in row.repeats] == [3, 3, 3]  # of 4.2 s
     assert row.seconds == pytest.approx(4.2)

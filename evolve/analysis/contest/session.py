@@ -43,27 +43,16 @@ class PlayedLeg:
     """The result of playing a leg. The first generation is not timed, since ranks initialize in it.
 
     Attributes:
-        marks: [G], a running digest of 64 hexadecimal digits: mark g identifies every bit of generations 0 to g.
+        work: The digest and the amount of work, as in the file.
         tags: [G] of TAG digits for each candidate; empty unless they were asked for.
         seconds: The wall time of all timed generations.
         busy_seconds: The busy time of the ranks that play episodes, in the timed generations, summed over ranks.
-        timed_steps: Environment steps of the timed generations.
-        steps: Environment steps of all generations.
-        episodes: Episodes of all generations.
     """
 
-    marks: tuple[str, ...]
+    work: results.LegDigest
     tags: tuple[str, ...]
     seconds: float
     busy_seconds: float
-    timed_steps: int
-    steps: int
-    episodes: int
-
-    @property
-    def digest(self) -> str:
-        """The digest of the whole leg."""
-        return self.marks[-1]
 
 
 def play(experiment: Experiment, coordinator: Coordinator, seed: int, tagged: bool = False) -> PlayedLeg:
@@ -79,7 +68,7 @@ def play(experiment: Experiment, coordinator: Coordinator, seed: int, tagged: bo
         Stopped: A stop was requested.
         RunError: A rank cannot go on.
     """
-    marks: list[str] = []
+    marks: list[str] = []  # running digests: mark g identifies every bit of generations 0 to g
     tags: list[str] = []
     timed_steps = steps = episodes = 0
     busy = begin = 0.0
@@ -99,7 +88,13 @@ def play(experiment: Experiment, coordinator: Coordinator, seed: int, tagged: bo
         if tagged:
             tags.append(_tags(record))
     seconds = time.perf_counter() - begin
-    return PlayedLeg(tuple(marks), tuple(tags), seconds, busy, timed_steps, steps, episodes)
+    # The file has a mark after every `every` generations and at the end.
+    every, last = -(-len(marks) // _MOST_MARKS), len(marks) - 1
+    kept = tuple(marks[end][:_MARK_DIGITS] for end in [*range(every - 1, last, every), last])
+    work = results.LegDigest(
+        digest=marks[-1], marks=kept, every=every, steps=steps, timed_steps=timed_steps, episodes=episodes
+    )
+    return PlayedLeg(work, tuple(tags), seconds, busy)
 
 
 def _mark(previous: str, record: Record) -> str:
@@ -128,7 +123,7 @@ def play_known(size: ContestSize, coordinator: Coordinator, backend: str) -> dic
 def difference(size: str, played: Mapping[str, PlayedLeg]) -> str:
     """Return the first difference from the known runs, in words; "" if they are equal."""
     for leg, expected in contest.golden()["sizes"][size].items():
-        if played[leg].digest != expected["digest"]:
+        if played[leg].work.digest != expected["digest"]:
             return f"{leg}, {_where(expected['tags'], played[leg].tags)}"
     return ""
 
@@ -151,7 +146,7 @@ def make_golden() -> dict[str, Any]:
     sizes: dict[str, Any] = {}
     for size in contest.SIZES.values():
         played = play_known(size, coordinator, "numpy")
-        sizes[size.name] = {leg: {"digest": found.digest, "tags": found.tags} for leg, found in played.items()}
+        sizes[size.name] = {leg: {"digest": found.work.digest, "tags": found.tags} for leg, found in played.items()}
     return {"contest": contest.VERSION, "definition": contest.definition(), "sizes": sizes}
 
 
@@ -160,7 +155,7 @@ def validate(coordinator: Coordinator, size: ContestSize, backend: str) -> dict[
     played = play_known(size, coordinator, backend)
     if found := difference(size.name, played):
         raise DifferentWorkError(f"different work: {found}, compared with the known run of contest size {size.name}.")
-    return {leg: result.digest for leg, result in played.items()}
+    return {leg: result.work.digest for leg, result in played.items()}
 
 
 def measure(
@@ -227,7 +222,7 @@ def _repeat(
         for leg, result in played.items():
             seconds[leg] += result.seconds
             busy += result.busy_seconds
-        of_this_pass = {leg: _digest_of(result) for leg, result in played.items()}
+        of_this_pass = {leg: result.work for leg, result in played.items()}
         digests = digests or of_this_pass
         if found := results.leg_difference(digests, of_this_pass):
             raise DifferentWorkError(f"different work: {found} is not the same in each repeat.")
@@ -244,18 +239,3 @@ def _repeat(
         load=load[0] if load else None,
     )
     return repeat, digests
-
-
-def _digest_of(played: PlayedLeg) -> results.LegDigest:
-    """Return the result of a leg for the file, with a mark after every `every` generations and at the end."""
-    every = -(-len(played.marks) // _MOST_MARKS)
-    last = len(played.marks) - 1
-    ends = [*range(every - 1, last, every), last]
-    return results.LegDigest(
-        digest=played.digest,
-        marks=tuple(played.marks[end][:_MARK_DIGITS] for end in ends),
-        every=every,
-        steps=played.steps,
-        timed_steps=played.timed_steps,
-        episodes=played.episodes,
-    )
