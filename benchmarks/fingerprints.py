@@ -30,9 +30,6 @@ class Without:
 
     begin = move = update
 
-    def attach(self, _outputs):
-        return self.update
-
     def of(self, slots, lengths):
         return np.zeros((len(slots), 2), np.uint64), np.zeros((0, 2), np.uint8)
 

@@ -10,7 +10,6 @@ episodes differ.
 
 import ctypes
 import hashlib
-from collections.abc import Callable
 from functools import cache
 
 import numpy as np
@@ -108,18 +107,22 @@ class FingerprintsStructure(ctypes.Structure):
 class StepHashes:
     """The fingerprints of the observations and of the actions of B slots, and the step hashes of both.
 
-    Every back end gives the same bits. observations: [B, O], C-contiguous, the array that `update` reads.
-    action_size: A.
+    Every back end gives the same bits.
+
+    Args:
+        observations: [B, O], C-contiguous, the array that `update` reads.
+        outputs: [B, A], C-contiguous, the outputs of the networks, which it reads, too.
+        backend: The back end.
     """
 
-    def __init__(self, observations: Float32, action_size: int, backend: native.Backend) -> None:
+    def __init__(self, observations: Float32, outputs: Float32, backend: native.Backend) -> None:
         slots = len(observations)
-        self.observations = observations
-        self._action_size = action_size
+        self.observations, self.outputs = observations, outputs
+        self._outputs_address = ADDRESS(outputs.ctypes.data)
         self._native = backend == "native"
         self._states = np.zeros((slots, 2), np.uint64)
         self._steps = np.zeros(slots, np.int32)
-        self._coefficients = coefficients(max(observations.shape[1], action_size))
+        self._coefficients = coefficients(max(observations.shape[1], outputs.shape[1]))
         self._most_steps = 0  # an upper bound on the steps of all slots, so that `update` need not compute the maximum
         self._hashes: UInt8 = np.zeros((slots, _FIRST_CAPACITY, 2), np.uint8)
         if self._native:
@@ -136,27 +139,16 @@ class StepHashes:
         for array in (self._states, self._steps, self._hashes):
             array[targets] = array[sources]
 
-    def attach(self, outputs: Float32) -> Callable[[int], None]:
-        """Return a faster `update` (native back end only): its argument is n, the rows to read of outputs [B, A]."""
-        address = ADDRESS(outputs.ctypes.data)
-        kernel = self._kernel
-
-        def update(n: int) -> None:
-            self._count_step()
-            kernel(self._address, address, n)
-
-        return update
-
-    def update(self, outputs: Float32) -> None:
-        """Hash one step of the first n slots: their observations, and network outputs [n, A]."""
-        self._count_step()
-        n = len(outputs)
+    def update(self, n: int) -> None:
+        """Hash one step of the first n slots: their observations and outputs."""
+        if self._most_steps == self._hashes.shape[1]:
+            self._grow()
+        self._most_steps += 1
         if self._native:
-            rows = np.ascontiguousarray(outputs)  # a name, so that a copy lives until the kernel returns
-            self._kernel(self._address, native.address(rows), n)
+            self._kernel(self._address, self._outputs_address, n)
             return
-        for column, rows in enumerate((self.observations[:n], outputs)):
-            self._states[:n, column] = update(self._states[:n, column], fold(_words(rows)))
+        for column, rows in enumerate((self.observations, self.outputs)):
+            self._states[:n, column] = update(self._states[:n, column], fold(_words(rows[:n])))
         slots = np.flatnonzero(self._steps[:n] < self._hashes.shape[1])
         self._hashes[slots, self._steps[slots]] = self._states[slots] >> np.uint64(56)
         self._steps[:n] += 1
@@ -169,12 +161,6 @@ class StepHashes:
         hashed = np.minimum(lengths, MAX_HASHED_STEPS)
         longest = int(hashed.max(initial=0))
         return self._states[slots], end_to_end(self._hashes.view(np.uint16)[slots, :longest, 0], hashed)
-
-    def _count_step(self) -> None:
-        """Count a step of the slots; enlarge the array of hashes if it is full."""
-        if self._most_steps == self._hashes.shape[1]:
-            self._grow()
-        self._most_steps += 1
 
     def _grow(self) -> None:
         """Double the capacity if an episode has reached it, up to `MAX_HASHED_STEPS`."""
@@ -194,7 +180,7 @@ class StepHashes:
         if self._native:
             arrays = self.observations, self._coefficients, self._states, self._steps, self._hashes
             addresses = (array.ctypes.data for array in arrays)
-            sizes = (INT64 * 2)(self.observations.shape[1], self._action_size)
+            sizes = (INT64 * 2)(self.observations.shape[1], self.outputs.shape[1])
             self._arguments = FingerprintsStructure(sizes, self._hashes.shape[1], *addresses)
             self._address = ctypes.addressof(self._arguments)
 

@@ -216,15 +216,13 @@ class NativeStep:
         self._step(self._address, address(rows), address(actions), len(rows))
         return actions
 
-    def attach(self, observations: Float32) -> tuple[Float32, Callable[[int], None]]:
-        """Return an array [B, A], and a function of n that writes the actions of the first n slots into it.
+    def attach(self, observations: Float32, actions: Float32) -> Callable[[int], None]:
+        """Return a function of n that advances the first n slots by one step, faster than a call of this object.
 
-        observations: [B, O], C-contiguous, the array that the function reads. The caller must keep references to both
-            arrays.
+        observations, actions: [B, O] and [B, A], C-contiguous, the arrays that the function reads and writes. The
+            caller must keep references to both.
         """
-        actions = np.zeros((len(observations), self._action_size), np.float32)
-        addresses = self._address, observations.ctypes.data, actions.ctypes.data
-        return actions, partial(self._step, *map(ADDRESS, addresses))
+        return partial(self._step, *map(ADDRESS, (self._address, observations.ctypes.data, actions.ctypes.data)))
 
     def settle(self, slots: Slots) -> None:
         """Apply the pending updates of traces in all tiles that contain the given slots."""

@@ -102,7 +102,7 @@ class ObservationNormalizer:
         backend: The back end; if it is "native", a kernel does the work.
 
     Attributes:
-        normalized: [B, O], the array to which the kernel writes.
+        normalized: [B, O], C-contiguous, the array to which it writes.
     """
 
     def __init__(self, observations: Float32, backend: native.Backend) -> None:
@@ -141,7 +141,7 @@ class ObservationNormalizer:
         moments[:, 1] += wide * wide  # exact, as the product of two numbers of 24 bits has at most 48
         with np.errstate(over="ignore"):
             normalized = (x - normalizers[:, 0]) * normalizers[:, 1]
-        return np.minimum(np.maximum(normalized, -CLIP), CLIP)
+        return np.minimum(np.maximum(normalized, -CLIP), CLIP, out=self.normalized[:n])
 
     def moments(self, slots: Slots) -> Float64:
         """Return [k, 2, O]: the sums, and the sums of squares, of the observations of slots' episodes."""
@@ -216,27 +216,25 @@ class HostInference(Inference):
         self, batch: Batch, observations: Float32, action_size: int, backend: native.Backend, normalize: bool
     ) -> None:
         normalizer = ObservationNormalizer(observations, backend) if normalize else None
-        super().__init__(observations, batch, StepHashes(observations, action_size, backend), normalizer)
-        self._outputs = np.zeros((0, action_size), np.float32)
+        self._seen = observations if normalizer is None else normalizer.normalized
+        self._outputs = np.zeros((len(observations), action_size), np.float32)
+        super().__init__(observations, batch, StepHashes(observations, self._outputs, backend), normalizer)
         # A batch that overrides `step` does more than its kernel, so the kernel alone cannot do a step.
         kernel = batch.kernel if isinstance(batch, SlotArrays) and type(batch).step is SlotArrays.step else None
-        self._step: Callable[[int], object] | None = None
+        self._step: Callable[[int], None] = self._step_of_batch
         if isinstance(kernel, native.NativeStep):
-            self._outputs, self._step = kernel.attach(observations if normalizer is None else normalizer.normalized)
-            self._hash = self._hashes.attach(self._outputs)
+            self._step = kernel.attach(self._seen, self._outputs)
 
     def begin(self, n: int) -> None:
         """Do a step of the first n slots."""
         self._n = n
-        if self._step is not None:
-            if self._normalizer is not None:
-                self._normalizer.normalize(n)
-            self._step(n)
-            self._hash(n)
-            return
-        seen = self.observations[:n] if self._normalizer is None else self._normalizer.normalize(n)
-        self._outputs = self._batch.step(seen)
-        self._hashes.update(self._outputs)
+        if self._normalizer is not None:
+            self._normalizer.normalize(n)
+        self._step(n)
+        self._hashes.update(n)
+
+    def _step_of_batch(self, n: int) -> None:
+        self._outputs[:n] = self._batch.step(self._seen[:n])
 
     def finish(self) -> Float32:
         """Return [n, A]: the outputs of the step."""

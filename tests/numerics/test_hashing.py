@@ -29,14 +29,15 @@ def steps(n, slots=1, seed=0):
 
 
 def run(played, backend="numpy", slots=1):
-    prints = StepHashes(np.zeros((slots, O), np.float32), A, backend)
+    prints = StepHashes(np.zeros((slots, O), np.float32), np.zeros((slots, A), np.float32), backend)
     return go_on(prints, played)
 
 
 def go_on(prints, played):
     for seen, done in played:
         prints.observations[: len(seen)] = seen
-        prints.update(done)
+        prints.outputs[: len(seen)] = done
+        prints.update(len(seen))
     return prints
 
 
