@@ -10,6 +10,7 @@ import json
 import multiprocessing
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
+from importlib import import_module
 from importlib.metadata import version
 from pathlib import Path
 
@@ -118,7 +119,8 @@ def parts_of(episodes: int) -> list[Part]:
 def software() -> dict[str, str]:
     """Return the compared software: the versions of Gymnasium and Box2D, and the digest of the native kernels."""
     kernels = hashlib.sha256(native.path().read_bytes()).hexdigest()[:16]
-    return {"gymnasium": version("gymnasium"), "box2d": version("box2d"), "kernels": kernels}
+    box2d = import_module("Box2D").__version__  # packages of several names have it
+    return {"gymnasium": version("gymnasium"), "box2d": box2d, "kernels": kernels}
 
 
 def read(path: Path | None) -> list[Compared]:

@@ -55,7 +55,9 @@ def _all_commands(shtab: Any) -> argparse.ArgumentParser:
         parser = parser_of(name)
         for action in parser._actions:
             _add_completions(action, shtab)
-        commands.add_parser(name, parents=[parser], add_help=False, help=summary, description=summary)
+        commands.add_parser(
+            name, parents=[parser], add_help=False, help=summary.replace("%", "%%"), description=summary
+        )
     return everything
 
 

@@ -66,6 +66,8 @@ class Runtime:
 
     def free(self, ptr: int) -> None:
         if ptr:
+            for queue in self.streams.values():  # cudaFree waits for the work of all streams
+                queue.wait()
             del self.memory[ptr]
 
     def memset(self, ptr: int, value: int, size: int) -> None:
