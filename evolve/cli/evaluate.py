@@ -30,10 +30,10 @@ def _parser() -> Parser:
     parser = Parser(
         "evolve.evaluate",
         "Evaluate the champion of a run on held-out episodes, and keep the returns in the run file.",
-        "mpirun -n 8 python -m evolve.evaluate runs/CartPole-v1-hebbian-dag/seed-0.h5 --episodes 1000",
-        "python -m evolve.evaluate seed-0.h5 --set env.kwargs.gravity=-3.7   # another environment; not stored",
-        "python -m evolve.evaluate seed-0.h5 --set network.plasticity=0   # as if it could not learn; not stored",
-        "python -m evolve.evaluate seed-0.h5 --generation 10   # an earlier champion; not stored",
+        "mpirun -n 8 evolve evaluate runs/CartPole-v1-hebbian-dag/seed-0.h5 --episodes 1000",
+        "evolve evaluate seed-0.h5 --set env.kwargs.gravity=-3.7   # another environment; not stored",
+        "evolve evaluate seed-0.h5 --set network.plasticity=0   # as if it could not learn; not stored",
+        "evolve evaluate seed-0.h5 --generation 10   # an earlier champion; not stored",
     )
     add = parser.add_argument
     what = "a run file that no run is writing, or its directory; or a champion file, which is not changed"

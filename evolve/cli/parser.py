@@ -8,6 +8,7 @@ import re
 import shlex
 import shutil
 import sys
+import textwrap
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -93,8 +94,9 @@ class Parser(argparse.ArgumentParser):
 
     def __init__(self, name: str, description: str, *examples: str, add_help: bool = True) -> None:
         super().__init__(
-            prog=name,
-            description=description,
+            prog=name.replace(".", " "),
+            # The formatter wraps neither the description nor the examples, which are lines of code.
+            description=textwrap.fill(description, max(20, shutil.get_terminal_size().columns - 2)),
             epilog="\n  ".join([f"example{'s' * (len(examples) > 1)}:", *examples]),
             formatter_class=argparse.RawDescriptionHelpFormatter,
             allow_abbrev=False,
@@ -114,7 +116,7 @@ class Parser(argparse.ArgumentParser):
         unknown = re.search(r"unrecognized arguments: (-\S+)", message)
         known = [option for action in self._actions for option in action.option_strings]
         if unknown is None:
-            cure = f"See python -m {self.prog.replace('.', ' ')} --help."
+            cure = f"See {self.prog} --help."
         elif now := self.renamed.get(unknown[1].partition("=")[0]):
             cure = f"It is now {now}."
         else:

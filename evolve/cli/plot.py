@@ -25,9 +25,9 @@ def _parser() -> Parser:
     parser = Parser(
         "evolve.plot",
         "Draw fitness and connections of run files over generations. Files of one experiment are summarized.",
-        "python -m evolve.plot runs/CartPole-v1-hebbian-dag/seed-*.h5 -o curves.svg",
-        "python -m evolve.plot runs/CartPole-v1-hebbian-dag/seed-0.h5 --live",
-        "python -m evolve.plot runs/CartPole-v1-hebbian-dag/seed-0.h5 --network -o network.svg",
+        "evolve plot runs/CartPole-v1-hebbian-dag/seed-*.h5 -o curves.svg",
+        "evolve plot runs/CartPole-v1-hebbian-dag/seed-0.h5 --live",
+        "evolve plot runs/CartPole-v1-hebbian-dag/seed-0.h5 --network -o network.svg",
     )
     add = parser.add_argument
     add("files", nargs="+", type=file_argument, metavar="FILE", help="run files, complete or not, or directories")

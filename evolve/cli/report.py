@@ -31,7 +31,7 @@ def _parser() -> Parser:
         "evolve.report",
         "Write a page about run files, complete or not: curves, network, film, held-out evaluation, verification, "
         "load, configuration. The page can be read without a network connection.",
-        "python -m evolve.report runs/CartPole-v1-hebbian-dag/seed-*.h5 -o report.html",
+        "evolve report runs/CartPole-v1-hebbian-dag/seed-*.h5 -o report.html",
     )
     files = "run files, complete or not, or directories"
     parser.add_argument("files", nargs="+", type=file_argument, metavar="FILE", help=files)

@@ -71,7 +71,7 @@ def _parser() -> Parser:
     parser = Parser(
         "evolve.run",
         "Evolve an experiment; without arguments, a small example. Flags override the TOML file.",
-        "mpirun -n 64 python -m evolve.run -e BipedalWalker-v3 -r 8 -a hebbian-dag -p 138 -g 200 -d 8 8 -s 13 41337",
+        "mpirun -n 64 evolve run -e BipedalWalker-v3 -r 8 -a hebbian-dag -p 138 -g 200 -d 8 8 -s 13 41337",
     )
     add = parser.add_argument
     default = Config()

@@ -27,11 +27,11 @@ def _parser() -> Parser:
         "Compare two run files; or evaluate one run's champions again on this machine. Exit 0: equal; 1: different, "
         "with the step and the cause of the first difference: configuration, random stream, strategy, environment, "
         "network or log; 2: a file could not be verified.",
-        "python -m evolve.verify runs/here/seed-13.h5 runs/there/seed-13.h5",
-        "mpirun -n 8 python -m evolve.verify their.h5",
-        "mpirun -n 8 python -m evolve.verify their.h5 --full --json",
-        "python -m evolve.verify their.h5 --engine exact   # does another engine play equal episodes?",
-        "python -m evolve.verify runs/cartpole/seed-1.h5 --published   # does it have the published digest?",
+        "evolve verify runs/here/seed-13.h5 runs/there/seed-13.h5",
+        "mpirun -n 8 evolve verify their.h5",
+        "mpirun -n 8 evolve verify their.h5 --full --json",
+        "evolve verify their.h5 --engine exact   # does another engine play equal episodes?",
+        "evolve verify runs/cartpole/seed-1.h5 --published   # does it have the published digest?",
     )
     add = parser.add_argument
     files = (

@@ -76,11 +76,14 @@ def test_the_version_is_printed(capfd, call, monkeypatch):
 
 
 @pytest.mark.parametrize("name", COMMANDS)
-def test_every_help_ends_with_an_example(call, name):
+def test_every_help_writes_commands_as_they_are_typed_and_ends_with_an_example(call, name, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "80")
     done = call(name, "--help")
     assert (done.code, done.err) == (0, "")
-    examples = done.out.rpartition("\nexample")[2]
-    assert re.search(rf"evolve[. ]{name}( |$)", examples, re.M)
+    text, _, examples = done.out.rpartition("\nexample")
+    assert text.startswith(f"usage: evolve {name} ")
+    assert max(map(len, text.splitlines())) <= 80
+    assert re.search(rf"evolve {name}( |$)", examples, re.M)
 
 
 @pytest.mark.parametrize(

@@ -39,8 +39,8 @@ def _parser() -> Parser:
     made = Parser(
         "evolve.bench",
         "Measure the engine against bare environments on the same episodes, side by side. It starts mpirun itself.",
-        "python -m evolve.bench -e BipedalWalker-v3 -p 138 -r 8 --ranks 1 3",
-        "python -m evolve.bench --sleep-env 0.03 -p 640 -r 10 --ranks 65",
+        "evolve bench -e BipedalWalker-v3 -p 138 -r 8 --ranks 1 3",
+        "evolve bench --sleep-env 0.03 -p 640 -r 10 --ranks 65",
     )
     add = made.add_argument
     add("-e", "--env", dest="env.id", metavar="ID", help="environment")
