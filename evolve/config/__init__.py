@@ -32,6 +32,7 @@ from evolve.config.settings import (
     RacingOptions,
     StartFromOptions,
     differences,
+    without_implied,
 )
 
 __all__ = [
@@ -39,5 +40,5 @@ __all__ = [
     "ImportedOnDemand", "Kind", "Options", "RacingOptions", "Registry", "Section", "StartFromOptions", "Table",
     "UnknownKeyError", "annotated_toml", "assignments", "descriptions", "differences", "flatten", "names_function",
     "nearest", "observation_index", "parse", "plain", "quantile_of", "read_assignment", "read_file", "read_table",
-    "seconds", "set_key",
+    "seconds", "set_key", "without_implied",
 ]  # fmt: skip

@@ -2,7 +2,7 @@
 
 import os
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -349,3 +349,9 @@ def differences(ours: Config, theirs: Config) -> list[tuple[str, object, object]
         a["start_from"], b["start_from"] = (start and start.describe() for start in starts)
     keys = sorted(a | b, key=lambda key: key.removesuffix("name"))
     return [(key, a.get(key), b.get(key)) for key in keys if a.get(key) != b.get(key)]
+
+
+def without_implied(found: Sequence[tuple[str, object, object]]) -> list[tuple[str, object, object]]:
+    """Return differences without the options that only one of two networks or strategies has: its name implies them."""
+    renamed = tuple(key.removesuffix("name") for key, _, _ in found if key in ("network.name", "strategy.name"))
+    return [each for each in found if not (each[0].startswith(renamed) and None in each[1:])]

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import numpy as np
 
-from evolve.config import Config, differences, parse
+from evolve.config import Config, differences, parse, without_implied
 from evolve.errors import EvolveError, InputError, pluralize, sanitize
 from evolve.store import Stored, StoredRun
 from evolve.training import config_of, is_portable, reload
@@ -111,10 +111,7 @@ def _explain_difference(a: StoredRun, b: StoredRun, first: FirstDifference, uneq
 
 def _configuration(a: StoredRun, b: StoredRun) -> tuple[tuple[str, object, object], ...]:
     seeds = [("seed", a.header.seed, b.header.seed)] if a.header.seed != b.header.seed else []
-    found = differences(config_of(a), config_of(b))
-    # Another network or strategy has other options: its name tells the reader more than a list of them.
-    renamed = tuple(key.removesuffix("name") for key, _, _ in found if key in ("network.name", "strategy.name"))
-    return *seeds, *(each for each in found if not (each[0].startswith(renamed) and None in each[1:]))
+    return *seeds, *without_implied(differences(config_of(a), config_of(b)))
 
 
 def _different_settings(verdict: Verdict) -> str:

@@ -203,6 +203,17 @@ def test_runs_whose_held_out_evaluation_differs_are_another_group():
     assert [row[1:] for row in differing_settings(found).rows] == [("none",), ("900",)]
 
 
+def test_the_names_of_strategies_stand_for_the_options_that_one_of_them_has():
+    strategies = ({"name": "openai-es", "sigma": 0.1}, {"name": "openai-es", "sigma": 0.2}, {"name": "random"})
+    for order in (strategies, strategies[::-1]):
+        configs = [parse(Config, {"strategy": table}) for table in order]
+        found = group_runs([(run(0, float(n)), config) for n, config in enumerate(configs)])
+        table = differing_settings(found)
+        rows = {name: values for name, *values in zip(*([c for c, _ in table.columns], *table.rows), strict=True)}
+        assert list(rows) == ["experiment", "strategy.name", "strategy.sigma"]
+        assert rows["strategy.sigma"] == [{"openai-es": str(t.get("sigma"))}.get(t["name"], "none") for t in order]
+
+
 def test_settings_of_one_name_are_told_apart():
     def labels(*tables):
         return [each.label for each in group_runs([(run(0, 1.0), parse(Config, table)) for table in tables])]

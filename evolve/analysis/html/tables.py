@@ -12,7 +12,7 @@ from evolve.analysis.champion import champion_of
 from evolve.analysis.comparison import Ranking, RunGroup
 from evolve.analysis.generations import Evaluation, evaluation_of
 from evolve.analysis.statistics import between, duration, number, words
-from evolve.config import flatten
+from evolve.config import flatten, without_implied
 from evolve.errors import pluralize, sanitize
 from evolve.store import StoredRun
 from evolve.training import config_of
@@ -155,7 +155,8 @@ def _number_columns(*names: str) -> tuple[TableColumn, ...]:
 def differing_settings(groups: Sequence[RunGroup]) -> ReportTable | None:
     """Return a table of the settings in which groups differ; None if they do not differ.
 
-    A row is an experiment or, if there are more settings than experiments, a setting.
+    A row is an experiment or, if there are more settings than experiments, a setting. Options that only one network or
+    strategy has are left out.
     """
     first, *others = groups
     differing = [comparison.group_differences(first.config, other.config) for other in others]
@@ -163,7 +164,12 @@ def differing_settings(groups: Sequence[RunGroup]) -> ReportTable | None:
     if not of_first:
         return None
     settings = [of_first, *(of_first | {key: value for key, _, value in found} for found in differing)]
-    keys = sorted(of_first)
+    # Compared with the first group of each kind: an option that only one kind has is implied by the name of the kind.
+    configs = [group.config for group in groups]
+    kinds = {(config.network.name, config.strategy.name): config for config in reversed(configs)}.values()
+    pairs = [comparison.group_differences(kind, config) for kind in kinds for config in configs]
+    shown = {key for found in pairs for key, _, _ in without_implied(found)}
+    keys = sorted(shown, key=lambda key: key.removesuffix("name"))
     labels = [group.label for group in groups]
     cells = [[words(table[key]) for key in keys] for table in settings]
     corner, row_names, column_names = "experiment", labels, keys
