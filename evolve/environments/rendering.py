@@ -52,6 +52,7 @@ _CHEETAH = (
     "speed x", "speed z", "pitch speed", *(f"{joint} speed" for joint in _CHEETAH_JOINTS),
 )  # fmt: skip
 _LANDER = ("x", "y", "speed x", "speed y", "angle", "angular speed", "left leg contact", "right leg contact")
+_ARMS = tuple(f"arm {n}" for n in range(1, 6))
 _ACROBOT = ("cos angle 1", "sin angle 1", "cos angle 2", "sin angle 2", "angular speed 1", "angular speed 2")
 
 KNOWN_LABELS: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
@@ -66,6 +67,10 @@ KNOWN_LABELS: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
     "BipedalWalkerHardcore": (_WALKER, ("hip 1", "knee 1", "hip 2", "knee 2")),
     "InvertedPendulum": (("position", "pole angle", "speed", "pole angular speed"), ("force",)),
     "HalfCheetah": (_CHEETAH, _CHEETAH_JOINTS),
+    "Cues": ((*(f"cue {n}" for n in range(1, 7)), "answer", "success"), ("answer",)),  # of the default size
+    "Reversal": (("choose", "look", "arm", "better arm"), ("arm",)),
+    "Bandit": (("pull", "look", *_ARMS, "result"), _ARMS),  # of the default size
+    "TMaze": (("junction", "end", "home", "reward"), ("turn",)),
 }
 
 GYMNASIUM_INDICES = {

@@ -7,12 +7,15 @@ from evolve import environments
 from evolve.config import EnvOptions
 from evolve.environments.rendering import KNOWN_LABELS, names
 
+LIFELONG = ("Cues", "Reversal", "Bandit", "TMaze")
+
 
 @pytest.mark.parametrize("family", KNOWN_LABELS)
 def test_as_many_names_as_numbers(family):
     versions = {"LunarLander": 3, "LunarLanderContinuous": 3, "BipedalWalker": 3, "BipedalWalkerHardcore": 3,
                 "InvertedPendulum": 5, "HalfCheetah": 5, "MountainCar": 0, "MountainCarContinuous": 0}  # fmt: skip
-    engine = environments.make(EnvOptions(id=f"{family}-v{versions.get(family, 1)}"), 1)
+    version, library = (0, "exact") if family in LIFELONG else (versions.get(family, 1), "gymnasium")
+    engine = environments.make(EnvOptions(id=f"{family}-v{version}", engine=library), 1)
     seen, done = names(engine.id, engine.observation_size, engine.action_size)
     assert (tuple(seen), tuple(done)) == KNOWN_LABELS[family]
     assert len(seen) == engine.observation_size
