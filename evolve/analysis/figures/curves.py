@@ -399,7 +399,9 @@ def _mark_searches(panel: Any, facet: Facet) -> list[LineLabel]:
             has_triangles = True
     if not has_triangles:
         return []
-    return [LineLabel(_TRIANGLES, max(float(facet.x(group)[-1]) for group in facet.groups), panel.get_ylim()[0], FAINT)]
+    end = max(float(facet.x(group)[-1]) for group in facet.groups)
+    # A pointer at the lower edge would look like a longer axis.
+    return [LineLabel(_TRIANGLES, end, panel.get_ylim()[0], FAINT, key="")]
 
 
 def _searches(run: StoredRun, config: Config) -> list[tuple[int, str]]:

@@ -187,8 +187,8 @@ class LineLabel:
         y: The y coordinate of the line's end.
         colour: The colour of the line.
         mark: The mean and the interval drawn for the line; None if they are unknown.
-        key: The dashes of the line, one of `DASHES`, for a sample of it beside the text. None: a pointer connects the
-            line's end with the text; with several lines, pointers would cross lines, marks and one another.
+        key: The dashes of the line, one of `DASHES`, for a sample of it beside the text; "" for no line. None: a
+            pointer connects the line's end with the text; with several lines, pointers would cross lines and marks.
     """
 
     text: str
@@ -247,16 +247,16 @@ def label_lines(panel: Any, labels: Sequence[LineLabel], inches: float) -> None:
         # The pointer of a run that ends early, or of a single point, crosses the panel, so it is dotted.
         how = {"lw": 0.9, "ls": "-" if right - label.x < 0.05 * (right - left) else ":"}
         text_edge = edge
-        if label.key is not None:
+        if label.key:
             begin = {"xy": (1.0, at_height), "xycoords": edge}
             how = {"lw": 1.7, "ls": label.key}
             text_edge = beside(panel, (points + _KEY_POINTS) / 72)
             if label.mark is not None:
                 _draw_diamond(panel, label, at_height, beside(panel, (points + _KEY_POINTS / 2) / 72))
+        line = {"arrowstyle": "-", "color": label.colour, "shrinkA": 1, "shrinkB": 0, "relpos": (0, 0.5)} | how
         panel.annotate(_wrapped(label.text), **begin, xytext=(1.0, at_height), textcoords=text_edge,
                        fontsize=_LABEL_SIZE, color=INK, va="center", ha="left", annotation_clip=False,
-                       arrowprops={"arrowstyle": "-", "color": label.colour, "shrinkA": 1, "shrinkB": 0,
-                                   "relpos": (0, 0.5)} | how)  # fmt: skip
+                       arrowprops=None if label.key == "" else line)  # fmt: skip
 
 
 def beside(panel: Any, inches: float) -> Any:
