@@ -25,7 +25,7 @@ _Z = 1.959963984540054  # the 97.5 % quantile of the normal distribution
 _STUDENT = (12.706205, 4.302653, 3.182446, 2.776445, 2.570582, 2.446912, 2.364624, 2.306004, 2.262157)
 _LONGEST_TEXT = 2000  # characters
 _LARGEST_DECIMAL = 1e15  # larger numbers have four significant digits instead of two decimals
-_SMALLEST_DECIMAL = 0.01  # smaller numbers have three significant digits
+_SMALLEST_DECIMAL = 0.01  # smaller numbers have three significant digits instead of three decimals
 
 
 def finite(values: Float64) -> Float64:
@@ -200,14 +200,16 @@ def metrics_summary(metrics: Mapping[str, NDArray[Any]], returns: Float64) -> st
 
 
 def number(value: float) -> str:
-    """Return the text of a return or a fitness, with two decimals; "none" for NaN.
+    """Return the text of a return or a fitness, with two decimals, or three below 1; "none" for NaN.
 
-    A number that two decimals would show as zero, or a huge one, has significant digits instead.
+    A number below 0.01, or a huge one, has significant digits instead.
     """
     if math.isnan(value):
         return "none"
     if 0 < abs(value) < _SMALLEST_DECIMAL:
         return f"{value:.3g}"
+    if 0 < abs(value) < 1:
+        return f"{value:.3f}"
     return f"{value + 0.0:,.2f}" if abs(value) < _LARGEST_DECIMAL else f"{value:.4g}"  # + 0.0: no "-0.00"
 
 
