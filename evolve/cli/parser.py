@@ -276,16 +276,18 @@ def steps_after(paths: Sequence[Path], report: str = "", can_film: bool = True) 
         can_film: Whether the environment can be drawn. Otherwise a command draws the champion's network.
     """
     first = paths[0]
+    champion, run = "its champion", "it"
     if len(paths) == 1:
         where = f"Run file: {first}"
     else:
+        champion, run = "the champion of the first", "the first"
         where = f"Run files: {len(paths)} in {os.path.commonpath([path.parent for path in paths]) or '.'}"
     if can_film:
         library, extra = "av", "video"
-        show = f"Film its champion: {command_line('replay', first, '--held-out', '--video', 'champion.mp4')}"
+        show = f"Film {champion}: {command_line('replay', first, '--held-out', '--video', 'champion.mp4')}"
     else:
         library, extra = "matplotlib", "plot"
-        show = f"Draw its champion: {command_line('plot', first, '--network')}"
+        show = f"Draw {champion}: {command_line('plot', first, '--network')}"
     if importlib.util.find_spec(library) is None:
         show += f"   # needs: {install_command(extra)}"
-    return "\n".join([sanitize(where, _LONGEST_LINE), report or show, f"Verify it: {command_line('verify', first)}"])
+    return "\n".join([sanitize(where, _LONGEST_LINE), report or show, f"Verify {run}: {command_line('verify', first)}"])

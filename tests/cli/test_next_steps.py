@@ -25,9 +25,11 @@ def test_three_lines_that_can_be_copied():
 
 
 def test_several_run_files_are_named_by_their_directory():
-    where, film, _ = steps_after([Path("runs/s/a/seed-1.h5"), Path("runs/s/b/seed-1.h5")]).splitlines()
+    where, film, verify = steps_after([Path("runs/s/a/seed-1.h5"), Path("runs/s/b/seed-1.h5")]).splitlines()
     assert where == "Run files: 2 in runs/s"
+    assert film.startswith("Film the champion of the first: ")
     assert "runs/s/a/seed-1.h5 --held-out --video" in film
+    assert verify.startswith("Verify the first: ")
     assert steps_after([Path("seed-1.h5"), Path("seed-2.h5")]).splitlines()[0] == "Run files: 2 in ."
 
 
