@@ -116,6 +116,14 @@ def test_returns_are_not_drawn_on_the_axis_of_a_fitness_function(runs):
     assert "marks" not in figures.draw_curves([own, replace(own, label="b")]).get_supxlabel()
 
 
+def test_a_return_is_called_so_if_connections_cost_fitness(runs):
+    """The mark may then lie above the best fitness."""
+    (group,) = read_groups([runs / "a" / "seed-1.h5"])[1]
+    costly = replace(group, config=group.config.model_copy(update={"connection_cost": 5.0}))
+    said = texts_of(figures.draw_curves([costly]))
+    assert any(text.startswith("held-out mean return ") for text in said)
+
+
 def evolved_by(group, **strategy):
     """A group whose configuration names another strategy."""
     table = group.config.model_dump(mode="json", exclude_none=True) | {"strategy": strategy}

@@ -425,11 +425,13 @@ def _held_out(group: RunGroup) -> tuple[str, Mark | None]:
     if found is None:
         return "", None
     mean, interval, _ = found
-    shown = number(mean).replace("-", "−")
-    if names_function(group.config.fitness):
-        return f"held-out mean return {shown}", None
+    own = names_function(group.config.fitness)
+    what = "held-out mean return" if own or comparison.costs_connections([group]) else "held-out mean"
+    text = f"{what} {number(mean).replace('-', '−')}"
+    if own:
+        return text, None
     low, high = drawable(np.array(interval or (mean, mean))).tolist()
-    return f"held-out mean {shown}", (float(drawable(np.array(mean))), (low, high) if interval else None)
+    return text, (float(drawable(np.array(mean))), (low, high) if interval else None)
 
 
 def _band(panel: Any, x: Float64, quartiles: Quartiles, line_style: LineStyle, seeds: int) -> None:
