@@ -216,10 +216,11 @@ def _no_body(_app: "App", _argv: list[str]) -> int:
 
 
 def _open_streams() -> None:
-    for name in ("stdout", "stderr"):
+    # In this order each stream gets its usual descriptor. A file with descriptor 2 would get the messages of libraries.
+    for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
         stream = getattr(sys, name)
         if stream is None:  # closed before this process began
-            setattr(sys, name, open(os.devnull, "w", encoding="utf-8"))  # noqa: SIM115
+            setattr(sys, name, open(os.devnull, mode, encoding="utf-8"))  # noqa: SIM115
         elif isinstance(stream, io.TextIOWrapper) and stream.errors == "strict":
             stream.reconfigure(errors="backslashreplace")  # no path or name can end a command that has done its work
     # Ctrl-C in `evolve run … 2>&1 | tee log` also ends tee, and must still stop the ranks.

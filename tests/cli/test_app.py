@@ -4,6 +4,7 @@ import gc
 import io
 import os
 import re
+import shlex
 import signal
 import subprocess
 import sys
@@ -182,6 +183,14 @@ def test_an_output_that_cannot_be_encoded_is_shown_all_the_same(launched, monkey
     monkeypatch.setattr(sys, "stdout", out)
     assert launched(lambda: print("runs/é/seed-0.h5") or 0)[0] == 0
     assert out.buffer.getvalue() == b"runs/\\xe9/seed-0.h5\n"
+
+
+def test_no_file_gets_the_descriptor_of_a_closed_stream(tmp_path):
+    begin = "from evolve.cli.app import _open_streams; _open_streams(); "
+    program = f"{begin}file = open('file', 'w'); file.write(str(file.fileno()))"
+    closed = f"exec {shlex.join([sys.executable, '-c', program])} <&- >&- 2>&-"
+    subprocess.run(["sh", "-c", closed], env=environment(), cwd=tmp_path, check=True, timeout=LONG)
+    assert int((tmp_path / "file").read_text()) > 2
 
 
 def test_messages_that_nothing_reads_leave_the_exit_code(launched, monkeypatch):
