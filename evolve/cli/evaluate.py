@@ -52,12 +52,14 @@ def _parser() -> Parser:
 def _evaluate_and_store(
     app: App, run: store.Stored, experiment: training.Experiment, episodes: int
 ) -> tuple[store.HeldOut, RunError | None]:
-    """Evaluate the final champion, and store the returns in the run file. Raises InputError.
+    """Evaluate the final champion, and store the returns in the run file. Raises InputError and RunError.
 
     Also return the error if the returns could not be stored, so that the caller can print them first.
     """
     # The file is locked before the evaluation, so that no work is lost if another process is writing it.
     with closing(store.reopen(run.path)) as file:
+        if file.num_generations != run.num_generations:  # a run that was writing it has ended meanwhile
+            raise RunError(f"{run.path} has more generations than when it was read. ", "Evaluate it again.")
         evaluated = training.evaluate_champion(run, experiment, app.coordinator(), episodes)
         before = file.held_out
         if before is not None:

@@ -157,6 +157,18 @@ def test_a_run_that_is_being_written_is_evaluated_and_not_changed(call, tmp_path
     assert (tmp_path / FILE).read_bytes() == before
 
 
+def test_the_champion_of_an_earlier_reading_is_not_kept(call, monkeypatch, tmp_path):
+    call("run", *QUICK, "--set", "held_out_episodes=0", "-g", 2).ok()
+    earlier = kept(tmp_path)
+    call("run", "--resume", FILE, "-g", 3).ok()
+    with monkeypatch.context() as patched:
+        patched.setattr(store, "read_any", lambda _: earlier)
+        done = call("evaluate", FILE)
+    assert (done.code, done.out) == (1, "")
+    assert done.err.endswith(f"{FILE} has more generations than when it was read. Evaluate it again.\n")
+    assert kept(tmp_path).held_out is None
+
+
 def test_wrong_input(call, tmp_path):
     store.create(store.path_of(tmp_path, 0), store.Header("", {}, 0, "x")).close()
     for words, code, message in (
