@@ -229,6 +229,8 @@ class Transport:
         if self._comm is not None:
             kill_launcher_later(waits=bool(self.silent) or 0 in self.gone)
             self._comm.Abort(exit_code)
+            # MPICH only asks its launcher to kill this process, and the launcher's host may be the one that was lost.
+            os._exit(exit_code)
 
     def _drop_sent(self) -> None:
         """Remove the messages that have left from the queue of unsent ones."""

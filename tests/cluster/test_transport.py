@@ -1,4 +1,4 @@
-"""A rank without a message sleeps; each sleep grows with the time that it has waited."""
+"""A rank without a message sleeps; each sleep grows with the time that it has waited. An abort ends the process."""
 
 from types import SimpleNamespace
 
@@ -26,6 +26,14 @@ def slept(monkeypatch):
         return sleeps
 
     return wait
+
+
+def test_an_abort_ends_this_process_even_if_no_launcher_answers(monkeypatch):
+    done = []
+    monkeypatch.setattr(transport.os, "_exit", lambda code: done.append(("exit", code)))
+    abort = lambda code: done.append(("abort", code))  # noqa: E731
+    Transport(SimpleNamespace(Get_rank=lambda: 1, Get_size=lambda: 2, Abort=abort)).abort(3)
+    assert done == [("abort", 3), ("exit", 3)]
 
 
 def test_few_ranks_notice_messages_sooner_than_many(slept):
