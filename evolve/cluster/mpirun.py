@@ -237,7 +237,8 @@ class Supervisor:
     def __init__(self, say: Callable[[str], None]) -> None:
         self._say = say
         self._process: subprocess.Popen[bytes] | None = None
-        self._begun: Callable[[], bool] = lambda: True
+        self._exit_code_file = Path()
+        self._begun = True  # whether rank 0 has begun, as far as is known
         self._signals = 0
         self._last_signal = 0, -math.inf  # its number, and when it came
         self._told = False  # whether the ranks were asked to stop
@@ -269,8 +270,8 @@ class Supervisor:
             here: Whether rank 0 runs on this host.
         """
         with tempfile.TemporaryDirectory(prefix="evolve-", ignore_cleanup_errors=True) as folder:
-            exit_code_file = Path(folder) / "exit-code"
-            self._begun = exit_code_file.exists if here else lambda: True
+            exit_code_file = self._exit_code_file = Path(folder) / "exit-code"
+            self._begun = not here
             _prctl(_PR_SET_CHILD_SUBREAPER, 1)
             self._process = subprocess.Popen(
                 words,
@@ -305,17 +306,22 @@ class Supervisor:
             # The launcher can wait forever for a lost host, at the end or at the start.
             if ended is not None and now - ended > linger:
                 process.kill()
-            elif now - started > begin and not exit_code_file.exists():
+            elif now - started > begin and not self._has_begun():
                 cure = f"Set {CONNECT} if they need more time."
                 self._say(f"the ranks did not begin within {begin:g} s: their launcher is killed. {cure}")
                 process.kill()
             # The signal may have come before the ranks had begun, or even before the launcher was started.
-            if self.stopping and not self._told and self._begun():
+            if self.stopping and not self._told and self._has_begun():
                 self._told = True
                 process.send_signal(signal.SIGUSR1)
             if ended is None and not asked and should_stop():
                 asked = True
                 process.send_signal(signal.SIGUSR1)
+
+    def _has_begun(self) -> bool:
+        """Return whether rank 0 has begun. A system that cleans its temporary directory may remove the file later."""
+        self._begun = self._begun or self._exit_code_file.exists()
+        return self._begun
 
     def _pass_on(self, number: int, _: FrameType | None) -> None:
         """Ask the ranks to stop at the first signal, and end them at the second and the third."""
@@ -331,7 +337,7 @@ class Supervisor:
                 self._say(f"{signal.Signals(number).name}: stopping")
             return  # if the launcher is just being started, `_wait` asks the ranks to stop
         # A rank that has not begun may not catch signals yet, so the first signal waits until rank 0 has begun.
-        begun = self._begun()
+        begun = self._has_begun()
         if self._signals == 1:
             when = "" if begun else " as soon as they have started"
             text = f"the ranks are asked to stop{when}; a second signal ends them at once"
