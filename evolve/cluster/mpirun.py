@@ -284,8 +284,8 @@ class Supervisor:
             _end_orphans()
             if exit_code_file.exists() and (said := exit_code_file.read_text().split()):
                 return Outcome(int(said[0]), is_own=True, start_again=len(said) > 1)
-            # Rank 0 wrote no exit code, so it died, or cannot write here because it runs on another host.
-            may_succeed = not here and not exit_code_file.exists()
+            # Rank 0 wrote no exit code, so it died, or could not write: it runs on another host, or the file is gone.
+            may_succeed = self._begun and not exit_code_file.exists()
             return Outcome(128 - code if code < 0 else code or int(not may_succeed))
 
     def _wait(
@@ -306,7 +306,7 @@ class Supervisor:
             # The launcher can wait forever for a lost host, at the end or at the start.
             if ended is not None and now - ended > linger:
                 process.kill()
-            elif now - started > begin and not self._has_begun():
+            elif not self._has_begun() and now - started > begin:
                 cure = f"Set {CONNECT} if they need more time."
                 self._say(f"the ranks did not begin within {begin:g} s: their launcher is killed. {cure}")
                 process.kill()
@@ -360,7 +360,7 @@ def supervise(words: list[str], environment: dict[str, str], workers: int, say: 
     """
     supervisor = Supervisor(say)
     outcome = supervisor.run(words, environment | {_WORKERS: str(workers)}, begin=begin_seconds(workers + 1))
-    has_died = not outcome.is_own or (outcome.start_again and not supervisor.stopping)
+    has_died = (outcome.start_again and not supervisor.stopping) or (outcome.code and not outcome.is_own)
     return 1 if has_died else outcome.code
 
 
