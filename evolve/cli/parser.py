@@ -251,15 +251,18 @@ def command_line(command: str, *words: str | Path) -> str:
     return sanitize(shlex.join([*begin, *map(str, words)]), _LONGEST_LINE)
 
 
-def how_to_resume(runs: "Sequence[PlannedRun]", ranks: int, options: Sequence[str] = ()) -> str:
+def how_to_resume(
+    runs: "Sequence[PlannedRun]", ranks: int, options: Sequence[str] = (), overwrite: bool = False
+) -> str:
     """Return the command line that resumes stopped runs with the same number of processes.
 
-    options: Options of the command line that are not settings, so the run file lacks them.
+    options: Options of the command line that are not settings, so the run file lacks them. overwrite: Whether the
+    command line has the option --overwrite.
     """
     if COMMAND in os.environ:
         return sanitize(os.environ[COMMAND], _LONGEST_LINE)
     if len(runs) > 1:
-        return "the same command line, and --resume"
+        return f"the same command line, {'with --resume in place of --overwrite' if overwrite else 'and --resume'}"
     workers = supervised_workers()
     if workers is not None:
         return command_line("run", "--resume", runs[0].path, *options, "--workers", str(workers))

@@ -62,6 +62,7 @@ def test_how_to_resume():
     assert how_to_resume(one, 1) == line
     assert how_to_resume(one, 4) == f"mpirun -n 4 {line}"
     assert how_to_resume(two, 4) == "the same command line, and --resume"
+    assert how_to_resume(two, 4, overwrite=True) == "the same command line, with --resume in place of --overwrite"
     assert how_to_resume(one, 1, ["--report"]) == f"{line} --report"
 
 
