@@ -360,8 +360,10 @@ def supervise(words: list[str], environment: dict[str, str], workers: int, say: 
     """
     supervisor = Supervisor(say)
     outcome = supervisor.run(words, environment | {_WORKERS: str(workers)}, begin=begin_seconds(workers + 1))
-    has_died = (outcome.start_again and not supervisor.stopping) or (outcome.code and not outcome.is_own)
-    return 1 if has_died else outcome.code
+    if outcome.code and not outcome.is_own:
+        say(f"the ranks ended with code {outcome.code}: a rank or mpirun was killed or has failed")
+        return 1
+    return 1 if outcome.start_again and not supervisor.stopping else outcome.code
 
 
 def connect_seconds(size: int) -> float:
