@@ -139,6 +139,9 @@ class Verdict:
         """Return the verdict of a table that `to_json` returned. Numbers that were not finite are None."""
         return _adapter().validate_python(table)
 
+    def __repr__(self) -> str:
+        return f"<Verdict: {'equal' if self.equal else 'different'}: {self.summary}>"
+
     def __str__(self) -> str:
         return self.to_text()
 

@@ -37,7 +37,9 @@ def test_the_values_of_both_sides_are_shown_and_where_they_differ():
 def test_equal_runs_name_what_made_them_differently():
     sides = Side("a"), Side("b")
     manifests = ({"ranks": "1", "numpy": "2.1.0", "command": "x"}, {"ranks": "3", "numpy": "2.1.0", "command": "y"})
-    text = Verdict(True, "3 generations", sides=sides, manifests=manifests).to_text()
+    equal = Verdict(True, "3 generations", sides=sides, manifests=manifests)
+    assert repr(equal) == "<Verdict: equal: 3 generations>"
+    text = equal.to_text()
     assert text.splitlines() == ["equal: 3 generations", "manifests differ in", "         a  b", "  ranks  1  3"]
     same = Verdict(True, "3 generations", sides=sides, manifests=manifests[:1] * 2).to_text()
     assert same.splitlines()[1:] == ["manifests are the same: versions, machine and ranks"]
