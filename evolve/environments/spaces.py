@@ -245,7 +245,10 @@ def check_observation(space: Space, observation: Any) -> None:
         for key, member in members_of(space):
             check_observation(member, member_of(space, observation, key))
         return
-    values = np.asarray(observation)
+    try:
+        values = np.asarray(observation)
+    except ValueError:  # NumPy describes the array that it cannot make, such as one of [0.5, np.zeros(1)]
+        raise ValueError(f"parts of different shapes, not {space.shape}") from None
     if values.shape != space.shape and not (kind == "Discrete" and values.size == 1):
         raise ValueError(f"the shape {values.shape}, not {space.shape}")
     if kind in ("Discrete", "MultiDiscrete"):

@@ -186,6 +186,11 @@ def test_values_outside_a_discrete_space_are_refused(space, observation):
         encode(space, observation)
 
 
+def test_an_observation_that_is_no_array_is_described_in_plain_words():
+    with pytest.raises(ValueError, match=r"^parts of different shapes, not \(2,\)$"):
+        check_observation(spaces.Box(-1, 1, (2,)), [0.5, np.zeros(1)])
+
+
 @pytest.mark.parametrize(
     ("space", "observation"),
     [
