@@ -50,6 +50,7 @@ def test_a_run_has_the_contents_of_its_file(run):
     assert run.seed == 1
     assert run.config.network.name == "elman"
     assert [generation.number for generation in run.generations] == [0, 1, 2]
+    assert run.generations is run.generations  # a loop over numbers of generations takes linear time
     assert run.generations[-1].digest == run.digest == store.read(run.path).records[-1].digest.decode()
     assert "3 of 3 generations" in repr(run)
     assert evolve.load(run.path.parent).digest == run.digest

@@ -318,7 +318,7 @@ class Run(_EvolvedFile):
         """Whether all generations and the held-out evaluation are done."""
         return self._stored.complete
 
-    @property
+    @cached_property
     def generations(self) -> list[Generation]:
         """The complete generations."""
         return [Generation(number, record) for number, record in enumerate(self._stored.records)]
