@@ -234,6 +234,8 @@ def test_a_wrapper_may_be_a_class(here):
     )
     assert by_class.config.env == by_name.config.env
     assert by_class.digest == by_name.digest
+    sweep = evolve.sweep({"env.wrappers": [classes, []]}, seeds=[1], output="sweep", **SMALL)
+    assert [run.config.env.wrappers for run in sweep] == [by_name.config.env.wrappers, ()]
 
 
 def test_a_file_that_this_process_writes_is_refused_with_a_cure(here):

@@ -457,7 +457,10 @@ def plain_setting(key: str, value: Any) -> Any:
         return setting_of(value, key)
     if isinstance(value, Options | Choice):  # a section of a configuration
         return value.table() if isinstance(value, Choice) else value.model_dump(mode="json")
-    if key == "env" and isinstance(value, Mapping):
+    if str(key).startswith("env."):  # the keys of a table may be numbers, which are refused later
+        part = key.removeprefix("env.")
+        value = _named_classes({part: value})[part]
+    elif key == "env" and isinstance(value, Mapping):
         value = _named_classes(value)
     elif key == "env" and not isinstance(value, str):
         expected = "the id of an environment, its class, a function that makes it, or a table of settings"
