@@ -32,6 +32,7 @@ from evolve.config import Config, assignments
 from evolve.errors import InputError, check_flag, check_path, pluralize
 from evolve.training import Experiment
 from evolve.training.experiment import PlannedRun, load_config
+from evolve.training.fitness import check_not_importing
 from evolve.training.plan import plan_from_arguments, preview, sweep_from_arguments
 from evolve.verification import Verdict
 from evolve.verification.verdict import html_rows
@@ -221,6 +222,7 @@ def train(
         EpisodeError: An episode failed.
         RunError: A rank cannot go on.
     """
+    check_not_importing()
     functions = _checked_callbacks(callbacks)
     options = RunOptions(resume, overwrite, progress, sees_each=bool(functions) or tensorboard is not None)
     make_plan = partial(plan_from_arguments, experiment, seed, output, settings, resume)
@@ -298,6 +300,7 @@ def sweep(
         EpisodeError: An episode failed.
         RunError: A rank cannot go on.
     """
+    check_not_importing()
     check_flag("progress", progress)
     resumes = resume and not overwrite
     functions = _checked_callbacks(callbacks)
@@ -338,6 +341,7 @@ def iterate(
 
     A script may leave the loop early, by `break` or by an exception. The run file can then be resumed.
     """
+    check_not_importing()
     options = RunOptions(resume, overwrite, progress, sees_each=True)
     make_plan = partial(plan_from_arguments, experiment, seed, output, settings, resume)
     given = None if workers is None else make_plan()

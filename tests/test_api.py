@@ -224,6 +224,38 @@ def test_a_tilde_is_the_home_directory_and_paths_are_texts(here, monkeypatch):
     assert sorted(path.name for path in here.iterdir()) == ["home", "ü"]
 
 
+BEGINS = """
+import evolve
+from evolve import register_task
+
+
+def one_step(random):
+    yield [0.0]
+    return 1.0
+
+
+def score(returns, metrics, connections):
+    return returns.mean(axis=1)
+
+
+register_task("OneStep-v0", one_step, 1, 1)
+if __name__ != "begins_guarded":
+    evolve.train(env="begins:OneStep-v0", generations=1, population=2, output="begun", overwrite=True)
+"""
+
+
+@pytest.mark.parametrize("settings", [{"env": "begins:OneStep-v0"}, {"fitness": "begins:score"}])
+def test_a_module_that_begins_a_run_when_it_is_imported_is_refused(settings, here, monkeypatch):
+    Path("begins.py").write_text(BEGINS)
+    Path("begins_guarded.py").write_text(BEGINS)
+    monkeypatch.syspath_prepend(here)
+    small = {"generations": 1, "population": 2, "episodes": 1, "held_out_episodes": 0}
+    with pytest.raises(InputError, match=r"a module that begins no run .* begins:.* if __name__ == \"__main__\""):
+        evolve.train(**small | {"env": "CartPole-v1"} | settings)
+    assert not Path("begun").exists()
+    assert evolve.train(**small, env="begins_guarded:OneStep-v0", output="guarded").complete
+
+
 def test_a_wrapper_may_be_a_class(here):
     named = [{"name": "FrameStackObservation", "kwargs": {"stack_size": 2}}, "FlattenObservation"]
     wrappers = gymnasium.wrappers

@@ -21,7 +21,7 @@ from evolve.numerics.device import has_device
 from evolve.rollouts import RolloutSpec
 from evolve.strategies import STRATEGIES
 from evolve.strategies.acting import GENOME_MEASURES
-from evolve.training.fitness import check_fitness
+from evolve.training.fitness import check_fitness, importing
 
 _LOG = logging.getLogger("evolve")
 _CACHE_BYTES = 2**24  # the assumed share of each process in the cache that all cores use
@@ -144,8 +144,11 @@ def prepare(config: Config) -> Experiment:
     for warning in (NETWORKS.shadowing(config.network), STRATEGIES.shadowing(config.strategy)):
         _warn(warning)
     limit = config.env.max_episode_seconds
-    with Watchdog(limit, fatal=True), closing(environments.make(config.env, slots=1)) as engine:
-        return _prepare(config, engine)
+    with Watchdog(limit, fatal=True):
+        with importing(config.env.id):
+            engine = environments.make(config.env, slots=1)
+        with closing(engine):
+            return _prepare(config, engine)
 
 
 @cache  # so that each warning appears once

@@ -13,7 +13,9 @@ import importlib
 import inspect
 import math
 import sys
-from collections.abc import Callable, Mapping, Sequence
+import threading
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
@@ -35,6 +37,8 @@ from evolve.strategies import ranking
 
 if TYPE_CHECKING:
     from evolve.training.experiment import Experiment
+
+_IMPORTING = threading.local()  # `name`: the setting for which this thread imports a module
 
 Metrics = Mapping[str, NDArray[Any]]
 """The metrics of episodes by name, [n, E] each: float64, int64 or bool."""
@@ -152,12 +156,33 @@ class _UserFunction:
         return values.astype(np.float64)
 
 
+@contextmanager
+def importing(name: str) -> Iterator[None]:
+    """Import the module of an environment or a function, `module:name`, while `check_not_importing` refuses runs."""
+    _IMPORTING.name = name
+    try:
+        yield
+    finally:
+        _IMPORTING.name = None
+
+
+def check_not_importing() -> None:
+    """Raise InputError if a module that an experiment names begins a run while it is imported.
+
+    The module is usually the script itself. Every process that plays its episodes would begin the run again.
+    """
+    if name := getattr(_IMPORTING, "name", None):
+        cure = 'Put the calls that begin runs below: if __name__ == "__main__":'
+        raise InputError("experiment", "a module that begins no run when it is imported", name, cure)
+
+
 def import_function(setting: str) -> Callable[..., Any]:
     """Return the function `module:function`. Raises InputError if it is missing or takes other arguments."""
     module, _, name = setting.partition(":")
     expected = "a function `module:function` that can be imported"
     try:
-        found = getattr(importlib.import_module(module), name)
+        with importing(setting):
+            found = getattr(importlib.import_module(module), name)
     except FAILURES as error:  # an import runs the code of the module
         cure = "Modules are looked for in the working directory and on PYTHONPATH."
         raise InputError("fitness", expected, f"{setting} ({one_line(error)})", cure) from error
