@@ -53,6 +53,7 @@ _MAX_SOCKET_PARENT = 84  # bytes; systems limit the path of a socket, here PAREN
 _STOP_SECONDS = 10.0
 """The time that ranks have to stop by themselves; rank 0 waits five seconds for workers in an episode."""
 _TERMINATE_SECONDS = 3.0  # the time that mpirun has to end the ranks
+_LEADING = threading.local()  # `calls`: whether this thread does the work of rank 0, for which the other ranks wait
 _RUNNING: "weakref.WeakSet[StartedRanks]" = weakref.WeakSet()  # closed when the script exits
 
 
@@ -104,6 +105,8 @@ def end_all(
 class Collective:
     """The ranks of a script that calls the same functions on each of them.
 
+    A callback runs on rank 0 alone, while the other ranks wait for it. So its own calls work on rank 0 alone, too.
+
     Args:
         make_rollout: Makes a rollout from an experiment's TOML text.
         shared: The state that rank 0 updates on the other ranks.
@@ -111,7 +114,7 @@ class Collective:
 
     def __init__(self, make_rollout: MakeRollout, shared: SharedState) -> None:
         self._shared = shared
-        self.transport = all_ranks()
+        self.transport = Transport() if getattr(_LEADING, "calls", False) else all_ranks()
         """The transport between the ranks."""
         self._rollouts = KeptRollouts(make_rollout)
         self.stop_reason: Callable[[], str | None] = lambda: None
@@ -137,11 +140,14 @@ class Collective:
         with closing(self):
             if not self.leads:
                 return self.follow(self.close)
+            outer, _LEADING.calls = getattr(_LEADING, "calls", False), True
             try:
                 answer = work(self.coordinator())
             except BaseException as error:
                 self.release_error(error)
                 raise
+            finally:
+                _LEADING.calls = outer
             self.release(answer)
             return answer
 
