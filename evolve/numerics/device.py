@@ -136,7 +136,6 @@ class DeviceArrays:
         self._memory: list[Memory] = []  # keeps the memory of all arrays allocated
         self._staging = self.device.allocate(STAGING)
         self._used = 0  # bytes of the staging memory
-        self._in_flight: list[NDArray[Any]] = []  # keeps arrays alive until the queue has copied them
 
     def columns(self, n: int, dtype: Any = np.float32) -> DeviceColumns:
         """Return columns of n zeros."""
@@ -155,7 +154,7 @@ class DeviceArrays:
     def constant(self, array: NDArray[Any]) -> int:
         """Return the address of a copy of an array."""
         address = self.allocate(array.nbytes).address
-        self._upload(address, np.array(array))
+        self.queue.upload(address, np.array(array))
         return address
 
     def structure(self, structure: ctypes.Structure) -> int:
@@ -192,7 +191,7 @@ class DeviceArrays:
     def upload(self, array: NDArray[Any], more: int = 0) -> int:
         """Return the address of a copy of an array, see `scratch`."""
         address = self.scratch(array.nbytes, more)
-        self._upload(address, array)
+        self.queue.upload(address, array)
         return address
 
     def uploads(self, *arrays: NDArray[Any]) -> list[int]:
@@ -200,14 +199,9 @@ class DeviceArrays:
         sizes = [_rounded(array.nbytes) for array in arrays]
         return [self.upload(array, sum(sizes[n + 1 :])) for n, array in enumerate(arrays)]
 
-    def _upload(self, address: int, array: NDArray[Any]) -> None:
-        self._in_flight.append(array)
-        self.queue.upload(address, array)
-
     def wait(self) -> None:
         """Wait for all queued work."""
         self.queue.wait()
-        self._in_flight.clear()
         self._used = 0
 
 

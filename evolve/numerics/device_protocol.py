@@ -37,7 +37,7 @@ class Memory(Protocol):
 class Queue(Protocol):
     """Work on a device, done in the order of the calls, while the host goes on.
 
-    Arrays are C-contiguous. Until `wait` returns, the caller keeps them alive and does not change them.
+    Arrays are C-contiguous. Until `wait` returns, the queue keeps them alive, and the caller does not change them.
     """
 
     transfers: "Transfers"
