@@ -32,8 +32,6 @@ from evolve.errors import EpisodeTimeout, Interrupted
 
 SOON = 1.0
 """Seconds that watched code may take to return after `interrupt_soon`."""
-_HAS_ALARM = hasattr(signal, "setitimer")
-_HAS_SUSPENSION = hasattr(signal, "SIGTSTP")
 _SIOCGIFADDR = 0x8915
 _TOKEN_CHARACTERS = 32
 _GREETING_BYTES = _TOKEN_CHARACTERS + 4  # the token, and a rank
@@ -78,7 +76,7 @@ class Watchdog:
             return
         if self._patted == -math.inf:
             self._begin(now)
-        elif _HAS_ALARM:
+        else:
             self._set_alarm()
             if now - self._armed > patience(self._limit):
                 _explain(now - self._patted)
@@ -93,15 +91,14 @@ class Watchdog:
             return
         _WATCHING.remove(self)
         faulthandler.cancel_dump_traceback_later()
-        if _HAS_ALARM:
-            signal.setitimer(signal.ITIMER_REAL, 0)
-            signal.signal(signal.SIGALRM, self._earlier_handler)
-            if self._handles_suspension:
-                signal.signal(signal.SIGTSTP, signal.SIG_DFL)
-            left, interval = self._earlier_timer
-            if left:
-                passed = time.monotonic() - self._begun
-                signal.setitimer(signal.ITIMER_REAL, max(left - passed, 1e-3), interval)
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, self._earlier_handler)
+        if self._handles_suspension:
+            signal.signal(signal.SIGTSTP, signal.SIG_DFL)
+        left, interval = self._earlier_timer
+        if left:
+            passed = time.monotonic() - self._begun
+            signal.setitimer(signal.ITIMER_REAL, max(left - passed, 1e-3), interval)
         self._patted = -math.inf
         self._armed = -math.inf
         if _WATCHING:  # a process has one traceback, which this watchdog took from the one around it
@@ -121,8 +118,7 @@ class Watchdog:
     def hurry(self) -> None:
         """Raise Interrupted in the watched code unless it returns soon."""
         self._hurries = True
-        if _HAS_ALARM:
-            signal.setitimer(signal.ITIMER_REAL, SOON, SOON)
+        signal.setitimer(signal.ITIMER_REAL, SOON, SOON)
 
     def __enter__(self) -> "Watchdog":
         self.pat()
@@ -135,11 +131,10 @@ class Watchdog:
         self._begun = now
         self._hurries = False
         _WATCHING.append(self)
-        if _HAS_ALARM:
-            earlier = signal.signal(signal.SIGALRM, self._interrupt)
-            self._earlier_handler = signal.SIG_DFL if earlier is None else earlier  # None: installed by C
-            self._earlier_timer = signal.setitimer(signal.ITIMER_REAL, self._limit, self._grace)
-        self._handles_suspension = _HAS_SUSPENSION and signal.getsignal(signal.SIGTSTP) == signal.SIG_DFL
+        earlier = signal.signal(signal.SIGALRM, self._interrupt)
+        self._earlier_handler = signal.SIG_DFL if earlier is None else earlier  # None: installed by C
+        self._earlier_timer = signal.setitimer(signal.ITIMER_REAL, self._limit, self._grace)
+        self._handles_suspension = signal.getsignal(signal.SIGTSTP) == signal.SIG_DFL
         if self._handles_suspension:
             signal.signal(signal.SIGTSTP, self._suspend)
 
