@@ -49,6 +49,7 @@ class WrapperOptions(Options):
 class EnvOptions(Options):
     """The environment."""
 
+    text_sets = "id"
     id: str = Field("CartPole-v1", min_length=1)
     """A Gymnasium environment; or `module:Id`, if importing that module registers it."""
     engine: Literal["gymnasium", "envpool", "exact"] = "gymnasium"
@@ -199,6 +200,7 @@ class StartFromOptions(Options):
 class OutputOptions(Options):
     """The place and the content of run files."""
 
+    text_sets = "directory"
     directory: str | None = None
     """The directory of the run files, by default `runs/<environment>-<network>`."""
     genomes: Literal["champions", "all"] = "champions"
@@ -214,7 +216,9 @@ def _choose(given: Any, info: ValidationInfo) -> Choice:
 
 
 def _named(section: str, given: Any) -> Any:
-    """Return a section with the default name if it has no name."""
+    """Return a section with the default name if it has no name. A text is a name alone."""
+    if isinstance(given, str):
+        return {"name": given}
     return {"name": _DEFAULTS[section], **given} if isinstance(given, Mapping) else given
 
 
@@ -279,11 +283,6 @@ class Config(Options):
     compute: ComputeOptions = ComputeOptions()
     output: OutputOptions = OutputOptions()
 
-    @model_validator(mode="before")
-    @classmethod
-    def _expand_names(cls, table: Any) -> Any:
-        return _with_sections(table) if isinstance(table, Mapping) else table
-
     @model_validator(mode="after")
     def _check_randomize(self) -> "Config":
         check_set_once(self.env.kwargs, self.evaluation_randomize or {}, "evaluation_randomize")
@@ -292,8 +291,7 @@ class Config(Options):
     @classmethod
     def advice(cls, key: str, table: Mapping[str, Any]) -> str:
         """Return the settings of this name or meaning in all sections, including the chosen network and strategy."""
-        named = _with_sections(table)
-        chosen = {section: _named(section, named.get(section, {})) for section in _DEFAULTS}
+        chosen = {section: _named(section, table.get(section, {})) for section in _DEFAULTS}
         return advice(key, chosen, cls.model_fields)
 
     def to_toml(self) -> str:
@@ -328,12 +326,6 @@ class Config(Options):
         """Return the directory of this experiment's run files."""
         default = f"runs/{self.env.id.replace('/', '-').replace(':', '-')}-{self.network.name}"
         return Path(os.path.expanduser(self.output.directory or default))  # no shell expands "~" in a file or in Python
-
-
-def _with_sections(table: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a table with sections in place of their names."""
-    named = {key: table[key] for key in NAMED_SECTIONS if isinstance(table.get(key), str)}
-    return {**table, **{key: {NAMED_SECTIONS[key]: name} for key, name in named.items()}}
 
 
 def differences(ours: Config, theirs: Config) -> list[tuple[str, object, object]]:
