@@ -231,7 +231,7 @@ def override(table: Table, given: Sequence[tuple[str, object]]) -> None:
         set_key(table, key, value)
     lists = _lists(table["sweep"], "") if swept and isinstance(table["sweep"], dict) else []
     for (key, value), (name, values) in itertools.product(single, lists):
-        if key in (name, _swept_key(name, values)) or _determine(name, values, key):
+        if key in (name, swept_key(name, values)) or _determine(name, values, key):
             raise InputError.plainly(key, f"{key} is given twice: as {value!r}, and as sweep.{name}.")
 
 
@@ -243,7 +243,7 @@ def _remove_from_sweep(table: Table, key: str) -> None:
         # A TOML file can spell the same key in quotes, "strategy.name", or as nested tables. Remove both.
         grid.pop(key, None)
         for name, values in _lists(grid, ""):
-            if _swept_key(name, values) == key:  # strategy = ["ga", "umda"] sweeps over strategy.name
+            if swept_key(name, values) == key:  # strategy = ["ga", "umda"] sweeps over strategy.name
                 grid.pop(name, None)
         # With sweep.strategy = [{…}, {…}] each table has its own strategy.survivors, so no single value is right.
         swept_tables = [name for name, values in _lists(grid, "") if _determine(name, values, key)]
@@ -258,7 +258,7 @@ def _remove_from_sweep(table: Table, key: str) -> None:
 
 def _determine(name: str, values: Sequence[Any], key: str) -> bool:
     """Return whether values of a sweep over `name` set the setting `key` inside it, or replace the table around it."""
-    inside = key.removeprefix(f"{_swept_key(name, values)}.")
+    inside = key.removeprefix(f"{swept_key(name, values)}.")
     return inside != key and not all(_keeps(name, value, inside.partition(".")[0]) for value in values)
 
 
@@ -269,7 +269,7 @@ def _keeps(section: str, value: object, part: str) -> bool:
     return isinstance(value, Mapping) and lacks_name(section, value) and part not in value
 
 
-def _swept_key(key: str, values: Sequence[Any]) -> str:
+def swept_key(key: str, values: Sequence[Any]) -> str:
     """Return the key that a sweep over `key` sets: the name of a section, if all values are names of the section."""
     is_named = key in NAMED_SECTIONS and all(isinstance(value, str) for value in values)
     return f"{key}.{NAMED_SECTIONS[key]}" if is_named else key

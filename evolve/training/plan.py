@@ -26,7 +26,7 @@ from evolve.config import (
     read_file,
     set_key,
 )
-from evolve.config.documents import combinations, experiments, lacks_name
+from evolve.config.documents import combinations, experiments, lacks_name, swept_key
 from evolve.errors import InputError, Setting
 from evolve.genome import Genomes, one_genome
 from evolve.store import Start, Stored, StoredRun, reading
@@ -250,17 +250,14 @@ def sweep_from_arguments(
         varied = plain(list(values) if isinstance(values, range) else values)
         if isinstance(varied, list):
             varied = [_file_of_start(value) if key == "start_from" else plain_setting(key, value) for value in varied]
-        # Texts are names: of environments, networks or strategies.
-        if key in NAMED_SECTIONS and isinstance(varied, list) and all(isinstance(value, str) for value in varied):
-            name = f"{key}.{NAMED_SECTIONS[key]}"
-            if name in grid:
-                raise InputError("grid", f"either {key} or {name}", "both")
-            set_key(table, f"sweep.{name}", varied)
+        swept = swept_key(key, varied) if isinstance(varied, list) else key
+        if swept != key:
+            if swept in grid:
+                raise InputError("grid", f"either {key} or {swept}", "both")
         elif (inner := next((other for other in grid if other.startswith(f"{key}.")), None)) is not None:
             cure = f"Put {inner.removeprefix(f'{key}.')} into the tables of {key}."
             raise InputError("grid", f"either {key} or {inner}", "both", cure)
-        else:
-            set_key(table, f"sweep.{key}", varied)
+        set_key(table, f"sweep.{swept}", varied)
     _check_not_swept(table, settings)
     title = Path(experiment).stem if isinstance(experiment, str | Path) else "sweep"
     found = zip(combinations(table.get("sweep", {})), experiments(table, title), strict=True)
