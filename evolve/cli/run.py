@@ -381,7 +381,7 @@ def _summary(file: store.RunFile, generations: int) -> str:
         lines.append(f"stopped early, after {done} and {file.steps:,} steps")
     if file.held_out is not None:
         episodes = pluralize(len(file.held_out.returns), "held-out episode")
-        lines.append(f"held-out champion, {episodes}: {statistics.summary(file.held_out.returns)}")
+        lines.append(f"champion, {episodes}: {statistics.summary(file.held_out.returns)}")
     return "\n".join(lines)
 
 

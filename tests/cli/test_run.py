@@ -97,7 +97,7 @@ def test_a_run_leaves_a_whole_file_and_says_how_it_went(command, tmp_path):
     lines = done.out.splitlines()
     assert lines[0].startswith("seed 7  generation 0 (1 of 2)  best fitness ")
     assert all(word in lines[1] for word in ("mean", "median connections", "steps/s", "ETA"))
-    assert "held-out champion, 4 held-out episodes: mean " in lines[-4]
+    assert "champion, 4 held-out episodes: mean " in lines[-4]
     assert lines[-3:] == steps_after([Path("runs/CartPole-v1-hebbian-dag/seed-7.h5")]).splitlines()
     path = tmp_path / "runs" / "CartPole-v1-hebbian-dag" / "seed-7.h5"
     with h5py.File(path) as file:
