@@ -24,7 +24,7 @@ def pack(**values: Any) -> bytes:
         elif value is not None:  # an array of bytes would lose zeros at their end
             arrays[name] = np.void(value) if isinstance(value, bytes) else value
     buffer = io.BytesIO()
-    np.savez(buffer, allow_pickle=False, **arrays)
+    np.savez(buffer, **arrays)  # NumPy before 2.2 takes `allow_pickle` for an array; `unpack` refuses objects
     return buffer.getvalue()
 
 
