@@ -87,6 +87,7 @@ def bind(name: str, arguments: Sequence[Any] = (), returns: Any = None) -> Any:
 
     Raises:
         RuntimeError: The kernels were not built.
+        RunError: The library lacks the function, because an earlier version was built.
     """
     library = load_library()
     if library is None:
@@ -96,7 +97,11 @@ def bind(name: str, arguments: Sequence[Any] = (), returns: Any = None) -> Any:
 
 @cache
 def _bound(library: ctypes.CDLL, name: str, arguments: tuple[Any, ...], returns: Any) -> Any:
-    function = library[f"evolve_{name}"]  # a new object: no other caller changes its types
+    try:
+        function = library[f"evolve_{name}"]  # a new object: no other caller changes its types
+    except AttributeError:
+        missing = f"native kernels: expected a library with evolve_{name}, got one that was built without it"
+        raise RunError(f"{missing}. Build it again: pip install -e .") from None
     function.argtypes = arguments
     function.restype = returns
     return function

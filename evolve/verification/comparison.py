@@ -183,8 +183,12 @@ class PublishedSeed:
 
 
 def read_published(path: Path = PUBLISHED) -> list[PublishedSeed]:
-    """Return the published results."""
-    experiments = json.loads(path.read_text(encoding="utf-8"))
+    """Return the published results. Raises InputError if the file is missing."""
+    try:
+        experiments = json.loads(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        cure = "It is a part of the package: install evolve again."
+        raise InputError(str(path), "the list of published results", str(error), cure) from None
     configs = {name: parse(Config, found["settings"]) for name, found in experiments.items()}
     return [
         PublishedSeed(name, configs[name], each["seed"], each["generations"], each["digest"])

@@ -1,5 +1,6 @@
 """The native exact functions equal the array reference on every input tried, specials included."""
 
+import ctypes
 import re
 import runpy
 import shutil
@@ -71,6 +72,13 @@ def test_arrays_begin_on_a_cache_line():
         assert array.shape == shape
         assert array.ctypes.data % 64 == 0 or not array.size
         assert not array.any()
+
+
+@built
+def test_only_functions_of_the_library_can_be_bound():
+    assert native.bind("lanes", returns=ctypes.c_int)() == native.lanes()
+    with pytest.raises(RunError, match=r"evolve_no_such_function, .* pip install -e \."):
+        native.bind("no_such_function")
 
 
 @built

@@ -103,6 +103,11 @@ def test_the_published_settings_are_those_of_the_experiments():
         assert published.differences(config) == []
 
 
+def test_a_missing_list_is_named(tmp_path):
+    with pytest.raises(InputError, match=r"missing\.json"):
+        read_published(tmp_path / "missing.json")
+
+
 def test_the_zoo_has_published_digests(call):
     done = call("verify", *ZOO, "--published")
     assert (done.code, done.out.count(": equal: ")) == (0, len(ZOO)), done.err
