@@ -159,11 +159,12 @@ class _UserFunction:
 @contextmanager
 def importing(name: str) -> Iterator[None]:
     """Import the module of an environment or a function, `module:name`, while `check_not_importing` refuses runs."""
+    outer = getattr(_IMPORTING, "name", None)  # a module may import another one that an experiment names
     _IMPORTING.name = name
     try:
         yield
     finally:
-        _IMPORTING.name = None
+        _IMPORTING.name = outer
 
 
 def check_not_importing() -> None:

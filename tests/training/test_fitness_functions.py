@@ -17,8 +17,10 @@ from evolve.config import Config, EnvOptions, RacingOptions, parse
 from evolve.training.fitness import (
     Scores,
     check_fitness,
+    check_not_importing,
     fitness_function,
     import_function,
+    importing,
     quantile_of_returns,
     setting_of,
 )
@@ -262,3 +264,12 @@ def test_a_run_is_not_resumed_with_a_fitness_function_that_has_changed(own, tmp_
     call(*longer).refused("fitness, resuming", "in the log", "restore the function", "--set compute.check=false")
     assert path.read_bytes() == own.path.read_bytes()
     call(*longer, "--set", "compute.check=false").ok()
+
+
+def test_a_module_begins_no_run_after_it_has_imported_another_function():
+    with importing("outer:score"):
+        with importing("inner:score"):
+            pass
+        with pytest.raises(InputError, match=r"a module that begins no run .* got outer:score"):
+            check_not_importing()
+    check_not_importing()
