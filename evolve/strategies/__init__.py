@@ -32,12 +32,12 @@ from evolve.strategies.strategy import (
     runs_on_every_rank,
     wanted_traces,
 )
-from evolve.strategies.wrapper import beginnings, wrapped
+from evolve.strategies.wrapper import StartOptions, beginnings, wrapped
 
 __all__ = [
     "STRATEGIES", "AskedGenomes", "Results", "Strategy", "VectorLayout", "best_candidate", "bytes_per_weight",
-    "from_table", "initial_genomes", "make", "portable", "ranking", "runs_on_every_rank", "searches", "shared_mask",
-    "wanted_traces",
+    "choosing_generations", "from_table", "initial_genomes", "make", "portable", "ranking", "runs_on_every_rank",
+    "searches", "shared_mask", "wanted_traces",
 ]  # fmt: skip
 
 _RELATIVES = {
@@ -87,6 +87,12 @@ def bytes_per_weight(table: Section, layout: GenomeLayout, population: int) -> i
 def shared_mask(table: Section) -> bool:
     """Return whether the strategy that `[strategy]` names gives all candidates the same connections."""
     return bool(getattr(STRATEGIES.kind(table), "shared_mask", False))
+
+
+def choosing_generations(table: Section) -> int:
+    """Return the number of generations before the best of several starts goes on alone; 0 with one start."""
+    options = STRATEGIES.parse(table).options
+    return options.choosing_generations if isinstance(options, StartOptions) and options.starts > 1 else 0
 
 
 def searches(table: Section, fitness: Sequence[Float64]) -> list[tuple[int, str]]:

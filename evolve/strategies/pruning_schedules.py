@@ -138,7 +138,7 @@ class PruningOptions(RestartOptions):
     def check_combinations(self) -> None:
         """Raise InputError for a setting that has no effect, and for rounds that end before a search can restart."""
         super().check_combinations()
-        every, starts = self.pruning_every, self.starts * self.start_generations
+        every, starts = self.pruning_every, self.choosing_generations
         names = ("pruning_keep", "pruning_by", "pruning_control")
         changed = [name for name in names if getattr(self, name) != PruningOptions.model_fields[name].default]
         if changed and not every:
@@ -147,7 +147,7 @@ class PruningOptions(RestartOptions):
             expected = f"below pruning_every, {every}, because each round ends after {every} generations"
             raise InputError("strategy.restart_after", expected, self.restart_after)
         if self.starts > 1 and 0 < every <= starts:
-            raise InputError("strategy.pruning_every", f"above starts × start_generations, {starts}", every)
+            raise InputError("strategy.pruning_every", f"above {starts}, the generations of all starts", every)
 
 
 @dataclass(frozen=True)

@@ -6,7 +6,7 @@ Both compare searches by a score, the mean fitness over the last k generations o
 
 import itertools
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 import numpy as np
@@ -28,12 +28,23 @@ class StartOptions(Options):
     """The number of searches that a run begins with, one after another; the best goes on."""
     start_generations: int = Field(100, ge=1, le=1_000_000)
     """The generations of each start, if there are several."""
+    finalists: int = Field(1, ge=1)
+    """The number of best starts that have `start_generations` more before the best of them goes on; with 1, the best
+    start goes on at once."""
 
     def check_combinations(self) -> None:
         """Raise InputError for a setting that has no effect beside the others."""
         given = self.start_generations != StartOptions.model_fields["start_generations"].default
         if given and self.starts == 1:
             raise InputError("strategy.starts", f"2 or more, of {self.start_generations} generations each", 1)
+        if self.finalists > max(1, self.starts - 1):
+            raise InputError("strategy.finalists", f"fewer than the {self.starts} starts", self.finalists)
+
+    @property
+    def choosing_generations(self) -> int:
+        """The number of generations before the best start goes on alone."""
+        second = self.finalists if self.finalists > 1 else 0
+        return (self.starts + second) * self.start_generations
 
 
 class RestartOptions(StartOptions):
@@ -61,6 +72,7 @@ class WrapperState:
     record: The scores and counts of the wrapper.
     first_generation: The generation in the key of this search's first weights; its starts and restarts count from it.
         It is above 0 in later starts, and in controls of pruning in rounds.
+    waiting: The starts that may be finalists, or are to be, the best first: the score and the last state of each.
     """
 
     now: Any
@@ -68,6 +80,7 @@ class WrapperState:
     means: Float64
     record: Any
     first_generation: int
+    waiting: tuple[tuple[float, Any], ...] = ()
 
 
 class Wrapper(Strategy[WrapperState]):
@@ -168,9 +181,7 @@ class Wrapper(Strategy[WrapperState]):
             first_generation = int(stored_array(arrays, f"{self.name}s_begun", "1", np.int64)[0])
         now = best = self._strategy.from_arrays(arrays)
         if self._keeps_best(record):
-            prefix = self.best_prefix
-            named = {name.removeprefix(prefix): array for name, array in arrays.items() if name.startswith(prefix)}
-            best = self._strategy.from_arrays(named)
+            best = self._strategy.from_arrays(without_prefix(arrays, self.best_prefix))
         return WrapperState(now, best, means, record, first_generation)
 
     def _started(self, state: Any, first_generation: int) -> WrapperState:
@@ -196,6 +207,11 @@ def joined(*parts: Mapping[str, NDArray[Any]]) -> dict[str, NDArray[Any]]:
     return arrays
 
 
+def without_prefix(arrays: Arrays, prefix: str) -> Arrays:
+    """Return the arrays whose names begin with a prefix, named without it."""
+    return {name.removeprefix(prefix): array for name, array in arrays.items() if name.startswith(prefix)}
+
+
 def mean_fitness(fitness: Float64, first: int | None = None) -> float:
     """Return the mean fitness of the first `first` candidates, by default of all P; -∞ if no fitness is finite.
 
@@ -219,7 +235,8 @@ class StartRecord(NamedNumbers):
 class Multistart(Wrapper):
     """A strategy with several starts, see `StartOptions`.
 
-    The best state is the last state of the best start. Before the first start has ended, it is the newest state.
+    The best state is the last state of the best start; with finalists, of the best finalist as soon as one has ended.
+    Before the first start or finalist has ended, it is the newest state.
     """
 
     name, best_prefix, no_mean = "start", "chosen_", 0.0
@@ -228,7 +245,10 @@ class Multistart(Wrapper):
     def __init__(self, strategy: Strategy[Any], options: StartOptions) -> None:
         super().__init__(strategy, options.start_generations)
         self._per_start = options.start_generations
-        self._end = options.starts * options.start_generations
+        self._starts = options.starts
+        self._finalists = options.finalists if options.finalists > 1 else 0
+        self._end = options.choosing_generations
+        self.capacity = None if strategy.capacity is None else (2 + self._finalists) * strategy.capacity
 
     def tell(self, state: WrapperState, genomes: GenomeSource, results: Results) -> WrapperState:
         """Return the state after a generation; at the end of a start, begin the next start or choose the best one."""
@@ -237,21 +257,57 @@ class Multistart(Wrapper):
         scored = self._strategy.survivors(state.now) or None
         means = np.append(state.means[1:], mean_fitness(results.fitness, scored))
         best_score, generations = state.record.best_score, state.record.generations + 1
-        best = now if best_score == -np.inf or generations > self._end else state.best
+        best, waiting = now if best_score == -np.inf or generations > self._end else state.best, state.waiting
         if generations <= self._end and generations % self._per_start == 0:
+            ended = generations // self._per_start
             score = float(ordered_sum(means)) / len(means)
+            if self._finalists and ended <= self._starts:
+                ranked = sorted((*waiting, (score, now)), key=lambda entry: -entry[0])  # equal ones in their order
+                waiting = tuple(ranked[: self._finalists])
             # A best score of -∞ means that no start has ended, so a start without finite fitness gets a finite score.
             if score > best_score or best_score == -np.inf:
                 best, best_score = now, max(score, -float(np.finfo(np.float64).max))
-            now = best if generations == self._end else self._strategy.start_anew(state.first_generation + generations)
-        return WrapperState(now, best, means, StartRecord(best_score, generations), state.first_generation)
+            if ended < self._starts:
+                now = self._strategy.start_anew(state.first_generation + generations)
+            elif waiting:
+                (_, now), *others = waiting
+                waiting = tuple(others)
+                if ended == self._starts:  # only the finalists' second scores count
+                    best, best_score = now, -np.inf
+            else:
+                now = best
+        return WrapperState(now, best, means, StartRecord(best_score, generations), state.first_generation, waiting)
 
     def begun(self, before: WrapperState, after: WrapperState) -> str:
-        """Return "start n" if a start begins, "best start" if the best one goes on, or a restart within a start."""
+        """Return "start n", "finalist n" or "best start" if one of them begins, or a restart within a start."""
         generations = after.record.generations
         if generations > self._end or generations % self._per_start:
             return super().begun(before, after)
-        return "best start" if generations == self._end else f"start {generations // self._per_start + 1}"
+        if generations == self._end:
+            return "best start"
+        number = generations // self._per_start + 1
+        return f"start {number}" if number <= self._starts else f"finalist {number - self._starts}"
+
+    def to_arrays(self, state: WrapperState) -> dict[str, NDArray[Any]]:
+        """Return the state as named arrays."""
+        arrays = super().to_arrays(state)
+        if not state.waiting:
+            return arrays
+        scores, states = zip(*state.waiting, strict=True)
+        stored = [self._strategy.to_arrays(each) for each in states]
+        named = {f"waiting_{i}_{name}": array for i, each in enumerate(stored) for name, array in each.items()}
+        return joined(arrays, {"waiting_scores": np.array(scores, np.float64)}, named)
+
+    def from_arrays(self, arrays: Arrays) -> WrapperState:
+        """Return the state that `to_arrays` stored. Raises ValueError if an array is missing or has another shape."""
+        state = super().from_arrays(arrays)
+        ended = state.record.generations // self._per_start
+        n = min(ended, self._finalists) if ended < self._starts else self._starts + self._finalists - 1 - ended
+        if n <= 0:
+            return state
+        scores = stored_array(arrays, "waiting_scores", "n", np.float64, n=n).tolist()
+        states = [self._strategy.from_arrays(without_prefix(arrays, f"waiting_{i}_")) for i in range(n)]
+        return replace(state, waiting=tuple(zip(scores, states, strict=True)))
 
     def _keeps_best(self, record: StartRecord) -> bool:
         """Return whether a start is still to be chosen. Afterwards the best state is the newest one."""

@@ -366,16 +366,15 @@ def _check_scores_in_early_episodes(experiment: Experiment, strategy: strategies
     if options.get("restart_after", 0):
         expected = "0 if early episodes are shorter, because their returns are compared with returns of longer ones"
         raise InputError("strategy.restart_after", expected, options["restart_after"])
-    if options.get("starts", 1) > 1:
-        all_starts = options["starts"] * options.get("start_generations", 0)
-        _check_lengths_of_starts(config.early_generations, all_starts, options.get("pruning_every", 0))
+    if choosing := strategies.choosing_generations(config.strategy):
+        _check_lengths_of_starts(config.early_generations, choosing, options.get("pruning_every", 0))
 
 
 def _check_lengths_of_starts(early: int, all_starts: int, pruning_every: int) -> None:
     """Raise InputError unless the episodes of all starts have the same step limit, also after a round of pruning."""
     same_limit = "so that the episodes of all starts have the same step limit"
     if early < all_starts:
-        expected = f"starts × start_generations, {all_starts:,}, or more, {same_limit}"
+        expected = f"the generations of all starts, {all_starts:,}, or more, {same_limit}"
         raise InputError("early_generations", expected, early)
     if pruning_every and 0 < early % pruning_every < all_starts:
         least = early - early % pruning_every

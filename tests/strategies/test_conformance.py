@@ -50,7 +50,7 @@ VARIANTS = [  # every strategy with its defaults, so that a new one needs no lin
     {"name": "openai-es", "starts": 2, "start_generations": 2, "restart_after": 1, "restart_from": "anew"},
     {"name": "pgpe", "restart_after": 1},
     {"name": "pgpe", "starts": 3, "start_generations": 1, "pruning_every": 4},
-    {"name": "sep-cma-es", "starts": 2, "start_generations": 1},
+    {"name": "sep-cma-es", "starts": 3, "start_generations": 1, "finalists": 2},
     {"name": "cma-es", "starts": 2, "start_generations": 1},
     {"name": "pgpe", "restart_after": 2, "restart_from": "anew"},
     {"name": "sep-cma-es", "restart_after": 1},

@@ -1,5 +1,6 @@
 """Several starts: the start of each search, the choice between them, and the champion meanwhile."""
 
+import itertools
 import math
 
 import numpy as np
@@ -128,6 +129,54 @@ def test_the_first_of_the_best_is_chosen_by_its_last_generations(data, starts, e
     assert all(same(made(), ends[n], ends[best]) for n in range(best, starts))
 
 
+@given(st.data(), st.integers(3, 5), st.integers(1, 3))
+def test_the_best_starts_play_on_and_the_best_of_these_goes_on(data, starts, each):
+    finalists = data.draw(st.integers(2, starts - 1))
+    total = (starts + finalists) * each
+    scores = data.draw(st.lists(st.integers(-3, 3), min_size=total, max_size=total))
+    strategy = made(starts=starts, start_generations=each, finalists=finalists)
+    states = states_after(strategy, scores)
+    k = math.ceil(each / 4)
+    ends = [each * (n + 1) for n in range(starts + finalists)]
+    wanted = [sum(scores[end - k : end]) / k for end in ends]
+    ranked = sorted(range(starts), key=lambda n: -wanted[n])[:finalists]
+    for place, n in enumerate(ranked):
+        begun = states[each * (starts + place)]
+        assert same(made(), begun.now, before_next_start(states, ends[n], scores))  # it begins where its start ended
+        assert [score for score, _ in begun.waiting] == pytest.approx([wanted[m] for m in ranked[place + 1 :]])
+    best = starts + int(np.argmax(wanted[starts:]))
+    assert states[-1].record.best_score == pytest.approx(wanted[best])
+    assert same(made(), states[-1].now, before_next_start(states, ends[best], scores))
+    kinds = [strategy.begun(*pair) for pair in itertools.pairwise(states)]
+    assert [kind for kind in kinds if kind] == [
+        *(f"start {n}" for n in range(2, starts + 1)),
+        *(f"finalist {n}" for n in range(1, finalists + 1)),
+        "best start",
+    ]
+
+
+def before_next_start(states, end, scores):
+    """Return the strategy's own state after generation `end` - 1, before another start takes its place."""
+    before, fitness = states[end - 1], np.arange(P) - (P - 1) / 2 + scores[end - 1]
+    return made().tell(before.now, made().ask(before.now, end - 1), Results(fitness))
+
+
+def test_the_champion_is_that_of_the_best_finalist_that_has_ended():
+    strategy, inner = made(starts=3, start_generations=1, finalists=2), made()
+    states = states_after(strategy, [5.0, 1.0, 9.0, 2.0, 3.0, 0.0])
+    champions = [strategy.champion(state).weights for state in states]
+    assert np.array_equal(champions[3], inner.champion(states[3].now).weights)  # the third start is the best
+    assert np.array_equal(champions[4], inner.champion(before_next_start(states, 4, [5, 1, 9, 2, 3])).weights)
+    assert np.array_equal(champions[5], inner.champion(states[5].now).weights)
+    assert states[5].record.best_score == 3.0  # in the first round the third start had 9
+
+
+@pytest.mark.parametrize(("starts", "finalists"), [(1, 2), (3, 3)])
+def test_a_round_without_a_choice_is_refused(starts, finalists):
+    with pytest.raises(InputError, match=rf"finalists: expected fewer than the {starts} starts, got {finalists}"):
+        STRATEGIES.validate({"name": "pgpe", "starts": starts, "finalists": finalists}, NETWORK)
+
+
 def test_starts_of_ga_begin_with_other_genomes_and_are_scored_by_their_survivors():
     strategy, inner = made("ga", starts=2, start_generations=2), made("ga")
     assert isinstance(strategy, Multistart)
@@ -172,7 +221,7 @@ def test_the_length_of_one_start_is_refused(name):
 
 def test_rounds_of_pruning_that_end_before_the_starts_are_refused():
     table = {"name": "pgpe", "starts": 3, "start_generations": 4, "pruning_every": 12}
-    with pytest.raises(InputError, match=r"pruning_every: expected above starts × start_generations, 12, got 12"):
+    with pytest.raises(InputError, match=r"pruning_every: expected above 12, the generations of all starts, got 12"):
         STRATEGIES.validate(table, NETWORK)
     STRATEGIES.validate(table | {"pruning_every": 13}, NETWORK)
 
@@ -181,3 +230,10 @@ def test_rounds_of_pruning_that_end_before_the_starts_are_refused():
 def test_a_run_with_several_starts_resumes_and_verifies(call, tmp_path, name):
     settings = ("strategy.starts=3", "strategy.start_generations=2")
     assert run_in_parts(call, tmp_path, name, settings, stops=(3, 7, 8)).checkpoint["starts"][1] == 8
+
+
+def test_a_run_with_finalists_resumes_and_verifies(call, tmp_path):
+    settings = ("strategy.starts=4", "strategy.start_generations=2", "strategy.finalists=2")
+    end = run_in_parts(call, tmp_path, "openai-es", settings, stops=(3, 8, 9, 11, 13)).checkpoint
+    assert end["starts"][1] == 13
+    assert not any(name.startswith("waiting") for name in end)
