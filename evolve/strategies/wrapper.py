@@ -235,6 +235,9 @@ class StartRecord(NamedNumbers):
 class Multistart(Wrapper):
     """A strategy with several starts, see `StartOptions`.
 
+    With finalists, this is sequential halving (Karnin, Koren & Somekh, "Almost Optimal Exploration in Multi-Armed
+    Bandits", 2013) in two rounds.
+
     The best state is the last state of the best start; with finalists, of the best finalist as soon as one has ended.
     Before the first start or finalist has ended, it is the newest state.
     """
