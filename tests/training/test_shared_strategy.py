@@ -31,7 +31,7 @@ STRATEGIES = {
     "cma-es": {"name": "cma-es"},
     "restarts": {"name": "pgpe", "restart_after": 1},
     "restarts anew": {"name": "sep-cma-es", "restart_after": 1, "restart_from": "anew"},
-    "starts": {"name": "pgpe", "starts": 2, "start_generations": 1},
+    "starts": {"name": "pgpe", "starts": 3, "start_generations": 1, "finalists": 2},
 }
 MADE_ANYWHERE = STRATEGIES.keys() - {"prune", "cma-es"}  # and prune, where networks leave no traces
 
@@ -69,7 +69,7 @@ def experiment(strategy, network="hebbian-dag", hidden=(4,)):
     return prepare(parse(Config, table))
 
 
-def evolved(made, coordinator, generations=3, forgetful=False):
+def evolved(made, coordinator, generations=6, forgetful=False):
     """Return the digests of what every generation was, and the last state's arrays."""
     strategy = made.strategy(5)
     shared = SharedStrategy(made, coordinator, strategy, strategy.start(), 5)
@@ -190,7 +190,7 @@ def test_two_runs_may_take_turns(transport):
             found[number] += [results.descriptions(genomes).digests.tobytes(), results.returns.tobytes()]
             shared.tell(generation, genomes, results.returns.mean(axis=1), results)
     for number, (made, _) in enumerate(runs):
-        assert found[number] == evolved(made, Coordinator(Transport(), make_rollout))[0]
+        assert found[number] == evolved(made, Coordinator(Transport(), make_rollout), 3)[0]
 
 
 def test_a_rank_that_makes_another_genome_is_noticed():
