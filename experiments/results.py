@@ -63,7 +63,7 @@ class Aim:
 
 AIMS = {
     "cartpole": Aim(495), "pendulum": Aim(1000, 5), "acrobot": Aim(-80), "car": Aim(90), "lander": Aim(250),
-    "cheetah": Aim(5000), "walker-quick": Aim(240), "walker-es": Aim(300), "walker-far": Aim(327),
+    "cheetah": Aim(5000), "walker-quick": Aim(300), "walker-es": Aim(300), "walker-far": Aim(327),
     "walker-farther": Aim(335), "walker-sparse": Aim(320, 180), "walker-sparser": Aim(300, 60),
     "walker-pruned": Aim(288, 186), "walker-plastic": Aim(250), "walker-hardcore": Aim(250),
     "walker-hardcore-far": Aim(250), "walker-hardcore-gpu": Aim(250), "walker-hardcore-gpu-far": Aim(250),
