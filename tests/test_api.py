@@ -672,7 +672,7 @@ if {calls}:
 def test_ranks_that_ask_for_different_seeds_are_told(tmp_path):
     code = "import os, evolve; evolve.train(env='CartPole-v1', population=4, generations=1, seed={rank})"
     done = python(code.format(rank="int(os.environ['OMPI_COMM_WORLD_RANK'])"), tmp_path, ranks=2)
-    assert done.code == 1
+    assert done.code != 0  # usually 1; Open MPI's mpirun once crashed while it ended this job
     assert "InputError: seed: expected the same seed on all ranks, 0 as on rank 0, got 1" in done.err
 
 
