@@ -268,7 +268,7 @@ def dismiss(transport: Transport, answer: bytes = b"", patience: float = 5.0) ->
     # If MPI survives deaths, MPI_Finalize may wait for an abandoned rank. So this loop waits for that rank, too.
     while (transport.leaving or (transport.tolerant and transport.abandoned)) and time.monotonic() < deadline:
         if not _receive_farewell(transport):
-            transport.lost()
+            transport.find_lost()
             transport.leaving -= transport.gone
             transport.backoff()
     return not transport.leaving and transport.flush(patience)

@@ -171,7 +171,7 @@ class StartWatch:
         The launcher is asked every second, or at once (`ask`), because MPI never reports ranks that died before this
         rank had started.
         """
-        transport.lost()
+        transport.find_lost()
         if transport.tolerant and (ask or time.monotonic() - self._asked > CHECK_EVERY):
             self._asked = time.monotonic()
             transport.mark_dead(rank.rank for rank in launched_ranks(self._library) if rank.has_ended)

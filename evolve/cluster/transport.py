@@ -135,35 +135,30 @@ class Transport:
         except MPI.Exception:
             if not self.tolerant:
                 raise
-            self._asked = 0.0  # a rank died: `lost` asks which
+            self._asked = 0.0  # a rank died: `find_lost` asks which
             return None
         self.bytes_moved += buffer.nbytes
         self._quiet_since = time.monotonic()
         return status.Get_source(), buffer
 
-    def lost(self) -> list[int]:
-        """Return the ranks lost since the last call: they died, if MPI survives that, or their host is silent."""
+    def find_lost(self) -> None:
+        """Update `gone`, at intervals: ranks died, if MPI survives that, or their host is silent."""
         now = time.monotonic()
         if self.size == 1 or now - self._asked < _ASK_EVERY:
-            return []
+            return
         self._asked = now
-        ranks = self._failed_ranks() if self.tolerant else []
-        new = sorted(set(ranks) - self.gone)
-        self.abandoned.difference_update(ranks)
-        self.mark_dead(ranks)
-        return new + self._silent_ranks()
-
-    def _silent_ranks(self) -> list[int]:
-        """Return the ranks of hosts that fell silent since the last call."""
-        new = []
+        if self.tolerant:
+            failed = self._failed_ranks()
+            self.abandoned.difference_update(failed)
+            self.mark_dead(failed)
         if self.host_watch is not None:
             self.silent.update(self.hosts[rank] for rank in self.host_watch.silent())
-            new = [rank for rank, host in enumerate(self.hosts) if host in self.silent and rank not in self.gone]
-        elif self.coordinator_watch is not None and 0 not in self.gone and self.coordinator_watch.silent():
-            new = [0]
-        for rank in new:
-            self.abandon(rank)
-        return new
+            unheard = [rank for rank, host in enumerate(self.hosts) if host in self.silent]
+        else:
+            unheard = [0] if self.coordinator_watch is not None and self.coordinator_watch.silent() else []
+        for rank in unheard:
+            if rank not in self.gone:
+                self.abandon(rank)
 
     def _failed_ranks(self) -> list[int]:
         failed = self._comm.Get_failed()
@@ -242,7 +237,7 @@ class Transport:
         except MPI.Exception:
             if not self.tolerant:
                 raise
-            self._asked = 0.0  # the receiver died: `lost` notices that, and drops the message
+            self._asked = 0.0  # the receiver died: `find_lost` notices that, and drops the message
 
 
 def uninitialized_mpi() -> Any:

@@ -333,6 +333,7 @@ def _send(transport: Transport, message: Message) -> None:
 
 def _receive(transport: Transport) -> Message | None:
     received = transport.probe()
-    if COORDINATOR in transport.lost():
+    transport.find_lost()
+    if COORDINATOR in transport.gone:
         raise RunError("rank 0 was lost: there is no coordinator to work for")
     return None if received is None else messages.decode(received[1])

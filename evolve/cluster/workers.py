@@ -324,7 +324,7 @@ class Workers:
         Raises:
             HostLost: Hosts are silent, and this MPI or this host cannot go on.
         """
-        self._transport.lost()
+        self._transport.find_lost()
         check_silence(self._transport)
         gone = [worker for worker in self.ranks if worker in self._transport.gone]
         self._remove(gone)

@@ -217,10 +217,8 @@ class Dying(Wire):
         super().__init__(0, [deque() for _ in range(3)])
         self._alive = [1, 2]
 
-    def lost(self):
-        dead = [self._alive.pop()] if self._alive else []
-        self.mark_dead(dead)
-        return dead
+    def find_lost(self):
+        self.mark_dead([self._alive.pop()] if self._alive else [])
 
 
 def test_without_workers_no_answer_is_waited_for(caplog):

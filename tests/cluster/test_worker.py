@@ -202,6 +202,15 @@ def test_after_its_last_message_the_watchdog_is_disarmed(last):
     assert abs(signal.getitimer(signal.ITIMER_REAL)[0] - timer[0]) < 200.0
 
 
+def test_without_rank_0_every_call_ends():
+    """A script may catch the error and call evolve again: it must not wait for rank 0 then."""
+    script = Script((lambda _: False, LEAVE))
+    script.mark_dead([0])
+    for _ in range(2):
+        with pytest.raises(RunError, match="rank 0 was lost"):
+            work(script)
+
+
 @pytest.mark.parametrize("where", ["step", "reset"])
 def test_it_sends_a_heartbeat_after_every_episode_that_fails(where):
     """They may have hung, one after another, in the same step."""

@@ -22,10 +22,9 @@ class Ranks(Wire):
         super().__init__(0, [deque() for _ in range(4)])
         self.dead = []
 
-    def lost(self):
+    def find_lost(self):
         dead, self.dead = self.dead, []
         self.mark_dead(dead)
-        return dead
 
     def sent(self, rank):
         return [messages.decode(frame) for _, frame in self._boxes[rank]]
@@ -206,7 +205,8 @@ def test_all_ranks_of_a_silent_host_are_lost_with_it():
 
 def test_if_mpi_cannot_go_on_the_run_stops():
     transport = hosts(4, tolerant=False)
-    assert transport.lost() == [4, 5]
+    transport.find_lost()
+    assert transport.gone == {4, 5}
     with pytest.raises(HostLost, match=r"the silence of node3, for 30 s \(EVOLVE_SILENCE_SECONDS\)"):
         check_silence(transport)
     assert issubclass(HostLost, Stopped)
@@ -214,6 +214,7 @@ def test_if_mpi_cannot_go_on_the_run_stops():
 
 def test_a_host_that_hears_no_other_may_itself_be_cut_off():
     transport = hosts(2, 4)
-    assert transport.lost() == [2, 3, 4, 5]
+    transport.find_lost()
+    assert transport.gone == {2, 3, 4, 5}
     with pytest.raises(HostLost, match="node2, node3"):
         check_silence(transport)

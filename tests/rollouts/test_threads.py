@@ -324,11 +324,9 @@ class Mortal(Wire):
 
     dead = threading.Event()
 
-    def lost(self):
-        if not self.dead.is_set() or self.gone:
-            return []
-        self.mark_dead([1])
-        return [1]
+    def find_lost(self):
+        if self.dead.is_set():
+            self.mark_dead([1])
 
 
 class Dying(Wire):
