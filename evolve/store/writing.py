@@ -212,7 +212,7 @@ class RunFile:
         for name, column in schema.COLUMNS.items():
             rows = [getattr(record, name) for record in self._pending]
             if rows and rows[0] is not None:  # None: this run does not store the column
-                _append_rows(file, column, self.on_disk, _stack(rows, column.dtype))
+                _append_rows(file, column, self.on_disk, np.array(rows, column.dtype))
         for name in self._pending[0].metrics if self._pending else ():
             values = np.stack([record.metrics[name] for record in self._pending])
             _append_rows(file, metric_column("generation", "G P E", name, values.dtype), self.on_disk, values)
@@ -318,16 +318,6 @@ def chunk_shape(shape: tuple[int, ...], itemsize: int, size: int) -> tuple[int, 
         return (max(1, size // row), *shape[1:])
     parts = min(shape[1], -(-row // max(size, _LARGEST_CHUNK)))
     return (1, -(-shape[1] // parts), *shape[2:])
-
-
-def _stack(rows: list[Any], dtype: Any) -> NDArray[Any]:
-    """Return rows as one array, with shorter rows padded by zeros."""
-    shape = [max(sizes) for sizes in zip(*map(np.shape, rows), strict=True)]
-    stacked = np.zeros((len(rows), *shape), dtype)
-    for n, row in enumerate(rows):
-        place: Any = (n, *map(slice, np.shape(row)))
-        stacked[place] = row
-    return stacked
 
 
 def _append_rows(file: h5py.File, column: Column, before: int, rows: NDArray[Any]) -> None:
