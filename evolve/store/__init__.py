@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from evolve.store.champion_file import Stored, StoredChampion, check_begun, read_any, read_champion, write_champion
     from evolve.store.disk import check_unlocked
     from evolve.store.reading import one_run_file, population, read, read_image, read_progress, run_files
-    from evolve.store.schema import Header, HeldOut, Record, Start, StoredRun, path_of
+    from evolve.store.schema import Header, HeldOut, Record, RunLog, Start, StoredRun, path_of
     from evolve.store.writing import RunFile, create, reopen, replace
 
 __getattr__ = import_on_demand(
@@ -37,7 +37,7 @@ __getattr__ = import_on_demand(
         "champion_file": "Stored StoredChampion check_begun read_any read_champion write_champion",
         "disk": "check_unlocked",
         "reading": "one_run_file population read read_image read_progress run_files",
-        "schema": "Header HeldOut Record Start StoredRun path_of",
+        "schema": "Header HeldOut Record RunLog Start StoredRun path_of",
         "writing": "RunFile create reopen replace",
     },
 )

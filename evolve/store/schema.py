@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
-from evolve.genome import Genomes, candidate_digests
+from evolve.genome import Genomes, GenomeSource, candidate_digests
 from evolve.shapes import Bool, Float32, Float64, Int32, Int64, UInt8, UInt64
 
 SCHEMA = 3
@@ -313,3 +313,52 @@ class StoredRun:
     def digest(self) -> str:
         """The digest of the last generation, 64 hexadecimal characters. The run must have a generation."""
         return self.records[-1].digest.decode()
+
+
+Checkpoint = Mapping[str, NDArray[Any]]
+"""The state of a strategy, and what else a resumed run needs: arrays by name."""
+
+
+@dataclass(eq=False)
+class RunLog:
+    """The log of a run that goes on: its newest generation, and the state after it. It is kept in memory alone.
+
+    path: The path of the run, for errors.
+    """
+
+    path: Path
+    header: Header
+    num_generations: int = 0
+    """The number of appended generations."""
+    steps: int = 0
+    """The environment steps of all appended generations."""
+    checkpoint: Checkpoint = field(default_factory=dict)
+    last: Record | None = None
+    """The record that was appended last."""
+    held_out: HeldOut | None = None
+    validations: dict[int, Float64] = field(default_factory=dict)
+    """The champion's returns on the validation episodes, [N], by the number of complete generations."""
+    complete: bool = False
+
+    def append(
+        self, record: Record, checkpoint: Checkpoint, genomes: GenomeSource | None = None, flush: bool = True
+    ) -> None:
+        """Add a generation and the state of the strategy after `tell`.
+
+        The generation has a champion of its own, so the held-out evaluation of an earlier one is dropped.
+
+        Args:
+            record: The generation.
+            checkpoint: The state.
+            genomes: The P candidates, if the run stores all genomes.
+            flush: Whether to write now if a flush is due.
+        """
+        self.num_generations += 1
+        self.steps += int(record.steps)  # a record from a file has a NumPy integer, which JSON refuses
+        self.checkpoint, self.last, self.held_out = checkpoint, record, None
+
+    def flush(self) -> None:
+        """Write everything to the file, if there is one."""
+
+    def flush_if_due(self) -> None:
+        """Write everything to the file, if there is one and its last flush is long enough ago."""

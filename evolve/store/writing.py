@@ -19,7 +19,7 @@ from evolve.genome import Genomes, GenomeSource
 from evolve.store import schema
 from evolve.store.disk import DeferredErrorFile, Lock, atomic_write, sync, uninterrupted, without_links
 from evolve.store.reading import check_free, read, unwritable_directory
-from evolve.store.schema import Column, Header, HeldOut, Record, metric_column
+from evolve.store.schema import Checkpoint, Column, Header, HeldOut, Record, RunLog, metric_column
 
 # The interval between two flushes is a multiple of the duration of the last flush: 200, so that flushes take 0.5 % of a
 # run, but at most two seconds, because a kill loses the work of the interval. It is at least 20 durations (5 %).
@@ -37,32 +37,19 @@ _WRITING = threading.RLock()
 atexit.register(_WRITING.acquire, timeout=60)
 
 
-@dataclass
-class RunFile:
+@dataclass(eq=False)
+class RunFile(RunLog):
     """A run file being written, by this process alone until it is closed."""
 
-    path: Path
-    header: Header
-    lock: Lock
-    num_generations: int = 0
-    """The number of appended generations."""
+    lock: Lock = field(kw_only=True)
     on_disk: int = 0
     """The number of generations in the file; the others wait for a flush."""
-    last: Record | None = None
-    """The record that was appended last."""
-    checkpoint: Mapping[str, NDArray[Any]] = field(default_factory=dict)
-    held_out: HeldOut | None = None
-    validations: dict[int, NDArray[np.float64]] = field(default_factory=dict)
-    """The champion's returns on the validation episodes, [N], by the number of complete generations."""
-    complete: bool = False
     replaces: bool = False
     """Whether the path still holds the file of an earlier run, which the first flushed generation replaces."""
     flush_every_generation: bool = False
     """Whether each generation is flushed as soon as it is appended, however long the flush takes."""
     has_population: bool = False
     """Whether the file held the genomes of all candidates when it was reopened."""
-    steps: int = 0
-    """The environment steps of all appended generations."""
     best: tuple[float, int] = (np.nan, 0)
     """The best fitness of all generations, and the first generation that reached it."""
     flush_cost: float = 0.0
@@ -81,31 +68,18 @@ class RunFile:
         self._target = without_links(self.path)
 
     def append(
-        self,
-        record: Record,
-        checkpoint: Mapping[str, NDArray[Any]],
-        genomes: GenomeSource | None = None,
-        flush: bool = True,
+        self, record: Record, checkpoint: Checkpoint, genomes: GenomeSource | None = None, flush: bool = True
     ) -> None:
-        """Add a generation and the state of the strategy after `tell`, and flush if a flush is due.
+        """Add a generation as `RunLog.append` does, and flush if a flush is due.
 
-        The generation has a champion of its own, so the held-out evaluation of an earlier one is dropped.
-
-        Args:
-            record: The generation.
-            checkpoint: The state.
-            genomes: The P candidates, if the run stores all genomes.
-            flush: Whether to flush now if a flush is due. `flush_every_generation` flushes in any case.
+        flush: Whether to flush now if a flush is due. `flush_every_generation` flushes in any case.
         """
         with uninterrupted():  # a flush after half of this would damage the file
             self._pending.append(record)
             if genomes is not None:
                 self._genomes.append(genomes)
-            self._add_to_totals(record, self.num_generations)
-            self.last = record
-            self.num_generations += 1
-            self.checkpoint = checkpoint
-            self.held_out = None
+            self._compare_with_best(record, self.num_generations)
+            super().append(record, checkpoint)
         if self.flush_every_generation:
             self.flush()
         elif flush:
@@ -123,9 +97,8 @@ class RunFile:
         if buffered > MAX_BUFFERED or time.monotonic() - self.flushed_at >= interval:
             self.flush()
 
-    def _add_to_totals(self, record: Record, generation: int) -> None:
-        """Update `steps` and `best`."""
-        self.steps += int(record.steps)  # a record from a file has a NumPy integer, which JSON refuses
+    def _compare_with_best(self, record: Record, generation: int) -> None:
+        """Update `best`."""
         if np.isnan(self.best[0]) or record.champion_fitness > self.best[0]:
             self.best = record.champion_fitness, generation
 
@@ -264,7 +237,7 @@ def create(path: Path, header: Header) -> RunFile:
     check_free(path)
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        file = RunFile(path, header, Lock(path))
+        file = RunFile(path, header, lock=Lock(path))
     except (OSError, ValueError) as error:
         raise unwritable_directory(path.parent, error) from None
     with on_error(file.close):
@@ -283,7 +256,7 @@ def replace(path: Path, header: Header) -> RunFile:
     Raises InputError if another process is writing the old file, or the directory cannot be written.
     """
     try:
-        return RunFile(path, header, Lock(path), replaces=True)
+        return RunFile(path, header, lock=Lock(path), replaces=True)
     except OSError as error:
         raise unwritable_directory(path.parent, error) from None
 
@@ -296,13 +269,13 @@ def reopen(path: Path) -> RunFile:
         raise unwritable_directory(path, error) from None
     with on_error(lock.release):
         run = read(path)
-    file = RunFile(path, run.header, lock, run.num_generations, on_disk=run.num_generations, complete=run.complete,
-                   last=run.records[-1] if run.records else None, checkpoint=run.checkpoint, held_out=run.held_out,
+    file = RunFile(path, run.header, run.num_generations, run.steps, run.checkpoint, lock=lock, complete=run.complete,
+                   last=run.records[-1] if run.records else None, on_disk=run.num_generations, held_out=run.held_out,
                    has_population=run.has_population, validations=dict(run.validations), _exists=True,
                    _num_hashes=sum(len(record.champion_step_hashes) for record in run.records),
                    _num_validations=len(run.validations))  # fmt: skip
     for generation, record in enumerate(run.records):
-        file._add_to_totals(record, generation)
+        file._compare_with_best(record, generation)
     return file
 
 

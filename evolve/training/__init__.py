@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from evolve.training.fitness import Scores, evaluate_population, recorded_limit, with_recorded_limit
     from evolve.training.loop import evaluate_champion, held_out, iterate, validation_returns
     from evolve.training.manifest import is_portable, make_manifest
-    from evolve.training.resume import UnsavedRun, restore
+    from evolve.training.resume import restore
     from evolve.training.rollouts import make_rollout
     from evolve.training.shared_strategy import SharedStrategy, StrategyReplica
     from evolve.training.stored import GenomeChoice, final_champion, normalizer_of, reload, reload_policy
@@ -25,7 +25,7 @@ __getattr__ = import_on_demand(
         "fitness": "Scores evaluate_population with_recorded_limit recorded_limit",
         "loop": "evaluate_champion held_out iterate validation_returns",
         "manifest": "is_portable make_manifest",
-        "resume": "UnsavedRun restore",
+        "resume": "restore",
         "rollouts": "make_rollout",
         "shared_strategy": "SharedStrategy StrategyReplica",
         "stored": "GenomeChoice final_champion normalizer_of reload reload_policy",

@@ -16,11 +16,11 @@ from evolve.numerics import ordered_sum
 from evolve.numerics.streams import Purpose, environment_seeds
 from evolve.rollouts import EpisodeBatch, Moments, PopulationResults, generation_keys
 from evolve.shapes import Float32, Float64, Int64
-from evolve.store import HeldOut, Record, Stored
+from evolve.store import HeldOut, Record, RunLog, Stored
 from evolve.strategies import best_candidate
 from evolve.training.experiment import Experiment, memory
 from evolve.training.fitness import Metrics, Scores, evaluate_population, mean_metrics, with_step_limit
-from evolve.training.resume import CHAMPION_NORMALIZER, RunLog, champion_normalizer, restore, restore_moments
+from evolve.training.resume import CHAMPION_NORMALIZER, champion_normalizer, restore, restore_moments
 from evolve.training.shared_strategy import SharedStrategy
 from evolve.training.stored import GenomeChoice, final_champion
 

@@ -2,14 +2,13 @@
 
 import logging
 import shlex
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import closing
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from evolve import __version__, environments, store
 from evolve.cluster import Transport
@@ -17,8 +16,8 @@ from evolve.config import Config, Table, differences
 from evolve.errors import EpisodeError, InputError, Setting, Stopped, on_error, pluralize
 from evolve.numerics.streams import Purpose
 from evolve.rollouts import Moments
-from evolve.shapes import Float32, Float64, check_shape
-from evolve.store import Header, RunFile, Stored, StoredRun, reading
+from evolve.shapes import Float32, check_shape
+from evolve.store import Header, RunFile, RunLog, Stored, StoredRun, reading
 from evolve.strategies import Strategy
 from evolve.training.experiment import Experiment, PlannedRun, config_of, validate_new_run
 from evolve.training.fitness import fitness_function
@@ -29,37 +28,6 @@ _LOG = logging.getLogger("evolve")
 _DIRECTORY = Setting("output.directory")
 
 
-@dataclass(eq=False)
-class UnsavedRun:
-    """A log that keeps only the newest generation and the state after it, and writes nothing.
-
-    It has the fields of `store.RunFile` that a run needs. path: The path of the run, for errors.
-    """
-
-    path: Path
-    header: Header
-    num_generations: int = 0
-    steps: int = 0
-    checkpoint: Mapping[str, NDArray[Any]] = field(default_factory=dict)
-    last: store.Record | None = None
-    held_out: store.HeldOut | None = None
-    validations: dict[int, Float64] = field(default_factory=dict)
-    complete: bool = False
-
-    def append(self, record: store.Record, checkpoint: Mapping[str, NDArray[Any]], *_: Any, **__: Any) -> None:
-        """Keep a generation in place of the previous one."""
-        self.num_generations += 1
-        self.steps += record.steps
-        self.checkpoint, self.last = checkpoint, record
-
-    def flush(self) -> None:
-        """Do nothing, as there is no file."""
-
-    flush_if_due = flush
-
-
-RunLog = RunFile | UnsavedRun
-"""The log to which a run is written."""
 RunState = RunLog | StoredRun
 """The state of a run: a run file that was read, or a log that is being written."""
 

@@ -20,7 +20,7 @@ from evolve.errors import EpisodeError, EvolveError, InputError, Setting, Stoppe
 from evolve.genome import Genomes, candidate_digests, concatenate
 from evolve.numerics.streams import Purpose
 from evolve.rollouts import EpisodeBatch, PopulationResults, generation_keys
-from evolve.store import HeldOut, Record, Stored, StoredChampion, StoredRun
+from evolve.store import HeldOut, Record, RunLog, Stored, StoredChampion, StoredRun
 from evolve.training.resume import CHAMPION_NORMALIZER, RunState
 from evolve.training.stored import newest_champion
 from evolve.verification import logs, playing
@@ -54,7 +54,7 @@ class _Repetition:
     coordinator: Coordinator
     local_manifest: Mapping[str, Any]
 
-    def _repeat(self, log: training.UnsavedRun) -> Iterator[Record]:
+    def _repeat(self, log: RunLog) -> Iterator[Record]:
         """Run the experiment again without a held-out evaluation; yield each generation when it is in the log."""
         settings = {"generations": self.run.num_generations, "held_out_episodes": 0, "early_stop": EarlyStopOptions()}
         config = self.experiment.config.model_copy(update=settings)
@@ -159,7 +159,7 @@ class RunRepetition(_Repetition):
 
         on_generation: Called with each generation that is equal.
         """
-        log = training.UnsavedRun(self.run.path, self.run.header)
+        log = RunLog(self.run.path, self.run.header)
         before = copy(log)
         for generation, record in enumerate(self._repeat(log)):
             difference = logs.first_difference(generation, self.run.records[generation], record)
@@ -311,7 +311,7 @@ class RunRepetition(_Repetition):
         repeated = training.held_out(self.experiment, self.coordinator, player, seed, episodes)
         return self._held_out_difference(stored, repeated)
 
-    def _explain(self, difference: FirstDifference, record: Record, before: training.UnsavedRun) -> Verdict:
+    def _explain(self, difference: FirstDifference, record: Record, before: RunLog) -> Verdict:
         """Return the verdict on the first difference between the run and its repetition, with its cause.
 
         Args:
@@ -354,7 +354,7 @@ class ChampionRepetition(_Repetition):
 
         on_generation: Called with each generation.
         """
-        run, log = self.run, training.UnsavedRun(self.run.path, self.run.header)
+        run, log = self.run, RunLog(self.run.path, self.run.header)
         for record in self._repeat(log):
             on_generation(record)
         digest = "" if log.last is None else log.last.digest.decode()

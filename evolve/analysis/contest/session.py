@@ -22,8 +22,8 @@ from evolve.analysis.contest import ContestSize, results
 from evolve.cluster import Coordinator, Transport
 from evolve.errors import RunError
 from evolve.numerics.device import device
-from evolve.store import Header, Record
-from evolve.training import Experiment, UnsavedRun, iterate, make_rollout
+from evolve.store import Header, Record, RunLog
+from evolve.training import Experiment, iterate, make_rollout
 from evolve.training.manifest import LoadMeter, load_averages
 
 TAG = 8
@@ -74,7 +74,7 @@ def play(experiment: Experiment, coordinator: Coordinator, seed: int, tagged: bo
     busy = begin = 0.0
     config = experiment.config
     # The records go to memory, so that no disk affects the times.
-    log = UnsavedRun(Path("contest"), Header(config.to_toml(), {}, seed, config.env.id))
+    log = RunLog(Path("contest"), Header(config.to_toml(), {}, seed, config.env.id))
     for record in iterate(experiment, coordinator, log):
         if marks:  # the first generation is not timed
             timed_steps += record.steps
