@@ -20,37 +20,28 @@ _NO_LOCKS = (errno.ENOLCK, errno.ENOSYS, errno.EOPNOTSUPP)  # errors of file sys
 _NO_SYNC = (errno.EINVAL, errno.EBADF, errno.ENOSYS, errno.EOPNOTSUPP)  # of file systems that sync no directories
 
 
-class DeferredErrorFile:
+class DeferredErrorFile(io.FileIO):
     """A file that hides write errors from HDF5, which may crash on an error, and keeps the first one as `error`."""
 
-    def __init__(self, disk: io.FileIO) -> None:
-        self._disk = disk
-        self.error: OSError | None = None
-        self.seek = disk.seek
-        self.tell = disk.tell
-        self.read = disk.read
-        self.readinto = disk.readinto
+    error: OSError | None = None
 
     def write(self, data: Any) -> int:
         """Write all data."""
         rest = memoryview(data)
         try:
             while rest and self.error is None:
-                rest = rest[self._disk.write(rest) :]
+                rest = rest[super().write(rest) :]
         except OSError as error:
             self.error = error
         return len(data)
 
-    def truncate(self, size: int) -> int:
+    def truncate(self, size: int | None = None) -> int:
         """Change the length of the file."""
         try:
-            self._disk.truncate(size)
+            return super().truncate(size)
         except OSError as error:
             self.error = self.error or error
-        return size
-
-    def flush(self) -> None:
-        """Do nothing: the file has no buffer."""
+            return size or 0
 
 
 def sync(path: Path) -> None:

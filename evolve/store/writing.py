@@ -160,15 +160,14 @@ class RunFile(RunLog):
             return bytes(file.id.get_file_image())
 
     def _append_to(self, partial: Path) -> None:
-        with open(partial, "r+b", buffering=0) as disk:
-            deferred = DeferredErrorFile(disk)  # HDF5 may crash on a write error
-            with h5py.File(deferred, "r+") as file:
+        with DeferredErrorFile(partial, "r+") as disk:  # HDF5 may crash on a write error
+            with h5py.File(disk, "r+") as file:
                 # The file has more generations if the last flush was interrupted after it had renamed the file.
                 if not self.on_disk <= file["checkpoint"].attrs["num_generations"] <= self.num_generations:
                     raise OSError(f"another process has changed it: it no longer holds {self.on_disk} generations")
                 self._write(file)
-            if deferred.error is not None:
-                raise deferred.error
+            if disk.error is not None:
+                raise disk.error
             os.fsync(disk.fileno())
 
     def _write(self, file: h5py.File) -> None:

@@ -683,8 +683,7 @@ def test_a_file_of_one_block_columns_goes_on(path):
 
 
 def test_an_error_of_the_disk_is_deferred():
-    with open("/dev/full", "r+b", buffering=0) as disk:
-        deferred = DeferredErrorFile(disk)
+    with DeferredErrorFile("/dev/full", "r+") as deferred:
         assert deferred.write(b"abc") == 3
         assert deferred.error.errno == 28
 
