@@ -71,7 +71,7 @@ class Transport:
         self.abandoned: set[int] = set()
         """The ranks that do not answer, although their processes may still exist."""
         self.ended: set[int] = set()
-        """The ranks among `gone` whose scripts have ended."""
+        """The ranks whose scripts have ended. At rank 0 they are `gone`, too."""
         self.leaving: set[int] = set()
         """The ranks that were dismissed and have not confirmed it yet; known at rank 0."""
         self._asked = 0.0

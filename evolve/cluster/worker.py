@@ -303,8 +303,6 @@ def _serve(
                 probed_at = now if message is None else -math.inf
         if isinstance(message, messages.Dismiss):
             return message.answer
-        if isinstance(message, messages.Ended):
-            raise RunError("rank 0 has ended its script, and this rank waits for it: call evolve on all ranks")
         signal = signalled()
         if signal is not None and not passed_on:
             passed_on = True
@@ -332,8 +330,15 @@ def _send(transport: Transport, message: Message) -> None:
 
 
 def _receive(transport: Transport) -> Message | None:
+    """Return the next message of rank 0; None if there is none. Raises RunError if rank 0 will send no more."""
     received = transport.probe()
     transport.find_lost()
+    message = None if received is None else messages.decode(received[1])
+    # Rank 0 says this once, but a script may catch the error and call evolve again.
+    if isinstance(message, messages.Ended):
+        transport.ended.add(COORDINATOR)
+    if COORDINATOR in transport.ended:
+        raise RunError("rank 0 has ended its script, and this rank waits for it: call evolve on all ranks")
     if COORDINATOR in transport.gone:
         raise RunError("rank 0 was lost: there is no coordinator to work for")
-    return None if received is None else messages.decode(received[1])
+    return message

@@ -202,12 +202,15 @@ def test_after_its_last_message_the_watchdog_is_disarmed(last):
     assert abs(signal.getitimer(signal.ITIMER_REAL)[0] - timer[0]) < 200.0
 
 
-def test_without_rank_0_every_call_ends():
+@pytest.mark.parametrize(("fate", "words"), [("lost", "rank 0 was lost"), ("ended", "rank 0 has ended its script")])
+def test_without_rank_0_every_call_ends(fate, words):
     """A script may catch the error and call evolve again: it must not wait for rank 0 then."""
-    script = Script((lambda _: False, LEAVE))
-    script.mark_dead([0])
+    script = Script((now, Ended())) if fate == "ended" else Script()
+    script.steps.append((lambda _: False, LEAVE))
+    if fate == "lost":
+        script.mark_dead([0])
     for _ in range(2):
-        with pytest.raises(RunError, match="rank 0 was lost"):
+        with pytest.raises(RunError, match=words):
             work(script)
 
 
