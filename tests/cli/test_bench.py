@@ -8,7 +8,6 @@ from conftest import environment
 
 from evolve.cli.bench import measurements
 from evolve.cli.bench.measurements import list_schedule
-from evolve.cli.run import load
 
 
 @pytest.fixture
@@ -96,9 +95,9 @@ def test_an_environment_may_print_and_need_arguments(call):
 def test_the_start_is_measured_with_the_same_environment_and_network(call, monkeypatch):
     begun = []
     known = dict.fromkeys(("python", "import", "first_step", "import_budget", "first_step_budget"), 1.0)
-    monkeypatch.setattr(measurements, "startup_seconds", lambda words, _: begun.append(words) or known)
+    monkeypatch.setattr(measurements, "startup_seconds", lambda config, _: begun.append(config) or known)
     call("bench", "--set", "network.name=mlp", "-d", "--set", "env.max_episode_steps=9", "--pairs", 0).ok()
-    (config,) = load(begun[0]).configs
+    config = measurements.shortest_run(begun[0])
     assert (config.network.name, config.network.options.hidden, config.env.max_episode_steps) == ("mlp", (), 9)
 
 

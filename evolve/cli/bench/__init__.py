@@ -94,20 +94,6 @@ def _experiment(arguments: dict[str, Any]) -> Experiment:
     return prepare(parse(Config, table))
 
 
-def _words(experiment: Experiment, assignments: Sequence[str]) -> list[str]:
-    """Return the options that give evolve.run the environment and the network of this bench.
-
-    assignments: the values of `--set`.
-    """
-    c = experiment.config
-    words = ["-e", c.env.id, "--engine", c.env.engine, "-a", c.network.name, "--threads", str(c.compute.threads)]
-    settings = [f"compute.slots={c.compute.slots}"]
-    if hasattr(c.network.options, "hidden"):
-        settings.append(f"network.hidden={list(c.network.options.hidden)}")
-    settings += [each for each in assignments if each.startswith(("env.", "network."))]
-    return words + [word for each in settings for word in ("--set", each)]
-
-
 def _header(experiment: Experiment) -> str:
     """Return a line that names the environment, the population, the network and the kernel."""
     c = experiment.config
@@ -215,8 +201,7 @@ def _measure(arguments: dict[str, Any], argv: list[str], stop: StopFlag) -> dict
     # With sleeping episodes only the scheduling is measured.
     if arguments["sleep_env"] is None:
         with tempfile.TemporaryDirectory() as folder:
-            words = _words(experiment, arguments["assignments"])
-            figures["startup"] = measurements.startup_seconds(words, folder)
+            figures["startup"] = measurements.startup_seconds(experiment.config, folder)
         show(_startup_text(figures["startup"]))
         figures["inference"] = [measurements.network_row(experiment.network, slots) for slots in _BATCHES]
         show(_inference_table(figures["inference"]))

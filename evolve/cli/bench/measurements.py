@@ -29,6 +29,7 @@ from evolve import environments
 from evolve.cli.app import App, StopFlag
 from evolve.cluster import Coordinator, Transport
 from evolve.cluster.mpirun import mpirun_environment, mpirun_words
+from evolve.config import Config
 from evolve.environments import ENGINES, Recorder, Recording
 from evolve.errors import InputError, RunError, on_error
 from evolve.genome import Genomes, concatenate
@@ -285,21 +286,27 @@ def _seconds(words: Sequence[str]) -> tuple[float, float, str]:
     return time.perf_counter() - begin, before, done.stderr
 
 
-def startup_seconds(words: Sequence[str], directory: str, rounds: int = 3) -> dict[str, Any]:
+def shortest_run(config: Config) -> Config:
+    """Return the shortest run that takes a step: one generation of two candidates with one episode each."""
+    same = {"env": config.env, "network": config.network, "compute": config.compute}
+    return Config(generations=1, population=2, episodes=1, held_out_episodes=0).model_copy(update=same)
+
+
+def startup_seconds(config: Config, directory: str, rounds: int = 3) -> dict[str, Any]:
     """Return the seconds of three processes: bare Python, `import evolve.cli.run`, and a run up to its first step.
 
     Args:
-        words: The command-line arguments of the run.
-        directory: The directory for its run files.
+        config: The configuration that has the environment, the network and the section `compute` of the run.
+        directory: The directory for the experiment and its run files.
         rounds: The number of measurements. The smallest time of each process counts.
     """
-    # One generation of two candidates with one episode each: the shortest run that takes a step.
-    small = [*words, "-g", "1", "-p", "2", "-r", "1", "--set", "held_out_episodes=0"]
+    experiment = Path(directory) / "start.toml"
+    experiment.write_text(shortest_run(config).to_toml(), encoding="utf-8")
     bare, imported, first = [], [], []
     for number in range(rounds):
         bare.append(_seconds(["-c", "pass"])[0])
         imported.append(_seconds(["-c", "import evolve.cli.run"])[0])
-        _, before, output = _seconds(["-c", _RUN, *small, "-o", f"{directory}/{number}"])
+        _, before, output = _seconds(["-c", _RUN, str(experiment), "-o", f"{directory}/{number}"])
         first.append(next(float(line.split()[1]) for line in output.splitlines() if line.startswith("first ")) - before)
     return {"python": min(bare), "import": min(imported), "first_step": min(first),
             "import_budget": _IMPORT_BUDGET, "first_step_budget": _FIRST_STEP_BUDGET}  # fmt: skip
