@@ -47,7 +47,7 @@ def described(paths: Sequence[Path]) -> str:
         lines.append(
             f"- {found.name} (`{path.name}`, {found.date[:10]}, {found.verdict}): {machine}; {compiler}; {busy}"
         )
-        if whole is not None:
+        if whole:
             lines.append(f"  {found.best.title}, {whole}")
     return f"{comparison(ranking.rank(paths), markdown=True)}\n\n" + "\n".join(lines)
 

@@ -170,7 +170,7 @@ def summary(found: ContestFile) -> str:
     steps = sum(leg.steps for leg in found.legs.values())
     older = ranking.benchmark_2020(found, best)
     lines = [f"{best.title}, by leg: {parts}; {steps:,} steps in all, {duration(best.seconds)}"]
-    lines += [] if older is None else [f"{best.title}, {older}"]
+    lines += [f"{best.title}, {older}"] if older else []
     return "\n\n".join([table(ranking.ranked(found.name, found, best), several=False), *lines, line(found)])
 
 

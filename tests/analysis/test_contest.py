@@ -272,7 +272,7 @@ def test_versions_are_not_mixed(tmp_path):
     first = signed(tmp_path / "a.json", old)
     compared = ranking.rank([first])
     assert (compared.version, compared.rows[0].verdict) == (1, "validated")
-    assert ranking.benchmark_2020(results.read(first), compared.rows[0].measured) is None
+    assert ranking.benchmark_2020(results.read(first), compared.rows[0].measured) == ""
     second = signed(tmp_path / "b.json", contents({1: [40, 41, 42]}))
     assert ranking.rank([second]).version == 2
     with pytest.raises(InputError, match=r"contest 1, as .*a\.json is, got one of contest 2"):
@@ -287,13 +287,12 @@ def test_the_benchmark_of_2020_is_extrapolated_unless_it_was_played(size, said, 
     found = results.read(signed(tmp_path / "a.json", changed))
     whole = ranking.benchmark_2020(found, found.rows[0])
     if said is None:
-        assert whole is None
+        assert not whole
         return
     steps = 100 if size == "large" else ranking.STEPS
-    assert whole.seconds == pytest.approx(11 / 80 * steps)
-    assert f"200 generations {said} {whole.seconds:,.0f} s here" in str(whole)
-    assert ("extrapolation from 4 generations" in str(whole)) == (size == "small")
-    assert re.findall(r"[\d,]+ s \(\d+", str(whole))[-2:] == ["3,491 s (24", "6,666 s (64"]
+    assert f"200 generations {said} {11 / 80 * steps:,.0f} s here" in whole
+    assert ("extrapolation from 4 generations" in whole) == (size == "small")
+    assert re.findall(r"[\d,]+ s \(\d+", whole)[-2:] == ["3,491 s (24", "6,666 s (64"]
 
 
 def test_a_machine_that_was_not_validated_is_unverified(tmp_path):

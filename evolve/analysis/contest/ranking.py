@@ -118,44 +118,24 @@ def _distinct(names: Sequence[str]) -> list[str]:
     return found
 
 
-@dataclass(frozen=True)
-class Benchmark2020:
-    """The time of the benchmark of 2020: measured, or extrapolated from `timed` generations.
+def benchmark_2020(found: results.ContestFile, row: results.ContestRow) -> str:
+    """Return the time of the whole benchmark of 2020 with the workers of a row in words, beside the published times.
 
-    Attributes:
-        seconds: The seconds of all its generations.
-        timed: The number of timed generations.
-        played: Whether all generations were played.
-    """
-
-    seconds: float
-    timed: int
-    played: bool
-
-    def __str__(self) -> str:
-        generations = contest.LEGS[contest.WALKER]["generations"]
-        took = f"took {self.seconds:,.0f} s here"
-        if not self.played:
-            source = f"an extrapolation from {self.timed} generations, by steps"
-            took = f"would take about {self.seconds:,.0f} s here ({source})"
-        return f"walker, the benchmark of 2020: {generations} generations {took}; published in 2020: {_PUBLISHED}"
-
-
-def benchmark_2020(found: results.ContestFile, row: results.ContestRow) -> Benchmark2020 | None:
-    """Return the time of the whole benchmark with the workers of a row, from its seconds per environment step.
-
-    The first generation is not timed; its steps are assumed to be as fast as the others. Returns None if the leg was
-    not played, or was played with another population.
+    It follows from the seconds per environment step. The first generation is not timed; its steps are assumed to be as
+    fast as the others. The text is empty if the leg was not played, or was played with another population.
     """
     leg = row.legs.get(contest.WALKER)
     whole = contest.LEGS[contest.WALKER]
     population, generations = contest.SIZES[found.size].walker
     if leg is None or not leg.timed_steps or population != whole["population"]:
-        return None
-    played = generations == whole["generations"]
-    seconds = results.score([repeat.legs[contest.WALKER] for repeat in row.repeats])
-    steps = leg.steps if played else STEPS
-    return Benchmark2020(seconds / leg.timed_steps * steps, generations - 1, played)
+        return ""
+    seconds_per_step = results.score([repeat.legs[contest.WALKER] for repeat in row.repeats]) / leg.timed_steps
+    if generations == whole["generations"]:
+        took = f"took {seconds_per_step * leg.steps:,.0f} s here"
+    else:
+        source = f"an extrapolation from {generations - 1} generations, by steps"
+        took = f"would take about {seconds_per_step * STEPS:,.0f} s here ({source})"
+    return f"walker, the benchmark of 2020: {whole['generations']} generations {took}; published in 2020: {_PUBLISHED}"
 
 
 @style.styled
