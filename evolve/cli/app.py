@@ -5,7 +5,6 @@ import faulthandler
 import gc
 import io
 import os
-import re
 import signal
 import sys
 import threading
@@ -199,16 +198,12 @@ def launch_light(name: str, argv: list[str]) -> int | None:
     The module of a command imports most of the package, which takes longer than all the rest of a start. Neither the
     process that starts ranks by `--workers N` nor a worker rank needs it.
     """
-    words = [word for word in argv if word.startswith("--workers")]
     _open_streams()
-    if cluster.launched().rank != 0 and not words:
+    asks_for_workers = any(word.startswith("--workers") for word in argv)
+    if cluster.launched().rank != 0 and not asks_for_workers:
         imported("evolve.cluster.worker", "evolve.training.rollouts", "evolve.training.shared_strategy")
         return _launch_here(name, _no_body, argv)
-    # Only `--workers N` is read here. `--workers auto`, 1 worker and errors need the parser of the command.
-    number = re.search(r"(?:^| )--workers[= ](\d{1,9})(?: |$)", " ".join(argv))
-    if name not in WITH_WORKERS or len(words) != 1 or number is None or int(number[1]) < 2:
-        return None
-    return _run_in_ranks(name, argv, None)
+    return _run_in_ranks(name, argv, None) if asks_for_workers and name in WITH_WORKERS else None
 
 
 def _no_body(_app: "App", _argv: list[str]) -> int:
@@ -232,7 +227,8 @@ def _run_in_ranks(command: str, argv: list[str], work: Callable[[list[str]], Wor
 
     An error is printed: of the command line, of `count_workers_to_start`, or if mpi4py or mpirun is missing.
 
-    work: Returns the amount of work. If it is None, only rank 0 checks the command line.
+    work: Returns the amount of work. If it is None, only rank 0 checks the command line, and no rank is started for
+    `--workers auto` or 1 worker, which depend on the work.
     """
     parser = Parser("evolve", "", add_help=False)
     parser.add_workers()
@@ -244,7 +240,7 @@ def _run_in_ranks(command: str, argv: list[str], work: Callable[[list[str]], Wor
 
     try:
         found, rest = parser.parse_known_args(argv)
-        if found.workers is None or _NO_WORK & set(argv):
+        if found.workers is None or _NO_WORK & set(argv) or (work is None and found.workers in ("auto", 1)):
             return None
         count = count_workers_to_start(found.workers, amount, "--workers", "a command")
         say(command, count.describe())
