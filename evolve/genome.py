@@ -34,14 +34,6 @@ class Genomes:
     mask: Bool
 
     def __post_init__(self) -> None:
-        # Genomes are made for each episode, so the usual case goes without `check_shape`, which is slow.
-        if (
-            self.weights.shape == self.mask.shape
-            and self.mask.ndim == 2
-            and self.weights.dtype == np.float32
-            and self.mask.dtype == np.bool_
-        ):
-            return
         check_shape(self.weights, "weights", "P W", np.float32)
         P, W = self.weights.shape
         check_shape(self.mask, "mask", "P W", np.bool_, P=P, W=W)
