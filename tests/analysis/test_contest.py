@@ -1,5 +1,6 @@
 """The contest: its work is fixed, machines must reproduce the known digests, and wrong files are refused."""
 
+import importlib
 import json
 import re
 import sys
@@ -62,8 +63,9 @@ def test_the_array_reference_agrees():
 
 
 @pytest.mark.slow
-def test_the_array_reference_makes_the_golden_file():
-    assert json.loads(json.dumps(session.make_golden())) == contest.golden()
+def test_the_array_reference_makes_the_golden_file(monkeypatch):
+    monkeypatch.syspath_prepend(str(ROOT / "benchmarks"))
+    assert json.loads(json.dumps(importlib.import_module("contest").make_golden())) == contest.golden()
 
 
 @pytest.mark.slow

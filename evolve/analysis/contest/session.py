@@ -2,8 +2,6 @@
 
 First the short run of each leg is compared with its known digest in golden.json. Then repeats of the runs for the score
 are timed until their times agree. A repeat consists of one or more passes, and a pass plays all legs once.
-
-`python benchmarks/contest.py --golden` writes golden.json again after a change to the definition of the contest.
 """
 
 import hashlib
@@ -23,7 +21,7 @@ from evolve.cluster import Coordinator, Transport
 from evolve.errors import RunError
 from evolve.numerics.device import device
 from evolve.store import Header, Record, RunLog
-from evolve.training import Experiment, iterate, make_rollout
+from evolve.training import Experiment, iterate
 from evolve.training.manifest import LoadMeter, load_averages
 
 TAG = 8
@@ -138,16 +136,6 @@ def _where(expected: list[str], got: tuple[str, ...]) -> str:
                 what = "another genome" if right[:half] != tag[:half] else "other episodes of the same genome"
                 return f"generation {generation}, candidate {at // TAG}: {what}"
     return "other digests, although the tags of all candidates are equal"
-
-
-def make_golden() -> dict[str, Any]:
-    """Return the contents of golden.json, from runs by array operations (NumPy), which define the results."""
-    coordinator = Coordinator(Transport(), make_rollout)
-    sizes: dict[str, Any] = {}
-    for size in contest.SIZES.values():
-        played = play_known(size, coordinator, "numpy")
-        sizes[size.name] = {leg: {"digest": found.work.digest, "tags": found.tags} for leg, found in played.items()}
-    return {"contest": contest.VERSION, "definition": contest.definition(), "sizes": sizes}
 
 
 def validate(coordinator: Coordinator, size: ContestSize, backend: str) -> dict[str, str]:
