@@ -16,26 +16,6 @@ _F = np.float32
 _ONE, _HALF, _THIRD, _QUARTER = _F(1.0), _F(0.5), _F(1.0) / _F(3.0), _F(0.25)
 
 
-def convex_hull(points: Float32) -> Float32:
-    """Return the corners [n, 2] of a convex hull, counterclockwise from the lowest of the rightmost (gift wrapping)."""
-    start = max(range(len(points)), key=lambda i: (points[i, 0], -points[i, 1]))
-    corners, last = [start], start
-    while True:
-        following = 0
-        for other in range(1, len(points)):
-            if following == last:
-                following = other
-                continue
-            one, two = points[following] - points[last], points[other] - points[last]
-            turn = cross(one, two)
-            if turn < 0 or (turn == 0 and dot(two, two) > dot(one, one)):  # on a line, the farthest point
-                following = other
-        if following == start:
-            return points[corners]
-        corners.append(following)
-        last = following
-
-
 def normals(corners: Float32) -> Float32:
     """Return the outer normals [n, 2] of the edges of a polygon."""
     edges = np.roll(corners, -1, axis=0) - corners
@@ -53,8 +33,9 @@ def _area_and_centroid(corners: Float32) -> tuple[Any, Float32]:
 
 
 def block(points: Sequence[tuple[float, float]]) -> Any:
-    """Return a rectangle on the ground as a record of BLOCK."""
-    corners = convex_hull(np.array(points, _F))
+    """Return a rectangle on the ground as a record of BLOCK. points: its corners, in any order."""
+    (left, low), (right, high) = np.min(points, axis=0), np.max(points, axis=0)
+    corners = np.array([(right, low), (right, high), (left, high), (left, low)], _F)  # in the order of Box2D
     record = np.zeros((), BLOCK)
     record["corner"], record["normal"], record["centroid"] = corners, normals(corners), _area_and_centroid(corners)[1]
     return record
@@ -64,7 +45,7 @@ def hull(corners: Float32, density: float, friction: Sequence[float]) -> Any:
     """Return a body as a record of HULL.
 
     Args:
-        corners: [n, 2], counterclockwise: the corners of a box, or in the order of `convex_hull`.
+        corners: [n, 2], counterclockwise. Except in a box, the lowest of the rightmost comes first, as in Box2D.
         density: Its mass per area.
         friction: Two coefficients, see `frames.BODY`.
     """
