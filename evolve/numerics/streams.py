@@ -7,7 +7,6 @@ such as the streams of all candidates of a generation.
 
 import hashlib
 import math
-from collections.abc import Iterator
 from enum import IntEnum
 from typing import Any
 
@@ -31,47 +30,6 @@ _LOWER_HALF = np.uint64(0xFFFFFFFF)
 _HALF_WORD = np.uint64(32)  # bits
 _KEY_LIMIT = 2**32  # each part of a spawn key is one 32-bit word
 _EXPECTED_KEY = "random stream: expected a purpose, generation, candidate and episode in [0, 2**32)"
-
-
-def _first_words_by_numpy(entropy: NDArray[np.uint32], keys: Int64, count: int) -> NDArray[np.uint32]:
-    """Return [N, count]: the result of `first_words`, by array operations; `_entropy` returns the words of the seeds.
-
-    The algorithm and its constants are from NumPy's bit_generator.pyx (after O'Neill's seed_seq_fe, 2015).
-    """
-    words = [*entropy.T, *keys.T.astype(np.uint32)]
-    # Mix seed and key into the pool: first fill it, then mix each word with every other, then add the further words.
-    constants = _constants(0x43B0D7E5, 0x931E8875)
-    pool = [_hash(word, constants) for word in words[:POOL_SIZE]]
-    for source in range(POOL_SIZE):
-        for target in range(POOL_SIZE):
-            if source != target:
-                pool[target] = _mix(pool[target], _hash(pool[source], constants))
-    for word in words[POOL_SIZE:]:
-        pool = [_mix(mixed, _hash(word, constants)) for mixed in pool]
-    # Generate the output from the pool, with other constants.
-    constants = _constants(0x8B51F9DD, 0x58F38DED)
-    return np.stack([_hash(word, constants) for word in pool[:count]], axis=1)
-
-
-def _constants(first: int, factor: int) -> Iterator[tuple[np.uint32, np.uint32]]:
-    """Yield the constants of each hash: neighbours in a multiplicative sequence of 32-bit words."""
-    while True:
-        following = first * factor & 0xFFFFFFFF
-        yield np.uint32(first), np.uint32(following)
-        first = following
-
-
-def _hash(words: NDArray[np.uint32], constants: Iterator[tuple[np.uint32, np.uint32]]) -> NDArray[np.uint32]:
-    before, after = next(constants)
-    mixed = (words ^ before) * after
-    mixed ^= mixed >> np.uint32(16)
-    return mixed
-
-
-def _mix(one: NDArray[np.uint32], other: NDArray[np.uint32]) -> NDArray[np.uint32]:
-    mixed = one * np.uint32(0xCA01F9DD) - other * np.uint32(0x4973F715)
-    mixed ^= mixed >> np.uint32(16)
-    return mixed
 
 
 class Purpose(IntEnum):
@@ -350,10 +308,13 @@ def first_words(seed: int | Int64, keys: Int64, count: int) -> NDArray[np.uint32
     """
     if keys.min(initial=0) < 0 or keys.max(initial=0) >= _KEY_LIMIT:
         raise ValueError(f"{_EXPECTED_KEY}, got {keys.min()} to {keys.max()}")
-    entropy = _entropy(seed)
-    if not native.available():
-        return _first_words_by_numpy(entropy, keys, count)
     words = np.empty((len(keys), count), np.uint32)
+    if not native.available():
+        seeds = [seed] * len(keys) if isinstance(seed, int) else seed.tolist()
+        for row, one_seed, key in zip(words, seeds, keys.tolist(), strict=True):
+            row[:] = np.random.SeedSequence(one_seed, spawn_key=key).generate_state(count)
+        return words
+    entropy = _entropy(seed)
     row_stride = entropy.shape[1] if len(entropy) > 1 else 0  # 0: all keys have the same seed
     native.call("seed_words", entropy, entropy.shape[1], row_stride, keys, words, count, len(keys))
     return words
