@@ -125,9 +125,8 @@ def solve_impacts(states: Any, model: Any) -> None:
     clear = _clear(states, model, worlds, places)
     # Most worlds have no impact. Only the others are solved, one at a time.
     for world in np.unique(worlds[~clear]):
-        own = worlds == world
-        clear_by_place = dict(zip(places[own].tolist(), clear[own].tolist(), strict=True))
-        _Impacts(states[world : world + 1], model, clear_by_place).solve()
+        clear_places = places[(worlds == world) & clear]
+        _Impacts(states[world : world + 1], model, set(clear_places.tolist())).solve()
 
 
 def set_frames(states: Any, model: Any, which: slice = slice(None)) -> None:
@@ -158,11 +157,11 @@ class _Impacts:
     Args:
         states: The world, records of `frames.WORLD` [1].
         model: A record of `frames.MODEL`.
-        clear: By the places of contacts, whether the bound of `distance.stays_clear` proves that there is no impact.
-            The proof holds until the motion of the body changes. Missing places are computed when they are needed.
+        clear: The places of contacts for which the bound of `distance.stays_clear` proves that there is no impact. The
+            proof holds until the motion of the body changes.
     """
 
-    def __init__(self, states: Any, model: Any, clear: dict[int, bool]) -> None:
+    def __init__(self, states: Any, model: Any, clear: set[int]) -> None:
         self._states, self._world, self._model = states, states[0], model
         self._body_times = [_ZERO] * int(model["num_bodies"])
         self._ground_times: dict[int, np.float32] = {}
@@ -207,20 +206,12 @@ class _Impacts:
         elif self._body_times[body] < start:
             self._advance(body, start)
         impact = _ONE
-        if not self._is_clear(place, body):
+        if place not in self._clear:
             t = self._time_of_impact(place, body)
             if t != 1:
                 impact = lesser(start + (_ONE - start) * t, _ONE)
         self._impact_times[place] = impact
         return impact
-
-    def _is_clear(self, place: int, body: int) -> bool:
-        """Return whether a bound proves that a contact has no impact; compute it for the whole body if necessary."""
-        if place not in self._clear:
-            places = np.array(list(self._newest_first(body)))
-            clear = _clear(self._states, self._model, np.zeros_like(places), places)
-            self._clear.update(zip(places.tolist(), clear.tolist(), strict=True))
-        return self._clear[place]
 
     def _time_of_impact(self, place: int, body: int) -> np.float32:
         """Return the time of a contact's impact as a share of the rest of the step; 1 if it has none."""
@@ -232,8 +223,7 @@ class _Impacts:
 
     def _forget_bounds(self, body: int) -> None:
         """Forget the bounds of a body's contacts, because its motion has changed."""
-        for place in self._newest_first(body):
-            self._clear.pop(place, None)
+        self._clear.difference_update(self._newest_first(body))
 
     def _advance(self, body: int, time: np.float32) -> None:
         """Advance the time of a body, and with it c0 and a0."""
