@@ -83,7 +83,7 @@ class CmaOptions(RestartOptions):
 
 @dataclass(frozen=True)
 class CmaState:
-    """The state of cmaes, float64.
+    """The state of cma-es, float64.
 
     mean, p_sigma, p_c: [n], the mean and the evolution paths.
     covariance: [c], c = n(n + 1)/2: the upper half of the covariance, row by row.
@@ -207,18 +207,10 @@ class SepCmaOptions(PruningOptions):
 
 
 @dataclass(frozen=True)
-class SepCmaState:
-    """The state of sep-cma-es.
+class SepCmaState(CmaState):
+    """The state of sep-cma-es, which stores only the diagonal of the covariance, [n]."""
 
-    mean, p_sigma, p_c, covariance: m, p_σ, p_c and C, [n] float64 each.
-    progress: σ and t, the number of completed generations.
-    """
-
-    mean: Float64 = stored("n")
-    p_sigma: Float64 = stored("n")
-    p_c: Float64 = stored("n")
     covariance: Float64 = stored("n")
-    progress: CmaProgress = stored(CmaProgress)
 
 
 class _Rates:
