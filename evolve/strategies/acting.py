@@ -22,7 +22,6 @@ from evolve.errors import InputError
 from evolve.genome import Block, GenomeLayout, GenomeSource
 from evolve.numerics.portable import ordered_sum
 from evolve.shapes import Bool, Float64, Int64
-from evolve.strategies.strategy import ChangedLayout
 
 _WEIGHTS_AT_ONCE = 2**24  # limits the genomes in memory while connections are counted
 
@@ -34,8 +33,7 @@ class Paths:
     """The matrices of a layout of genomes, and the paths through them. Layer 0 is the observation."""
 
     def __init__(self, layout: GenomeLayout) -> None:
-        # A `ChangedLayout` changes only the initial genomes. Its own `layout` has attributes such as `modulators`.
-        self.layout = layout.layout if isinstance(layout, ChangedLayout) else layout
+        self.layout = layout
 
     @cached_property
     def matrices(self) -> list[tuple[Block, ...]]:

@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
 from evolve.errors import InputError, one_line
-from evolve.genome import Block, GenomeLayout, Genomes, GenomeSource, concatenate
+from evolve.genome import GenomeLayout, Genomes, GenomeSource, concatenate
 from evolve.numerics import ordered_sum
 from evolve.numerics.streams import Purpose, Stream, Streams
 from evolve.shapes import Float32, Float64, Int64, check_shape, read_only, stored_array
@@ -360,34 +360,14 @@ def initial_genomes(layout: GenomeLayout, seed: int, generation: int, candidates
 
 @dataclass(frozen=True)
 class ChangedLayout:
-    """Base class of layouts that have the sizes of another layout, but other initial genomes."""
+    """Base class of layouts that have the attributes of another layout, but other initial genomes."""
 
     layout: GenomeLayout
 
-    @property
-    def num_weights(self) -> int:
-        """W."""
-        return self.layout.num_weights
+    batched_init = False  # `init` takes the stream of one candidate, see `GenomeLayout`
 
-    @property
-    def num_traces(self) -> int:
-        """T."""
-        return self.layout.num_traces
-
-    @property
-    def blocks(self) -> tuple[Block, ...]:
-        """The matrices."""
-        return self.layout.blocks
-
-    @property
-    def evolves_weights(self) -> bool:
-        """Whether the weights have an effect."""
-        return getattr(self.layout, "evolves_weights", True)
-
-    @property
-    def observation_size(self) -> int:
-        """O; 0 if the layout is not the layout of a network."""
-        return getattr(self.layout, "observation_size", 0)
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.layout, name)
 
     def init(self, stream: Stream) -> Genomes:
         """Return one initial genome, P = 1."""
