@@ -34,7 +34,7 @@ def evolve_task(
         task: The task.
         seed: The seed of the run.
         folder: The folder of its run file; an unfinished run is resumed.
-        cores: The number of workers; 1 means a single process.
+        cores: The number of workers; 1 means a single process with one thread.
         points: The environment steps after which champions are evaluated.
         most: The steps to end with, if the experiment does not end earlier; None for the experiment's end.
         episodes: The number of held-out episodes.
@@ -82,7 +82,7 @@ def evolve_until(task: Task, seed: int, folder: Path, cores: int, steps: int | N
     words = [sys.executable, "-m", "evolve.run", str(task.experiment), "-s", str(seed), "-o", str(folder), "--resume"]
     words += ["--set", f"held_out_episodes={episodes}"]
     words += [] if steps is None else ["--set", f"early_stop.steps={steps}"]
-    words += [] if cores == 1 else ["--workers", str(cores)]
+    words += ["--threads", "1"] if cores == 1 else ["--workers", str(cores)]
     done = subprocess.run(words, capture_output=True, text=True, check=False, env=os.environ)
     if done.returncode:
         raise SystemExit(f"evolve run ended with exit code {done.returncode}:\n{done.stderr.strip()}")
