@@ -367,6 +367,9 @@ class ChangedLayout:
     batched_init = False  # `init` takes the stream of one candidate, see `GenomeLayout`
 
     def __getattr__(self, name: str) -> Any:
+        # `copy` and `pickle` ask a new object for `__setstate__` before it has a layout.
+        if name == "layout":
+            raise AttributeError(name)
         return getattr(self.layout, name)
 
     def init(self, stream: Stream) -> Genomes:

@@ -1,5 +1,7 @@
 """Pruning in rounds: when, what, and with which weights the search begins again."""
 
+import copy
+import pickle
 import threading
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
@@ -12,7 +14,7 @@ from evolve import networks, store, strategies
 from evolve.errors import InputError
 from evolve.numerics.streams import Purpose, Stream
 from evolve.strategies import STRATEGIES, Results
-from evolve.strategies.pruning_schedules import PruningRounds
+from evolve.strategies.pruning_schedules import MaskedLayout, PruningRounds
 
 NETWORK = networks.make({"name": "hebbian-dag", "hidden": [3], "init_sparsity": 0.2}, 4, 2)
 P = 8
@@ -157,3 +159,10 @@ def test_threads_ask_while_a_round_begins(name):
                 assert np.array_equal(part.mask, whole.mask[thread::threads])
             results = Results(np.arange(population, dtype=float))
             state, same = alone.tell(state, whole, results), shared.tell(same, whole, results)
+
+
+@pytest.mark.parametrize("copied", [copy.copy, copy.deepcopy, lambda layout: pickle.loads(pickle.dumps(layout))])
+def test_a_masked_layout_can_be_copied(copied):
+    same = copied(MaskedLayout(NETWORK, START.mask[0]))
+    assert same.num_weights == NETWORK.num_weights
+    assert np.array_equal(same.mask, START.mask[0])
