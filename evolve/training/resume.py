@@ -226,8 +226,9 @@ def replace_run(run: PlannedRun, transport: Transport) -> RunFile:
 
 
 def open_run(run: PlannedRun, transport: Transport) -> RunFile:
-    """Reopen the checked file of a run, with the present configuration; its manifest tells that the run goes on.
+    """Reopen the checked file of a run, with the present configuration.
 
+    Its manifest tells that the run goes on or, if no generation is complete, that it begins in this process.
     If generations or held-out episodes are left, the run is no longer complete. If the environment of evaluation has
     changed, the held-out evaluation and the validations are dropped. The file was not locked after the check, so
     InputError is raised if it belongs to another experiment now.
@@ -239,8 +240,9 @@ def open_run(run: PlannedRun, transport: Transport) -> RunFile:
     about = file.header.manifest
     if is_unfinished(file, config):
         file.complete = False
-        if file.num_generations:
-            about = resumed_manifest(about, make_manifest(run.experiment, transport), file.num_generations)
+        now = make_manifest(run.experiment, transport)
+        # The files of all seeds are created at once, so another process may have created the file of a later seed.
+        about = resumed_manifest(about, now, file.num_generations) if file.num_generations else now
     if not config_of(file).evaluates_like(config):
         file.held_out = None
         file.forget_validations()

@@ -12,7 +12,7 @@ import pytest
 from conftest import make_runs, wait_for
 from tampering import edit_config, edit_manifest
 
-from evolve import store
+from evolve import __version__, store
 from evolve.cli.parser import command_line
 from evolve.cli.run import load
 from evolve.cluster import Transport
@@ -249,6 +249,18 @@ def test_resuming_a_file_of_another_version_warns(call, tmp_path):
     assert (done.code, done.err.count("\n")) == (0, 1), done.err
     assert "evolve 0.0.9 121212121212+, and this is" in done.err
     assert "python -m evolve.verify --full out/seed-0.h5" in done.err
+
+
+def test_a_run_that_begins_when_it_is_resumed_has_its_own_manifest(call, tmp_path):
+    """The first process creates the files of all seeds; another one may begin the later runs."""
+    assert call("run", *QUICK, "-s", 0, 1, "--time-limit", "0s").code == 75
+    for seed in (0, 1):
+        edit_manifest(tmp_path / "out" / f"seed-{seed}.h5", evolve="0.0.9", ranks=64)
+    done = call("run", *QUICK, "-s", 0, 1, "--resume")
+    assert (done.code, done.err) == (0, "")
+    for seed in (0, 1):
+        manifest = store.read(tmp_path / "out" / f"seed-{seed}.h5").header.manifest
+        assert (manifest["evolve"], manifest["ranks"], "resumed" in manifest) == (__version__, 1, False)
 
 
 def test_another_seeds_file_is_refused(call, tmp_path):
