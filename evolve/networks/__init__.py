@@ -21,7 +21,7 @@ _RELATIVES = {
     "mlppolicy": "mlp", "linear": "mlp", "feedforward": "mlp", "rnn": "elman", "recurrent": "elman", "gru": "elman",
     "lstm": "hebbian-lstm", "mlplstmpolicy": "hebbian-lstm", "hebbian": "hebbian-dag",
 }  # fmt: skip
-"""The nearest kinds for the names of other tools."""
+"""The network that an error proposes for a name that is usual in other tools."""
 
 NETWORKS = Registry(
     "network",

@@ -46,7 +46,7 @@ _RELATIVES = {
     "deepga": "ga", "randomsearch": "random", "neat": "prune", "nsgaii": "nsga2", "nsga3": "nsga2", "moea": "nsga2",
     "mapelites": "map-elites", "cmaes-me": "map-elites", "cma-me": "map-elites", "qd": "map-elites",
 }  # fmt: skip
-"""The nearest kinds for the names of other tools."""
+"""The strategy that an error proposes for a name that is usual in other tools."""
 
 STRATEGIES = Registry(
     "strategy",
@@ -77,11 +77,13 @@ def portable(table: Section) -> bool:
 
 
 def bytes_per_weight(table: Section, layout: GenomeLayout, population: int) -> int:
-    """Return the estimated memory per weight that a rank needs for the strategy that `[strategy]` names."""
+    """Return the estimated memory per weight, in bytes, that a rank needs for the strategy that `[strategy]` names."""
     strategy = from_table(table, layout, population, 0)
     if not runs_on_every_rank(strategy, layout.num_traces):
         return 40 * population  # rank 0 computes all candidates
-    return 256 if strategy.sum_shape is not None else 40 * (strategy.capacity or population)  # a centre, or an elite
+    if strategy.sum_shape is not None:
+        return 256  # a rank keeps a centre and its sums, whatever the population
+    return 40 * (strategy.capacity or population)  # a rank keeps the elite
 
 
 def shared_mask(table: Section) -> bool:
@@ -96,9 +98,9 @@ def choosing_generations(table: Section) -> int:
 
 
 def searches(table: Section, fitness: Sequence[Float64]) -> list[tuple[int, str]]:
-    """Return the first generation and the kind, in words, of each search of a run after its first one.
+    """Return the first generation and the kind of each search of a run after its first search.
 
-    These are starts, restarts and rounds of pruning.
+    The kind is a text, such as "start 2", "restart", "round 2" or "control".
 
     Args:
         table: The name of the strategy and its options.
@@ -108,7 +110,7 @@ def searches(table: Section, fitness: Sequence[Float64]) -> list[tuple[int, str]
     every, has_controls = 0, False
     if isinstance(options, PruningOptions):
         every, has_controls = options.pruning_every, options.pruning_control
-    every = every or max(1, len(fitness))
+    every = every or max(1, len(fitness))  # without rounds of pruning, the whole run is one round
     found = []
     for number, first in enumerate(range(0, len(fitness), every)):
         last = min(first + every, len(fitness))
@@ -189,6 +191,7 @@ def check(section: Section, strategy: Strategy[Any], layout: GenomeLayout, popul
         state = strategy.start()
 
     def ask_twice(state: Any, generation: int) -> bytes:
+        """Return the weights of the last candidate, which must not depend on the other candidates in the call."""
         with STRATEGIES.as_input_error(section, "ask"):
             asked = ask_last(state, generation).weights.tobytes()
             if ask_last(state, generation, 2).weights[-1].tobytes() != asked:
