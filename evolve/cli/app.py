@@ -68,7 +68,7 @@ class BestEffortStream:
 def write_past_mpirun(text: str) -> None:
     """Write a text to the stderr of Open MPI's mpirun, because after Ctrl-C mpirun drops the output of its ranks.
 
-    It also kills the ranks a quarter of a second later. Nothing is written if mpirun is not this process's parent.
+    mpirun also kills its ranks a quarter of a second later. Nothing is written unless Open MPI started this process.
     """
     if "OMPI_COMM_WORLD_SIZE" not in os.environ:
         return
@@ -169,7 +169,7 @@ class App:
 
 
 Body = Callable[[App, list[str]], int]
-"""A command: takes its arguments, returns its exit code."""
+"""A command: takes the app of rank 0 and the command's arguments, returns its exit code."""
 
 
 def launch(
@@ -234,9 +234,8 @@ def _run_in_ranks(command: str, argv: list[str], work: Callable[[list[str]], Wor
     parser.add_workers()
 
     def amount() -> Work:
-        known = Work() if work is None else work(rest)
-        # For 2 or more workers, rank 0 compares their number with the work (`_remark`), so nothing is said here.
-        return known if found.workers in ("auto", 1) else Work()
+        # For 2 or more workers, rank 0 compares their number with the work and prints the remark, see `_remark`.
+        return work(rest) if work is not None and found.workers in ("auto", 1) else Work()
 
     try:
         found, rest = parser.parse_known_args(argv)
@@ -358,9 +357,8 @@ def _guarded(name: str, body: Callable[[], int], stop: StopFlag) -> int:
             discard(sys.stdout)
             print(f"evolve.{name}: the output cannot be written ({error}).", file=sys.stderr)
         elif isinstance(error, KeyboardInterrupt) and stop.signal is None:
-            _print_error(
-                name, RunError(f"code that evolve called raised KeyboardInterrupt:\n{describe(error).rstrip()}")
-            )
+            message = f"code that evolve called raised KeyboardInterrupt:\n{describe(error).rstrip()}"
+            _print_error(name, RunError(message))
         else:
             traceback.print_exc()
         return 1
@@ -372,7 +370,7 @@ def _print_error(name: str, error: EvolveError) -> None:
 
 
 def ready_rollout(experiment: str) -> "AnyRollout":
-    """Return the rollout of an experiment (TOML text). From now on the process is used for rollouts only."""
+    """Return the rollout of an experiment (TOML text), and exempt the objects so far from garbage collection."""
     rollout = training.make_rollout(experiment)
     freeze_objects()
     return rollout
