@@ -44,7 +44,7 @@ class Film:
         encoder: Writes the pictures.
         fps: Frames per second.
         width: The largest width, in pixels.
-        with_network: Whether it has a place for a network beside the frames.
+        with_network: Whether the film has room for a network beside the frames.
     """
 
     def __init__(self, encoder: Mp4 | Gif, fps: float, width: int | None, with_network: bool) -> None:
@@ -95,7 +95,7 @@ def open_film(path: Path, fps: float, width: int | None = None, with_network: bo
         path: Its name ends with one of `FORMATS`.
         fps: Frames per second.
         width: The largest width, in pixels; 640 for a GIF by default.
-        with_network: Whether it has a place for a network beside the frames.
+        with_network: Whether the film has room for a network beside the frames.
 
     Raises:
         InputError: The file cannot be written.
@@ -119,17 +119,17 @@ def open_film(path: Path, fps: float, width: int | None = None, with_network: bo
 
 
 def drawable(experiment: Experiment, mode: Mode = "rgb_array") -> tuple[Experiment, str]:
-    """Return an experiment with an environment that can be drawn, and a remark if it is another one.
+    """Return an experiment with an environment that can be drawn, and a remark if that environment is a substitute.
 
     If EnvPool cannot draw an environment, Gymnasium's environment of the same name is shown. It plays other episodes
-    from the same seeds.
+    from the same seeds. The remark is empty if the experiment is returned unchanged.
 
     Args:
         experiment: The experiment of the champion.
         mode: "rgb_array" for frames, "human" for a window.
 
     Raises:
-        InputError: Gymnasium's environment has other observations or actions, or cannot be made.
+        InputError: Gymnasium's environment has observations or actions of another size, or cannot be made.
     """
     env = experiment.config.env
     if env.engine != "envpool" or (mode == "rgb_array" and can_draw(env.id)):
@@ -152,14 +152,14 @@ class Subject:
         run: The run.
         experiment: The experiment of the run, or the one shown in its place.
         chosen: The episode.
-        playing: Its title, in words.
+        episode_title: The text that names the episode in the strip and on the title card: "held-out episode 0".
         changes: Changes of its environment or network since the run, for titles: ", env.kwargs.gravity=12.0".
     """
 
     run: Stored
     experiment: Experiment
     chosen: Episode
-    playing: str
+    episode_title: str
     changes: str = ""
 
     def network(self) -> DrawnNetwork | None:
@@ -179,7 +179,8 @@ class Subject:
     def title(self, env: str, results: EpisodeResults) -> tuple[str, str]:
         """Return the title of the episode, and a line about its result."""
         ends = f"return {number(float(results.returns[0]))} in {pluralize(int(results.lengths[0]), 'step')}"
-        return self.playing[:1].upper() + self.playing[1:], f"{env.rpartition(':')[2]}{self.changes}: {ends}"
+        title = self.episode_title[:1].upper() + self.episode_title[1:]
+        return title, f"{env.rpartition(':')[2]}{self.changes}: {ends}"
 
 
 @dataclass
@@ -218,7 +219,7 @@ class Camera:
         seen = self.recorder.running[0].observations
         newest = seen[-1]
         seen.clear()  # older image observations would fill the memory
-        if step > self.cut_after * self.recorder.fps * self.every:
+        if step > self.cut_after * self.recorder.fps * self.every:  # a second of film shows fps · every steps
             self._skipped = None  # the picture of the cut is the last one
             return
         activity = None if self._observer is None else self._observer.see(newest)
@@ -231,9 +232,9 @@ class Camera:
         if step == 0:
             self.film.card(frame, *self.title, _TITLE)
         speed = f", {self.every}x speed" if self.every > 1 else ""
-        # The strip is narrow: an argument of the environment is known by its name alone.
-        playing = f"{self.subject.playing}{self.subject.changes.replace('env.kwargs.', '')}{speed}"
-        self.film.add(frame, Label(self.recorder.id, playing, step, return_so_far), activity)
+        changes = self.subject.changes.replace("env.kwargs.", "")  # the strip has little room
+        label = Label(self.recorder.id, f"{self.subject.episode_title}{changes}{speed}", step, return_so_far)
+        self.film.add(frame, label, activity)
 
     def end(self, results: EpisodeResults) -> None:
         """Hold the last picture for a moment. An episode that failed cannot be drawn any more."""
@@ -283,9 +284,9 @@ def film_episodes(
         recorder = Recorder(engine, 1, observations=True)
         with open_film(path, engine.fps, width, any(networks)) as film:
             for subject, network in zip(subjects, networks, strict=True):
-                ahead = subject.play(engine, check)
-                every = max(1, math.ceil(int(ahead.lengths[0]) / (condense_to * engine.fps)))
-                title = subject.title(engine.id, ahead)
+                unfilmed = subject.play(engine, check)
+                every = max(1, math.ceil(int(unfilmed.lengths[0]) / (condense_to * engine.fps)))
+                title = subject.title(engine.id, unfilmed)
                 camera = Camera(film, recorder, subject, network, every, cut_after, check, title)
                 results = subject.play(recorder.engine, camera)
                 camera.end(results)

@@ -204,7 +204,7 @@ class Label:
     """The text of the strip: the environment, the episode ("generation 10"), the step, and the return so far."""
 
     environment: str
-    playing: str
+    episode: str
     step: int
     returned: float
 
@@ -261,7 +261,7 @@ class Painter:
     def _write(self, draw: Any, label: Label) -> None:
         width = self.size[0]
         margin = self._text_size * 3 // 4
-        letters = font(self._text_size, label.environment, label.playing)
+        letters = font(self._text_size, label.environment, label.episode)
         draw.line([(0, self._strip - 1), (width, self._strip - 1)], _LINE)
         first = 1.05 * self._text_size
         last = first + 1.3 * self._text_size * (self._rows - 1)
@@ -279,11 +279,11 @@ class Painter:
             x += place + margin
         room = (begin if self._rows == 1 else width) - 3 * margin
         # The name of the environment may take half of the room, or all that the episode's text leaves.
-        name_room = max(room / 2, room - letters.getlength(label.playing))
+        name_room = max(room / 2, room - letters.getlength(label.episode))
         name = _shortened(label.environment.rpartition(":")[2], letters, name_room)
-        playing = _shortened(label.playing, letters, room - letters.getlength(name))
+        episode = _shortened(label.episode, letters, room - letters.getlength(name))
         draw.text((margin, first), name, _INK, letters, "lm")
-        draw.text((2 * margin + letters.getlength(name), first), playing, _FAINT, letters, "lm")
+        draw.text((2 * margin + letters.getlength(name), first), episode, _FAINT, letters, "lm")
 
     def card(self, title: str, below: str) -> Any:
         """Return a title card with a line below the title."""
