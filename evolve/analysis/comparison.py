@@ -22,7 +22,7 @@ _LONGEST_NOTE = 1000  # characters
 _MOST_SETTINGS = 3  # a label of more settings would be long, so the name of the directory replaces them
 _MOST_SEEDS = 8  # listed one by one; more seeds are counted
 _FEWEST_SCORES = 3  # with fewer scores, their mean has no interval
-_EVALUATION = {"evaluation_max_episode_steps", "evaluation_randomize"}
+_EVALUATION = {"evaluation_max_episode_steps", "evaluation_randomize"}  # settings of held-out episodes
 _HOW_TO_EVALUATE = "To evaluate: python -m evolve.evaluate FILE"
 _NOT_EVALUATED = (
     "No run was evaluated on held-out episodes, so training fitness is compared, which flatters every run. "
@@ -149,14 +149,14 @@ def _start_in_words(start: StartFromOptions | None) -> str:
 def group_differences(ours: Config, theirs: Config) -> list[tuple[str, object, object]]:
     """Return (key, ours, theirs) for each setting that differs, including the settings of held-out episodes."""
     found = differences(ours, theirs)
-    if not ours.evaluates_like(theirs):  # `differences` leaves the evaluation out
+    if not ours.evaluates_like(theirs):  # `differences` leaves these settings out
         a, b = (flatten(config.model_dump(mode="json", include=_EVALUATION)) for config in (ours, theirs))
         found += [(key, a.get(key), b.get(key)) for key in sorted(a | b) if a.get(key) != b.get(key)]
     return found
 
 
 def _short_names(keys: Sequence[str]) -> dict[str, str]:
-    """Return the last part of each key; more parts if another key has the same ending."""
+    """Return the shortest ending of each dotted key that no other key has: "kwargs.gravity" of "env.kwargs.gravity"."""
     names = {}
     for key in keys:
         others, parts = [other.split(".") for other in keys if other != key], key.split(".")
@@ -214,12 +214,12 @@ def constant_connections(group: RunGroup) -> int | None:
 
 
 def connections_vary(groups: Sequence[RunGroup]) -> bool:
-    """Return whether the number of connections differs within any group, so that curves have a panel of it."""
+    """Return whether the number of connections differs within any group. Curves then have a panel for this number."""
     return any(constant_connections(group) is None for group in groups)
 
 
 def costs_connections(groups: Sequence[RunGroup]) -> bool:
-    """Return whether connections reduce the fitness in any group, so that fitness is not the mean return."""
+    """Return whether connections reduce the fitness in any group. Fitness then differs from the mean return."""
     return any(group.config.connection_cost > 0 for group in groups)
 
 
@@ -318,7 +318,9 @@ class Comparison:
             return "equal"
         if self.best:
             return "best"
-        return "" if self.p is None else "p < 0.001" if self.p < 0.001 else f"p = {self.p:.3f}"
+        if self.p is None:
+            return ""
+        return "p < 0.001" if self.p < 0.001 else f"p = {self.p:.3f}"
 
 
 @dataclass(frozen=True)
@@ -448,8 +450,10 @@ def _missing(runs: Sequence[StoredRun]) -> str:
 def _unranked(group: RunGroup, score: Callable[[StoredRun], float], limits: statistics.Interval) -> Comparison:
     """Return the scores of a group before any test.
 
-    score: returns the score of a run, or a non-finite number if it has no score. limits: the interval of the mean is
-    cut to them.
+    Args:
+        group: The group.
+        score: Returns the score of a run, or a number that is not finite if the run has no score.
+        limits: The smallest and the largest possible mean; the interval of the mean is cut to them.
     """
     scores = statistics.finite(np.array([score(run) for run in group.runs]))
     interval = statistics.interval(scores, *limits) if len(scores) >= _FEWEST_SCORES else None
