@@ -18,7 +18,6 @@ _NARROW_ROW = 100  # numbers; `accumulate` adds shorter rows faster than a loop 
 # Taylor coefficients 1/k! of expm1, k = 9 … 1. For |r| ≤ ln(2)/2 the relative error is below 8e-12.
 _EXPM1 = tuple(1.0 / math.factorial(k) for k in range(9, 0, -1))
 
-
 # Wichura (1988), Algorithm AS 241, PPND16: a numerator and a denominator for each of three ranges, highest power first.
 # In the paper they are the coefficients a and b (centre), c and d (tail), e and f (far tail).
 _CENTRE = (
@@ -108,6 +107,7 @@ def log(x: Float64) -> Float64:
     # 0x3FE6A09E667F3BCC is sqrt(1/2): subtracting it splits x = m·2^e with m in [sqrt(1/2), sqrt(2)).
     e = (bits - 0x3FE6A09E667F3BCC) >> 52
     m = (bits - (e << 52)).view(np.float64)
+    # ln m = 2·atanh(f) = 2f + 2f·(f²/3 + f⁴/5 + … + f²²/23), and |f| ≤ 0.172.
     f = (m - 1.0) / (m + 1.0)
     square = f * f
     series = np.full_like(f, 1.0 / 23.0)
@@ -179,9 +179,9 @@ def sincos(x: Float64) -> tuple[Float64, Float64]:
     r = first - second
     w = n * 2.02226624879595063154e-21 - ((first - r) - second)
     y = r - w
+    # As in fdlibm: y + tail is the reduced argument, with more bits than y has alone.
     tail, z = (r - y) - w, y * y
     v = z * y
-    # As in fdlibm: y + tail is the reduced argument, with more bits than y has alone.
     half, one = 0.5 * z, 1.0 - 0.5 * z
     sine = y - ((z * (0.5 * tail - v * _polynomial(z, _SINE)) - tail) + v * 1.66666666666666324348e-01)
     cosine = one + (((1.0 - one) - half) + (z * (z * _polynomial(z, _COSINE)) - y * tail))
