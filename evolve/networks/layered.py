@@ -169,7 +169,7 @@ class LayeredBatch(SlotArrays):
             return
         assert isinstance(self.kernel, native.NativeStep)
         # The row at which the factors of each matrix begin; the last one is the end of all factors.
-        firsts = accumulate((matrix.num_factors for matrix in matrices), initial=0)
+        firsts = accumulate((matrix.factors_size for matrix in matrices), initial=0)
         layout = [(matrix.rows, matrix.rank, first) for matrix, first in zip(matrices, firsts, strict=False)]
         # The structure has only addresses; these attributes keep the arrays alive.
         self._centre, self._matrices = centre, np.array(layout, np.int64)

@@ -3,8 +3,8 @@
 Stream number c of a key (seed, purpose, generation) is `Stream(seed, purpose, generation, c)`. Each function has a
 native kernel, which passes over memory once. Array operations define the result, and the kernel gives the same bits.
 
-Ranks divide the sums over all candidates by columns of the genome. A rank skips the deviates of the columns before its
-own: `first` is the number of its first column.
+Each rank computes the sums over all candidates for its own range of columns of the genome. It skips the deviates of the
+columns before this range: `first` is the number of its first column.
 
 A perturbation of low rank is a product of two small matrices (Sarkar et al., "Evolution Strategies at the Hyperscale",
 2025): r(m + n) deviates perturb the m n weights of a matrix. See `PerturbedMatrix`.
@@ -54,7 +54,7 @@ def moments_about_centre(
 ) -> Float64:
     """Return [n, 2]: the first and second moments of candidates about the centre, in n columns of the genome.
 
-    They are Σ coefficients[i] · d and Σ coefficients[i] · d² over all candidates i, added in their order. d is the
+    They are Σ coefficients[i] · d and Σ coefficients[i] · d² over all candidates i, in ascending order. d is the
     deviation of candidate i from the centre, after its weights are rounded to float32:
     float32(centre + steps[i] · scale · deviates) - centre.
 
@@ -82,14 +82,14 @@ def moments_about_centre(
 
 
 def antithetic_sums(centre: Float64, step: float, key: StreamsKey, coefficients: Float64, first: int) -> Float64:
-    """Return [n]: Σ coefficients[i] · (a - b) over all antithetic pairs i, added in their order.
+    """Return [n]: Σ coefficients[i] · (a - b) over all antithetic pairs i, in ascending order.
 
     a and b are the weights of the two candidates of pair i, in n columns of the genome: centre + step · d and
     centre - step · d, rounded to float32. d are the deviates of stream number i.
 
     Args:
         centre: [n], these columns of the centre.
-        step: At least 0.
+        step: The step of every pair, at least 0.
         key: The key of the streams.
         coefficients: One for each pair.
         first: The number of the first column in the genome.
@@ -118,7 +118,7 @@ class PerturbedMatrix:
     All arithmetic is float32, except that σ/√r · left is computed in float64 and then rounded. The weight is the
     centre, rounded to float32, plus the perturbation. Sums run over k in ascending order.
 
-    start: The place of the first number in the genome.
+    start: The number of its first weight in the genome.
     first: The number of its first deviate in a stream.
     """
 
@@ -140,12 +140,12 @@ class PerturbedMatrix:
 
     @property
     def product_shape(self) -> tuple[int, int, int]:
-        """m, n and r of the product. With rank 0 it is [1, m n], the product of σ and a row of m n deviates."""
+        """m, n and r of the product. With rank 0 they are 1, m n and 1: the product of σ and a row of m n deviates."""
         return (self.rows, self.columns, self.rank) if self.rank else (1, self.rows * self.columns, 1)
 
     @property
-    def num_factors(self) -> int:
-        """The number of elements of its two factors, r(m + n)."""
+    def factors_size(self) -> int:
+        """The number of elements of both factors together, r(m + n)."""
         m, n, r = self.product_shape
         return r * (m + n)
 
@@ -201,7 +201,7 @@ class Factors:
         rows = np.empty((len(self.values), len(self.centre)), np.float32)
         at = 0
         for matrix in self.matrices:
-            place, size = slice(matrix.start, matrix.stop), matrix.num_factors
+            place, size = slice(matrix.start, matrix.stop), matrix.factors_size
             factors, at = self.values[:, at : at + size], at + size
             m, n, r = matrix.product_shape
             if native.available():
@@ -228,7 +228,7 @@ def antithetic_matrix_sums(
 
     Args:
         centre: [W], the whole centre.
-        step: At least 0.
+        step: σ of every pair, at least 0.
         key: The key of the streams.
         coefficients: One for each pair.
         matrices: The matrices of the genome, which tile it.
