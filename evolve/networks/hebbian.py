@@ -229,7 +229,7 @@ class HebbianDagBatch(base.SlotArrays):
 class HebbianLstmOptions(base.NetworkOptions):
     """Settings of `[network]` for hebbian-lstm."""
 
-    hidden: base.TwoOrMore = (8,)
+    hidden: base.OneHiddenOfTwoOrMore = (8,)
     """H, the size of the one hidden layer."""
     update_limit: float = Field(0.1, gt=0, le=1e6)
     """The largest change of a trace in a step."""

@@ -26,7 +26,7 @@ _Size = Annotated[int, Field(ge=1, le=65536)]
 Hidden = Annotated[tuple[_Size, ...], Field(max_length=64, strict=False)]
 """The sizes of hidden layers, from the observation on."""
 
-TwoOrMore = Annotated[tuple[Annotated[int, Field(ge=2, le=65536)]], Field(strict=False)]
+OneHiddenOfTwoOrMore = Annotated[tuple[Annotated[int, Field(ge=2, le=65536)]], Field(strict=False)]
 """The size of the one hidden layer, which needs two neurons or more."""
 
 OneHidden = Annotated[tuple[_Size, ...], Field(min_length=1, max_length=1, strict=False)]
@@ -37,7 +37,6 @@ Share = Annotated[float, Field(ge=0, lt=1)]
 
 Scale = Annotated[float, Field(gt=0, le=1e6)]
 """A factor of weights."""
-
 
 OptionsT = TypeVar("OptionsT", bound=Any)
 _LARGE = 2**12  # from this many numbers on, the native function is faster than an array operation
@@ -197,8 +196,8 @@ def structure(**parts: tuple[Any, Any]) -> ctypes.Structure:
 class HostColumns:
     """A column of n numbers for each slot, on the host: an array [tiles, n, lanes].
 
-    Slots lie side by side, so that vector instructions process several. A method for k slots takes their numbers [k],
-    all different.
+    The `lanes` slots of a tile lie side by side, so that vector instructions process several slots. A method for k
+    slots takes their numbers [k], all different.
     """
 
     def __init__(self, tiles: int, n: int, lanes: int, backend: Backend) -> None:
@@ -260,7 +259,10 @@ class HostArrays:
     def kernel(self, name: str, structure: ctypes.Structure, sizes: tuple[int, int, int]) -> native.NativeStep:
         """Return the native step `evolve_<name>` of a batch.
 
-        structure: Its first argument. sizes: O, A, and the neurons of the widest layer.
+        Args:
+            name: The name of the kernel.
+            structure: The first argument of the kernel.
+            sizes: O, A, and the neurons of the widest layer. `DeviceArrays.kernel` needs all of them.
         """
         return native.NativeStep(name, structure, sizes[1], self._lanes)
 
