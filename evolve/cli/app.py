@@ -234,8 +234,9 @@ def _run_in_ranks(command: str, argv: list[str], work: Callable[[list[str]], Wor
     parser.add_workers()
 
     def amount() -> Work:
+        known = Work() if work is None else work(rest)  # also refuses wrong arguments before mpirun starts
         # For 2 or more workers, rank 0 compares their number with the work and prints the remark, see `_remark`.
-        return work(rest) if work is not None and found.workers in ("auto", 1) else Work()
+        return known if found.workers in ("auto", 1) else Work()
 
     try:
         found, rest = parser.parse_known_args(argv)
