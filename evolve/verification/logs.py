@@ -25,8 +25,10 @@ _MIN_AGREEING_STEPS = 8
 
 A step has hashes of 2 bytes, so different episodes agree with a probability of 256**-16.
 """
-_OTHER_COLUMNS = ("champion_candidate", "champion_weights", "champion_mask", "champion_fitness", "champion_step_hashes",
-         "connections", "fitness", "steps", "normalizer", "measures", "front", "archive")  # fmt: skip
+_OTHER_COLUMNS = (
+    "champion_candidate", "champion_weights", "champion_mask", "champion_fitness", "champion_step_hashes",
+    "connections", "fitness", "steps", "normalizer", "measures", "front", "archive",
+)  # fmt: skip
 """The columns that follow from genomes and episodes: if only these differ, a record was changed."""
 _ALGEBRA = ("packages.numpy", "packages.cmaes", "blas", "cpu", "cpu features")
 """The entries of a manifest that decide the bits of a library's linear algebra."""
@@ -52,7 +54,10 @@ class EpisodeLog:
         return f"{self.return_!r} in {self.length} steps"
 
     def matches_fingerprint(self) -> bool:
-        """Return whether the last step hashes are the top bytes of the fingerprint; True if they were not kept."""
+        """Return whether the hashes of the last step are the top bytes of the fingerprint; True if they were not kept.
+
+        A log keeps the hashes of the first `MAX_HASHED_STEPS` steps only, and most logs keep none.
+        """
         if self.step_hashes is None or self.length > MAX_HASHED_STEPS or not len(self.step_hashes):
             return True
         return bool((self.step_hashes[-1] == self.fingerprint >> np.uint64(56)).all())
@@ -195,24 +200,12 @@ def validation_returns(run: StoredRun, generations: int) -> Float64:
     return returns[: played[-1] + 1] if len(played) else returns
 
 
-def digest_difference(run: StoredRun) -> "FirstDifference | None":
-    """Return the first generation whose digest contradicts the stored genomes; None if no digest does."""
-    previous = DIGEST_START
-    for generation, record in enumerate(run.records if run.has_population else ()):
-        genomes = store.population(run.path, generation)
-        previous = chain_digest(previous, candidate_digests(genomes), record.returns, record.lengths, record.metrics)
-        if previous.hex().encode() != record.digest:
-            return _contradiction(generation, "its digest does not match its genomes, returns and lengths")
-        if (genomes.fingerprints() != record.genome_fingerprints).any():
-            return _contradiction(generation, "its genomes do not match their fingerprints")
-    return None
-
-
 @dataclass(frozen=True)
 class FirstDifference:
     """The first difference of two logs.
 
-    what: shape, genome, episode, traces, fitness, validation, log or changed. summary: the difference in words.
+    what: The kind of difference: shape, genome, episode, traces, fitness, validation, log or changed.
+    summary: The difference in words.
     """
 
     what: str
@@ -225,6 +218,21 @@ class FirstDifference:
 def _contradiction(generation: int, text: str) -> FirstDifference:
     """Return the difference of a log that was changed, or written by another version. text: the difference in words."""
     return FirstDifference("log", f"generation {generation}: {text}", generation)
+
+
+def digest_difference(run: StoredRun) -> FirstDifference | None:
+    """Return the first contradiction between stored genomes and their digest or fingerprints; None if there is none."""
+    if not run.has_population:
+        return None
+    previous = DIGEST_START
+    for generation, record in enumerate(run.records):
+        genomes = store.population(run.path, generation)
+        previous = chain_digest(previous, candidate_digests(genomes), record.returns, record.lengths, record.metrics)
+        if previous.hex().encode() != record.digest:
+            return _contradiction(generation, "its digest does not match its genomes, returns and lengths")
+        if (genomes.fingerprints() != record.genome_fingerprints).any():
+            return _contradiction(generation, "its genomes do not match their fingerprints")
+    return None
 
 
 def first_difference(generation: int, ours: Record, theirs: Record) -> FirstDifference | None:
@@ -249,7 +257,7 @@ def _first_difference(generation: int, ours: Record, theirs: Record) -> FirstDif
     genomes = ours.genome_fingerprints != theirs.genome_fingerprints
     different = different_episodes(ours, theirs)
     if different.any():
-        return _episode_difference(generation, ours, theirs, different, genomes)
+        return _episode_difference(generation, ours, theirs, different, bool(genomes.any()))
     traces = ours.trace_fingerprints != theirs.trace_fingerprints
     traces &= (ours.trace_fingerprints != 0) & (theirs.trace_fingerprints != 0)  # 0: unknown
     for what, which, text in (("genome", genomes, "genome differs"), ("traces", traces, "traces differ")):
@@ -269,18 +277,21 @@ def _first_difference(generation: int, ours: Record, theirs: Record) -> FirstDif
 
 
 def _episode_difference(
-    generation: int, ours: Record, theirs: Record, different: Bool, genomes: Bool
+    generation: int, ours: Record, theirs: Record, different: Bool, has_other_genomes: bool
 ) -> FirstDifference:
-    """Return the first different episode. different [P, E]: whether each episode differs; genomes [P]: each genome."""
+    """Return the first different episode.
+
+    different: [P, E], whether each episode differs. has_other_genomes: whether any genome of the generation differs.
+    """
     places = np.argwhere(different)
     champions = [place for place in places if place[0] in (ours.champion_candidate, theirs.champion_candidate)]
     # Other genomes explain every difference, so any episode will do; otherwise prefer one with step hashes.
-    chosen = places[0] if genomes.any() or not champions else champions[0]
+    chosen = places[0] if has_other_genomes or not champions else champions[0]
     c, e = (int(part) for part in chosen)
     logs = (log_of_record(record, c).episode_log(e) for record in (ours, theirs))
     summary = f"generation {generation}: {describe_difference(c, e, *logs)}"
     more = f" (and {pluralize(len(places) - 1, 'more episode')} of that generation)" if len(places) > 1 else ""
-    return FirstDifference("genome" if genomes.any() else "episode", summary + more, generation, c, e)
+    return FirstDifference("genome" if has_other_genomes else "episode", summary + more, generation, c, e)
 
 
 def describe_difference(candidate: int, episode: int, ours: EpisodeLog, theirs: EpisodeLog) -> str:
