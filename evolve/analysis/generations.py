@@ -16,7 +16,7 @@ from evolve.store import Record, Stored, StoredRun, disk
 
 
 def pack(**values: Any) -> bytes:
-    """Return arrays, numbers, texts, bytes and dictionaries of arrays as bytes; None is left out."""
+    """Return arrays, numbers, texts, bytes and dictionaries of arrays as bytes; a value of None is left out."""
     arrays: dict[str, Any] = {}
     for name, value in values.items():
         if isinstance(value, Mapping):
@@ -24,7 +24,8 @@ def pack(**values: Any) -> bytes:
         elif value is not None:  # an array of bytes would lose zeros at their end
             arrays[name] = np.void(value) if isinstance(value, bytes) else value
     buffer = io.BytesIO()
-    np.savez(buffer, **arrays)  # NumPy before 2.2 takes `allow_pickle` for an array; `unpack` refuses objects
+    # No `allow_pickle`: NumPy before 2.2 would store it as an array. `unpack` refuses pickled objects anyway.
+    np.savez(buffer, **arrays)
     return buffer.getvalue()
 
 
@@ -79,7 +80,7 @@ def median_connections(run: StoredRun) -> list[float]:
 
 
 def idle_shares(run: StoredRun) -> Float64:
-    """Return [G, workers]: the share of each generation that a worker was idle, in per cent; NaN if it was absent."""
+    """Return [G, workers]: the share of each generation for which each worker was idle, in %; NaN if it was absent."""
     busy = np.array([record.busy_seconds / record.seconds for record in run.records])
     idle = 100 * (1 - np.minimum(busy, 1))
     # Of several ranks, rank 0 is the coordinator and not a worker.
@@ -87,7 +88,7 @@ def idle_shares(run: StoredRun) -> Float64:
 
 
 def mean_idle_shares(run: StoredRun) -> list[float]:
-    """Return the share of each generation that workers were idle, in per cent: the mean of the workers present."""
+    """Return the mean of `idle_shares` over the workers present in each generation, in %."""
     idle = idle_shares(run)
     present = ~np.isnan(idle)
     return (np.where(present, idle, 0).sum(axis=1) / np.maximum(present.sum(axis=1), 1)).tolist()
@@ -134,7 +135,7 @@ class Generation:
     record: Record
 
     def __eq__(self, other: object) -> bool:
-        """Return whether both are the same generation of runs that were equal so far: their digests are equal."""
+        """Return whether number and digest are equal. The runs were then equal up to this generation."""
         if not isinstance(other, Generation):
             return NotImplemented
         return (self.number, self.digest) == (other.number, other.digest)
