@@ -151,7 +151,7 @@ def experiments(table: Table, title: str) -> list[Config]:
         # Each experiment of a sweep has its own directory, so that two run files never have the same path.
         if name:
             directory = str(Path(config.output.directory or f"runs/{title}") / name)
-            _check_utf8("output.directory", directory)  # the title is the name of a file
+            _check_utf8("output.directory", directory)  # the title is a file's name, which may have any bytes
             config = config.model_copy(update={"output": config.output.model_copy(update={"directory": directory})})
         configs.append(config)
     return configs
@@ -166,8 +166,8 @@ def _check_writable(config: Config) -> None:
     if directory == "" or "\0" in (directory or ""):
         raise InputError("output.directory", "a directory", repr(directory) if directory else "an empty text")
     everything = config.to_toml()
-    for name, text in (("output.directory", directory or ""), ("experiment", everything)):
-        _check_utf8(name, text)
+    _check_utf8("output.directory", directory or "")
+    _check_utf8("experiment", everything)
     read_table(everything, "experiment")
 
 
@@ -187,7 +187,7 @@ def points(table: Table) -> list[tuple[str, Table]]:
     found = []
     for values in chosen:
         point: Table = plain({key: value for key, value in table.items() if key != "sweep"})  # with tables of its own
-        # A table that is one value must not replace a setting inside it.
+        # Tables come before the settings inside them, so that a table does not replace such a setting.
         for key in sorted(values, key=lambda key: key.count(".")):
             value, section = plain(values[key]), point.get(key)
             set_key(point, key, section | value if lacks_name(key, value) and isinstance(section, dict) else value)
@@ -257,7 +257,10 @@ def _remove_from_sweep(table: Table, key: str) -> None:
 
 
 def _determine(name: str, values: Sequence[Any], key: str) -> bool:
-    """Return whether values of a sweep over `name` set the setting `key` inside it, or replace the table around it."""
+    """Return whether a sweep over the table `name` leaves no room for a single value of the setting `key` inside it.
+
+    This is so if a value of the sweep sets `key` itself, or replaces the whole table.
+    """
     inside = key.removeprefix(f"{swept_key(name, values)}.")
     return inside != key and not all(_keeps(name, value, inside.partition(".")[0]) for value in values)
 
@@ -295,7 +298,8 @@ def _lists(grid: Mapping[str, Any], prefix: str) -> list[tuple[str, list[Any]]]:
 def _names(points: list[dict[str, Any]]) -> list[str]:
     """Return a directory name for each experiment, made of its values: survivors=8,plasticity=0.1.
 
-    Tables are named by their values alone if these names differ. Raises InputError for two equal combinations.
+    The name of a table has the table's values, and its keys only if two names would be equal without them. Raises
+    InputError for two equal combinations.
     """
     for keyed in (False, True):
         names = [_name(chosen, keyed) for chosen in points]
@@ -305,7 +309,7 @@ def _names(points: list[dict[str, Any]]) -> list[str]:
 
 
 def _name(chosen: Mapping[str, Any], keyed: bool) -> str:
-    """Return the directory name of one combination. keyed: whether the names of tables contain their keys, too."""
+    """Return the directory name of one combination. keyed: whether the text of a table has its keys, too."""
     # The last part of a dotted key is enough, unless two keys of the sweep have the same last part.
     last = [key.rpartition(".")[2] for key in chosen]
     names = [short if last.count(short) == 1 else key for short, key in zip(last, chosen, strict=True)]
