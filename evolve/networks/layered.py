@@ -40,6 +40,11 @@ class Layer:
     first_output: int
     fan_out: int
 
+    @property
+    def num_weights(self) -> int:
+        """The weights of the layer."""
+        return self.fan_in * self.fan_out
+
 
 @dataclass(frozen=True)
 class Wiring:
@@ -60,7 +65,7 @@ class Wiring:
     @property
     def num_weights(self) -> int:
         """W, the weights of all layers."""
-        return sum(layer.fan_in * layer.fan_out for layer in self.layers)
+        return sum(layer.num_weights for layer in self.layers)
 
 
 def chain(sizes: tuple[int, ...], biased: bool) -> Wiring:
@@ -78,7 +83,7 @@ def chain(sizes: tuple[int, ...], biased: bool) -> Wiring:
 def scale_by_fan_in(wiring: Wiring, scale: float) -> Float32:
     """Return scale/sqrt(fan-in) for each weight, [W]. A bias unit counts as an input."""
     fan_in = np.array([layer.fan_in for layer in wiring.layers], np.float32)
-    return np.repeat(np.float32(scale) / np.sqrt(fan_in), [layer.fan_in * layer.fan_out for layer in wiring.layers])
+    return np.repeat(np.float32(scale) / np.sqrt(fan_in), [layer.num_weights for layer in wiring.layers])
 
 
 class LayeredNetwork(network.BaseNetwork[network.OptionsT]):
@@ -160,12 +165,12 @@ class LayeredBatch(SlotArrays):
         if not isinstance(genomes, FactoredGenomes) or not isinstance(self.kernel, native.NativeStep):
             return None
         factors = genomes.factors
-        fit = factors.values.shape[1] <= self._wiring.num_weights
-        return factors if fit and all(matrix.rank <= 1 for matrix in factors.matrices) else None
+        has_room = factors.values.shape[1] <= self._wiring.num_weights
+        return factors if has_room and all(matrix.rank <= 1 for matrix in factors.matrices) else None
 
     def _set_weight_layout(self, rows: int, centre: Float32 | None, matrices: tuple[PerturbedMatrix, ...]) -> None:
         """Tell the kernel what the first rows of a column are: factors of matrices around a centre [W], or weights."""
-        if self._centre is centre:
+        if self._centre is centre:  # factors around one centre have the same matrices, so the layout is set already
             return
         assert isinstance(self.kernel, native.NativeStep)
         # The row at which the factors of each matrix begin; the last one is the end of all factors.
@@ -189,7 +194,7 @@ class LayeredBatch(SlotArrays):
         return network.Activity(tuple(nodes[a:b] for a, b in pairwise(edges)), self.weights(slots)[0])
 
     def _structure(self) -> ctypes.Structure:
-        """Return `layered` of kernels/layered.h."""
+        """Return the C structure `layered` of kernels/layered.h."""
         wiring = self._wiring
         layers = np.array([(a.first_input, a.fan_in, a.first_output, a.fan_out) for a in wiring.layers], np.int64)
         return structure(
@@ -214,7 +219,7 @@ class LayeredBatch(SlotArrays):
         first = 0
         with np.errstate(over="ignore", under="ignore", invalid="ignore"):  # the native kernel does not warn, either
             for layer in self._wiring.layers:
-                last = first + layer.fan_in * layer.fan_out
+                last = first + layer.num_weights
                 matrix = weights[first:last].reshape(layer.fan_in, layer.fan_out, n)
                 products = nodes[layer.first_input : layer.first_input + layer.fan_in, None] * matrix
                 nodes[layer.first_output : layer.first_output + layer.fan_out] = tanh(sequential_sum(products))
@@ -298,7 +303,7 @@ class DagOptions(network.NetworkOptions):
 
 
 class Dag(LayeredNetwork[DagOptions]):
-    """The description of a dag."""
+    """The description of a dag, a directed acyclic graph: every layer reads the observation and all earlier layers."""
 
     @cached_property
     def blocks(self) -> tuple[Block, ...]:
@@ -334,11 +339,9 @@ class Elman(LayeredNetwork[ElmanOptions]):
     def wiring(self) -> Wiring:
         """Nodes: x_t, h_{t-1}, 1; h_t, 1; action."""
         O, H, A = self.sizes
-        into_hidden = O + H + 1
-        into_action = H + 1
-        h = into_hidden
-        action = h + into_action
-        layers = (Layer(0, into_hidden, h, H), Layer(h, into_action, action, A))
+        h = O + H + 1  # the first node of h_t
+        action = h + H + 1
+        layers = (Layer(0, O + H + 1, h, H), Layer(h, H + 1, action, A))
         return Wiring(action + A, layers, ones=(O + H, h + H), feedback=(h, O, H))
 
     @cached_property
