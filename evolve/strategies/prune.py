@@ -42,7 +42,7 @@ from evolve.strategies import strategy as contract
 from evolve.strategies.elitist import Elitist, ScoredGenomes
 
 
-def _rate(value: float | str) -> float | str:
+def _check_rate(value: float | str) -> float | str:
     if value != "adaptive" and not (isinstance(value, float) and 0 <= value <= 1):
         raise ValueError('"adaptive", or a number from 0 to 1')
     return value
@@ -53,7 +53,7 @@ class PruneOptions(Options):
 
     trace_pruning: float = Field(0.01, ge=0, le=1)
     """q, the approximate share of a matrix's connections that is pruned by weak traces."""
-    uniform_pruning: Annotated[float | str, AfterValidator(_rate)] = 0.01
+    uniform_pruning: Annotated[float | str, AfterValidator(_check_rate)] = 0.01
     """The probability that a connection is pruned by chance; "adaptive" follows the spread of the pool."""
     uniform_pruning_chance: float = Field(0.5, ge=0, le=1)
     """The share of children that are pruned by chance."""
@@ -75,17 +75,13 @@ class PruneState:
     recent: ScoredGenomes
 
 
-_ADAPTIVE_LIMITS = 0.001, 0.0125
-
-
 def adaptive_rate(state: PruneState) -> float:
-    """Return the relative standard deviation of the pool's numbers of connections, inside the limits."""
+    """Return the relative standard deviation of the pool's numbers of connections, from 0.001 to 0.0125."""
     best, recent = state.leaderboard.genomes.connections(), state.recent.genomes.connections()
     connections = np.concatenate([best[:1], best, recent]).astype(np.float64)
     mean = float(ordered_sum(connections)) / len(connections)
     variance = float(ordered_sum((mean - connections) ** 2)) / len(connections)
-    least, greatest = _ADAPTIVE_LIMITS
-    return min(max(math.sqrt(variance) / mean if mean else 0.0, least), greatest)
+    return min(max(math.sqrt(variance) / mean if mean else 0.0, 0.001), 0.0125)
 
 
 def parent_ranks(pool_size: int, children: int, stream: Stream) -> NDArray[np.intp]:
@@ -145,7 +141,13 @@ def assemble(
 
 
 def _blocks_of(state: PruneState, members: Int64, place: slice) -> tuple[Float32, Bool, Float32]:
-    """Return weights, mask and traces, [n, k] each, of one block of members [n] of the pool, in ascending order."""
+    """Return weights, mask and traces, [n, k] each, of a block of k weights in members of the pool.
+
+    Args:
+        state: The leaderboard and the recent genomes.
+        members: [n], the numbers of the members, in ascending order.
+        place: The k weights.
+    """
     first_recent = 1 + len(state.leaderboard)
     # Member 0, the leader, is the first on the leaderboard; members 1, 2, … are the leaderboard.
     ranks = np.maximum(members[members < first_recent] - 1, 0)
@@ -261,8 +263,8 @@ class Prune(Elitist[PruneState]):
         if q is not None:
             mask &= streams(Purpose.TRACE_PRUNING).at_least(probability, W)
         uniform = streams(Purpose.UNIFORM_PRUNING)
-        hit = uniform.uniform(1)[:, 0] < o.uniform_pruning_chance
-        mask[hit] &= uniform.take(hit).at_least(rate, W)
+        chosen = uniform.uniform(1)[:, 0] < o.uniform_pruning_chance
+        mask[chosen] &= uniform.take(chosen).at_least(rate, W)
         if o.regrowth:
             regrowth = streams(Purpose.REGROWTH)
             grown = ~mask & ~regrowth.at_least(o.regrowth, W)
