@@ -36,11 +36,11 @@ class Evaluation:
     Attributes:
         spec: The experiment to which the batch belongs.
         batch: The episodes.
-        hosts: The host of each rank.
+        hosts: The name of the host of each rank.
         serial: The number of the job.
-        chunk_sizes: Yields the sizes of chunks.
-        progress: Called after results.
-        collector: Takes the results.
+        chunk_sizes: Called with the numbers of items and of workers; yields the number of episodes of each chunk.
+        progress: Called whenever results have arrived.
+        collector: Collects the results of all workers.
     """
 
     spec: RolloutSpec
@@ -90,7 +90,7 @@ class Evaluation:
                     self.collect(results, queue.idle)
 
     def collect(self, results: EpisodeResults, idle: int) -> None:
-        """Collect results, and show how many episodes are done and how many workers are idle."""
+        """Collect results, and report the progress. idle: the number of idle workers."""
         self.collector.add(results)
         self._done += len(results)
         self.progress(Purpose(self.batch.purpose), self._done, len(self), idle)
@@ -99,7 +99,7 @@ class Evaluation:
         """Raise EpisodeError, or warn that the episode failed, as the experiment asks."""
         which, key = self._name(failure.genome, failure.episode)
         where = f"on rank {rank} ({self.hosts[rank]})"
-        if failure.seed >= 0:
+        if failure.seed >= 0:  # the rank that played the episode was not lost
             step = f"step {failure.step}" if failure.step else "reset"
             where = f"in {step}, environment seed {failure.seed}, {where}"
         message = failure.message.rstrip()
@@ -107,19 +107,19 @@ class Evaluation:
             raise EpisodeError(which, f"{where}:\n{message}", key)
         self._failed += 1
         if self._failed <= _MAX_DESCRIBED:
-            # Means over the episodes of a champion leave it out.
+            # In training the episode lowers the fitness. Means over a champion's episodes leave the episode out.
             counts = "counts as the worst" if self.batch.purpose == Purpose.EPISODE else "has no return"
             _LOG.warning("%s failed and %s, %s: %s", which, counts, where, exception_line(message))
 
     def fail(self, items: Int64, loss: Loss) -> None:
-        """Count episodes [n] as failed, because they ended several workers, the last one by `loss`."""
+        """Count episodes [n] as failed: several workers were lost while they played them, the last one by `loss`."""
         why = "a worker died whenever it played this episode"
         if loss.fate == Fate.HANG:
             limit = f"{self.spec.max_episode_seconds:g} s (env.max_episode_seconds)"
             why = f"it hangs in native code, for longer than {limit}"
         for item in items.tolist():
             genome, episode = int(self.batch.rows[item]), int(self.batch.episodes[item])
-            self.report(EpisodeFailure(genome, episode, -1, -1, why), loss.worker)
+            self.report(EpisodeFailure(genome, episode, seed=-1, step=-1, message=why), loss.worker)
             self.collector.add_failure(genome, episode, self.batch.normalizers.shape[2], self.spec.num_metrics)
         self._done += len(items)
 
@@ -166,7 +166,8 @@ class Inquiry:
     Args:
         serial: The number of the job.
         questions: The questions; each is an item.
-        max_episode_seconds: For how long a worker may play an episode of an abandoned evaluation before it answers.
+        max_episode_seconds: The seconds for which a worker may play an episode of an abandoned evaluation before it
+            answers.
     """
 
     item = "question"
