@@ -253,7 +253,7 @@ def check_held_out(held_out: HeldOut, num_weights: int) -> None:
 
 def unwritable_directory(path: Path, error: BaseException | None) -> InputError:
     """Return the error for a directory that cannot be written, or is a file or a link to nothing."""
-    why: object = error
+    why: object = getattr(error, "strerror", None) or error
     if isinstance(error, FileExistsError):
         why = "it is a link to nothing" if path.is_symlink() and not path.exists() else "it is a file"
     return InputError("output.directory", "a directory that can be written", f"{path} ({why})")

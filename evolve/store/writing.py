@@ -14,7 +14,7 @@ import h5py
 import numpy as np
 from numpy.typing import NDArray
 
-from evolve.errors import RunError, Setting, on_error
+from evolve.errors import InputError, RunError, Setting, on_error
 from evolve.genome import Genomes, GenomeSource
 from evolve.store import schema
 from evolve.store.disk import DeferredErrorFile, Lock, atomic_write, sync, uninterrupted, without_links
@@ -265,7 +265,8 @@ def reopen(path: Path) -> RunFile:
     try:
         lock = Lock(path)
     except OSError as error:
-        raise unwritable_directory(path, error) from None
+        expected = "a run file in a directory that can be written"
+        raise InputError(str(path), expected, error.strerror or error, "Copy it to such a directory.") from None
     with on_error(lock.release):
         run = read(path)
     file = RunFile(path, run.header, run.num_generations, run.steps, run.checkpoint, lock=lock, complete=run.complete,

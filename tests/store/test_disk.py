@@ -122,8 +122,10 @@ def test_a_read_only_disk(call, tmp_path):
         call("run", *RUN, "-g", 1, "-o", tmp_path / "disk").ok()
         before = store.path_of(tmp_path / "disk", 0).read_bytes()
         subprocess.run(["mount", "-o", "remount,ro", str(tmp_path / "disk")], check=True)
-        for words in (("-o", tmp_path / "disk", "--resume"), ("-o", tmp_path / "disk" / "new")):
-            call("run", *RUN, *words).refused("Read-only file system")
+        kept = "disk/seed-0.h5: expected a run file in a directory that can be written, got Read-only file system."
+        for words in (("--resume",), ("--overwrite",)):
+            call("run", *RUN, "-g", 2, "-o", "disk", *words).refused(kept)
+        call("run", *RUN, "-o", "disk/new").refused("that can be written, got disk/new (Read-only file system).")
         call("verify", store.path_of(tmp_path / "disk", 0)).ok()
         done = call("evaluate", store.path_of(tmp_path / "disk", 0), "--episodes", 2).ok()
         assert "2 held-out episodes: not stored in the run file, because its directory cannot be written" in done.out
