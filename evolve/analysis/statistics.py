@@ -194,9 +194,9 @@ def metrics_means(metrics: Mapping[str, NDArray[Any]], returns: Float64) -> dict
 
 
 def metrics_summary(metrics: Mapping[str, NDArray[Any]], returns: Float64) -> str:
-    """Return the `metrics_means` in words; an empty text without metrics."""
-    means = metrics_means(metrics, returns)
-    return ", ".join(f"{name} {number(value) if abs(value) >= 1 else f'{value:.3g}'}" for name, value in means.items())
+    """Return the `metrics_means` in words, in the order of their names; an empty text without metrics."""
+    means = sorted(metrics_means(metrics, returns).items())  # a file holds them in this order, too
+    return ", ".join(f"{name} {number(value) if abs(value) >= 1 else f'{value:.3g}'}" for name, value in means)
 
 
 def number(value: float) -> str:

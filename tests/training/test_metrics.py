@@ -198,6 +198,8 @@ def test_evaluate_prints_metrics_of_episodes_that_did_not_fail(made, call, tmp_p
     failing = statistics.metrics_summary({"steps": np.array([4, 0, 5])}, np.array([1.0, np.nan, 2.0]))
     assert failing == "steps 4.50"
     assert statistics.metrics_summary({"rare": np.array([0.0, 0.005])}, np.zeros(2)) == "rare 0.0025"
+    two = {"time": np.array([2.0]), "done": np.array([True])}
+    assert statistics.metrics_summary(two, np.zeros(1)) == "done 1.00, time 2.00"
 
 
 def test_the_documented_experiments_have_one_digest_on_one_rank_and_on_three(command, tmp_path):
