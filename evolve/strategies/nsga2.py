@@ -140,7 +140,7 @@ class FrontState:
     """The N parents, in the order of selection.
 
     parents: their genomes and the sums of their fitness.
-    measured: [N, D], the sums of their measures over the same evaluations.
+    measured: [N, D], the sums of their D measures over the same evaluations.
     fronts: [N], the number of each parent's front.
     candidates: [N], the number of each in the population of the last generation.
     """
@@ -152,7 +152,7 @@ class FrontState:
 
     @property
     def measures(self) -> Float64:
-        """[N, D], the mean measures."""
+        """[N, D], the means of `measured` over all evaluations."""
         return self.measured / np.maximum(self.parents.count, 1)[:, None]
 
 
@@ -172,7 +172,7 @@ class Nsga2(Elitist[FrontState]):
 
     @staticmethod
     def validate(options: Nsga2Options, layout: GenomeLayout) -> None:
-        """Raise InputError for a layout that has no weights to search, no second objective, or one named twice."""
+        """Raise InputError if the layout has no weights to search, or if objectives are missing or named twice."""
         contract.require_evolved_weights(layout, "nsga2")
         named = (*options.minimize, *options.maximize)
         if not named or len(set(named)) < len(named):
@@ -194,24 +194,24 @@ class Nsga2(Elitist[FrontState]):
     def tell(self, state: FrontState, genomes: GenomeSource, results: contract.Results) -> FrontState:
         """Score the parents again, and keep the first N of all candidates."""
         contract.check_population(genomes, results, self._P, self._layout.num_weights)
-        known, fitness = self.survivors(state), results.fitness
-        measures = self.told_measures(genomes, results)
-        old = state.parents.take(np.arange(known)).with_evaluation(fitness[:known])
+        fitness, measures = results.fitness, self.told_measures(genomes, results)
+        n = self.survivors(state)  # the first n candidates are parents of the last generation, the others are new
+        old = state.parents.take(np.arange(n)).with_evaluation(fitness[:n])
         # The new candidates are ranked without their genomes. Below, only the genomes of chosen candidates are taken.
-        placeholders = Genomes(np.zeros((self._P - known, 0), np.float32), np.zeros((self._P - known, 0), np.bool_))
-        new = ScoredGenomes.evaluated(placeholders, fitness[known:]).with_prior(self._prior, fitness)
+        placeholders = Genomes(np.zeros((self._P - n, 0), np.float32), np.zeros((self._P - n, 0), np.bool_))
+        new = ScoredGenomes.evaluated(placeholders, fitness[n:]).with_prior(self._prior, fitness)
         # A measure is not shrunk: it counts as if all prior evaluations had given the same value.
-        first_sums = measures[known:] * (1.0 + self._prior)
-        measured = np.concatenate([state.measured[:known] + measures[:known], first_sums])
+        first_sums = measures[n:] * (1.0 + self._prior)
+        measured = np.concatenate([state.measured[:n] + measures[:n], first_sums])
         counts = np.concatenate([old.count, new.count])
         scores = np.concatenate([old.score, new.score])
         order, fronts = crowded_order(np.column_stack([scores, self._signs * (measured / counts[:, None])]))
         chosen = order[: self._elite_size]
-        added = chosen[chosen >= known]
-        parents = old.joined(replace(new.take(added - known), genomes=genomes.take(added)))
-        # The new parents follow the old ones, in the order in which they were chosen.
+        added = chosen[chosen >= n]
+        parents = old.joined(replace(new.take(added - n), genomes=genomes.take(added)))
+        # In `parents`, the new parents follow all old ones in the order in which they were chosen.
         rows = chosen.copy()
-        rows[chosen >= known] = known + np.arange(len(added))
+        rows[chosen >= n] = n + np.arange(len(added))
         return FrontState(parents.take(rows), measured[chosen], fronts[chosen], chosen.astype(np.int64))
 
     def champion(self, state: FrontState) -> Genomes:
@@ -285,8 +285,8 @@ class Nsga2(Elitist[FrontState]):
             weights[grown] = 0
             mask |= grown
         noise = streams(Purpose.WEIGHT_NOISE)
-        v = noise.uniform(1)
-        weights += (o.weight_noise * (v * v)).astype(np.float32) * noise.normal_rows(W)
+        u = noise.uniform(1)
+        weights += (o.weight_noise * (u * u)).astype(np.float32) * noise.normal_rows(W)
         weights[~mask] = 0
         return Genomes(weights, mask)
 
