@@ -28,7 +28,7 @@ SCALE = 30.0
 """Pixels per meter, in Gymnasium's window."""
 STEP = 14 / SCALE
 """The horizontal distance between neighbouring vertices of the ground, in meters."""
-VERTICES = 200
+VERTICES = 200  # of the ground
 START = 400 / SCALE / 4
 """The height of the ground where the walker begins, in meters."""
 START_PAD = 20
@@ -78,9 +78,9 @@ def draw_terrain(generator: Pcg64, hardcore: bool, obstacles: float = 1.0) -> Te
         obstacles: The height and depth of the obstacles, as a share of Gymnasium's.
     """
     # This is Gymnasium's state machine, with its order of random numbers: `counter` counts the vertices until the next
-    # kind of ground begins.
+    # kind of ground begins. `original` is the height of the ground before the present pit or stairs.
     terrain = Terrain()
-    up, deep = STEP * obstacles, 4 * STEP * obstacles
+    step_height, depth = STEP * obstacles, 4 * STEP * obstacles
     grass, stump, stairs, pit = range(4)
     state, counter, begins = grass, START_PAD, False
     velocity, y, original = 0.0, START, 0.0
@@ -96,24 +96,24 @@ def draw_terrain(generator: Pcg64, hardcore: bool, obstacles: float = 1.0) -> Te
         elif state == pit and begins:
             counter = generator.integer(3, 5)
             for shift in (0.0, STEP * counter):
-                terrain.add_block(x + shift, x + STEP + shift, y, y - deep)
+                terrain.add_block(x + shift, x + STEP + shift, y, y - depth)
             counter += 2
             original = y
         elif state == pit:
-            y = original - deep if counter > 1 else original
+            y = original - depth if counter > 1 else original
         elif state == stump and begins:
             counter = generator.integer(1, 3)
-            terrain.add_block(x, x + counter * STEP, y, y + counter * up)
+            terrain.add_block(x, x + counter * STEP, y, y + counter * step_height)
         elif state == stairs and begins:
             direction = 1 if generator.random() > 0.5 else -1
             width, steps = generator.integer(4, 5), generator.integer(3, 5)
             original = y
             for s in range(steps):
-                low, high = y + (-1 + s * direction) * up, y + (s * direction) * up
+                low, high = y + (-1 + s * direction) * step_height, y + (s * direction) * step_height
                 terrain.add_block(x + (s * width) * STEP, x + ((1 + s) * width) * STEP, low, high)
             counter = steps * width
         elif state == stairs:
-            y = original + ((steps * width - counter - direction) / width * direction) * up
+            y = original + ((steps * width - counter - direction) / width * direction) * step_height
         begins = False
         terrain.heights.append(y)
         counter -= 1
@@ -155,14 +155,17 @@ class BipedalWalkerOptions(Options):
     """The reward of the step in which the walker falls."""
 
 
-def _model(hardcore: bool, action_scale: float) -> Any:
-    """Return the walker as a record of `frames.MODEL`; its bodies are the hull, and thigh and shin of each leg."""
+def _model(hardcore: bool, action_share: float) -> Any:
+    """Return the walker as a record of `frames.MODEL`; its bodies are the hull, and thigh and shin of each leg.
+
+    The kernel reads `hardcore` and the `action_share` of the task from the model.
+    """
     # Gravity and friction are not here, because each episode may have its own: `begin` sets them.
     model = np.zeros((), frames.MODEL)
     model["num_bodies"], model["num_joints"], model["num_edges"] = 5, 4, VERTICES - 1
     model["body_order"], model["joint_order"] = (4, 3, 0, 1, 2), (3, 2, 0, 1)
     model["spacing"] = STEP
-    model["flag"], model["option"][0] = hardcore, action_scale  # as bipedal_walker.h reads them
+    model["flag"], model["option"][0] = hardcore, action_share
     model["x"] = [i * STEP for i in range(VERTICES)]
     x, y = STEP * START_PAD / 2, START + 2 * LEG_H
     corners = np.array([(a / SCALE, b / SCALE) for a, b in HULL_POLY], np.float32)
@@ -227,7 +230,7 @@ class BipedalWalker(ExactTask[BipedalWalkerOptions]):
     @cached_property
     def model(self) -> Any:
         """The bodies and joints, a record of `frames.MODEL`."""
-        return _model(self.options.hardcore, min(self.action_scale, 1.0))
+        return _model(self.options.hardcore, self.action_share)
 
     @cached_property
     def rays(self) -> Float64:
@@ -313,7 +316,7 @@ class BipedalWalker(ExactTask[BipedalWalkerOptions]):
 
     def actions(self, outputs: Float32) -> Any:
         """Return the actions [k, 4] of outputs [k, 4], in [-1, 1]; 0 for NaN."""
-        return bounded(outputs * np.float64(min(self.action_scale, 1.0))).astype(np.float32)
+        return bounded(outputs * np.float64(self.action_share)).astype(np.float32)
 
 
 class HardcoreOptions(BipedalWalkerOptions):

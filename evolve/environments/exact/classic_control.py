@@ -203,7 +203,7 @@ class MountainCarContinuous(MountainCar):
     @property
     def constants(self) -> tuple[float, ...]:
         """The largest absolute action."""
-        return (min(self.action_scale, 1.0),)
+        return (self.action_share,)
 
     def parameters(self, options: Any) -> tuple[Any, ...]:
         """Return the push at full force, gravity, and the least speed at the goal."""
@@ -257,7 +257,7 @@ class Pendulum(ExactTask[PendulumOptions]):
     @property
     def constants(self) -> tuple[float, ...]:
         """The largest absolute torque."""
-        return (2.0 * min(self.action_scale, 1.0),)
+        return (2.0 * self.action_share,)
 
     def parameters(self, options: Any) -> tuple[Any, ...]:
         """Return the angular acceleration by gravity if the rod is level, and by a torque of 1."""

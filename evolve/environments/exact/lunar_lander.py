@@ -139,7 +139,7 @@ class LunarLander(ExactTask[LunarLanderOptions]):
         model["body_order"][:3], model["joint_order"][:2] = (2, 0, 1), (1, 0)
         # The kernel reads the options of the task in `flag` and `option`.
         model["flag"] = self.options.continuous + 2 * self.options.enable_wind
-        model["option"][0] = min(self.action_scale, 1.0)
+        model["option"][0] = self.action_share
         model["x"][: CHUNKS + 2] = 0, WIDTH, *(WIDTH / (CHUNKS - 1) * i for i in range(CHUNKS))
         corners = np.array([(a / SCALE, b / SCALE) for a, b in LANDER_POLY], np.float32)
         hull_friction, leg_friction = (
@@ -279,7 +279,7 @@ class LunarLander(ExactTask[LunarLanderOptions]):
         """Return Gymnasium's actions: numbers of engines [k], or outputs in [-1, 1], [k, 2], with 0 in place of NaN."""
         if self.discrete:
             return largest(outputs)
-        return bounded(outputs * np.float64(min(self.action_scale, 1.0))).astype(np.float32)
+        return bounded(outputs * np.float64(self.action_share)).astype(np.float32)
 
 
 class LunarLanderContinuous(LunarLander):

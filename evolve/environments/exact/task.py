@@ -125,6 +125,11 @@ class ExactTask(Generic[OptionsT]):
         return not {*self.options.model_fields_set, *self.randomize}.intersection(self.own_settings)
 
     @property
+    def action_share(self) -> float:
+        """The share of the range of bounded actions that is used: `env.action_scale`, at most 1."""
+        return min(self.action_scale, 1.0)
+
+    @property
     def step_limit(self) -> int:
         """The limit of steps of an episode in this experiment."""
         return self.max_episode_steps or self.limit
