@@ -23,6 +23,7 @@ MIN_REPEATS = 3
 MAX_SPREAD = 0.035
 """The last three repeats agree if their spread is at most this, see `spread`."""
 VALIDATED, UNVERIFIED, DIFFERENT = "validated", "unverified", "different work"
+"""The verdicts, see `ContestFile.assess`."""
 _PRICE = re.compile(r"([^\d\s./-]{0,4})(\d{1,7}(?:\.\d{1,6})?)/h")
 _LARGEST = 2**24  # bytes
 _SIGNATURE = "signature"
@@ -208,8 +209,10 @@ class ContestFile(StoredPart):
                 return DIFFERENT, f"{row.title} against {self.rows[0].title}: {found}"
             if row.known and row.known != contest.known_digests(self.size, self.contest):
                 return DIFFERENT, f"{row.title}: not the known digests"
-        missing = [row.title for row in self.rows if not row.known]
-        return (UNVERIFIED, f"the known runs were not played with {missing[0]}") if missing else (VALIDATED, "")
+        for row in self.rows:
+            if not row.known:
+                return UNVERIFIED, f"the known runs were not played with {row.title}"
+        return VALIDATED, ""
 
 
 def leg_difference(ours: Mapping[str, LegDigest], theirs: Mapping[str, LegDigest]) -> str:
@@ -240,7 +243,7 @@ def read_price(text: str) -> Price:
 
 
 def signature(contents: dict[str, Any]) -> str:
-    """Return 64 hexadecimal digits that identify the contents of a file; they must not have a signature yet."""
+    """Return 64 hexadecimal digits that identify the contents of a file, which must not include a signature."""
     return hashlib.sha256(json.dumps(contents, sort_keys=True, separators=(",", ":")).encode()).hexdigest()
 
 
@@ -274,9 +277,8 @@ def read(path: Path) -> ContestFile:
         cure = "Run the contest again, or get another version of evolve."
         raise InputError(str(path), f"a file of contest {known}", f"one of contest {version!r}", cure)
     if contents.pop(_SIGNATURE, None) != signature(contents):
-        raise InputError.plainly(
-            str(path), f"{path} was edited: its signature does not match. Run the contest again, or get the original."
-        )
+        message = f"{path} was edited: its signature does not match. Run the contest again, or get the original."
+        raise InputError.plainly(str(path), message)
     try:
         # As JSON, because strict models accept a list for a tuple only there.
         found = ContestFile.model_validate_json(json.dumps(contents))

@@ -201,7 +201,7 @@ def _repeat(
     seconds = dict.fromkeys(contest.LEGS, 0.0)
     busy, passes = 0.0, 0
     digests: dict[str, results.LegDigest] = dict(expected)
-    # A short pass has an uncertain time, so a repeat is several passes.
+    # The time of a short pass is uncertain, so short passes are repeated.
     while not passes or sum(seconds.values()) < size.least_seconds:
         played = {
             leg: play(contest.scored_experiment(leg, size, backend), coordinator, size.seed) for leg in contest.LEGS
@@ -221,7 +221,7 @@ def _repeat(
         seconds=total / passes,
         passes=passes,
         legs={leg: spent / passes for leg, spent in seconds.items()},
-        playing=round(busy / total, 3),  # the mean number of busy ranks
+        playing=round(busy / total, 3),
         machine_busy=machine_busy,
         stolen=stolen,
         load=load[0] if load else None,
