@@ -32,6 +32,7 @@ from evolve.strategies.wrapper import StartOptions
 
 _PARTS = {"weights": ("N W", np.float32), "mask": ("N W", np.bool_), "traces": ("N T", np.float32),
           "total": ("N", np.float64), "count": ("N", np.int64)}  # fmt: skip
+"""The arrays of scored genomes in a checkpoint, each with its shape and type."""
 
 
 @dataclass(frozen=True)
@@ -188,7 +189,7 @@ class Elitist(contract.Strategy[contract.State]):
         return self._num_kept(state) if self._elite(state).count.all() else 0
 
     def ask(self, state: contract.State, generation: int, candidates: Int64 | None = None) -> Genomes:
-        """Return candidates: initial genomes in generation 0, later the survivors and then the children."""
+        """Return candidates: initial genomes without an elite, otherwise the survivors and then the children."""
         candidates = contract.requested_candidates(self._P, candidates)
         kept, elite = self._num_kept(state), self._elite(state).genomes
         if not kept:
@@ -200,7 +201,7 @@ class Elitist(contract.Strategy[contract.State]):
         if not old.any():
             return children
         both = concatenate(elite.take(candidates[old]), children)
-        # `both` has the candidates in this order: the survivors among them, and then the children.
+        # `both` has the survivors first. Unless `candidates` has them first, too, put the genomes in its order.
         order = np.argsort(~old, kind="stable")
         return both if (order[:-1] < order[1:]).all() else both.take(np.argsort(order))
 
@@ -236,10 +237,9 @@ class EliteOnly(Elitist[ScoredGenomes]):
     def tell(self, state: ScoredGenomes, genomes: GenomeSource, results: contract.Results) -> ScoredGenomes:
         """Score the survivors again, and keep the best of them and of the new candidates."""
         contract.check_population(genomes, results, self._P, self._layout.num_weights)
-        known = self.survivors(state)
-        fitness = results.fitness
-        survivors = state.take(np.arange(known)).with_evaluation(fitness[:known])
-        best = known + contract.ranking(fitness[known:])[: self._elite_size]
+        n, fitness = self.survivors(state), results.fitness
+        survivors = state.take(np.arange(n)).with_evaluation(fitness[:n])
+        best = n + contract.ranking(fitness[n:])[: self._elite_size]
         new = ScoredGenomes.evaluated(genomes.take(best), fitness[best]).with_prior(self._prior, fitness)
         return survivors.joined(new).best(self._elite_size)
 
