@@ -122,11 +122,11 @@ def _solve_positions(
 def solve_impacts(states: Any, model: Any) -> None:
     """Solve the impacts within a step (continuous collision) of worlds, records of `frames.WORLD` [k]."""
     worlds, places = contact_list(states)
-    clear = _clear(states, model, worlds, places)
+    is_clear = _are_clear(states, model, worlds, places)
     # Most worlds have no impact. Only the others are solved, one at a time.
-    for world in np.unique(worlds[~clear]):
-        clear_places = places[(worlds == world) & clear]
-        _Impacts(states[world : world + 1], model, set(clear_places.tolist())).solve()
+    for world in np.unique(worlds[~is_clear]):
+        clear = places[(worlds == world) & is_clear]
+        _Impacts(states[world : world + 1], model, set(clear.tolist())).solve()
 
 
 def set_frames(states: Any, model: Any, which: slice = slice(None)) -> None:
@@ -137,8 +137,11 @@ def set_frames(states: Any, model: Any, which: slice = slice(None)) -> None:
     bodies["p"], bodies["sine"], bodies["cosine"] = np.moveaxis(p, 0, -1), q.s, q.c
 
 
-def _clear(states: Any, model: Any, worlds: Int64, places: Int64) -> Bool:
-    """Return [N]: whether a bound proves that a contact has no impact. places: [N], in the lists of `worlds` [N]."""
+def _are_clear(states: Any, model: Any, worlds: Int64, places: Int64) -> Bool:
+    """Return [N]: whether a bound proves that each contact has no impact in this step.
+
+    worlds: [N], the world of each contact. places: [N], its index in the world's list of contacts.
+    """
     contacts = states["contact"][worlds, places]
     hulls, bodies = model["hull"][contacts["body"]], states["body"][worlds, contacts["body"]]
     sweep = Sweep(vectors(bodies["c0"]), vectors(bodies["c"]), vectors(hulls["center"]), bodies["a0"], bodies["a"])
@@ -175,6 +178,7 @@ class _Impacts:
             time, earliest = _ONE, -1
             for place in self._newest_first():
                 contact = self._world["contact"][place]
+                # A sleeping body has no new impacts, but like Box2D it keeps the times that are known.
                 possible = place in self._impact_times or self._world["body"]["awake"][contact["body"]]
                 if contact["enabled"] and possible and self._num_impacts[place] <= _MAX_IMPACTS:
                     impact = self._impact(place)
