@@ -105,7 +105,7 @@ def test_a_network_without_connections_is_not_shown(record):
     subject = subject_of(record("BipedalWalker-v3", "--set", "env.max_episode_steps=30"))
     genome = subject.chosen.genome
     none = Champion(0 * genome.weights[0], np.zeros_like(genome.mask[0]), None)
-    assert not len(network_of(none, subject.experiment).left)
+    assert not len(network_of(none, subject.experiment).acting)
     bare = replace(subject, chosen=replace(subject.chosen, genome=Genomes(none.weights[None], none.mask[None])))
     assert bare.network() is None
 

@@ -99,15 +99,15 @@ def connections_of(network: Network, mask: Bool, strength: Float32) -> Connectio
     paths = Paths(network)
     parts = []
     begin = 0
-    for (block, *_), acting in zip(paths.matrices, paths.acting(mask[None]), strict=True):
-        left = acting[0]
+    for (block, *_), (acting,) in zip(paths.matrices, paths.acting(mask[None]), strict=True):
         weights = strength[block.start : block.stop].reshape(block.rows, block.columns)
-        rows, columns = np.nonzero(left)
+        rows, columns = np.nonzero(acting)
         source = np.full(len(rows), block.source)
         target = np.full(len(rows), block.layer + 1)
-        place = begin + rows * left.shape[1] + columns
-        parts.append((source, rows, target, columns, np.broadcast_to(weights, left.shape)[rows, columns], place))
-        begin += left.size
+        place = begin + rows * acting.shape[1] + columns
+        # Coefficients of learning rules may be one row, or one column, for all rows or columns of connections.
+        parts.append((source, rows, target, columns, np.broadcast_to(weights, acting.shape)[rows, columns], place))
+        begin += acting.size
     arrays = (np.concatenate(column) for column in zip(*parts, strict=True))
     columns_of_all: dict[str, Any] = dict(zip(_COLUMNS, arrays, strict=True))
     return Connections(tuple(paths.sizes), **columns_of_all, unused=paths.unused)
@@ -130,8 +130,8 @@ def curves_of(connections: Connections, places: list[Places]) -> Float64:
 
     A curve that skips a layer passes between its neurons. A curve within a layer leaves it and comes back.
     """
-    rows = max(map(len, places[1:-1]), default=1)
-    clearance = max(0.07, 0.7 / (rows + 1))  # from the hidden neurons that a curve passes
+    most_hidden = max(map(len, places[1:-1]), default=1)
+    clearance = max(0.07, 0.7 / (most_hidden + 1))  # from the hidden neurons that a curve passes
     begin = _ends(connections.source, connections.tail, places)
     end = _ends(connections.target, connections.head, places)
     distance = (end - begin)[:, :1]  # in layers
@@ -162,17 +162,17 @@ class DrawnNetwork:
     """A network, reduced to the connections that are drawn.
 
     Attributes:
-        left: The connections that are not pruned and can act.
-        shown: The connections of `left` that are drawn: all, or the strongest tenth.
-        num_unpruned: The number of connections that could act without pruning.
+        acting: The connections that are not pruned and can act.
+        shown: The acting connections that are drawn: all, or the strongest tenth.
+        num_without_pruning: The number of connections that could act without pruning.
         inputs: The names of the neurons of the first layer.
         outputs: The names of the neurons of the last layer.
         kind: The meaning of the strengths: "weight", "coefficient A" of a learning rule, or "trace".
     """
 
-    left: Connections
+    acting: Connections
     shown: Connections
-    num_unpruned: int
+    num_without_pruning: int
     inputs: tuple[str, ...]
     outputs: tuple[str, ...]
     kind: str = "weight"
@@ -180,12 +180,12 @@ class DrawnNetwork:
     @property
     def connections_text(self) -> str:
         """A text with the number of connections that can act, now and without pruning."""
-        return f"{len(self.left):,} of {self.num_unpruned:,} acting connections"
+        return f"{len(self.acting):,} of {self.num_without_pruning:,} acting connections"
 
     @property
     def omission_text(self) -> str:
         """A text with the number of connections drawn; empty if all are drawn."""
-        return "" if len(self.shown) == len(self.left) else f"the strongest {len(self.shown):,} drawn"
+        return "" if len(self.shown) == len(self.acting) else f"the strongest {len(self.shown):,} drawn"
 
 
 def network_of(champion: Champion, experiment: Experiment, traces: Float32 | None = None) -> DrawnNetwork:
@@ -199,18 +199,19 @@ def network_of(champion: Champion, experiment: Experiment, traces: Float32 | Non
         traces: [W], the strengths to draw instead.
     """
     network = experiment.network
-    left = connections_of(network, champion.mask, champion.weights if traces is None else traces)
+    acting = connections_of(network, champion.mask, champion.weights if traces is None else traces)
     unpruned = connections_of(network, np.ones_like(champion.mask), champion.weights)
-    shown = left.strongest(len(left) // 10) if len(left) > _MOST_CONNECTIONS else left
+    shown = acting.strongest(len(acting) // 10) if len(acting) > _MOST_CONNECTIONS else acting
     observations, actions = network.observation_size, experiment.action_size
     inputs, names = environments.names(experiment.config.env.id, observations, actions, experiment.spaces)
-    inputs += ["bias"] * (left.sizes[0] - observations)
+    inputs += ["bias"] * (acting.sizes[0] - observations)
     # Of the outputs before the actions, the first is the neuromodulator. The others have no names.
-    num_others = left.sizes[-1] - actions
+    num_others = acting.sizes[-1] - actions
     outputs = ["neuromodulator", *(f"output {n}" for n in range(1, num_others))][:num_others] + names
     # Only genomes of learning rules have blocks with a `span`.
-    kind = "trace" if traces is not None else "coefficient A" if network.blocks[0].span else "weight"
-    return DrawnNetwork(left, shown, len(unpruned), tuple(inputs), tuple(outputs), kind)
+    evolved = "coefficient A" if network.blocks[0].span else "weight"
+    kind = evolved if traces is None else "trace"
+    return DrawnNetwork(acting, shown, len(unpruned), tuple(inputs), tuple(outputs), kind)
 
 
 @style.styled
@@ -242,7 +243,7 @@ def _traces_note(experiment: Experiment) -> str:
 @style.styled
 def draw_network(drawn: DrawnNetwork, note: str = "") -> Any:
     """Return the figure of a network, with a note below. Colours show signs of connections, widths their strengths."""
-    connected = drawn.left.connected  # connections that are not drawn count, too
+    connected = drawn.acting.connected  # connections that are not drawn count, too
     places = places_of(drawn.shown)
     tallest = max(map(len, places))
     figure = style.new_figure(min(max(3.2, 0.24 * tallest + 1.2), _TALLEST) + (0.5 if note else 0.0))
@@ -256,9 +257,9 @@ def draw_network(drawn: DrawnNetwork, note: str = "") -> Any:
     _label(panel, places[-1], drawn.outputs, connected[-1], "left", fontsize)
     for layer in range(1, len(places) - 1):
         # A hidden neuron that acts although nothing feeds it is a bias. Other neurons without inputs are always 0.
-        fed = set(drawn.left.head[drawn.left.target == layer].tolist())
+        fed = set(drawn.acting.head[drawn.acting.target == layer].tolist())
         biases = {neuron: place for neuron, place in places[layer].items() if neuron not in fed}
-        _label(panel, biases, ["bias"] * drawn.left.sizes[layer], connected[layer], "right", fontsize)
+        _label(panel, biases, ["bias"] * drawn.acting.sizes[layer], connected[layer], "right", fontsize)
     _add_legend(panel, drawn.shown, drawn.kind)
     panel.set_xlim(*_sides(drawn.inputs, drawn.outputs, len(places), fontsize))
     if note:

@@ -133,8 +133,8 @@ class NetworkPanel:
                 x, y = self._at(np.array(place)) / _SCALE
                 # Pillow's built-in font has no minus sign.
                 texts.append(((x + offset, y), names[neuron].replace("−", "-"), _TEXT, self._name_font, anchor))
-        count = pluralize(len(drawn.left), "connection")
-        if len(self._shown) < len(drawn.left):
+        count = pluralize(len(drawn.acting), "connection")
+        if len(self._shown) < len(drawn.acting):
             count = f"the strongest {len(self._shown):,} of {count}"
         below = self._size[1] - 0.95 * self._text_size
         texts.append(((self._size[0] / 2, below), count, _QUIET, font(self._text_size), "mm"))
