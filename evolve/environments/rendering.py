@@ -72,6 +72,7 @@ KNOWN_LABELS: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
     "Bandit": (("pull", "look", *_ARMS, "result"), _ARMS),  # of the default size
     "TMaze": (("junction", "end", "home", "reward"), ("turn",)),
 }
+"""The names of the observations and of the actions of each family of environments."""
 
 GYMNASIUM_INDICES = {
     "Acrobot-v1": [0, 3, 6, 7],
@@ -135,9 +136,9 @@ def _expected(mode: Mode) -> str:
 
 @keeping_directory()
 def check_drawable(options: EnvOptions) -> bool:
-    """Return whether an environment declares that it can be drawn as frames; if it does, draw one.
+    """Return whether an environment declares that it can be drawn as frames.
 
-    Raises InputError if a library that it draws with is missing.
+    If it does, a frame is drawn, which raises InputError if a library is missing.
     """
     if options.engine == "envpool":
         return can_draw(options.id)
@@ -162,7 +163,7 @@ def _with(options: EnvOptions, kwargs: dict[str, str]) -> EnvOptions:
 
 
 def _camera(env: Any) -> dict[str, str]:
-    """Return the argument that lets MuJoCo's camera follow a robot that would leave the picture; {} if it need not."""
+    """Return the argument with which MuJoCo's camera follows a robot; {} if there is no such camera or no need."""
     inner = env.unwrapped
     if not type(inner).__module__.startswith("gymnasium.envs.mujoco"):
         return {}
@@ -311,10 +312,10 @@ def picture(env_id: str, task: AnyTask, state: Any, seed: int, step: int) -> UIn
 def _environment(env_id: str, settings: tuple[tuple[str, Any], ...], seed: int) -> Any:
     """Return an environment that draws frames, at the beginning of an episode."""
     silence_gymnasium()
-    how = dict(settings)
+    kwargs = dict(settings)
     env = make_or_explain(
-        EnvOptions(id=env_id, kwargs=how),
-        lambda: gymnasium.make(env_id, render_mode="rgb_array", disable_env_checker=True, **how),
+        EnvOptions(id=env_id, kwargs=kwargs),
+        lambda: gymnasium.make(env_id, render_mode="rgb_array", disable_env_checker=True, **kwargs),
     ).unwrapped
     env.reset(seed=seed)
     return env
