@@ -65,7 +65,7 @@ def check_begun(consequence: str, *runs: Stored) -> None:
 
 def write_champion(champion: StoredChampion) -> None:
     """Write a champion file; an existing one is replaced. Raises InputError if it cannot be written."""
-    content = io.BytesIO()  # HDF5's own messages about a full disk are long
+    content = io.BytesIO()  # Python writes the file, because HDF5's own messages about a full disk are long
     with h5py.File(content, "w") as file:
         file.attrs.update(champion.header.attributes(), champion_schema=CHAMPION_SCHEMA, digest=champion.digest,
                           num_generations=champion.num_generations, steps=champion.steps,
@@ -75,10 +75,10 @@ def write_champion(champion: StoredChampion) -> None:
         write_start(file, champion.header)
         write_held_out(file, champion.held_out)
         write_columns(file, _NORMALIZER, vars(champion))
-    with explain_write_errors(champion.path), atomic_write(champion.path) as partial, open(partial, "wb") as disk:
-        disk.write(content.getvalue())
-        disk.flush()
-        os.fsync(disk.fileno())
+    with explain_write_errors(champion.path), atomic_write(champion.path) as partial, open(partial, "wb") as output:
+        output.write(content.getvalue())
+        output.flush()
+        os.fsync(output.fileno())
 
 
 def read_champion(path: Path) -> StoredChampion:
