@@ -32,10 +32,10 @@ from evolve.errors import EpisodeTimeout, Interrupted
 
 SOON = 1.0
 """Seconds that watched code may take to return after `interrupt_soon`."""
-_SIOCGIFADDR = 0x8915
+_SIOCGIFADDR = 0x8915  # the request to Linux for the address of a network interface
 _TOKEN_CHARACTERS = 32
 _GREETING_BYTES = _TOKEN_CHARACTERS + 4  # the token, and a rank
-_PROBES = 4
+_PROBES = 4  # of TCP keepalive, which a host may leave unanswered before it counts as silent
 _CONNECT_SECONDS = 5.0
 # The errors of a connection if its process at the other end has ended, but the host answers. The launcher or MPI
 # notices that loss.
@@ -60,10 +60,11 @@ class Watchdog:
         self._fatal = fatal
         self._grace = max(1.0, limit / 10)  # seconds between alarms, after the first
         self._every = min(0.1, limit / 20)  # seconds within which further calls of `pat` do nothing
+        # Times of `time.monotonic`: of the first and of the last `pat`, and of the last `_arm`; -inf while disarmed.
         self._begun = -math.inf
         self._patted = -math.inf
         self._armed = -math.inf
-        self._warned = False
+        self._warned = False  # whether the first of two alarms has rung
         self._paused = False
         self._handles_suspension = False
         self._hurries = False
@@ -78,7 +79,7 @@ class Watchdog:
             self._begin(now)
         else:
             self._set_alarm()
-            if now - self._armed > patience(self._limit):
+            if now - self._armed > patience(self._limit):  # the traceback was printed meanwhile
                 _explain(now - self._patted)
         self._patted = now
         self._warned = False
@@ -101,7 +102,7 @@ class Watchdog:
             signal.setitimer(signal.ITIMER_REAL, max(left - passed, 1e-3), interval)
         self._patted = -math.inf
         self._armed = -math.inf
-        if _WATCHING:  # a process has one traceback, which this watchdog took from the one around it
+        if _WATCHING:  # a process has one timer of tracebacks, which this watchdog took from the one around it
             _WATCHING[-1]._arm(time.monotonic())
 
     @contextmanager
@@ -151,6 +152,7 @@ class Watchdog:
         signal.setitimer(signal.ITIMER_REAL, SOON if self._hurries else self._limit, self._grace)
 
     def _arm(self, now: float) -> None:
+        """Start the timer of the traceback anew, in the thread of `faulthandler`."""
         self._armed = now
         descriptor = _stderr()
         if descriptor is not None:
@@ -313,7 +315,7 @@ def own_addresses() -> list[str]:
         for _, name in socket.if_nameindex():
             with suppress(OSError):  # an interface without an address
                 answer = fcntl.ioctl(any_socket, _SIOCGIFADDR, name.encode()[:15].ljust(256, b"\0"))
-                found.append(socket.inet_ntoa(answer[20:24]))
+                found.append(socket.inet_ntoa(answer[20:24]))  # the IPv4 address in the structure `ifreq`
     return [address for address in dict.fromkeys(found) if not address.startswith("127.")]
 
 
