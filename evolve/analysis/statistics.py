@@ -19,7 +19,7 @@ from evolve.shapes import Float64
 Interval = tuple[float, float]
 """The lower and the upper end."""
 
-_RESAMPLES = 10_000  # up to this number of permutations, the rank test is exact
+_MOST_PERMUTATIONS = 10_000  # up to this number of permutations, the rank test is exact
 _Z = 1.959963984540054  # the 97.5 % quantile of the normal distribution
 # The 97.5 % quantiles of Student's t with 1 to 9 degrees of freedom.
 _STUDENT = (12.706205, 4.302653, 3.182446, 2.776445, 2.570582, 2.446912, 2.364624, 2.306004, 2.262157)
@@ -151,22 +151,22 @@ def holm(ps: Sequence[float]) -> list[float]:
 def rank_test(one: Float64, other: Float64) -> float:
     """Return p of the two-sided Mann-Whitney U test (1947) of two samples [n], [m].
 
-    The test is exact, with ties too, for up to 10,000 permutations, such as of two samples of seven values. The normal
-    approximation would be too cautious there. SciPy takes it for most larger samples.
+    The test is exact, with ties too, for up to 10,000 permutations, as with two samples of seven values. The normal
+    approximation, which SciPy uses for most larger samples, would be too cautious there.
 
     Raises:
         InputError: SciPy is not installed.
     """
     stats = import_extra("scipy.stats", "stats", "statistics", "SciPy")
-    # SciPy's permutation test is exact if there are at most `n_resamples` permutations. It refuses a sample of one
-    # value. The exact p then follows from the rank of this value, since all ranks are equally likely.
+    # SciPy refuses a sample of one value. The exact p follows from its rank, since all ranks are equally likely.
     n, m = len(one), len(other)
     if min(n, m) == 1:
         values = np.concatenate([one, other])
         single = one[0] if n == 1 else other[0]
         return min(1.0, 2 * float(min((values <= single).mean(), (values >= single).mean())))
-    exact = math.comb(n + m, n) <= _RESAMPLES
-    method = stats.PermutationMethod(n_resamples=_RESAMPLES) if exact else "auto"
+    # SciPy's permutation test is exact if there are at most `n_resamples` permutations.
+    exact = math.comb(n + m, n) <= _MOST_PERMUTATIONS
+    method = stats.PermutationMethod(n_resamples=_MOST_PERMUTATIONS) if exact else "auto"
     return float(stats.mannwhitneyu(one, other, alternative="two-sided", method=method).pvalue)
 
 
@@ -213,9 +213,9 @@ def number(value: float) -> str:
     return f"{value + 0.0:,.2f}" if abs(value) < _LARGEST_DECIMAL else f"{value:.4g}"  # + 0.0: no "-0.00"
 
 
-def between(interval: tuple[float, float]) -> str:
+def between(ends: Interval) -> str:
     """Return an interval in words: "1.00 to 2.00"."""
-    return f"{number(interval[0])} to {number(interval[1])}"
+    return f"{number(ends[0])} to {number(ends[1])}"
 
 
 def duration(seconds: float) -> str:
