@@ -42,8 +42,8 @@ _START = "start/weights", "start/mask"
 
 
 @dataclass(frozen=True)
-class HoldState:
-    """To a worker: the state of a strategy before a generation. Its arrays follow, each in a message `StateArray`.
+class StateHeader:
+    """To a worker: the head of a state of a strategy before a generation. Each array follows in a `StateArray`.
 
     Before generation 0 only a given first genome follows, because each rank can compute the first state. arrays: the
     number of messages that follow.
@@ -94,7 +94,7 @@ class SumRequest:
     stop: int
 
 
-_KINDS = HoldState, StateArray, SumRequest, ColumnSums, TellResults
+_KINDS = StateHeader, StateArray, SumRequest, ColumnSums, TellResults
 
 
 class SharedStrategy:
@@ -121,14 +121,17 @@ class SharedStrategy:
         P, network = experiment.config.population, experiment.network
         self._wanted_traces = wanted_traces(strategy, network.num_traces)
         self._on_every_rank = runs_on_every_rank(strategy, network.num_traces)
-        are_few = P * network.num_traces <= MAX_EACH_TRACES
+        traces_are_few = P * network.num_traces <= MAX_EACH_TRACES
         # In a race workers cannot compute the mean, because candidates play different numbers of episodes.
         needs_each = self._wanted_traces == "mean" and bool(experiment.config.racing.rounds)
-        self.traces: Traces = "each" if are_few or needs_each else self._wanted_traces
+        self.traces: Traces = "each" if traces_are_few or needs_each else self._wanted_traces
         """The traces that workers send. The traces of each candidate also give the log their fingerprints."""
 
     def ask(self, generation: int) -> GenomeSource:
-        """Return the candidates of a generation. If workers can compute them, the workers receive the state first."""
+        """Return the candidates of a generation. If workers can compute them, the workers receive the state first.
+
+        Workers that have received the state of an earlier generation and its results have the present state already.
+        """
         if not self._on_every_rank:
             return self.strategy.ask(self.state, generation)
         version = self._token, generation
@@ -140,7 +143,7 @@ class SharedStrategy:
             if self._experiment.start is not None:
                 genome = self._experiment.start.genome
                 arrays |= dict(zip(_START, (genome.weights, genome.mask), strict=True))
-            header = HoldState(self._experiment.config.to_toml(), *sizes, self._seed, generation, len(arrays))
+            header = StateHeader(self._experiment.config.to_toml(), *sizes, self._seed, generation, len(arrays))
             records = itertools.chain([header], itertools.starmap(StateArray, arrays.items()))
             # Each message names a rank that does not receive it. Rank 0 is no worker, so all workers receive these.
             self._coordinator.update(((frame_of(record, _KINDS), 0) for record in records), version)
@@ -183,8 +186,8 @@ class SharedStrategy:
             if workers_have_state and len(fitness) * W >= MIN_SHARED_NUMBERS:
                 parts = self._sum_on_workers(generation, fitness, W)
             else:
-                columns = slice(0, W)
-                parts = [(0, columns, self._sum_here(generation, fitness, columns))]
+                every_column = slice(0, W)
+                parts = [(0, every_column, self._sum_here(generation, fitness, every_column))]
         if workers_have_state:
             traces = np.zeros(0) if mean_traces is None else mean_traces
             results = TellResults(fitness, traces, np.zeros((len(fitness), 0)) if measures is None else measures)
@@ -199,6 +202,7 @@ class SharedStrategy:
 
     def _sum_on_workers(self, generation: int, fitness: Float64, W: int) -> list[tuple[int, slice, Float64]]:
         """Return (rank, columns, sums) in ascending order of columns. If no worker is left, rank 0 sums the rest."""
+        # A part has at least MIN_PART_NUMBERS numbers; if W allows, each worker gets _PARTS_PER_WORKER parts.
         size = max(-(-MIN_PART_NUMBERS // len(fitness)), -(-W // (_PARTS_PER_WORKER * len(self._coordinator.workers))))
         requested = [slice(start, min(start + size, W)) for start in range(0, W, size)]
         requests = [frame_of(SumRequest(fitness, columns.start, columns.stop), _KINDS) for columns in requested]
@@ -221,16 +225,16 @@ class StrategyReplica:
 
     def reset(self) -> None:
         """Drop the state, because this worker missed updates."""
-        self._header: HoldState | None = None  # of a state that is arriving
+        self._header: StateHeader | None = None  # of a state that is arriving
+        self._arrays: dict[str, NDArray[Any]] = {}  # of that state, so far
         self._threads = 1
-        self._arrays: dict[str, NDArray[Any]] = {}
-        self._sums: Float64 = np.zeros(0)
-        self._asked: AskedGenomes[Any] | None = None
+        self._sums: Float64 = np.zeros(0)  # of all columns, in the present generation
+        self._asked: AskedGenomes[Any] | None = None  # the candidates of the present generation, with the state
 
     def update(self, content: UInt8) -> None:
         """Process a message: a part of a state, sums of another rank, or the results of a generation."""
         match record_of(content, _KINDS):
-            case HoldState() as header:
+            case StateHeader() as header:
                 self._header = header
                 self._arrays = {}
                 self._start_if_complete()
