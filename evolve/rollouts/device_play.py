@@ -102,7 +102,7 @@ class RolloutInHalves:
 
     def make_genomes_within(self, context: Callable[[], AbstractContextManager[object]]) -> None:
         """Generate genomes within a context, such as one that measures this time apart from the episodes."""
-        self._queue.making = context
+        self._queue.generating = context
 
 
 MOST_COLUMNS = 4

@@ -209,7 +209,7 @@ class ExactRollout(_WholeEpisodes):
 
     def make_genomes_within(self, context: Callable[[], AbstractContextManager[object]]) -> None:
         """Generate genomes within a context: that time belongs to no episode."""
-        self._queue.making = context
+        self._queue.generating = context
 
     def _feed(self, episodes: EpisodesToBegin) -> None:
         """Give episodes to `play`."""

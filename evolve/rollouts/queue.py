@@ -24,9 +24,15 @@ _NOTHING_DESCRIBED = join_descriptions([])
 
 @dataclass(frozen=True)
 class EpisodesToBegin:
-    """k episodes, each with the seed of its environment, a normalizer [k, 2, O], and its key.
+    """k episodes of one batch that begin together.
 
-    genomes: C genomes. numbers: [k], the number of each episode's genome among them. best_of: see `EpisodeBatch`.
+    genomes: The C genomes that play them.
+    numbers: [k], the number of each episode's genome among these genomes.
+    seeds: [k], the seeds of the environments.
+    normalizers: [k, 2, O], the normalizer of each episode's observations.
+    genome_ids: [k], the number of each episode's genome in the results.
+    episodes: [k], the number of each episode among the episodes of its genome.
+    traces, best_of: See `EpisodeBatch`.
     """
 
     genomes: Genomes
@@ -56,10 +62,10 @@ class EpisodeQueue:
     """
 
     def __init__(self, shared_with: "EpisodeQueue | None" = None) -> None:
-        self.making: Callable[[], AbstractContextManager[object]] = nullcontext
-        """Returns a context in which genomes are generated."""
+        self.generating: Callable[[], AbstractContextManager[object]] = nullcontext
+        """Returns a context manager; genomes are generated within it."""
         self._waiting: _WaitingBatches = _WaitingBatches() if shared_with is None else shared_with._waiting
-        self._feed = 1
+        self._feed = 1  # episodes, see `fill_feeds`
         # With several threads, another thread will most often play the next genomes: do not generate them.
         self._ahead = shared_with is None
         if shared_with is not None:
@@ -104,7 +110,7 @@ class EpisodeQueue:
             if part.stop == len(batch):
                 self._waiting.batches.popleft()
         rows = batch.rows[part]
-        genomes, numbers = self._window.take(rows.astype(np.int64), self.making)
+        genomes, numbers = self._window.take(rows.astype(np.int64), self.generating)
         self._described += [(batch.genome_ids[which], found) for which, found in self._window.take_descriptions()]
         return EpisodesToBegin(
             genomes,
@@ -177,16 +183,16 @@ class GenomeWindow:
         return int(beyond.argmax()) if beyond.any() else len(rows)
 
     def take(
-        self, rows: Int64, making: Callable[[], AbstractContextManager[object]] = nullcontext
+        self, rows: Int64, generating: Callable[[], AbstractContextManager[object]] = nullcontext
     ) -> tuple[Genomes, Int64]:
         """Return the genomes of rows [n], at most n genomes, and the number [n] of each row's genome among them.
 
-        making: returns a context in which genomes are generated.
+        generating: returns a context manager; genomes are generated within it.
         """
         first, last = int(rows.min()), int(rows.max())
         if self._held is None or first < self._first or last >= self._first + len(self._held):
             stop = max(last + 1, first + self._at_once) if self._ahead else last + 1
-            self._held = self._make(slice(first, min(stop, len(self._source))), making)
+            self._held = self._generate(slice(first, min(stop, len(self._source))), generating)
             self._first = first
         if last + 1 - first > len(rows):  # not all of the run are needed
             return self._held.take(rows - self._first), np.arange(len(rows))
@@ -197,8 +203,9 @@ class GenomeWindow:
         described, self._described = self._described, []
         return described
 
-    def _make(self, run: slice, making: Callable[[], AbstractContextManager[object]]) -> Genomes:
-        with making():
+    def _generate(self, run: slice, generating: Callable[[], AbstractContextManager[object]]) -> Genomes:
+        """Return the genomes of a contiguous run of rows, and describe those that the batch wants described."""
+        with generating():
             source = self._source
             made = source.take(run) if isinstance(source, Genomes) else source.take(np.arange(run.start, run.stop))
             with self._lock:

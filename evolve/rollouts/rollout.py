@@ -198,7 +198,7 @@ class Rollout:
 
     def make_genomes_within(self, context: Callable[[], AbstractContextManager[object]]) -> None:
         """Set a context manager that is entered while genomes are generated."""
-        self._queue.making = context
+        self._queue.generating = context
 
     def newest(self, slot: int) -> tuple[int, float]:
         """Return the steps and the return so far of a slot's newest episode."""
