@@ -90,13 +90,13 @@ def summarize_run(run: StoredRun, coordinator: Coordinator, transport: Transport
     except EvolveError as error:
         why = exception_line(str(error))
         return RunSummary(run, why_no_film=f"No film: {why}", verification=f"It cannot be checked: {why}")
-    film, why_none = None, ""
+    film, why_no_film = None, ""
     if filmed:
         try:
             film = _film(run, experiment)
         except (InputError, RunError) as error:  # it cannot be drawn here, or the episode fails
-            why_none = f"No film: {exception_line(str(error))}"
-    return RunSummary(run, film, why_none, equal, verified)
+            why_no_film = f"No film: {exception_line(str(error))}"
+    return RunSummary(run, film, why_no_film, equal, verified)
 
 
 def _verify(run: StoredRun, experiment: Experiment, coordinator: Coordinator, transport: Transport) -> tuple[bool, str]:
@@ -165,7 +165,7 @@ def render(groups: Sequence[RunGroup], summaries: Sequence[RunSummary], empty: S
         fitness=comparison.fitness_in_words(compared),
         comparison=_comparison(compared),
         curves=_picture("curves", "Curves over generations", figures.draw_curves(compared, titled=False)),
-        kept=[drawn for n, group in enumerate(compared) if (drawn := _kept(n, group))],
+        kept=[drawn for n, group in enumerate(compared) if (drawn := _front_or_archive(n, group))],
         networks=[_network(n, *each) for n, each in enumerate(zip(compared, best, strict=True))],
         films=_films(compared, summaries),
         without_film=tables.names_by((summary.why_no_film, name) for name, summary in unfilmed),
@@ -230,10 +230,12 @@ def _picture(name: str, description: str, figure: Any) -> Picture:
     return Picture(figures.to_svg(figure, name), description)
 
 
-def _kept(number: int, group: RunGroup) -> tuple[str, str, Picture | str] | None:
+def _front_or_archive(number: int, group: RunGroup) -> tuple[str, str, Picture | str] | None:
     """Return a group's label, a caption, and a picture of the front or the archive of its best run.
 
-    If it cannot be drawn, the reason replaces the picture. None if the strategy keeps neither a front nor an archive.
+    If the picture cannot be drawn, the reason replaces it. None if the strategy has neither a front nor an archive.
+
+    number: the number of the group on the page.
     """
     run = best_run(group)
     try:
@@ -299,6 +301,8 @@ def _spreads(
     spreads = []
     for number, group in enumerate(groups):
         known = [found for run in group.runs if (found := returns.get(run.path)) and len(found[1])]
+        if not known:
+            continue
         varying = [(name, values) for name, values in known if values.min() < values.max()]
         picture = None
         if varying:
@@ -307,8 +311,7 @@ def _spreads(
         constant = tables.names_by((float(values[0]), name) for name, values in known if values.min() == values.max())
         returned = "every held-out episode returned"
         notes = [f"{names}: {returned} {statistics.number(value)}" for value, names in constant.items()]
-        if known:
-            spreads.append((group.label, picture, notes))
+        spreads.append((group.label, picture, notes))
     return spreads
 
 
@@ -317,9 +320,9 @@ def _films(groups: Sequence[RunGroup], summaries: Sequence[RunSummary]) -> list[
     clips = {summary.run.path: summary.film for summary in summaries}
     films = []
     for group in groups:
+        label = f"{group.label}: " if len(groups) > 1 else ""
         for run in group.runs:
             if film := clips[run.path]:
-                label = f"{group.label}: " if len(groups) > 1 else ""
                 urls = data_url("video/mp4", film.mp4), data_url("image/jpeg", film.jpeg)
                 films.append((f"{label}{_seed(run, group)}, {film.caption}", *urls))
     return films
