@@ -93,14 +93,16 @@ def can_check_later(runs: Sequence[PlannedRun]) -> bool:
 def check(runs: Sequence[PlannedRun], dry: bool = False) -> None:
     """Raise InputError if the page about runs cannot be made.
 
-    A library may be missing, the path may not be writable, or an environment may be unable to draw. dry: whether to
-    leave the path unchecked, because that check writes a file.
+    A library may be missing, the path may not be writable, or an environment may be unable to draw.
+
+    dry: whether the command may write nothing. The path is then not checked, because that check writes a file.
     """
     environments.draw_without_display()
     html.check_libraries()
     video.check_library()
     if not dry:
         check_path(runs)
+    # Many runs have the same environment, which is drawn once.
     for env in {run.experiment.config.env.model_dump_json(): run.experiment.config.env for run in runs}.values():
         environments.check_drawable(env)
 
@@ -113,7 +115,10 @@ def check_path(runs: Sequence[PlannedRun]) -> None:
 
 
 def write_after_runs(app: App, runs: Sequence[PlannedRun]) -> str:
-    """Write the page about runs that have ended; return a line with its path. Raises Stopped."""
+    """Write the page about runs that have ended; return a line with its path.
+
+    Raises Stopped, with the command that makes the page later, if a stop is requested.
+    """
     page, files = path_for(runs), [run.path for run in runs]
     try:
         has_film = write_page(app, files, page)
@@ -134,7 +139,7 @@ def _body(app: App, argv: list[str]) -> int:
 
 
 def _work(argv: list[str]) -> Work:
-    """Return the amount of work, which has no known limit. Raises InputError for wrong arguments."""
+    """Return the amount of work: the number of episodes has no known limit. Raises InputError for wrong arguments."""
     arguments = _parser().parse_intermixed_args(argv)
     if arguments.quick:
         raise InputError("--quick", "no --workers with it, because it plays no episode", "both")
