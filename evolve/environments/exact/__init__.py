@@ -66,6 +66,7 @@ def without_defaults(options: EnvOptions) -> EnvOptions:
         return options
     default = kind.settings().model_dump(include=set(kind.own_settings))
     kwargs = {name: value for name, value in options.kwargs.items() if default.get(name) != value}
+    # A distribution whose only value is the default is left out as well.
     randomize = {name: drawn for name, drawn in options.randomize.items() if {default.get(name)} != {*extremes(drawn)}}
     return options.model_copy(update={"kwargs": kwargs, "randomize": randomize})
 
