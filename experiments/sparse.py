@@ -7,6 +7,7 @@ pruning costs before the other weights have settled.
 
 import argparse
 import sys
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -30,6 +31,8 @@ EPISODES = 20  # of a candidate on the way
 POOR = 200.0
 """A walker that falls has a smaller return."""
 HEAD = ("experiment", "seeds", "connections that can act", "held-out mean", f"episodes below {POOR:g}", "steps in all")
+Chain = list[evolve.Run]
+"""The runs of one seed, stage by stage."""
 
 
 @dataclass(frozen=True)
@@ -40,7 +43,7 @@ class Walker:
         origin: The experiment, as the table names it.
         connections: The number of connections that can act.
         returns: Its held-out returns [episodes].
-        steps: The environment steps of the stage, up to this walker.
+        steps: The environment steps of all stages up to this walker.
         on_the_way: The connections and the mean returns of best candidates while the stage pruned.
     """
 
@@ -51,49 +54,55 @@ class Walker:
     on_the_way: list[tuple[int, float]]
 
 
+def chains(folder: Path, stages: Sequence[str]) -> list[Chain]:
+    """Return the runs of every seed. A chain ends before a run that is missing, or incomplete and not the first."""
+    found = []
+    for path in sorted((folder / stages[0]).glob("seed-*.h5"), key=lambda path: int(path.stem.split("-")[1])):
+        chain: Chain = []
+        for file in (folder / stage / path.name for stage in stages):
+            run = evolve.load(file) if file.exists() else None
+            if not isinstance(run, evolve.Run) or (chain and (not run.complete or run.held_out is None)):
+                break
+            chain.append(run)
+        found.append(chain)
+    return found
+
+
 def acting(run: evolve.Run, generation: int | None = None) -> int:
     """Return the number of connections that can act in the final champion, or in the best candidate of a generation."""
     policy = run.champion(generation=generation)
     return int(Paths(policy.experiment.network).count(policy.genome.mask)[0])
 
 
-def steps(run: evolve.Run, end: int | None = None) -> int:
-    """Return the environment steps of a run, or of its first `end` generations."""
-    return sum(int(generation.record.steps) for generation in run.generations[:end])
+def steps(chain: Chain) -> int:
+    """Return the environment steps that a seed's last champion took, in all stages."""
+    total = 0
+    for run, following in zip(chain, [*chain[1:], None], strict=True):
+        end = following.config.start_from.generation if following else None
+        total += sum(int(generation.record.steps) for generation in run.generations[:end])
+    return total
 
 
-def dense(run: evolve.Run, following: evolve.Config) -> Walker:
-    """Return the walker with all connections with which the run of the next stage began. following: its settings."""
+def walkers(chain: Chain) -> list[Walker]:
+    """Return the dense walker with which the first stage that prunes begins, and the champion of each such stage.
+
+    There are none if no stage has pruned yet.
+    """
+    if len(chain) < 2:
+        return []
+    first, following = chain[0], chain[1].config
     generation, episodes = following.start_from.generation, following.held_out_episodes
-    returns = np.array(run.evaluate(episodes=episodes, generation=generation).returns)
-    origin = f"`{STAGES[0]}`, generation {generation}"
-    return Walker(origin, acting(run, generation), returns, steps(run, generation), [])
-
-
-def sparse(name: str, run: evolve.Run) -> Walker:
-    """Return the champion of a complete run that prunes. name: its experiment."""
-    pruned = run.config.strategy.options.pruning_generations
-    way = []
-    for generation in [round(share * pruned) - 1 for share in WHILE_PRUNING]:
-        played = run.evaluate(episodes=EPISODES, generation=generation)
-        way.append((acting(run, generation), played.mean))
-    return Walker(f"`{name}`", acting(run), np.array(run.held_out.returns), steps(run), way)
-
-
-def chains(folder: Path) -> list[list[Walker]]:
-    """Return the walkers of every seed, stage by stage; a chain ends before the first run that is not complete."""
-    found = []
-    for path in sorted((folder / STAGES[0]).glob("seed-*.h5"), key=lambda path: int(path.stem.split("-")[1])):
-        chain: list[Walker] = []
-        for stage in STAGES[1:]:
-            file = folder / stage / path.name
-            run = evolve.load(file) if file.exists() else None
-            if not isinstance(run, evolve.Run) or not run.complete or run.held_out is None:
-                break
-            if not chain:
-                chain.append(dense(evolve.load(path), run.config))
-            chain.append(sparse(stage, run))
-        found.append(chain)
+    taken = steps(chain[:2]) - steps(chain[1:2])
+    returns = np.array(first.evaluate(episodes=episodes, generation=generation).returns)
+    found = [Walker(f"`{STAGES[0]}`, generation {generation}", acting(first, generation), returns, taken, [])]
+    for stage, run in enumerate(chain[1:], start=1):
+        way = []
+        for share in WHILE_PRUNING:
+            number = round(share * run.config.strategy.options.pruning_generations) - 1
+            played = run.evaluate(episodes=EPISODES, generation=number)
+            way.append((acting(run, number), played.mean))
+        returns = np.array(run.held_out.returns)
+        found.append(Walker(f"`{STAGES[stage]}`", acting(run), returns, steps(chain[: stage + 1]), way))
     return found
 
 
@@ -116,7 +125,7 @@ def table(found: list[list[Walker]]) -> str:
             spread([chain[-1].connections for chain in whole]),
             f"**{spread(returns.mean(axis=1).tolist())}**",
             f"{np.count_nonzero(returns < POOR)} of {returns.size:,}",
-            f"{spread([sum(walker.steps for walker in chain) / 1e6 for chain in whole])} M",
+            f"{spread([chain[-1].steps / 1e6 for chain in whole])} M",
         ])  # fmt: skip
     return markdown(HEAD, rows)
 
@@ -154,7 +163,7 @@ def main() -> None:
     """Write the table and the figure."""
     parser = argparse.ArgumentParser(description="Write the table and the figure of sparse walkers.")
     parser.add_argument("folder", nargs="?", type=Path, default=Path("runs/study"), metavar="DIR")
-    found = [chain for chain in chains(parser.parse_args().folder) if chain]
+    found = [made for chain in chains(parser.parse_args().folder, STAGES) if (made := walkers(chain))]
     fill(PAGE, "sparse", table(found))
     save(draw(found), FIGURE)
 

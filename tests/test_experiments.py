@@ -272,13 +272,15 @@ def test_a_seed_goes_through_the_stages_of_pruning(results, tmp_path, monkeypatc
     assert sparse.steps(alone) == sum(generation.record.steps for generation in alone[0].generations)
     assert sparse.acting(dense) == 23
     assert sparse.acting(few) <= 12 < sparse.acting(few, 0)
-    (_, *between, last) = sparse.points(whole)
-    assert [count for count, _ in between] == [sparse.acting(few, 1)]
-    assert last == (sparse.acting(few), few.held_out.mean)
-    rows = sparse.table(found).splitlines()[2:]
-    assert [row.split(" | ")[1] for row in rows] == ["2", "1"]
+    assert sparse.walkers(alone) == []
+    begun, pruned = made = sparse.walkers(whole)
+    assert (begun.connections, begun.steps, len(begun.returns)) == (23, sum(taken[0][:2]), 4)
+    assert (pruned.connections, pruned.steps) == (sparse.acting(few), sparse.steps(whole))
+    assert [count for count, _ in pruned.on_the_way] == [sparse.acting(few, 1)]
+    rows = sparse.table([made]).splitlines()[2:]
+    assert [row.split(" | ")[0] for row in rows] == ["| `dense`, generation 2", "| `few`"]
     assert "| 4 of 4 |" in rows[1]  # no episode is that long
-    panel = sparse.draw(found).axes[0]
+    panel = sparse.draw([made]).axes[0]
     assert [text.get_text() for text in panel.texts][-1] == f"median {few.held_out.mean:.0f}"
 
 
