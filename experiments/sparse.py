@@ -9,6 +9,7 @@ import argparse
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -74,13 +75,15 @@ def acting(run: evolve.Run, generation: int | None = None) -> int:
     return int(Paths(policy.experiment.network).count(policy.genome.mask)[0])
 
 
+def first_steps(run: evolve.Run, end: int | None = None) -> int:
+    """Return the environment steps of the first `end` generations of a run, or of all."""
+    return sum(int(generation.record.steps) for generation in run.generations[:end])
+
+
 def steps(chain: Chain) -> int:
     """Return the environment steps that a seed's last champion took, in all stages."""
-    total = 0
-    for run, following in zip(chain, [*chain[1:], None], strict=True):
-        end = following.config.start_from.generation if following else None
-        total += sum(int(generation.record.steps) for generation in run.generations[:end])
-    return total
+    earlier = pairwise(chain)
+    return sum(first_steps(run, after.config.start_from.generation) for run, after in earlier) + first_steps(chain[-1])
 
 
 def walkers(chain: Chain) -> list[Walker]:
@@ -92,7 +95,7 @@ def walkers(chain: Chain) -> list[Walker]:
         return []
     first, following = chain[0], chain[1].config
     generation, episodes = following.start_from.generation, following.held_out_episodes
-    taken = steps(chain[:2]) - steps(chain[1:2])
+    taken = first_steps(first, generation)
     returns = np.array(first.evaluate(episodes=episodes, generation=generation).returns)
     found = [Walker(f"`{STAGES[0]}`, generation {generation}", acting(first, generation), returns, taken, [])]
     for stage, run in enumerate(chain[1:], start=1):
@@ -142,12 +145,12 @@ def draw(found: list[list[Walker]]) -> Any:
         x, y = zip(*points, strict=True)
         panel.plot(x, y, color=FAINT, lw=0.7, alpha=0.7, label=None if number else "a seed, while it is pruned")
     for stage, (name, colour) in enumerate(zip(STAGES, COLOURS, strict=False)):
-        walkers = [chain[stage] for chain in found if len(chain) > stage]
-        if not walkers:
+        made = [chain[stage] for chain in found if len(chain) > stage]
+        if not made:
             continue
-        x, y = [walker.connections for walker in walkers], [walker.returns.mean() for walker in walkers]
+        x, y = [walker.connections for walker in made], [walker.returns.mean() for walker in made]
         middle = float(np.median(y))
-        panel.plot(x, y, "o", ms=5, mew=0, alpha=0.75, color=colour, label=f"{name}: {len(walkers)} walkers")
+        panel.plot(x, y, "o", ms=5, mew=0, alpha=0.75, color=colour, label=f"{name}: {len(made)} walkers")
         panel.plot(np.median(x), middle, "_", ms=22, mew=2.2, color=INK)
         panel.annotate(f"median {middle:.0f}", (float(np.median(x)), 355), ha="center", va="bottom")
     panel.set(xscale="log", xlabel="connections that can act", ylabel="held-out mean return", ylim=(-130, 380))
