@@ -55,7 +55,7 @@ def _parser() -> Parser:
         "evolve contest --compare xeon.json arm.json -o contest.svg",
     )
     add = made.add_argument
-    sizes = "; ".join(f"{size.name}: {size.takes}" for size in contest.SIZES.values())
+    sizes = "; ".join(f"{size.name}: {size.duration}" for size in contest.SIZES.values())
     sizes = f"the amount of work (small). A repeat on two cores takes: {sizes}"
     add("--size", choices=tuple(contest.SIZES), help=sizes)
     workers = "the numbers of workers to measure (1, 2, 4, … and all cores; then a GPU, if there is one)"

@@ -1,7 +1,7 @@
-"""The contest of machines: the time of fixed work, which digests prove to be the same everywhere.
+"""The contest of machines: it times the same work on each machine, and digests prove that the work was the same.
 
 This module defines the work: six experiments on exact tasks, called legs, which are the same on all machines with the
-same version. A pass plays each leg once. Only evolve's own code does arithmetic in them, so equal digests prove equal
+same version. A pass plays each leg once. Only evolve's own code does arithmetic in legs, so equal digests prove equal
 work. `legs.toml` has the legs, which stress different parts of a machine; `golden.json` has the digests of short runs.
 A change to the legs or to this module changes the work: raise `VERSION`, and write `golden.json` again with
 `benchmarks/contest.py --golden`.
@@ -25,18 +25,18 @@ from evolve.training import Experiment, prepare
 VERSION = 2
 
 LEGS: Mapping[str, Mapping[str, Any]] = tomllib.loads(Path(__file__).with_name("legs.toml").read_text(encoding="utf-8"))
-"""The settings of each leg in the size "small"; `SIZES` has other sizes, and the sizes of the walker."""
+"""The settings of each leg in the size "small". `SIZES` has factors for the other sizes, except for "walker"."""
 
 WALKER = "walker"
 LEGS_OF_VERSION = {1: tuple(leg for leg in LEGS if leg != WALKER), VERSION: tuple(LEGS)}
-"""The legs of each version with readable files. Version 2 plays the legs of version 1, too."""
+"""The legs of each version whose contest files can be read. Version 2 plays the legs of version 1, too."""
 
 # The settings of the short runs with known digests. All other settings come from the runs for the score.
 _KNOWN = {"population": 24, "episodes": 2, "generations": 3}
 _KNOWN_SLOTS = 48
-_KNOWN_STEPS = 100  # at most, of an episode
-# Defaults that have changed since the legs were defined; the legs keep the earlier ones. `definition` leaves them out,
-# so that the files of earlier contests can still be compared.
+_KNOWN_STEPS = 100  # the step limit of an episode, unless the leg has its own
+# Defaults that have changed since the legs were defined; the legs keep the earlier defaults. `definition` leaves out
+# this table, so that the files of earlier contests can still be compared.
 _EARLIER_DEFAULTS: Mapping[str, Mapping[str, Any]] = {
     "openai-es": {"sigma": 0.1, "learning_rate": 0.05},
     "prune": {"survivors": 1, "weight_noise": 0.0},
@@ -51,14 +51,14 @@ class ContestSize:
 
     Attributes:
         name: The name of the size.
-        candidates: The number of candidates, in multiples of "small".
-        generations: The number of generations, in multiples of "small".
-        walker: The numbers of candidates and of generations of the leg "walker".
-        seed: The seed of the score.
-        known_seed: The seed of the known short runs.
-        least_seconds: The shortest duration of a timed repeat.
-        most_repeats: The largest number of repeats.
-        takes: The duration of a pass on two cores, in words.
+        candidates: The factor by which the number of candidates of a leg differs from "small".
+        generations: The factor by which the number of generations of a leg differs from "small".
+        walker: The numbers of candidates and of generations of the leg "walker", which has no factors.
+        seed: The seed of the timed runs.
+        known_seed: The seed of the short runs with known digests.
+        least_seconds: The shortest duration of a timed repeat, which consists of one or more passes.
+        most_repeats: The largest number of timed repeats.
+        duration: The duration of a pass on two cores, in words.
     """
 
     name: str
@@ -69,7 +69,7 @@ class ContestSize:
     known_seed: int
     least_seconds: float
     most_repeats: int
-    takes: str
+    duration: str
 
 
 SIZES = {
@@ -111,7 +111,7 @@ def _experiment(table: Mapping[str, Any], changes: Mapping[str, Any], compute: M
 def definition() -> str:
     """Return 64 hexadecimal digits that identify the settings of all legs and sizes.
 
-    The defaults of other settings are left out, but a default that changes the work changes the known digests.
+    Settings that `legs.toml` leaves out are not covered. If their defaults change the work, the known digests change.
     """
     sizes = [(s.name, s.candidates, s.generations, s.walker, s.seed, s.known_seed) for s in SIZES.values()]
     text = json.dumps([LEGS, _KNOWN, _KNOWN_STEPS, sizes], sort_keys=True)
