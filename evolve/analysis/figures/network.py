@@ -1,7 +1,7 @@
 """A network as a graph: layers from left to right, without connections that are pruned or cannot act.
 
-`evolve.strategies.acting` says which connections can act. `places_of` and `curves_of` give the positions of neurons and
-lines, for films, too.
+`evolve.strategies.acting` says which connections can act. `places_of` and `curves_of` return the positions of neurons
+and lines; films of networks use them, too.
 """
 
 import math
@@ -23,15 +23,15 @@ from evolve.strategies.acting import Paths
 from evolve.training import Experiment
 
 Places = dict[int, tuple[float, float]]
-"""The position of each drawn neuron of a layer, by number: the layer, and a height from 1 down to 0."""
+"""The drawn neurons of a layer: the number of each neuron, and its position (layer, height between 0 and 1)."""
 
-_COLUMNS = ("source", "tail", "target", "head", "strength", "place")
+_COLUMNS = ("source", "tail", "target", "head", "strength", "activity_index")
 _POSITIVE, _NEGATIVE = style.COLOURS[:2]
 _TALLEST = 11.0  # inches, of the figure
 _MOST_NAMED_NEURONS = 90  # a layer of more neurons has no room for their names
 _MOST_CONNECTIONS = 500  # all drawn; of more connections only the strongest tenth is drawn
 _MOST_OPAQUE = 150  # all opaque; of more connections the weak ones are transparent
-_MOST_NUMBERS = 24  # with their strengths written on them
+_MOST_NUMBERS = 24  # each has its strength written on it; with more connections none has
 _NOTE_CHARACTERS = 120
 
 
@@ -46,7 +46,7 @@ class Connections:
         target: [n], the layer that each connection feeds.
         head: [n], the neuron of that layer.
         strength: [n], the weights, or the traces.
-        place: [n], the index of each connection in `Activity.weights`.
+        activity_index: [n], the index of each connection in `Activity.weights`.
         unused: The neurons of the last layer that nothing reads.
     """
 
@@ -56,7 +56,7 @@ class Connections:
     target: Int64
     head: Int64
     strength: Float32
-    place: Int64
+    activity_index: Int64
     unused: tuple[int, ...] = ()
 
     def __len__(self) -> int:
@@ -75,10 +75,10 @@ class Connections:
         return replace(self, **{name: getattr(self, name)[chosen] for name in _COLUMNS})
 
     def strongest(self, number: int) -> "Connections":
-        """Return about `number` connections, in their present order: the strongest ones, the same share of each matrix.
+        """Return the strongest connections, about `number` of all, in their present order.
 
-        The weights of small layers tend to be larger, or smaller, than the others. Only equal shares keep every layer
-        connected.
+        Each weight matrix keeps the same share of its connections. The weights of small layers tend to be larger, or
+        smaller, than the others, so one threshold for all matrices could disconnect a layer.
         """
         share = min(1.0, number / max(1, len(self)))
         matrix = self.source * len(self.sizes) + self.target
@@ -91,10 +91,10 @@ class Connections:
 
 
 def connections_of(network: Network, mask: Bool, strength: Float32) -> Connections:
-    """Return the connections that a mask [W] leaves and that can act, with their strength [W].
+    """Return the connections that a mask [W] leaves and that can act.
 
-    The biases of a layer come from its last neuron. If the genome consists of learning rules, the strength of a
-    connection is the first coefficient of its rule.
+    A bias is a connection from the last neuron of its source layer. `strength` [W] has a number for each weight. If the
+    genome consists of learning rules, the strength of a connection is the first coefficient of its rule.
     """
     paths = Paths(network)
     parts = []
@@ -104,9 +104,9 @@ def connections_of(network: Network, mask: Bool, strength: Float32) -> Connectio
         rows, columns = np.nonzero(acting)
         source = np.full(len(rows), block.source)
         target = np.full(len(rows), block.layer + 1)
-        place = begin + rows * acting.shape[1] + columns
+        index = begin + rows * acting.shape[1] + columns
         # Coefficients of learning rules may be one row, or one column, for all rows or columns of connections.
-        parts.append((source, rows, target, columns, np.broadcast_to(weights, acting.shape)[rows, columns], place))
+        parts.append((source, rows, target, columns, np.broadcast_to(weights, acting.shape)[rows, columns], index))
         begin += acting.size
     arrays = (np.concatenate(column) for column in zip(*parts, strict=True))
     columns_of_all: dict[str, Any] = dict(zip(_COLUMNS, arrays, strict=True))
@@ -128,7 +128,7 @@ def places_of(connections: Connections) -> list[Places]:
 def curves_of(connections: Connections, places: list[Places]) -> Float64:
     """Return [n, 4, 2]: each connection as a Bézier curve.
 
-    A curve that skips a layer passes between its neurons. A curve within a layer leaves it and comes back.
+    A curve that skips layers bends up or down, around their neurons. A curve within a layer leaves it and comes back.
     """
     most_hidden = max(map(len, places[1:-1]), default=1)
     clearance = max(0.07, 0.7 / (most_hidden + 1))  # from the hidden neurons that a curve passes
@@ -159,7 +159,7 @@ def points_on(curves: Float64, at: Float64) -> Float64:
 
 @dataclass(frozen=True)
 class DrawnNetwork:
-    """A network, reduced to the connections that are drawn.
+    """A network, ready to be drawn.
 
     Attributes:
         acting: The connections that are not pruned and can act.

@@ -174,7 +174,7 @@ class NetworkPanel:
         shown = self._shown
         ends = zip(shown.source.tolist(), shown.tail.tolist(), strict=True)
         passed = np.array([activity.nodes[layer][neuron] for layer, neuron in ends], np.float32)
-        return np.nan_to_num(passed * activity.weights[shown.place], posinf=0, neginf=0)
+        return np.nan_to_num(passed * activity.weights[shown.activity_index], posinf=0, neginf=0)
 
     def _update_strongest(self, signals: Float32, activity: Activity) -> None:
         """Update the strongest recent signal, and the strongest recent activity of each observation and each layer."""
