@@ -250,4 +250,4 @@ def test_remaining_coefficients_of_learning_rules_are_counted(call, tmp_path):
         f"12 of 12 acting connections, {left} of 60 coefficients" in text for text in words(tmp_path / "network.svg")
     )
     ((run,), (group,)) = read_groups([tmp_path / "out/seed-0.h5"])
-    assert reported_champion(run, group).left == f"{left} of 60 coefficients"
+    assert reported_champion(run, group).connections == f"{left} of 60 coefficients"

@@ -224,13 +224,13 @@ def test_the_connections_counted_are_those_of_the_held_out_champion(runs):
     (read,), (group,) = read_groups([runs / "a" / "seed-1.h5"])
     run = replace(read, held_out=replace(read.held_out, mask=np.zeros_like(read.held_out.mask)))
     found = reported_champion(run, group)
-    assert (found.title, found.left) == ("held-out champion", "0 of 20 acting connections")
-    (row,) = champion_table(["x"], [run], [found.left]).rows
+    assert (found.title, found.connections) == ("held-out champion", "0 of 20 acting connections")
+    (row,) = champion_table(["x"], [run], [found.connections]).rows
     assert row[1:2] + row[3:] == ("held-out champion", "0 of 20 acting connections")
     unfinished = replace(run, complete=False)
     (row,) = champion_table(["x"], [unfinished], [""]).rows
     assert row[1:3] == ("best of generation 2", "not evaluated")
-    assert reported_champion(unfinished, group).left != found.left
+    assert reported_champion(unfinished, group).connections != found.connections
 
 
 def test_a_run_whose_episodes_failed_is_not_called_unevaluated(runs):

@@ -31,11 +31,11 @@ FORMATS = (".html", ".htm")
 """The allowed endings of a page's file name."""
 _NO_EPISODE_PLAYED = "No film was made, as no episode was played."
 _FRONT = (
-    "The front: genomes that no other genome beats in all goals. The hypervolume is the area that the front dominates, "
-    "as a share of the rectangle that ends at the best values of the run."
+    "The front: genomes for which no other genome is as good in all goals and better in one. The hypervolume is the "
+    "area that the front dominates, as a share of the rectangle from the run's worst values to its best values."
 )
 _ARCHIVE = "The archive: each cell has the fitness of its elite, the best candidate with these descriptors."
-_MAX_CHECKED = 10  # the largest number of generations with champions that are evaluated again
+_MAX_CHECKED = 10  # the largest number of generations whose champions are evaluated again
 _FILM_SECONDS = 12.0
 
 
@@ -53,12 +53,12 @@ class ReportedChampion:
 
     Attributes:
         title: The kind of champion.
-        left: The connections left, in words: "31 of 32 acting connections".
+        connections: The numbers left and in all, in words: "31 of 32 acting connections".
         network: Its network; a text with the reason if it cannot be drawn.
     """
 
     title: str
-    left: str
+    connections: str
     network: figures.DrawnNetwork | str
 
 
@@ -128,7 +128,7 @@ def _film(run: StoredRun, experiment: Experiment) -> Clip:
 
 
 def render(groups: Sequence[RunGroup], summaries: Sequence[RunSummary], empty: Sequence[Path] = ()) -> str:
-    """Return the page of groups and their runs.
+    """Return the HTML page of groups and their runs.
 
     Args:
         groups: The groups of the runs that have completed a generation.
@@ -149,14 +149,14 @@ def render(groups: Sequence[RunGroup], summaries: Sequence[RunSummary], empty: S
     unfilmed = [(name, summary) for name, summary in zip(names, summaries, strict=True) if summary.why_no_film]
     text: str = _template().render(
         title=", ".join(sorted({group.config.env.id for group in groups})),
-        verdict=tables.conclude(compared, summaries, [f"{champion.left} left" for champion in best]),
+        verdict=tables.conclude(compared, summaries, [f"{champion.connections} left" for champion in best]),
         groups=groups,
         runs=named,
         empty=[str(path) for path in empty],
         tables=[
             tables.experiments_table(compared),
             tables.training_table(names, runs),
-            tables.champion_table(names, runs, [champions[run.path].left for run in runs]),
+            tables.champion_table(names, runs, [champions[run.path].connections for run in runs]),
             tables.digest_table(names, runs),
         ],
         notes=notes,
@@ -165,7 +165,7 @@ def render(groups: Sequence[RunGroup], summaries: Sequence[RunSummary], empty: S
         fitness=comparison.fitness_in_words(compared),
         comparison=_comparison(compared),
         curves=_picture("curves", "Curves over generations", figures.draw_curves(compared, titled=False)),
-        kept=[drawn for n, group in enumerate(compared) if (drawn := _front_or_archive(n, group))],
+        fronts_and_archives=[drawn for n, group in enumerate(compared) if (drawn := _front_or_archive(n, group))],
         networks=[_network(n, *each) for n, each in enumerate(zip(compared, best, strict=True))],
         films=_films(compared, summaries),
         without_film=tables.names_by((summary.why_no_film, name) for name, summary in unfilmed),
@@ -183,13 +183,13 @@ def render(groups: Sequence[RunGroup], summaries: Sequence[RunSummary], empty: S
 def make_page(
     runs: Sequence[StoredRun], groups: Sequence[RunGroup], summarize: Callable[[StoredRun, bool], RunSummary] | None
 ) -> tuple[str, bool]:
-    """Return the page of runs, and whether it has a film.
+    """Return the HTML page of runs, and whether it has a film.
 
     Args:
         runs: The runs.
         groups: The groups of the runs that have completed a generation.
         summarize: Plays episodes of a run again. The second argument says whether to film its champion, and is True
-            for one run of each group. None to play no episodes.
+            for the best run of each group that is compared. None to play no episodes.
     """
     begun = [run for group in groups for run in group.runs]
     if summarize is None:
@@ -263,19 +263,19 @@ def _comparison(groups: Sequence[RunGroup]) -> tuple[ReportTable, Picture, tuple
 def reported_champion(run: StoredRun, group: RunGroup) -> ReportedChampion:
     """Return the champion of a run. If the file cannot be read as a policy, the reason replaces the network."""
     champion = champion_of(run)
-    left = f"{np.count_nonzero(champion.mask):,} of {len(champion.mask):,} {group.mask_unit}"
+    connections = f"{np.count_nonzero(champion.mask):,} of {len(champion.mask):,} {group.mask_unit}"
     try:
         experiment = reload_policy(run)
     except EvolveError as error:
-        return ReportedChampion(champion.title, left, str(error))
+        return ReportedChampion(champion.title, connections, str(error))
     network = figures.network_of(champion, experiment)
-    left = network.connections_text if group.mask_unit == "connections" else left
-    return ReportedChampion(champion.title, left, network)
+    connections = network.connections_text if group.mask_unit == "connections" else connections
+    return ReportedChampion(champion.title, connections, network)
 
 
 def _network(number: int, group: RunGroup, champion: ReportedChampion) -> tuple[str, str, Picture | str]:
-    """Return a group's label, a caption, and a picture of its best champion, or the reason why it cannot be drawn."""
-    caption = f"{_seed(best_run(group), group)}, {champion.title}: {champion.left} left"
+    """Return a group's label, a caption, and a picture of its best champion's network, or why it cannot be drawn."""
+    caption = f"{_seed(best_run(group), group)}, {champion.title}: {champion.connections} left"
     network = champion.network
     if isinstance(network, str):
         return group.label, f"{caption}.", network
@@ -286,7 +286,7 @@ def _network(number: int, group: RunGroup, champion: ReportedChampion) -> tuple[
 
 
 def _seed(run: StoredRun, group: RunGroup) -> str:
-    """Return the seed of a run in words, and the number of runs of its group."""
+    """Return the seed of a group's best run in words, and the number of runs if the group has several."""
     seed = f"Seed {run.header.seed}"
     return seed if len(group.runs) == 1 else f"{seed}, the best of {len(group.runs)}"
 
@@ -328,6 +328,6 @@ def _films(groups: Sequence[RunGroup], summaries: Sequence[RunSummary]) -> list[
     return films
 
 
-def data_url(kind: str, content: bytes) -> str:
-    """Return a URL that contains a file of a kind, such as "video/mp4"."""
-    return f"data:{kind};base64,{base64.b64encode(content).decode()}"
+def data_url(media_type: str, content: bytes) -> str:
+    """Return a URL that contains a file of a media type, such as "video/mp4"."""
+    return f"data:{media_type};base64,{base64.b64encode(content).decode()}"
