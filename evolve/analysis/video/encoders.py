@@ -19,7 +19,7 @@ _STILL_TIME = 3.0  # seconds from the start of a film to the picture that repres
 _COLOURS = 63  # the number of colours of a GIF
 _TRANSPARENT = _COLOURS  # the index of the transparent colour, which follows all others
 RARE_COLOURS = 16  # places in the palette for the colours of small parts, used if the other colours would distort them
-_BACKGROUNDS = 4  # the number of colours that a GIF shows exactly
+_BACKGROUNDS = 4  # the most frequent colours, which stay exact in a palette with rare colours
 _FAR = 32  # colours are far from each other if one channel differs by more (of 256)
 
 
@@ -29,7 +29,10 @@ def library(name: str) -> Any:
 
 
 class Mp4:
-    """H.264 with the pixel format that every browser plays; fps: frames per second."""
+    """H.264 with the pixel format that every browser plays. Pictures are RGB images of Pillow, all of one size.
+
+    fps: frames of the environment per second.
+    """
 
     frames_per_picture = 1
     """The number of frames of the environment for each picture of the film."""
@@ -41,7 +44,7 @@ class Mp4:
         self._stream.pix_fmt = "yuv420p"
         self._stream.thread_count = 1  # with several threads x264 may encode equal pictures to different bytes
         self._frame = av.VideoFrame.from_image
-        # PyAV's own one for a thread never ends its worker threads, and a process that forks later could hang.
+        # Without this, PyAV makes a reformatter whose worker threads never end: a process that forks later could hang.
         self._reformatter = av.video.reformatter.VideoReformatter()
         self._written = 0  # pictures
 
@@ -65,7 +68,7 @@ class Gif:
     """A GIF in an endless loop; about 12 frames per second with 63 colours each keep it small.
 
     A picture is written when the next one comes, since its duration is unknown before. Pillow's own writer would keep
-    all pictures in memory until the end.
+    all pictures in memory until the end. Pictures and fps are as in `Mp4`.
     """
 
     def __init__(self, path: Path, fps: float) -> None:
@@ -73,15 +76,15 @@ class Gif:
         self._chops = library("PIL.ImageChops")
         self._gif = library("PIL.GifImagePlugin")
         self.frames_per_picture = max(1, round(fps / _GIF_FPS))
-        self._fps = fps / self.frames_per_picture
+        self._pictures_per_second = fps / self.frames_per_picture
         self._shown = 0  # the duration of the film, in pictures
         self._written_until = 0  # the end of the written pictures, in hundredths of a second
         self._newest: Any = None  # the picture that is shown now, as `write` got it
-        self._pending: tuple[Any, tuple[int, int]] | None = None  # its changed part, and the place of this part
+        self._pending: tuple[Any, tuple[int, int]] | None = None  # its changed part, and its upper left corner
         self._file = path.open("wb")
 
     def write(self, picture: Any, times: int) -> None:
-        """Show a picture for the duration of `times` pictures; only its changed part is written."""
+        """Show a picture as long as `times` pictures; only the part that differs from the last one is written."""
         if self._newest is None:
             head, _ = self._gif.getheader(self._quantize(picture), info={"loop": 0})
             self._file.write(b"".join(head))
@@ -116,7 +119,7 @@ class Gif:
         return _with_exact_backgrounds(picture, picture.quantize(palette=palette, **undithered))
 
     def _far(self, picture: Any, quantized: Any) -> Bool:
-        """Return [H, W]: whether the colour of each pixel is far from its colour in the quantized picture."""
+        """Return [height, width]: whether the colour of each pixel is far from its colour in the quantized picture."""
         differences: UInt8 = np.asarray(self._chops.difference(picture, quantized.convert("RGB")))
         return differences.max(axis=-1) > _FAR
 
@@ -129,7 +132,7 @@ class Gif:
     def _write_pending(self) -> None:
         if self._pending is None:
             return
-        until = round(100 * self._shown / self._fps)  # a GIF counts hundredths of a second
+        until = round(100 * self._shown / self._pictures_per_second)  # a GIF counts hundredths of a second
         part, at = self._pending
         duration = 10 * (until - self._written_until)  # in milliseconds
         how = {"duration": duration, "disposal": 1, "transparency": _TRANSPARENT, "include_color_table": True}
@@ -164,7 +167,7 @@ def _with_exact_backgrounds(picture: Any, quantized: Any) -> Any:
 
 
 def _frequent(pixels: UInt8) -> list[int]:
-    """Return the red, green and blue of the most frequent colours of pixels [n, 3] that are far from each other.
+    """Return red, green and blue of at most `RARE_COLOURS` frequent colours of pixels [n, 3], far from each other.
 
     So parts of one colour keep it exactly, and the many colours of their smoothed edges do not use up the palette.
     """
@@ -196,7 +199,7 @@ def check_library() -> None:
 
 
 def still(path: Path) -> tuple[bytes, tuple[int, int]]:
-    """Return a picture of an MP4 film as JPEG, after `_STILL_TIME` or at its end; and its width and height."""
+    """Return the picture of an MP4 film after `_STILL_TIME` seconds, or its last one, as JPEG; and (width, height)."""
     with open(path, "rb") as file, library("av").open(file) as film:
         (stream,) = film.streams.video
         frames = itertools.islice(film.decode(stream), math.ceil(_STILL_TIME * stream.average_rate) + 1)
