@@ -1,6 +1,7 @@
-"""evolve bench: the speed of the engine, as ratios to its upper bounds, which the same call measures.
+"""evolve bench: the speed of the engine as a share of upper bounds, which it measures as well.
 
-The speed of a machine drifts, so compare the ratios within each pair, not rates of different pairs.
+A pair is a measurement of bare environments, the upper bound, and then one of the engine. The speed of a machine
+drifts, so compare the ratios of pairs, not the rates of different pairs.
 """
 
 import argparse
@@ -28,7 +29,7 @@ from evolve.training import Experiment, prepare
 
 _ENVIRONMENT = {"env.id": "CartPole-v1", "env.engine": "gymnasium"}
 """The default environment."""
-_BATCHES = (1, 16, 64, 256)  # slots of a network
+_BATCHES = (1, 16, 64, 256)  # the slots that one step of a network advances
 _RANKS = [3]
 """The default of `--ranks`: a coordinator and two workers."""
 Row = dict[str, Any]
@@ -53,7 +54,7 @@ def _parser() -> Parser:
     add("--set", action="append", default=[], dest="assignments", metavar="section.key=value", help="set any key")
     add("--ranks", type=int, nargs="+", metavar="R", help="ranks: a coordinator and R - 1 workers")
     add("--pairs", type=int, default=3, metavar="N", help="number of pairs of measurements; 0: no rollouts")
-    sleep = "measure scheduling, on any number of ranks, with episodes that only sleep; their mean duration"
+    sleep = "measure only the scheduling, with episodes that sleep for this time on average; needs no core per rank"
     add("--sleep-env", type=float, nargs="?", const=0.03, metavar="SECONDS", help=sleep)
     add("--json", action="store_true", help="print the figures as JSON")
     add(measurements.MEASURE, metavar="FILE", help=argparse.SUPPRESS)
@@ -61,12 +62,13 @@ def _parser() -> Parser:
 
 
 def _check_options(arguments: dict[str, Any], transport: Transport) -> None:
-    """Raise InputError for options that exclude each other or are out of range, and for a missing or wrong mpirun."""
+    """Raise InputError for options that exclude each other or are out of range, without mpirun, and under mpirun."""
     for name in ("pairs", "generation", "sleep_env"):
         if arguments[name] is not None and arguments[name] < 0:
             raise InputError(f"--{name.replace('_', '-')}", "at least 0", arguments[name])
     if arguments["sleep_env"] is not None and (arguments["env.id"] or arguments["env.engine"]):
-        raise InputError("--sleep-env", "no --env and no --engine with it, because its episodes only sleep", "both")
+        given = "--env" if arguments["env.id"] else "--engine"
+        raise InputError("--sleep-env", "no --env and no --engine with it, because its episodes only sleep", given)
     if min(arguments["ranks"] or [1]) < 1:
         raise InputError("--ranks", "at least one rank", min(arguments["ranks"]))
     most = max(arguments["ranks"] or _RANKS)
@@ -114,15 +116,15 @@ def _startup_text(row: Row) -> str:
 
 
 def _inference_table(rows: list[Row]) -> str:
-    """Return nanoseconds per network step, a line per batch size."""
+    """Return a table of nanoseconds per network step, with a line for each batch size."""
     names = [name for name in rows[0] if name != "slots"]
     lines = [(f"{row['slots']}", *(f"{row[name]:,.0f}" for name in names)) for row in rows]
     return f"\nnanoseconds per network step\n{_table(('slots', *names), *lines)}"
 
 
 def _engine_table(rows: list[Row]) -> str:
-    """Return microseconds per step of each engine's bare environments, and ratios to the fastest."""
-    fastest = rows[0]["microseconds"]
+    """Return a table of microseconds per step of each engine's bare environments, and ratios to the fastest engine."""
+    fastest = rows[0]["microseconds"]  # `engine_rows` sorts them
     lines = [
         (row["engine"], f"{row['microseconds']:.2f}", "" if row is rows[0] else f"{row['microseconds'] / fastest:.1f}")
         for row in rows
@@ -135,12 +137,11 @@ def _table(*rows: Sequence[str]) -> str:
     return table(rows, width(), left=(), indent="  ")
 
 
-_COST = ("\nratio", "rank 0\nCPU ms", "rank 0\nCPU", "ask+tell\nms", "moved\nMB",
-         "idle\nleast", "idle\nmean", "idle\nmost")  # fmt: skip
-"""The heading of `_cost`."""
+_COST_HEADINGS = ("\nratio", "rank 0\nCPU ms", "rank 0\nCPU", "ask+tell\nms", "moved\nMB",
+                  "idle\nleast", "idle\nmean", "idle\nmost")  # fmt: skip
 
 
-def _cost(row: Row) -> tuple[str, ...]:
+def _cost_cells(row: Row) -> tuple[str, ...]:
     idle = row["idle"]
     return (f"{row['ratio']:.3f}", f"{row['cpu_seconds'] * 1e3:,.0f}", f"{row['cpu_seconds'] / row['seconds']:.1%}",
             f"{row['serial_seconds'] * 1e3:,.0f}", f"{row['bytes'] / 1e6:.1f}",
@@ -152,23 +153,23 @@ def _median(rows: list[Row]) -> str:
 
 
 def _rollout_table(rows: list[Row]) -> str:
-    """Return engine against bare environments, a line per pair."""
+    """Return a table that compares the engine with bare environments, with a line for each pair."""
     workers = max(rows[0]["ranks"] - 1, 1)
     title = (
         f"\n{pluralize(rows[0]['ranks'], 'rank')}: {rows[0]['steps']:,} environment steps by "
         f"{pluralize(workers, 'worker')}, and by {workers} bare process{'es' * (workers > 1)}"
     )
-    lines = [(f"{row['bare_rate']:,.0f}", f"{row['rate']:,.0f}", *_cost(row)) for row in rows]
-    return "\n".join([title, _table(("bare\nsteps/s", "engine\nsteps/s", *_COST), *lines), _median(rows)])
+    lines = [(f"{row['bare_rate']:,.0f}", f"{row['rate']:,.0f}", *_cost_cells(row)) for row in rows]
+    return "\n".join([title, _table(("bare\nsteps/s", "engine\nsteps/s", *_COST_HEADINGS), *lines), _median(rows)])
 
 
 def _schedule_table(rows: list[Row]) -> str:
-    """Return the engine's time against the time of workers that never wait, a line per measurement."""
+    """Return a table that compares the engine with workers that never wait, with a line for each measurement."""
     title = f"\n{pluralize(rows[0]['ranks'], 'rank')}, environments that only sleep"
     times = ("ideal_seconds", "list_seconds", "seconds")
-    lines = [(*(f"{row[name]:.2f}" for name in times), *_cost(row)) for row in rows]
-    note = "ratio: ideal (no worker ever waits) to real; free: a scheduler without cost still waits for the last ones"
-    return "\n".join([title, _table(("ideal\ns", "free\ns", "real\ns", *_COST), *lines), _median(rows), note])
+    lines = [(*(f"{row[name]:.2f}" for name in times), *_cost_cells(row)) for row in rows]
+    note = "ideal: no worker ever waits; free: a scheduler without cost waits only at the end; ratio: ideal to real"
+    return "\n".join([title, _table(("ideal\ns", "free\ns", "real\ns", *_COST_HEADINGS), *lines), _median(rows), note])
 
 
 def _sweep(
@@ -176,7 +177,7 @@ def _sweep(
 ) -> dict[int, Any]:
     """Measure the rollouts for each number of ranks, and show a table after each; return their rows."""
     sweep: dict[int, Any] = {}
-    # With --json, workers keep the prints of environments away from the stdout that is read.
+    # With --json, what an environment prints does not get into the JSON on stdout, which `measurements` parses.
     words = ["-m", "evolve.bench", *argv, "--json", measurements.MEASURE, str(run)]
     for ranks in arguments["ranks"] or _RANKS:
         if arguments["sleep_env"] is None:
@@ -189,7 +190,7 @@ def _sweep(
 
 
 def _measure(arguments: dict[str, Any], argv: list[str], stop: StopFlag) -> dict[str, Any]:
-    """Measure what the options ask for, and show it; return the figures."""
+    """Make and show the measurements that the options ask for; return the figures for --json."""
 
     def show(text: str) -> None:
         if not arguments["json"]:
