@@ -51,7 +51,7 @@ def run_until_complete(launch: "Launch") -> int:
     before, futile, is_first = launch.progress(), 0, True
     while True:
         outcome = launch.start(futile)
-        if launch.stopping and outcome is not None and outcome.is_own:  # rank 0 has said how to resume
+        if launch.stopping and outcome is not None and outcome.is_from_rank_0:  # rank 0 has said how to resume
             return outcome.code
         if launch.stopping:
             return _stopped(launch)
@@ -59,7 +59,7 @@ def run_until_complete(launch: "Launch") -> int:
             return outcome.code
         now = launch.progress()
         # Rank 0 on another host cannot hand its exit code over, so the run files have to confirm a success.
-        if outcome is not None and not outcome.is_own and outcome.code == 0 and now[1] == launch.runs:
+        if outcome is not None and not outcome.is_from_rank_0 and outcome.code == 0 and now[1] == launch.runs:
             return 0
         futile = futile + 1 if now <= before and not launch.reclaims_host else 0
         cause = "no host answers"
@@ -85,7 +85,7 @@ def _stopped(launch: "Launch") -> int:
 
 def _is_final(outcome: Outcome, is_first: bool, reclaims_host: bool) -> bool:
     """Return whether rank 0 has ended the run with an exit code that no further attempt would change."""
-    if not outcome.is_own or outcome.start_again:
+    if not outcome.is_from_rank_0 or outcome.start_again:
         return False
     # The first attempt has checked the input. If a later attempt exits with the code for wrong input, the run file is
     # still locked by ranks of an earlier attempt.

@@ -37,9 +37,9 @@ ranks, and the versions of the MPI library and of mpi4py."""
 
 _LIBC = ctypes.CDLL(None) if sys.platform.startswith("linux") else None
 EXIT_CODE = "EVOLVE_EXIT_CODE"
-"""The variable that names the file for the exit code of rank 0."""
+"""The environment variable that names the file for the exit code of rank 0."""
 _CODE_CHARACTERS = 16
-"""The length of this file."""
+"""The length of the file for the exit code."""
 CONNECT = "EVOLVE_CONNECT_SECONDS"
 """The variable that sets the seconds within which all ranks have to come together."""
 _LEAST_CONNECT, _CONNECT_PER_RANK = 60.0, 0.5
@@ -47,6 +47,7 @@ _START_SECONDS = 60.0  # seconds that mpirun may take until the ranks begin to c
 COMMAND = "EVOLVE_COMMAND"
 """The variable with the command line of the user, if it is not the command line of this process."""
 _WORKERS = "EVOLVE_WORKERS"
+"""The variable that tells ranks the number of workers that a supervisor has started."""
 SESSION_FOLDER = "PRTE_MCA_prte_local_tmpdir_base"
 """The directory in which Open MPI's launcher makes a folder named by its process number. A killed launcher leaves its
 folder behind. A later launcher of the same number, which is common in containers, then ends at once with code 213."""
@@ -78,7 +79,10 @@ class Launcher:
 
     @classmethod
     def find(cls, ranks: int | str = "R") -> "Launcher":
-        """Return the first launcher of `find_launchers`. Raises InputError if there is none, or it does not answer."""
+        """Return the first launcher of `find_launchers`. Raises InputError if there is none, or it does not answer.
+
+        ranks: The number of ranks, for the command that the error suggests in a SLURM job.
+        """
         found = next(find_launchers(), None)
         if found is None:
             cure = how_to_install("mpi")
@@ -97,7 +101,9 @@ class Launcher:
         return cls(found, "Open MPI" in said, "(Open MPI) 5" in said, name)
 
     def words(self, ranks: int, hosts: Sequence[Host], folder: Path) -> list[str]:
-        """Return the words that start ranks, also more than cores. The job survives deaths if this launcher allows it.
+        """Return the words of the command that starts ranks, even more than there are cores.
+
+        If the launcher is tolerant, its job survives the death of ranks.
 
         Args:
             ranks: The number of ranks; 0 for the size of the allocation.
@@ -113,14 +119,15 @@ class Launcher:
             words += ["--hostfile" if self.is_open_mpi else "-f", str(file)]
         if ranks:
             words += ["-n", str(ranks)]
-        if self.is_open_mpi:  # MPICH passes all of them
+        if self.is_open_mpi:  # MPICH passes all environment variables to other hosts
+            # The caller and the supervisor set these three later, CONNECT only for a known number of ranks.
             for name in sorted(os.environ.keys() | {EXIT_CODE, COMMAND} | ({CONNECT} if ranks else set())):
                 if name in _PASSED or name.startswith(_PASSED_GROUPS):
                     words += ["-x", name]
         return words
 
     def environment(self, ssh: Sequence[str], folder: Path) -> dict[str, str]:
-        """Return the environment variables of the launcher, with which root may start ranks.
+        """Return the environment variables of the launcher. They let root start ranks, which Open MPI refuses.
 
         ssh: The words of the command that reaches other hosts; empty to let the launcher reach the hosts of its
             allocation in its own way.
@@ -149,7 +156,7 @@ class GivenLauncher:
     command: Sequence[str]
 
     def words(self, ranks: int, _hosts: Sequence[Host], _folder: Path) -> list[str]:
-        """Return the words that start ranks. ranks: their number; 0 for the size of the allocation."""
+        """Return the words of the command. ranks: the number of ranks; 0 for the size of the allocation."""
         return [*self.command, *(["-n", str(ranks)] if ranks else [])]
 
     def environment(self, _ssh: Sequence[str], _folder: Path) -> dict[str, str]:
@@ -158,7 +165,10 @@ class GivenLauncher:
 
 
 def command_words(argument: str, command: str) -> list[str]:
-    """Return the words of a command that the user gives. Raises InputError if they do not begin with a program."""
+    """Return the words of a command of the user. Raises InputError if they do not begin with a program.
+
+    argument: The option with the command, for the error.
+    """
     try:
         words = shlex.split(command)
     except ValueError as error:  # a quotation without an end
@@ -169,9 +179,9 @@ def command_words(argument: str, command: str) -> list[str]:
 
 
 def check_start(argument: str) -> None:
-    """Raise InputError for an argument that starts ranks if mpi4py, or a directory for temporary files, is missing.
+    """Raise InputError if ranks cannot start, because mpi4py or a directory for temporary files is missing.
 
-    The ranks themselves check whether mpi4py works.
+    The ranks themselves check whether mpi4py works. argument: The option that starts ranks, for the error.
     """
     if not is_installed("mpi4py"):
         raise InputError(argument, "mpi4py", "ModuleNotFoundError: no module of this name", how_to_install("mpi"))
@@ -183,7 +193,7 @@ def check_start(argument: str) -> None:
 
 
 def mpirun_words(ranks: int) -> list[str]:
-    """Return the words that start ranks on this machine, even more than it has cores.
+    """Return the words of an mpirun command that starts ranks on this machine, even more than it has cores.
 
     Raises InputError if there is no mpirun.
     """
@@ -196,13 +206,13 @@ def mpirun_words(ranks: int) -> list[str]:
 
 
 def mpirun_environment() -> dict[str, str]:
-    """Return the environment for mpirun, in which root may start ranks."""
+    """Return the environment for mpirun. It lets root start ranks, which Open MPI refuses otherwise."""
     is_root = os.geteuid() == 0
     return os.environ | (dict.fromkeys(_ROOT, "1") if is_root else {})
 
 
 def find_launchers() -> Iterator[str]:
-    """Yield launchers: of the library set by MPI4PY_LIBMPI, of a wheel beside this Python, of the system."""
+    """Yield paths of launchers: of the library that MPI4PY_LIBMPI sets, then beside this Python, then of the system."""
     library = os.environ.get("MPI4PY_LIBMPI")
     places = [Path(library).resolve().parent.parent / "bin"] if library else []
     for path in [*places, Path(sys.executable).parent]:
@@ -219,12 +229,13 @@ class Outcome:
 
     Attributes:
         code: The exit code.
-        is_own: Whether rank 0 has handed the code over; else the launcher chose it: rank 0 died or runs elsewhere.
+        is_from_rank_0: Whether rank 0 has handed the code over. If not, rank 0 died or runs on another host, and the
+            code is the launcher's.
         start_again: Whether rank 0 asks to be started again, because a host or another rank was lost.
     """
 
     code: int
-    is_own: bool = False
+    is_from_rank_0: bool = False
     start_again: bool = False
 
 
@@ -238,15 +249,15 @@ class Supervisor:
         self._say = say
         self._process: subprocess.Popen[bytes] | None = None
         self._exit_code_file = Path()
-        self._begun = True  # whether rank 0 has begun, as far as is known
+        self._begun = True  # whether rank 0 has called `say_begun`; True if it runs on another host
         self._signals = 0
         self._last_signal = 0, -math.inf  # its number, and when it came
         self._told = False  # whether the ranks were asked to stop
         self.stopping = False
         """Whether this process was asked to stop."""
         for number in STOPPING:
-            # nohup ignores SIGHUP, so that a run outlives its terminal. SIGINT is ignored in the background of a shell
-            # script, from where `kill -INT` may still ask to stop.
+            # nohup ignores SIGHUP, so that a run outlives its terminal. A shell script starts its background commands
+            # with SIGINT ignored, but `kill -INT` still has to stop them.
             if number == signal.SIGINT or signal.getsignal(number) != signal.SIG_IGN:
                 signal.signal(number, self._pass_on)
 
@@ -283,10 +294,11 @@ class Supervisor:
             code = self._wait(self._process, exit_code_file, should_stop, linger, begin)
             _end_orphans()
             if exit_code_file.exists() and (said := exit_code_file.read_text().split()):
-                return Outcome(int(said[0]), is_own=True, start_again=len(said) > 1)
-            # Rank 0 wrote no exit code, so it died, or could not write: it runs on another host, or the file is gone.
-            may_succeed = self._begun and not exit_code_file.exists()
-            return Outcome(128 - code if code < 0 else code or int(not may_succeed))
+                return Outcome(int(said[0]), is_from_rank_0=True, start_again=len(said) > 1)
+            # Rank 0 wrote no exit code. If it has begun and there is no file, it runs on another host, or the file was
+            # removed, so it may have succeeded. Otherwise it died, and the launcher's 0 is no success.
+            may_have_succeeded = self._begun and not exit_code_file.exists()
+            return Outcome(128 - code if code < 0 else code or int(not may_have_succeeded))
 
     def _wait(
         self,
@@ -324,7 +336,7 @@ class Supervisor:
         return self._begun
 
     def _pass_on(self, number: int, _: FrameType | None) -> None:
-        """Ask the ranks to stop at the first signal, and end them at the second and the third."""
+        """Ask the ranks to stop at the first signal. End them at the second by SIGTERM, and at the third by SIGKILL."""
         now = time.monotonic()
         last_number, then = self._last_signal
         if number == last_number and now - then < ONE_SIGNAL:
@@ -345,42 +357,42 @@ class Supervisor:
             self._told = begun
             if not begun:
                 return
-        way = {1: signal.SIGUSR1, 2: signal.SIGTERM}.get(self._signals, signal.SIGKILL)
-        self._process.send_signal(way if begun else signal.SIGKILL)
+        sent = {1: signal.SIGUSR1, 2: signal.SIGTERM}.get(self._signals, signal.SIGKILL)
+        self._process.send_signal(sent if begun else signal.SIGKILL)
 
 
 def supervise(words: list[str], environment: dict[str, str], workers: int, say: Callable[[str], None]) -> int:
-    """Run a command that starts ranks; return the exit code of rank 0, or 1 if a rank has died.
+    """Run a command that starts ranks; return the exit code of rank 0, or 1 if a rank or the launcher has died.
 
     Args:
         words: The command.
         environment: Its environment variables.
         workers: The number of workers among the ranks.
-        say: Tells the user something.
+        say: Prints a message for the user.
     """
     supervisor = Supervisor(say)
     outcome = supervisor.run(words, environment | {_WORKERS: str(workers)}, begin=begin_seconds(workers + 1))
-    if outcome.code and not outcome.is_own:
+    if outcome.code and not outcome.is_from_rank_0:
         say(f"the ranks ended with code {outcome.code}: a rank or mpirun was killed or has failed")
         return 1
     return 1 if outcome.start_again and not supervisor.stopping else outcome.code
 
 
 def connect_seconds(size: int) -> float:
-    """Return the seconds within which `size` ranks have to come together. Raises InputError for a wrong setting."""
+    """Return the seconds within which `size` ranks have to come together. Raises InputError if CONNECT is invalid."""
     return limit_seconds(CONNECT, _LEAST_CONNECT + _CONNECT_PER_RANK * size)
 
 
 def begin_seconds(size: int) -> float:
     """Return the seconds within which mpirun has to start `size` ranks, and these have to come together.
 
-    Raises InputError for a wrong setting.
+    Raises InputError if CONNECT is invalid.
     """
     return connect_seconds(size) + _START_SECONDS
 
 
 def limit_seconds(variable: str, default: float) -> float:
-    """Return the seconds that an environment variable sets. Raises InputError if they are no limit."""
+    """Return the seconds that an environment variable sets. Raises InputError unless 1 ≤ seconds < 1e6."""
     text = os.environ.get(variable)
     if text is None:
         return default
@@ -389,7 +401,7 @@ def limit_seconds(variable: str, default: float) -> float:
     except ValueError:
         seconds = -1.0
     if not 1 <= seconds < 1e6:
-        raise InputError(variable, "seconds, from 1 on", text)
+        raise InputError(variable, "seconds, from 1 to less than a million", text)
     return seconds
 
 
@@ -469,7 +481,9 @@ def say_begun() -> None:
 def hand_over(code: int, start_again: bool = False) -> int:
     """Hand an exit code to the supervising process, if any; return the exit code that this process must use.
 
-    start_again: whether the command is to be started again.
+    It is 0 if the code was handed over, because the launcher would report any other code as a failure.
+
+    start_again: Whether the supervising process should start the command again.
     """
     exit_code_file = os.environ.get(EXIT_CODE)
     if exit_code_file is None:

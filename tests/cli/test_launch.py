@@ -61,14 +61,14 @@ DIED = Outcome(137)
 
 @pytest.mark.parametrize("code", [0, 1, 2, 75])
 def test_the_exit_code_of_rank_0_is_final(code):
-    made, said = attempts([Outcome(code, is_own=True)], [])
+    made, said = attempts([Outcome(code, is_from_rank_0=True)], [])
     assert run_until_complete(made) == code
     assert said == []
 
 
 def test_a_run_is_resumed_until_it_ends():
-    lost = Outcome(75, is_own=True, start_again=True)
-    made, said = attempts([DIED, lost, None, DIED, Outcome(0, is_own=True)], [1, 2, 2, 2])
+    lost = Outcome(75, is_from_rank_0=True, start_again=True)
+    made, said = attempts([DIED, lost, None, DIED, Outcome(0, is_from_rank_0=True)], [1, 2, 2, 2])
     assert run_until_complete(made) == 0
     assert said == [
         "the ranks ended with code 137; 1 generation complete; the run is resumed",
@@ -88,13 +88,13 @@ def test_three_attempts_without_progress_are_enough():
 
 
 def test_attempts_in_vain_are_counted_until_one_gets_further():
-    made, _ = attempts([DIED] * 4 + [Outcome(0, is_own=True)], [0, 0, 1, 1])
+    made, _ = attempts([DIED] * 4 + [Outcome(0, is_from_rank_0=True)], [0, 0, 1, 1])
     assert run_until_complete(made) == 0
     assert made.counts == [0, 1, 2, 0, 1]
 
 
 def test_the_end_of_a_run_is_progress_but_no_generation():
-    made, said = attempts([DIED, DIED, Outcome(0, is_own=True)], [(4, 0), (4, 1)])
+    made, said = attempts([DIED, DIED, Outcome(0, is_from_rank_0=True)], [(4, 0), (4, 1)])
     assert run_until_complete(made) == 0
     assert made.counts == [0, 0, 0]
     assert all("; 4 generations complete; " in line for line in said)
@@ -150,12 +150,14 @@ def test_a_time_limit_is_the_limit_of_all_attempts(monkeypatch, tmp_path, capsys
 
 def test_a_file_that_others_still_write_is_waited_for():
     """The first attempt accepted the input, so the cause of a later refusal will pass."""
-    made, _ = attempts([DIED, Outcome(2, is_own=True), Outcome(0, is_own=True)], [3, 3])
+    made, _ = attempts([DIED, Outcome(2, is_from_rank_0=True), Outcome(0, is_from_rank_0=True)], [3, 3])
     assert run_until_complete(made) == 0
 
 
 def test_a_stop_for_a_host_that_comes_back_is_no_end():
-    made, said = attempts([Outcome(75, is_own=True), Outcome(0, is_own=True)], [1], reclaims_host=[True])
+    made, said = attempts(
+        [Outcome(75, is_from_rank_0=True), Outcome(0, is_from_rank_0=True)], [1], reclaims_host=[True]
+    )
     assert run_until_complete(made) == 0
     assert said == []
 
@@ -164,7 +166,7 @@ def test_a_launch_that_was_asked_to_stop_does_not_begin_again():
     made, said = attempts([DIED], [3], stopping=True)
     assert run_until_complete(made) == 75
     assert said == ["stopped; 3 generations complete; continue with the same command: evolve launch"]
-    assert run_until_complete(attempts([Outcome(0, is_own=True)], [], stopping=True)[0]) == 0
+    assert run_until_complete(attempts([Outcome(0, is_from_rank_0=True)], [], stopping=True)[0]) == 0
 
 
 @pytest.fixture
@@ -393,7 +395,7 @@ def test_workers_that_never_begin_are_killed(supervisor, monkeypatch, capsys):
 def test_a_launcher_that_outlives_rank_0_is_killed(supervisor):
     child = "printf '75 again' > $EVOLVE_EXIT_CODE; exec sleep 60"
     ended = supervisor.run(["sh", "-c", child], dict(os.environ), linger=0.2)
-    assert ended == Outcome(75, is_own=True, start_again=True)
+    assert ended == Outcome(75, is_from_rank_0=True, start_again=True)
 
 
 def test_only_rank_0_on_another_host_may_succeed_without_a_report(supervisor):
