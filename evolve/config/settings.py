@@ -16,7 +16,7 @@ from evolve.errors import InputError, pluralize
 
 RUNTIME_KEYS = ("seeds", "generations", "early_stop", "held_out_episodes", "evaluation_max_episode_steps",
                 "evaluation_randomize", "compute", "output")  # fmt: skip
-"""Top-level keys that cannot change the result of a generation."""
+"""Top-level keys that cannot change the result of a generation with a given seed."""
 NAMED_SECTIONS = {"env": "id", "network": "name", "strategy": "name", "output": "directory"}
 """The sections that a name may replace: `network = "lstm"` means `network.name = "lstm"`."""
 MOST_SLOTS = 2**16
@@ -51,7 +51,8 @@ class EnvOptions(Options):
 
     text_sets = "id"
     id: str = Field("CartPole-v1", min_length=1)
-    """A Gymnasium environment; or `module:Id`, if importing that module registers it."""
+    """A Gymnasium environment or an exact task; or `module:Name`, an environment that importing that module registers,
+    or a class or a function of the module that makes an environment."""
     engine: Literal["gymnasium", "envpool", "exact"] = "gymnasium"
     """The library that makes and steps the environments. Another engine is another environment, so another
     experiment."""
@@ -148,16 +149,16 @@ class ComputeOptions(Options):
     """The arithmetic of networks: "numpy", "native" (compiled kernels), or "cupy" (a GPU), all with the same bits.
     "auto" takes a GPU if a trial shows that it pays, else native kernels if they are installed."""
     slots: Annotated[int, Field(ge=1, le=MOST_SLOTS)] | None = None
-    """The number of episodes that one process steps together; by default the engine chooses, and a GPU that plays whole
-    episodes has a slot for each episode of a generation."""
+    """The number of episodes that one process steps together; by default the engine chooses. A GPU that plays whole
+    episodes then has a slot for each episode of a generation, as far as memory allows."""
     threads: Annotated[int, Field(ge=1, le=1024)] | Literal["auto"] = "auto"
     """The number of threads in which one process plays exact tasks, or EnvPool's environments. "auto" means all cores
     that the process may use, shared with the other workers of its host, for exact tasks, and one for EnvPool."""
     time_limit: Duration | None = None
     """The run stops after this time, such as 23h50m, 90s or 2d; it can be resumed, and the exit code is 75."""
     check: bool = True
-    """Whether a new run first checks that the same seed gives the same episode, and a resumed run that one episode of
-    its log, and a fitness function, still give the same result."""
+    """Whether a run first checks that it can be repeated: a new run, that one seed gives the same episode twice; a
+    resumed run, that an episode of its log, and a fitness function of yours, still give the logged result."""
 
 
 class StartFromOptions(Options):
@@ -223,7 +224,7 @@ def _named(section: str, given: Any) -> Any:
 
 
 def _default(section: str) -> Any:
-    """Return a field with the default kind of a section as its default."""
+    """Return a field whose default is the default network, or the default strategy, with its default options."""
     return Field(default_factory=lambda: registry_of(section).parse(_named(section, {})))
 
 
@@ -290,7 +291,7 @@ class Config(Options):
 
     @classmethod
     def advice(cls, key: str, table: Mapping[str, Any]) -> str:
-        """Return the settings of this name or meaning in all sections, including the chosen network and strategy."""
+        """Return advice about an unknown key: the settings of its name or meaning, also of the network and strategy."""
         chosen = {section: _named(section, table.get(section, {})) for section in _DEFAULTS}
         return advice(key, chosen, cls.model_fields)
 
@@ -299,7 +300,7 @@ class Config(Options):
         return tomli_w.dumps(self.model_dump(mode="json", exclude_none=True))
 
     def in_evaluation(self) -> "Config":
-        """Return this experiment with the environment of its validation and held-out episodes for all episodes."""
+        """Return this experiment with all episodes under the conditions of its validation and held-out episodes."""
         own = {"max_episode_steps": self.evaluation_max_episode_steps, "randomize": self.evaluation_randomize}
         return self.with_env(self.env.model_copy(update={k: v for k, v in own.items() if v is not None}))
 
