@@ -3,8 +3,8 @@
 Gymnasium's LunarLander-v3, discrete and continuous (Oleg Klimov, MIT licence), whose physics is Box2D's (Erin Catto,
 zlib licence): the same seed gives the same moon, first push and dispersion of the engines, and each episode has
 Gymnasium's observations, rewards and end, to the bit. `environments/physics/` has the physics. The wind is a tanh of
-two sines, which Gymnasium takes from libm and this module computes itself. The results may differ in the last of 53
-bits, of which the physics keeps 24.
+two sines. Gymnasium calls libm for them, and this module computes them itself. The last of their 53 bits may differ,
+but the physics keeps only 24.
 
 A discrete action is the largest of four outputs: nothing, the left engine, the main engine, the right engine. With
 continuous actions, output 0 above 0 fires the main engine, at 50 % to 100 % of its power, and output 1 beyond ±0.5
@@ -12,8 +12,8 @@ fires a side engine. A step is rewarded with the change of
 
     -100 |position| - 100 |velocity| - 100 |angle| + 10 for each leg on the ground
 
-less 0.3 for the main engine and 0.03 for a side engine at full power. The episode ends with -100 when the hull touches
-the ground or the lander leaves the moon to the left or right, and with 100 when the lander rests on its legs.
+less 0.3 for the main engine and 0.03 for a side engine at full power. The last reward is -100 if the hull touches the
+ground or the lander leaves the moon to the left or right, and 100 if the lander comes to rest.
 """
 
 import math
@@ -70,7 +70,7 @@ class LunarLanderContinuousOptions(LunarLanderOptions):
 
 
 class _Engines(NamedTuple):
-    """Power of the main engine, and power and direction of the side engines: [k]."""
+    """Power of the main engine, and power and direction (-1 or 1) of the side engine that fires: [k] each."""
 
     main: Float64
     side: Float64
@@ -84,7 +84,7 @@ def _shaping(s: Float64) -> Float64:
 
 
 def _gust(step: Any) -> Float64:
-    """Return the wind [k] in (-1, 1) at steps [k] of its pattern. Each episode begins at a step that it draws."""
+    """Return the wind [k] in (-1, 1) at steps [k] of its pattern. Each episode draws the step with which it begins."""
     t = step.astype(np.float64)
     return _tanh(sincos(0.02 * t)[0] + sincos(math.pi * 0.01 * t)[0])
 
@@ -95,7 +95,7 @@ def _tanh(x: Float64) -> Float64:
     twice = 2.0 * np.abs(x)
     n = (twice * (1.0 / 0.69314718055994530942) + ROUND) - ROUND
     r = (twice - n * _LN2_HIGH) - n * _LN2_LOW
-    # exp(r) = 1 + p r, by the series; the power 2**n, made of its exponent bits; and e = 2**n exp(r) - 1.
+    # The series gives p in exp(r) = 1 + p r. The exponent bits of `power` make it 2**n. Then e = 2**n exp(r) - 1.
     p = np.ones_like(r)
     for i in range(14, 1, -1):
         p = 1.0 + p * r / i
@@ -109,7 +109,7 @@ _PARAMETERS = ("gravity", "wind_power", "turbulence_power")
 
 
 class LunarLander(ExactTask[LunarLanderOptions]):
-    """States: records of `frames.WORLD`."""
+    """The lander, discrete by default. Its states are records of `frames.WORLD` [k]."""
 
     kernel = "lunar_lander"
     settings = LunarLanderOptions
@@ -160,11 +160,11 @@ class LunarLander(ExactTask[LunarLanderOptions]):
         return model
 
     def kernel_constants(self) -> UInt8:
-        """Return the model, as the kernel takes it."""
+        """Return the bytes of the model, which the kernel reads."""
         return np.frombuffer(self.model.tobytes(), np.uint8)
 
     def begin(self, draws: Draws) -> Any:
-        """Return the states, records of `frames.WORLD` [k], after a first step, which Gymnasium does not count."""
+        """Return the states, records of `frames.WORLD` [k], after the uncounted step of Gymnasium's `reset`."""
         states = self.blank_worlds(draws.seeds)
         reset_bodies(states, self.model)
         states["gravity"] = states["parameter"][:, 0]
@@ -203,7 +203,7 @@ class LunarLander(ExactTask[LunarLanderOptions]):
         ])  # fmt: skip
 
     def step(self, states: Any, outputs: Float32, draws: Draws) -> Moved:
-        """Step the lander; network outputs fire its engines."""
+        """Step the landers [k]; network outputs [k, A] fire their engines."""
         states = states.copy()
         engines = self._engines(outputs)
         self._apply_forces(states, engines)
@@ -217,7 +217,7 @@ class LunarLander(ExactTask[LunarLanderOptions]):
         return Moved(states, np.where(landed, 100.0, np.where(lost, -100.0, reward)), lost | landed)
 
     def _engines(self, outputs: Float32) -> _Engines:
-        """Return the power of the engines that outputs [k, A] choose."""
+        """Return the powers and directions of the engines that outputs [k, A] choose."""
         if self.discrete:
             # Actions 1 and 3 fire a side engine, in the direction -1 or 1; action 2 fires the main engine.
             action = largest(outputs).astype(np.float64)
@@ -231,7 +231,7 @@ class LunarLander(ExactTask[LunarLanderOptions]):
         """Apply the forces of the wind and the impulses of the engines, before the physics makes a step.
 
         An engine acts at the offset (ox, oy). The terms have Gymnasium's order, because another order may give other
-        bits. Gymnasium has 17 and 14 for the height of the side engines.
+        bits. As in Gymnasium, the height of the side engines is 17 in the term for x, and 14 in the term for y.
         """
         lander = states["body"][:, 0]
         if self.options.enable_wind:
@@ -266,17 +266,17 @@ class LunarLander(ExactTask[LunarLanderOptions]):
         forward, sideways = np.array(drawn).T
         return forward, sideways
 
-    def _push(self, lander: Any, where: Any, impulse: tuple[Float64, Float64], place: tuple[Float64, Float64]) -> None:
-        """Apply impulses at places to the landers [k] that `where` selects."""
+    def _push(self, lander: Any, fires: Any, impulse: tuple[Float64, Float64], point: tuple[Float64, Float64]) -> None:
+        """Apply impulses (x, y) at points (x, y) to the landers [k] whose engine fires."""
         hull = self.model["hull"][0]
-        push, point = np.array(impulse, np.float32), np.array(place, np.float32)
+        push, at = np.array(impulse, np.float32), np.array(point, np.float32)
         v = vectors(lander["v"]) + hull["inverse_mass"] * push
-        w = lander["w"] + hull["inverse_inertia"] * cross(point - vectors(lander["c"]), push)
-        lander["v"] = np.where(where, v, vectors(lander["v"])).T
-        lander["w"] = np.where(where, w, lander["w"])
+        w = lander["w"] + hull["inverse_inertia"] * cross(at - vectors(lander["c"]), push)
+        lander["v"] = np.where(fires, v, vectors(lander["v"])).T
+        lander["w"] = np.where(fires, w, lander["w"])
 
     def actions(self, outputs: Float32) -> Any:
-        """Return Gymnasium's actions: numbers of engines [k], or outputs in [-1, 1], [k, 2], with 0 in place of NaN."""
+        """Return Gymnasium's actions: choices [k], 0 for no engine, or powers [k, 2] in [-1, 1], 0 in place of NaN."""
         if self.discrete:
             return largest(outputs)
         return bounded(outputs * np.float64(self.action_share)).astype(np.float32)
