@@ -1,4 +1,4 @@
-"""The device of this process: arrays of B slots on the device, and the step of a network's batch."""
+"""The device (GPU) of this process: arrays of B slots in its memory, and the step of a batch of networks."""
 
 import ctypes
 import importlib.util
@@ -12,16 +12,17 @@ from evolve.numerics.device_protocol import MOST_PARTS, WIDTH, Device, Memory, Q
 from evolve.shapes import Float32, Slots
 
 _OPEN: list[Device] = []
-_COLUMNS_PER_THREAD = 4  # columns that a thread adds up side by side if there are many tiles, as in kernels/sums.h
+# The columns of a weight matrix that a thread adds up side by side if there are many tiles, as in kernels/sums.h.
+_COLUMNS_PER_THREAD = 4
 COPYING_PARTS = 4
-"""The threads per slot in a block that copies."""
+"""The parts of a block that copies: WIDTH × 4 threads copy the numbers of one slot, or of one episode."""
 STAGING = 2**18
-"""The initial size of the staging memory, which holds copies under way, in bytes."""
+"""The initial size, in bytes, of the staging memory, which holds data on its way to or from the device."""
 _ALIGNMENT = 256  # bytes
 LARGEST_COPY = 2**22
 """The largest copy, in bytes; larger arrays are copied in parts."""
 MOST_STAGING = 2 * LARGEST_COPY
-"""The approximate largest size, in bytes, of the staging memory together with the smaller one that it replaces."""
+"""The largest size of the staging memory, in bytes, approximately: while it grows, old and new memory exist."""
 
 
 def device() -> Device:
@@ -59,7 +60,7 @@ def use(other: Device | None) -> Device | None:
 
 
 class DeviceColumns:
-    """A column of n numbers for each slot, on a device. The methods are those of `HostColumns`.
+    """A column of n numbers for each slot, on a device. It has the methods of `HostColumns`.
 
     Args:
         arrays: The arrays of the batch.
@@ -77,45 +78,45 @@ class DeviceColumns:
 
     def put(self, slots: Slots, values: NDArray[Any]) -> None:
         """Write the columns of slots [k], values [k, n]."""
-        for part in self._pieces(len(slots), self.rows):
-            piece = np.ascontiguousarray(values[part], self._dtype)
-            at, numbers = self._arrays.uploads(_numbers(slots[part]), piece)
-            self._launch("put", len(piece), at, numbers)
+        for copied in self._copies(len(slots), self.rows):
+            written = np.ascontiguousarray(values[copied], self._dtype)
+            self._launch("put", len(written), *self._arrays.uploads(_as_int64(slots[copied]), written))
 
     def clear(self, slots: Slots) -> None:
         """Write zeros into the columns of slots [k]."""
-        self._launch("clear", len(slots), *self._arrays.uploads(_numbers(slots)))
+        self._launch("clear", len(slots), *self._arrays.uploads(_as_int64(slots)))
 
     def take(self, slots: Slots, count: int | None = None) -> NDArray[Any]:
-        """Wait for and return [k, count]: the first numbers of the columns of slots [k], by default all n."""
+        """Wait for the queue; return [k, count]: the first `count` numbers of slots [k], by default all n."""
         count = self.rows if count is None else count
         values = np.empty((len(slots), count), self._dtype)
-        for part in self._pieces(len(slots), count):
-            piece = values[part]
-            gathered = self._arrays.scratch(piece.nbytes, 8 * len(piece))
-            self._launch("take", len(piece), *self._arrays.uploads(_numbers(slots[part])), gathered, count)
-            self._arrays.queue.download(gathered, piece)
+        for copied in self._copies(len(slots), count):
+            read = values[copied]
+            gathered = self._arrays.scratch(read.nbytes, 8 * len(read))
+            self._launch("take", len(read), *self._arrays.uploads(_as_int64(slots[copied])), gathered, count)
+            self._arrays.queue.download(gathered, read)
         self._arrays.wait()
         return values
 
     def move(self, sources: Slots, targets: Slots) -> None:
         """Copy the columns of slots `sources` to slots `targets`."""
-        self._launch("move", len(sources), *self._arrays.uploads(_numbers(sources), _numbers(targets)))
+        self._launch("move", len(sources), *self._arrays.uploads(_as_int64(sources), _as_int64(targets)))
 
     @property
     def max_staged_bytes(self) -> int:
         """The most bytes of staging memory that a copy needs, including the numbers of its slots."""
         column = self.rows * self._dtype.itemsize
-        values = _rounded(min(self._arrays.slots * column, max(LARGEST_COPY, column)))
-        numbers = 2 * _rounded(8 * self._arrays.slots)  # `move` sends the numbers of its sources and of its targets
+        values = _aligned(min(self._arrays.slots * column, max(LARGEST_COPY, column)))
+        numbers = 2 * _aligned(8 * self._arrays.slots)  # `move` sends the numbers of its sources and of its targets
         return values + numbers
 
-    def _pieces(self, k: int, count: int) -> list[slice]:
+    def _copies(self, k: int, count: int) -> list[slice]:
         """Return slices that divide k slots, each small enough for one copy of `count` numbers per slot."""
         at_once = max(1, LARGEST_COPY // max(1, count * self._dtype.itemsize))
         return [slice(n, n + at_once) for n in range(0, k if count else 0, at_once)]
 
     def _launch(self, kernel: str, k: int, *arguments: int) -> None:
+        """Run a kernel with a block for each of k slots; do nothing for 0 slots, as a device needs a block or more."""
         if k:
             name = f"{kernel}_{self._bits}"
             self._arrays.queue.launch(name, k, COPYING_PARTS, self.address, self.rows, *arguments)
@@ -135,7 +136,7 @@ class DeviceArrays:
         self.tiles = -(-slots // WIDTH)
         self._memory: list[Memory] = []  # keeps the memory of all arrays allocated
         self._staging = self.device.allocate(STAGING)
-        self._used = 0  # bytes of the staging memory
+        self._used = 0  # bytes of the staging memory that are in use
 
     def columns(self, n: int, dtype: Any = np.float32) -> DeviceColumns:
         """Return columns of n zeros."""
@@ -173,9 +174,11 @@ class DeviceArrays:
     def scratch(self, nbytes: int, more: int = 0) -> int:
         """Return the address of staging memory that is valid until the next `wait`.
 
-        more: The bytes that later calls, before the next `wait`, will need as well.
+        A call for which no memory is left begins with a `wait`.
+
+        more: The bytes of later calls that may not `wait`, because the memory of this call is still needed then.
         """
-        nbytes, room = _rounded(nbytes), _rounded(nbytes) + _rounded(more)
+        nbytes, room = _aligned(nbytes), _aligned(nbytes) + _aligned(more)
         if self._used + room > self._staging.nbytes:
             self.wait()
             self.reserve(room)
@@ -196,7 +199,7 @@ class DeviceArrays:
 
     def uploads(self, *arrays: NDArray[Any]) -> list[int]:
         """Return the addresses of copies of arrays, all valid until the next `wait`."""
-        sizes = [_rounded(array.nbytes) for array in arrays]
+        sizes = [_aligned(array.nbytes) for array in arrays]
         return [self.upload(array, sum(sizes[n + 1 :])) for n, array in enumerate(arrays)]
 
     def wait(self) -> None:
@@ -211,13 +214,13 @@ class DeviceStep:
     Args:
         arrays: The arrays of the batch.
         name: The name of the kernel.
-        structure: Its first argument, with the addresses of the batch's arrays.
-        sizes: O, A, and the neurons of the widest layer, which the threads of a slot share.
+        structure: The first argument of the kernel, with the addresses of the batch's arrays.
+        sizes: O, A, and the number of neurons of the widest layer. The threads of a slot share the neurons.
 
     Attributes:
         arrays: The arrays of the batch.
         name: The name of the kernel.
-        structure: Its first argument.
+        structure: The first argument of the kernel.
         observations: [slots, O], on the host; the caller writes them before `begin`.
         actions: [slots, A], on the host.
         input: The address of the observations on the device.
@@ -270,13 +273,14 @@ class DeviceStep:
         """Apply the pending updates of traces in the tiles of slots."""
         tiles = np.unique(slots // WIDTH)
         if len(tiles):
-            at = self.arrays.upload(_numbers(tiles))
+            at = self.arrays.upload(_as_int64(tiles))
             self.arrays.queue.launch(f"{self.name}_settle", len(tiles), self.parts, self.structure, at)
 
 
-def _rounded(nbytes: int) -> int:
+def _aligned(nbytes: int) -> int:
+    """Return the number of bytes, rounded up to a multiple of `_ALIGNMENT`."""
     return -(-nbytes // _ALIGNMENT) * _ALIGNMENT
 
 
-def _numbers(slots: Slots) -> NDArray[Any]:
-    return np.ascontiguousarray(slots, np.int64)
+def _as_int64(numbers: Slots) -> NDArray[Any]:
+    return np.ascontiguousarray(numbers, np.int64)
