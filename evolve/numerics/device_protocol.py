@@ -1,4 +1,4 @@
-"""The interface of a device: memory, queues of work, and the kernels of rollouts/*.cu.
+"""The interface of a device, such as a GPU: memory, queues of work, and the kernels of evolve/rollouts/*.cu.
 
 A device has its own memory and works beside the host. Nothing is copied without an explicit call, every copy is
 counted, and the host goes on while the device works.
@@ -15,9 +15,9 @@ from typing import Any, Protocol
 from numpy.typing import NDArray
 
 WIDTH = 32
-"""The slots of one tile on a device, as in kernels/lanes.h."""
+"""The slots of one tile on a device, as in numerics/kernels/lanes.h."""
 MOST_PARTS = 8
-"""The largest number of threads that share the columns of a slot."""
+"""The largest number of threads that share the work of one slot, such as the neurons of a layer."""
 # Environment variables in which launchers give the rank of a process on its host, and the number of ranks there.
 LOCAL_RANKS = (
     ("OMPI_COMM_WORLD_LOCAL_RANK", "OMPI_COMM_WORLD_LOCAL_SIZE"),
@@ -28,7 +28,7 @@ LOCAL_RANKS = (
 
 
 class Memory(Protocol):
-    """Memory on a device. It is freed with this object."""
+    """`nbytes` bytes at an address of a device. They are freed with this object."""
 
     address: int
     nbytes: int
@@ -49,7 +49,7 @@ class Queue(Protocol):
         """Copy from an address of the device into an array of the host."""
 
     def launch(self, kernel: str, blocks: int, parts: int, *arguments: int | ctypes.Structure, tiles: int = 1) -> None:
-        """Run the kernel `evolve_<kernel>` on blocks of `tiles` tiles, each of WIDTH × parts threads.
+        """Run the kernel `evolve_<kernel>` on blocks of `tiles` tiles; each tile has WIDTH × parts threads.
 
         kernel: a kernel of `rollouts/kernels.cu`, or `play_<network>_on_<task>`.
         arguments: addresses and whole numbers, all of 64 bits; and structures, which the call copies.
@@ -94,7 +94,7 @@ class DeviceMemoryError(Exception):
 
 
 class UnannouncedCopyError(Exception):
-    """The device check has found a copy that was not announced, or has missed an announced one."""
+    """A tick of a rollout has copied other bytes between host and device than it announced: `Transfers.announced`."""
 
 
 @dataclass
@@ -104,7 +104,7 @@ class Transfers:
     up: int = 0
     down: int = 0
     limit: tuple[int, int] | None = None
-    """The values that `up` and `down` must reach and must not exceed while a tick is checked."""
+    """Within `announced`: the values that `up` and `down` must reach and must not exceed; None otherwise."""
 
     def add(self, up: int = 0, down: int = 0) -> None:
         """Count a copy. Raises UnannouncedCopyError if the copy was not announced."""
@@ -126,9 +126,10 @@ class Transfers:
 
 
 def local_ranks() -> tuple[int, int]:
-    """Return the rank of this process on its host, and the number of ranks there, from the launcher; or (0, 1).
+    """Return the rank of this process among the ranks of its host, and their number; (0, 1) without a launcher.
 
-    SLURM lists all hosts, as in "4,8(x2)" for three. The largest number is returned, so no rank takes too much memory.
+    SLURM lists the numbers of all hosts, "4,8(x2)" for three, and not which is this host. The largest number counts,
+    so that no rank takes too much memory of a device.
     """
     for pair in LOCAL_RANKS:
         rank, sizes = (re.findall(r"(?<!x)\b\d+", os.environ.get(name, "")) for name in pair)
