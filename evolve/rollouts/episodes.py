@@ -1,8 +1,9 @@
 """Batches of episodes, which the coordinator sends to workers, and the results that the workers return.
 
-Both are frozen records of plain arrays, and messages have the same fields. Results are keyed by (genome, episode) and
-may come in any order. A quantity that every episode has is declared once, as a field of `EpisodeResults`. Messages and
-the collector then include it without further code. The run file includes it if the store has a column of its name.
+Both are frozen records of plain arrays, and messages have the same fields. Each result has the numbers of its genome
+and episode, so results may come in any order. A quantity that every episode has is declared once, as a field of
+`EpisodeResults`. Messages and the collector then include it without further code. The run file includes it if the store
+has a column of its name.
 """
 
 from collections.abc import Mapping, Sequence
@@ -23,12 +24,14 @@ Traces = Literal["each", "mean", "none"]
 class RolloutSpec:
     """The settings of the rollout that plays a batch.
 
-    experiment: TOML text, from which any rank makes the rollout, its network and its environments. slots: B, the number
-    of episodes that run side by side. num_traces: T, the number of traces of an episode. max_episode_seconds: the limit
-    of an episode's wall time. on_failure: "stop" if a failed episode ends the evaluation, "worst" if its return is NaN.
-    chunk_seconds: the duration of the smallest chunk worth a message. least_chunk: the smallest number of episodes of a
-    chunk, however long they last; above 1 if a kernel steps several slots in the time of one. num_metrics: M, the
-    number of metrics of an episode.
+    experiment: TOML text, from which any rank makes the rollout, its network and its environments.
+    slots: B, the number of episodes that run side by side.
+    num_traces: T, the number of traces of an episode.
+    max_episode_seconds: the limit of an episode's wall time.
+    on_failure: "stop" if a failed episode ends the evaluation, "worst" if its return is NaN.
+    chunk_seconds: the duration of the smallest chunk of episodes that is worth a message to a worker.
+    least_chunk: the size of the smallest chunk; above 1 if a kernel steps several slots in the time of one.
+    num_metrics: M, the number of metrics of an episode.
     """
 
     experiment: str
@@ -45,19 +48,20 @@ class RolloutSpec:
 class EpisodeBatch:
     """N episodes to be played, each by one of C genomes.
 
-    The seed of an episode's environment follows from (seed, purpose, generation, candidate, episode): `keys` [C, 2] has
-    generation and candidate of each genome. Genomes with equal keys meet the same episodes (common random numbers).
+    The seed of an episode's environment follows from (seed, purpose, generation, candidate, episode).
 
     genomes: C genomes, in memory or generated when they are played.
-    genome_ids: [C], the number of each genome in the results: 0 … C - 1, and a subset of these in a part (`take`).
+    genome_ids: [C], the number of each genome in the results: 0 … C - 1, or some of them in a part of a batch (`take`).
     candidates: [C], the number of each genome in messages, from which a worker generates the genome.
+    keys: [C, 2], the generation and the candidate in the seeds of each genome's episodes. Genomes with equal keys play
+    the same episodes (common random numbers).
     normalizers: [C, 2, O], with O = 0 if observations are not normalized.
     rows: [N], which of the C genomes plays each episode.
     episodes: [N], the number of each episode among the episodes of its genome.
     traces: the traces to return: "each" for one row per genome, "mean" for the sum over all genomes, or "none".
     describe: whether the rank that plays episode 0 of a genome also describes the genome.
-    best_of: 0 if the step hashes of all genomes are wanted; the number of episodes of each genome if only the hashes of
-    the genome with the best mean return are wanted. A rollout may then leave out the step hashes of other genomes.
+    best_of: the number of episodes of each genome, if only the step hashes of the genome with the best mean return are
+    wanted; 0 if the hashes of all genomes are wanted. A rollout may leave out hashes that are not wanted.
     """
 
     seed: int
@@ -91,14 +95,14 @@ class EpisodeBatch:
         describe: bool = False,
         hashes_of_best: bool = False,
     ) -> "EpisodeBatch":
-        """Return a batch in which every genome plays the same range of episodes, in the order of the genomes.
+        """Return a batch in which all genomes, or those in `rows`, play the same range of episodes, genome by genome.
 
         Args:
             seed: The seed of the experiment.
             purpose: The purpose of the episodes, from which their seeds follow, too.
             genomes: C genomes.
-            keys: [C, 2], generation and candidate of each genome.
-            episodes: The numbers of the episodes of each genome.
+            keys: [C, 2], see `EpisodeBatch`.
+            episodes: The numbers of the episodes that each genome plays.
             normalizer: [2, O] for all genomes, or [C, 2, O]; None if observations are not normalized.
             rows: The indices of the genomes that play, in this order; by default all.
             candidates: [C], the number of each genome in messages; by default 0 … C - 1.
@@ -128,11 +132,11 @@ class EpisodeBatch:
 
     def take(self, indices: Int64) -> "EpisodeBatch":
         """Return the batch of the episodes at indices [k], with only the genomes that play them."""
-        places = _as_run(indices)
+        places = _as_slice(indices)
         if isinstance(places, slice) and places == slice(0, len(self)):
             return self
         needed, rows = _distinct(self.rows[places].astype(np.int64))
-        genomes = _as_run(needed)
+        genomes = _as_slice(needed)
         return replace(
             self,
             genomes=select(self.genomes, needed),
@@ -151,7 +155,7 @@ class EpisodeBatch:
         return environment_seeds(self.seed, Purpose(self.purpose), generations, candidates, episodes)
 
 
-def _as_run(indices: Int64) -> Int64 | slice:
+def _as_slice(indices: Int64) -> Int64 | slice:
     """Return indices [k] as a slice if they follow each other, as in most chunks, because views are fast to take."""
     k = len(indices)
     if k and indices[-1] - indices[0] == k - 1 and (k == 1 or (np.diff(indices) == 1).all()):
@@ -160,7 +164,7 @@ def _as_run(indices: Int64) -> Int64 | slice:
 
 
 def _distinct(numbers: Int64) -> tuple[Int64, Int64]:
-    """Return the distinct numbers of [n], in ascending order, and the index [n] of each number among them."""
+    """Return the distinct ones of numbers [n], in ascending order, and the index [n] of each number among them."""
     if (numbers[1:] < numbers[:-1]).any():
         return np.unique(numbers, return_inverse=True)
     # In ascending order, as in most chunks, equal numbers are adjacent: no sort is needed.
@@ -170,7 +174,7 @@ def _distinct(numbers: Int64) -> tuple[Int64, Int64]:
 
 
 def generation_keys(generation: int, population: int, common: bool | Literal["pairs"] = False) -> Int64:
-    """Return the keys [P, 2] of one generation: its number, and the candidate whose episodes each candidate plays.
+    """Return the keys [P, 2] of a generation, see `EpisodeBatch`: its number, and the candidate whose episodes to play.
 
     The key of a candidate does not depend on P.
 
@@ -184,7 +188,7 @@ def generation_keys(generation: int, population: int, common: bool | Literal["pa
 
 
 def quantity(symbols: str, dtype: DTypeLike) -> Any:
-    """Declare a field of `EpisodeResults`: its shape, in the letters of `evolve.shapes` and its own, and its type."""
+    """Declare a field of `EpisodeResults`: its shape, in letters of `evolve.shapes` and of that class, and its type."""
     return field(metadata={"symbols": symbols, "dtype": np.dtype(dtype)})
 
 
@@ -192,15 +196,19 @@ def quantity(symbols: str, dtype: DTypeLike) -> Any:
 class EpisodeResults:
     """The results of N episodes, in any order.
 
-    genomes, episodes: the key of each episode. lengths: environment steps. fingerprints: 64 bits each for the
-    observations and the network outputs of an episode. moments: sums and sums of squares of observations, O = 0 if
-    observations are not normalized. hashed: whether the step hashes of an episode are included. step_hashes: one
-    byte of each fingerprint after each step, concatenated over these episodes, L = Σ min(length, MAX_HASHED_STEPS).
+    genomes, episodes: the genome id and the episode number, which identify an episode of a batch.
+    returns: the sum of the rewards, NaN if the episode failed.
+    lengths: environment steps.
+    fingerprints: 64 bits each for the observations and the network outputs of an episode.
+    moments: sums and sums of squares of observations, O = 0 if observations are not normalized.
     episode_seconds: wall time in the environment; the time of a tick is shared equally by all episodes that it steps.
-    encoded_metrics: the types and bits of the metrics that the experiment names, M = 0 if it names none
-    (`environments.decode_metrics`). traces: [K, T] in units of 2⁻²⁰; row i belongs to the genome traced[i]. A genome
-    may have several rows, whose sum counts; integers have the same sum in any order. described: D genomes with
-    digests, connections and fingerprints (`GenomeDescriptions`); a genome may occur more than once.
+    encoded_metrics: types and bits of the metrics of the experiment, M = 0 without (`environments.decode_metrics`).
+    hashed, step_hashes: whether an episode has step hashes: one byte of each fingerprint after each step. The hashes
+    are concatenated over the episodes that have them, L = Σ min(length, MAX_HASHED_STEPS).
+    traced, traces: row i of the traces, in units of 2⁻²⁰, belongs to the genome traced[i]. A genome may have several
+    rows, whose sum counts; integers have the same sum in any order.
+    described, digests, connections, genome_fingerprints: D genomes and their descriptions (`GenomeDescriptions`); a
+    genome may occur more than once.
     """
 
     genomes: Int32 = quantity("N", np.int32)
@@ -230,7 +238,7 @@ QUANTITIES = {f.name: (f.metadata["symbols"], f.metadata["dtype"]) for f in fiel
 EPISODE_QUANTITIES = tuple(
     n for n, (symbols, _) in QUANTITIES.items() if symbols[0] == "N" and n not in ("genomes", "episodes", "hashed")
 )
-"""The quantities that every episode has."""
+"""The quantities that every episode has, without its identity; an episode may lack step hashes."""
 
 
 def shape_of(symbols: str, sizes: Mapping[str, int]) -> tuple[int, ...]:
@@ -247,7 +255,7 @@ def join(parts: Sequence[EpisodeResults]) -> EpisodeResults:
 
 @dataclass(frozen=True)
 class EpisodeFailure:
-    """An episode that could not be played to its end: its key, its environment's seed, the failed step, and the error.
+    """An episode that could not be played to its end: genome id, number, environment seed, failed step and error.
 
     Its result has a return of NaN, and `step` as length. Step 0 is the reset of the environment. A seed of -1 means
     that neither seed nor step is known, because the rank that played the episode was lost.
