@@ -1,7 +1,7 @@
 """Rollouts of exact tasks, in one thread or in several: kernels play whole episodes, many in one call.
 
-`ExactRollout` feeds episodes to a `Play`, which plays them in its slots: `NativePlay` (`native_play`) on the host, or
-`DevicePlay` (`device_play`) on a GPU.
+`ExactRollout` gives episodes to a `Play`, many at a time: a *feed*. The `Play` plays them in its slots: `NativePlay`
+(`native_play`) on the host, or `DevicePlay` (`device_play`) on a GPU.
 
 `ThreadedRollout` has several threads, which share the waiting episodes. Each thread plays a *part*, a rollout with
 slots of its own. It takes episodes, generates and describes their genomes, plays them, and takes the next. When no
@@ -66,11 +66,11 @@ class ExactRollout(_WholeEpisodes):
 
     Args:
         task: The task.
-        play: The slots.
+        play: Plays the episodes in its slots.
         batch: The networks of the slots, which compute the initial contents of a slot from a genome.
         feed_size: The largest number of episodes in a feed.
-        max_episode_seconds: The limit of an episode's wall time, which no exact episode reaches.
-        queue: The queue from which it takes episodes, which other rollouts may share; by default its own.
+        max_episode_seconds: The limit of an episode's wall time. Exact episodes are too short to reach it.
+        queue: The queue from which the rollout takes episodes. Other rollouts may share it; by default none does.
     """
 
     def __init__(
@@ -84,7 +84,7 @@ class ExactRollout(_WholeEpisodes):
     ) -> None:
         self.max_episode_seconds = max_episode_seconds
         self.environment_seconds = 0.0
-        """The seconds of playing; a kernel does environments and networks in one, so both are included."""
+        """The seconds of playing. A kernel steps environments and networks together, so both are included."""
         self._task = task
         self._batch = batch
         self._feed_size = feed_size
@@ -93,8 +93,8 @@ class ExactRollout(_WholeEpisodes):
         self._held: EpisodesToBegin | None = None  # taken from the queue, and waiting until no episode runs
         self._traces = "none"
         self._best_of = 0
-        self.share = sys.maxsize
-        """The largest number of episodes that run at a time while others wait, see `Shared.share_of`."""
+        self.most_running = sys.maxsize
+        """The largest number of episodes that run at a time while others wait, see `SharedState.most_running_of`."""
         self.steps = 64
         """The limit of steps of the next call of `Play.run`; each tick adapts it to `CALL_SECONDS`."""
         self.longest_call = 0.0
@@ -110,7 +110,10 @@ class ExactRollout(_WholeEpisodes):
 
     @property
     def running(self) -> int:
-        """The number of episodes that were taken from the queue and have not returned their results."""
+        """The number of episodes that were taken from the queue, and whose results were not returned yet.
+
+        They include episodes that `play` does not count as running: held, waiting and finished ones.
+        """
         held = 0 if self._held is None else len(self._held)
         return held + self.play.waiting + self.play.running + self.play.finished
 
@@ -121,7 +124,7 @@ class ExactRollout(_WholeEpisodes):
     def tick(self) -> EpisodeResults | None:
         """Play for some milliseconds; return the results of finished episodes, or None if there are none yet.
 
-        Results are held back for at most `_RESULTS_SECONDS`, to return many at a time.
+        While episodes of a feed wait, results are held back for about `_RESULTS_SECONDS`, to return many at a time.
         """
         self.fill()
         self.play_on()
@@ -129,7 +132,7 @@ class ExactRollout(_WholeEpisodes):
 
     def fill(self, most: int = sys.maxsize) -> None:
         """Give the next episodes of the queue, at most `most`, to `play`, if it is ready."""
-        room = self.share - self.play.running
+        room = self.most_running - self.play.running
         if not self.play.ready or room <= 0:
             return
         episodes, self._held = self._held, None
@@ -147,7 +150,7 @@ class ExactRollout(_WholeEpisodes):
         """Play for some milliseconds."""
         busy = self._busy
         begin = time.perf_counter()
-        more = len(self._queue) > 0 and self._held is None and self.play.running < self.share
+        more = len(self._queue) > 0 and self._held is None and self.play.running < self.most_running
         made = self.play.run(self.steps, more)
         seconds = time.perf_counter() - begin
         self._count(made, busy, seconds, seconds)
@@ -158,7 +161,7 @@ class ExactRollout(_WholeEpisodes):
         return min(self.play.slots, self.play.waiting + self.play.running)
 
     def _count(self, made: int, busy: int, seconds: float, waited: float) -> None:
-        """Count the steps that a call has made in `busy` slots; limit the steps of the next one.
+        """Count the steps that a call of `Play.run` has made in `busy` slots; limit the steps of the next call.
 
         seconds: The duration of the call. waited: The part of it in which this process did nothing else.
         """
@@ -208,7 +211,7 @@ class ExactRollout(_WholeEpisodes):
         """Do nothing: there are no environments."""
 
     def make_genomes_within(self, context: Callable[[], AbstractContextManager[object]]) -> None:
-        """Generate genomes within a context: that time belongs to no episode."""
+        """Generate genomes within a context, such as one that measures this time apart from the episodes."""
         self._queue.generating = context
 
     def _feed(self, episodes: EpisodesToBegin) -> None:
@@ -266,17 +269,18 @@ class ThreadedRollout(_WholeEpisodes):
         self._parts = [make_part(queue) for queue in queues]
         self.max_episode_seconds = self._parts[0].max_episode_seconds
         self.pending = 0
-        """The number of episodes without returned results."""
+        """The number of episodes whose results were not returned yet."""
         self._playing: set[ExactRollout] = set()
-        self._shared = Shared(self._queue, threads, least_feed)
+        self._shared = SharedState(self._queue, threads, least_feed)
         for _ in range(threads):
-            # A daemon does not keep the process alive. No thread refers to this object, so its finalizer can end them.
+            # A daemon thread does not keep the process alive. No thread refers to this object, so its finalizer can run
+            # while the threads live, and end them.
             Thread(target=self._shared.play, name="evolve-rollout", daemon=True).start()
         self._stop = weakref.finalize(self, self._shared.stop, threads)
 
     @property
     def environment_seconds(self) -> float:
-        """The seconds of playing, in the mean of all threads."""
+        """The seconds of playing, averaged over the threads."""
         return sum(part.environment_seconds for part in self._parts) / len(self._parts)
 
     @environment_seconds.setter
@@ -290,7 +294,7 @@ class ThreadedRollout(_WholeEpisodes):
         self.pending += len(batch)
         self._shared.fair_share = -(-self.pending // len(self._parts))
         for part in self._parts:
-            part.share = self._shared.share_of(part)
+            part.most_running = self._shared.most_running_of(part)
         self._start()
 
     def tick(self) -> EpisodeResults | None:
@@ -349,7 +353,7 @@ class ThreadedRollout(_WholeEpisodes):
         return results
 
 
-class Shared:
+class SharedState:
     """The state that the threads and their rollout share: queues of parts to play, and of their results.
 
     Attributes:
@@ -358,8 +362,8 @@ class Shared:
         pausing: Set while no thread may begin a feed.
         fair_share: The pending episodes divided by the number of threads.
         episode_seconds: The mean duration of the last episodes.
-        empty: Parts without episodes, each with an event. Its thread waits for the event: another thread sets it after
-            it has given running episodes to the part.
+        empty: Parts without episodes, each with an event. The thread of the part waits for the event. Another thread
+            sets it after it has given running episodes to the part.
     """
 
     def __init__(self, queue: EpisodeQueue, threads: int, least_feed: int) -> None:
@@ -370,7 +374,8 @@ class Shared:
         self.episode_seconds = math.inf
         self.empty: list[tuple[ExactRollout, Event]] = []
         self._empty_lock = Lock()
-        self._running: dict[ExactRollout, int] = {}  # the episodes of each part before its newest call, or after it
+        # The running episodes of each part, as they were before or after its newest call of `play_on`.
+        self._running: dict[ExactRollout, int] = {}
         self._began: dict[ExactRollout, float] = {}  # the time at which a part's call began; inf between calls
         self._queue = queue
         self._num_feeds = _FEEDS_PER_THREAD * threads
@@ -414,7 +419,10 @@ class Shared:
             self._give(part)
 
     def _give(self, part: ExactRollout) -> None:
-        """Give half of a part's running episodes to an empty part, unless another part has more than twice as many."""
+        """Give half of a part's running episodes to an empty part.
+
+        Give none if they are too few, if episodes wait in the queue, or if another part has more than twice as many.
+        """
         running = self._running[part]
         largest = max(tuple(self._running.values()))
         least = max(2 * LEAST_GIVEN, largest // 2)
@@ -433,7 +441,7 @@ class Shared:
     def _wait_for_episodes(self, part: ExactRollout) -> bool:
         """Wait until another thread gives running episodes to a part, or episodes wait in the queue.
 
-        Returns False if neither can be expected.
+        Return False if no thread can give episodes, or if the rollout pauses.
         """
         if not part.can_give:
             return False
@@ -450,7 +458,7 @@ class Shared:
                         return len(self._queue) > 0
         return True
 
-    def share_of(self, part: ExactRollout) -> int:
+    def most_running_of(self, part: ExactRollout) -> int:
         """Return the limit of episodes that run at a time in a part while others wait.
 
         It is below the number of slots if other parts would be idle without it.
