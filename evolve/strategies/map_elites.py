@@ -15,14 +15,14 @@ Of candidates of equal fitness the first one takes the cell. A candidate of equa
 elite is not evaluated again, so the fitness of a cell never falls. A lucky episode may fill a cell, so several episodes
 for each candidate help. The champion is the elite of the largest fitness, in the first such cell.
 
-With `emitters` = K half of the candidates come from K searches by sep-cma-es (Fontaine, Togelius, Nikolaidis and
-Hoover, "Covariance Matrix Adaptation for the Rapid Illumination of Behavior Space", 2020), the first P/2K of them from
-the first search, and so on:
+With `emitters` = K the first half of the candidates come from K emitters, searches by sep-cma-es (Fontaine, Togelius,
+Nikolaidis and Hoover, "Covariance Matrix Adaptation for the Rapid Illumination of Behavior Space", 2020): the first
+P/2K candidates from the first emitter, and so on. Each emitter has these rules:
 
     start      at a random elite, whose connections it keeps, with σ = `sigma`
-    order      of its candidates: first the candidates that find an empty cell, the best fitness first; then those in
-               filled cells, the largest gain first, which is the fitness minus the fitness of the elite there; then
-               those without a cell. All are compared with the archive before this generation
+    order      of its candidates: first the candidates that find an empty cell, the best fitness first; then the
+               candidates in filled cells, the largest gain first: the fitness minus the fitness of the elite there;
+               then candidates without a cell. All are compared with the archive before this generation
     update     sep-cma-es by this order. Its parents are the first half, also if fewer than half entered the archive
     restart    if none of its candidates found an empty cell or a gain above 0
 """
@@ -48,7 +48,7 @@ from evolve.strategies.cma import SepCma, SepCmaOptions, SepCmaState
 
 _CELLS = 16  # in each dimension, by default
 _MAX_CELLS = 2**17
-_MIN_SHARE = 4  # the smallest population of a search
+_MIN_PER_EMITTER = 4  # the smallest number of candidates of an emitter
 
 Limits = Annotated[tuple[float, float], Field(strict=False)]
 
@@ -67,32 +67,32 @@ class MapElitesOptions(Options):
     line_noise: float = Field(0.2, ge=0, le=1e6)
     """The standard deviation of the step along the line to another elite, as a share of its length."""
     emitters: int = Field(0, ge=0, le=1000)
-    """The number of searches by sep-cma-es that make half of the candidates, as in CMA-ME."""
+    """The number of emitters, searches by sep-cma-es that make half of the candidates, as in CMA-ME."""
     sigma: float = Field(0.5, gt=0, le=1e6)
-    """The initial σ of these searches."""
+    """The initial σ of the emitters."""
 
 
-def cells_of(measures: Float64, bounds: Float64, cells: Int64) -> Int64:
+def cells_of(measures: Float64, bounds: Float64, grid: Int64) -> Int64:
     """Return [P]: the number of the cell of each candidate, the last axis running fastest; -1 for a NaN.
 
     Args:
-        measures: [P, D].
+        measures: [P, D], the descriptors of the candidates.
         bounds: [D, 2], the range of each descriptor.
-        cells: [D], the number of cells along each.
+        grid: [D], the number of cells along each descriptor.
     """
     low, high = bounds.T
     with np.errstate(over="ignore", invalid="ignore"):  # infinite measures are in the first or the last cell
-        shares = (measures - low) / (high - low) * cells
-    known = ~np.isnan(shares).any(axis=1)
-    shares = np.where(np.isnan(shares), 0.0, shares)
-    inside = np.floor(np.minimum(np.maximum(shares, 0.0), cells - 1.0)).astype(np.int64)
-    return np.where(known, np.ravel_multi_index(tuple(inside.T), tuple(cells.tolist())), -1)
+        positions = (measures - low) / (high - low) * grid
+    known = ~np.isnan(positions).any(axis=1)
+    positions = np.where(np.isnan(positions), 0.0, positions)
+    inside = np.floor(np.minimum(np.maximum(positions, 0.0), grid - 1.0)).astype(np.int64)
+    return np.where(known, np.ravel_multi_index(tuple(inside.T), tuple(grid.tolist())), -1)
 
 
 def best_of_cells(cells: Int64, fitness: Float64) -> Int64:
-    """Return the row of the best fitness in each filled cell, in ascending order of the cells; the first of equal rows.
+    """Return the row of the best fitness in each cell that has a row, in ascending order of the cells.
 
-    Rows with a NaN or without a cell (-1) are left out.
+    Of rows with equal fitness the first one counts. Rows with a NaN or without a cell (-1) are left out.
 
     Args:
         cells: [n], the cell of each row.
@@ -105,8 +105,8 @@ def best_of_cells(cells: Int64, fitness: Float64) -> Int64:
 
 
 @dataclass(frozen=True)
-class Search:
-    """A search for elites: its state, and the connections [W] of its candidates."""
+class Emitter:
+    """An emitter: the state of its sep-cma-es, and the connections [W] of its candidates."""
 
     state: SepCmaState
     mask: Bool
@@ -120,9 +120,9 @@ class Archive:
     cells: [n], the number of each elite's cell.
     fitness: [n].
     measures: [n, D], the descriptors.
-    origins: [n, 2], the generation and the number of each elite when it was a candidate.
+    origins: [n, 2], the generation of each elite, and its number among the candidates of that generation.
     generations: the number of generations so far.
-    searches: the K searches; empty if no cell is filled.
+    emitters: the K emitters; empty if no cell is filled.
     """
 
     genomes: Genomes
@@ -131,14 +131,14 @@ class Archive:
     measures: Float64
     origins: Int64
     generations: int
-    searches: tuple[Search, ...] = ()
+    emitters: tuple[Emitter, ...] = ()
 
     def __len__(self) -> int:
         return len(self.cells)
 
 
 class MapElites(contract.Strategy[Archive]):
-    """The strategy for P = `population` candidates of a layout."""
+    """The strategy for P = `population` candidates of a layout; `grid` [D] is the number of cells per descriptor."""
 
     portable = True
     traces = "none"
@@ -150,19 +150,19 @@ class MapElites(contract.Strategy[Archive]):
         self.measured = options.descriptors
         W = float(layout.num_weights)
         usual = [(0.0, W if name in GENOME_MEASURES else 1.0) for name in self.measured]
-        self.cells: Int64 = np.array(options.cells or [_CELLS] * len(usual), np.int64)
+        self.grid: Int64 = np.array(options.cells or [_CELLS] * len(usual), np.int64)
         self.bounds: Float64 = np.array(options.bounds or usual, np.float64)
-        self.capacity = self._num_cells = math.prod(self.cells.tolist())
+        self.capacity = self._num_cells = math.prod(self.grid.tolist())
         self._paths = Paths(layout)
         self._parents_of = contract.NewestValue(self._draw_parents)
         K = options.emitters
-        self._share = population // 2 // K if K else 0  # candidates of each search
-        if K and self._share < _MIN_SHARE:
-            expected = f"at most {population // (2 * _MIN_SHARE)} with a population of {population}"
-            cure = f"Each makes {_MIN_SHARE} candidates or more."
+        self._per_emitter = population // 2 // K if K else 0  # candidates of each emitter
+        if K and self._per_emitter < _MIN_PER_EMITTER:
+            expected = f"at most {population // (2 * _MIN_PER_EMITTER)} with a population of {population}"
+            cure = f"Each makes {_MIN_PER_EMITTER} candidates or more."
             raise InputError("strategy.emitters", expected, K, cure)
         if K:
-            self._cma = self._search(np.ones(layout.num_weights, np.bool_))
+            self._cma = self._cma_of(np.ones(layout.num_weights, np.bool_))
 
     @staticmethod
     def validate(options: MapElitesOptions, layout: GenomeLayout) -> None:
@@ -176,12 +176,12 @@ class MapElites(contract.Strategy[Archive]):
         for name in ("cells", "bounds"):
             given = getattr(options, name)
             if given and len(given) != D:
-                raise InputError(f"strategy.{name}", f"one for each of {D} descriptors", list(given))
+                raise InputError(f"strategy.{name}", f"one value for each of {D} descriptors", list(given))
         if any(not -np.inf < low < high < np.inf for low, high in options.bounds):
             raise InputError("strategy.bounds", "two finite numbers each, the smaller first", list(options.bounds))
-        cells = options.cells or (_CELLS,) * D
-        if math.prod(cells) > _MAX_CELLS:
-            raise InputError("strategy.cells", f"at most {_MAX_CELLS:,} cells in all", list(cells))
+        grid = options.cells or (_CELLS,) * D
+        if math.prod(grid) > _MAX_CELLS:
+            raise InputError("strategy.cells", f"at most {_MAX_CELLS:,} cells in all", list(grid))
 
     def measures(self, genomes: GenomeSource, metrics: Mapping[str, Float64]) -> Float64:
         """Return [P, D]: the descriptors."""
@@ -210,13 +210,13 @@ class MapElites(contract.Strategy[Archive]):
         weights = first.weights + np.float32(self._options.weight_noise) * noise.normal_rows(self._layout.num_weights)
         weights += steps * (second.weights - first.weights)
         mask = first.mask
-        for number, search in enumerate(state.searches):
-            own = np.flatnonzero(candidates // self._share == number)
-            sigma: Float64 = np.full(len(own), search.state.progress.sigma)
-            centre, scale = search.state.mean, np.sqrt(search.state.covariance)
+        for number, emitter in enumerate(state.emitters):
+            own = np.flatnonzero(candidates // self._per_emitter == number)
+            sigma: Float64 = np.full(len(own), emitter.state.progress.sigma)
+            centre, scale = emitter.state.mean, np.sqrt(emitter.state.covariance)
             key = self._seed, Purpose.WEIGHT_NOISE, generation
-            weights[own] = perturbed(centre, search.mask, sigma, key, candidates[own], scale)
-            mask[own] = search.mask
+            weights[own] = perturbed(centre, emitter.mask, sigma, key, candidates[own], scale)
+            mask[own] = emitter.mask
         weights[~mask] = 0
         if has_start and not len(state):  # the given genome itself is candidate 0
             weights[candidates == 0] = first.weights[candidates == 0]
@@ -227,7 +227,7 @@ class MapElites(contract.Strategy[Archive]):
         contract.check_population(genomes, results, self._P, self._layout.num_weights)
         measures = self.told_measures(genomes, results)
         n = len(state)
-        cells = np.concatenate([state.cells, cells_of(measures, self.bounds, self.cells)])
+        cells = np.concatenate([state.cells, cells_of(measures, self.bounds, self.grid)])
         fitness = np.concatenate([state.fitness, results.fitness])
         best = best_of_cells(cells, fitness)
         is_new = best >= n
@@ -243,7 +243,7 @@ class MapElites(contract.Strategy[Archive]):
             np.concatenate([state.origins, new])[best],
             state.generations + 1,
         )
-        return replace(after, searches=self._searches(state, after, genomes, cells[n:], results.fitness))
+        return replace(after, emitters=self._next_emitters(state, after, genomes, cells[n:], results.fitness))
 
     def champion(self, state: Archive) -> Genomes:
         """Return the elite of the largest fitness; without elites the given genome, or the first initial one."""
@@ -278,9 +278,9 @@ class MapElites(contract.Strategy[Archive]):
         arrays |= {"fitness": state.fitness, "measures": state.measures, "origins": state.origins}
         arrays |= {"generations": np.array([state.generations], np.int64)}
         named = {f"elites_{name}": array for name, array in arrays.items()}
-        searches = [{**self._cma.to_arrays(search.state), "mask": search.mask} for search in state.searches]
-        names = searches[0] if searches else ()
-        return named | {f"emitters_{name}": np.stack([search[name] for search in searches]) for name in names}
+        emitters = [{**self._cma.to_arrays(emitter.state), "mask": emitter.mask} for emitter in state.emitters]
+        names = emitters[0] if emitters else ()
+        return named | {f"emitters_{name}": np.stack([emitter[name] for emitter in emitters]) for name in names}
 
     def from_arrays(self, arrays: contract.Arrays) -> Archive:
         """Return the state that `to_arrays` stored. Raises ValueError if an array is missing or has another shape."""
@@ -298,11 +298,11 @@ class MapElites(contract.Strategy[Archive]):
             raise ValueError("elites_cells: expected ascending numbers of cells")
         genomes = Genomes(found["weights"], found["mask"])
         parts = cells, found["fitness"], found["measures"], found["origins"]
-        searches = self._stored_searches(arrays) if len(cells) and self._options.emitters else ()
-        return Archive(genomes, *parts, int(found["generations"][0]), searches)
+        emitters = self._stored_emitters(arrays) if len(cells) and self._options.emitters else ()
+        return Archive(genomes, *parts, int(found["generations"][0]), emitters)
 
-    def _stored_searches(self, arrays: contract.Arrays) -> tuple[Search, ...]:
-        """Return the searches that `to_arrays` stored. Raises ValueError as `from_arrays` does."""
+    def _stored_emitters(self, arrays: contract.Arrays) -> tuple[Emitter, ...]:
+        """Return the emitters that `to_arrays` stored. Raises ValueError as `from_arrays` does."""
         sizes = {"K": self._options.emitters, "W": self._layout.num_weights}
         shapes = dict.fromkeys(("mean", "p_sigma", "p_c", "covariance"), "K W") | {"progress": "K 2"}
         found = {
@@ -311,12 +311,12 @@ class MapElites(contract.Strategy[Archive]):
         }
         masks = stored_array(arrays, "emitters_mask", "K W", np.bool_, **sizes)
         rows = ({name: array[number] for name, array in found.items()} for number in range(sizes["K"]))
-        return tuple(Search(self._cma.from_arrays(row), mask) for row, mask in zip(rows, masks, strict=True))
+        return tuple(Emitter(self._cma.from_arrays(row), mask) for row, mask in zip(rows, masks, strict=True))
 
-    def _searches(
+    def _next_emitters(
         self, before: Archive, after: Archive, genomes: GenomeSource, cells: Int64, fitness: Float64
-    ) -> tuple[Search, ...]:
-        """Return the searches after a generation.
+    ) -> tuple[Emitter, ...]:
+        """Return the emitters after a generation; none without elites.
 
         Args:
             before: The archive before it.
@@ -325,7 +325,7 @@ class MapElites(contract.Strategy[Archive]):
             cells: [P], their cells.
             fitness: [P].
         """
-        K, share = self._options.emitters, self._share
+        K, size = self._options.emitters, self._per_emitter
         if not (K and len(after)):
             return ()
         # The fitness of the elite in each candidate's cell; the last entry is for the cell -1.
@@ -339,27 +339,27 @@ class MapElites(contract.Strategy[Archive]):
         places[np.lexsort((-gain, ~finds_empty))] = np.arange(self._P)
         enters = finds_empty | (gain > 0)
         starts = after.genomes.take(Stream(self._seed, "emitters", before.generations).below(len(after), K))
-        searches = []
+        emitters = []
         for number in range(K):
-            own = np.arange(number * share, (number + 1) * share)
-            if before.searches and enters[own].any():
-                search = before.searches[number]
-                cma = self._search(search.mask)
-                adapted = cma.tell(search.state, genomes.take(own), contract.Results(-places[own]))
-                searches.append(replace(search, state=adapted))
+            own = np.arange(number * size, (number + 1) * size)
+            if before.emitters and enters[own].any():
+                emitter = before.emitters[number]
+                cma = self._cma_of(emitter.mask)
+                adapted = cma.tell(emitter.state, genomes.take(own), contract.Results(-places[own]))
+                emitters.append(replace(emitter, state=adapted))
             else:
                 mask = starts.mask[number]
-                searches.append(Search(self._search(mask, starts.weights[[number]]).start(), mask))
-        return tuple(searches)
+                emitters.append(Emitter(self._cma_of(mask, starts.weights[[number]]).start(), mask))
+        return tuple(emitters)
 
-    def _search(self, mask: Bool, weights: Float32 | None = None) -> SepCma:
-        """Return sep-cma-es for a search among connections [W] that begins at weights [1, W], by default 0."""
+    def _cma_of(self, mask: Bool, weights: Float32 | None = None) -> SepCma:
+        """Return the sep-cma-es of an emitter with connections [W] that begins at weights [1, W], by default 0."""
         # The state has all W connections, so that an archive of different masks has arrays of one shape. The absent
         # ones stay at 0, and do not count as dimensions: they would make ‖p_σ‖/χ too small, and σ would shrink.
         begin = np.zeros((1, len(mask)), np.float32) if weights is None else weights
         layout = contract.StartLayout(self._layout, Genomes(begin, np.ones(begin.shape, np.bool_)))
         dimensions = max(1, int(mask.sum()))
-        return SepCma(SepCmaOptions(sigma=self._options.sigma), layout, self._share, self._seed, dimensions)
+        return SepCma(SepCmaOptions(sigma=self._options.sigma), layout, self._per_emitter, self._seed, dimensions)
 
     def _draw_parents(self, state: Archive, generation: int) -> Int64:
         """Return [2, P]: the places of both parents of each candidate in the archive."""
@@ -367,7 +367,7 @@ class MapElites(contract.Strategy[Archive]):
 
     def _place(self, state: Archive, cell: Sequence[int]) -> int:
         """Return the place of a cell's elite in the archive. Raises InputError if there is no such elite."""
-        sizes = self.cells.tolist()
+        sizes = self.grid.tolist()
         if isinstance(cell, str) or not isinstance(cell, Sequence | np.ndarray):
             raise InputError("cell", "a list of indices", repr(cell), "Give the indices as numbers, such as (0, 0).")
         if len(cell) != len(sizes) or not all(part in range(size) for part, size in zip(cell, sizes, strict=True)):
@@ -385,7 +385,7 @@ class MapElites(contract.Strategy[Archive]):
 
     def indices(self, number: int) -> tuple[int, ...]:
         """Return the indices of a cell along the descriptors."""
-        return tuple(int(part) for part in np.unravel_index(number, tuple(self.cells.tolist())))
+        return tuple(int(part) for part in np.unravel_index(number, tuple(self.grid.tolist())))
 
 
 def _text(cell: Sequence[int]) -> str:

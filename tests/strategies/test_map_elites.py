@@ -75,7 +75,7 @@ def test_the_archive_is_monotone_and_its_elites_are_in_their_cells():
         archive = made.outcome(state)["archive"]
         assert not (np.isnan(archive) & ~np.isnan(before)).any()
         assert not (archive < before).any()
-        assert cells_of(describe(state.genomes.weights), made.bounds, made.cells).tolist() == state.cells.tolist()
+        assert cells_of(describe(state.genomes.weights), made.bounds, made.grid).tolist() == state.cells.tolist()
         assert state.fitness.tolist() == archive[state.cells].tolist()
         before = archive
     assert len(state) > 15
@@ -117,15 +117,15 @@ def test_a_search_of_one_cell_is_sep_cma_es_from_its_elite():
         assert state.fitness[0] > before.fitness[0]
         cma = alone.tell(cma, expected, Results(slope(expected.weights)))
     state = step(made, state, 9, lambda weights: np.full(len(weights), -9.0))
-    assert state.searches[0].state.progress.generations == 0  # without a gain it begins anew
+    assert state.emitters[0].state.progress.generations == 0  # without a gain it begins anew
 
 
 @given(arrays.arrays(np.float64, 16, elements=NUMBERS), arrays.arrays(np.float64, (16, 2), elements=NUMBERS))
-def test_searches_prefer_empty_cells_and_begin_anew_without_a_gain(fitness, measures):
+def test_emitters_prefer_empty_cells_and_begin_anew_without_a_gain(fitness, measures):
     made = strategy(emitters=2)
     state = step(made, made.start(), 0)
     genomes, there = made.ask(state, 1), made.outcome(state)["archive"]
-    cells = cells_of(measures, made.bounds, made.cells)
+    cells = cells_of(measures, made.bounds, made.grid)
     after = made.tell(state, genomes, Results(fitness, measures=measures))
 
     def key(candidate):
@@ -137,22 +137,22 @@ def test_searches_prefer_empty_cells_and_begin_anew_without_a_gain(fitness, meas
             return 0, -value, candidate
         return 1, there[cell] - value, candidate
 
-    for number, search in enumerate(after.searches):
+    for number, emitter in enumerate(after.emitters):
         own = range(4 * number, 4 * number + 4)
         if not any(key(candidate)[0] == 0 or key(candidate)[1] < 0 for candidate in own):
-            assert search.state.progress.generations == 0
-            assert search.state.progress.sigma == 0.5
-            assert (search.state.mean.astype(np.float32) == after.genomes.weights).all(axis=1).any()
+            assert emitter.state.progress.generations == 0
+            assert emitter.state.progress.sigma == 0.5
+            assert (emitter.state.mean.astype(np.float32) == after.genomes.weights).all(axis=1).any()
             continue
         # Two parents of four: the mean moves to their weighted mean.
         first, second = sorted(own, key=key)[:2]
         share = np.log(3.0) / (2 * np.log(3.0) - np.log(2.0))
         expected = share * genomes.weights[first].astype(float) + (1 - share) * genomes.weights[second].astype(float)
-        assert search.state.progress.generations == 1
-        np.testing.assert_allclose(search.state.mean, expected, rtol=1e-6, atol=1e-6)
+        assert emitter.state.progress.generations == 1
+        np.testing.assert_allclose(emitter.state.mean, expected, rtol=1e-6, atol=1e-6)
 
 
-def test_searches_keep_the_connections_of_their_elites():
+def test_emitters_keep_the_connections_of_their_elites():
     network = networks.make({"name": "hebbian-dag", "hidden": [5], "init_sparsity": 0.5}, 3, 2)
     made = from_table({"name": "map-elites", "descriptors": ["connections"], "emitters": 2}, network, 16, 1)
     state = made.start()
@@ -163,11 +163,11 @@ def test_searches_keep_the_connections_of_their_elites():
             assert {mask.tobytes() for mask in genomes.mask} <= known
         assert not genomes.weights[~genomes.mask].any()
         state = made.tell(state, genomes, Results(genomes.weights.astype(np.float64).sum(axis=1)))
-    assert len({search.mask.tobytes() for search in state.searches}) == 2
+    assert len({emitter.mask.tobytes() for emitter in state.emitters}) == 2
 
 
-def test_the_step_size_of_a_search_does_not_depend_on_absent_connections():
-    """A search among 12 connections of 300 adapts σ as sep-cma-es does in a genome of these 12 alone."""
+def test_the_step_size_of_an_emitter_does_not_depend_on_absent_connections():
+    """An emitter with 12 connections of 300 adapts σ as sep-cma-es does in a genome of these 12 alone."""
     rng = np.random.default_rng(1)
     present = np.zeros(300, np.bool_)
     present[rng.choice(300, 12, replace=False)] = True
@@ -178,15 +178,15 @@ def test_the_step_size_of_a_search_does_not_depend_on_absent_connections():
     archive = replace(made.start(), genomes=start, cells=np.zeros(1, np.int64), fitness=np.full(1, -1e9),
                       measures=np.zeros((1, 1)), origins=np.zeros((1, 2), np.int64))  # fmt: skip
     archive = made.tell(archive, made.ask(archive, 0), replace(results, fitness=np.full(32, -2e9)))
-    cma = alone.from_arrays(alone.to_arrays(alone.start()) | {"mean": archive.searches[0].state.mean[present]})
+    cma = alone.from_arrays(alone.to_arrays(alone.start()) | {"mean": archive.emitters[0].state.mean[present]})
     for generation in range(1, 30):
         genomes = made.ask(archive, generation)
         fitness = generation + rng.random(32)
         archive = made.tell(archive, genomes, replace(results, fitness=fitness))
         weights = genomes.weights[:16, present]
         cma = alone.tell(cma, Genomes(weights, np.ones(weights.shape, np.bool_)), Results(fitness[:16]))
-    assert archive.searches[0].state.progress.generations == 29
-    assert archive.searches[0].state.progress.sigma == pytest.approx(cma.progress.sigma, rel=1e-5)
+    assert archive.emitters[0].state.progress.generations == 29
+    assert archive.emitters[0].state.progress.sigma == pytest.approx(cma.progress.sigma, rel=1e-5)
 
 
 def test_an_elite_stays_before_an_equal_candidate():
@@ -247,8 +247,8 @@ def test_a_cell_without_an_elite_is_named(cell, message):
     ("options", "message"),
     [
         ({"descriptors": ["a", "a"]}, r"strategy\.descriptors: expected different names"),
-        ({"cells": [3]}, r"strategy\.cells: expected one for each of 2 descriptors"),
-        ({"bounds": [[0.0, 1.0]]}, r"strategy\.bounds: expected one for each of 2 descriptors"),
+        ({"cells": [3]}, r"strategy\.cells: expected one value for each of 2 descriptors"),
+        ({"bounds": [[0.0, 1.0]]}, r"strategy\.bounds: expected one value for each of 2 descriptors"),
         (
             {"bounds": [[0.0, 1.0], [1.0, 1.0]]},
             r"strategy\.bounds: expected two finite numbers each, the smaller first",

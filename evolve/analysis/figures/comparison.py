@@ -357,7 +357,7 @@ def draw_archive(run: StoredRun, titled: bool = True) -> Any:
     assert isinstance(strategy, MapElites)
     archives = np.stack([drawable(record.archive) for record in run.records if record.archive is not None])
     # An archive of one descriptor is a row of cells, which needs little height.
-    height = 4.8 if len(strategy.cells) > 1 else 1.0
+    height = 4.8 if len(strategy.grid) > 1 else 1.0
     figure = style.new_figure(height + 2.6)
     top, bottom = figure.subplots(2, 1, height_ratios=(height, 1.5))
     _draw_cells(top, archives[-1], strategy, [_in_words(name, run) for name in strategy.measured])
@@ -384,7 +384,7 @@ def _in_words(measure: str, run: StoredRun) -> str:
 
 def _draw_cells(panel: Any, archive: Float64, strategy: MapElites, names: Sequence[str]) -> None:
     """Draw the cells of an archive [C] by fitness, with a diamond at the best. names: the names of the descriptors."""
-    sizes = strategy.cells.tolist()
+    sizes = strategy.grid.tolist()
     grid = archive.reshape(sizes)
     # The best over all other descriptors; fmax ignores NaN. Without axes to reduce it changes nothing.
     grid = np.fmax.reduce(grid, axis=tuple(range(2, len(sizes))))
