@@ -47,7 +47,7 @@ class Results:
     measures: Float64 | None = None
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "fitness", _converted(self.fitness))
+        object.__setattr__(self, "fitness", _fitness_array(self.fitness))
         P = len(self.fitness)
         if not self.traces.size:
             object.__setattr__(self, "traces", np.zeros((P, 0), np.float32))
@@ -57,15 +57,15 @@ class Results:
             check_shape(self.measures, "measures", "P D", np.float64, P=P)
 
     def average_traces(self, T: int) -> Float64:
-        """Return [T]: the traces averaged over all candidates. Raises ValueError if there are no T traces."""
+        """Return [T]: the traces averaged over all candidates. Raises ValueError unless each candidate has T traces."""
         if self.mean_traces is not None:
             return self.mean_traces
         check_shape(self.traces, "traces", "P T", np.float32, T=T)
         return ordered_sum(self.traces.T.astype(np.float64)) / len(self.traces)
 
 
-def _converted(fitness: Any) -> Float64:
-    """Return a fitness [P] as float64. Raises InputError for anything else."""
+def _fitness_array(fitness: Any) -> Float64:
+    """Return a fitness [P] as float64. Raises InputError unless it is an array [P] of numbers, or a list of them."""
     expected = "the fitness of P candidates, an array [P] of numbers"
     try:
         array = np.asarray(fitness, np.float64)
@@ -145,10 +145,13 @@ class Strategy(Generic[State]):
 
     @abstractmethod
     def champion(self, state: State) -> Genomes:
-        """Return the genome (P = 1) that the strategy estimates to be best, after at least one `tell`."""
+        """Return the genome (P = 1) that the strategy estimates to be best.
+
+        It is called after at least one `tell`; if the strategy has `warm_starts`, also for the state of `start`.
+        """
 
     def champion_generation(self, _state: State) -> int | None:
-        """Return the generation that evaluated the champion; None if a champion may be evaluated again."""
+        """Return the only generation that evaluated the champion; None if later generations may evaluate it again."""
         return None
 
     @abstractmethod
@@ -167,7 +170,7 @@ class Strategy(Generic[State]):
         return self.start()
 
     def survivors(self, _state: State) -> int:
-        """Return the number of leading candidates of the next generation that were evaluated before."""
+        """Return the number n such that the first n candidates of the next generation were evaluated before."""
         return 0
 
     def sums(self, state: State, generation: int, fitness: Float64, columns: slice) -> Float64:
@@ -206,11 +209,11 @@ class Strategy(Generic[State]):
         return measures
 
     def outcome(self, _state: State) -> dict[str, Float64]:
-        """Return values of fields of `Record`, by field, that describe the state after a generation."""
+        """Return values for fields of `Record` that describe the state after a generation, by the name of the field."""
         return {}
 
     def select(self, _state: State, connections: int | None = None, cell: Sequence[int] | None = None) -> Genomes:
-        """Return one of the genomes (P = 1) that a strategy keeps beside its champion, by one of the arguments.
+        """Return a genome (P = 1) that the strategy keeps beside its champion. One of the arguments selects it.
 
         Args:
             connections: Return the best genome of a front with at most this number of connections that can act.
@@ -272,7 +275,7 @@ class NewestValue(Generic[State, Value]):
         self._lock = threading.Lock()
 
     def __call__(self, state: State, generation: int = 0) -> Value:
-        """Return the function's value. generation: The generation of `ask`; omit it for a function of the state."""
+        """Return the function's value. generation: The generation of `ask`; omit it if only the state counts."""
         with self._lock:
             if self._newest is None or self._newest[0] is not state or self._newest[1] != generation:
                 self._newest = state, generation, self._function(state, generation)
@@ -304,13 +307,13 @@ def check_population(genomes: GenomeSource, results: Results, P: int, W: int, gr
     Args:
         genomes: The candidates.
         results: The results of the candidates.
-        P: The required number of candidates.
+        P: The required number of candidates, and of results unless `grows`.
         W: The required number of weights.
         grows: Whether the results of only the first n candidates are accepted, for even n.
 
     Raises:
         InputError: `results` is not a `Results`, or the number of results is wrong.
-        ValueError: The number or the size of the genomes is wrong.
+        ValueError: The number or the size of the genomes is wrong. Only genomes in memory are checked.
     """
     if not isinstance(results, Results):
         cure = "Write tell(state, genomes, evolve.strategies.Results(fitness))."
@@ -335,7 +338,10 @@ def best_candidate(fitness: Float64) -> int:
 
 
 def require_evolved_weights(layout: GenomeLayout, strategy: str) -> None:
-    """Raise InputError if weights have no effect, for a strategy of this name that changes only weights."""
+    """Raise InputError if the weights of a layout have no effect.
+
+    strategy: The name of a strategy that changes only weights, for the error.
+    """
     if not getattr(layout, "evolves_weights", True):
         cure = "These strategies change masks: prune, umda, random."
         expected = "a strategy that changes masks, because weights have no effect on this network"
