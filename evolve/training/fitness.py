@@ -48,7 +48,7 @@ FitnessFunction = Callable[[Float64, Metrics, Int32], Float64]
 
 
 def fitness_function(setting: str) -> FitnessFunction:
-    """Return the function that a setting `fitness` names. Raises InputError if it cannot be imported."""
+    """Return the function that a value of the setting `fitness` names. Raises InputError if it cannot be imported."""
     if names_function(setting):
         return _UserFunction(setting)
     quantile = quantile_of(setting)
@@ -158,7 +158,10 @@ class _UserFunction:
 
 @contextmanager
 def importing(name: str) -> Iterator[None]:
-    """Import the module of an environment or a function, `module:name`, while `check_not_importing` refuses runs."""
+    """Mark this context as the import of the environment or function `module:name`, which must not begin runs.
+
+    Within the context `check_not_importing` refuses them.
+    """
     outer = getattr(_IMPORTING, "name", None)  # a module may import another one that an experiment names
     _IMPORTING.name = name
     try:
@@ -168,7 +171,7 @@ def importing(name: str) -> Iterator[None]:
 
 
 def check_not_importing() -> None:
-    """Raise InputError if a module that an experiment names begins a run while it is imported.
+    """Raise InputError if this thread is importing a module that an experiment names. It is called before a run begins.
 
     The module is usually the script itself. Every process that plays its episodes would begin the run again.
     """
@@ -178,7 +181,7 @@ def check_not_importing() -> None:
 
 
 def import_function(setting: str) -> Callable[..., Any]:
-    """Return the function `module:function`. Raises InputError if it is missing or takes other arguments."""
+    """Return the function `module:function` for `fitness`. Raises InputError unless it exists and takes 3 arguments."""
     module, _, name = setting.partition(":")
     expected = "a function `module:function` that can be imported"
     try:
@@ -243,7 +246,7 @@ def setting_of(found: Callable[..., Any], key: str = "fitness") -> str:
 def step_limit(config: Config, generation: int, previous: Int32 | None) -> int | None:
     """Return the step limit of the episodes of a generation; None if only the environment limits them.
 
-    previous: the lengths of the episodes of the previous generation, 0 if not played; None before the first generation.
+    previous: [P, E], the lengths of the episodes of the previous generation, 0 if not played; None in generation 0.
     """
     limits = []
     if config.early_max_episode_steps is not None and generation < config.early_generations:
@@ -382,7 +385,7 @@ def ranks_by_mean(config: Config) -> bool:
 
 
 def round_limits(options: RacingOptions, episodes: int) -> list[int]:
-    """Return the number of episodes after each round."""
+    """Return the number of episodes that a candidate has played after each round."""
     return [*(limit for limit in options.rounds if limit < episodes), episodes]
 
 
@@ -407,6 +410,8 @@ def evaluate_population(
         normalizer: [2, O], None if observations are not normalized.
         traces: The traces that workers send: of "each" candidate, their "mean", or "none".
         meanwhile: Called while workers play the first round.
+
+    Raises the errors of `Coordinator.evaluate`, and in a race the errors of the fitness function.
     """
     config = experiment.config
     P, E = len(genomes), config.episodes
