@@ -244,7 +244,7 @@ class HostWatch:
         self._accept()
         for connection in list(self._unidentified):
             self._read_greeting(connection)
-        return [rank for rank in readable(self.connections) if self._has_failed(rank)]
+        return [rank for rank in list(self.connections) if self._has_failed(rank)]
 
     def close(self) -> None:
         """Drop all connections."""
@@ -357,16 +357,6 @@ def _connect(endpoint: Endpoint) -> socket.socket | None:
     finally:
         for connection in waiting.values():
             connection.close()
-
-
-def readable(connections: dict[int, socket.socket]) -> list[int]:
-    """Return the ranks with readable connections: these ended or failed, since no data is sent on them."""
-    poll = select.poll()
-    ranks = {}
-    for rank, connection in connections.items():
-        ranks[connection.fileno()] = rank
-        poll.register(connection, select.POLLIN)
-    return [ranks[descriptor] for descriptor, _ in poll.poll(0)]
 
 
 def end_error(connection: socket.socket) -> int | None:
