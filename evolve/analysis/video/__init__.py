@@ -52,28 +52,21 @@ class Film:
         self._fps = fps
         self._width = width
         self._with_network = with_network
-        self._network: DrawnNetwork | None = None
         self._painter: Painter | None = None
         self.frames_per_picture = encoder.frames_per_picture
         """The number of the environment's frames for each picture; above 1 if the format shows fewer per second."""
         self.last: Any = None
         """The last picture; None if the film has no picture yet."""
 
-    def show_network(self, drawn: DrawnNetwork | None) -> None:
-        """Show another network from now on, or no network."""
-        self._network = drawn
-        if self._painter is not None:
-            self._painter.show_network(drawn)
-
     def add(self, frame: UInt8, label: Label, activity: Activity | None = None) -> None:
         """Add a frame [H, W, 3], its label and the activity of the network."""
         self.last = self._painter_for(frame).paint(frame, label, activity)
         self._encoder.write(self.last, 1)
 
-    def card(self, frame: UInt8, title: str, below: str, seconds: float) -> None:
-        """Add a title card for a film of frames like `frame` [H, W, 3]."""
-        self.last = self._painter_for(frame).card(title, below)
-        self.hold(seconds)
+    def card(self, frame: UInt8, title: str, below: str, network: DrawnNetwork | None) -> None:
+        """Add a title card for frames like `frame` [H, W, 3], beside which a network is shown from now on, or none."""
+        self.last = self._painter_for(frame).card(title, below, network)
+        self.hold(_TITLE)
 
     def hold(self, seconds: float) -> None:
         """Show the last picture for longer."""
@@ -83,7 +76,6 @@ class Film:
     def _painter_for(self, frame: UInt8) -> Painter:
         if self._painter is None:
             self._painter = Painter(frame, self._width, self._with_network)
-            self._painter.show_network(self._network)
         return self._painter
 
 
@@ -210,7 +202,6 @@ class Camera:
     def __post_init__(self) -> None:
         self._observer = None if self.network is None else self.subject.observer()
         self._skipped: tuple[int, float, Activity | None] | None = None  # the last step, if it was not filmed
-        self.film.show_network(self.network)
 
     def __call__(self, step: int, return_so_far: float) -> None:
         """Film a step."""
@@ -230,7 +221,7 @@ class Camera:
     def _shoot(self, step: int, return_so_far: float, activity: Activity | None) -> None:
         frame = self.recorder.frame(0)
         if step == 0:
-            self.film.card(frame, *self.title, _TITLE)
+            self.film.card(frame, *self.title, self.network)
         speed = f", {self.every}x speed" if self.every > 1 else ""
         changes = self.subject.changes.replace("env.kwargs.", "")  # the strip has little room
         label = Label(self.recorder.id, f"{self.subject.episode_title}{changes}{speed}", step, return_so_far)

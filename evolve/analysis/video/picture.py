@@ -236,10 +236,6 @@ class Painter:
         self._panel_size = (whole - self._frame_size[0], self._frame_size[1]) if with_network else None
         self._panel: NetworkPanel | None = None
 
-    def show_network(self, drawn: DrawnNetwork | None) -> None:
-        """Show another network from now on, or no network, if the film has a place for it."""
-        self._panel = NetworkPanel(drawn, self._panel_size) if drawn is not None and self._panel_size else None
-
     def paint(self, frame: UInt8, label: Label, activity: Activity | None = None) -> Any:
         """Return the picture of a frame [H, W, 3] and of the network's activity."""
         image = library("PIL.Image")
@@ -285,8 +281,9 @@ class Painter:
         draw.text((margin, first), name, _INK, letters, "lm")
         draw.text((2 * margin + letters.getlength(name), first), episode, _FAINT, letters, "lm")
 
-    def card(self, title: str, below: str) -> Any:
-        """Return a title card with a line below the title."""
+    def card(self, title: str, below: str, network: DrawnNetwork | None) -> Any:
+        """Return a title card with a line below the title, and show a network, or none, from now on."""
+        self._panel = NetworkPanel(network, self._panel_size) if network is not None and self._panel_size else None
         page = library("PIL.Image").new("RGB", self.size, _PAPER)
         draw = library("PIL.ImageDraw").Draw(page)
         width, height = self.size
