@@ -331,7 +331,8 @@ def _load(wanted: StartFromOptions, source: Source | None, experiment: Experimen
             start = Start(source.weights[0], source.mask[0], np.zeros(1, np.int64))
         case Start():
             start = source
-            _check_normalization(start.normalizer is not None, experiment, "the given start")
+            if start.normalizer is not None:  # without one it is the start of any run, as a vector is
+                _check_normalization(True, experiment, "the given start")
         case _:
             start = _start_of(source, GenomeChoice(wanted.generation, wanted.connections, wanted.cell), experiment)
     if wanted.digest not in (None, start.digest):

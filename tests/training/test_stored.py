@@ -134,6 +134,9 @@ def test_a_vector_has_all_connections(source):
     assert run.start.mask.all()
     assert run.config.start_from.file is None
     assert run.verify().equal
+    normalized = SMALL | {"strategy": "openai-es", "normalize_observations": True}
+    run = evolve.train(normalized, start_from=np.linspace(-1, 1, W), output="normalized")
+    assert evolve.train(run.config, start_from=run.start, output="again").digest == run.digest
 
 
 def test_each_seed_takes_its_own_file_of_a_directory(source, call):
