@@ -6,6 +6,7 @@ from functools import partial
 import pytest
 from conftest import environment
 
+from evolve import training
 from evolve.cli.bench import measurements
 from evolve.cli.bench.measurements import list_schedule
 
@@ -96,8 +97,10 @@ def test_the_start_is_measured_with_the_same_environment_and_network(call, monke
     begun = []
     known = dict.fromkeys(("python", "import", "first_step", "import_budget", "first_step_budget"), 1.0)
     monkeypatch.setattr(measurements, "startup_seconds", lambda config, _: begun.append(config) or known)
-    call("bench", "--set", "network.name=mlp", "-d", "--set", "env.max_episode_steps=9", "--pairs", 0).ok()
+    metric = ("--set", "normalize_observations=true", "--set", "env.metrics=['mean_observation_0']")
+    call("bench", "--set", "network.name=mlp", "-d", "--set", "env.max_episode_steps=9", *metric, "--pairs", 0).ok()
     config = measurements.shortest_run(begun[0])
+    training.prepare(config)  # the run is not refused
     assert (config.network.name, config.network.options.hidden, config.env.max_episode_steps) == ("mlp", (), 9)
 
 

@@ -289,6 +289,7 @@ def _seconds(words: Sequence[str]) -> tuple[float, float, str]:
 def shortest_run(config: Config) -> Config:
     """Return the shortest run that takes a step: one generation of two candidates with one episode each."""
     same = {"env": config.env, "network": config.network, "compute": config.compute}
+    same["normalize_observations"] = config.normalize_observations  # some metrics of the environment need it
     return Config(generations=1, population=2, episodes=1, held_out_episodes=0).model_copy(update=same)
 
 
