@@ -252,17 +252,23 @@ def command_line(command: str, *words: str | Path) -> str:
 
 
 def how_to_resume(
-    runs: "Sequence[PlannedRun]", ranks: int, options: Sequence[str] = (), overwrite: bool = False
+    runs: "Sequence[PlannedRun]",
+    ranks: int,
+    options: Sequence[str] = (),
+    overwrite: bool = False,
+    left: "Sequence[PlannedRun]" = (),
 ) -> str:
     """Return the command line that resumes stopped runs with the same number of processes.
 
     options: Options of the command line that are not settings, so the run file lacks them. overwrite: Whether the
-    command line has the option --overwrite.
+    command line has the option --overwrite. left: The runs whose files it has still to replace.
     """
     if COMMAND in os.environ:
         return sanitize(os.environ[COMMAND], _LONGEST_LINE)
     if len(runs) > 1:
-        return f"the same command line, {'with --resume in place of --overwrite' if overwrite else 'and --resume'}"
+        # The files of these runs may be of another experiment, which --resume would refuse, or keep as complete.
+        old = f". Remove first what is not yet replaced: {shlex.join(str(run.path) for run in left)}" if left else ""
+        return f"the same command line, {'with --resume in place of --overwrite' if overwrite else 'and --resume'}{old}"
     workers = supervised_workers()
     if workers is not None:
         return command_line("run", "--resume", runs[0].path, *options, "--workers", str(workers))

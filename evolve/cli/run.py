@@ -306,8 +306,9 @@ def _evolve(
     """
     coordinator = app.coordinator()
     clock = RunsClock([_remaining_episodes(run, run.path in replaced) for run in runs])
-    command = how_to_resume(runs, app.transport.size, request.more_options(), request.overwrite)
     for number, run in enumerate(runs, 1):
+        left = [later for later in runs[number:] if later.path in replaced]
+        command = how_to_resume(runs, app.transport.size, request.more_options(), request.overwrite, left)
         opened = resume.replace_run(run, app.transport) if run.path in replaced else resume.open_run(run, app.transport)
         with closing(opened) as file:
             generations, limit = run.experiment.config.generations, run.experiment.config.early_stop.steps

@@ -110,10 +110,15 @@ def test_nothing_is_lost_before_the_first_new_generation(call, old, tmp_path):
     done = call("run", *TINY, "--overwrite", "-s", 1, 0, "--time-limit", "0s")
     assert done.code == 75
     assert old.read_bytes() == before
+    how = "the same command line, with --resume in place of --overwrite"
+    assert done.err.endswith(f"{how}. Remove first what is not yet replaced: out/seed-0.h5\n")
     done = call("run", *TINY, "--overwrite", "--time-limit", "0s")
     assert (done.code, old.read_bytes()) == (75, before)
     assert "no new generation is complete, so out/seed-0.h5 is unchanged\n" in done.err
     assert "--resume" not in done.err
+    call("run", *TINY, "--resume", "-s", 1, 0).refused("generations (-g/--generations): expected at least 3")
+    old.unlink()
+    call("run", *TINY, "--resume", "-s", 1, 0).ok()
 
 
 def test_a_run_that_fails_at_once_leaves_the_old_file(call, tmp_path):
