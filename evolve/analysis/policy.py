@@ -37,7 +37,7 @@ class Policy:
         origin: The origin of the genome in words, for the heads of exported files.
 
     Raises:
-        InputError: The genome does not fit the network of the experiment.
+        InputError: The genome or the normalizer does not fit the experiment.
     """
 
     def __init__(
@@ -50,6 +50,11 @@ class Policy:
         if self.genome.num_weights != experiment.network.num_weights:
             expected = f"{experiment.network.num_weights:,} weights for {experiment.config.network.name}"
             raise InputError("genome", expected, f"{self.genome.num_weights:,}")
+        shape = (2, experiment.network.observation_size)
+        if experiment.config.normalize_observations if normalizer is None else np.shape(normalizer) != shape:
+            got = None if normalizer is None else f"an array of shape {list(np.shape(normalizer))}"
+            cure = "A policy of the run has it: run.champion().normalizer."
+            raise InputError("normalizer", f"an array of shape {list(shape)}", got, cure)
         self.normalizer = None if normalizer is None else normalizer.copy()
         self.origin = origin
         self._codec = Codec(experiment.config.env, experiment.spaces)

@@ -3,6 +3,7 @@
 import copy
 import pickle
 import sys
+from dataclasses import replace
 
 import h5py
 import numpy as np
@@ -64,6 +65,10 @@ def test_a_policy_may_be_made_of_weights():
         assert Policy(policy.experiment, given).outputs(seen).tobytes() == policy.outputs(seen).tobytes()
     with pytest.raises(InputError, match=r"genome: expected \d+ weights for mlp, got 3"):
         Policy(policy.experiment, weights[0, :3])
+    config = policy.experiment.config.model_copy(update={"normalize_observations": True})
+    for normalizer, got in ((None, "None"), (np.zeros((2, 3), np.float32), r"an array of shape \[2, 3\]")):
+        with pytest.raises(InputError, match=rf"normalizer: expected an array of shape \[2, 4\], got {got}\. A policy"):
+            Policy(replace(policy.experiment, config=config), weights, normalizer)
 
 
 def test_the_first_batch_decides_how_many_rows_an_episode_has():
