@@ -175,7 +175,7 @@ class GenomeChoice:
     @property
     def is_champion(self) -> bool:
         """Whether it is the final champion."""
-        return self == GenomeChoice()
+        return all(value is None for value in vars(self).values())  # `==` of a cell that is an array has no truth value
 
     @property
     def title(self) -> str:

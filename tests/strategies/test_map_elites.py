@@ -342,7 +342,7 @@ def test_elites_are_objects_and_play_the_episodes_that_filled_their_cells(made, 
     done = call("replay", made.path, "--cell", cell, "--episode", 1)
     assert (done.code, "equal to the log, to the bit" in done.out) == (0, True), done.err
     assert made.champion(cell=elites[0].cell).genome.weights.tobytes() == elites[0].genome.weights.tobytes()
-    held_out = made.evaluate(episodes=4, cell=elites[0].cell)
+    held_out = made.evaluate(episodes=4, cell=np.array(elites[0].cell))  # such as of np.argwhere
     done = call("evaluate", made.path, "--cell", cell, "--episodes", 4)
     assert f"elite of cell {cell}" in done.out
     found = json.loads(call("evaluate", made.path, "--cell", cell, "--episodes", 4, "--json").out)
