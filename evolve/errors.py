@@ -312,7 +312,7 @@ def sanitize(value: object, longest: int = 400) -> str:
 
 def pluralize(number: int, noun: str) -> str:
     """Return a number with its noun in the singular or plural: "1 generation", "2 generations"."""
-    return f"{number:,} {noun}{'s' * (number != 1)}"
+    return f"{number:,} {noun if number == 1 else f'{noun}s'}"
 
 
 def one_line(error: BaseException) -> str:

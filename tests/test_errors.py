@@ -162,7 +162,7 @@ def test_an_exception_that_cannot_be_printed_is_named_by_its_type():
 
 
 def test_counts():
-    assert [pluralize(n, "step") for n in (0, 1, 2000)] == ["0 steps", "1 step", "2,000 steps"]
+    assert [pluralize(n, "step") for n in (0, 1, np.int64(2000))] == ["0 steps", "1 step", "2,000 steps"]
 
 
 def test_exceptions_of_others_keep_their_traceback():
