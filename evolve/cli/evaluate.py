@@ -21,7 +21,7 @@ from evolve.cli.app import App, launch, stdout_for_json
 from evolve.cli.parser import Changes, Parser, changes_of, file_argument, which_of
 from evolve.cluster.hosts import Work
 from evolve.errors import InputError, RunError, pluralize, sanitize
-from evolve.training.plan import plays_in_threads
+from evolve.training.plan import threads_for
 from evolve.training.stored import check_which
 from evolve.verification.logs import equal_numbers
 
@@ -175,8 +175,8 @@ def _body(app: App, argv: list[str]) -> int:
 def _work(argv: list[str]) -> Work:
     """Return the work of the command line, by which `--workers auto` chooses processes or threads."""
     found = _options(argv)
-    in_threads = plays_in_threads([found.file], changes_of(found).env, found.threads)
-    return Work(episodes_at_once=found.episodes, in_threads=in_threads)
+    threads = threads_for([found.file], changes_of(found).env, found.threads)
+    return Work(episodes_at_once=found.episodes, threads=threads)
 
 
 main = partial(launch, "evaluate", _body, work=_work)

@@ -20,7 +20,7 @@ from evolve.errors import InputError, Stopped, is_installed, sanitize
 from evolve.store import StoredRun, run_files
 from evolve.store.disk import check_writable
 from evolve.training.experiment import PlannedRun
-from evolve.training.plan import plays_in_threads
+from evolve.training.plan import threads_for
 
 _LIBRARIES = ("jinja2", "matplotlib", "PIL", "av", "gymnasium", "pygame", "Box2D")
 """The modules of the libraries that make the page, and the films of exact tasks."""
@@ -143,7 +143,7 @@ def _work(argv: list[str]) -> Work:
     arguments = _parser().parse_intermixed_args(argv)
     if arguments.quick:
         raise InputError("--quick", "no --workers with it, because it plays no episode", "both")
-    return Work(in_threads=plays_in_threads(run_files(arguments.files)))
+    return Work(threads=threads_for(run_files(arguments.files)))
 
 
 main = partial(launch, "report", _body, work=_work)

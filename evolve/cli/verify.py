@@ -18,7 +18,7 @@ from evolve.cli.app import App, launch, say, stdout_for_json
 from evolve.cli.parser import Parser, file_argument
 from evolve.cluster.hosts import Work
 from evolve.errors import InputError, sanitize
-from evolve.training.plan import plays_in_threads
+from evolve.training.plan import threads_for
 
 
 def _parser() -> Parser:
@@ -140,7 +140,7 @@ def _work(argv: list[str]) -> Work:
         if any(isinstance(file, store.StoredRun) for file in files):
             raise InputError("FILE", "one run file with --workers", f"{len(files)} files")
     changes = {} if arguments.engine is None else {"engine": arguments.engine}
-    return Work(in_threads=plays_in_threads(arguments.files, changes, arguments.threads))
+    return Work(threads=threads_for(arguments.files, changes, arguments.threads))
 
 
 main = partial(launch, "verify", _body, work=_work)

@@ -75,32 +75,32 @@ class Work:
     Attributes:
         episodes_at_once: The number of episodes that are played at a time.
         quick_steps: The number of all environment steps, if the environments are known to be quick.
-        in_threads: Whether threads of one process play the episodes on all cores.
+        threads: The number of threads in which each process plays episodes.
     """
 
     episodes_at_once: int | None = None
     quick_steps: int | None = None
-    in_threads: bool = False
+    threads: int = 1
 
 
 @dataclass(frozen=True)
 class WorkerCount:
     """The number of workers and of cores, and the reason why more workers are not used, or would not help.
 
-    in_threads: Whether the threads of the workers use all cores.
+    threads: The number of threads of each worker.
     """
 
     workers: int
     cores: int
     remark: str = ""
-    in_threads: bool = False
+    threads: int = 1
 
     def describe(self) -> str:
         """Return the sentence that is printed at the start."""
-        used = self.cores if self.in_threads else min(self.workers, self.cores)
+        used = min(self.workers * self.threads, self.cores)
         on = f"on {used} of {pluralize(self.cores, 'core')}"
         if self.workers == 1:
-            threads = f" with {pluralize(self.cores, 'thread')}" if self.in_threads else ""
+            threads = f" with {pluralize(self.threads, 'thread')}" if self.threads > 1 else ""
             processes = f"one process{threads} {on}, without MPI"
         else:
             processes = f"{self.workers} workers {on}, and a coordinator that mostly sleeps"
@@ -139,14 +139,15 @@ def check_not_too_many(argument: str, processes: int) -> None:
 def count_workers(asked: int | str, work: Work) -> WorkerCount:
     """Return the number of workers to start. asked: the number, or "auto"."""
     cores = available_cores()
-    if work.in_threads and asked in ("auto", 1):
-        return WorkerCount(1, cores, in_threads=True)
+    fitting = max(1, cores // work.threads)  # the number of workers whose threads have a core each
+    if work.threads > 1 and (asked == 1 or (asked == "auto" and fitting == 1)):
+        return WorkerCount(1, cores, threads=work.threads)
     is_short = work.quick_steps is not None and work.quick_steps <= _FEW_STEPS
     no_gain = f"{work.quick_steps:,} quick steps at most take no longer than MPI takes to start" if is_short else ""
     if asked == "auto":
-        most = min(cores, work.episodes_at_once or cores)
-        remark = f"there are only {pluralize(most, 'episode')} at a time" if most < cores else ""
-        return WorkerCount(1, cores, no_gain) if is_short else WorkerCount(most, cores, remark)
+        most = min(fitting, work.episodes_at_once or fitting)
+        remark = f"there are only {pluralize(most, 'episode')} at a time" if most < fitting else ""
+        return WorkerCount(*((1, cores, no_gain) if is_short else (most, cores, remark)), work.threads)
     workers = int(asked)
     if workers == 1:
         return WorkerCount(1, cores, "MPI is useful only with two or more workers")

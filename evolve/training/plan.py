@@ -34,7 +34,7 @@ from evolve.training.experiment import (
     Experiment,
     PlannedRun,
     config_of,
-    plays_whole_episodes,
+    num_threads,
     prepare,
     validate_new_run,
 )
@@ -168,16 +168,14 @@ def work_of(configs: Sequence[Config]) -> Work:
     """Return upper limits of the work of experiments, as if no run file existed yet."""
     at_once = max(config.population * config.episodes for config in configs)
     sizes = (size_of(config) for config in configs for _ in config.seeds)
-    if all(config.compute.threads == "auto" and plays_whole_episodes(config) for config in configs):
-        return Work(at_once, in_threads=True)
     quick = all(environments.is_quick(config.env) for config in configs)
-    return Work(at_once, reduce(add, sizes).steps if quick else None)
+    return Work(at_once, reduce(add, sizes).steps if quick else None, min(map(num_threads, configs)))
 
 
-def plays_in_threads(
+def threads_for(
     files: Iterable[Path], changes: Mapping[str, Any] | None = None, threads: int | str | None = None
-) -> bool:
-    """Return whether threads of one process play the episodes of files on all cores.
+) -> int:
+    """Return the number of threads in which one process plays the episodes of files, of each of them.
 
     Args:
         files: Run files and champion files, or directories with one run file.
@@ -189,8 +187,8 @@ def plays_in_threads(
     """
     stored = (store.read_any(store.one_run_file(path)) for path in files)
     configs = (config_of(each).with_env_changes(changes or {}) for each in stored)
-    here = {"compute": ComputeOptions()}  # in place of the settings with which the files were made
-    return threads in (None, "auto") and all(plays_whole_episodes(each.model_copy(update=here)) for each in configs)
+    here = {"compute": ComputeOptions.model_validate({"threads": threads or "auto"})}  # not as the files were made
+    return min(num_threads(each.model_copy(update=here)) for each in configs)
 
 
 def plan_from_arguments(

@@ -190,9 +190,11 @@ QUICK = "quick steps at most take no longer than MPI takes to start"
         ("auto", Work(100, 10**6), WorkerCount(4, CORES)),
         ("auto", Work(3, 10**6), WorkerCount(3, CORES, "there are only 3 episodes at a time")),
         ("auto", Work(100, 10**4), WorkerCount(1, CORES, f"10,000 {QUICK}")),
-        ("auto", Work(3, in_threads=True), WorkerCount(1, CORES, in_threads=True)),
-        (1, Work(3, in_threads=True), WorkerCount(1, CORES, in_threads=True)),
-        (2, Work(3, in_threads=True), WorkerCount(2, CORES)),
+        ("auto", Work(3, threads=4), WorkerCount(1, CORES, threads=4)),
+        ("auto", Work(100, threads=3), WorkerCount(1, CORES, threads=3)),
+        ("auto", Work(100, threads=2), WorkerCount(2, CORES, threads=2)),
+        (1, Work(3, threads=4), WorkerCount(1, CORES, threads=4)),
+        (2, Work(3), WorkerCount(2, CORES)),
         (1, Work(), WorkerCount(1, CORES, "MPI is useful only with two or more workers")),
         (2, Work(100, 10**6), WorkerCount(2, CORES)),
         (2, Work(100, 10), WorkerCount(2, CORES, f"10 {QUICK}")),
@@ -205,7 +207,11 @@ def test_the_number_of_workers_and_the_remark_on_it(monkeypatch, asked, work, ex
     assert count_workers(asked, work) == expected
     assert "4 cores" in expected.describe()
     assert expected.describe().endswith(expected.remark)
-    assert ("one process with 4 threads on 4 of" in expected.describe()) == expected.in_threads
+    if expected.workers == 1 < expected.threads:
+        threads = expected.threads
+        assert expected.describe() == f"one process with {threads} threads on {threads} of 4 cores, without MPI"
+    if expected.workers == expected.threads == 2:
+        assert expected.describe() == "2 workers on 4 of 4 cores, and a coordinator that mostly sleeps"
 
 
 def test_only_of_environments_that_are_known_to_be_quick_few_steps_are_few():
@@ -214,16 +220,18 @@ def test_only_of_environments_that_are_known_to_be_quick_few_steps_are_few():
         assert work_of(load([*words, "--set", "held_out_episodes=0"]).configs) == Work(12, few)
 
 
-def test_threads_serve_all_cores_of_exact_tasks_unless_their_number_is_given():
+def test_threads_serve_all_cores_of_exact_tasks_unless_their_number_is_given(monkeypatch):
+    monkeypatch.setattr("evolve.training.experiment.playing_cores", lambda: CORES)
     words = ["-e", "CartPole-v1", "-p", "6", "-r", "2", "--engine", "exact"]
-    assert work_of(load(words).configs) == Work(12, in_threads=True)
-    assert not work_of(load([*words, "--threads", "1"]).configs).in_threads
-    assert not work_of(load([*words, "--backend", "numpy"]).configs).in_threads
+    assert work_of(load(words).configs).threads == CORES
+    assert work_of(load([*words, "--threads", "3"]).configs).threads == 3
+    assert work_of(load([*words, "--backend", "numpy"]).configs).threads == 1
 
 
 def test_auto_starts_no_rank_where_threads_serve(call, monkeypatch):
     monkeypatch.setattr(mpirun, "supervise", lambda *_: pytest.fail("ranks were started"))
     monkeypatch.setattr("evolve.cluster.hosts.available_cores", lambda: 3)
+    monkeypatch.setattr("evolve.training.experiment.playing_cores", lambda: 3)
     for name, *words in (["run", *TINY, "--engine", "exact"], ["verify", "out"], ["evaluate", "out"]):
         done = call(name, *words, "--workers", "auto")
         assert (done.code, done.err) == (0, f"evolve.{name}: one process with 3 threads on 3 of 3 cores, without MPI\n")
