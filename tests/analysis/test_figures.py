@@ -249,13 +249,19 @@ def test_few_connections_have_their_weights_and_of_many_the_strongest_are_drawn(
     np.testing.assert_array_equal(many.strongest(60).strength, weights[:60])
 
 
-@pytest.mark.parametrize(("kind", "text"), [("dag", "768 observations"), ("mlp", "768 observations and a bias")])
+@pytest.mark.parametrize(("kind", "text"), [("dag", "768 observations"), ("mlp", "768 observations, 1 bias")])
 def test_a_bias_is_not_counted_as_an_observation(kind, text):
     network = networks.make({"name": kind, "hidden": []}, 768, 1)
     every = figures.connections_of(network, np.ones(network.num_weights, np.bool_), np.ones(network.num_weights))
     inputs = tuple([f"observation {n}" for n in range(768)] + ["bias"] * (every.sizes[0] - 768))
     drawn = figures.DrawnNetwork(every, every.strongest(20), len(every), inputs, ("action 0",))
     assert text in texts_of(figures.draw_network(drawn))
+    parts = ("goal 0", "goal 1", *(f"pixel {n}" for n in range(every.sizes[0] - 2)))
+    of_dict = figures.DrawnNetwork(every, every.strongest(20), len(every), parts, ("action 0",))
+    assert f"2 goals, {every.sizes[0] - 2} pixels" in texts_of(figures.draw_network(of_dict))
+    many = tuple(f"part{n % 5} {n}" for n in range(every.sizes[0]))
+    of_many = figures.DrawnNetwork(every, every.strongest(20), len(every), many, ("action 0",))
+    assert f"{every.sizes[0]} neurons" in texts_of(figures.draw_network(of_many))
 
 
 def test_the_strongest_of_each_matrix_are_drawn():

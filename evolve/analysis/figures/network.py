@@ -6,6 +6,7 @@ and lines; films of networks use them, too.
 
 import math
 import textwrap
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -17,6 +18,7 @@ from evolve import environments
 from evolve.analysis.champion import Champion
 from evolve.analysis.figures import style
 from evolve.analysis.figures.style import FAINT, INK, PALE, PAPER, matplotlib
+from evolve.errors import pluralize
 from evolve.networks import Network
 from evolve.shapes import Bool, Float32, Float64, Int64
 from evolve.strategies.acting import Paths
@@ -29,6 +31,7 @@ _COLUMNS = ("source", "tail", "target", "head", "strength", "activity_index")
 _POSITIVE, _NEGATIVE = style.COLOURS[:2]
 _TALLEST = 11.0  # inches, of the figure
 _MOST_NAMED_NEURONS = 90  # a layer of more neurons has no room for their names
+_MOST_KINDS = 3  # of neurons, in the text that counts them; of more kinds all neurons are counted together
 _MOST_CONNECTIONS = 500  # all drawn; of more connections only the strongest tenth is drawn
 _MOST_OPAQUE = 150  # all opaque; of more connections the weak ones are transparent
 _MOST_NUMBERS = 24  # each has its strength written on it; with more connections none has
@@ -342,13 +345,13 @@ def _draw_neurons(panel: Any, places: Places, connected: set[int]) -> None:
 
 
 def _label(panel: Any, places: Places, names: Sequence[str], connected: set[int], align: str, fontsize: float) -> None:
-    """Write the names of a layer's neurons beside it, or one text such as "376 observations" for many."""
+    """Write the names of a layer's neurons beside it, or one text such as "376 observations, 1 bias" for many."""
     if len(places) > _MOST_NAMED_NEURONS:
         x, y = min(places.values(), key=lambda place: place[1])
-        # The last neuron of the inputs may be a bias, which is no observation.
-        bias = names[-1] == "bias"
-        count = f"{len(places) - bias:,} {names[0].split(' ')[0]}s{' and a bias' if bias else ''}"
-        panel.text(x, y - 0.03, count, ha="center", va="top", fontsize=9)
+        kinds = Counter(names[neuron].split(" ")[0] for neuron in places)
+        counts = [pluralize(number, kind) for kind, number in kinds.items()]
+        text = ", ".join(counts) if len(counts) <= _MOST_KINDS else pluralize(len(places), "neuron")
+        panel.text(x, y - 0.03, text, ha="center", va="top", fontsize=9)
         return
     offset = (-6, 0) if align == "right" else (6, 0)
     for neuron, (x, y) in places.items():
