@@ -8,7 +8,6 @@ import importlib.util
 import json
 import operator
 import shlex
-import textwrap
 import traceback
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
@@ -336,7 +335,7 @@ def exception_line(message: str) -> str:
     start = len(lines) - 1
     if frames := [number for number, line in enumerate(lines) if line.startswith('  File "')]:
         start = next((number for number in range(frames[-1], len(lines)) if lines[number][:1] not in ("", " ")), start)
-    return textwrap.shorten(" ".join(lines[start:]), _LONGEST_REASON, placeholder=" …")
+    return sanitize(" ".join(" ".join(lines[start:]).split()), _LONGEST_REASON)
 
 
 def describe(error: BaseException) -> str:

@@ -112,7 +112,7 @@ def test_a_champion_is_evaluated_elsewhere(run):
     same = run.evaluate(4, env={"kwargs": {"sutton_barto_reward": True}, "engine": "gymnasium"})
     assert (same.returns <= 0).all()
     assert same.seeds.tolist() == run.held_out.seeds.tolist()
-    found = run.evaluate(4, generation=2)
+    found = run.evaluate(4, generation=2, threads=np.int64(1))
     env, policy = gymnasium.make("CartPole-v1"), run.champion(generation=2)
     assert "elman" in repr(policy)
     for seed, expected in zip(found.seeds.tolist(), found.returns.tolist(), strict=True):

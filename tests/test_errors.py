@@ -181,6 +181,9 @@ def test_exceptions_of_others_keep_their_traceback():
         exception_line("in step 3:\nreward: expected a finite number, got nan")
         == "reward: expected a finite number, got nan"
     )
+    without_spaces = exception_line(f"ValueError: {'x' * 10_000}")
+    assert without_spaces.startswith("ValueError: xxx")
+    assert len(without_spaces) < 1100
 
 
 def test_the_distribution_has_the_name_that_messages_give():

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from evolve import environments, networks, store
-from evolve.config import ComputeOptions, Config, StartFromOptions, UnknownKeyError, parse
+from evolve.config import ComputeOptions, Config, StartFromOptions, UnknownKeyError, parse, plain
 from evolve.errors import InputError, check_whole, pluralize
 from evolve.genome import Block, Genomes
 from evolve.networks import NETWORKS
@@ -61,7 +61,7 @@ def reload(
             # The other engine need not take the settings of the training's environment.
             played = config.in_evaluation().env
             config = config.with_env(played if engine == "exact" else environments.without_defaults(played))
-    compute = parse(ComputeOptions, {"check": config.compute.check, "threads": threads}, "compute")
+    compute = parse(ComputeOptions, {"check": config.compute.check, "threads": plain(threads)}, "compute")
     start = _recorded_start(run, config)
     try:
         experiment = replace(prepare(config.model_copy(update={"compute": compute})), start=start)
