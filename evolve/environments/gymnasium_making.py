@@ -139,9 +139,7 @@ def registered_ids() -> list[str]:
 
 
 def is_quick(options: EnvOptions) -> bool:
-    """Return whether a step takes microseconds: an exact task, or classic control and toy text of Gymnasium."""
-    if options.engine == "exact":
-        return True
+    """Return whether a step takes microseconds in Gymnasium, as in its classic control and toy text."""
     spec = None if options.wrappers else _registered(options.id.rpartition(":")[2])
     # A user's class may have such a name. The search for it imports its module, so it comes last.
     return spec is not None and str(spec.entry_point).startswith(_QUICK) and _named_object(options.id) is None

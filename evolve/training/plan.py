@@ -168,7 +168,8 @@ def work_of(configs: Sequence[Config]) -> Work:
     """Return upper limits of the work of experiments, as if no run file existed yet."""
     at_once = max(config.population * config.episodes for config in configs)
     sizes = (size_of(config) for config in configs for _ in config.seeds)
-    quick = all(environments.is_quick(config.env) for config in configs)
+    # The first condition spares exact tasks the import of Gymnasium.
+    quick = all(config.env.engine == "exact" or environments.is_quick(config.env) for config in configs)
     return Work(at_once, reduce(add, sizes).steps if quick else None, min(map(num_threads, configs)))
 
 
