@@ -340,11 +340,11 @@ def best_candidate(fitness: Float64) -> int:
 def require_evolved_weights(layout: GenomeLayout, strategy: str) -> None:
     """Raise InputError if the weights of a layout have no effect.
 
-    strategy: The name of a strategy that changes only weights, for the error.
+    strategy: The name of a strategy that cannot evolve masks alone, for the error.
     """
     if not getattr(layout, "evolves_weights", True):
-        cure = "These strategies change masks: prune, umda, random."
-        expected = "a strategy that changes masks, because weights have no effect on this network"
+        cure = "These strategies evolve masks alone: prune, umda, random."
+        expected = "a strategy that can evolve masks alone, because weights have no effect on this network"
         raise InputError("strategy.name", expected, strategy, cure)
 
 
