@@ -51,7 +51,8 @@ class Policy:
             expected = f"{experiment.network.num_weights:,} weights for {experiment.config.network.name}"
             raise InputError("genome", expected, f"{self.genome.num_weights:,}")
         shape = (2, experiment.network.observation_size)
-        if experiment.config.normalize_observations if normalizer is None else np.shape(normalizer) != shape:
+        is_missing = normalizer is None and experiment.config.normalize_observations
+        if is_missing or (normalizer is not None and np.shape(normalizer) != shape):
             got = None if normalizer is None else f"an array of shape {list(np.shape(normalizer))}"
             cure = "A policy of the run has it: run.champion().normalizer."
             raise InputError("normalizer", f"an array of shape {list(shape)}", got, cure)

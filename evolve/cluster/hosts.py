@@ -147,7 +147,9 @@ def count_workers(asked: int | str, work: Work) -> WorkerCount:
     if asked == "auto":
         most = min(fitting, work.episodes_at_once or fitting)
         remark = f"there are only {pluralize(most, 'episode')} at a time" if most < fitting else ""
-        return WorkerCount(*((1, cores, no_gain) if is_short else (most, cores, remark)), work.threads)
+        if is_short:
+            most, remark = 1, no_gain
+        return WorkerCount(most, cores, remark, work.threads)
     workers = int(asked)
     if workers == 1:
         return WorkerCount(1, cores, "MPI is useful only with two or more workers")

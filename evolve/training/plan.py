@@ -176,7 +176,7 @@ def work_of(configs: Sequence[Config]) -> Work:
 def threads_for(
     files: Iterable[Path], changes: Mapping[str, Any] | None = None, threads: int | str | None = None
 ) -> int:
-    """Return the number of threads in which one process plays the episodes of files, of each of them.
+    """Return the number of threads in which one process plays the episodes of files, the smallest among them.
 
     Args:
         files: Run files and champion files, or directories with one run file.
