@@ -7,8 +7,9 @@ read as the commands read them. `--texts`: TOML documents and --set strings. Eac
 InputError, within some seconds, without an import, a compilation, a process or a connection (an audit hook watches), in
 less than 500 MB. `--flips`: single bytes changed, in processes of their own, since the HDF5 library may crash on them:
 these counts are reported only. `--runs`: random experiments, which have to give the same file in one go, resumed after
-any generation, after each, and after SIGKILL, prolonged, in three threads, and by NumPy, and have to pass all ways to
-verify them. Exit code 1 if this package reacted wrongly to a file or a text, or if a run differs.
+any generation, after each, and after SIGKILL, prolonged, in three threads, on two or three workers, and by NumPy, and
+have to pass all ways to verify them, also by the other engine where two engines play the same episodes. Exit code 1 if
+this package reacted wrongly to a file or a text, or if a run differs.
 """
 
 import argparse
@@ -41,6 +42,7 @@ from evolve.cli.run import load
 from evolve.cli.run import main as run_main
 from evolve.cli.verify import main as verify_main
 from evolve.config import Config, parse, read_table, set_key
+from evolve.environments.exact import TASKS
 from evolve.errors import EvolveError, InputError
 from evolve.networks import NETWORKS
 from evolve.strategies import STRATEGIES
@@ -387,10 +389,12 @@ def trials(n: int, what: str, one: Callable[[int], str], guard: Guard, failures:
     return counts
 
 
+WORLDS = [name for name, task in TASKS.items() if task.has_world]
+
 # Each random experiment has a value of all of these settings,
 ALWAYS: dict[str, Any] = {
-    "env.engine": ["exact"], "env.id": ["CartPole-v1", "Acrobot-v1", "Pendulum-v1", "Cues-v0", "TMaze-v0"],
-    "env.max_episode_steps": [5, 12, 30], "network.name": list(NETWORKS), "network.hidden": [[2], [3], [2, 2]],
+    "env.engine": ["exact", "exact", "gymnasium"], "env.id": [*TASKS, "Taxi-v4", "FrozenLake-v1"],
+    "env.max_episode_steps": [5, 12, 30, 120], "network.name": list(NETWORKS), "network.hidden": [[2], [3], [2, 2]],
     "strategy.name": list(STRATEGIES), "population": [2, 3, 4, 8, 9, 16], "episodes": [1, 2, 3, 5],
     "generations": [3, 5, 8], "held_out_episodes": [0, 3], "compute.check": [False],
 }  # fmt: skip
@@ -503,19 +507,27 @@ def compare_runs(table: dict[str, Any], draw: random.Random, folder: Path) -> No
     stop = draw.randint(1, G)
     for number in range(G):  # one generation in each
         evolve.train(table, output=folder / "single", resume=number > 0, callbacks=[lambda _: False])
-    evolve.train(table, output=folder / "parts", callbacks=[lambda generation: generation.number + 1 < stop])
+    workers = [draw.choice([None, None, None, 2, 3]) for _ in range(2)]  # before a stop, and after it
+    before = [lambda generation: generation.number + 1 < stop]
+    evolve.train(table, output=folder / "parts", callbacks=before, workers=workers[0])
     evolve.train(table, output=folder / "longer", generations=stop)
     _killed(table, stop, folder / "killed")
-    resumed = [(name, True, {}) for name in ("single", "parts", "longer", "killed")]
-    others = ("threads", False, {"threads": 3}), ("numpy", False, {"backend": "numpy"})
-    for name, resume, compute in (*resumed, *others):
-        other = evolve.train(table, output=folder / name, resume=resume, compute=compute)
+    resumed = [(name, True, {}, None) for name in ("single", "longer", "killed")]
+    alike = [("threads", False, {"threads": 3}, None)]
+    env = table["env"]
+    if env["engine"] == "gymnasium" or env["id"] not in WORLDS or env["max_episode_steps"] == 5:
+        alike.append(("numpy", False, {"backend": "numpy"}, None))  # 25 ms for each step of a world
+    for name, resume, compute, ranks in (*resumed, ("parts", True, {}, workers[1]), *alike):
+        other = evolve.train(table, output=folder / name, resume=resume, compute=compute, workers=ranks)
         found = contents(other.path)
         different = [key for key in expected.keys() | found.keys() if expected.get(key) != found.get(key)]
-        assert not different, f"{name}, stopped after {stop}: {sorted(different)}"
-    for words in ([], ["--full"], [str(folder / "parts")], [str(folder / "longer")]):
+        assert not different, f"{name}, stopped after {stop}, workers {workers}: {sorted(different)}"
+    ways = [[], ["--full"], [str(folder / "parts")], [str(folder / "longer")]]
+    if env["id"] in WORLDS:  # both engines play the same episodes
+        ways.append(["--engine", "exact" if env["engine"] == "gymnasium" else "gymnasium"])
+    for words in ways:
         with redirect_stdout(io.StringIO()) as said:
-            assert verify_main([str(whole.path), *words]) == 0, said.getvalue()
+            assert verify_main([str(whole.path), *words]) == 0, f"verify {words}: {said.getvalue()}"
 
 
 def runs(n: int, draw: random.Random, folder: Path, failures: list[str]) -> Counter[str]:
