@@ -44,7 +44,7 @@ EXTRAS: Mapping[str, tuple[str, tuple[str, ...]]] = {
     "completion": ("Tab completion", ("shtab",)),
     "video": ("films", ("av", "PIL", "pygame")),
 }
-"""The purpose of each extra for users, and the modules that it installs."""
+"""The purpose of each extra for users, and the modules that show whether it is installed."""
 _REPORTED_ELSEWHERE = ("mpi", "mpich", "gpu", "gpu-cuda12")
 """Extras that the findings about MPI and the GPU cover."""
 SECONDS = 120.0
@@ -82,7 +82,7 @@ class Finding:
     Attributes:
         part: The name of the part.
         state: "broken" if it is installed but does not work.
-        text: Its versions; or its purpose, and how to get it.
+        text: Its versions, if it works; its failure, if it is broken; otherwise its purpose and how to get it.
     """
 
     part: str
@@ -132,7 +132,7 @@ def examine(transport: Transport, probe: Probe = run_probe) -> list[Finding]:
     python = f"Python {platform.python_version()}, {platform.system()} {platform.machine()}, {software['libc']}"
     with ThreadPoolExecutor() as pool:
         mpi, gpu = pool.submit(_mpi, transport, probe), pool.submit(_gpu, probe)
-        evolve = Finding("evolve", "works", f"{software['evolve']}{revision}, {python}")
+        evolve = Finding("evolve", "works", f"{software['evolve']}{revision}, {python.rstrip(', ')}")
         quick = [evolve, _kernels(), _cores(software["cpu"]), _engines(software["packages"])]
         return [*quick, mpi.result(), *gpu.result(), *_extras()]
 
@@ -179,7 +179,7 @@ def _mpi(transport: Transport, probe: Probe) -> Finding:
         launcher = Launcher.find()
     except InputError as error:
         state: State = "missing" if error.got == "none" else "broken"  # "none": there is no mpirun
-        return Finding("MPI", state, f"mpi4py, but {error.expected}: {error.got}. {install_command('mpi')}")
+        return Finding("MPI", state, f"mpi4py; expected {error.expected}, got {error.got}. {install_command('mpi')}")
     words = [launcher.path, *launcher.more_ranks_than_cores(), "-n", "2", sys.executable, "-c", MPI_PROBE, _MARK]
     found, why = probe(words, mpirun_environment())
     started = f"mpirun of {launcher.version} ({launcher.path})"

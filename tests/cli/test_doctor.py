@@ -1,6 +1,7 @@
 """evolve doctor: what works and what is missing, whatever is broken."""
 
 import os
+import platform
 import sys
 import time
 import tomllib
@@ -151,6 +152,11 @@ def test_the_driver_decides_which_cupy_is_missing(examined, absent, monkeypatch,
     state, text = examined()["GPU"]
     assert state == "missing"
     assert text.endswith(f", but no CuPy: pip install -e '.[{extra}]'")
+
+
+def test_a_system_that_does_not_name_its_libc_has_no_empty_entry(examined, monkeypatch):
+    monkeypatch.setattr(platform, "libc_ver", lambda: ("", ""))  # as on macOS
+    assert examined()["evolve"][1].endswith(f" {platform.machine()}")
 
 
 def test_a_gpu_is_described(examined):
