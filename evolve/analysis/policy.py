@@ -90,12 +90,12 @@ class Policy:
             batch = check_whole("batch", batch, 1)
         if several and batch not in (None, len(seeds)):
             raise InputError("seed", f"a seed for each of {batch} rows, or one number", f"{len(seeds)} seeds")
-        self._seeds = seeds
-        self._rows = len(seeds) if several else batch  # None if the first observation decides
-        self._begin(self._rows)
+        rows = len(seeds) if several else batch
+        self._begin(rows, seeds)
+        self._seeds, self._rows = seeds, rows  # rows: None if the first observation decides
 
-    def _begin(self, rows: int | None) -> None:
-        """Begin an episode in each row; None stands for a single observation."""
+    def _begin(self, rows: int | None, seeds: Sequence[int]) -> None:
+        """Begin an episode in each row. rows: None for a single observation. seeds: one per row, or the first seed."""
         n = rows or 1
         slots = n if self._remembers else min(n, _SLOTS)
         if slots != self._slots:
@@ -112,7 +112,7 @@ class Policy:
                 self._normalized = ObservationNormalizer(self._observations, backend)
                 self._normalized.begin(np.arange(slots), np.repeat(self.normalizer[None], slots, axis=0))
         genomes = self.genome.take(np.zeros(slots, np.int64))
-        seeds = self._seeds if len(self._seeds) == slots else [self._seeds[0] + row for row in range(slots)]
+        seeds = seeds if len(seeds) == slots else [seeds[0] + row for row in range(slots)]
         self._networks.load(np.arange(slots), genomes.weights, genomes.mask, np.array(seeds, np.int64))
         self._at_start = True  # whether the episode has had no observation
         self._last_rows = rows  # of the last observation; None for a single one
@@ -161,7 +161,7 @@ class Policy:
             )
             raise ValueError(f"{given} in an episode that began with {began}: call reset first")
         if (rows or 1) != (self._last_rows or 1):
-            self._begin(rows)
+            self._begin(rows, self._seeds)
         self._at_start = False
         self._last_rows = rows
 
@@ -224,7 +224,7 @@ class Policy:
                 return self._named(self.genome.weights, network.blocks)
             expected = "a network with batches that report their weights (`Batch.weights`)"
             raise InputError("network.name", expected, self.experiment.config.network.name)
-        return self._named(self._networks.weights(np.arange(self._slots)), list(_matrices(network)))
+        return self._named(self._networks.weights(np.arange(self._slots)), list(_weight_blocks(network)))
 
     def _named(self, values: Float32, blocks: Sequence[Block]) -> dict[str, Float32]:
         """Return a matrix for each block, from values [slots, …] of all blocks."""
@@ -339,8 +339,8 @@ def _check_finite(encoded: Float32) -> None:
         raise ValueError(f"{encoded[row, position]} at position {position}{where}, not a finite number")
 
 
-def _matrices(network: Network) -> Iterator[Block]:
-    """Yield the matrices of connections: the blocks, or the matrix of each layer of learning rules."""
+def _weight_blocks(network: Network) -> Iterator[Block]:
+    """Yield the blocks of the weights that batches report: one replaces all blocks of coefficients of a rule."""
     start = 0
     for block, *_ in Paths(network).matrices:
         if block.span is None:

@@ -125,6 +125,16 @@ def test_seeds_of_rows_follow_gymnasium_or_a_list():
             policy.reset(**wrong)
 
 
+def test_a_reset_that_is_refused_changes_nothing():
+    policy, seen = policy_of("elman"), observed(2, 4)
+    first, second = (policy.outputs(row).tobytes() for row in seen)
+    policy.reset()
+    assert policy.outputs(seen[0]).tobytes() == first
+    with pytest.raises(InputError, match="batch: expected rows whose networks fit"):
+        policy.reset(batch=10**12)
+    assert policy.outputs(seen[1]).tobytes() == second
+
+
 def test_discrete_actions_of_a_batch_are_an_array():
     policy = policy_of("mlp", action=spaces.Discrete(2, start=3))
     actions = policy(observed(N, 4))
