@@ -44,14 +44,14 @@ def on_terminal(stream: TextIO | None = None) -> bool:
 
 
 def width() -> int | None:
-    """Return the characters of a line of the terminal; None without a terminal, or if its width is unknown."""
+    """Return the width of the terminal in characters; None without a terminal, or if its width is unknown."""
     return (shutil.get_terminal_size((0, 0)).columns or None) if on_terminal() else None
 
 
 def work_shares(record: Record) -> tuple[float, float]:
-    """Return the share of the work that was spent in environments, and the mean number of idle workers.
+    """Return the share of the working time that was spent in environments, and the mean number of idle workers.
 
-    Rank 0 works only if there are no workers; lost ranks are not counted.
+    Rank 0 counts only if there are no workers. Workers without any work do not count, as lost workers look the same.
     """
     busy = record.busy_seconds[1:] if len(record.busy_seconds) > 1 else record.busy_seconds
     active = np.isfinite(busy) & (busy > 0)
