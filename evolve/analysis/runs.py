@@ -77,7 +77,7 @@ class _EvolvedFile:
 
     @property
     def manifest(self) -> Mapping[str, Any]:
-        """The versions, the machine and the ranks that made the file, by name; they explain no digest."""
+        """The versions, the machine and the ranks that made the file, by name; no digest depends on them."""
         return self._stored.header.manifest
 
     @property
@@ -162,8 +162,9 @@ class _EvolvedFile:
         return Verdict.from_json(json.loads(ranks.call(work)))
 
     def verify_published(self) -> Verdict:
-        """Return whether the file has the digest that evolve publishes for its experiment and seed; play no episode.
+        """Return whether the file has the digest that evolve publishes for its experiment and seed.
 
+        No episode is played.
         Raises InputError if the experiment is not published with this seed, and RunError if no generation is complete.
         """
         check_begun("there is nothing to compare", self._stored)
@@ -315,7 +316,7 @@ class Run(_EvolvedFile):
 
     @property
     def complete(self) -> bool:
-        """Whether all generations and the held-out evaluation are done."""
+        """Whether the run has ended, by its last generation or an early stop, and its held-out evaluation is done."""
         return self._stored.complete
 
     @cached_property
@@ -359,8 +360,9 @@ class Run(_EvolvedFile):
         return population(self.path, generation)
 
     def front(self, generation: int | None = None) -> list[Member]:
-        """Return the front of a run of nsga2 after a generation, by default the last: the smallest genome first.
+        """Return the front of a run of nsga2 after a generation, by default the last, sorted by its first measure.
 
+        With the default measure, the number of acting connections, the smallest genome comes first.
         Raises InputError if the run has no such generation, or no front.
         """
         self._check_champion()
@@ -444,12 +446,11 @@ class Run(_EvolvedFile):
     def _summary(self) -> tuple[str, dict[str, str]]:
         heading, rows = super()._summary()
         done = f"{self._stored.num_generations:,} of {self.config.generations:,}"
-        state = "" if self.complete else ", not complete"
-        if not self._stored.records:
-            return heading, {"generations": f"{done}{state}"} | rows
-        first, last = self.generations[0], self.generations[-1]
-        fitness = f"best {number(first.best)} → {number(last.best)}, mean {number(first.mean)} → {number(last.mean)}"
-        return heading, {"generations": f"{done}{state}", "fitness": fitness} | rows
+        fitness = ""
+        if self.generations:
+            a, b = self.generations[0], self.generations[-1]
+            fitness = f"best {number(a.best)} → {number(b.best)}, mean {number(a.mean)} → {number(b.mean)}"
+        return heading, {"generations": done if self.complete else f"{done}, not complete", "fitness": fitness} | rows
 
     def _check_champion(self) -> None:
         if not self._stored.records:
