@@ -103,8 +103,8 @@ def evolve_here(
 ) -> Generator[Generation]:
     """Evolve a run on rank 0 until it ends or is stopped; yield each generation.
 
-    open_reporter: returns the receiver of the progress, from the run, its number of complete generations and their
-    steps.
+    open_reporter: called with the run, its number of complete generations and their steps; returns the receiver of the
+    progress.
     """
     experiment, trial = choose_backend(plan.experiment)
     plan = replace(plan, experiment=experiment)
@@ -216,7 +216,7 @@ def work_for_script() -> None:
 
 
 def _evolve_for_script(ranks: Collective, link: Link, coordinator: Coordinator) -> bytes:
-    """Evolve the run that a script asks for on rank 0, and send the script each generation."""
+    """On rank 0, evolve the run that a script asks for, and send the script the generations that it wants."""
     request, start = json.loads(link.receive() or b"{}"), link.receive()
     if not request or start is None:
         raise Stopped(_SCRIPT_ENDED)
