@@ -120,8 +120,8 @@ class LiveLog:
 
     Args:
         directory: The directory of all runs.
-        run: The path of the run file. The event file is in `<directory>/<directory of the run file>/seed-S`. If a run
-            directory of the same name elsewhere has event files there, a digest of the path follows the name.
+        run: The path of the run file. The event file is in `<directory>/<directory of the run file>/seed-S`. If
+            another run directory of this name already has event files there, a digest of the path follows the name.
         argument: The option that asks for the event file, for errors.
 
     Raises:
@@ -200,6 +200,6 @@ def live_log(directory: str | Path | None, run: Path, argument: str) -> Abstract
     """
     if directory is None:
         return nullcontext(lambda _generation, _record: None)
-    if not isinstance(directory, str | Path) or directory == "":
+    if not isinstance(directory, str | Path) or directory == "" or "\0" in str(directory):
         raise InputError(argument, "a directory", repr(directory))
     return LiveLog(directory, run, argument)

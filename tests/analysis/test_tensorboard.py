@@ -72,7 +72,7 @@ def test_a_directory_that_cannot_be_written_is_refused_before_the_run(call, tmp_
     call("run", "-e", "CartPole-v1", "-o", "out", "--tensorboard", "logs").refused("logs/out/seed-0 cannot be written")
     with pytest.raises(InputError, match="cannot be written"):
         evolve.train(**SMALL, env=ENV, output=tmp_path / "out", tensorboard=tmp_path / "logs")
-    for wrong, got in ((3, "3"), ("", "''")):
+    for wrong, got in ((3, "3"), ("", "''"), ("a\0b", r"'a\\x00b'")):
         with pytest.raises(InputError, match=f"tensorboard: expected a directory, got {got}"):
             evolve.train(**SMALL, env=ENV, output=tmp_path / "out", tensorboard=wrong)
     assert not list(tmp_path.glob("out/*.h5"))
