@@ -64,7 +64,7 @@ class Film:
         self._encoder.write(self.last, 1)
 
     def card(self, frame: UInt8, title: str, below: str, network: DrawnNetwork | None) -> None:
-        """Add a title card for frames like `frame` [H, W, 3], beside which a network is shown from now on, or none."""
+        """Add a title card; the network, if any, is shown from now on. frame: [H, W, 3], a frame, for its size."""
         self.last = self._painter_for(frame).card(title, below, network)
         self.hold(_TITLE)
 
@@ -228,8 +228,8 @@ class Camera:
         self.film.add(frame, label, activity)
 
     def end(self, results: EpisodeResults) -> None:
-        """Hold the last picture for a moment. An episode that failed cannot be drawn any more."""
-        if self._skipped is not None and not np.isnan(results.returns[0]):
+        """Film the last step if it was skipped, and hold the last picture for a moment."""
+        if self._skipped is not None and not np.isnan(results.returns[0]):  # a failed episode cannot be drawn
             self._shoot(*self._skipped)
         self.film.hold(_END)
 
@@ -266,7 +266,7 @@ def film_episodes(
 
     Raises:
         InputError: The environment cannot be drawn, or the film cannot be written.
-        EpisodeError: An episode fails.
+        EpisodeError: An episode fails, but did not fail in the log.
     """
     networks = [subject.network() for subject in subjects]
     first = subjects[0]
