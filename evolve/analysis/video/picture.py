@@ -215,7 +215,7 @@ class Painter:
     Args:
         frame: [H, W, 3], the first frame.
         max_width: The largest width of the film, in pixels.
-        with_network: Whether a network is shown beside the frames.
+        with_network: Whether the film has room for a network beside the frames.
     """
 
     def __init__(self, frame: UInt8, max_width: int | None, with_network: bool = False) -> None:
