@@ -29,7 +29,7 @@ from evolve.analysis.tensorboard import live_log
 from evolve.cluster import Coordinator
 from evolve.cluster.script import Collective, all_ranks
 from evolve.config import Config, assignments
-from evolve.errors import InputError, check_flag, check_path, pluralize
+from evolve.errors import InputError, check_path, pluralize
 from evolve.training import Experiment
 from evolve.training.experiment import PlannedRun, load_config
 from evolve.training.fitness import check_not_importing
@@ -61,8 +61,8 @@ class RunComparison(exhibits.Picture):
         """Return columns by experiment, best first (`pandas.DataFrame(comparison.table())`).
 
         `low` and `high` are the 95 % interval of the mean over seeds, `p` is the two-sided rank test against the best
-        with Holm's correction; they are NaN if there are too few seeds. The same scores choose the best and test it, so
-        `p` is a little too small.
+        with Holm's correction; they are NaN if there are too few seeds, and `p` also for the best itself. The same
+        scores choose the best and test it, so `p` is a little too small.
         """
         rows = self._ranking.rows
         intervals = [row.interval or (np.nan, np.nan) for row in rows]
@@ -112,8 +112,8 @@ class Sweep(Sequence[Run]):
         """Return columns by run (`pandas.DataFrame(sweep.table())`).
 
         The first columns are the varied settings, a table or a list as text. `held_out_low` and `held_out_high` are the
-        95 % interval of the champion's mean return on held-out episodes, without the episodes that failed; NaN without
-        such episodes. `held_out_metric_NAME` is the mean of a metric over them.
+        95 % interval of the champion's mean return on the held-out episodes that did not fail; NaN for fewer than two.
+        `held_out_metric_NAME` is the mean of a metric over these episodes.
         """
         columns: dict[str, list[Any]] = {key: [_cell(point[key]) for point in self.points] for key in self.points[0]}
         last = [run.generations[-1] if run.generations else None for run in self.runs]
@@ -210,8 +210,8 @@ def train(
             seconds.
         tensorboard: The directory of event files for TensorBoard, which grow by each generation. The files of this run
             are in a directory of their own, `<tensorboard>/<directory of the run file>/seed-S`.
-        callbacks: Functions that rank 0 calls with each generation, after the generation is in the run file. If one
-            returns False, the run stops.
+        callbacks: Functions that are called with each generation, after the generation is in the run file; in a script
+            of several ranks on rank 0 alone. If one returns False, the run stops.
         settings: Any settings, as in TOML; they override settings of the experiment. For env, network and strategy the
             name is enough: `env="CartPole-v1", network={"name": "elman", "hidden": [8]}, generations=20`. `start_from`,
             the genome with which the search begins, may also be a run, a champion file, a policy, or a vector of
@@ -285,14 +285,15 @@ def sweep(
             combination is an experiment; the last setting changes fastest.
         experiment: As for `train`; it may have a table `[sweep]`, to which the grid is added.
         seeds: The seeds of each experiment; by default the seeds of `experiment`.
-        output: The directory that holds a directory of each experiment, by default `runs/sweep`.
+        output: The directory that holds a directory of each experiment, by default `runs/sweep`, or `runs/<name>` for a
+            file <name>.toml. Without a grid, the directory of the run files, as for `train`.
         resume: Whether to continue existing run files.
         overwrite: Whether to replace existing run files.
         workers: As for `train`.
         progress: As for `train`.
         tensorboard: As for `train`.
-        callbacks: Functions that rank 0 calls with each generation of each run. If one returns False, this run stops,
-            and the next one begins.
+        callbacks: As for `train`, called with each generation of each run. If one returns False, this run stops, and
+            the next one begins.
         settings: Settings that all experiments share, as for `train`.
 
     Raises:
@@ -301,7 +302,7 @@ def sweep(
         RunError: A rank cannot go on.
     """
     check_not_importing()
-    check_flag("progress", progress)
+    RunOptions(resume, overwrite, progress, sees_each=False)  # raises InputError for wrong flags
     resumes = resume and not overwrite
     functions = _checked_callbacks(callbacks)
 
@@ -389,7 +390,8 @@ def _checked_callbacks(callbacks: Any) -> list[Callable[[Generation], object]]:
 def compare(runs: Iterable[Run | str | Path]) -> RunComparison:
     """Return a comparison of experiments as a picture, which a notebook shows; `save` writes PNG, SVG or PDF.
 
-    A score is the mean return of a seed's champion on held-out episodes.
+    A score is the mean return of a seed's champion on held-out episodes. If no run was evaluated on held-out episodes,
+    it is the best fitness of the last generation.
 
     Args:
         runs: Runs, or the paths of run files and directories; a directory stands for all run files in or below it.

@@ -97,8 +97,9 @@ def test_a_wrong_point_is_refused_before_the_first_run(tmp_path):
         evolve.sweep({}, **SMALL, output=tmp_path / "out", start_from=[0.1, 0.2])
     with pytest.raises(InputError, match="callbacks"):
         evolve.sweep({}, **SMALL, output=tmp_path / "out", callbacks=print)
-    with pytest.raises(InputError, match="progress: expected True or False, got 'bar'"):
-        evolve.sweep({}, **SMALL, output=tmp_path / "out", progress="bar")
+    for flag in ("resume", "overwrite", "progress"):
+        with pytest.raises(InputError, match=f"{flag}: expected True or False, got 'bar'"):
+            evolve.sweep({}, **SMALL, output=tmp_path / "out", **{flag: "bar"})
     assert not (tmp_path / "out").exists()
 
 
