@@ -1,8 +1,8 @@
 """evolve evaluate: the returns of a run's champion on held-out episodes.
 
 Held-out episodes have their own keyed random streams, so a larger evaluation begins with the episodes of a smaller one.
-The returns are stored in the run file, unless it has a larger evaluation, or the evaluation changes the environment or
-the network, or evaluates another genome than the final champion.
+The returns of the final champion, with its own environment and network, are stored in the run file, unless the file has
+a larger evaluation, cannot be written, or is being written by another process.
 """
 
 import argparse
@@ -111,7 +111,7 @@ def _as_json(
     experiment: training.Experiment,
     evaluated: store.HeldOut,
 ) -> str:
-    """Return the returns and metrics [N] as JSON, with null for failed episodes; and their mean, interval, settings."""
+    """Return settings, mean, interval, and the returns and metrics [N] as JSON, with null for failed episodes."""
     played = np.isfinite(evaluated.returns)
 
     def numbers(values: NDArray[Any]) -> list[Any]:
@@ -147,7 +147,8 @@ def _body(app: App, argv: list[str]) -> int:
     store.check_begun("there is no champion", run)
     which = which_of(options)
     check_which(run, which)
-    changes = changes_of(options).without(training.config_of(run).env)
+    own = training.config_of(run).env
+    changes = changes_of(options).without(own)
     failure = None
     with stdout_for_json(options.json):
         unstored = _why_not_stored(run, changes, which)
@@ -160,7 +161,6 @@ def _body(app: App, argv: list[str]) -> int:
     if options.json:
         print(_as_json(run, options, generation, experiment, evaluated))
     else:
-        own = training.config_of(run).env
         kind = which.title or f"champion after generation {generation}"
         note = changes.describe(own) + (unstored or "")
         print(f"{sanitize(str(run.path), 4000)}: {kind}, {pluralize(options.episodes, 'held-out episode')}{note}")
