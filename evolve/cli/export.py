@@ -71,8 +71,8 @@ def _body(app: App, argv: list[str]) -> int:
     file = runs.wrap_stored(run)
     if chosen == "tensorboard" and isinstance(run, store.StoredRun):
         tensorboard.write(run, output)
-    elif isinstance(file, runs.Run) and not which.is_champion:
-        file.champion(which.generation, which.connections, which.cell).export(output)
+    elif not which.is_champion:
+        file._policy(which).export(output)
     else:
         file._export(output)
     print(output)
