@@ -21,7 +21,7 @@ from evolve.training.manifest import short_revision
 
 
 def describe_file(stored: store.Stored) -> dict[str, str]:
-    """Return the description of a file, a text for each name: experiment, seed, generations, champion, digest …"""
+    """Return the description of a file, a text for each name: experiment, seed, generations, connections, digest …"""
     config = config_of(stored)
     lines = {"experiment": f"{config.env.id}: {config.network.name} evolved by {config.strategy.name}"}
     if config.start_from is not None:
