@@ -28,7 +28,7 @@ MIN_REFRESH = 0.2
 def on_terminal(stream: TextIO | None = None) -> bool:
     """Return whether a stream, by default stdout, is a terminal."""
     stream = stream or sys.stdout
-    if not stream.isatty():
+    if not getattr(stream, "isatty", lambda: False)():  # a script may replace its streams by objects that only write
         return False
     if "OMPI_COMM_WORLD_SIZE" not in os.environ:
         return True

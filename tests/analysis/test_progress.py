@@ -52,6 +52,14 @@ def test_lines_without_a_terminal(capsys, monkeypatch):
     assert capsys.readouterr().out == ""
 
 
+def test_a_stream_that_only_writes_gets_lines():
+    said = []
+    stream = SimpleNamespace(write=said.append, flush=lambda: None)  # a script may replace sys.stderr by such an object
+    with ProgressReporter(4, 0, 1, stream=stream) as reporter:
+        reporter(record([1.5], [1.2]))
+    assert "".join(said).startswith("seed 4  generation 0 (1 of 1)")
+
+
 def test_a_limit_of_steps_is_foreseen(capsys, monkeypatch):
     monkeypatch.setattr(progress, "on_terminal", lambda *_: False)
     for left, foreseen in ((2500, "about 4"), (1000, "about 2"), (10**9, "50"), (np.inf, "50")):
