@@ -56,7 +56,7 @@ class Policy:
             got = None if normalizer is None else f"an array of shape {list(np.shape(normalizer))}"
             cure = "A policy of the run has it: run.champion().normalizer."
             raise InputError("normalizer", f"an array of shape {list(shape)}", got, cure)
-        self.normalizer = None if normalizer is None else normalizer.copy()
+        self.normalizer = None if normalizer is None else np.array(normalizer, np.float32)
         self.origin = origin
         self._codec = Codec(experiment.config.env, experiment.spaces)
         network = experiment.network

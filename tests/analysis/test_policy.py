@@ -65,6 +65,11 @@ def test_a_policy_may_be_made_of_weights():
         assert Policy(policy.experiment, given).outputs(seen).tobytes() == policy.outputs(seen).tobytes()
     with pytest.raises(InputError, match=r"genome: expected \d+ weights for mlp, got 3"):
         Policy(policy.experiment, weights[0, :3])
+    normalized = policy_of("mlp", normalized=True)
+    for given in (normalized.normalizer.astype(np.float64), normalized.normalizer.tolist()):
+        found = Policy(policy.experiment, weights, given)
+        assert found.normalizer.dtype == np.float32
+        assert found.outputs(seen).tobytes() == normalized.outputs(seen).tobytes()
     config = policy.experiment.config.model_copy(update={"normalize_observations": True})
     for normalizer, got in ((None, "None"), (np.zeros((2, 3), np.float32), r"an array of shape \[2, 3\]")):
         with pytest.raises(InputError, match=rf"normalizer: expected an array of shape \[2, 4\], got {got}\. A policy"):
