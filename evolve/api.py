@@ -236,6 +236,7 @@ def train(
                 if any(isinstance(answer, bool | np.bool_) and not answer for answer in answers):
                     break
 
+    # With `workers`, this process makes the plan. Otherwise only rank 0 does, in `work`.
     given = None if workers is None else make_plan()
     if given is not None and (size := number_of_workers(workers, given, options)) > 1:
         file = given.path.absolute()  # a callback may change the current directory
@@ -322,8 +323,8 @@ def sweep(
         if progress and all_ranks().rank == 0:
             path = store.path_of(config.directory(), seed)
             print(heading(path, len(runs) + 1, len(planned)), end="", file=sys.stderr, flush=True)
-        again = partial(train, config, seed=seed, resume=resumes, overwrite=overwrite)
-        runs.append(again(workers=workers, progress=progress, tensorboard=tensorboard, callbacks=functions))
+        train_one = partial(train, config, seed=seed, resume=resumes, overwrite=overwrite)
+        runs.append(train_one(workers=workers, progress=progress, tensorboard=tensorboard, callbacks=functions))
     return Sweep(runs, [values for values, *_ in planned])
 
 

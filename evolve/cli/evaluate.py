@@ -115,8 +115,8 @@ def _as_json(
     played = np.isfinite(evaluated.returns)
 
     def numbers(values: NDArray[Any]) -> list[Any]:
-        known = played & np.isfinite(values)  # JSON has no other numbers
-        return [value if ok else None for value, ok in zip(values.tolist(), known, strict=True)]
+        shown = played & np.isfinite(values)  # JSON has no other numbers
+        return [value if ok else None for value, ok in zip(values.tolist(), shown, strict=True)]
 
     known = evaluated.returns[played]
     config = experiment.config.in_evaluation()
