@@ -51,7 +51,7 @@ __getattr__ = import_on_demand(
 
 
 def chunk_seconds(options: EnvOptions) -> float:
-    """Return the minimum seconds of work in a chunk. It is longer for EnvPool, which makes a pool for each chunk."""
+    """Return the minimum seconds of work in a chunk. EnvPool needs longer chunks, because new pools are expensive."""
     return 0.2 if options.engine == "envpool" else 0.01
 
 
@@ -84,7 +84,8 @@ def make(options: EnvOptions, slots: int, compiled: bool = True, threads: int = 
         options: The environment.
         slots: B.
         compiled: Whether native kernels step an exact task; if not, array operations do, with the same bits. If the
-            kernels were not built, Gymnasium plays the tasks that have rigid bodies, provided that Box2D is installed.
+            kernels were not built, Gymnasium plays the tasks that have rigid bodies, provided that Box2D is installed
+            and Gymnasium has the settings.
         threads: The number of threads in which EnvPool steps its environments.
 
     Raises:
