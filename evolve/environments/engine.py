@@ -25,7 +25,8 @@ from evolve.numerics.streams import Purpose, Stream
 from evolve.shapes import Bool, Float32, Float64, Int64, Slots, UInt8
 
 Transition = Mapping[str, Any]
-"""The answer of an environment, by name: observation, and after a step reward, terminated and truncated."""
+"""The answer of an environment, by name: observation; after a step also reward, terminated and, except from an exact
+task, truncated."""
 
 Mode = Literal["rgb_array", "human"]
 """How an environment draws: as frames, or in a window."""
@@ -35,12 +36,13 @@ FPS = 50.0
 
 
 _EXTRAS = {"box2d": "box2d", "pygame": "video", "mujoco": "mujoco"}  # by a word in Gymnasium's error message
-_SEED, _STEPS = 20, 40  # of the episodes that `check` compares
+_SEED, _COMPARED_STEPS = 20, 40  # the seed of trial episodes and their outputs; the most steps that `check` compares
 # `check_metrics` and `seems_endless` give up if an episode takes more than this number of steps or seconds.
 _MOST_STEPS, _EPISODE_SECONDS = 4096, 1.0
 PAIR_SECONDS = 0.2
 """The approximate seconds for which `check` compares the steps of two episodes; it always compares the first step."""
 
+# The codes of the types of metrics, the widest type last. An episode that failed has _NONE.
 _NONE, _BOOL, _INT, _FLOAT = range(4)
 _KINDS = {"b": _BOOL, "i": _INT, "u": _INT, "f": _FLOAT}
 """The code of the type of a metric, by NumPy's letter of the kind."""
@@ -147,7 +149,7 @@ class Engine(Protocol):
     def frame(self, slot: int) -> UInt8:
         """Return a picture of a slot's environment, [H, W, 3], also when its episode has just ended.
 
-        Raises InputError unless the environment was made to draw frames (see `drawn`).
+        Raises InputError unless the environment was made to draw frames (see `drawable_options`).
         """
 
     def move(self, sources: Slots, targets: Slots) -> None:
@@ -187,11 +189,12 @@ def extra_cure(error: BaseException) -> str:
 
 
 def check(engine: Engine) -> None:
-    """Raise InputError if two episodes of one seed differ. The message names the array, the step and both values.
+    """Raise InputError if the first steps of two episodes of one seed differ, or break the environment's contract.
 
-    A task that is a function (see `register_task`) raises InputError, too, if it breaks its contract.
+    The message names the array, the step and both values. The contract is Gymnasium's interface or, for a task that is
+    a function, `register_task`.
     """
-    outputs = _random_outputs(_STEPS, engine)
+    outputs = _random_outputs(_COMPARED_STEPS, engine)
     for used in (False, True) if engine.reuses else (False,):
         try:
             found = _first_difference(engine.trial(_SEED, outputs, False), engine.trial(_SEED, outputs, used))
@@ -213,7 +216,7 @@ def check(engine: Engine) -> None:
 def check_metrics(engine: Engine) -> None:
     """Raise InputError if the metrics of an episode are missing, or if two episodes of one seed differ in a metric.
 
-    The episode of random outputs is short, as a rule. If it does not end in time, nothing is checked.
+    The episode of random outputs is short, as a rule. If it fails or does not end in time, nothing is checked.
     """
     if not engine.metric_names:
         return
@@ -230,7 +233,10 @@ def seems_endless(engine: Engine) -> bool:
 
 
 def _metrics_of_an_episode(engine: Engine) -> Int64 | None:
-    """Return the metrics [2, M] of an episode in slot 0; None if it fails, or does not end in time."""
+    """Return the metrics [2, M] of an episode in slot 0; None if it fails, or does not end in time.
+
+    Raises InputError if a metric is missing.
+    """
     if not _ends_in_time(engine):
         return None
     metrics = engine.metrics(np.zeros(1, np.intp))[0]
