@@ -1,9 +1,9 @@
 """The EnvPool engine: environments in C++, many in one pool.
 
 EnvPool fixes the seeds when a pool is made, so each batch of episodes gets a new pool. The engine steps only the
-environments in which an episode is running, and selects them by `env_id`. It drops a pool when the pool's last episode
-has ended. EnvPool's environments are not Gymnasium's, even if they have the same name, so the engine is part of an
-experiment's configuration.
+environments in which an episode is running, and selects them by `env_id`. It drops a pool in the first step after the
+end of the pool's last episode. EnvPool's environments are not Gymnasium's, even if they have the same name, so the
+engine is part of an experiment's configuration.
 """
 
 import importlib
@@ -26,7 +26,7 @@ class EnvPoolEngine:
     """B slots of an EnvPool environment. The environment of a slot belongs to a pool; see `Engine` for the attributes.
 
     Raises:
-        InputError: EnvPool is missing or has no such environment, or takes no wrappers or randomized arguments.
+        InputError: EnvPool is missing, cannot make the environment (see `make_pool`), or has unsupported spaces for it.
     """
 
     def __init__(self, options: EnvOptions, slots: int, threads: int = 1) -> None:
@@ -62,7 +62,7 @@ class EnvPoolEngine:
         self._groups: list[tuple[Any, Slots, Int32]] = []
 
     def suggested_slots(self) -> int:
-        """Return 2048. The cost of a call does not depend on the number of environments, so more slots are faster."""
+        """Return 2048. The overhead of a call does not depend on the number of slots, so more slots are faster."""
         return 2048
 
     def reset(self, slots: Slots, seeds: Int64, observations: Float32) -> None:
@@ -170,7 +170,7 @@ class EnvPoolEngine:
         """Return a new pool with one environment per seed.
 
         Raises:
-            InputError: EnvPool cannot make it.
+            InputError: EnvPool has no such environment, or takes no such arguments, wrappers or randomized arguments.
         """
         options = self._options
         if options.wrappers:
@@ -194,7 +194,7 @@ class EnvPoolEngine:
 
 
 def envpool_limit(env_id: str) -> int | None:
-    """Return the largest number of steps of an episode that EnvPool declares for an environment; None if unlimited."""
+    """Return the limit of steps of an episode that EnvPool declares; None if it has no limit or no such environment."""
     try:
         return int(_import().make_spec(env_id).config.max_episode_steps)
     except (AttributeError, KeyError, TypeError, ValueError, AssertionError):
