@@ -170,7 +170,8 @@ class EnvPoolEngine:
         """Return a new pool with one environment per seed.
 
         Raises:
-            InputError: EnvPool has no such environment, or takes no such arguments, wrappers or randomized arguments.
+            InputError: EnvPool has no such environment, lacks a library, or takes no such arguments, wrappers or
+                randomized arguments.
         """
         options = self._options
         if options.wrappers:
@@ -188,6 +189,9 @@ class EnvPoolEngine:
         count = {"num_envs": len(seeds), "num_threads": min(self._threads, len(seeds)), "seed": seeds}
         try:
             return self._envpool.make(options.id, env_type="gymnasium", **count, **limit, **options.kwargs)
+        except ImportError as error:  # Procgen needs Qt of the operating system
+            expected = "an environment whose libraries are installed"
+            raise InputError("env.id", expected, f"{options.id} ({one_line(error)})") from None
         except (TypeError, ValueError, AssertionError, RuntimeError) as error:
             expected = f"arguments that EnvPool's {options.id} takes"
             raise InputError("env.kwargs", expected, f"{options.kwargs} ({one_line(error)})") from None
@@ -197,7 +201,7 @@ def envpool_limit(env_id: str) -> int | None:
     """Return the limit of steps of an episode that EnvPool declares; None if it has no limit or no such environment."""
     try:
         return int(_import().make_spec(env_id).config.max_episode_steps)
-    except (AttributeError, KeyError, TypeError, ValueError, AssertionError):
+    except (ImportError, AttributeError, KeyError, TypeError, ValueError, AssertionError):
         return None
 
 

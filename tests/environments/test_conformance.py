@@ -185,6 +185,20 @@ def test_what_cannot_be_made_is_refused(options, message):
         environments.make(EnvOptions.model_validate(options), 1)
 
 
+def test_envpool_names_a_missing_library_of_the_system(monkeypatch):
+    envpool = pytest.importorskip("envpool")
+    options = EnvOptions(id="CartPole-v1", engine="envpool")
+
+    def fail(*_args, **_kwargs):
+        raise ImportError("EnvPool Procgen requires the system Qt 5 runtime on Linux.")
+
+    monkeypatch.setattr(envpool, "make", fail)
+    monkeypatch.setattr(envpool, "make_spec", fail)
+    with pytest.raises(InputError, match=r"^env\.id: expected an environment whose libraries .*CartPole-v1 \(.*Qt 5"):
+        environments.make(options, 1)
+    assert environments.max_episode_steps(options) is None
+
+
 def test_an_unversioned_id_is_completed():
     assert environments.make(EnvOptions(id="CartPole"), 1).id == "CartPole-v1"
     assert environments.make(EnvOptions(id="toys:Switches-v0"), 1).id == "toys:Switches-v0"
