@@ -20,6 +20,7 @@ from evolve.shapes import Bool, Float32, Float64, Int32, Int64, Slots, UInt8
 
 _DRAWABLE_FAMILIES = ("classic_control", "box2d", "atari")  # of EnvPool's environments
 _GYMNASIUM = Setting("env.engine", "gymnasium")
+_NO_LIMIT = 2**31 - 1  # the number of steps that EnvPool declares if there is no limit
 
 
 class EnvPoolEngine:
@@ -200,9 +201,10 @@ class EnvPoolEngine:
 def envpool_limit(env_id: str) -> int | None:
     """Return the limit of steps of an episode that EnvPool declares; None if it has no limit or no such environment."""
     try:
-        return int(_import().make_spec(env_id).config.max_episode_steps)
+        limit = int(_import().make_spec(env_id).config.max_episode_steps)
     except (ImportError, AttributeError, KeyError, TypeError, ValueError, AssertionError):
         return None
+    return None if limit == _NO_LIMIT else limit
 
 
 def can_draw(env_id: str) -> bool:

@@ -185,8 +185,14 @@ def test_what_cannot_be_made_is_refused(options, message):
         environments.make(EnvOptions.model_validate(options), 1)
 
 
+@pytest.mark.parametrize(("name", "limit"), [("CartPole-v1", 500), ("CliffWalking-v0", None)])
+def test_the_limits_that_envpool_declares(name, limit):
+    pytest.importorskip("envpool", exc_type=ImportError)  # the system may lack libEGL
+    assert environments.max_episode_steps(EnvOptions(id=name, engine="envpool")) == limit
+
+
 def test_envpool_names_a_missing_library_of_the_system(monkeypatch):
-    envpool = pytest.importorskip("envpool")
+    envpool = pytest.importorskip("envpool", exc_type=ImportError)
     options = EnvOptions(id="CartPole-v1", engine="envpool")
 
     def fail(*_args, **_kwargs):
