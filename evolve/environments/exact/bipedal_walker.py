@@ -34,7 +34,7 @@ START = 400 / SCALE / 4
 START_PAD = 20
 """The number of vertices of flat ground at the beginning."""
 GRASS = 10
-"""The largest distance between obstacles, and the distance of the goal from the end of the ground, in vertices."""
+"""Between obstacles are GRASS // 2 to GRASS - 1 vertices of grass. The goal is at vertex VERTICES - GRASS."""
 CLOUDS, NUMBERS_PER_CLOUD = 10, 11
 """The number of clouds, and the number of random numbers that Gymnasium draws for each cloud."""
 
@@ -150,7 +150,7 @@ class BipedalWalkerOptions(Options):
     leg_2_later: float = Field(1.0, ge=-1.0, le=1.0)
     """The strength of the second leg after `changes_at` steps."""
     obstacles: float = Field(1.0, ge=0.05, le=1.0)
-    """The height of stumps and stairs and the depth of pits, as a share of Gymnasium's; needs `hardcore`."""
+    """The height of stumps and stairs and the depth of pits, as a share of Gymnasium's; only used with `hardcore`."""
     fall: float = Field(-100.0, ge=-100.0, le=0.0)
     """The reward of the step in which the walker falls."""
 
@@ -158,7 +158,7 @@ class BipedalWalkerOptions(Options):
 def _model(hardcore: bool, action_share: float) -> Any:
     """Return the walker as a record of `frames.MODEL`; its bodies are the hull, and thigh and shin of each leg.
 
-    The kernel reads `hardcore` and the `action_share` of the task from the model.
+    The model also has the settings `hardcore` and `action_share`, which the kernel reads from it.
     """
     # Gravity and friction are not here, because each episode may have its own: `begin` sets them.
     model = np.zeros((), frames.MODEL)
@@ -186,7 +186,7 @@ def _model(hardcore: bool, action_share: float) -> Any:
 
 
 def _draw_episode(state: Any, seed: int, hardcore: bool) -> float:
-    """Draw an episode's ground into a record of `frames.WORLD`, and return the first force on the hull, in newtons."""
+    """Draw an episode's ground into a record of `frames.WORLD`; return the horizontal push of the hull, in newtons."""
     generator = Pcg64.seeded(seed)
     terrain = draw_terrain(generator, hardcore, float(_parameter(state, "obstacles")))
     skip_clouds(generator)
