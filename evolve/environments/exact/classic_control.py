@@ -39,7 +39,7 @@ class Acrobot(ExactTask[NoOptions]):
         return states[[2, 1, 5, 4, 6, 7]]
 
     def step(self, states: Float64, outputs: Float32, draws: Draws) -> Moved:
-        """Apply the torque -1, 0 or 1 to the joint between the links, by a fourth-order Runge-Kutta step."""
+        """Apply the torque -1, 0 or 1 to the joint between the links, for one fourth-order Runge-Kutta step."""
         torque = (largest(outputs) - 1).astype(np.float64)
         start = states[[0, 3, 6, 7]]
         stages = [_derivatives(states, torque)]
