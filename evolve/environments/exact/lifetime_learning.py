@@ -22,7 +22,7 @@ MOST_SWITCHES = 20
 class BanditOptions(Options):
     """The settings of the bandit."""
 
-    arms: int = Field(5, ge=2, le=DRAWS_TO_BEGIN - 3)  # each arm needs a draw, and there are at most 64 observations
+    arms: int = Field(5, ge=2, le=DRAWS_TO_BEGIN - 3)  # each arm needs a draw
     """The number of arms."""
     pulls: int = Field(100, ge=1, le=100_000)
     """The number of pulls in an episode. Each pull takes two steps."""
@@ -84,7 +84,7 @@ class Bandit(ExactTask[BanditOptions]):
 
 
 class _OneOutputTask(ExactTask[OptionsT]):
-    """A task with one output, of which only the sign counts: above 0 it means right (1), otherwise left (-1)."""
+    """A task with one output. By default only its sign counts: above 0 it means right (1), otherwise left (-1)."""
 
     action_size = 1
     discrete = False
@@ -98,7 +98,7 @@ class _OneOutputTask(ExactTask[OptionsT]):
 class CuesOptions(Options):
     """The settings of the cues."""
 
-    cues: int = Field(6, ge=1, le=DRAWS_TO_BEGIN - 2)  # each cue needs a draw, and there are at most 64 observations
+    cues: int = Field(6, ge=1, le=DRAWS_TO_BEGIN - 2)  # each cue needs a draw, and so does the choice of the first cue
     """The number of cues."""
     presentations: int = Field(8, ge=1, le=10_000)
     """The number of times that an episode shows each cue. Each presentation takes two steps."""
@@ -266,10 +266,10 @@ class TMaze(_OneOutputTask[TMazeOptions]):
     The network walks from home through `turns` corridors of `corridor` steps, each of which ends at a junction, to one
     of 2^turns ends. It goes straight on if output 0 is within ±1/3, left if the output is below, right if above.
     The best end gives 1, the others 0.2. A turn in a corridor is a crash, and so is going straight on at a junction; a
-    crash costs 0.4. After an end or a crash the network is home again for the next of `trials` trials. The best end is
-    drawn at the beginning, and changes `switches` times as in `Reversal`, each time to another end. The network sees
-    whether it is at a junction, at an end or at home, and the reward of the last step. The return is the mean over
-    trials.
+    crash costs 0.4. After an end or a crash the network is home again for the next of `trials` trials. At home and at
+    an end the output is ignored. The best end is drawn at the beginning, and changes `switches` times as in `Reversal`,
+    each time to another end. The network sees whether it is at a junction, at an end or at home, and the reward of the
+    last step. The return is the mean over trials.
 
     The double T-maze of Soltoggio et al. (2008) has two turns. Rewards as in Coleman and Blair (AHNI, 2012).
 
