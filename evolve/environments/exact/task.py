@@ -4,9 +4,9 @@ States are arrays [S, k] of float64, one column for each of k episodes. Every op
 rounded on its own. The kernels do the same operations in the same order, so they give the same bits.
 
 Random numbers come from `Draws` or, in tasks that repeat Gymnasium's episodes, from `Pcg64`: NumPy's generator PCG64
-(O'Neill, 2014) as Gymnasium uses it, one per episode, seeded by the environment's seed. It gives the
-same bits as NumPy's generator, but Python converts them to numbers: in NumPy's C code a compiler may fuse a
-multiplication and an addition, and then numbers depend on the processor.
+(O'Neill, 2014) as Gymnasium uses it, one per episode, seeded by the environment's seed. It gives the same bits as
+NumPy's generator, but Python converts them to numbers: in NumPy's C code a compiler may fuse a multiplication and an
+addition, and then numbers depend on the processor.
 """
 
 from dataclasses import dataclass, field
@@ -61,7 +61,7 @@ class Draws:
         return low + (high - low) * self.number(number)
 
     def in_step(self) -> Float64:
-        """Return [k]: the random numbers of the current step."""
+        """Return [k]: the random number of each episode's current step."""
         return draws(self.seeds, DRAWS_TO_BEGIN + self.steps)
 
 
@@ -89,13 +89,13 @@ class ExactTask(Generic[OptionsT]):
     discrete: ClassVar[bool] = True
     """Whether an action is a whole number, the index of the largest output."""
     action_bound: ClassVar[float | None] = 1.0
-    """The largest action, if actions are bounded numbers; None if only the sign of an output counts."""
+    """The largest action, if actions are bounded numbers; None if an action is only -1, 0 or 1."""
     fps: ClassVar[float] = 50.0
     """Steps per second, for films."""
     randomizable: ClassVar[tuple[str, ...]] = ()
     """The settings that may differ between episodes. They affect equations through `parameters` only."""
     own_settings: ClassVar[tuple[str, ...]] = ()
-    """The settings that Gymnasium's environment of this name does not take."""
+    """The settings of a task with a world that Gymnasium's environment of this name does not take."""
     has_world: ClassVar[bool] = False
     """Whether states are worlds of rigid bodies, records of `frames.WORLD` [k], instead of numbers [S, k]."""
 
@@ -159,7 +159,7 @@ class ExactTask(Generic[OptionsT]):
         return tuple(float(getattr(self.options, name)) for name in self.kernel_settings)
 
     def kernel_constants(self) -> UInt8:
-        """Return the bytes of the settings that the kernel needs."""
+        """Return the bytes that the kernel reads: the constants or, in a task with a world, its model."""
         return np.array([*self.constants, 0.0]).view(np.uint8)  # 0.0: an empty array has no valid address
 
     def blank(self, slots: int) -> Any:
@@ -193,9 +193,9 @@ AnyTask = ExactTask[Any]
 
 
 def largest(outputs: Float32) -> Int64:
-    """Return [k]: the index of the largest output of each row [k, A], the first of equal ones. NaNs never win.
+    """Return [k]: the index of the largest output of each row [k, A], the first of equal ones.
 
-    If output 0 is NaN, however, the index is 0.
+    If output 0 is NaN, the index is 0. Any other NaN counts as -inf.
     """
     missing = np.isnan(outputs)
     return np.where(missing[:, 0], 0, np.where(missing, np.float32(-np.inf), outputs).argmax(axis=1))
