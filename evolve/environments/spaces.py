@@ -1,7 +1,7 @@
 """Encoders flatten observations for a network, and decoders turn the outputs of a network into actions.
 
-Both follow the spaces of Gymnasium. Nothing here needs Gymnasium, though: files hold the spaces of their environment,
-so a policy works without the environment.
+Both follow the spaces of Gymnasium, but only `silence_gymnasium` needs Gymnasium: files hold the spaces of their
+environment, so a policy works without the environment.
 """
 
 from collections.abc import Callable
@@ -134,7 +134,7 @@ class Spaces:
 
     Attributes:
         observation: The space of its observations.
-        action: The space of its actions; None for an exact task in which only the signs of outputs count.
+        action: The space of its actions; None for an exact task whose actions are only -1, 0 or 1.
     """
 
     observation: Space
@@ -189,7 +189,7 @@ class Codec:
             self.action_size, self._decode = action_decoder(spaces.action, options.action_scale)
 
     def encode(self, observation: Any, row: Float32) -> None:
-        """Write an observation, flattened, into a row [O]. Raises ValueError if it has another shape."""
+        """Write an observation, flattened, into a row [O]. Raises ValueError if it does not fit the space."""
         check_observation(self._spaces.observation, observation)
         self._encode(observation, row)
 
@@ -217,8 +217,9 @@ def member_of(space: Space, observation: Any, key: Any) -> Any:
 def observation_encoder(space: Space) -> tuple[int, Encode]:
     """Return (O, encode): encode(observation, row) writes the flattened observation into row [O].
 
-    Box is flattened (8-bit images are scaled to [0, 1]). Discrete and MultiDiscrete become one-hot, MultiBinary becomes
-    0 and 1. Dict and Tuple become their members end to end, in the order of the space. Raises InputError for any other.
+    Box is flattened (uint8 is scaled to [0, 1]). Discrete and MultiDiscrete become one-hot, MultiBinary becomes
+    0 and 1. Dict and Tuple become their members end to end, in the order of the space. Raises InputError for any other,
+    and for empty spaces.
     """
     match kind_of(space):
         case "Box" | "MultiBinary":
@@ -265,13 +266,13 @@ def action_decoder(space: Space, action_scale: float) -> tuple[int, Decode]:
 
     - Box: [-1, 1] is mapped onto [low, high] or, if `action_scale` is below 1, onto that share of it, in the middle. If
       both bounds are infinite, ±`action_scale` replace them. A single infinite bound is replaced by a number at the
-      distance 2 · `action_scale` from the other bound. Integers and bools are rounded; an output of NaN counts as 0.
+      distance 2 · `action_scale` from the other bound. Integers and bools are rounded, and NaN counts as 0 for them.
     - Discrete and MultiDiscrete: the index of the largest output, the first of equal ones.
     - MultiBinary: whether the output is positive.
     - Dict and Tuple: each member reads its own outputs, in the order of the space. Actions are a dictionary or a tuple
       with n actions in each member, as in Gymnasium's vector environments.
 
-    Raises InputError for other spaces.
+    Raises InputError for other and for empty spaces.
     """
     match kind_of(space):
         case "Box":
@@ -303,7 +304,7 @@ def separate(space: Space, actions: Any) -> list[Any]:
 
 
 def _size(space: Space) -> int:
-    """Return how many numbers an element of a space has. Raises InputError for 0."""
+    """Return the number of numbers in an element of a space. Raises InputError for 0."""
     size = int(np.prod(space.shape))
     if size == 0:
         raise InputError("env.id", "observations and actions that hold something", repr(space))
@@ -312,14 +313,14 @@ def _size(space: Space) -> int:
 
 def _box_encoder(space: Space) -> Encode:
     shape = space.shape
-    is_flat, is_image = len(shape) == 1, kind_of(space) == "Box" and space.dtype == np.uint8
+    is_flat, is_uint8 = len(shape) == 1, kind_of(space) == "Box" and space.dtype == np.uint8
 
     def encode(observation: Any, row: Float32) -> None:
         values = np.asarray(observation)
         if values.shape != shape:
             check_observation(space, observation)
         row[:] = values if is_flat else values.reshape(-1)
-        if is_image:
+        if is_uint8:
             row /= np.float32(255)
 
     return encode
