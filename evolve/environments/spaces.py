@@ -148,8 +148,11 @@ class Spaces:
     @classmethod
     def from_json(cls, table: Any) -> "Spaces":
         """Return the spaces that `to_json` described. Raises ValueError, TypeError or KeyError if it is damaged."""
-        action = table["action"]
-        return cls(from_json(table["observation"]), None if action is None else from_json(action))
+        try:
+            action = table["action"]
+            return cls(from_json(table["observation"]), None if action is None else from_json(action))
+        except OverflowError as error:  # integers beyond 64 bits, or Infinity in place of an integer
+            raise ValueError(str(error)) from None
 
 
 def task_spaces(task: AnyTask) -> Spaces:

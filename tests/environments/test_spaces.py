@@ -1,4 +1,5 @@
 import json
+import math
 from fractions import Fraction
 
 import numpy as np
@@ -7,6 +8,7 @@ from gymnasium import spaces
 
 from evolve.environments.gymnasium_engine import reset_fault, step_fault
 from evolve.environments.spaces import (
+    Spaces,
     action_decoder,
     check_observation,
     from_json,
@@ -228,6 +230,22 @@ def test_each_member_of_a_dict_or_tuple_reads_its_own_outputs():
     stored = from_json(json.loads(json.dumps(to_json(MEMBERS))))
     again = separate(stored, decode(stored, outputs))
     assert repr(again) == repr(actions)
+
+
+@pytest.mark.parametrize(
+    ("kind", "damage"),
+    [
+        ({"type": "Discrete", "n": 2, "start": 0}, {"start": math.inf}),
+        ({"type": "MultiDiscrete", "shape": [1], "dtype": "int64", "nvec": [2], "start": [0]}, {"start": [2**70]}),
+        ({"type": "Box", "shape": [1], "dtype": "float32", "low": -1, "high": 1}, {"low": -(10**400)}),
+    ],
+)
+def test_numbers_beyond_64_bits_damage_a_space(kind, damage):
+    whole = {"observation": kind, "action": kind}
+    assert Spaces.from_json(whole).to_json()["action"]["type"] == kind["type"]
+    for part in whole:
+        with pytest.raises(ValueError, match=r"too large|infinity"):
+            Spaces.from_json(whole | {part: kind | damage})
 
 
 @pytest.mark.parametrize(
