@@ -66,12 +66,12 @@ class CompiledSlots:
     Args:
         task: The task.
         slots: B.
-        per_call: The number of slots that a call of the kernel steps, a multiple of `slots_per_call`, the default.
+        per_call: The number of slots that a call of the kernel steps: a multiple of `slots_per_call`, by default equal.
 
     Attributes:
         address: The address of the structure that the kernels receive.
-        active: [B rounded up to tiles], whether a step has to advance each slot.
-        worlds: [B rounded up to tiles], the states of a task with rigid bodies; None for other tasks.
+        active: [B rounded up to whole calls], whether a step has to advance each slot.
+        worlds: [B rounded up to whole calls], the states of a task with rigid bodies; None for other tasks.
     """
 
     def __init__(self, task: AnyTask, slots: int, per_call: int | None = None) -> None:
@@ -122,8 +122,8 @@ class CompiledSlots:
         self._outputs[tile, :, lane] = outputs
         self.active[:] = False
         self.active[slots] = True
-        # A call of the kernel counts a step of all its slots, and advances all their states, though of the worlds only
-        # the active ones. So restore the other slots of a call afterwards.
+        # A call of the kernel advances the step counts and states of all its slots, but only the active worlds. So
+        # restore the counts and states of its other slots afterwards.
         num_stepped = np.bincount(slots // self._slots_per_call)  # by call
         saved = None
         if (num_stepped[num_stepped > 0] != self._slots_per_call).any():
@@ -167,7 +167,7 @@ class CompiledSlots:
 
 
 class _ArraySlots:
-    """B slots of a task, stepped by the array operations that define it. The methods are those of `CompiledSlots`.
+    """B slots of a task, stepped by the array operations that define it, with the methods of `CompiledSlots`.
 
     states: [S, B], or worlds [B].
     """
@@ -281,7 +281,7 @@ class ExactEngine:
         """Return the frame that Gymnasium draws for the state of a slot, [H, W, 3].
 
         Raises:
-            InputError: The task cannot be drawn.
+            InputError: The task cannot be drawn, or a library that draws it is missing.
         """
         from evolve.environments.rendering import picture  # noqa: PLC0415 - only drawing needs Gymnasium
 
