@@ -107,7 +107,7 @@ class GymnasiumEngine:
         infos = self._infos
         rewards: list[float] = []
         ended: list[bool] = []
-        # This loop runs once per step of every episode, so it calls no function of its own.
+        # This loop runs once per step of every episode, so it calls no helper functions.
         for slot, action in zip(slots.tolist(), actions, strict=True):
             result: Any = _NO_STEP
             try:
@@ -118,7 +118,7 @@ class GymnasiumEngine:
                 elapsed[slot] += 1
                 over = bool(terminated or truncated) or elapsed[slot] >= limits[slot]
             except FAILURES as error:
-                # If `step` itself raised, there is no result to blame.
+                # If `step` itself raised, there is no result that could break the interface.
                 fault = result is not _NO_STEP and step_fault(self.spaces.observation, result)
                 self._note_fault(slot, EvolveError(fault) if fault else error)
                 reward, over = math.nan, True
@@ -143,7 +143,10 @@ class GymnasiumEngine:
         return encoded
 
     def trial(self, seed: int, outputs: Float32, used: bool) -> Iterator[Transition]:
-        """Play one episode in a new object; see `Engine.trial`."""
+        """Play one episode in a new object; see `Engine.trial`.
+
+        Raises InputError if the environment breaks Gymnasium's interface.
+        """
         actions = self.decode(outputs)
         with gymnasium_making.closing_silently(self._make(draw_tables(self._randomize, np.array([seed]))[0])) as env:
             if used and self.reuses:
