@@ -258,7 +258,8 @@ class GymnasiumFallback(GymnasiumEngine):
 
     def __init__(self, options: EnvOptions, slots: int) -> None:
         task = exact_task(options)
-        super().__init__(options.model_copy(update={"engine": "gymnasium"}), slots)
+        # The kernels ignore `env.reuse`, and an object of Box2D plays other bits in its second episode.
+        super().__init__(options.model_copy(update={"engine": "gymnasium", "reuse": False}), slots)
         self.spaces = spaces.task_spaces(task)
         # The task defines the action of a NaN output, on which Gymnasium's environment would fail.
         self._decode = task.actions

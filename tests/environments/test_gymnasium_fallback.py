@@ -34,6 +34,29 @@ def test_gymnasium_plays_the_same_episodes(name, monkeypatch):
     in_place.close()
 
 
+@pytest.mark.skipif(not native.available(), reason="the native kernels were not built")
+def test_no_setting_lets_box2d_remember_an_episode(monkeypatch):
+    pytest.importorskip("Box2D")
+    options = EnvOptions(id="BipedalWalker-v3", engine="exact", reuse=True, max_episode_steps=60)
+    kernels = environments.make(options, 1)
+    monkeypatch.setattr(native, "available", lambda: False)
+    assert whole_episodes(environments.make(options, 1)) == whole_episodes(kernels)
+
+
+def whole_episodes(engine):
+    """Return the rewards of six episodes, one after another."""
+    slot, observations, rewards = np.arange(1), np.zeros((1, engine.observation_size), np.float32), []
+    for seed in range(6):
+        random, ended = np.random.Generator(np.random.Philox(seed)), [False]
+        engine.reset(slot, np.array([seed]), observations)
+        while not ended[0]:
+            outputs = random.uniform(-1, 1, (1, engine.action_size)).astype(np.float32)
+            reward, ended = engine.step(slot, outputs, observations)
+            rewards += reward.tolist()
+    engine.close()
+    return rewards
+
+
 def test_without_box2d_arrays_play(monkeypatch):
     monkeypatch.setattr(native, "available", lambda: False)
     monkeypatch.setattr(environments, "find_spec", lambda name: None)
