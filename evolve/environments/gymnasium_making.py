@@ -146,7 +146,7 @@ def is_quick(options: EnvOptions) -> bool:
 
 
 def registered_limit(env_id: str) -> int | None:
-    """Return the registered limit of steps of an episode; None if there is no limit or no such environment."""
+    """Return the registered limit of steps of an episode; None if there is no limit or the environment has no entry."""
     module, _, name = env_id.rpartition(":")
     try:
         if module:
@@ -208,9 +208,10 @@ def make_or_explain(options: EnvOptions, make: Callable[[], _Env]) -> _Env:
             randomized = (name for name in options.randomize if re.search(rf"\b{re.escape(name)}\b", named))
             if name := next(randomized, ""):
                 key, given = f"env.randomize.{name}", options.randomize[name]
+            elif options.kwargs or lacks_argument:
+                key, given = "env.kwargs", options.kwargs
             else:
-                fixed = options.kwargs or lacks_argument
-                key, given = ("env.kwargs", options.kwargs) if fixed else ("env.randomize", options.randomize)
+                key, given = "env.randomize", options.randomize
             limit = "The limit of steps is env.max_episode_steps." if "max_episode_steps" in options.kwargs else ""
             raise InputError(key, expected, f"{given} ({said})", limit) from error
         if "Malformed environment ID" in said or (colon and not (module and name)):
