@@ -1,4 +1,4 @@
-"""Record the episodes that an engine plays, and replay recorded episodes without an engine, for benchmarks."""
+"""Record the episodes that an engine plays, and replay recorded episodes without networks, to time environments."""
 
 import time
 from collections.abc import Callable
@@ -107,9 +107,10 @@ class Recorder:
 def replay(
     options: EnvOptions, episodes: list[Recording], clock: Callable[[], float] = time.perf_counter
 ) -> tuple[int, float]:
-    """Play recorded episodes; return (environment steps, seconds by a clock). Decoding the actions is not timed.
+    """Play recorded episodes; return (environment steps, seconds by a clock).
 
-    The exact engine steps episodes side by side, and begins the next episode in a slot that is free. Gymnasium plays
+    The exact engine steps episodes side by side, and begins the next episode in a slot that is free. Its steps include
+    the decoding of actions; for the other engines, actions are decoded before the clock starts. Gymnasium plays
     episodes one after another. EnvPool plays all episodes side by side in one pool with one thread. The pool restarts
     each episode that has ended, until it has made as many steps as were recorded.
     """
