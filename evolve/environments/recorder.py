@@ -1,5 +1,6 @@
 """Record the episodes that an engine plays, and replay recorded episodes without networks, to time environments."""
 
+import math
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -114,6 +115,8 @@ def replay(
     episodes one after another. EnvPool plays all episodes side by side in one pool with one thread. The pool restarts
     each episode that has ended, until it has made as many steps as were recorded.
     """
+    if not episodes:  # a bench with more processes than candidates leaves some without an episode
+        return 0, math.inf
     play = {"envpool": _replay_pool, "exact": _replay_exact, "gymnasium": _replay_gymnasium}[options.engine]
     return play(options, episodes, clock)
 

@@ -230,6 +230,12 @@ def test_every_fault_is_noted_and_announced(where, steps, recorded):
     engine.close()
 
 
+@pytest.mark.parametrize("engine", environments.ENGINES)
+def test_a_replay_of_no_episode_has_the_rate_0(engine):
+    steps, seconds = environments.replay(EnvOptions(id="CartPole-v1", engine=engine), [])
+    assert steps / seconds == 0
+
+
 def test_a_fault_is_described_as_in_an_episode_alone():
     def faults(seeds):
         kwargs = {"share": 1.0, "how": "raise or shape"}
