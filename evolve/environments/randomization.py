@@ -1,8 +1,8 @@
 """Domain randomization: the arguments of an environment that `env.randomize` draws for each episode.
 
-The value of an argument is computed from the first number of a random stream, whose key is the seed of the episode's
-environment and the purpose "env.randomize.NAME", with the name of the argument. So any rank can draw the values of any
-episode, and the value of an argument does not depend on the other arguments.
+The value of the argument NAME is computed from the first number of a random stream. The key of this stream is the seed
+of the episode's environment, and the purpose "env.randomize.NAME". So any rank can draw the values of any episode, and
+the value of an argument does not depend on the other arguments.
 """
 
 from collections.abc import Mapping
@@ -37,7 +37,7 @@ def example_arguments(randomize: Mapping[str, Any]) -> Table:
 
 
 def fixed(options: EnvOptions, seed: int) -> EnvOptions:
-    """Return the options of one episode's environment, in which nothing is randomized. seed: of this environment."""
+    """Return the options of the environment with a seed: its drawn values are set, and nothing is randomized."""
     kwargs = options.kwargs | draw_tables(options.randomize, np.array([seed]))[0]
     return options.model_copy(update={"kwargs": kwargs, "randomize": {}})
 
