@@ -35,7 +35,7 @@ def silence_gymnasium() -> None:
 
 
 class StoredSpace(SimpleNamespace):
-    """A space from a file: the attributes of Gymnasium's space of the same kind that encoders and decoders read."""
+    """A space of a file or an exact task: the attributes of Gymnasium's space that encoders and decoders read."""
 
     kind: str
 
@@ -91,7 +91,10 @@ def _bounds_to_json(bounds: Any, infinite: Any) -> Any:
 
 
 def from_json(table: Any) -> StoredSpace:
-    """Return the space that `to_json` described. Raises ValueError, TypeError or KeyError if the table is damaged."""
+    """Return the space that `to_json` described.
+
+    Raises ValueError, TypeError, KeyError or OverflowError if the table is damaged.
+    """
     kind = table["type"]
     if kind == "Discrete":
         return StoredSpace(kind=kind, n=_positive(table["n"]), start=int(table["start"]), shape=())
