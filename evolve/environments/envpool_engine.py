@@ -187,7 +187,9 @@ class EnvPoolEngine:
             cure = f"{suggestion} Or use ".lstrip(), _GYMNASIUM, "."
             raise InputError("env.id", "an environment that EnvPool has", options.id, *cure)
         limit = {} if options.max_episode_steps is None else {"max_episode_steps": options.max_episode_steps}
-        count = {"num_envs": len(seeds), "num_threads": min(self._threads, len(seeds)), "seed": seeds}
+        # The batch size is set, too, so that env.kwargs cannot: a smaller one would end the process in `step`.
+        n = len(seeds)
+        count = {"num_envs": n, "batch_size": n, "num_threads": min(self._threads, n), "seed": seeds}
         try:
             return self._envpool.make(options.id, env_type="gymnasium", **count, **limit, **options.kwargs)
         except ImportError as error:  # Procgen needs Qt of the operating system

@@ -171,6 +171,7 @@ def test_episode_length_can_be_limited(engine, name):
         ({"id": "Pendulum-v1", "wrappers": [{"name": "gymnasium.wrappers:Nothing"}]}, "env.wrappers"),
         ({"id": "BipedalWalker-v2", "engine": "envpool"}, 'BipedalWalker-v3.* Or use env.engine="gymnasium"'),
         ({"id": "Pendulum-v1", "engine": "envpool", "kwargs": {"mass": 2}}, "env.kwargs"),
+        ({"id": "Pendulum-v1", "engine": "envpool", "kwargs": {"batch_size": 1}}, "env.kwargs: .* 'batch_size'"),
         ({"id": "Pendulum-v1", "engine": "envpool", "wrappers": [{"name": "a:B"}]}, "env.wrappers"),
         ({"id": "CarRacing-v3", "engine": "exact"}, 'Known: Acrobot-v1, .* Or use env.engine="gymnasium"'),
         ({"id": "Cues-v0"}, 'The exact engine has it: env.engine="exact"'),
