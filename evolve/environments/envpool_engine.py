@@ -42,6 +42,8 @@ class EnvPoolEngine:
         self.fps = FPS
         self.refill = max(1, slots // 4)  # new pools are expensive, so each should have many environments
         first = self.make_pool([0])  # only to ask for its spaces
+        if first.spec.config.max_num_players > 1:  # a game, such as Go
+            raise InputError("env.id", "an environment with one agent", f"{options.id} of EnvPool, which has several")
         self.spaces = Spaces(first.observation_space, first.action_space)
         self.observation_size, self._encode = observation_encoder(first.observation_space)
         self._is_vector = kind_of(first.observation_space) == "Box" and first.observation_space.dtype != np.uint8

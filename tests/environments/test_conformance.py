@@ -173,6 +173,7 @@ def test_episode_length_can_be_limited(engine, name):
         ({"id": "Pendulum-v1", "engine": "envpool", "kwargs": {"mass": 2}}, "env.kwargs"),
         ({"id": "Pendulum-v1", "engine": "envpool", "kwargs": {"batch_size": 1}}, "env.kwargs: .* 'batch_size'"),
         ({"id": "Pendulum-v1", "engine": "envpool", "wrappers": [{"name": "a:B"}]}, "env.wrappers"),
+        ({"id": "TicTacToe-v1", "engine": "envpool"}, "one agent, got TicTacToe-v1 of EnvPool, which has several"),
         ({"id": "CarRacing-v3", "engine": "exact"}, 'Known: Acrobot-v1, .* Or use env.engine="gymnasium"'),
         ({"id": "Cues-v0"}, 'The exact engine has it: env.engine="exact"'),
         ({"id": "Pendulum-v1", "engine": "exact", "wrappers": [{"name": "a:B"}]}, "env.wrappers"),
