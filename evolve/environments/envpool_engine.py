@@ -15,7 +15,7 @@ import numpy as np
 from evolve.config import EnvOptions, nearest
 from evolve.environments.engine import FPS, Transition, as_frame, do_nothing, encode_metrics
 from evolve.environments.spaces import Spaces, action_decoder, kind_of, observation_encoder, silence_gymnasium
-from evolve.errors import InputError, Setting, import_extra, one_line
+from evolve.errors import FAILURES, InputError, Setting, import_extra, one_line
 from evolve.shapes import Bool, Float32, Float64, Int32, Int64, Slots, UInt8
 
 _DRAWABLE_FAMILIES = ("classic_control", "box2d", "atari")  # of EnvPool's environments
@@ -204,9 +204,10 @@ class EnvPoolEngine:
 
 def envpool_limit(env_id: str) -> int | None:
     """Return the limit of steps of an episode that EnvPool declares; None if it has no limit or no such environment."""
+    envpool = _import()
     try:
-        limit = int(_import().make_spec(env_id).config.max_episode_steps)
-    except (ImportError, AttributeError, KeyError, TypeError, ValueError, AssertionError):
+        limit = int(envpool.make_spec(env_id).config.max_episode_steps)
+    except FAILURES:
         return None
     return None if limit == _NO_LIMIT else limit
 

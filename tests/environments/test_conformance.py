@@ -207,6 +207,16 @@ def test_envpool_names_a_missing_library_of_the_system(monkeypatch):
     assert environments.max_episode_steps(options) is None
 
 
+def test_a_limit_that_envpool_tells_only_with_arguments_is_unknown(monkeypatch):
+    envpool = pytest.importorskip("envpool", exc_type=ImportError)
+
+    def fail(name):  # as VizdoomCustom without its file
+        raise RuntimeError('File "./scenarios/.cfg" does not exist')
+
+    monkeypatch.setattr(envpool, "make_spec", fail)
+    assert environments.max_episode_steps(EnvOptions(id="CartPole-v1", engine="envpool")) is None
+
+
 def test_an_unversioned_id_is_completed():
     assert environments.make(EnvOptions(id="CartPole"), 1).id == "CartPole-v1"
     assert environments.make(EnvOptions(id="toys:Switches-v0"), 1).id == "toys:Switches-v0"
