@@ -13,7 +13,6 @@ from evolve.shapes import Bool, Float32, Int64
 
 _Vector3 = tuple[Number, Number, Number]
 
-
 _F = np.float32
 _ZERO, _HALF, _ONE, _CONDITION = _F(0.0), _F(0.5), _F(1.0), _F(1000.0)
 CONSTRAINT = np.dtype([
@@ -27,7 +26,7 @@ CONSTRAINT = np.dtype([
 
 
 class Motion(NamedTuple):
-    """The motion of the bodies of k worlds.
+    """The motion of B bodies in each of k worlds.
 
     c, v: [2, B, k], centers of mass and their velocities. a, w: [B, k], angles and angular velocities.
     """
@@ -61,7 +60,7 @@ class Joint:
         self._reference, self._lower, self._upper = (hinge[name] for name in ("reference", "lower", "upper"))
         self._motor_mass = np.full(len(joints), hinge["motor_mass"])
         self._both = a, b = [int(hinge["a"]), int(hinge["b"])]
-        self._masses = [  # arrays, which NumPy multiplies by faster than by scalars
+        self._masses = [  # arrays [k]: NumPy multiplies by them faster than by scalars
             np.full(len(joints), hulls[name][body]) for name in ("inverse_mass", "inverse_inertia") for body in (a, b)
         ]
         self._anchors = np.array((hinge["anchor_a"], hinge["anchor_b"])).T[..., None]
@@ -136,7 +135,7 @@ class Joint:
         """Correct the positions of the bodies once, in the worlds that are `moving` [k].
 
         Returns:
-            Whether the errors were small enough, [k].
+            Whether the errors were small enough before they were corrected, [k].
         """
         a, b = self._both
         ma, mb, ia, ib = self._masses
@@ -223,7 +222,7 @@ def velocity_constraints(contacts: Any, hulls: Any, c: Float32, a: Float32, fric
 
 
 class PositionRow:
-    """Contacts as constraints on positions: a single contact, or a row of contacts of different bodies (see `world`).
+    """Contacts as constraints on positions: a single contact, or a row of `TouchingContacts`.
 
     Args:
         contacts: Records of `frames.CONTACT`, in an array of any shape, or one.
@@ -240,18 +239,20 @@ class PositionRow:
         self._points = [vectors(contacts["points"]["local"][..., i, :]).copy() for i in range(2)]
 
     def face(self, frame: frames.Frame) -> tuple[Float32, Float32]:
-        """Return the normal of the reference face, and a point on it, for bodies in frames."""
+        """Return the normal of the reference face, and a point on it, in world coordinates. frame: of the bodies."""
         normal = choose(self.by_body, turned(frame.q, self._normal), self._normal)
         return normal, choose(self.by_body, placed(frame, self._local), self._local)
 
     def point(self, number: int, frame: frames.Frame) -> Float32:
-        """Return the position of a point, for bodies in frames."""
+        """Return point number 0 or 1 of each contact in world coordinates. frame: of the bodies."""
         local = self._points[number]
         return choose(self.by_body, local, placed(frame, local))
 
 
 class VelocityRow:
-    """Contacts as constraints on velocities: a single contact, or a row as in `PositionRow`. The impulses change.
+    """Contacts as constraints on velocities: a single contact, or a row as in `PositionRow`.
+
+    The methods take the inverse masses and the inverse moments of inertia of the bodies. `solve` changes the impulses.
 
     Args:
         constraints: Records of CONSTRAINT, in an array of any shape, or one.
@@ -354,7 +355,7 @@ def push_out(
         share: The share of the error that is corrected.
 
     Returns:
-        The new centers of mass and angles, and the distances of the points from the ground before.
+        The new centers of mass and angles, and the distances of the points from the ground before the push.
     """
     frame = frames.frame_around(c, a, center)
     face, origin = row.face(frame)
