@@ -40,8 +40,8 @@ class Manifolds(NamedTuple):
 class _End(NamedTuple):
     """One end of N line segments, which are faces that are clipped.
 
-    v: [2, N], its position. There a feature of the polygon with the reference face, number index_a [N], meets a feature
-    of the other polygon, number index_b [N]. face_a, face_b: [N], 1 if the feature is a face, 0 if it is a corner.
+    v: [2, N], its position. index_a, index_b, face_a, face_b: [N], the two features that meet there, as in b2ContactID:
+    their numbers, and 1 for a face or 0 for a corner. They only serve to find the same point in the next step.
     """
 
     v: Float32
@@ -61,7 +61,8 @@ def touch_edges(ground: Polygons, bodies: Polygons, frame: Frame) -> Manifolds:
     inward = -outward
 
     # The separation along a face: the signed distance of the other polygon's nearest corner from the line of the face.
-    # The face with the largest one is the body's best. Box2D's test of angles (`usable`) matters for chains of edges.
+    # The face with the largest one is the body's best. Box2D's test of angles (`usable`) excludes faces only if an edge
+    # knows its neighbours. No edge does here, so all faces are usable.
     of_edge = dot(normal[:, None], corner - v1[:, None]).min(axis=0)
     of_faces = np.minimum(dot(inward, corner - v1[:, None]), dot(inward, corner - v2[:, None]))
     near = (of_edge <= RADIUS) & (of_faces <= RADIUS).all(axis=0)
@@ -176,7 +177,7 @@ def _manifolds(
     points = np.zeros((2, len(by_body)), frames.POINT)
     for point, end in zip(points, ends, strict=True):
         point["local"] = np.where(by_body, end.v, frames.placed_back(frame, end.v)).T
-        # The ID of a point names the feature of the ground first (b2ContactID).
+        # Like Box2D, swap the two features of an ID if the reference face is the body's.
         a, b = np.where(by_body, end.index_b, end.index_a), np.where(by_body, end.index_a, end.index_b)
         face_a, face_b = np.where(by_body, end.face_b, end.face_a), np.where(by_body, end.face_a, end.face_b)
         point["id"] = a | b << 8 | face_a << 16 | face_b << 24
@@ -279,7 +280,7 @@ def report_change(states: Any, world: int, contact: Any) -> None:
 
 
 def wake(states: Any, bodies: Any) -> None:
-    """Wake bodies, given by an index into [k, B]. A body that is awake keeps its time at rest (b2Body::SetAwake)."""
+    """Wake bodies at an index into [k, bodies]. A body that is awake keeps its time at rest (b2Body::SetAwake)."""
     awake, rested = states["body"]["awake"], states["body"]["rested"]
     rested[bodies] = np.where(awake[bodies] != 0, rested[bodies], np.float32(0.0))
     awake[bodies] = 1
@@ -315,7 +316,7 @@ def seek_contacts(states: Any, model: Any) -> None:
 
 
 def _all_boxes(states: Any, model: Any, worlds: Int64) -> Boxes:
-    """Return the boxes [2, n, P] of all ground of worlds [n]: first MAX_BLOCKS blocks, then the edges."""
+    """Return the boxes [2, n, MAX_BLOCKS + edges] of all ground of worlds [n], the blocks first."""
     first = polygons.first_vertices(model, np.arange(model["num_edges"]))
     height = states["height"][worlds]
     x = np.broadcast_to(model["x"], height.shape)
@@ -340,7 +341,7 @@ def follow_bodies(states: Any, model: Any, which: slice = slice(None)) -> None:
     swept = Boxes(np.minimum(before.low, after.low), np.maximum(before.high, after.high))
     low, high = vectors(bodies["low"]), vectors(bodies["high"])
     inside = (low <= swept.low).all(axis=0) & (swept.high <= high).all(axis=0)
-    ahead = np.float32(2.0) * (now.p - old.p)  # Box2D expects twice the last movement (b2_aabbMultiplier)
+    ahead = np.float32(2.0) * (now.p - old.p)  # Box2D adds twice the last movement (b2_aabbMultiplier)
     wide = polygons.widened(swept)
     new = Boxes(np.where(ahead < 0, wide.low + ahead, wide.low), np.where(ahead < 0, wide.high, wide.high + ahead))
     bodies["low"], bodies["high"] = _old_if_inside(inside, low, new.low), _old_if_inside(inside, high, new.high)
