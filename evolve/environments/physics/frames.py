@@ -27,7 +27,7 @@ MAX_TURN = _F(0.5) * PI
 MARGIN = _F(0.1)
 """The distance between a body and the sides of its box in the broad phase (b2_aabbExtension)."""
 SLEEP_SPEED, SLEEP_TURN_RATE = _F(0.01), ANGULAR_SLOP
-"""A body is at rest if its speed and its rate of rotation are below these."""
+"""A body is at rest if its speed and its rate of rotation do not exceed these."""
 SECONDS_TO_SLEEP = _F(0.5)
 # The arguments with which Gymnasium's walker and lander call b2World::Step.
 VELOCITY_ITERATIONS = 180
@@ -62,7 +62,7 @@ GENERATOR = np.dtype(
     [("high", np.uint64), ("low", np.uint64), ("increment_high", np.uint64), ("increment_low", np.uint64),
      ("has_half", np.uint32), ("half", np.uint32)]
 )  # fmt: skip
-"""NumPy's PCG64, see `task.Pcg64`."""
+"""NumPy's PCG64, see `exact.task.Pcg64`."""
 
 BODY = np.dtype([
     ("c", _F, 2), ("c0", _F, 2),         # center of mass: now, and at `alpha0`
@@ -119,7 +119,7 @@ WORLD = np.dtype(
 
 `fresh`: 1 before the first step. `crashed`: 1 once body 0 has touched the ground. `contact`: oldest first, whereas
 Box2D's lists begin with the newest. Pieces of ground are numbered in the order in which Gymnasium creates them: blocks,
-then edges from left to right.
+then the separate edges (MODEL.base), then the chain of edges from left to right.
 """
 
 HULL = np.dtype([
