@@ -1,7 +1,8 @@
 """Convex polygons side by side: their shapes and masses, their boxes, and rays that hit them.
 
-Arrays have `MAX_CORNERS` corners. Copies of the first corner and face pad a polygon with fewer corners. The copies
-change neither a minimum over corners nor its first index, so most formulas need not know the number of corners.
+Arrays have `MAX_CORNERS` corners for bodies, and four for ground. Copies of the first corner and face pad a polygon
+with fewer corners. They change neither a minimum over corners nor its first index, so most formulas need not know the
+number of corners.
 """
 
 from collections.abc import Sequence
