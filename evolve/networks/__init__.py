@@ -68,7 +68,8 @@ def make(table: Section | str, observation_size: int, action_size: int) -> Netwo
 def check(section: Section, network: Network, action_size: int) -> None:
     """Check a network, which may come from another package: draw a genome, make a batch, and compute one step.
 
-    Check its blocks, too: pictures, exports and some strategies find the matrices of a genome by them.
+    Check its blocks, too: pictures, exports and some strategies find the matrices of a genome by them. For a network
+    from another package, also check that `init` repeats its weights, and that a slot depends on no other slot.
 
     Args:
         section: The section of the experiment that names the network.
