@@ -7,9 +7,10 @@ In **hebbian-dag** every layer reads all earlier layers. With D = [O, h1, …, h
     x_{i+1} = tanh((z_i0 + z_i1) + … + z_ii)
     H_ij   ← clip(H_ij + ρ (x_jᵀ z_ij), ±limit)      after all layers have been computed
 
-Output 0 is the neuromodulator, and outputs 1 … A are the action. ρ is output 0 if `neuromodulated` is set, and
-`trace_rate` otherwise. m is `plasticity`, and 0 at a pruned connection. With `plasticity` 0 the traces do not act on
-the network: strategies only use them to choose the connections to prune. Initial weights are N(0, init_scale²).
+Output 0 is the neuromodulator, and outputs 1 … A are the action. ρ is output 0 if `neuromodulated` is set. Otherwise ρ
+is `trace_rate`, and output 0 has no effect. m is `plasticity`, and 0 at a pruned connection. With `plasticity` 0 the
+traces do not act on the network: strategies only use them to choose the connections to prune. Initial weights are
+N(0, init_scale²).
 
 **hebbian-lstm** is a long short-term memory with traces in its gates; two of its cells control the traces. obs [O] is
 the observation, c [H] are the cells, H ≥ 2, and x = [obs, c]. Each gate k = f, j, o, i has a matrix W_k [O + H, H] and
@@ -114,7 +115,7 @@ class HebbianDag(base.BaseNetwork[HebbianDagOptions]):
 
     @property
     def slot_size(self) -> int:
-        """Weights, traces and gains: three numbers for each connection."""
+        """Weights, traces and, with plasticity, gains: at most three numbers for each connection."""
         return 3 * self.num_weights
 
     def batch(self, slots: int, backend: Backend) -> "HebbianDagBatch":
@@ -301,7 +302,7 @@ class HebbianLstmBatch(base.SlotArrays):
     def weights(self, slots: Slots) -> Float32:
         """Return W_k + g T_k and W_a, [k, W], of slots, with which their next step computes."""
         self._settle(slots)
-        weights = self._weights.take(slots).copy()
+        weights = self._weights.take(slots)
         gates = np.s_[:, : self._gate_weights]
         weights[gates] += self._cells.take(slots)[:, :1] * self._traces.take(slots)[gates]
         return weights
