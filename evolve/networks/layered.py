@@ -4,8 +4,9 @@
 connections that are present, with weight 1, or absent. In `dag` every layer reads all earlier layers. `elman` is the
 simple recurrent network (Elman, "Finding Structure in Time", 1990).
 
-The nodes of a network lie end to end: the observation, the outputs of each layer, and bias units, which are always 1. A
-layer reads a contiguous slice x of earlier nodes; its sums run over the rows of W in ascending order:
+The nodes of a network lie end to end: the observation, the outputs of each layer, bias units, which are always 1, and
+context units in `elman`. A layer reads a contiguous slice x of earlier nodes; its sums run over the rows of W in
+ascending order:
 
     y_k = tanh(((x_0 W_0k + x_1 W_1k) + x_2 W_2k) + …)
 
@@ -93,7 +94,7 @@ class LayeredNetwork(network.BaseNetwork[network.OptionsT]):
 
     @property
     def wiring(self) -> Wiring:
-        """The layers, in genome order."""
+        """The nodes, and the layers that read and write them."""
         raise NotImplementedError
 
     @cached_property
@@ -146,7 +147,10 @@ class LayeredBatch(SlotArrays):
         return self._centre is None
 
     def columns_of(self, genomes: Genomes, seeds: Int64) -> tuple[Float32 | None, ...]:
-        """Return the initial contents of slots, with factors in the place of weights if the kernel can use them."""
+        """Return the initial contents of slots, with factors in the place of weights if the kernel can use them.
+
+        From then on the kernel reads all slots in this layout, so running episodes must fit (`fits`).
+        """
         weights, *other_columns = self.initial(genomes.weights, genomes.mask, seeds)
         factors = self._usable_factors(genomes)
         if factors is not None:
@@ -236,7 +240,7 @@ class MlpOptions(network.NetworkOptions):
     hidden: network.Hidden = (16, 16)
     """The sizes of the hidden layers."""
     init_scale: network.Scale = 1.0
-    """The standard deviation of initial weights, times the square root of the number of inputs of their layer."""
+    """The standard deviation of initial weights, before division by the square root of the number of their inputs."""
     init_sparsity: network.Share = 0.0
     """The share of connections that is pruned initially."""
 
@@ -327,7 +331,7 @@ class ElmanOptions(network.NetworkOptions):
     hidden: network.OneHidden = (16,)
     """H, the size of the one hidden layer."""
     init_scale: network.Scale = 1.0
-    """The standard deviation of initial weights, times the square root of the number of inputs of their layer."""
+    """The standard deviation of initial weights, before division by the square root of the number of their inputs."""
     init_sparsity: network.Share = 0.0
     """The share of connections that is pruned initially."""
 
