@@ -72,7 +72,7 @@ class Activity:
     """The last step of the network of one slot, for drawings.
 
     Attributes:
-        nodes: The outputs of each layer's neurons, from the observation on; biases, which are 1, come last.
+        nodes: The outputs of each layer's neurons, from the observation on. Context units and biases come last.
         weights: [W], the current weight of each connection, in genome order. If the genome has learning rules instead
             of weights: [connections], in the order of the blocks' spans.
     """
@@ -116,7 +116,7 @@ class Network(GenomeLayout, Protocol):
     a new run. Runs that were begun with such options can still be resumed and examined.
 
     It may have an attribute `modulators`: the neurons (layer, number) that modulate learning. The last A neurons of the
-    last layer are the action. All other neurons of that layer then have no effect.
+    last layer must then be the action. Its other neurons have no effect unless they are modulators.
 
     It may have an attribute `is_static`, True if its blocks define it: each layer is tanh of the sum of its sources
     times their matrices, the last A outputs of the last layer are the action, and weights do not change in an episode.
@@ -141,7 +141,7 @@ class BaseNetwork(Generic[OptionsT]):
     """The description of a network with O = observation_size inputs and A = action_size outputs.
 
     All built-in networks have this base. A subclass defines at least `blocks`, `slot_size` and `batch`. If it does not
-    define `init`, its options must have `init_sparsity`.
+    define `init`, its options must have `init_sparsity`, and `init_scale` unless it defines `weight_scale`.
     """
 
     options: OptionsT
@@ -262,7 +262,7 @@ class HostArrays:
         Args:
             name: The name of the kernel.
             structure: The first argument of the kernel.
-            sizes: O, A, and the neurons of the widest layer. `DeviceArrays.kernel` needs all of them.
+            sizes: O, A, and the neurons of the widest layer. Only A is used; `DeviceArrays.kernel` needs all of them.
         """
         return native.NativeStep(name, structure, sizes[1], self._lanes)
 
