@@ -11,7 +11,7 @@ Each update is (((A (x y) + B x) + C y) + D) η in this order, in float32. A gen
 the five coefficients A, B, C, D and η. With `rules` "synapse" each connection has a rule, so the coefficients of a
 layer are [n_i, n_{i+1}]. With "neuron" all connections into a neuron share a rule, [1, n_{i+1}], and with "layer" all
 connections of a layer do, [1, 1]. Weights are drawn when an episode starts, uniformly from ±`initial_scale`, by a
-stream with the seed of the episode's environment as key. A connection is pruned, and has weight 0, once its rule has
+stream whose seed is the seed of the episode's environment. A connection is pruned, and has weight 0, once its rule has
 lost all five coefficients. There are no biases and no traces. Initial coefficients are init_scale · N(0, 1), a share of
 `init_sparsity` of them pruned.
 """
@@ -47,7 +47,7 @@ class PlasticMlpOptions(NetworkOptions):
     update_every: int = Field(1, ge=1, le=1_000_000)
     """The number of steps between updates of weights."""
     initial_scale: Scale = 0.1
-    """The largest weight at the start of an episode."""
+    """The largest absolute value of a weight at the start of an episode."""
     init_scale: Scale = 0.1
     """The standard deviation of initial coefficients."""
     init_sparsity: Share = 0.0
