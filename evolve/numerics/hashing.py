@@ -27,8 +27,8 @@ QUIET_NAN = 0x7FC00000
 _ABSENT = np.uint32(0xFFFFFFFF)  # stands for an absent value; as a float32 it is a NaN that no network computes
 _BLOCK = 2**18  # numbers that are folded at a time, to limit memory
 _FIRST_CAPACITY = 256  # steps
+# The kernel is used from this many rows on. Without CPU instructions for SHA-256 it hashes them in the time of one row.
 _FEWEST_ROWS = 8
-"""Without CPU instructions for SHA-256, the kernel hashes this many rows side by side in the time of one row."""
 
 
 @cache
@@ -111,7 +111,7 @@ class StepHashes:
 
     Args:
         observations: [B, O], C-contiguous, the array that `update` reads.
-        outputs: [B, A], C-contiguous, the outputs of the networks, which it reads, too.
+        outputs: [B, A], C-contiguous, the outputs of the networks, which `update` reads, too.
         backend: The back end.
     """
 
