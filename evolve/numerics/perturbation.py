@@ -30,6 +30,8 @@ def perturbed(
 ) -> Float32:
     """Return [n, W]: row i is centre + steps[i] · scale · the deviates of stream streams[i]; 0 where the mask is False.
 
+    The rows are computed in float64, and then rounded.
+
     Args:
         centre: [W].
         mask: [W].
@@ -263,7 +265,7 @@ def antithetic_matrix_sums(
 def add_noise(weights: Float32, mask: Bool, scale: float, key: StreamsKey, streams: Int64) -> None:
     """Add scale · the deviates of stream streams[i] to row i of weights [n, W]; write 0 where the mask [n, W] is False.
 
-    The scale is rounded to float32, and all arithmetic is float32. Both arrays must be C-contiguous.
+    The scale is rounded to float32, and all arithmetic is float32. The weights must be C-contiguous.
     """
     if native.available():
         native.call("add_noise", weights, mask, philox_keys(*key, streams), np.float32(scale), *weights.shape)
