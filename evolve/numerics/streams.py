@@ -256,10 +256,10 @@ def draws(seeds: Int64, numbers: Int64) -> Float64:
     return to_open_interval(np.choose(numbers % 4, words))
 
 
-def _philox(counters: UInt64, keys: UInt64) -> list[UInt64]:
-    """Return the four words [k] of Philox4x64-10 (Salmon et al., 2011) for counters [k] and keys (keys, DRAWS_KEY)."""
+def _philox(counters: UInt64, seeds: UInt64) -> list[UInt64]:
+    """Return the four words [k] of Philox4x64-10 (Salmon et al., 2011) for counters [k] and keys (seeds, DRAWS_KEY)."""
     c = [counters, *(np.zeros_like(counters) for _ in range(3))]
-    key = [keys, np.full_like(keys, DRAWS_KEY)]
+    key = [seeds, np.full_like(seeds, DRAWS_KEY)]
     for _ in range(10):
         (high0, low0), (high1, low1) = (_product(x, m) for x, m in zip(c[::2], _MULTIPLIERS, strict=True))
         c = [high1 ^ c[1] ^ key[0], low1, high0 ^ c[3] ^ key[1], low0]
