@@ -242,7 +242,7 @@ class CupyDevice:
         self._pinned = cuda.alloc_pinned_memory
         self._number = number
         runtime.setDevice(number)
-        self._thread = threading.get_ident()
+        self._thread = threading.current_thread()
         self.name = runtime.getDeviceProperties(number)["name"].decode()
         self.allocated = 0
         runtime.free(0)  # creates the CUDA context
@@ -319,9 +319,10 @@ class CupyDevice:
 
     def select(self) -> None:
         """Select this GPU for the calling thread: CUDA keeps one current GPU per thread."""
-        if threading.get_ident() != self._thread:
+        # The thread itself is compared, because a new thread may get the identifier of one that has ended.
+        if threading.current_thread() is not self._thread:
             self.runtime.setDevice(self._number)
-            self._thread = threading.get_ident()
+            self._thread = threading.current_thread()
 
 
 class CupyMemory:

@@ -177,6 +177,9 @@ def test_a_damaged_cupy_is_refused_in_a_sentence(no_device, monkeypatch, tmp_pat
 
 
 def test_each_thread_sets_its_gpu(cuda, monkeypatch):
+    # A new thread may get the identifier of one that has ended.
+    same = types.SimpleNamespace(get_ident=lambda: 7, current_thread=threading.current_thread)
+    monkeypatch.setattr(cupy_device, "threading", same)
     device.device()
     chosen = []
     monkeypatch.setattr(cuda.runtime, "setDevice", lambda number: chosen.append((number, threading.get_ident())))
