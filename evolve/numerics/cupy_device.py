@@ -195,6 +195,8 @@ def _read_cached(path: Path) -> bytes | None:
 
 def _write_cached(path: Path, code: bytes) -> None:
     """Write compiled code after its sha256. Errors are ignored: a run does not need the cache."""
+    if not path.is_absolute():  # without a home, "~/.cache" would be a folder of the working directory
+        return
     with suppress(OSError):
         path.parent.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryDirectory(dir=path.parent) as folder:

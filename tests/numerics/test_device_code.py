@@ -160,6 +160,14 @@ def test_a_cache_that_cannot_be_written_is_no_hindrance(tmp_path, compilations, 
     assert len(compilations) == 4
 
 
+def test_a_user_without_a_home_has_no_cache(tmp_path, compilations, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delenv("XDG_CACHE_HOME")
+    monkeypatch.setattr("os.path.expanduser", lambda path: path)  # as without HOME and an entry in /etc/passwd
+    assert machine_code("sm_90") == b"code for sm_90"
+    assert not list(tmp_path.iterdir())
+
+
 def test_a_damaged_file_is_made_again(tmp_path, compilations):
     machine_code("sm_90")
     (kept,) = (tmp_path / "evolve").iterdir()
