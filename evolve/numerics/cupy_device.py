@@ -164,7 +164,8 @@ def nvrtc_candidates() -> list[str]:
     wheels = sorted({str(found) for folder in packages for found in Path(folder).glob("nvidia/*/lib/libnvrtc.so.*")})
     toolkits = [f"{os.environ[name]}/lib64/libnvrtc.so" for name in ("CUDA_PATH", "CUDA_HOME") if name in os.environ]
     by_name = ctypes.util.find_library("nvrtc")
-    # The newest wheel is tried first. Wheels also hold the builtins, and another build of NVRTC (.alt).
+    # The last path is tried first: a wheel of CUDA 12 (cuda_nvrtc/lib) before one of CUDA 13 (cu13/lib). Wheels also
+    # hold the builtins, and another build of NVRTC (.alt).
     found = [path for path in wheels if "builtins" not in path and ".alt." not in path]
     return [*reversed(found), *toolkits, *([by_name] if by_name else []), "libnvrtc.so.13", "libnvrtc.so.12"]
 
