@@ -6,7 +6,7 @@ import os
 import shlex
 import sys
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import closing, contextmanager, redirect_stdout
+from contextlib import closing, contextmanager, nullcontext, redirect_stdout
 from functools import cache, partial, reduce
 from itertools import groupby
 from operator import add
@@ -397,7 +397,8 @@ def _failure_warning(file: store.RunFile) -> str:
 
 def _body(app: App, argv: list[str]) -> int:
     request = load(argv)
-    with redirect_stdout(BestEffortStream(sys.stdout)):
+    # The results of a run are in its file, but the text of a dry run is its only result.
+    with nullcontext() if request.dry_run else redirect_stdout(BestEffortStream(sys.stdout)):
         run_all(app, request)
     return 0
 

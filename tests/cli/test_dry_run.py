@@ -1,8 +1,11 @@
 """The dry run: it describes the runs, and writes no file."""
 
 import os
+import shlex
+import sys
 
 import pytest
+from conftest import finished
 from tampering import edit_config
 
 from evolve import store
@@ -89,3 +92,9 @@ def test_it_refuses_to_replace_a_run_by_options_that_no_new_run_may_have(call, t
     call("run", *TINY, *shared[:2]).ok()
     edit_config(tmp_path / "out" / "seed-0.h5", "connection_cost = 0.0\n", "connection_cost = 0.1\n")
     call("run", *TINY, *shared, "--overwrite", "--dry-run").refused("connection_cost: expected 0 with openai-es")
+
+
+def test_a_description_that_cannot_be_written_is_an_error(tmp_path):
+    words = shlex.join(map(str, (sys.executable, "-m", "evolve.run", *TINY, "--dry-run")))
+    done = finished(["bash", "-c", f"{words} > /dev/full"], tmp_path)
+    assert (done.code, done.err.startswith("evolve.run: the output cannot be written (")) == (1, True), done.err
