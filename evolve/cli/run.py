@@ -317,15 +317,17 @@ def _evolve(
                 continue
             print(heading(run.path, number, len(runs)), end="", flush=True)
             clock.start(number - 1)
-            app.stop.stop_message = (
-                f"evolve.run: stopped; {run.path} keeps its complete generations; continue with: {command}"
-            )
+            # Until a generation replaces the old file, --resume would continue the old run.
+            unchanged = f"evolve.run: stopped; {resume.generations_on_disk(file)}"
+            kept = f"evolve.run: stopped; {run.path} keeps its complete generations; continue with: {command}"
+            app.stop.stop_message = unchanged if file.replaces else kept
             steps = math.inf if limit is None else limit - file.steps
             reporter = ProgressReporter(run.seed, file.num_generations, generations, steps=steps, clock=clock)
             live_log = tensorboard.live_log(request.tensorboard, run.path, "--tensorboard")
             with _explained(file, command), reporter, live_log as log:
                 coordinator.progress = reporter.update
                 for record in iterate(run.experiment, coordinator, file):
+                    app.stop.stop_message = kept
                     reporter(record)
                     log(file.num_generations - 1, record)
                     if after_generation is not None:

@@ -1,11 +1,12 @@
 """Replacing run files: only run files, and only when the new run has a complete generation."""
 
 import errno
+import signal
 from contextlib import closing
 
 import pytest
 
-from evolve import store
+from evolve import store, training
 
 TINY = ("-p", 6, "-r", 2, "-g", 2, "-d", 3,
         "--set", "env.max_episode_steps=60", "--set", "held_out_episodes=2", "-o", "out")  # fmt: skip
@@ -129,3 +130,23 @@ def test_a_run_that_fails_at_once_leaves_the_old_file(call, tmp_path):
     done = call("run", *task, "--overwrite", "--set", "compute.check=false", TOY_GRAVITY="none")
     assert (done.code, path.read_bytes()) == (1, before), done.err
     assert "no new generation is complete, so out/seed-0.h5 is unchanged." in done.err
+
+
+@pytest.mark.parametrize("complete", [0, 1])
+def test_a_signal_proposes_to_resume_only_a_run_that_has_replaced_the_old_file(call, old, monkeypatch, complete):
+    said = []
+    monkeypatch.setattr("evolve.cli.app.write_past_mpirun", said.append)
+
+    def interrupted(*run):
+        generations = training.iterate(*run)
+        if complete:
+            yield next(generations)
+        signal.raise_signal(signal.SIGINT)
+        yield from generations
+
+    monkeypatch.setattr("evolve.cli.run.iterate", interrupted)
+    assert call("run", *TINY, "--overwrite").code == 75
+    assert len(said) == 1
+    unchanged = "no new generation is complete, so out/seed-0.h5 is unchanged\n"
+    resumable = "out/seed-0.h5 keeps its complete generations; continue with: "
+    assert said[0].startswith(f"evolve.run: stopped; {resumable if complete else unchanged}")
