@@ -345,10 +345,11 @@ def _why_short(played: int, most: int) -> str:
 
 
 def _remaining_episodes(run: PlannedRun, replaced: bool) -> int:
-    """Return the episodes that a run still has to play; a complete run has some if `generations` was raised."""
+    """Return the episodes that a run still has to play. replaced: whether it begins anew."""
     config = run.experiment.config
     done, complete = (0, False) if replaced else store.read_progress(run.path)
-    return 0 if complete and done >= config.generations else plan.size_of(config, done).episodes
+    is_over = complete and not resume.is_unfinished(store.read(run.path), config)
+    return 0 if is_over else plan.size_of(config, done).episodes
 
 
 @contextmanager

@@ -16,6 +16,7 @@ import pytest
 from conftest import LONG, ROOT, environment, wait_for, without
 
 from evolve import store
+from evolve.analysis.progress import RunsClock
 from evolve.cli.parser import steps_after
 from evolve.cli.run import load
 from evolve.config import Config, parse
@@ -134,6 +135,22 @@ def test_several_seeds_run_one_after_another(call, command, tmp_path):
     assert runs[0].records[0].digest != runs[1].records[0].digest
     call("run", *TINY, "-s", 41337, "-o", "alone").ok()
     assert store.read(store.path_of(tmp_path / "alone", 41337)).records[-1].digest == runs[1].records[-1].digest
+
+
+def test_a_run_that_stopped_early_counts_as_no_remaining_work(call, monkeypatch):
+    early = (*TINY, "-g", 9, "--set", "early_stop.steps=1", "-o", "out")
+    call("run", *early, "-s", 1).ok()
+    clocks = []
+
+    def noted(episodes):
+        clocks.append(episodes)
+        return RunsClock(episodes)
+
+    monkeypatch.setattr("evolve.cli.run.RunsClock", noted)
+    call("run", *early, "-s", 1, 2, "--resume").ok()
+    call("run", *early, "-s", 1, "--resume", "--set", "early_stop.steps=2").ok()
+    call("run", *early, "-s", 1, "--resume", "--set", "early_stop.steps=2", "--set", "held_out_episodes=6").ok()
+    assert clocks == [[0, 9 * 12 + 4], [8 * 12 + 4], [8 * 12 + 6]]
 
 
 def test_flags_override_the_experiment_and_set_overrides_flags(tmp_path):
