@@ -46,7 +46,7 @@ class Request(NamedTuple):
         dry_run: Whether the runs are only described.
         report: Whether to write a report when the runs have ended: a page about all of them, with a film.
         tensorboard: The directory of event files for TensorBoard, if any.
-        workers: The number of processes that play episodes, or "auto"; None if the launcher decides.
+        workers: The value of --workers, a number or "auto"; None if it is not given, or has started these ranks.
     """
 
     configs: list[Config]
@@ -112,7 +112,7 @@ def _parser() -> Parser:
 
 
 def load(argv: list[str]) -> Request:
-    """Return the request of a command line. If it asks for the settings, print them and exit. Raises InputError."""
+    """Return the request of a command line. Raises InputError, or Answered after printing the settings if asked to."""
     parser = _parser()
     arguments = vars(parser.parse_args(argv))
     name = arguments.pop("experiment")
@@ -374,11 +374,9 @@ def _summary(file: store.RunFile, generations: int) -> str:
     last = file.last
     assert last is not None
     best, generation = file.best
-    best_of_all = f"best of all {statistics.number(best)}, in generation {generation}"
-    best_of_last = (
-        f"best of the last generation ({file.num_generations - 1}) {statistics.number(last.champion_fitness)}"
-    )
-    found = "no candidate has a fitness" if math.isnan(best) else f"{best_of_last}; {best_of_all}"
+    of_all = f"best of all {statistics.number(best)}, in generation {generation}"
+    of_last = f"best of the last generation ({file.num_generations - 1}) {statistics.number(last.champion_fitness)}"
+    found = "no candidate has a fitness" if math.isnan(best) else f"{of_last}; {of_all}"
     lines = [f"{file.path}: {found}; digest {last.digest.decode()}"]
     if file.num_generations < generations:
         done = f"{file.num_generations} of {pluralize(generations, 'generation')}"
