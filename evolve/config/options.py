@@ -23,8 +23,8 @@ _A_DURATION = "a duration such as 23h50m, 90s or 2d, or a number of seconds"
 _EXPECTED = {
     "missing": "a value", "bool_type": "true or false", "int_type": "a whole number", "float_type": "a number",
     "finite_number": "a finite number", "string_type": "text", "string_too_short": "a text that is not empty",
-    "string_pattern_mismatch": "text that matches {pattern}", "model_type": "a table", "dict_type": "a table",
-    "invalid_key": "a name that is a text", "too_long": "a list of at most {max_length}",
+    "string_pattern_mismatch": "text that matches {pattern}", "string_unicode": "text in UTF-8",
+    "dict_type": "a table", "invalid_key": "a name that is a text", "too_long": "a list of at most {max_length}",
     "too_short": "a list of at least {min_length}", "greater_than_equal": "at least {ge}",
     "greater_than": "more than {gt}", "less_than_equal": "at most {le}", "less_than": "less than {lt}",
 }  # fmt: skip
@@ -334,9 +334,9 @@ def _expected(model: type[BaseModel], error: ErrorDetails) -> str:
 
 
 def _described(model: type[BaseModel]) -> str:
-    """Return the description of a table with its settings. If it has a name, the name alone is allowed, too."""
-    name = "a name, or " if "name" in model.model_fields else ""
-    return f"{name}a table with {', '.join(model.model_fields)}"
+    """Return the description of a table with its settings, and of the text that may stand for it; see `text_sets`."""
+    text = f"the {model.text_sets} alone, or " if issubclass(model, Options) and model.text_sets else ""
+    return f"{text}a table with {', '.join(model.model_fields)}"
 
 
 def _is_list_of_names(annotation: Any) -> bool:
