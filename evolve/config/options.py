@@ -65,7 +65,7 @@ def _rising(values: tuple[int, ...]) -> tuple[int, ...]:
 
 
 def quantile_of(fitness: str) -> float | None:
-    """Return the quantile, 0 to 1, that a setting `fitness` names: "min" is 0, "median" 0.5; None for other fitness."""
+    """Return the quantile that a setting `fitness` names, such as 0 for "min" and 0.2 for "quantile:0.2"; else None."""
     name, _, share = fitness.partition(":")
     if fitness in ("min", "median"):
         return 0.0 if fitness == "min" else 0.5
@@ -280,8 +280,8 @@ def parse(model: type[Model], table: Mapping[str, Any], at: str = "", lenient: b
         model: The model of the table.
         table: The table.
         at: The dotted path of the table in the experiment; errors name it.
-        lenient: Whether to accept a network or a strategy that is not installed here. The experiment can then be
-            inspected, but not run.
+        lenient: Whether to accept a network or a strategy that is not installed here, or has invalid options. The
+            experiment can then be inspected, but not run.
 
     Raises:
         InputError: The table is invalid. The message describes the first invalid setting.
@@ -326,10 +326,10 @@ def _expected(model: type[BaseModel], error: ErrorDetails) -> str:
         if inner is not None:
             return f"a list, each {_described(inner)}"
         return 'a list of names, such as ["x"]' if _is_list_of_names(annotation) else "a list, such as [1, 4]"
-    plain = _EXPECTED.get(error["type"])
-    if plain is not None:
+    words = _EXPECTED.get(error["type"])
+    if words is not None:
         context = error.get("ctx", {})
-        return plain.format(**{k: grouped(v) if isinstance(v, int | float) else v for k, v in context.items()})
+        return words.format(**{k: grouped(v) if isinstance(v, int | float) else v for k, v in context.items()})
     return re.sub(r"^(Value error, |Input should be )", "", error["msg"])
 
 
@@ -347,7 +347,7 @@ def _is_list_of_names(annotation: Any) -> bool:
 
 
 def _walk(model: type[BaseModel], location: tuple[int | str, ...]) -> tuple[list[str], list[str], Any]:
-    """Return the path and the annotation of a setting, and between them the allowed keys of its table.
+    """Return the path of a setting, the allowed keys of its table, and the annotation of the setting.
 
     location: Pydantic's path. It also contains Pydantic's names for the types of a union, which are left out.
     """
