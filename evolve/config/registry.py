@@ -2,8 +2,8 @@
 
 A `Choice` is the section of an experiment that names a kind. Other Python packages add kinds by entry points.
 
-`advice` answers an unknown setting: it names the setting of the same name in another section, or of the same meaning in
-another tool.
+`advice` answers an unknown setting: it proposes the setting of this name in another section, or the setting with the
+meaning that this name has in another tool.
 """
 
 import difflib
@@ -27,7 +27,10 @@ _HERE = str(SOURCE / "evolve") + os.sep  # with a separator, as other packages m
 
 
 class UnknownOptions(Options):
-    """Options of a kind that is not installed here. They stay unchanged, so that the experiment can be inspected."""
+    """Options that cannot be validated here, which stay unchanged so that the experiment can be inspected.
+
+    Their kind is not installed, or does not accept them.
+    """
 
     model_config = Options.model_config | {"extra": "allow"}
 
@@ -44,7 +47,7 @@ class Choice:
     Attributes:
         section: "network" or "strategy".
         name: The kind.
-        options: An instance of the kind's model; `UnknownOptions` if the kind is not installed here.
+        options: An instance of the kind's model; `UnknownOptions` if they cannot be validated here.
     """
 
     section: str
@@ -166,7 +169,7 @@ class Registry:
         """Validate a section and add its defaults.
 
         Args:
-            section: A table; or a choice, which is returned unchanged unless its kind was unknown.
+            section: A table; or a choice, which is returned unchanged unless it has `UnknownOptions` to validate.
             lenient: Whether the section comes from a file or a message. Options that are invalid, or belong to an
                 unknown kind, then stay unchanged, as `UnknownOptions`, and models may add defaults of earlier versions.
 
@@ -188,7 +191,7 @@ class Registry:
             return Choice(self.section, name, parse(UnknownOptions, given, self.section))
 
     def kind(self, section: Section) -> Any:
-        """Return the class that a section names. Raises InputError for an invalid name or option."""
+        """Return the class or function that a section names. Raises InputError for an invalid name or option."""
         return self._entry(self.parse(section).name)[1]
 
     def options_class(self, section: Section) -> type[Options]:
@@ -246,7 +249,7 @@ class Registry:
 
         Args:
             section: The section that names the kind.
-            method: The name of the method that is called: "init".
+            method: The name of the method that is called, for the error: "init".
         """
         try:
             yield
@@ -378,7 +381,7 @@ _SETTINGS = {
     _WORKERS: "workers, n_envs, num_envs, vec_env, n_workers, num_workers, num_actors, n_jobs, num_processes",
 }  # fmt: skip
 MEANINGS = {fold(foreign): ours for ours, names in _SETTINGS.items() for foreign in names.split(", ")}
-"""The names of settings here, by the folded names of other tools."""
+"""By the folded names of other tools, the setting of this meaning here, or a sentence of advice."""
 
 
 def advice(key: str, table: Mapping[str, Any], fields: Mapping[str, FieldInfo]) -> str:
