@@ -21,7 +21,7 @@ from evolve.config.registry import Choice
 from evolve.config.settings import Config
 
 _TYPE_LIMIT = 2**31
-"""Larger limits are limits of integer types, such as int32, and are not shown."""
+"""Limits from this number on are limits of integer types, such as int32, and are not shown."""
 
 
 @dataclass(frozen=True)
