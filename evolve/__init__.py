@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from evolve.verification import Verdict
 
 __version__ = "0.2.0"
-"""The one place of the version: pyproject.toml reads it, and the changelog's newest heading is compared with it."""
+"""The version. pyproject.toml reads it, and a test compares it with the newest heading of the changelog."""
 
 __all__ = [
     "ChampionFile", "Config", "EpisodeError", "Evaluation", "EvolveError", "Experiment", "Generation", "InputError",
@@ -34,6 +34,7 @@ __all__ = [
 _PACKAGES = ("networks", "strategies")
 _HOMES = dict.fromkeys(("EpisodeError", "EvolveError", "InputError", "RunError"), "evolve.errors")
 _HOMES["register_task"] = "evolve.environments"
+"""By name, the modules of the objects that are not taken from `evolve.api`."""
 
 
 def __getattr__(name: str) -> Any:
