@@ -1,7 +1,7 @@
-"""The commands, and the parts that only a terminal needs: options, progress, signals, exit codes.
+"""The commands, and the parts that only a command line needs: options, signals, exit codes.
 
-No other package imports this one, and Python code can do everything that a command does. `python -m evolve.run …` and
-`evolve run …` are the same command. Each command has a module of its own; `app` holds their common frame.
+Only the entry points, such as `evolve.run`, import this package. `python -m evolve.run …` and `evolve run …` are the
+same command. Each command has a module of its own; `app` holds their common frame, and `parser` their command lines.
 """
 
 import gc
@@ -61,7 +61,7 @@ def start(command: str, argv: list[str] | None = None) -> NoReturn:
 
 
 def imported(*modules: str) -> list[Any]:
-    """Return modules, imported without the garbage collector, as imported objects stay alive."""
+    """Import modules and return them. The garbage collector never scans the imported objects, as they stay alive."""
     gc.disable()
     found = [importlib.import_module(module) for module in modules]
     gc.freeze()
@@ -84,6 +84,6 @@ def main() -> None:
     try:
         print(f"evolve {__version__}" if command == "--version" else _HELP.format(commands=commands), flush=True)
     except OSError as error:
-        if not isinstance(error, BrokenPipeError):  # the reader has gone: stay silent
+        if not isinstance(error, BrokenPipeError):  # if the reader has gone, stay silent
             print(f"evolve: the output cannot be written ({error}).", file=sys.stderr, flush=True)
         os._exit(1)  # another exit would try to write again
