@@ -33,12 +33,12 @@ _NO_WORK = {"-h", "--help", "--version", "--settings", "--dry-run"}
 WITH_WORKERS = ("run", "verify", "evaluate", "report")
 """The commands with the option `--workers`."""
 _CLOSE_SECONDS = 5.0  # for each environment
-_EXIT_SECONDS = 30.0
+_EXIT_SECONDS = 30.0  # that an exiting process waits for the threads of environments
 _DISK_FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
 
 class BestEffortStream:
-    """Drops texts that cannot be written: the work goes on if the stream is closed or its disk is full.
+    """Drops texts that cannot be written: the work goes on if the reader of the stream has gone or its disk is full.
 
     It replaces stderr, and stdout if the results are in a file.
     """

@@ -261,7 +261,7 @@ def how_to_resume(
     """Return the command line that resumes stopped runs with the same number of processes.
 
     options: Options of the command line that are not settings, so the run file lacks them. overwrite: Whether the
-    command line has the option --overwrite. left: The runs whose files it has still to replace.
+    command line has the option --overwrite. left: The later runs, whose old files are not replaced yet.
     """
     if COMMAND in os.environ:
         return sanitize(os.environ[COMMAND], _LONGEST_LINE)
