@@ -1,7 +1,8 @@
 """evolve contest: machine against machine, on equal work; see `evolve.analysis.contest`.
 
 The command measures this machine, or compares the result files of several machines. A result has a row for each
-measured number of workers. The command starts mpirun for each row.
+measured number of workers, and one for a GPU. New processes measure each row, started by mpirun if there are several
+workers. Under mpirun the command itself measures a single row, on the ranks of its job.
 """
 
 import argparse
@@ -62,7 +63,7 @@ def _parser() -> Parser:
     add("--workers", type=int, nargs="+", metavar="N", help=workers)
     repeats = "the largest number of repeats (8); three are enough if their times agree"
     add("--repeats", type=int, metavar="N", help=repeats)
-    add("--backend", choices=("native", "numpy", "cupy"), help="the back end (native, and cupy if there is a GPU)")
+    add("--backend", choices=("native", "numpy", "cupy"), help="the back end (native, or numpy without kernels)")
     add("--price", metavar="P/h", help='the cost of an hour of this machine, as in "1.28/h" or "$1.28/h"')
     add("--name", metavar="NAME", help="the name of this machine (its processor)")
     add("-o", "--output", type=Path, metavar="OUT", help="the file (contest-SIZE.json); with --compare a figure")
@@ -164,12 +165,12 @@ def _cells(ranked: ranking.RankedRow) -> dict[str, str]:
 
 
 def summary(found: ContestFile) -> str:
-    """Return the result of one machine: the table, the times of the legs, the benchmark of 2020, and `line`."""
+    """Return the result of one machine: the table, its fastest row by leg and on the benchmark of 2020, and `line`."""
     best = found.best
-    parts = ", ".join(f"{leg} {seconds:.2f} s" for leg, seconds in best.repeats[-1].legs.items())
+    last_repeat = ", ".join(f"{leg} {seconds:.2f} s" for leg, seconds in best.repeats[-1].legs.items())
     steps = sum(leg.steps for leg in found.legs.values())
     older = ranking.benchmark_2020(found, best)
-    lines = [f"{best.title}, by leg: {parts}; {steps:,} steps in all, {duration(best.seconds)}"]
+    lines = [f"{best.title}, by leg: {last_repeat}; {steps:,} steps in all, {duration(best.seconds)}"]
     lines += [f"{best.title}, {older}"] if older else []
     return "\n\n".join([table(ranking.ranked(found.name, found, best), several=False), *lines, line(found)])
 
@@ -192,7 +193,8 @@ def plan_rows(workers: Sequence[int] | None, chosen: str | None, cores: int) -> 
 
     Args:
         workers: The requested numbers of workers; None for 1, 2, 4, … and all cores.
-        chosen: The requested back end; None for all back ends that work here.
+        chosen: The requested back end; None for the fastest one on the host and, if no workers are requested, also a
+            row with the GPU, if there is one.
         cores: The number of cores that may be used.
 
     Raises:
