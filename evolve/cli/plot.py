@@ -51,18 +51,18 @@ def _parser() -> Parser:
     return parser
 
 
-def _draw_curves(files: list[Path], output: Path, over: str, load: bool, say: bool = True) -> bool:
-    """Draw the curves of run files; return whether all are complete. say: whether to print notes.
+def _draw_curves(files: list[Path], output: Path, over: str, load: bool, noted: bool = True) -> bool:
+    """Draw the curves of run files; return whether all are complete. noted: whether to print notes.
 
-    Raises InputError, and RunError if all files are empty.
+    Raises InputError, and RunError if no file has a complete generation.
     """
-    runs, groups = _read(files, say)
-    figures.save(figures.draw_curves(_deduplicated(groups, say), over, load=load), output)
+    runs, groups = _read(files, noted)
+    figures.save(figures.draw_curves(_deduplicated(groups, noted), over, load=load), output)
     return all(run.complete for run in runs)
 
 
 def _draw_comparison(files: list[Path], output: Path) -> None:
-    """Draw and print how experiments compare. Raises InputError, and RunError if all files are empty."""
+    """Draw and print a comparison of experiments. Raises InputError and RunError as `_draw_curves` does."""
     found = comparison.compare_groups(_deduplicated(_read(files)[1]))
     figures.save(figures.draw_comparison(found), output)
     print(f"{found.score}:\n\n{_table(found.rows)}\n")
@@ -89,19 +89,19 @@ def _table(rows: Sequence[comparison.Comparison]) -> str:
     return table(lines, width())
 
 
-def _read(files: list[Path], say: bool = True) -> tuple[list[store.StoredRun], list[comparison.RunGroup]]:
-    """Return all runs, and the groups of the runs that can be drawn. say: whether to print a note on the others."""
+def _read(files: list[Path], noted: bool = True) -> tuple[list[store.StoredRun], list[comparison.RunGroup]]:
+    """Return all runs, and the groups of the runs that can be drawn. noted: whether to print a note on the others."""
     runs, groups = comparison.read_groups(files)
     empty = ", ".join(str(run.path) for run in runs if not run.num_generations)
-    if empty and say:
+    if empty and noted:
         _say(f"no generation is complete yet, so these are left out: {sanitize(empty)}")
     return runs, groups
 
 
-def _deduplicated(groups: list[comparison.RunGroup], say: bool = True) -> list[comparison.RunGroup]:
-    """Return groups with one run for each seed. say: whether to print notes on omitted runs and uneven lengths."""
+def _deduplicated(groups: list[comparison.RunGroup], noted: bool = True) -> list[comparison.RunGroup]:
+    """Return groups with one run for each seed. noted: whether to print notes on omitted runs and uneven lengths."""
     deduplicated, notes = comparison.deduplicate_seeds(groups)
-    for note in notes if say else ():
+    for note in notes if noted else ():
         _say(note)
     return deduplicated
 
@@ -116,19 +116,19 @@ def _draw_network(app: App, file: Path, which: training.GenomeChoice, traces: bo
 
 def _follow(paths: list[Path], output: Path, over: str, load: bool, stop: StopFlag) -> None:
     """Draw run files, or all run files in directories, whenever one changes, until all are complete."""
-    seen: list[int] = []
+    drawn: list[int] = []
     waiting = False
     while stop.reason() is None:
         files: list[Path] = []
-        with suppress(InputError):  # a directory that is still empty
+        with suppress(InputError):  # there is no run file yet
             files = store.run_files(paths)
-        changed = [path.stat().st_mtime_ns if path.exists() else 0 for path in files]
-        if all(changed) and changed != seen and any(store.read(path).num_generations for path in files):
-            seen = changed
+        times = [path.stat().st_mtime_ns if path.exists() else 0 for path in files]
+        if all(times) and times != drawn and any(store.read(path).num_generations for path in files):
+            drawn = times
             print(f"{time.strftime('%H:%M:%S')}  {output}", flush=True)
-            if _draw_curves(files, output, over, load, say=False):
+            if _draw_curves(files, output, over, load, noted=False):
                 return
-        elif not (seen or waiting):
+        elif not (drawn or waiting):
             waiting = True
             _say(f"waiting for a complete generation in {', '.join(map(str, paths))}")
         time.sleep(_LOOK_EVERY)
