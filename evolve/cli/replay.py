@@ -81,7 +81,7 @@ def _check(options: argparse.Namespace) -> environments.Mode | None:
     return "human" if options.window else None
 
 
-def _chosen(options: argparse.Namespace, run: store.Stored, experiment: Experiment) -> list[Episode]:
+def _episodes(options: argparse.Namespace, run: store.Stored, experiment: Experiment) -> list[Episode]:
     if options.generations is not None:
         if isinstance(run, store.StoredChampion):
             raise InputError("--generations", "a run file with it", f"{run.path}, a champion file")
@@ -109,9 +109,9 @@ def _unlogged(run: store.Stored, chosen: Episode) -> str:
 def _compare(
     run: store.Stored, experiment: Experiment, chosen: Episode, results: EpisodeResults, other: str = ""
 ) -> str | None:
-    """Print the return of an episode; return its difference from the log in words, None if there is none.
+    """Print the return of an episode; return its difference from the log in words, None if it is equal or not compared.
 
-    other: The difference of the episode from the episodes of the run, in words; it is then not compared with the log.
+    other: The reason why the episode is no episode of the run, in words; then it is not compared with the log.
     """
     returned = float(results.returns[0])
     seed = environment_seed(run, experiment, chosen)
@@ -154,8 +154,9 @@ def _body(app: App, argv: list[str]) -> int:
     run = store.read_any(store.one_run_file(options.file))
     changes = changes_of(options).without(config_of(run).env)
     experiment = reload(run, changes.env, changes.network)
-    episodes = _chosen(options, run, experiment)
+    episodes = _episodes(options, run, experiment)
     shown, other = (experiment, "") if options.mode is None else video.drawable(experiment, options.mode)
+    # The engine and the changes, for the titles of a film.
     options.where = ", in Gymnasium" if other else f", {options.engine} engine" if options.engine else ""
     if changes.settings or "id" in changes.env:
         options.where += f", {changes.settings}" if changes.settings else ""
