@@ -1,10 +1,11 @@
 """evolve verify: compare two run files, or test whether this machine repeats the results of one file.
 
 Two files are compared in all their contents. One file, which any machine may have written, is checked by evaluating the
-champion of each generation again, on the episodes by which it was selected. All ranks take part. With --full the whole
-run is repeated. With --engine another environment engine plays the episodes. With --published each file is compared
-with the published digest of its experiment and seed, and no episode is played. The verdict names the first difference
-and its cause: see `evolve.verification`.
+champion of each generation again, on the episodes by which it was selected. The final champion also plays its
+validation and held-out episodes again; of a champion file, only the held-out ones. All ranks take part. With --full the
+whole run is repeated. With --engine another environment engine plays the episodes. With --published each file is
+compared with the published digest of its experiment and seed, and no episode is played. The verdict names the first
+difference and its cause: see `evolve.verification`.
 """
 
 import argparse
