@@ -36,18 +36,19 @@ _WHOLE_SETTINGS = {
 """The options that replace a setting together with its value."""
 _LONGEST_LINE = 4000  # characters of a command line or a path in a message
 _MISTAKES = {
-    r"argument (-s/--seed): invalid int value: '(.*)'": "whole numbers, such as -s 1 2 3",
-    r"argument (\S+): invalid int value: '(.*)'": "a whole number",
-    r"argument (\S+): invalid _cell value: '(.*)'": "whole numbers and commas, such as 3,5",
-    r"argument (\S+): invalid float value: '(.*)'": "a number",
-    r"argument (\S+): invalid number: '(.*)'": "a number, at least 1, or auto",
-    r"argument (\S+): invalid choice: '(.*)' \(choose from (.*)\)": "one of {2}",
+    r"argument (-s/--seed): invalid int value: ['\"](.*)['\"]": "whole numbers, such as -s 1 2 3",
+    r"argument (\S+): invalid int value: ['\"](.*)['\"]": "a whole number",
+    r"argument (\S+): invalid _cell value: ['\"](.*)['\"]": "whole numbers and commas, such as 3,5",
+    r"argument (\S+): invalid float value: ['\"](.*)['\"]": "a number",
+    r"argument (\S+): invalid number: ['\"](.*)['\"]": "a number, at least 1, or auto",
+    r"argument (\S+): invalid choice: ['\"](.*)['\"] \(choose from (.*)\)": "one of {2}",
     r"argument (\S+): not allowed with argument (\S+)": "no {1} with it",
     r"argument (\S+): expected (?:one|at least one) argument()": "a value, after = if it begins with a dash",
     r"the following arguments are required: (.+)()": "a value",
 }
 """The messages of argparse as regular expressions, and the expected values in words. The first two groups of an
-expression are the option and the given value. {1} and {2} are the second and the third group."""
+expression are the option and the given value, which argparse quotes by `repr`. {1} and {2} are the second and the third
+group."""
 
 
 def spelled(setting: Setting, command: str = "run") -> str:

@@ -300,6 +300,8 @@ def test_help_ends_every_rank(command):
     ("words", "message"),
     [
         (("-p", "3.5"), "-p/--population: expected a whole number, got 3.5."),
+        (("-p", "it's"), "-p/--population: expected a whole number, got it's."),
+        (("--threads", "it's"), "--threads: expected a number, at least 1, or auto, got it's."),
         (("-d",), "-d/--hidden: expected a value, after = if it begins with a dash, got none."),
         (
             ("--colour", "red"),
