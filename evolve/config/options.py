@@ -147,8 +147,8 @@ def _distribution(key: str, given: Any) -> dict[str, Any]:
     is_pair = len(listed) == 2 and all(isinstance(x, numbers) and not isinstance(x, bool) for x in listed)
     smallest = 1e-300 if kind == "log_uniform" else -_LARGEST_BOUND[kind]
     if not (is_pair and smallest <= listed[0] < listed[1] <= _LARGEST_BOUND[kind]):
-        kind_of_numbers = {"integers": "whole numbers", "log_uniform": "numbers above 0"}.get(kind, "numbers")
-        raise InputError(f"{key}.{kind}", f"two {kind_of_numbers}, [low, high], the lower one first", values)
+        limits = {"integers": "whole numbers up to 2**52", "log_uniform": "numbers above 0"}.get(kind, "numbers")
+        raise InputError(f"{key}.{kind}", f"two {limits}, [low, high], the lower one first", values)
     return {kind: listed if kind == "integers" else [float(x) for x in listed]}
 
 

@@ -244,6 +244,7 @@ def test_environments_are_used_again_if_their_values_come_again():
         ({"randomize": {"g": {"uniform": [0, True]}}}, "env.randomize.g.uniform"),
         ({"randomize": {"g": {"log_uniform": [0, 1]}}}, "env.randomize.g.log_uniform: expected two numbers above 0"),
         ({"randomize": {"g": {"integers": [0.5, 2]}}}, "env.randomize.g.integers: expected two whole numbers"),
+        ({"randomize": {"g": {"integers": [0, 2**53]}}}, "two whole numbers up to 2\\*\\*52, .low, high., .* 9007199"),
         ({"randomize": {"g": {"choice": []}}}, "env.randomize.g.choice: expected a list"),
         ({"kwargs": {"g": 1.0}, "randomize": {"g": {"uniform": [1, 2]}}}, "an argument that env.kwargs does not set"),
         ({"randomize": {"gravitation": {"uniform": [1, 2]}}}, "env.randomize.gravitation: expected arguments that"),
