@@ -83,7 +83,7 @@ def bytes_per_weight(table: Section, layout: GenomeLayout, population: int) -> i
         return 40 * population  # rank 0 computes all candidates
     if strategy.sum_shape is not None:
         return 256  # a rank keeps a centre and its sums, whatever the population
-    return 40 * (strategy.capacity or population)  # a rank keeps the elite
+    return 40 * (strategy.capacity or population)  # a rank keeps the genomes of a state, such as an elite
 
 
 def shared_mask(table: Section) -> bool:
@@ -135,7 +135,8 @@ def from_table(
         start: The genome (P = 1) with which the search begins; None for initial genomes of the layout.
 
     Raises:
-        InputError: The table has a wrong name or option, or the strategy cannot begin with a genome.
+        InputError: The table has a wrong name or option, or the strategy, or its control of pruning, cannot begin with
+            a given genome.
     """
     choice = STRATEGIES.parse(table)
     options = choice.options
@@ -161,7 +162,7 @@ def from_table(
 
 
 def check(section: Section, strategy: Strategy[Any], layout: GenomeLayout, population: int) -> None:
-    """Check a strategy of another package: ask for genomes, tell a fitness, and store the state and read it back.
+    """Check a strategy of another package: its genomes, its next state, its champion, and its state as arrays.
 
     Args:
         section: The section of the experiment that names the strategy. Nothing is checked for a built-in one.
@@ -170,8 +171,8 @@ def check(section: Section, strategy: Strategy[Any], layout: GenomeLayout, popul
         population: P.
 
     Raises:
-        InputError: A method of the strategy raises an exception, returns a wrong type or shape, or gives a candidate
-            other bits in a second call or after its state was read back.
+        InputError: A method of the strategy raises an exception or returns a wrong type or shape. Or a candidate has
+            other bits in a second call, after `tell`, or after the state was stored and read back.
     """
     if STRATEGIES.parse(section).name in STRATEGIES:
         return
@@ -184,11 +185,9 @@ def check(section: Section, strategy: Strategy[Any], layout: GenomeLayout, popul
         return genomes
 
     def ask_last(state: Any, generation: int, n: int = 1) -> Genomes:
+        """Return the last n candidates, or all if there are fewer."""
         candidates = np.arange(population)[-n:]
         return checked(strategy.ask(state, generation, candidates), len(candidates))
-
-    with STRATEGIES.as_input_error(section, "start"):
-        state = strategy.start()
 
     def ask_twice(state: Any, generation: int) -> bytes:
         """Return the weights of the last candidate, which must not depend on the other candidates in the call."""
@@ -198,6 +197,8 @@ def check(section: Section, strategy: Strategy[Any], layout: GenomeLayout, popul
                 raise ValueError("a second call gives a candidate other weights; draw from Stream only")
         return asked
 
+    with STRATEGIES.as_input_error(section, "start"):
+        state = strategy.start()
     asked = ask_twice(state, 0)
     results = Results(
         np.arange(population, dtype=np.float64),
@@ -245,8 +246,9 @@ def make(
         population: P, the candidates of a generation.
         seed: The seed of all random numbers of the search.
         x0: The vector with which the search begins, [W] numbers; then `genome_size` is not needed. Or one genome, such
-            as `policy.genome`. Evolution strategies begin with it as their centre, other strategies with it and
-            mutants of it as generation 0. By default the search begins with random vectors.
+            as `policy.genome`. Evolution strategies begin with it as their centre. In other strategies it is candidate
+            0 of generation 0, beside mutants of it, or random vectors with `random`. By default the search begins with
+            random vectors.
         **options: The settings of the strategy, such as `sigma`; settings that are not given have their defaults.
 
     Raises:
