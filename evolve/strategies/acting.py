@@ -7,8 +7,8 @@ is present as long as any coefficient of its rule is present.
 The flow through a connection measures its effect: the sum, over all paths through it from an observation or a bias to
 an action, of the product of the |weights| on the path. It is above 0 if and only if the connection can act. Tanaka,
 Kunin, Yamins & Ganguli, "Pruning Neural Networks without Any Data by Iteratively Conserving Synaptic Flow" (2020),
-section 6. Recurrent connections lead to infinitely many paths. Paths are therefore followed in rounds, each with one
-recurrent connection more, until a round reaches no further neuron: forwards from the observations and biases, and
+section 6. Recurrent connections lead to infinitely many paths, so only some are followed: in rounds, each with one
+recurrent connection more, until a round reaches no further neuron; forwards from the observations and biases, and
 backwards from the actions.
 """
 
@@ -53,7 +53,7 @@ class Paths:
 
     @cached_property
     def unused(self) -> tuple[int, ...]:
-        """The neurons of the last layer that nothing reads: neither actions nor modulators."""
+        """The neurons of the last layer that are neither actions nor modulators."""
         if not hasattr(self.layout, "modulators"):
             return ()
         last = len(self.sizes) - 1
@@ -61,27 +61,27 @@ class Paths:
         first_action: int = self.sizes[-1] - self.layout.action_size  # type: ignore[attr-defined]
         return tuple(neuron for neuron in range(first_action) if (last, neuron) not in self.layout.modulators)
 
-    def left(self, mask: Bool) -> list[Bool]:
-        """Return the connections that masks [P, W] leave, [P, rows, columns] for each matrix."""
+    def present(self, mask: Bool) -> list[Bool]:
+        """Return the connections that are present in masks [P, W], [P, rows, columns] for each matrix."""
         found = []
         for first, *further in self.matrices:
-            left = mask[:, first.start : first.stop]
+            present = mask[:, first.start : first.stop]
             for block in further:
-                left = left | mask[:, block.start : block.stop]
-            found.append(np.broadcast_to(left.reshape(-1, first.rows, first.columns), (len(mask), *first.shape)))
+                present = present | mask[:, block.start : block.stop]
+            found.append(np.broadcast_to(present.reshape(-1, first.rows, first.columns), (len(mask), *first.shape)))
         return found
 
     def acting(self, mask: Bool) -> list[Bool]:
-        """Return the connections that masks [P, W] leave and that can act, [P, rows, columns] for each matrix."""
-        all_left = self.left(mask)
+        """Return the connections that are present in masks [P, W] and can act, [P, rows, columns] for each matrix."""
+        all_present = self.present(mask)
         # `fed` neurons depend on an observation or a bias; an action depends on `used` neurons. Both begin with the
         # ends of the paths, and `_spread` adds the neurons that paths reach.
         fed, used = ([np.repeat(neurons[None], len(mask), axis=0) for neurons in layers] for layers in self._ends)
-        self._spread(all_left, fed, forwards=True)
-        self._spread(all_left, used, forwards=False)
+        self._spread(all_present, fed, forwards=True)
+        self._spread(all_present, used, forwards=False)
         return [
-            left & fed[b.source][:, : left.shape[1], None] & used[b.layer + 1][:, None, : left.shape[2]]
-            for (b, *_), left in zip(self.matrices, all_left, strict=True)
+            present & fed[b.source][:, : present.shape[1], None] & used[b.layer + 1][:, None, : present.shape[2]]
+            for (b, *_), present in zip(self.matrices, all_present, strict=True)
         ]
 
     def count(self, mask: Bool) -> Int64:
@@ -130,20 +130,20 @@ class Paths:
             actions[layer][neuron] = True
         return sources, actions
 
-    def _spread(self, all_left: Sequence[Bool], reached: list[Bool], forwards: bool) -> None:
+    def _spread(self, all_present: Sequence[Bool], reached: list[Bool], forwards: bool) -> None:
         """Add to the reached neurons [P, size] of each layer all neurons ahead of them, or all neurons behind them."""
-        steps = list(zip(self.matrices, all_left, strict=True))[:: 1 if forwards else -1]
+        steps = list(zip(self.matrices, all_present, strict=True))[:: 1 if forwards else -1]
         before = -1
         # The matrices are in the order of their layers, so only recurrent connections need several rounds.
         while (now := sum(map(np.count_nonzero, reached))) != before:
             before = now
-            for (block, *_), left in steps:
-                rows, columns = left.shape[1:]
+            for (block, *_), present in steps:
+                rows, columns = present.shape[1:]
                 begin, end = reached[block.source][:, :rows], reached[block.layer + 1][:, :columns]
                 if forwards:
-                    end |= (left & begin[:, :, None]).any(axis=1)
+                    end |= (present & begin[:, :, None]).any(axis=1)
                 else:
-                    begin |= (left & end[:, None]).any(axis=2)
+                    begin |= (present & end[:, None]).any(axis=2)
 
     def _flows(self, strengths: Sequence[Float64], forwards: bool) -> list[Float64]:
         """Return the flow [size] into the neurons of each layer, or out of them, by the |weights| of each matrix."""
