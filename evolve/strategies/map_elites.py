@@ -368,7 +368,9 @@ class MapElites(contract.Strategy[Archive]):
     def _place(self, state: Archive, cell: Sequence[int]) -> int:
         """Return the place of a cell's elite in the archive. Raises InputError if there is no such elite."""
         sizes = self.grid.tolist()
-        if isinstance(cell, str) or not isinstance(cell, Sequence | np.ndarray):
+        if isinstance(cell, np.ndarray):  # of any shape
+            cell = cell.tolist()
+        if isinstance(cell, str) or not isinstance(cell, Sequence):
             raise InputError("cell", "a list of indices", repr(cell), "Give the indices as numbers, such as (0, 0).")
         if len(cell) != len(sizes) or not all(part in range(size) for part, size in zip(cell, sizes, strict=True)):
             last = ",".join(str(size - 1) for size in sizes)

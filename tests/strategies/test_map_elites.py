@@ -225,6 +225,8 @@ def test_a_first_generation_that_fails_as_a_whole_is_followed_by_another(name):
         ((1,), r"cell: expected a cell from 0,0 to 4,3, got 1"),
         ((1.5, 0), r"cell: expected a cell from 0,0 to 4,3, got 1.5,0"),
         (1, r"cell: expected a list of indices, got 1\. Give the indices as numbers, such as \(0, 0\)\."),
+        (np.array(1), r"cell: expected a list of indices, got 1\. Give the indices as numbers, such as \(0, 0\)\."),
+        (np.array([[1, 1], [0, 0]]), r"cell: expected a cell from 0,0 to 4,3, got \[1, 1\],\[0, 0\]"),
         ("1,1", r"cell: expected a list of indices, got '1,1'\. Give the indices as numbers, such as \(0, 0\)\."),
         ((4, 3), r"cell: expected one of the 1 filled ones, such as 2,2, got 4,3"),
     ],
