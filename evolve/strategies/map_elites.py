@@ -15,14 +15,14 @@ Of candidates of equal fitness the first one takes the cell. A candidate of equa
 elite is not evaluated again, so the fitness of a cell never falls. A lucky episode may fill a cell, so several episodes
 for each candidate help. The champion is the elite of the largest fitness, in the first such cell.
 
-With `emitters` = K the first half of the candidates come from K emitters, searches by sep-cma-es (Fontaine, Togelius,
+With `emitters` = K about half of the candidates come from K emitters, searches by sep-cma-es (Fontaine, Togelius,
 Nikolaidis and Hoover, "Covariance Matrix Adaptation for the Rapid Illumination of Behavior Space", 2020): the first
-P/2K candidates from the first emitter, and so on. Each emitter has these rules:
+floor(P/2K) candidates from the first emitter, and so on. The others are children. Each emitter has these rules:
 
     start      at a random elite, whose connections it keeps, with σ = `sigma`
     order      of its candidates: first the candidates that find an empty cell, the best fitness first; then the
                candidates in filled cells, the largest gain first: the fitness minus the fitness of the elite there;
-               then candidates without a cell. All are compared with the archive before this generation
+               then candidates without a cell or with a NaN. All are compared with the archive before this generation
     update     sep-cma-es by this order. Its parents are the first half, also if fewer than half entered the archive
     restart    if none of its candidates found an empty cell or a gain above 0
 """
@@ -122,7 +122,7 @@ class Archive:
     measures: [n, D], the descriptors.
     origins: [n, 2], the generation of each elite, and its number among the candidates of that generation.
     generations: the number of generations so far.
-    emitters: the K emitters; empty if no cell is filled.
+    emitters: the K emitters; empty as long as no cell is filled.
     """
 
     genomes: Genomes
@@ -149,9 +149,9 @@ class MapElites(contract.Strategy[Archive]):
         self._options, self._layout, self._P, self._seed = options, layout, population, seed
         self.measured = options.descriptors
         W = float(layout.num_weights)
-        usual = [(0.0, W if name in GENOME_MEASURES else 1.0) for name in self.measured]
-        self.grid: Int64 = np.array(options.cells or [_CELLS] * len(usual), np.int64)
-        self.bounds: Float64 = np.array(options.bounds or usual, np.float64)
+        ranges = [(0.0, W if name in GENOME_MEASURES else 1.0) for name in self.measured]
+        self.grid: Int64 = np.array(options.cells or [_CELLS] * len(ranges), np.int64)
+        self.bounds: Float64 = np.array(options.bounds or ranges, np.float64)
         self.capacity = self._num_cells = math.prod(self.grid.tolist())
         self._paths = Paths(layout)
         self._parents_of = contract.NewestValue(self._draw_parents)
@@ -196,7 +196,10 @@ class MapElites(contract.Strategy[Archive]):
         return Archive(genomes, no_cells, np.zeros(0), np.zeros((0, D)), np.zeros((0, 2), np.int64), 0)
 
     def ask(self, state: Archive, generation: int, candidates: Int64 | None = None) -> Genomes:
-        """Return candidates: initial genomes as long as no cell is filled, then children of elites."""
+        """Return candidates: of the emitters, and children of elites.
+
+        As long as no cell is filled, they are initial genomes, or a given genome (`StartLayout`) and mutants of it.
+        """
         candidates = contract.requested_candidates(self._P, candidates)
         has_start = isinstance(self._layout, contract.StartLayout)
         if len(state):
