@@ -66,7 +66,7 @@ from evolve.strategies.pruning_schedules import PruningOptions
 from evolve.strategies.strategy import Results, check_population, ranking, requested_candidates, require_evolved_weights
 from evolve.strategies.wrapper import RestartOptions
 
-_MAX_WEIGHT = 1e30  # also the largest standard deviation of sep-cma-es; cmaes refuses numbers above 1e32
+_MAX_WEIGHT = 1e30  # also the largest standard deviation of sep-cma-es; cmaes refuses a mean above 1e32
 _MIN_SIGMA = 1e-12  # σ could vanish while the covariance grows
 _MAX_CONNECTIONS = 2_000
 """The largest n."""
@@ -131,7 +131,8 @@ class Cma(EvolutionStrategy[CmaState]):
         options.check_combinations()
 
     def _initial_state(self, initial: Genomes) -> CmaState:
-        return self._state(self._optimizer(self._connections.weights(initial), self._options.sigma))
+        mean = np.clip(self._connections.weights(initial), -_MAX_WEIGHT, _MAX_WEIGHT)
+        return self._state(self._optimizer(mean, self._options.sigma))
 
     def ask(self, state: CmaState, generation: int, candidates: Int64 | None = None) -> Genomes:
         """Return candidates, drawn around the mean."""

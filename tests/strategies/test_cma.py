@@ -42,6 +42,12 @@ def test_first_candidates_are_drawn_around_an_initial_genome(name):
     assert np.array_equal(cma.champion(cma.start()).weights, first.weights)
 
 
+@pytest.mark.parametrize("name", ["cma-es", "sep-cma-es"])
+def test_a_first_mean_is_limited(name):
+    cma = strategies.make(name, x0=[3e38, -3e38, 1.0], population=8)
+    assert cma.champion(cma.start()).weights[0].tolist() == np.float32([1e30, -1e30, 1.0]).tolist()
+
+
 def test_candidates_of_cma_es_have_its_covariance():
     P = 2000
     cma = made("cma-es", P)
