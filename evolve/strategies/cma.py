@@ -161,7 +161,7 @@ class Cma(EvolutionStrategy[CmaState]):
         return rows * self._n - rows * (rows - 1) // 2
 
     def _shaped(self, state: CmaState, z: Float64) -> Float64:
-        """Return B D z for each row of z [P, n]."""
+        """Return B D z for each row of z [N, n]."""
         with self._one_thread():
             B, D = self._restored(state)._eigen_decomposition()
         # No matrix product: with BLAS the bits of a candidate could depend on the other candidates of the same call.
@@ -247,10 +247,10 @@ class SepCma(EvolutionStrategy[SepCmaState]):
         """Search the connections of a layout's initial genome.
 
         Args:
-            options: Its settings.
-            layout: The genomes.
+            options: The settings.
+            layout: The layout of the genomes.
             population: P.
-            seed: Of the streams.
+            seed: The seed of the streams.
             dimensions: The n of the formulas, fewer than the connections if the caller leaves some of them at 0.
         """
         super().__init__(layout, population, seed)
