@@ -17,7 +17,8 @@ by crowding distance, the largest first; then by their number in the population.
 at least as good in every objective, and better in one. Of genomes that are equal in all objectives, the first dominates
 the others, or a front would fill with copies. A genome with an objective that is NaN is behind all fronts.
 
-The champion is the genome of the best mean fitness among all parents that were evaluated `trusted` times or more.
+The champion is the genome of the best mean fitness among all parents that were evaluated `trusted` times or more, or
+as often as any parent if all were evaluated less.
 """
 
 from collections.abc import Mapping, Sequence
@@ -71,7 +72,7 @@ def fronts_of(values: Float64) -> Int64:
     Front 0 has the rows that no other row dominates. Front k has the rows that only rows of earlier fronts dominate. Of
     equal rows, the first dominates the others.
 
-    values: [n, D], larger is better. Needs n² bytes and some more.
+    values: [n, D], larger is better. It needs a little more than 2n² bytes.
     """
     n = len(values)
     known = np.flatnonzero(~np.isnan(values).any(axis=1))
@@ -230,7 +231,7 @@ class Nsga2(Elitist[FrontState]):
         return self._best(state, small)
 
     def _best(self, state: FrontState, among: Int64) -> Genomes:
-        """Return the genome of the best mean fitness among some of the parents, if they are trusted."""
+        """Return the genome of the best mean fitness among the trusted ones of some parents, see `trusted`."""
         counts = state.parents.count[among]
         trusted = among[counts >= min(self._options.trusted, int(counts.max()))]
         return state.parents.genomes.take(trusted[contract.ranking(state.parents.score[trusted])[:1]])
