@@ -96,7 +96,10 @@ class Pgpe(EvolutionStrategy[PgpeState]):
 
     @staticmethod
     def validate(options: PgpeOptions, layout: GenomeLayout) -> None:
-        """Raise InputError for a layout that has no weights to search, or a `smallest_sigma` above the initial σ."""
+        """Raise InputError for a layout that has no weights to search, and settings without effect.
+
+        Also if `smallest_sigma` is not below the initial σ of a genome that has all connections.
+        """
         require_evolved_weights(layout, "pgpe")
         options.check_combinations()
         first = _initial_sigma(options, layout.num_weights)
