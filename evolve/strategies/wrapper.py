@@ -53,7 +53,7 @@ class RestartOptions(StartOptions):
     restart_after: int = Field(0, ge=0, le=1_000_000)
     """The generations without progress in the mean fitness after which the search restarts; with 0, never."""
     restart_from: Literal["best", "anew"] = "best"
-    """Where the search restarts: from the "best" centre so far, or "anew" from other initial weights."""
+    """Where the search restarts: from the strategy's "best" state so far, or "anew" from other initial weights."""
 
     def check_combinations(self) -> None:
         """Raise InputError for a setting that has no effect beside the others."""
@@ -70,9 +70,10 @@ class WrapperState:
     best: The state of the strategy that has the wrapper's champion.
     means: [k] float64, the mean fitness of each of the last k generations.
     record: The scores and counts of the wrapper.
-    first_generation: The generation in the key of this search's first weights; its starts and restarts count from it.
-        It is above 0 in later starts, and in controls of pruning in rounds.
-    waiting: The starts that may be finalists, or are to be, the best first: the score and the last state of each.
+    first_generation: The generation from whose streams the first weights of this search are drawn, above 0 in later
+        starts and in controls of pruning in rounds. Its own starts and restarts add to it the generations since then.
+    waiting: The best starts so far, or the finalists that have yet to go on, the best first: the score and the last
+        state of each.
     """
 
     now: Any
@@ -90,7 +91,7 @@ class Wrapper(Strategy[WrapperState]):
 
     Args:
         strategy: The other strategy.
-        generations: Four times k, the number of generations in a score; k is rounded up.
+        generations: The setting of which k is a quarter, rounded up: `start_generations` or `restart_after`.
     """
 
     name: str
@@ -226,7 +227,11 @@ def mean_fitness(fitness: Float64, first: int | None = None) -> float:
 
 @dataclass(frozen=True)
 class StartRecord(NamedNumbers):
-    """best_score: The best score of a start. generations: The completed generations of this search."""
+    """The progress of a strategy with several starts.
+
+    best_score: The best score of a start or, as soon as finalists play, of a finalist; -∞ before the first one ends.
+    generations: The completed generations of this search.
+    """
 
     best_score: float
     generations: int
@@ -239,7 +244,7 @@ class Multistart(Wrapper):
     Bandits", 2013) in two rounds.
 
     The best state is the last state of the best start; with finalists, of the best finalist as soon as one has ended.
-    Before the first start or finalist has ended, it is the newest state.
+    Before the first start or finalist has ended, and after the choice, it is the newest state.
     """
 
     name, best_prefix, no_mean = "start", "chosen_", 0.0
