@@ -75,7 +75,7 @@ def is_portable(config: Config) -> bool:
 def make_manifest(experiment: Experiment, transport: Transport) -> dict[str, Any]:
     """Return the versions, the machine, the ranks, the back end, the threads, the portability, and the command line.
 
-    Also the modules of the user, because another code explains a difference better than another version of a library.
+    Also digests of the user's modules: their code explains a difference better than the version of a library does.
     """
     return {
         **machine_manifest(transport),
@@ -108,17 +108,19 @@ def module_digests(config: Config) -> dict[str, str]:
 def resumed_manifest(before: Mapping[str, Any], now: Mapping[str, Any], num_generations: int) -> dict[str, Any]:
     """Return the manifest of a run that goes on after a number of generations: it lists what is different now.
 
+    The command and the hosts are left out.
+
     Args:
         before: The manifest of the run file.
         now: The manifest of this process.
         num_generations: The number of complete generations.
     """
     entries, resumed = flatten(before), before.get("resumed")
-    different = {key: value for key, value in flatten(now).items() if value != entries.get(key)}
-    kept = [(key, value) for key, value in different.items() if key not in ("command", "host", "hosts")]
+    left_out = ("command", "host", "hosts")
+    different = {key: x for key, x in flatten(now).items() if x != entries.get(key) and key not in left_out}
     earlier = resumed if isinstance(resumed, dict) else {}  # any program may have written the file
     newest = [*earlier.items()][-_MOST_RESUMES:]
-    return {**before, "resumed": {**dict(newest), str(num_generations): {"ranks": now["ranks"], **dict(kept)}}}
+    return {**before, "resumed": {**dict(newest), str(num_generations): {"ranks": now["ranks"], **different}}}
 
 
 def short_revision(revision: object) -> str:
@@ -153,10 +155,8 @@ def machine_manifest(transport: Transport) -> dict[str, Any]:
 def _versions() -> dict[str, str]:
     found = {}
     for name in _PACKAGES:
-        try:
+        with contextlib.suppress(importlib.metadata.PackageNotFoundError):
             found[name] = _version(name)
-        except importlib.metadata.PackageNotFoundError:
-            continue
     return found
 
 
@@ -170,7 +170,7 @@ def _version(package: str) -> str:
 
 @functools.cache
 def revision() -> str | None:
-    """Return the git revision of the source (at the first call), with "+" if it has changes; None without a clone."""
+    """Return the git revision of the source at the first call, "+" at its end if it has changes; None if unknown."""
     if not (SOURCE / ".git").exists():  # a package in a virtual environment may lie inside another repository
         return None
     command = ["git", "-C", str(SOURCE), "describe", "--always", "--abbrev=40", "--dirty=+", "--exclude=*"]
@@ -192,7 +192,7 @@ def _libm() -> str:
 
 @functools.cache
 def _blas() -> str:
-    """Return the name and version of NumPy's BLAS, which evolve itself never uses."""
+    """Return the name and version of NumPy's BLAS, "" if unknown. Only libraries use it, such as cmaes."""
     try:
         built: Any = np.show_config(mode="dicts")
         blas = built["Build Dependencies"]["blas"]
@@ -294,8 +294,11 @@ def _kernels() -> dict[str, Fact]:
 
 
 def kernel_variant() -> str | None:
-    """Return the instruction set that the loader selects, see `kernels/lanes.h`; None if it is unknown."""
-    # "clones": the kernels are compiled for several instruction sets; another text: for one; "": there are no kernels.
+    """Return the instruction set that the loader selects, see `kernels/lanes.h`.
+
+    "as compiled" if the kernels have only one, None if there are no kernels.
+    """
+    # The last part of the build is "clones" if the kernels are compiled for several instruction sets.
     clones = native.build().split("; ")[-1]
     if clones != "clones":
         return "as compiled" if clones else None
