@@ -43,12 +43,12 @@ from evolve.training.resume import check_configuration, check_same_run, experime
 from evolve.training.stored import Source, with_start
 
 _Given = str | Path | Mapping[str, Any] | Config | None
-"""The argument `experiment` of the functions of Python."""
+"""The argument `experiment` of `evolve.train`, `evolve.iterate` and `evolve.sweep`."""
 _Output = str | Path | Mapping[str, Any] | None
 """Their argument `output`: a directory, or a table of settings."""
 _EXPERIMENT = "a TOML file, a table, a Config or a run file"
 _SECTIONS = {*NAMED_SECTIONS, "compute", "output", "racing", "early_stop"}
-"""Sections into which tables are merged, so an empty table changes nothing. Any other setting is replaced."""
+"""The settings that an empty table leaves as they are. Any other setting becomes an empty table."""
 
 
 @dataclass(frozen=True)
@@ -124,7 +124,7 @@ def plan_runs(
 
     Args:
         experiments: The experiments.
-        file: The path, if a run file is resumed by name.
+        file: The run file, if the caller resumes a run by the path of its file.
         resume: Whether existing runs are resumed.
         source: The source of the first genome, if it is in memory.
 
@@ -195,7 +195,7 @@ def threads_for(
 def plan_from_arguments(
     experiment: _Given, seed: int | None, output: _Output, settings: Mapping[str, Any], resume: bool = False
 ) -> PlannedRun:
-    """Return the run that the arguments of `evolve.train` describe. Raises InputError."""
+    """Return the run that the arguments of `evolve.train` or `evolve.iterate` describe. Raises InputError."""
     file = Path(experiment) if isinstance(experiment, str | Path) and Path(experiment).suffix == ".h5" else None
     table = _table(experiment) if file is None else experiment_table(file)
     stored = None if file is None else parse(Config, table)
@@ -235,7 +235,7 @@ def sweep_from_arguments(
     own = {section: table[section] for section in ("network", "strategy")} if isinstance(experiment, Config) else {}
     if isinstance(experiment, Config):
         grid = {key: _for_complete_table(table, key, values) for key, values in grid.items()}
-        # The configuration of a run: its directory belongs to it. Without a grid, however, the sweep has the same runs.
+        # The directory of an existing run is for this run alone. Without a grid, however, the sweep has the same runs.
         if grid and any(experiment.directory().glob("seed-*.h5")):
             table["output"].pop("directory", None)
     _override_all(table, output, settings, complete=isinstance(experiment, Config))
@@ -264,9 +264,10 @@ def sweep_from_arguments(
 
 
 def _for_complete_table(table: dict[str, Any], key: str, values: Any) -> Any:
-    """Return values of a sweep for a table with all settings, from which the options of their section are dropped.
+    """Return the values of a swept key for a table with all settings, including the options of the key's section.
 
-    Tables without a name keep these options, so texts beside them become tables of their own.
+    A name begins with its own defaults, so these options are dropped from the table. But a value that is a table
+    without a name keeps them. Names beside it then become tables, which replace the whole section.
     """
     if isinstance(values, list | tuple) and any(lacks_name(key, value) for value in values):
         return [{NAMED_SECTIONS[key]: each} if isinstance(each, str) else each for each in values]
@@ -296,7 +297,7 @@ def _with_own_options(
 
 
 def _check_not_swept(table: dict[str, Any], settings: Mapping[str, Any]) -> None:
-    """Raise InputError for a setting without effect, because the sweep of a table replaces it in all experiments."""
+    """Raise InputError for a setting that has no effect, because the table's own sweep sets it in all experiments."""
     named = {section: f"{section}.{name}" for section, name in NAMED_SECTIONS.items()}
     swept: set[str] = set()
     for point in combinations(table.get("sweep", {})):
@@ -393,7 +394,7 @@ def _start_in_memory() -> InputError:
 
 
 def _table(experiment: Any) -> dict[str, Any]:
-    """Return an experiment as a new table. Raises InputError for a run file, or if it is no experiment."""
+    """Return an experiment as a new table. Raises InputError for a run or champion file, and if it is no experiment."""
     if experiment is None:
         return {}
     if isinstance(experiment, Config):
@@ -432,7 +433,10 @@ def _seed(seed: Any) -> int:
 
 
 def _override(table: dict[str, Any], key: str, value: Any) -> None:
-    """Set a setting. A table is merged into the section; a text sets the name of an env, network or strategy."""
+    """Set a setting; a text sets the name of an env, network or strategy.
+
+    A table is merged into the table that the setting has, key by key. See `_SECTIONS` for an empty one.
+    """
     if key == "start_from":  # any object; `_take_source` replaces it
         table[key] = value
         return
