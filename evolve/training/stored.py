@@ -136,7 +136,7 @@ def _fits(run: Stored, experiment: Experiment) -> bool:
 
 
 def _with_environment(experiment: Experiment, changes: Mapping[str, Any]) -> Experiment:
-    """Return an experiment with other settings of its environment, but the same observations and actions."""
+    """Return an experiment with other settings of its environment, but the same numbers of observations and actions."""
     other = replace(prepare(experiment.config.with_env_changes(changes)), start=experiment.start)
     sizes, other_sizes = ((e.network.observation_size, e.action_size) for e in (experiment, other))
     if sizes != other_sizes:
