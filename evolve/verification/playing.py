@@ -19,7 +19,6 @@ from evolve.numerics.streams import Purpose
 from evolve.rollouts import EpisodeBatch, EpisodeFailure, EpisodeResults, Rollout, generation_keys, metrics_of
 from evolve.shapes import UInt64
 from evolve.store import Stored, StoredChampion, StoredRun
-from evolve.strategies import runs_on_every_rank
 from evolve.training import Experiment, GenomeChoice, final_champion, normalizer_of, recorded_limit, restore
 from evolve.training.stored import check_which, require_run_file
 from evolve.verification import logs
@@ -35,8 +34,9 @@ HERE = "this machine"
 class Episode:
     """An episode to play: a genome (P = 1), and the key of the episode.
 
-    logged: the return in the log; None if unknown. champion: whether the candidate is the best of its generation; False
-    for a generation that is not evaluated yet. which: the choice of the genome, for held-out and validation episodes.
+    logged: the return in the log; NaN if the episode failed, None if unknown. champion: whether the candidate is the
+    best of its generation; False for a generation that is not evaluated yet. which: the choice of the genome, for
+    held-out and validation episodes.
     """
 
     genome: Genomes
@@ -72,7 +72,7 @@ def choose_episode(
         run: The run file, or a champion file; the episodes of a champion file are held-out or validation episodes.
         experiment: The experiment of the run.
         generation: A complete generation, or the next one; by default the last complete one.
-        candidate: The candidate that plays; by default the champion.
+        candidate: The candidate that plays; by default the champion, in the next generation candidate 0.
         episode: The number of the episode.
         purpose: EPISODE, or an episode of the final champion: HELD_OUT or VALIDATION.
         which: A genome in place of the final champion. The elite of a cell plays an episode by which it took the cell;
@@ -140,10 +140,9 @@ def genome_of(run: StoredRun, experiment: Experiment, generation: int, candidate
 def initial_fingerprints(run: StoredRun, experiment: Experiment) -> UInt64:
     """Return [P]: the fingerprints of the candidates of generation 0, computed from the seed of a run."""
     strategy = experiment.strategy(run.header.seed)
-    state, at_once = strategy.start(), experiment.config.population
-    candidates = np.arange(at_once)
-    if runs_on_every_rank(strategy, 0):
-        at_once = max(1, _WEIGHTS_AT_ONCE // experiment.network.num_weights)
+    state, candidates = strategy.start(), np.arange(experiment.config.population)
+    # A strategy that is not portable computes all candidates in one call, as rank 0 of the run did.
+    at_once = max(1, _WEIGHTS_AT_ONCE // experiment.network.num_weights) if strategy.portable else len(candidates)
     parts = np.split(candidates, range(at_once, len(candidates), at_once))
     return np.concatenate([strategy.ask(state, 0, part).fingerprints() for part in parts])
 
@@ -230,7 +229,7 @@ def play(
             because the function may take long, for example to draw.
 
     Raises:
-        EpisodeError: The episode fails here, but not in the log.
+        EpisodeError: The episode fails here, and the log does not say that it failed in the run.
     """
     config = experiment.config
     seconds = config.env.max_episode_seconds if each_step is None else math.inf
