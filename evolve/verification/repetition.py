@@ -124,7 +124,8 @@ class RunRepetition(_Repetition):
 
         The final champion plays the held-out episodes again, and its validation episodes if it was validated. The
         fitness of all candidates is computed again from the logged returns, unless it is a function that cannot be
-        imported here. If the file keeps all genomes, their digests are computed again.
+        imported here. A front or an archive is selected again by the logged fitness and measures. If the file keeps all
+        genomes, their digests are computed again.
 
         generations: The generations whose champions play; by default all.
         """
