@@ -42,6 +42,9 @@ EXPERIMENTS = {
 }  # fmt: skip
 COMMON = ["--set", "held_out_episodes=4"]
 PATIENCE = 120.0  # seconds that a run may take before it counts as hanging
+SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGUSR1)
+# A complete run ends with 0, or by a signal that arrives when Python, as it ends, has dropped the handlers of signals.
+GOOD_ENDS = (0, *(-number for number in SIGNALS))
 
 
 @dataclass
@@ -231,7 +234,7 @@ class Torturer:
                 self.tally.generations_lost += max(0, done - now)
                 done, self.tally.faults, self.tally.resumed = now, self.tally.faults + 1, self.tally.resumed + 1
             code = job.wait()
-            if code != 0:
+            if code not in GOOD_ENDS:
                 return self.report(f"exit code {code} of a resumed run", job)
             return self.check_digests(job, experiment)
 
@@ -262,13 +265,13 @@ class Torturer:
         ranks = job.ranks()
         if job.popen.poll() is not None or not ranks:
             return False
-        number = self.draw.choice([signal.SIGTERM, signal.SIGINT, signal.SIGUSR1])
+        number = self.draw.choice(SIGNALS)
         with contextlib.suppress(psutil.NoSuchProcess):
             ranks[self.draw.choice([*ranks])].send_signal(number)
         code = job.wait()
         if code == 75 and "continue with --resume" in job.text():
             return True
-        if code != 0 or not complete(job.file):
+        if code not in GOOD_ENDS or not complete(job.file):
             self.report(f"exit code {code} after {number.name}", job)
         return False
 
