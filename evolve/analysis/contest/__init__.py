@@ -25,7 +25,7 @@ from evolve.training import Experiment, prepare
 VERSION = 2
 
 LEGS: Mapping[str, Mapping[str, Any]] = tomllib.loads(Path(__file__).with_name("legs.toml").read_text(encoding="utf-8"))
-"""The settings of each leg in the size "small". `SIZES` has factors for the other sizes, except for "walker"."""
+"""The settings of each leg, in the size "small"; the settings of "walker" are of the size "large"."""
 
 WALKER = "walker"
 LEGS_OF_VERSION = {1: tuple(leg for leg in LEGS if leg != WALKER), VERSION: tuple(LEGS)}
