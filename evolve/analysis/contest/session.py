@@ -1,7 +1,8 @@
 """Play the contest on the ranks of this job, for one row of its table.
 
 First the short run of each leg is compared with its known digest in golden.json. Then repeats of the runs for the score
-are timed until their times agree. A repeat consists of one or more passes, and a pass plays all legs once.
+are timed until their times agree, or `most_repeats` are done. A repeat consists of one or more passes, and a pass plays
+all legs once.
 """
 
 import hashlib
