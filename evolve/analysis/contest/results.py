@@ -268,7 +268,7 @@ def read(path: Path) -> ContestFile:
     Files of earlier versions can be read, since this version plays all of their legs.
 
     Raises:
-        InputError: The file was edited, is of an unknown version, or is of other work.
+        InputError: The file cannot be read, is no contest file, was edited, or is of an unknown version or other work.
     """
     contents = _contents(path)
     version = contents.get("contest")
