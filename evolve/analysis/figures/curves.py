@@ -77,8 +77,8 @@ class Facet:
 def draw_curves(groups: list[RunGroup], axis: str = "generation", titled: bool = True, load: bool = False) -> Any:
     """Return the figure of the curves of groups.
 
-    If an environment has one group, its panels show the best candidate and the population. If it has several groups,
-    they show only the best candidate of each group.
+    If an environment has one group, the panels of fitness and connections show the best candidate and the population.
+    If it has several groups, a panel has one line for each group; `_fitness_series` chooses the fitness.
 
     Args:
         groups: The groups.
@@ -376,8 +376,9 @@ def _end(x: Float64, values: Float64) -> tuple[float, float]:
 def _mark_searches(panel: Any, facet: Facet) -> list[LineLabel]:
     """Mark the generations in which searches of the strategies start, restart or begin a round: curves dip there.
 
-    If the facet has one group, a line with a name marks a search that all runs begin in the same generation, unless the
-    names would overlap. A triangle at the lower edge marks every other search. The returned label explains triangles.
+    If the facet has one group, a line with a name marks a search that all runs begin in the same generation, unless
+    there are many or the names would overlap. A triangle at the lower edge marks every other search. The returned label
+    explains triangles.
     """
     across = panel.get_xaxis_transform()  # x in data, y as a share of the panel's height
     has_triangles = False
@@ -482,7 +483,6 @@ def _draw_idle_workers(panel: Any, run: StoredRun, x: Float64) -> None:
     if idle.shape[1] <= _MAX_LINES:
         for worker, column in enumerate(idle.T):
             _line(panel, x, column, color=COLOURS[worker], lw=1.2, label=f"rank {worker + first}")
-        panel.set_ylim(bottom=0)
         # The legend stands above the panel, beside its title, so that it covers no data.
         place = {"loc": "lower right", "bbox_to_anchor": (1.0, 1.0), "borderaxespad": 0.1}
         panel.legend(**place, ncols=idle.shape[1], fontsize=8.5)
