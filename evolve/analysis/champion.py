@@ -128,7 +128,7 @@ def mean_traces(run: Stored, experiment: training.Experiment, champion: Champion
     """Return [W]: a champion's mean traces over the episodes of its generation, or over its held-out episodes.
 
     Args:
-        run: The run file.
+        run: The run file or champion file.
         experiment: The experiment of the run, with a network that leaves traces.
         champion: A champion of the run (`champion_of`).
         coordinator: Plays the episodes.
@@ -206,7 +206,7 @@ class Member:
 
     Attributes:
         fitness: Its mean fitness over all of its evaluations.
-        measures: Its measures by name, such as "acting_connections", in the generation of the front.
+        measures: Its measures by name, such as "acting_connections"; means over the same evaluations.
         candidate: Its number in the population of that generation.
         evaluations: The number of generations in which it was evaluated; None if the front is not the last one.
         genome: The genome (P = 1); None if the front is not the last one, as the file has only the last genomes.
@@ -248,7 +248,10 @@ class Elite:
 
 
 def elites_of(run: StoredRun) -> list[Elite]:
-    """Return the elites of the archive after the last generation, in the order of their cells; see `Run.archive`."""
+    """Return the elites of the archive after the last generation, in the order of their cells; see `Run.archive`.
+
+    Raises InputError if the run has no archive.
+    """
     strategy, state = training.restore(training.reload_policy(run), run)
     if not isinstance(strategy, MapElites):
         raise InputError(str(run.path), "a run with an archive (strategy map-elites)", "another one")
@@ -299,7 +302,10 @@ def fronts_of(run: StoredRun) -> list[Front]:
 
 
 def members_of_front(run: StoredRun, generation: int | None) -> list[Member]:
-    """Return the front after a generation, by default the last, see `Run.front`."""
+    """Return the front after a generation, by default the last; see `Run.front`.
+
+    Raises InputError if the run has no such generation, or no front.
+    """
     last = run.num_generations - 1
     number = last if generation is None else generation
     check_generation(run, number)
