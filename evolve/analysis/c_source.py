@@ -1,7 +1,7 @@
-"""A policy as one C file without dependencies, which computes the bits of the network's kernel.
+"""A policy as one C file without dependencies, with outputs equal to the engine's to the bit.
 
-The file contains the kernel's own headers, compiled for one lane, and the network's arrays. So it equals the engine by
-construction, for every network with a kernel. Traces, cells and plastic weights are updated in C, too.
+The file contains the headers of the network's kernel, compiled for one lane, and the network's arrays. So it equals the
+engine by construction, for every network with a kernel. Traces, cells and plastic weights are updated in C, too.
 
 To find the arrays, `RecordedArrays` stand in for the arrays of a back end with one slot. Every array gets a number in
 place of an address, and the structure that a network gives its kernel refers to arrays by these numbers.
@@ -171,7 +171,7 @@ def c_source(experiment: Experiment, genome: Genomes, normalizer: Float32 | None
     if not arrays.kernel_name:
         cure = "Export it as JSON (.json), which holds every network."
         raise InputError("network", "a network with a C kernel", experiment.config.network.name, cure)
-    seeds = np.zeros(1, np.int64)  # from which plastic-mlp draws its first weights
+    seeds = np.zeros(1, np.int64)  # plastic-mlp draws its first weights from the environment seed: take seed 0
     batch.load(np.zeros(1, np.intp), genome.weights, genome.mask, seeds)
     # Constants are the arrays that the kernel only reads, the normalizer, and the values with which the other arrays
     # start, unless they are all zero.
@@ -201,7 +201,7 @@ def c_source(experiment: Experiment, genome: Genomes, normalizer: Float32 | None
 
 
 def describe_spaces(experiment: Experiment) -> list[str]:
-    """Return a line for each part of an observation, with its indices, and for each part of the action its formula."""
+    """Return lines: the indices of each part of a Dict or Tuple observation, the formula of each part of the action."""
     spaces, scale, lines, first = experiment.spaces, experiment.config.env.action_scale, [], 0
     if kind_of(spaces.observation) in ("Dict", "Tuple"):
         for name, space in _parts("observation", spaces.observation):
