@@ -203,7 +203,8 @@ def onnx_model(policy: "Policy") -> bytes:
     """Return a policy as a model of ONNX.
 
     Inputs: observation [N, O], flat; a recurrent network also has memory [N, M], zeros at the start of an episode.
-    Outputs: action, outputs [N, A]; a recurrent network also has next_memory [N, M].
+    Outputs: action, missing without a decoding of actions; outputs [N, A]; a recurrent network also has next_memory
+    [N, M].
     """
     layers = layers_of(policy, "ONNX")
     onnx = import_extra("onnx", "onnx", "export", "ONNX")
