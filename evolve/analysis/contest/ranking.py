@@ -22,7 +22,7 @@ _MARKERS = "os^Dv<"
 _LINES_HEIGHT, _ROW_HEIGHT = 3.1, 0.42  # inches
 _NAME_CHARACTERS = 26
 _BEHIND = {"facecolor": PAPER, "edgecolor": "none", "pad": 1.5}
-_ROOM = 1.25  # the width of a panel of bars, in lengths of the longest bar, so that numbers fit behind the bars
+_ROOM = 1.25  # the width of a panel of bars, in lengths of the longest bar, so that numbers fit beside the bars
 
 
 @dataclass(frozen=True)
@@ -70,7 +70,7 @@ def rank(paths: Sequence[Path]) -> ContestRanking:
     """Compare the contests in files.
 
     Raises:
-        InputError: A file was edited, is of another version or size than the first, or of other work.
+        InputError: A file cannot be read, was edited, or differs from the first in its version, size or work.
     """
     files = [results.read(path) for path in paths]
     first = files[0]
@@ -119,10 +119,10 @@ def _distinct(names: Sequence[str]) -> list[str]:
 
 
 def benchmark_2020(found: results.ContestFile, row: results.ContestRow) -> str:
-    """Return the time of the whole benchmark of 2020 with the workers of a row in words, beside the published times.
+    """Return a text: the time that the workers of a row take for the benchmark of 2020, and the published times.
 
-    It follows from the seconds per environment step. The first generation is not timed; its steps are assumed to be as
-    fast as the others. The text is empty if the leg was not played, or was played with another population.
+    The time follows from the seconds per environment step. The first generation is not timed; its steps are assumed to
+    be as fast as the others. The text is empty if the leg was not played, or was played with another population.
     """
     leg = row.legs.get(contest.WALKER)
     whole = contest.LEGS[contest.WALKER]
@@ -225,7 +225,7 @@ def _draw_bars(panels: Sequence[Any], best: Sequence[RankedRow]) -> None:
 def _bars(
     panel: Any, values: Sequence[float], texts: Sequence[str], ends: Sequence[float], names: Sequence[str]
 ) -> None:
-    """Draw a bar for each value, with a name before it and a text behind the position `ends`."""
+    """Draw a bar for each value, with its name to the left, and its text to the right of its number in `ends`."""
     places = range(len(values))
     panel.barh(places, values, 0.55, color=[COLOURS[n % len(COLOURS)] for n in places], alpha=0.85)
     widest = max(ends) or 1.0
