@@ -222,6 +222,13 @@ def test_the_figure_tells_devices_apart_and_mixes_no_currencies(tmp_path):
     assert len(ranking.draw(ranking.rank(paths[:1])).subfigs[1].axes) == 2
 
 
+def test_a_long_name_without_spaces_keeps_its_ends_in_the_figure(tmp_path):
+    pytest.importorskip("matplotlib")
+    path = signed(tmp_path / "a.json", contents({1: [40, 41, 42]}, f"first-{'x' * 90}-last"))
+    label = ranking.draw(ranking.rank([path])).subfigs[0].axes[0].get_legend_handles_labels()[1][0]
+    assert (label[:6], label[-5:]) == ("first-", "-last")
+
+
 def refused(path, words):
     with pytest.raises(InputError, match=words):
         ranking.rank([path])

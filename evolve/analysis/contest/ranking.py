@@ -183,7 +183,7 @@ def _draw_lines(figure: Any, ranking: ContestRanking) -> None:
 
 
 def _shortened(machine: str) -> str:
-    return textwrap.shorten(sanitize(machine), 2 * _NAME_CHARACTERS, placeholder=" …")
+    return sanitize(machine, 2 * _NAME_CHARACTERS)
 
 
 def _label(panel: Any, title: str, unit: str, ranking: ContestRanking) -> None:
