@@ -333,13 +333,13 @@ def _draw_volumes(panel: Any, fronts: Sequence[Sequence[Float64]], every: Float6
 
 
 def _draw_over_generations(panel: Any, generations: Any, values: Any, **how: Any) -> None:
-    """Draw a line over generations; a single value is a point."""
+    """Draw a line over generations; a single value is a point, in the middle of the panel unless it has other lines."""
     alone = len(generations) == 1
     panel.plot(generations, values, **how, marker="o" if alone else "", ms=4, clip_on=not alone)
     panel.set_xlabel("generation")
     panel.xaxis.get_major_locator().set_params(integer=True, min_n_ticks=1)
-    if alone:
-        panel.set_xlim(-0.5, 0.5)
+    if not panel.dataLim.width:
+        panel.set_xlim(-0.5, 0.5, auto=True)  # a longer line still extends the axis
 
 
 @style.styled
