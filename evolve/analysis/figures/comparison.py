@@ -32,7 +32,7 @@ _DIGIT = 0.076  # the width of a digit in a column, in inches
 _MOST_NAMED = 8  # ranks drawn as horizontal bars with names and numbers; more ranks are drawn as narrow columns
 _MOST_BINS = 40
 _EARLIER = (0.02, 0.1, 0.3)  # if a single run is drawn, its fronts after these shares of its generations are drawn, too
-_MARKERS = "os^v"  # of fronts; each belongs to as many fronts as there are colours
+_MARKERS = "os^v"  # of fronts; a new marker begins whenever all colours are used
 _MOST_VOLUMES = 400  # the hypervolume is computed for at most this number of generations, evenly spaced
 _MANY_DECADES = 1e4  # from this ratio of the largest measure to the smallest, a logarithmic axis has a tick per decade
 _WIDE = 30.0  # an axis is logarithmic if the largest measure exceeds this multiple of the smallest positive one
@@ -252,7 +252,7 @@ def draw_front(runs: Sequence[StoredRun], titled: bool = True) -> Any:
     top.set_ylabel("mean fitness")
     omitted = f" (without {', '.join(others)})" if others else ""
     top.set_title(f"Front{omitted}; ◆ best fitness")
-    # A good front reaches the upper corner, an early one any other place. Handles are long enough for two dashes.
+    # Fronts can lie anywhere, so no fixed place is free for the legend. Its lines are long enough for two dashes.
     top.legend(loc="best", fontsize=8, handlelength=3.2)
     _draw_volumes(bottom, fronts, every, is_small)
     if titled:

@@ -186,7 +186,7 @@ class LineLabel:
         x: The x coordinate of the line's end.
         y: The y coordinate of the line's end.
         colour: The colour of the line.
-        mark: The mean and the interval drawn for the line; None if they are unknown.
+        mark: The mean and the interval drawn for the line; None to draw none.
         key: The dashes of the line, one of `DASHES`, for a sample of it beside the text; "" for no line. None: a
             pointer connects the line's end with the text; with several lines, pointers would cross lines and marks.
     """
