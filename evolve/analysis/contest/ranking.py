@@ -189,7 +189,7 @@ def _shortened(machine: str) -> str:
 def _label(panel: Any, title: str, unit: str, ranking: ContestRanking) -> None:
     """Set the title and the axes of a panel, both axes logarithmic."""
     ticker = style.matplotlib("ticker")
-    panel.set(title=title, xlabel="workers", ylabel=unit, xscale="log", yscale="log")
+    panel.set(title=title, xlabel="workers", ylabel=unit, yscale="log")
     panel.set_xscale("log", base=2)
     panel.set_xticks(sorted({row.measured.workers for row in ranking.rows} | {1}))
     panel.xaxis.set_major_formatter(ticker.ScalarFormatter())
