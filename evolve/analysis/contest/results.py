@@ -160,7 +160,7 @@ class Price(StoredPart):
         return self.hour * seconds / 3600
 
     def words(self, seconds: float) -> str:
-        """Return the price of some seconds with three digits: "$0.0107"."""
+        """Return the price of some seconds with at least three significant digits: "$0.0107"."""
         price = self.of(seconds)
         decimals = max(2, 2 - math.floor(math.log10(price))) if price else 0
         return f"{self.currency}{price:,.{decimals}f}"
