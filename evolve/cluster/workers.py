@@ -23,8 +23,8 @@ _LONGEST_SETUP = 600.0  # seconds until a worker has made its environments
 _SILENCE_EVERY = 0.1  # seconds between two counts of the silence of all workers
 _LONGEST_PASSED = 0.5  # the most seconds that count between two checks, as rank 0 may have been suspended itself
 
-# A chunk has more episodes than a worker has slots only if it takes no longer than `_LONG_SECONDS`, has no more than
-# `_MOST_EPISODES`, and is at most one of `_SHARES` parts of the worker's fair share.
+# A chunk has no more episodes than a worker has slots, or than make it worth a message. It has more only if it takes no
+# longer than `_LONG_SECONDS`, has at most `_MOST_EPISODES`, and is at most one of `_SHARES` parts of a fair share.
 _MOST_EPISODES = 8192
 _LONG_SECONDS, _SHARES = 1.0, 8
 _CHUNK_COST = 3e-4
@@ -73,7 +73,8 @@ def suitable_sizes(
         workers: The number of workers.
         slots: The number of episodes that a worker plays side by side.
         worthwhile_seconds: The duration of the smallest chunk that is worth a message while more episodes are left.
-        episode_seconds: The mean duration of an episode in the last batch; 0 if there was no batch.
+        episode_seconds: The worker time per episode in the last batch, shorter than an episode if several are played
+            side by side; 0 if there was no batch.
         fewest: The size of the smallest chunk while more episodes are left, regardless of its duration.
     """
     if not episode_seconds:
@@ -170,7 +171,7 @@ class WorkQueue:
 
     @property
     def ahead(self) -> int:
-        """The number of episodes in the chunk that each worker has in advance; 0 for the last ones, or after a loss."""
+        """The number of episodes that each worker has in advance; 0 for the last few, and while a suspect waits."""
         return self._most_in_hand() if self._uneven else 0
 
     def _most_in_hand(self) -> int:
@@ -192,7 +193,7 @@ class WorkQueue:
     def finish(self, worker: int, items: Int64) -> bool:
         """Record that a worker finished items, and send it more.
 
-        Returns False, and records nothing, if one of the items was finished before: a result counts only once.
+        Returns False if one of the items was finished before; then none of them counts, as a result counts only once.
         """
         new = not self._done[items].any()
         if new:
@@ -256,7 +257,7 @@ class WorkQueue:
 
 @dataclass(frozen=True)
 class Loss:
-    """A worker that was lost, how, and the same in words."""
+    """A lost worker, its fate, and the same in words."""
 
     worker: int
     fate: Fate
@@ -270,7 +271,7 @@ class Workers:
         self._transport = transport
         self.ranks = tuple(rank for rank in range(1, transport.size) if rank not in transport.gone)
         """The ranks that are left, in ascending order."""
-        self._ready: set[int] = set()  # workers that sent a message since the setup; the others may still be making it
+        self._ready: set[int] = set()  # have sent a message since the setup; others may still make environments
         self.reset_silence()
 
     def __len__(self) -> int:
