@@ -131,7 +131,7 @@ class Evaluation:
         if loss.fate == Fate.HANG:
             left = pluralize(queue.unfinished, "episode")
             raise RunError(f"every remaining worker hangs, with {left} to play; rank 0 could hang on them, too")
-        named = self.name_some(queue.last_in_hand)
+        named = self.name_some(queue.last_in_hand) if loss.fate == Fate.DEATH else ""
         last = f"; the episodes with which workers died come last: {named}" if named else ""
         _LOG.warning("no worker is left: rank 0 evaluates the rest by itself%s", last)
 

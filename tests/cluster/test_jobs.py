@@ -89,6 +89,10 @@ def test_rank_0_goes_on_alone_unless_the_last_worker_hangs(caplog):
         job.announce_takeover(queue, Loss(1, Fate.DEATH, ""))
     assert caplog.text.count("generation 0, candidate ") == 3
     assert len(np.concatenate(hands[1])) > 3
+    caplog.clear()
+    job.announce_takeover(queue, Loss(1, Fate.CUT_OFF, ""))  # whose script has ended
+    assert "rank 0 evaluates the rest by itself" in caplog.text
+    assert "died" not in caplog.text
     with pytest.raises(RunError, match="20 episodes"):
         job.announce_takeover(queue, Loss(1, Fate.HANG, ""))
 
