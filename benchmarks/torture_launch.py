@@ -40,7 +40,7 @@ MOST_KILLS = 12
 """Kills of one run, which is then left alone: a run that is hit at every start never completes."""
 EARLY, LATE = 5.0, 12.0
 """Seconds of a start; half of the kills come before the first value."""
-BEGUN, LOST = " on localhost", "other workers take over"
+BEGUN, LOST = " on localhost", "other ranks take over"
 """Texts that the log has for a start, and for a lost worker that the run can do without."""
 
 

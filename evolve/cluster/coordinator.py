@@ -187,14 +187,14 @@ class Coordinator:
         return queue.pending.take_all()
 
     def _check_losses(self, job: Job, queue: WorkQueue) -> None:
-        """Give the items of lost workers to other workers. An item that killed or hung several counts as failed."""
+        """Give the items of lost workers to other ranks. An item that killed or hung several counts as failed."""
         # All lost workers are removed before any item is handed out, so that no item goes to another lost worker.
         losses = self._workers.remove_lost(queue.busy, job.patience)
         for loss in losses:
             pending, failed = queue.remove(loss.worker, loss.fate)
             when = time.strftime("%Y-%m-%d %H:%M:%S")
             host = self._transport.hosts[loss.worker]
-            _LOG.warning("%s: rank %d on %s %s; other workers take over its %s",
+            _LOG.warning("%s: rank %d on %s %s; other ranks take over its %s",
                          when, loss.worker, host, loss.description, pluralize(pending, job.item))  # fmt: skip
             job.fail(failed, loss)
         if losses and self._workers:

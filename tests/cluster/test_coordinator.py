@@ -227,8 +227,8 @@ def test_without_workers_no_answer_is_waited_for(caplog):
         assert coordinator.ask([np.zeros(1, np.uint8)] * 3) == [None] * 3
     said = [record.getMessage() for record in caplog.records]
     assert [line.partition(": ")[2] for line in said] == [
-        "rank 2 on here was lost; other workers take over its 1 question",
-        "rank 1 on here was lost; other workers take over its 2 questions",
+        "rank 2 on here was lost; other ranks take over its 1 question",
+        "rank 1 on here was lost; other ranks take over its 2 questions",
         "rank 0 answers the rest by itself",
     ]
     assert coordinator.ask([np.zeros(1, np.uint8)]) == [None]
