@@ -1,6 +1,6 @@
 """Make the rollout of an experiment on the host or on a device, and measure which is faster.
 
-With `backend = "auto"` a short trial decides: both back ends play the initial population.
+With `backend = "auto"` a short trial decides: both back ends play initial genomes.
 """
 
 import math
@@ -51,7 +51,7 @@ TRIAL_SECONDS = 0.5
 """Seconds of each trial."""
 WARM_UP = 4
 """Ticks before a trial measures."""
-_MOST_GENOMES = 64
+_MOST_GENOMES = 64  # of a trial; with more slots, each genome plays several episodes
 
 
 def make_rollout(text: str) -> AnyRollout:
@@ -91,7 +91,9 @@ def _halves(config: Config, slots: int) -> int:
 
 
 def fitted(experiment: Experiment) -> Experiment:
-    """Return an experiment with as many slots as fit into the memory of the device, estimated from a few slots.
+    """Return an experiment with no more slots than fit into the memory of the device, estimated from a few slots.
+
+    Only a number of slots that the user did not ask for is reduced.
 
     Raises:
         InputError: The slots that the user asked for do not fit, or not even a few slots fit.
@@ -285,7 +287,9 @@ class RolloutSpeed:
 
 @environments.keeping_directory()
 def rollout_speed(experiment: Experiment, backend: str, seconds: float) -> RolloutSpeed:
-    """Return the speed at which initial networks play on a back end, in this process, with all slots busy.
+    """Return the speed at which initial networks play on a back end in this process.
+
+    All slots are busy, or as many as a generation can fill.
 
     Raises:
         InputError: The rollout cannot be made here, for example because the slots do not fit into memory.
@@ -315,8 +319,8 @@ def _measure(rollout: AnyRollout, batch: EpisodeBatch, seconds: float, pat: Call
             steps = 0
         if rollout.pending < len(batch) / 2:
             rollout.submit(batch)
-        # The next tick advances one half. Other rollouts play many steps in a tick, which are counted when their
-        # episodes have ended.
+        # Of two halves, the next tick advances the first. Rollouts of whole episodes play many steps in a tick, which
+        # are counted when the episodes have ended.
         ticking = rollout.halves[0] if isinstance(rollout, RolloutInHalves) else rollout
         steps += ticking.running if isinstance(ticking, Rollout) else 0
         results = rollout.tick()
