@@ -59,7 +59,8 @@ def iterate(experiment: Experiment, coordinator: Coordinator, log: RunLog) -> Ge
 class _Run:
     """The state of a run between two generations.
 
-    champion_normalizer: the normalizer of the champion's generation; None if a champion may be evaluated again.
+    champion_normalizer: the normalizer with which the champion was evaluated, if only one generation evaluates it;
+    else None, and the champion gets the present normalizer.
     """
 
     experiment: Experiment
@@ -143,7 +144,7 @@ def is_validation_due(config: Config, num_generations: int) -> bool:
 
 
 def is_good_enough(config: Config, returns: Float64) -> bool:
-    """Return whether a champion's validation returns [N] end the run."""
+    """Return whether a champion's validation returns [N] end the run; never if one is NaN, as its episode failed."""
     least = config.early_stop.mean_return
     return least is not None and bool(ordered_sum(returns) / len(returns) >= least)
 
