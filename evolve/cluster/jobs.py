@@ -107,7 +107,8 @@ class Evaluation:
             raise EpisodeError(which, f"{where}:\n{message}", key)
         self._failed += 1
         if self._failed <= _MAX_DESCRIBED:
-            # In training the episode lowers the fitness. Means over a champion's episodes leave the episode out.
+            # In training the candidate's fitness is NaN, the worst. The mean of held-out returns leaves the episode
+            # out, and a validation with such an episode ends no run.
             counts = "counts as the worst" if self.batch.purpose == Purpose.EPISODE else "has no return"
             _LOG.warning("%s failed and %s, %s: %s", which, counts, where, exception_line(message))
 
