@@ -53,7 +53,7 @@ class Coordinator:
         self._exit_on_hang = exit_on_hang
         self._workers = Workers(transport)
         self._spec: RolloutSpec | None = None
-        self._episode_seconds = 0.0  # the mean duration of an episode in the last batch
+        self._episode_seconds = 0.0  # the busy seconds of all ranks per episode of the last batch
         self._own_rollout: AnyRollout | None = None
         self._seconds = np.zeros((2, transport.size))  # the results of `take_seconds` so far
         self.shared_version: Hashable = None
@@ -98,7 +98,7 @@ class Coordinator:
         """Let workers answer questions by `SharedState.answer`, in any order.
 
         Returns for each question the rank that answered it and the answer; None for an unanswered question. Raises
-        Stopped and RunError as `evaluate` does.
+        Stopped as `evaluate` does, and RunError if a worker failed.
         """
         inquiry = Inquiry(next(_SERIALS), questions, 0.0 if self._spec is None else self._spec.max_episode_seconds)
         self._run(inquiry)
@@ -255,9 +255,10 @@ def idle_sleep(seconds: float) -> float:
 
 
 def dismiss(transport: Transport, answer: bytes = b"", patience: float = 5.0) -> bool:
-    """Make `serve` return `answer` at every worker; return whether all workers confirmed in time.
+    """Make `serve` return `answer` at every worker; return whether all workers that are not lost confirmed in time.
 
-    patience: Seconds to wait, and 0.05 s more for each rank, because many ranks on few cores take turns.
+    patience: Seconds to wait, and 0.05 s more for each rank, because many ranks on few cores take turns. Messages that
+        have not left by then get the same time again.
     """
     patience += 0.05 * transport.size
     deadline = time.monotonic() + patience
@@ -282,7 +283,7 @@ def all_have_left(transport: Transport) -> bool:
 
 
 def _receive_farewell(transport: Transport) -> bool:
-    """Receive a message, if there is one; return whether there was one. Farewells are noted, others dropped."""
+    """Receive a message, note it if it is a farewell, and drop any other; return whether there was a message."""
     received = transport.probe()
     if received is None:
         return False
