@@ -93,12 +93,12 @@ class FailedEpisode:
 
 @dataclass(frozen=True)
 class Heartbeat:
-    """To the coordinator: a worker has made its environments, or is still playing long episodes."""
+    """To the coordinator: a worker has made its environments, or is alive but has no results to send yet."""
 
 
 @dataclass(frozen=True)
 class WorkerError:
-    """To the coordinator: a worker cannot go on; the report has its host and the traceback."""
+    """To the coordinator: a worker cannot go on; the report has its host, and the message or the traceback."""
 
     report: str
 
@@ -126,14 +126,13 @@ class Dismiss:
 
 @dataclass(frozen=True)
 class Ended:
-    """Between the ranks of a script: the script of this rank has ended, so this rank will not answer."""
+    """Between the ranks of a script: the script of the sender has ended, so the sender will not answer."""
 
 
 ToWorker = Setup | Chunk | Update | Question | Kill | Dismiss | Ended
-ToCoordinator = ChunkResults | Answer | FailedEpisode | Heartbeat | WorkerError | StopRequest
 JobMessage = ChunkResults | Answer | FailedEpisode
 """The messages that belong to a job, by its serial number."""
-Message = ToWorker | ToCoordinator
+Message = ToWorker | JobMessage | Heartbeat | WorkerError | StopRequest
 _KINDS: tuple[type[Any], ...] = get_args(Message)
 
 
