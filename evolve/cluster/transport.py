@@ -67,11 +67,11 @@ class Transport:
         self.tolerant = communicator is not None and enabled in ("1", "true")
         """Whether this MPI survives the death of a rank (User Level Failure Mitigation)."""
         self.gone: set[int] = set()
-        """The ranks that died or were abandoned."""
+        """The ranks that died, were abandoned or, at rank 0, ended their scripts."""
         self.abandoned: set[int] = set()
         """The ranks that do not answer, although their processes may still exist."""
         self.ended: set[int] = set()
-        """The ranks whose scripts have ended. At rank 0 they are `gone`, too."""
+        """The ranks whose scripts have ended."""
         self.leaving: set[int] = set()
         """The ranks that were dismissed and have not confirmed it yet; known at rank 0."""
         self._asked = 0.0
@@ -90,7 +90,7 @@ class Transport:
         self._quiet_since = time.monotonic()  # the time of the last message, or of other work
         self._woke = self._quiet_since  # the end of the last sleep
         self._shortest_sleep = min(_SHORTEST_PER_RANK * (self.size - 1), SHORTEST_SLEEP)
-        self.bytes_moved = 0
+        self.bytes_moved = 0  # sent and received
 
     @property
     def library(self) -> str:
@@ -142,7 +142,7 @@ class Transport:
         return status.Get_source(), buffer
 
     def find_lost(self) -> None:
-        """Update `gone`, at intervals: ranks died, if MPI survives that, or their host is silent."""
+        """Add to `gone`, at intervals, the ranks on silent hosts and, if MPI survives deaths, the ranks that died."""
         now = time.monotonic()
         if self.size == 1 or now - self._asked < _ASK_EVERY:
             return
