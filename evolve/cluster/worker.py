@@ -183,7 +183,7 @@ class Worker:
             self._rollout.submit(batch)
 
     def tick(self) -> None:
-        """Advance all episodes by one step, and send results."""
+        """Let the rollout play for a tick, and send results if enough have come, or have waited for long."""
         assert self._rollout is not None
         begin = time.perf_counter()
         results = self._rollout.tick()
@@ -262,7 +262,7 @@ def serve(
 ) -> bytes:
     """Work until the coordinator dismisses this worker; return the answer in that message, see `dismiss`.
 
-    A failure is reported with its traceback. Then the worker only waits for another setup, or to be dismissed.
+    A failure is reported, see `error_report`. Then the worker only waits for another setup, or to be dismissed.
 
     Args:
         transport: To the coordinator.
