@@ -17,7 +17,8 @@ class Cores(NamedTuple):
 
     Attributes:
         bound: The numbers of the cores, by the affinity of the process; empty if the system does not tell.
-        most: The number of cores' worth of time that the process may use, which a control group may limit further.
+        most: The number of cores' worth of time that the process may use: all of its cores, or the rounded quota of its
+            control groups if that is less.
     """
 
     bound: Sequence[int]
@@ -77,7 +78,7 @@ def set_share(cores: int | None) -> None:
 
 
 def shares(hosts: Sequence[str], cores: Mapping[int, Cores]) -> dict[int, int]:
-    """Return the number of cores of each worker: the workers of a host divide each core by the workers that may use it.
+    """Return the number of cores of each worker: each core is divided among the workers of its host that may use it.
 
     Ranks that MPI has bound to cores of their own thus keep all of them. The coordinator, rank 0, needs no core.
 
