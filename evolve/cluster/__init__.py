@@ -12,7 +12,7 @@ Each verb of the coordinator has its counterpart at a worker:
     ask          Question → Answer        SharedState.answer
     dismiss      Dismiss                  leaves serve
 
-The modules in reading order: `transport`, `messages`, `workers`, `jobs` and `coordinator` at rank 0,
+The modules in reading order: `transport` and `messages` at all ranks; `workers`, `jobs` and `coordinator` at rank 0,
 `worker` at the others; `watchdog`, `cores` and `start` at all; `mpirun` and `hosts` for the launcher; `script` for
 scripts.
 """
