@@ -95,7 +95,7 @@ class LaunchedRank:
 
 
 def launched_ranks(library: ctypes.CDLL) -> list[LaunchedRank]:
-    """Return all ranks, as the launcher's daemon on this host knows them; none if it cannot be asked.
+    """Return all ranks, as the launcher's daemon on this host knows them; no ranks if it cannot be asked.
 
     library: The library of MPI, which includes PMIx's functions.
     """
@@ -128,15 +128,13 @@ def _as_rank(process: _Process, knows_all: bool) -> LaunchedRank:
 
 
 def end_job(library: ctypes.CDLL) -> None:
-    """Ask the launcher to end all ranks, with exit code 1, if PMIx can."""
+    """Ask the launcher to end all ranks, with exit code 1, if the library includes PMIx."""
     if hasattr(library, "PMIx_Abort"):
         library.PMIx_Abort(1, b"", None, ctypes.c_size_t(0))
 
 
 class StartWatch:
-    """Checks that all ranks come together; if they do not, it names the missing ones and ends this process.
-
-    The exit code is 1.
+    """Checks that all ranks come together. If they do not, one rank prints the missing ones, and all end with code 1.
 
     Args:
         rank: The rank of this process.
@@ -233,7 +231,7 @@ def _listed(ranks: Sequence[int], hosts: dict[int, str]) -> str:
 
 
 def introduce(transport: Transport, watch: StartWatch) -> None:
-    """Introduce the ranks: each tells rank 0 its host, process and cores, and learns its share of the cores.
+    """Introduce the ranks: each tells rank 0 its host, process, cores and arguments, and learns its share of the cores.
 
     Ranks on other hosts also learn the endpoint at which to watch rank 0.
 
