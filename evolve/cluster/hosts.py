@@ -35,7 +35,7 @@ SSH_OPTIONS = ("-o", "BatchMode=yes", "-o", "ConnectTimeout=8")
 """ssh asks for no password, and does not wait minutes for a lost host."""
 PATIENCE = 30.0
 """Seconds that a host has to connect and to run a command; the shell of a busy host may be slow."""
-_MISSING = 1  # exit code of `test` for a missing file
+_MISSING = 1  # exit code of `test -x` for a file that is missing or cannot be executed
 _CHECK_INTERVAL = 30.0  # seconds between two checks of the hosts that are left out
 _ANSWERS_NEEDED = 2  # consecutive answers after which a host is taken back
 _LEAST_RUN = 60.0  # seconds that the ranks run before they are stopped to take a host back
@@ -87,7 +87,7 @@ class Work:
 class WorkerCount:
     """The number of workers and of cores, and the reason why more workers are not used, or would not help.
 
-    threads: The number of threads of each worker.
+    threads: The number of threads of each worker; 1 if it is unknown, because the user chose several workers.
     """
 
     workers: int
@@ -309,7 +309,7 @@ class AvailableHosts:
         return [host for host in self._hosts if host not in self._left_out]
 
     def can_take_back(self) -> bool:
-        """Return whether a host that was left out can be taken back. It is called often, and checks at intervals."""
+        """Return whether to stop the run, to take hosts back. It is called often, and checks at intervals."""
         now = time.monotonic()
         # The check runs while the ranks work, so this method never waits for it.
         if self._check is not None:
