@@ -63,7 +63,7 @@ def all_ranks() -> Transport:
 
     An exception that ends the script on one of several ranks ends all ranks, because the others would wait forever. If
     a script ends without an exception, its rank tells the ranks that may wait for it: rank 0 goes on without another
-    rank, and other ranks stop waiting for rank 0. Ranks that hang are ended with rank 0.
+    rank, and other ranks stop waiting for rank 0. When rank 0 ends, it ends the ranks that hang.
     """
     transport = connect()
     if transport.size > 1:
@@ -243,7 +243,7 @@ class StartedRanks:
         function: The function, `module:name`, which each rank calls.
 
     Raises:
-        InputError: mpi4py or mpirun is missing.
+        InputError: mpi4py, mpirun or a directory for temporary files is missing.
         RunError: The ranks ended before they connected, or did not begin in time.
     """
 
@@ -297,7 +297,7 @@ class StartedRanks:
         return self._link.receive()
 
     def unexpected_end(self) -> RunError:
-        """Return the error for ranks that ended without a message."""
+        """Wait until the ranks have ended, and return the error for an end without a message."""
         self._wait(_STOP_SECONDS)
         why = f"the ranks ended with code {self._process.poll()}; stderr has their messages. "
         cure = "Complete generations are in the run file: continue with "
