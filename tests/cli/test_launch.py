@@ -259,7 +259,7 @@ def test_hostfiles_are_read_in_both_spellings(tmp_path):
         write_hostfile(path, [A, C], colon)
         assert read_hostfile(path) == [A, C]
     wrong = {"node1 slots=x": "line 1", "# nothing": "no host in", "node1:0": "node1:0",
-             "-oProxyCommand=x": "line 1"}  # fmt: skip
+             "-oProxyCommand=x": "line 1", f"node1 slots={'9' * 5000}": "line 1"}  # fmt: skip
     for text, said in wrong.items():
         path.write_text(text)
         with pytest.raises(InputError, match=said):
