@@ -178,7 +178,8 @@ _ATTRIBUTES = ("argument", "expected", "got", "which", "message", "key")
 def error_to_json(error: BaseException) -> bytes:
     """Return an error as JSON, from which `error_from_json` restores it in another process."""
     kind = next((base.__name__ for base in type(error).__mro__ if _KINDS.get(base.__name__) is base), "")
-    attributes = {name: getattr(error, name) for name in _ATTRIBUTES if hasattr(error, name)}
+    # An attribute of a foreign exception may be anything, and `error_from_json` does not restore it.
+    attributes = {name: getattr(error, name) for name in _ATTRIBUTES if kind and hasattr(error, name)}
     return json.dumps({"kind": kind, "text": _text_of(error), "attributes": attributes}, default=str).encode()
 
 

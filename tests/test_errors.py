@@ -161,6 +161,12 @@ def test_an_exception_that_cannot_be_printed_is_named_by_its_type():
     assert said in describe(MuteError())
 
 
+def test_an_exception_of_others_is_sent_without_its_attributes():
+    error = ValueError("broken")
+    error.key = {(1, 2): 3}
+    assert str(error_from_json(error_to_json(error))) == "broken"
+
+
 def test_counts():
     assert [pluralize(n, "step") for n in (0, 1, np.int64(2000))] == ["0 steps", "1 step", "2,000 steps"]
 
