@@ -230,9 +230,10 @@ class Lock:
 
     def release(self) -> None:
         """Let other processes write."""
-        if self._descriptor not in _HELD:  # a fork of the process that holds the lock
+        if self._descriptor not in _HELD:  # released before, or in a fork of the process that holds the lock
             return
         with contextlib.suppress(OSError):
             self._path.unlink(missing_ok=True)
         _HELD.remove(self._descriptor)
         os.close(self._descriptor)
+        self._descriptor = -1  # another lock may get the same descriptor

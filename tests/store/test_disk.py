@@ -184,6 +184,16 @@ def test_a_lock_ends_with_its_file(tmp_path):
     assert [p.name for p in tmp_path.iterdir()] == ["seed-0.h5"]
 
 
+def test_a_second_release_leaves_other_locks_alone(tmp_path):
+    first = Lock(store.path_of(tmp_path, 0))
+    first.release()
+    second = Lock(store.path_of(tmp_path, 1))  # the system gives it the descriptor of the first lock
+    first.release()
+    with pytest.raises(InputError, match="is writing"):
+        Lock(store.path_of(tmp_path, 1))
+    second.release()
+
+
 def test_a_file_is_unlocked_if_no_process_writes_it(tmp_path, monkeypatch):
     path = store.path_of(tmp_path, 1)
     store.check_unlocked(path)  # there is no lock file
