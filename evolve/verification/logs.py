@@ -21,7 +21,7 @@ from evolve.training.manifest import PORTABLE, USER_FUNCTION
 from evolve.verification.verdict import Cause
 
 _MIN_AGREEING_STEPS = 8
-"""If the hashes of this many steps agree after a difference, a log was changed.
+"""If at least this many steps follow a difference, and all their hashes agree, a log was changed.
 
 A step has hashes of 2 bytes, so different episodes agree with a probability of 256**-16.
 """
@@ -38,8 +38,8 @@ _ALGEBRA = ("packages.numpy", "packages.cmaes", "blas", "cpu", "cpu features")
 class EpisodeLog:
     """The log of an episode.
 
-    fingerprint: [2], of observations and actions. step_hashes: [length, 2], None if the log does not keep them.
-    metrics: by name.
+    fingerprint: [2], of observations and actions. step_hashes: [min(length, MAX_HASHED_STEPS), 2], None if the log does
+    not keep them. metrics: by name.
     """
 
     return_: float
@@ -68,7 +68,7 @@ class CandidateLog:
     """The log of a candidate in E episodes.
 
     returns, lengths: [E]; fingerprints: [E, 2], of observations and actions; trace_fingerprint: 64 bits;
-    step_hashes: [E] of [length, 2] each, None if the log does not keep them. metrics: [E] each, by name.
+    step_hashes: of each episode, as in `EpisodeLog`, None if the log does not keep them. metrics: [E] each, by name.
     """
 
     returns: Float64
@@ -153,7 +153,7 @@ def first_different_step(ours: EpisodeLog, theirs: EpisodeLog) -> tuple[int | No
 
 
 def _locate_step(a: UInt8, b: UInt8) -> tuple[int | None, str]:
-    """Return the result of `first_different_step` for two episodes with step hashes, [length, 2] each."""
+    """Return the result of `first_different_step` for two episodes with step hashes a and b."""
     common = min(len(a), len(b))
     different = np.argwhere(a[:common] != b[:common])
     if len(different):
@@ -418,8 +418,8 @@ _REASONS: dict[Cause, dict[str, str]] = {
     "environment": {
         "reset": "the observations of reset differ already: the environment differs, or its seed",
         "observations": "the observations differ in step {step}; all earlier observations and actions are equal",
-        "end": "the episode ends after step {step} on one side only; everything before is equal",
-        "late": "the episodes differ after step {step}, the last one whose hashes are kept",
+        "end": "only one side has a step {step}; everything before is equal",
+        "late": "the episodes differ in step {step} or later, of which no hashes are kept",
         "return": "observations and actions are equal, but not the return: the rewards differ, or the log does",
         "metrics": "observations, actions and return are equal, but not a metric: info differs, or the log does",
         "somewhere": "observations and actions differ in an unknown step: this candidate has no step hashes",

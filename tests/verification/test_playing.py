@@ -71,7 +71,7 @@ def test_a_changed_genome_that_ends_its_episode_earlier_is_explained_by_both(rec
     shorter = replace(stored, lengths=stored.lengths - 1, fingerprints=fingerprints, step_hashes=[hashes])
     found = diagnose(run, reload(run), (1, candidate, 0), shorter, "weights", ({}, {}))
     assert (found.what, found.step) == ("weights", len(hashes))
-    assert f"was changed; the episode ends after step {len(hashes)} on one side only" in found.why
+    assert f"was changed; only one side has a step {len(hashes)}" in found.why
 
 
 @pytest.mark.parametrize(("words", "expected"), [
