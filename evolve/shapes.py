@@ -9,7 +9,7 @@
 | L | steps of an episode, or all logged steps of several |
 | N, n | a number of items that the docstring names, such as episodes of a batch; some of these items |
 | C | different genomes in a batch of episodes; in the physics, corners of a polygon |
-| K | genomes that have a row of traces |
+| K | rows of traces; a genome may have several |
 | R | MPI ranks |
 
 A docstring may define further letters.
