@@ -132,9 +132,10 @@ def concatenate(*parts: Genomes) -> Genomes:
 
 
 def one_genome(values: Any, argument: str) -> Genomes:
-    """Return one genome (P = 1) from `values`: a genome, or weights, [W] or [1, W], without absent connections.
+    """Return one genome (P = 1): `values` itself if it is a genome, or a genome of these weights, [W] or [1, W].
 
-    argument: The name of `values` in errors. Raises InputError unless they are finite float32 numbers.
+    A genome of given weights has all connections. argument: the name of `values` in errors. Raises InputError for
+    several genomes, and for weights that are not finite float32 numbers.
     """
     if isinstance(values, Genomes):
         if len(values) != 1:
@@ -309,8 +310,7 @@ def chain_digest(
     failed = np.isnan(returns)
     state.update(_canonical(returns))
     state.update(np.asarray(lengths, "<i4").tobytes())
-    # All types are converted to float64, because the run file may store a metric in a wider type than it had here. The
-    # metrics of a failed episode count as 0, whatever value fills their place.
+    # All types are converted to float64, because the run file may store a metric in a wider type than it had here.
     for name, values in sorted((metrics or {}).items()):
         state.update(name.encode() + b"\0")
         state.update(_canonical(np.where(failed, 0.0, values.astype(np.float64))))
