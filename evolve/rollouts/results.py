@@ -24,8 +24,8 @@ def metrics_of(
     Args:
         encoded: […, 2, M], the metrics that the environment reported.
         moments: […, 2, O], the moments of the observations.
-        returns: […], the returns of the episodes; the metrics of an episode with NaN are NaN.
-        lengths: […], the lengths of the episodes.
+        returns: […], the returns of the episodes; a mean of observations is NaN if the return is NaN.
+        lengths: […], the lengths of the episodes; a mean of observations is NaN if the length is 0.
         names: The names of all metrics: the reported ones, and means of observations (`observation_index`).
     """
     numbers = {name: observation_index(name) for name in names}
@@ -251,7 +251,7 @@ class PopulationResults:
         return self.trace_sums.sum(axis=0) * (TRACE_UNIT / max(int(counts.sum()), 1))
 
     def trace_fingerprints(self) -> UInt64:
-        """Return [P]: a 64-bit fingerprint of each candidate's traces; 0 if only the sum of all candidates is known."""
+        """Return [P]: a 64-bit fingerprint of each candidate's traces; 0 if workers did not return them one by one."""
         if len(self.traces) != len(self.played):
             return np.zeros(len(self.played), np.uint64)
         return fold_present(self.traces, np.ones(self.traces.shape, np.bool_))
@@ -268,7 +268,7 @@ class PopulationResults:
         return joined
 
     def step_hashes(self, candidate: int) -> list[UInt8]:
-        """Return the step hashes [length, 2] of each of a candidate's E episodes; [0, 2] for an episode not played."""
+        """Return the step hashes of each of a candidate's E episodes, see `StepHashes.of`; [0, 2] if not played."""
         rows = enumerate(zip(self.lengths[candidate].tolist(), self.played[candidate].tolist(), strict=True))
         return [
             self.hashes.of(candidate, episode, length) if played else np.zeros((0, 2), np.uint8)
