@@ -16,9 +16,9 @@ from evolve.rollouts.results import join_descriptions
 from evolve.shapes import Bool, Float32, Int32, Int64
 
 WINDOW_BYTES = 2**24
-"""The size of the window, which has at least one genome."""
+"""The size of a window in bytes; a larger genome fills a window alone."""
 LARGEST_WINDOW = 2**28
-"""The size of the window of a device, in bytes."""
+"""The largest size in bytes to which a window grows for a feed of a device."""
 _NOTHING_DESCRIBED = join_descriptions([])
 
 
@@ -77,7 +77,7 @@ class EpisodeQueue:
         return self._waiting.episodes
 
     def fill_feeds(self, episodes: int) -> None:
-        """Generate the genomes of a whole feed together, and no genomes ahead: a device waits for whole feeds."""
+        """Generate the genomes of a device's feed together, and no further genomes: the device waits meanwhile."""
         self._feed, self._ahead = episodes, False
 
     def append(self, batch: EpisodeBatch) -> None:
@@ -91,7 +91,7 @@ class EpisodeQueue:
             self._waiting.episodes += len(batch)
 
     def take(self, limit: int) -> EpisodesToBegin | None:
-        """Return the next episodes, at most `limit`, of one batch and with genomes that are generated together.
+        """Return at most `limit` of the next episodes, all of one batch, with genomes in one window.
 
         None if no episode waits.
         """
@@ -194,7 +194,7 @@ class GenomeWindow:
             stop = max(last + 1, first + self._at_once) if self._ahead else last + 1
             self._held = self._generate(slice(first, min(stop, len(self._source))), generating)
             self._first = first
-        if last + 1 - first > len(rows):  # not all of the run are needed
+        if last + 1 - first > len(rows):  # the rows skip genomes of the run
             return self._held.take(rows - self._first), np.arange(len(rows))
         return self._held.take(slice(first - self._first, last + 1 - self._first)), rows - first
 
