@@ -2,10 +2,10 @@
 
 On a device, one launch of a kernel per tick does all three.
 
-With normalization, a network sees (observation − mean) / deviation, with the mean and the deviation of all earlier
-generations, as in Mania, Guy and Recht (2018, ARS V2) and Salimans et al. (2017). Here every rank uses the same
-numbers: rank 0 adds up the moments of the episodes of a generation in the order of their keys, and the next generation
-is evaluated with the sums. Nothing depends on which rank evaluated an episode, or when.
+With normalization, a network sees (observation − mean) / deviation, clipped to ±5. Both are of all earlier generations,
+as in Mania, Guy and Recht (2018, ARS V2) and Salimans et al. (2017). Here every rank uses the same numbers: rank 0 adds
+up the moments of the episodes of a generation in the order of their keys, and the next generation is evaluated with the
+sums. Nothing depends on which rank evaluated an episode, or when.
 """
 
 import ctypes
@@ -25,7 +25,7 @@ from evolve.numerics.hashing import MAX_HASHED_STEPS, FingerprintsStructure, Ste
 from evolve.numerics.native import ADDRESS, INT64
 from evolve.shapes import Bool, Float32, Float64, Int32, Int64, Slots, UInt8, UInt64, stored_array
 
-_LEAST_DEVIATION = 1e-2  # so that a number that hardly changes is not magnified
+_LEAST_DEVIATION = 1e-2  # so that a number that hardly changes is magnified at most 100 times
 CLIP = np.float32(5)  # normalized observations are clipped to ± this
 
 
@@ -43,7 +43,7 @@ class Moments:
 
     @classmethod
     def none(cls, observation_size: int) -> "Moments":
-        """Return the moments of no observation."""
+        """Return the moments before the first observation."""
         return cls(0, np.zeros((2, observation_size)))
 
     @classmethod
@@ -84,7 +84,7 @@ class Moments:
 
 
 class NormalizationStructure(ctypes.Structure):
-    """`normalization` of numerics/kernels/normalization.h; the caller keeps the arrays that it points to alive.
+    """The C structure `normalization` of numerics/kernels/normalization.h. The caller keeps its arrays alive.
 
     The kernel writes the normalized observations to `seen`.
     """
@@ -124,7 +124,7 @@ class ObservationNormalizer:
         self._moments[slots] = 0
 
     def move(self, sources: Slots, targets: Slots) -> None:
-        """Copy slots onto others."""
+        """Copy slots `sources` to slots `targets`."""
         for array in (self._normalizers, self._moments):
             array[targets] = array[sources]
 
@@ -149,7 +149,7 @@ class ObservationNormalizer:
 
 
 class Inference(ABC):
-    """The networks of B slots, with the fingerprints and moments of their episodes; slots [k] are given by number.
+    """The networks of B slots, with the fingerprints and moments of their episodes.
 
     Args:
         observations: [B, O]; the caller writes the observations of the slots here before it begins a step, and leaves
