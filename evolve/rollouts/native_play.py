@@ -26,7 +26,8 @@ BITS_OF_EPISODES = 32
 class Feed:
     """n episodes for the slots of a `Play`, which begin when slots are free, with C genomes.
 
-    columns: the initial contents of the network's slot, [C, rows] for each column in `SlotArrays.held`, None for zeros.
+    columns: the contents of a slot when an episode begins, [C, rows] for each column in `SlotArrays.held`; None for
+    zeros.
     genomes: [n], the number of each episode's genome. seeds: [n], the seeds of the environments. keys: [n], which
     identify the episodes in the results. normalizers: [n, 2, O], O = 0 if observations are not normalized. mask:
     [C, T], the connections with traces to be returned; T = 0 for no traces. parameters: [n, D], the parameters of the
@@ -139,8 +140,8 @@ class NativePlay:
 
     Args:
         task: The task.
-        slots: The number of slots, which a call of the task's kernel can step.
-        batch: The networks of the slots, on the native back end.
+        slots: The number of slots. One call of the task's kernel steps all of them.
+        batch: The networks of the slots, with native kernels.
         episodes: The largest number of episodes in a feed.
         normalize: Whether networks see normalized observations.
     """
