@@ -33,7 +33,7 @@ class FailureDetector:
         self._observations = observations
         self._max_episode_seconds = max_episode_seconds
         self.clock = 0.0
-        """The seconds that count for the time limit of episodes: without the generation of genomes and long pauses."""
+        """The seconds that count for the time limit of episodes; generating genomes and most of a long pause do not."""
         self._last_advance = time.perf_counter()
         self._begun = np.zeros(len(observations))
         # The earliest time on `clock` at which a running episode may exceed its time limit.
@@ -123,7 +123,7 @@ class Rollout:
     """
 
     whole_episodes = False
-    """Whether one tick may play episodes to their ends. It is True for exact tasks, in which no episode can fail."""
+    """Whether a tick plays many steps, and an episode cannot fail: in the rollouts of `exact_rollout`, and not here."""
 
     def __init__(
         self,
@@ -326,7 +326,7 @@ class Rollout:
     def fill(self, most: int = sys.maxsize) -> None:
         """Begin at most `most` queued episodes if enough slots are free or no episode runs.
 
-        Otherwise close gaps between live slots.
+        Otherwise close gaps if at most half of the slots up to the last live one are live.
         """
         # Some engines reset many environments in one call, so episodes wait until `engine.refill` slots are free.
         free = len(self._free) - len(self._live)
