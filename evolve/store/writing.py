@@ -309,7 +309,7 @@ def _append_rows(file: h5py.File, column: Column, before: int, rows: NDArray[Any
         stored = _create_column(file, column, widened).id
     old = stored.shape
     _write_rows(stored, before, rows, (before + len(rows), *map(max, old[1:], rows.shape[1:])))
-    # Only columns of ranks have rows of different lengths: a resumed run may have another number of ranks.
+    # A resumed run may have another number of ranks, or of validation episodes, so these rows may differ in length.
     if stored.dtype.kind == "f" and rows.ndim == 2 and rows.shape[1] != old[1]:
         padded = h5py.Dataset(stored)
         padded[before:, rows.shape[1] :] = np.nan
