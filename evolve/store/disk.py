@@ -182,7 +182,7 @@ def _locked_error(path: Path, descriptor: int) -> InputError:
     """Return the error of a run file if another process holds its lock, which is open as `descriptor`."""
     holder = os.pread(descriptor, 400, 0).decode(errors="replace") or "another process"
     cure = "Wait for it to end, or choose another "
-    if f"process {os.getpid()} on {socket.gethostname()}" in holder:
+    if holder == f"process {os.getpid()} on {socket.gethostname()}":
         cure = "It is this process: close the iterator of evolve.iterate, or choose another "
     got = f"{path}, which {holder} is writing"
     another = Setting("output.directory")

@@ -194,6 +194,16 @@ def test_a_second_release_leaves_other_locks_alone(tmp_path):
     second.release()
 
 
+def test_the_same_process_number_on_another_host_is_another_process(tmp_path, monkeypatch):
+    path = store.path_of(tmp_path, 0)
+    monkeypatch.setattr(disk_module.socket, "gethostname", lambda: "node12")
+    lock = Lock(path)
+    monkeypatch.setattr(disk_module.socket, "gethostname", lambda: "node1")
+    with pytest.raises(InputError, match="Wait for it to end"):
+        store.check_unlocked(path)
+    lock.release()
+
+
 def test_a_file_is_unlocked_if_no_process_writes_it(tmp_path, monkeypatch):
     path = store.path_of(tmp_path, 1)
     store.check_unlocked(path)  # there is no lock file
