@@ -260,7 +260,7 @@ def unwritable_directory(path: Path, error: BaseException | None) -> InputError:
 
 
 def check_can_begin(path: Path) -> None:
-    """Raise InputError if the directory of a run file neither exists nor can be created. Writes nothing."""
+    """Raise InputError unless the directory of a run file can be written, or created. Writes nothing."""
     nearest = next(parent for parent in path.absolute().parents if exists(parent))
     if not nearest.is_dir():
         raise unwritable_directory(nearest, FileExistsError())
@@ -365,7 +365,7 @@ def read(path: Path) -> StoredRun:
 
 
 def read_progress(path: Path) -> tuple[int, bool]:
-    """Return the number of generations in a run file, and whether it is complete, without reading the generations.
+    """Return the number of generations in a run file, and whether the run is complete, without reading the generations.
 
     Raises InputError if the file cannot be read.
     """
@@ -391,7 +391,7 @@ def open_file(path: Path, kind: str) -> Iterator[Reader]:
     if os.path.isdir(path):
         raise InputError(str(path), f"a {kind}", "a directory", f"Name the files in it: {path / 'seed-*.h5'}.")
     if not os.path.isfile(path):
-        raise InputError(str(path), f"a {kind}", why_missing(path) or "no such file")
+        raise InputError(str(path), f"a {kind}", why_missing(path) or "a device, pipe or socket")
     if path.suffix == ".toml":
         cure = f"python -m evolve.run {shlex.quote(str(path))} --resume --dry-run names the run files of an experiment."
         raise InputError(str(path), f"a {kind}", "a TOML file", cure)

@@ -10,6 +10,7 @@ import stat
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing, contextmanager
 from dataclasses import replace
+from pathlib import Path
 
 import h5py
 import numpy as np
@@ -558,11 +559,13 @@ def test_validations_after_no_complete_generation_are_refused(path):
         store.read(path)
 
 
-def test_missing_files_are_refused(tmp_path):
+def test_paths_without_a_file_are_refused(tmp_path):
     with pytest.raises(InputError, match="no such file"):
         store.read(tmp_path / "none.h5")
     with pytest.raises(InputError, match="got a directory"):
         store.read(tmp_path)
+    with pytest.raises(InputError, match="got a device, pipe or socket"):
+        store.read(Path(os.devnull))
 
 
 def test_a_slow_flush_makes_flushes_rare(path, monkeypatch):
