@@ -240,7 +240,7 @@ START = columns_of(Start)
 EVERY_COLUMN = tuple(
     column for table in (columns_of(Record), POPULATION, VALIDATIONS, HELD_OUT, START) for column in table.values()
 )
-"""All columns that a run file can have, beside its checkpoint."""
+"""All columns that a run file can have, beside its checkpoint and its metrics."""
 
 
 @dataclass(frozen=True)
@@ -321,7 +321,7 @@ Checkpoint = Mapping[str, NDArray[Any]]
 
 @dataclass(eq=False)
 class RunLog:
-    """The log of a run that goes on: its newest generation, and the state after it. It is kept in memory alone.
+    """The log of a run that goes on: its newest generation, and the state after it. `RunFile` also writes them.
 
     path: The path of the run, for errors.
     """
