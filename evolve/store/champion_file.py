@@ -1,7 +1,7 @@
 """A champion file `NAME.champion`: the final champion of a run, and everything needed to play and verify it.
 
 Like a run file it is HDF5. It holds the configuration and the manifest, the genome, the normalizer of the observations,
-the held-out returns, and the digest of the run. The files in the zoo have 10 to 28 kB.
+the held-out returns, and the digest of the run. The files in the zoo have 10 to 26 kB.
 """
 
 import io
@@ -53,7 +53,7 @@ class StoredChampion:
 
 
 Stored = StoredRun | StoredChampion
-"""A file that has a final champion."""
+"""A run file, or the champion file of a run."""
 
 
 def check_begun(consequence: str, *runs: Stored) -> None:
