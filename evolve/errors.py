@@ -96,9 +96,7 @@ class InputError(EvolveError):
 
     Attributes:
         argument: As above.
-        expected: As above; empty if the message is a plain sentence.
-        got: The given value, as one line.
-        cure: As above.
+        expected, got, cure: As above, each text as one line; empty if `InputError.plainly` made the message.
     """
 
     exit_code = 2
@@ -255,7 +253,7 @@ def import_extra(module: str, extra: str, argument: str, title: str = "") -> Any
         title: The name of the library in errors, by default `module`.
 
     Raises:
-        InputError: The library is not installed, or its import fails. The message has the command to install it.
+        InputError: The import raises ImportError or RuntimeError. The message says how to install the missing library.
     """
     try:
         return importlib.import_module(module)
