@@ -28,8 +28,8 @@ PUBLISHED = Path(__file__).with_name("published.json")
 def compare(a: StoredRun, b: StoredRun, play: bool = True) -> Verdict:
     """Return whether two runs are equal in all contents and, if not, the first difference and its cause.
 
-    Times, ranks and manifests may differ, and one file may hold more held-out episodes, or genomes, than the other. The
-    engines may differ, too, if they have played the same episodes.
+    Times, ranks and manifests may differ, and one file may hold more held-out or validation episodes, or genomes, than
+    the other. The engines may differ, too, if they have played the same episodes.
 
     play: whether the first different episode may be played here.
     """
