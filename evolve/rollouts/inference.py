@@ -2,10 +2,10 @@
 
 On a device, one launch of a kernel per tick does all three.
 
-With normalization, a network sees (observation − mean) / deviation, clipped to ±5. Both are of all earlier generations,
-as in Mania, Guy and Recht (2018, ARS V2) and Salimans et al. (2017). Here every rank uses the same numbers: rank 0 adds
-up the moments of the episodes of a generation in the order of their keys, and the next generation is evaluated with the
-sums. Nothing depends on which rank evaluated an episode, or when.
+With normalization, a network sees (observation − mean) / deviation, clipped to ±5. Mean and deviation are computed from
+all earlier generations, as in Mania, Guy and Recht (2018, ARS V2) and Salimans et al. (2017). Here every rank uses the
+same numbers: rank 0 adds up the moments of the episodes of a generation in the order of their keys, and the next
+generation is evaluated with the sums. Nothing depends on which rank evaluated an episode, or when.
 """
 
 import ctypes
