@@ -169,8 +169,8 @@ class GenomeWindow:
     def reach(self, rows: Int32) -> int:
         """Return the number of leading rows of `rows` [n] whose genomes one window can hold, at least 1.
 
-        This is the window in memory if it has the genome of the first row, and otherwise a new window. For a device,
-        the window in memory may be replaced by a larger one.
+        The window is the one in memory if that has the genome of the first row, and otherwise a new one. For a device,
+        a larger window may replace the one in memory.
         """
         if len(rows) == 1:
             return 1
