@@ -142,8 +142,8 @@ def _why(path: Path, error: OSError) -> str:
     if isinstance(error, IsADirectoryError):
         return "it is a directory"
     if isinstance(error, FileNotFoundError):
-        directory = str(path.parent)
-        return f"{directory!r} takes no files" if path.parent.is_dir() else f"no such directory {directory!r}"
+        parent = without_links(path).parent if path.is_symlink() else path.parent
+        return f"{str(parent)!r} takes no files" if parent.is_dir() else f"no such directory {str(parent)!r}"
     return error.strerror or str(error)
 
 

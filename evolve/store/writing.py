@@ -113,7 +113,7 @@ class RunFile(RunLog):
             with _WRITING, uninterrupted():  # HDF5 may crash if a method of `DeferredErrorFile` raises
                 self._replace()
         except OSError as error:
-            gone = not self.path.parent.exists()
+            gone = not self._target.parent.exists()
             mend = "Put its directory back" if gone else "Free disk space or mend the error"
             # Until the first flush the path holds the run that this one replaces.
             verb, option = ("begin again", "overwrite") if self.replaces else ("continue", "resume")

@@ -204,6 +204,13 @@ def test_the_same_process_number_on_another_host_is_another_process(tmp_path, mo
     lock.release()
 
 
+def test_a_link_into_a_missing_directory_names_the_directory(tmp_path):
+    link = tmp_path / "page.html"
+    link.symlink_to(tmp_path / "nowhere" / "page.html")
+    with pytest.raises(InputError, match=r"no such directory '.*nowhere'"):
+        disk_module.check_writable(link)
+
+
 def test_a_file_is_unlocked_if_no_process_writes_it(tmp_path, monkeypatch):
     path = store.path_of(tmp_path, 1)
     store.check_unlocked(path)  # there is no lock file

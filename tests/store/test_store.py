@@ -332,6 +332,17 @@ def test_a_failed_flush_leaves_the_old_file_whole(path, monkeypatch):
     assert [p.name for p in path.parent.iterdir()] == [path.name]
 
 
+def test_a_full_disk_is_named_from_another_directory(path, monkeypatch):
+    path.parent.mkdir(parents=True)
+    monkeypatch.chdir(path.parent.parent)
+    file = write(path.relative_to(Path.cwd()))
+    file.flush_cost = 0.0
+    monkeypatch.chdir("/")
+    monkeypatch.setattr(os, "fsync", lambda _: (_ for _ in ()).throw(OSError(28, "No space left on device")))
+    with pytest.raises(RunError, match="Free disk space"):
+        file.append(record(2), {})
+
+
 def test_a_directory_that_was_moved_is_named(path, tmp_path):
     file = write(path)
     file.flush_cost = 0.0
