@@ -196,7 +196,7 @@ class Coordinator:
             host = self._transport.hosts[loss.worker]
             _LOG.warning("%s: rank %d on %s %s; other ranks take over its %s",
                          when, loss.worker, host, loss.description, pluralize(pending, job.item))  # fmt: skip
-            job.fail(failed, loss)
+            job.fail(failed, loss, queue.idle)
         if losses and self._workers:
             queue.hand_out()
         elif losses and queue.unfinished:

@@ -67,7 +67,7 @@ class Evaluation:
         self._indices: Int64 = np.zeros((len(self.batch.genomes), most), np.int64)
         self._indices[self.batch.rows, self.batch.episodes] = np.arange(len(self.batch))
         self._done = 0
-        self._failed = 0
+        self._described: set[int] = set()  # the indices of the failed episodes that a warning has described
 
     def __len__(self) -> int:
         return len(self.batch)
@@ -92,7 +92,10 @@ class Evaluation:
     def collect(self, results: EpisodeResults, idle: int) -> None:
         """Collect results, and report the progress. idle: the number of idle workers."""
         self.collector.add(results)
-        self._done += len(results)
+        self._advance(len(results), idle)
+
+    def _advance(self, n: int, idle: int) -> None:
+        self._done += n
         self.progress(Purpose(self.batch.purpose), self._done, len(self), idle)
 
     def report(self, failure: EpisodeFailure, rank: int) -> None:
@@ -105,15 +108,20 @@ class Evaluation:
         message = failure.message.rstrip()
         if self.spec.on_failure == "stop":
             raise EpisodeError(which, f"{where}:\n{message}", key)
-        self._failed += 1
-        if self._failed <= _MAX_DESCRIBED:
+        index = int(self._indices[failure.genome, failure.episode])
+        # A worker may be lost between this report and its results. Another worker then reports the episode again.
+        if index not in self._described and len(self._described) < _MAX_DESCRIBED:
+            self._described.add(index)
             # In training the candidate's fitness is NaN, the worst. The mean of held-out returns leaves the episode
             # out, and a validation with such an episode ends no run.
             counts = "counts as the worst" if self.batch.purpose == Purpose.EPISODE else "has no return"
             _LOG.warning("%s failed and %s, %s: %s", which, counts, where, exception_line(message))
 
-    def fail(self, items: Int64, loss: Loss) -> None:
-        """Count episodes [n] as failed: several workers were lost while they played them, the last one by `loss`."""
+    def fail(self, items: Int64, loss: Loss, idle: int) -> None:
+        """Count episodes [n] as failed: several workers were lost while they played them, the last one by `loss`.
+
+        idle: The number of idle workers.
+        """
         why = "a worker died whenever it played this episode"
         if loss.fate == Fate.HANG:
             limit = f"{self.spec.max_episode_seconds:g} s (env.max_episode_seconds)"
@@ -122,7 +130,8 @@ class Evaluation:
             genome, episode = int(self.batch.rows[item]), int(self.batch.episodes[item])
             self.report(EpisodeFailure(genome, episode, seed=-1, step=-1, message=why), loss.worker)
             self.collector.add_failure(genome, episode, self.batch.normalizers.shape[2], self.spec.num_metrics)
-        self._done += len(items)
+        if len(items):
+            self._advance(len(items), idle)
 
     def announce_takeover(self, queue: WorkQueue, loss: Loss) -> None:
         """Warn that rank 0 plays the rest, because the last worker was lost by `loss`.
@@ -140,8 +149,8 @@ class Evaluation:
         """Return all results so far, after a warning that counts the failed episodes that were not described."""
         results = self.collector.collect()
         failed = int(np.count_nonzero(np.isnan(results.returns[self.batch.rows, self.batch.episodes])))
-        if failed > _MAX_DESCRIBED:
-            _LOG.warning("… and %d more", failed - _MAX_DESCRIBED)
+        if failed > len(self._described):
+            _LOG.warning("… and %d more", failed - len(self._described))
         return results
 
     def name_some(self, items: Int64) -> str:
@@ -195,7 +204,7 @@ class Inquiry:
         if isinstance(message, Answer) and queue.finish(worker, np.array([message.number])):
             self.answers[message.number] = worker, message.content
 
-    def fail(self, items: Int64, loss: Loss) -> None:
+    def fail(self, items: Int64, loss: Loss, idle: int) -> None:
         """Do nothing: questions that end workers stay without an answer."""
 
     def announce_takeover(self, queue: WorkQueue, loss: Loss) -> None:

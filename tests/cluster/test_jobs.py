@@ -1,13 +1,14 @@
 """The jobs: their messages, what they do with results, and how episodes that fail are named."""
 
 import logging
+import re
 
 import numpy as np
 import pytest
 from some_results import results
 
 from evolve.cluster.jobs import Evaluation, Inquiry
-from evolve.cluster.messages import Answer, ChunkResults, Heartbeat
+from evolve.cluster.messages import Answer, ChunkResults, FailedEpisode, Heartbeat
 from evolve.cluster.workers import Fate, Loss, WorkQueue
 from evolve.errors import EpisodeError, RunError
 from evolve.genome import Genomes
@@ -70,15 +71,29 @@ def test_results_are_collected_once_in_any_order():
 
 @pytest.mark.parametrize("fate", [Fate.DEATH, Fate.HANG])
 def test_episodes_that_end_workers_count_as_failed(fate, caplog):
-    job, _ = evaluation(batch_of())
+    job, shown = evaluation(batch_of())
     with caplog.at_level(logging.WARNING, "evolve"):
-        job.fail(np.array([3]), Loss(2, fate, "was lost"))
+        job.fail(np.array([3]), Loss(2, fate, "was lost"), idle=1)
+    assert [counts[1:] for counts in shown] == [(1, 20, 1)]
     (said,) = (record.getMessage() for record in caplog.records)
     assert said.startswith("generation 0, candidate 1, episode 1 failed and counts as the worst, on rank 2 (there): ")
     assert ("(env.max_episode_seconds)" in said) == (fate == Fate.HANG)
     found = job.finish()
     assert np.argwhere(found.played).tolist() == [[1, 1]]
     assert np.isnan(found.returns).all()
+
+
+def test_an_episode_that_two_workers_report_is_described_once(caplog):
+    job, _ = evaluation(batch_of())
+    queue, _ = queue_of(job)
+    with caplog.at_level(logging.WARNING, "evolve"):
+        for worker, episode in [(1, 0), (2, 0), (2, 1)]:
+            failure = EpisodeFailure(1, episode, seed=3, step=1, message="ValueError: x")
+            job.take(FailedEpisode(SERIAL, failure), worker, queue)
+    assert [re.findall(r"episode \d", record.getMessage()) for record in caplog.records] == [
+        ["episode 0"],
+        ["episode 1"],
+    ]
 
 
 def test_rank_0_goes_on_alone_unless_the_last_worker_hangs(caplog):
