@@ -12,6 +12,7 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import NamedTuple
 
@@ -167,7 +168,7 @@ class Host:
     name: str
     slots: int
 
-    @property
+    @cached_property  # the search for a name may take seconds
     def is_here(self) -> bool:
         """Whether this process runs on the host."""
         ours = socket.gethostname()
@@ -208,7 +209,7 @@ def read_hostfile(path: Path) -> list[Host]:
 def write_hostfile(path: Path, hosts: Sequence[Host], colon: bool) -> None:
     """Write hosts to a file, in MPICH's spelling (`colon`) or in Open MPI's."""
     spelling = "{}:{}\n" if colon else "{} slots={}\n"
-    path.write_text("".join(spelling.format(host.name, host.slots) for host in hosts))
+    path.write_text("".join(spelling.format(host.name, host.slots) for host in hosts), encoding="utf-8")
 
 
 class HostCheck:

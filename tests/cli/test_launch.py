@@ -243,8 +243,11 @@ def test_processes_that_ssh_leaves_behind_are_not_awaited(left, tmp_path, monkey
 @pytest.mark.parametrize(("address", "is_here"), [("127.0.1.1", True), ("10.1.2.3", False)])
 def test_a_name_of_a_loopback_address_is_this_machine(monkeypatch, address, is_here):
     """Debian gives 127.0.1.1 to the full name of a machine."""
-    monkeypatch.setattr(hosts.socket, "gethostbyname", {"node1.cluster": address}.__getitem__)
-    assert Host("node1.cluster", 1).is_here == is_here
+    asked = []
+    monkeypatch.setattr(hosts.socket, "gethostbyname", lambda name: asked.append(name) or address)
+    host = Host("node1.cluster", 1)
+    assert host.is_here == host.is_here == is_here
+    assert asked == ["node1.cluster"]  # once: the answer may take seconds
 
 
 def test_hostfiles_are_read_in_both_spellings(tmp_path):
