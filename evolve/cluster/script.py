@@ -299,7 +299,11 @@ class StartedRanks:
     def unexpected_end(self) -> RunError:
         """Wait until the ranks have ended, and return the error for an end without a message."""
         self._wait(_STOP_SECONDS)
-        why = f"the ranks ended with code {self._process.poll()}; stderr has their messages. "
+        code = self._process.poll()
+        ended = "the ranks have not ended" if code is None else f"the ranks ended with code {code}"
+        why = f"{ended}; stderr has their messages. "
+        if self._link is None:  # no run has begun
+            return RunError(why)
         cure = "Complete generations are in the run file: continue with "
         return RunError(why, cure, Setting("resume", True), ".")
 

@@ -246,6 +246,13 @@ def test_a_launcher_that_never_starts_its_ranks_is_killed(here, monkeypatch):
         StartedRanks(1, "nowhere:nothing")
 
 
+def test_ranks_that_end_before_a_run_begins_leave_nothing_to_resume(here, monkeypatch):
+    monkeypatch.setattr(script, "mpirun_words", lambda _: ["sh", "-c", "exit 3"])
+    with pytest.raises(evolve.RunError, match="ended with code 3") as caught:
+        StartedRanks(1, "nowhere:nothing")
+    assert "resume" not in str(caught.value)
+
+
 def test_a_time_limit_stops_a_run_that_can_be_resumed(alone):
     limited = SMALL | {"compute": {"time_limit": "0s"}}
     run = evolve.train(**limited, output="limited")
