@@ -229,6 +229,19 @@ def test_a_long_name_without_spaces_keeps_its_ends_in_the_figure(tmp_path):
     assert (label[:6], label[-5:]) == ("first-", "-last")
 
 
+def test_machines_of_equal_names_stay_apart(tmp_path):
+    names = ["a", "a", "a #1"]
+    paths = [signed(tmp_path / f"{n}.json", contents({1: [40, 41, 42]}, name)) for n, name in enumerate(names)]
+    assert ranking.rank(paths).machines == ["a #2", "a #3", "a #1"]
+
+
+def test_a_machine_whose_name_begins_with_an_underscore_is_in_the_legend(tmp_path):
+    pytest.importorskip("matplotlib")
+    found = contents({1: [40, 41, 42]}, "_a")
+    figure = ranking.draw(ranking.rank([signed(tmp_path / "a.json", found)]))
+    assert "_a" in figure.subfigs[0].axes[0].get_legend_handles_labels()[1][0]
+
+
 def refused(path, words):
     with pytest.raises(InputError, match=words):
         ranking.rank([path])

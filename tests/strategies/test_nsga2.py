@@ -474,6 +474,12 @@ def test_a_run_without_a_front_is_named(call, tmp_path):
     assert call("plot", "plain", "--front").code == 2
 
 
+def test_a_run_file_whose_name_begins_with_an_underscore_is_in_the_legend(made, tmp_path):
+    stored = store.read(made.path)
+    runs = [replace(stored, path=tmp_path / name / "seed-3.h5") for name in ("_a", "b")]
+    assert len(figures.draw_front(runs).axes[0].get_legend_handles_labels()[1]) == 2
+
+
 def test_the_axis_of_a_front_suits_the_fronts_that_are_drawn(made, monkeypatch):
     """A logarithmic axis of few connections needs more ticks than 1 and 10."""
     stored = store.read(made.path)

@@ -1,5 +1,6 @@
 """Contests of several machines, compared by time and cost, as numbers and as a figure; and the benchmark of 2020."""
 
+import itertools
 import textwrap
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -109,12 +110,12 @@ def ranked(name: str, found: results.ContestFile, reference: results.ContestRow)
 
 
 def _distinct(names: Sequence[str]) -> list[str]:
-    """Return names; a name that occurs more than once gets a number."""
-    seen: dict[str, int] = {}
-    found = []
+    """Return names, all different; a name that occurs more than once gets a number."""
+    found: list[str] = []
     for name in names:
-        seen[name] = seen.get(name, 0) + 1
-        found.append(f"{name} #{seen[name]}" if names.count(name) > 1 else name)
+        numbered = (f"{name} #{number}" for number in itertools.count(1))
+        is_repeated = names.count(name) > 1
+        found.append(next(each for each in numbered if each not in (*names, *found)) if is_repeated else name)
     return found
 
 
@@ -183,7 +184,7 @@ def _draw_lines(figure: Any, ranking: ContestRanking) -> None:
 
 
 def _shortened(machine: str) -> str:
-    return sanitize(machine, 2 * _NAME_CHARACTERS)
+    return style.legend_label(sanitize(machine, 2 * _NAME_CHARACTERS))
 
 
 def _label(panel: Any, title: str, unit: str, ranking: ContestRanking) -> None:

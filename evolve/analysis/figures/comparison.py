@@ -240,7 +240,7 @@ def draw_front(runs: Sequence[StoredRun], titled: bool = True) -> Any:
             "ms": 3.5,
             **line,
         }
-        _draw_steps(top, found[-1], is_small, label=label, **how)
+        _draw_steps(top, found[-1], is_small, label=style.legend_label(label), **how)
         best = found[-1][int(np.argmax(found[-1][:, 0]))]
         top.plot(best[1], best[0], "D", ms=8, color=how["color"], mec=PAPER, mew=1.0, zorder=5)
     every = np.concatenate([points for found in fronts for points in found])

@@ -199,6 +199,11 @@ class LineLabel:
     key: str | None = None
 
 
+def legend_label(name: str) -> str:
+    """Return a name that a legend shows: Matplotlib leaves labels out that begin with an underscore."""
+    return f" {name}" if name.startswith("_") else name
+
+
 def unbroken(name: str) -> str:
     """Return a group's name that breaks after commas only: it lists settings, each of which stays in one piece."""
     return ", ".join(part.replace(" ", "\N{NO-BREAK SPACE}") for part in name.split(", "))
