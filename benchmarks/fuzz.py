@@ -512,13 +512,13 @@ def compare_runs(table: dict[str, Any], draw: random.Random, folder: Path) -> No
     evolve.train(table, output=folder / "parts", callbacks=before, workers=workers[0])
     evolve.train(table, output=folder / "longer", generations=stop)
     _killed(table, stop, folder / "killed")
-    resumed = [(name, True, {}, None) for name in ("single", "longer", "killed")]
-    alike = [("threads", False, {"threads": 3}, None)]
+    others: dict[str, dict[str, Any]] = {name: {"resume": True} for name in ("single", "longer", "killed")}
+    others |= {"parts": {"resume": True, "workers": workers[1]}, "threads": {"compute": {"threads": 3}}}
     env = table["env"]
     if env["engine"] == "gymnasium" or env["id"] not in WORLDS or env["max_episode_steps"] == 5:
-        alike.append(("numpy", False, {"backend": "numpy"}, None))  # 25 ms for each step of a world
-    for name, resume, compute, ranks in (*resumed, ("parts", True, {}, workers[1]), *alike):
-        other = evolve.train(table, output=folder / name, resume=resume, compute=compute, workers=ranks)
+        others["numpy"] = {"compute": {"backend": "numpy"}}  # 25 ms for each step of a world
+    for name, arguments in others.items():
+        other = evolve.train(table, output=folder / name, **arguments)
         found = contents(other.path)
         different = [key for key in expected.keys() | found.keys() if expected.get(key) != found.get(key)]
         assert not different, f"{name}, stopped after {stop}, workers {workers}: {sorted(different)}"

@@ -42,9 +42,6 @@ EXPERIMENTS = {
 }  # fmt: skip
 COMMON = ["--set", "held_out_episodes=4"]
 PATIENCE = 120.0  # seconds that a run may take before it counts as hanging
-SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGUSR1)
-# A complete run ends with 0, or by a signal that arrives when Python, as it ends, has dropped the handlers of signals.
-GOOD_ENDS = (0, *(-number for number in SIGNALS))
 
 
 @dataclass
@@ -80,6 +77,8 @@ class Job:
         env = dict(os.environ, OMPI_ALLOW_RUN_AS_ROOT="1", OMPI_ALLOW_RUN_AS_ROOT_CONFIRM="1", PYTHONUNBUFFERED="1",
                    OMPI_MCA_btl="^ofi", OMPI_MCA_mtl="^ofi", OMPI_MCA_btl_sm_backing_directory=str(folder / "tmp"),
                    TMPDIR=str(folder / "tmp"))  # fmt: skip
+        self.signalled = 0
+        """The exit code of a process that a signal ended after its run was complete; else 0."""
         self.log = folder / "log"
         with open(self.log, "w") as log:
             words = [*(mpi if ranks > 1 else []), *run, "--resume"]
@@ -234,7 +233,7 @@ class Torturer:
                 self.tally.generations_lost += max(0, done - now)
                 done, self.tally.faults, self.tally.resumed = now, self.tally.faults + 1, self.tally.resumed + 1
             code = job.wait()
-            if code not in GOOD_ENDS:
+            if code not in (0, job.signalled):
                 return self.report(f"exit code {code} of a resumed run", job)
             return self.check_digests(job, experiment)
 
@@ -265,13 +264,15 @@ class Torturer:
         ranks = job.ranks()
         if job.popen.poll() is not None or not ranks:
             return False
-        number = self.draw.choice(SIGNALS)
+        number = self.draw.choice([signal.SIGTERM, signal.SIGINT, signal.SIGUSR1])
         with contextlib.suppress(psutil.NoSuchProcess):
             ranks[self.draw.choice([*ranks])].send_signal(number)
         code = job.wait()
         if code == 75 and "continue with --resume" in job.text():
             return True
-        if code not in GOOD_ENDS or not complete(job.file):
+        if code == -number and complete(job.file):
+            job.signalled = code  # Python drops the handlers of signals as it ends, when the run is complete
+        elif code != 0 or not complete(job.file):
             self.report(f"exit code {code} after {number.name}", job)
         return False
 

@@ -51,13 +51,13 @@ def _parser() -> Parser:
     return parser
 
 
-def _draw_curves(files: list[Path], output: Path, over: str, load: bool, noted: bool = True) -> bool:
-    """Draw the curves of run files; return whether all are complete. noted: whether to print notes.
+def _draw_curves(files: list[Path], output: Path, over: str, load: bool, prints_notes: bool = True) -> bool:
+    """Draw the curves of run files; return whether all are complete.
 
     Raises InputError, and RunError if no file has a complete generation.
     """
-    runs, groups = _read(files, noted)
-    figures.save(figures.draw_curves(_deduplicated(groups, noted), over, load=load), output)
+    runs, groups = _read(files, prints_notes)
+    figures.save(figures.draw_curves(_deduplicated(groups, prints_notes), over, load=load), output)
     return all(run.complete for run in runs)
 
 
@@ -89,19 +89,19 @@ def _table(rows: Sequence[comparison.Comparison]) -> str:
     return table(lines, width())
 
 
-def _read(files: list[Path], noted: bool = True) -> tuple[list[store.StoredRun], list[comparison.RunGroup]]:
-    """Return all runs, and the groups of the runs that can be drawn. noted: whether to print a note on the others."""
+def _read(files: list[Path], prints_notes: bool = True) -> tuple[list[store.StoredRun], list[comparison.RunGroup]]:
+    """Return all runs, and the groups of the runs that can be drawn. A note names the others."""
     runs, groups = comparison.read_groups(files)
     empty = ", ".join(str(run.path) for run in runs if not run.num_generations)
-    if empty and noted:
+    if empty and prints_notes:
         _say(f"no generation is complete yet, so these are left out: {sanitize(empty)}")
     return runs, groups
 
 
-def _deduplicated(groups: list[comparison.RunGroup], noted: bool = True) -> list[comparison.RunGroup]:
-    """Return groups with one run for each seed. noted: whether to print notes on omitted runs and uneven lengths."""
+def _deduplicated(groups: list[comparison.RunGroup], prints_notes: bool = True) -> list[comparison.RunGroup]:
+    """Return groups with one run for each seed. Notes name omitted runs and uneven lengths."""
     deduplicated, notes = comparison.deduplicate_seeds(groups)
-    for note in notes if noted else ():
+    for note in notes if prints_notes else ():
         _say(note)
     return deduplicated
 
@@ -126,7 +126,7 @@ def _follow(paths: list[Path], output: Path, over: str, load: bool, stop: StopFl
         if all(times) and times != drawn and any(store.read(path).num_generations for path in files):
             drawn = times
             print(f"{time.strftime('%H:%M:%S')}  {output}", flush=True)
-            if _draw_curves(files, output, over, load, noted=False):
+            if _draw_curves(files, output, over, load, prints_notes=False):
                 return
         elif not (drawn or waiting):
             waiting = True

@@ -31,7 +31,9 @@ _FEW_STEPS = 100_000
 """The steps of a quick environment that one process plays in the second or two that MPI takes to start."""
 _MAX_WORKERS, _MAX_PER_CORE = 256, 16
 """A machine may start `_MAX_WORKERS` workers, or `_MAX_PER_CORE` for each core if that is more."""
-_LINE = re.compile(r"(?P<name>[^\s:-][^\s:]*)(?::(?P<colon>\d{1,9}))?(?:\s+max_slots=\d+|\s+slots=(?P<slots>\d{1,9}))*")
+_LINE = re.compile(
+    r"(?P<name>[^\s:#-][^\s:#]*)(?::(?P<colon>\d{1,9}))?(?:\s+(?:max_slots=\d+|slots=(?P<slots>\d{1,9})))*"
+)
 SSH_OPTIONS = ("-o", "BatchMode=yes", "-o", "ConnectTimeout=8")
 """ssh asks for no password, and does not wait minutes for a lost host."""
 PATIENCE = 30.0
