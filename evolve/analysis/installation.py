@@ -20,7 +20,7 @@ from typing import Any, Literal
 import numpy as np
 
 from evolve.cluster import Transport
-from evolve.cluster.cores import own_cores
+from evolve.cluster.cores import number_of_cores
 from evolve.cluster.mpirun import MPI_PROBE, SESSION_FOLDER, Launcher, kill_launcher, mpirun_environment
 from evolve.errors import SOURCE, InputError, install_command, is_installed
 from evolve.numerics import native, portable
@@ -155,7 +155,7 @@ def _kernels() -> Finding:
 
 
 def _cores(cpu: str) -> Finding:
-    cores, all_cores = own_cores().most, os.cpu_count() or 1
+    cores, all_cores = number_of_cores(), os.cpu_count() or 1
     usable = f"{cores}" if cores == all_cores else f"{cores} of {all_cores}"
     return Finding("cores", "works", f"{usable} ({cpu}): exact tasks play in as many threads")
 

@@ -33,7 +33,8 @@ class Policy:
     Args:
         experiment: The experiment of the genome.
         genome: A genome, or the weights [W] of a genome without absent connections.
-        normalizer: [2, O], None if observations are not normalized.
+        normalizer: [2, O], the mean to subtract from an observation, and the factor for the difference; None if
+            observations are not normalized.
         origin: The origin of the genome in words, for the heads of exported files.
 
     Raises:
@@ -76,7 +77,8 @@ class Policy:
             seed: The seed with which the environment is reset. Networks that draw weights for each episode
                 (plastic-mlp) draw them by this seed. In a batch, row i has the seed `seed` + i, as in Gymnasium's
                 vector environments, or seed i of a list of N seeds.
-            batch: N, the number of rows. Without it, the number of rows of the first observation.
+            batch: N, the number of rows. Without it there is a row for each of several seeds, or else the first
+                observation decides.
 
         Raises:
             InputError: A seed is negative or not a whole number, there are not N seeds, or N networks need too much
@@ -104,13 +106,13 @@ class Policy:
                 expected = f"rows whose networks fit into {memory() / 1e9:,.1f} GB of memory"
                 raise InputError("batch", expected, f"{n:,}: at least {needed / 1e9:,.1f} GB")
             backend = host_backend(self.experiment.config.compute.backend)
-            self._slots = slots
             self._networks = self.experiment.network.batch(slots, backend)
             self._observations = np.zeros((slots, self._codec.observation_size), np.float32)
-            self._normalized: ObservationNormalizer | None = None
+            self._scaling: ObservationNormalizer | None = None
             if self.normalizer is not None:
-                self._normalized = ObservationNormalizer(self._observations, backend)
-                self._normalized.begin(np.arange(slots), np.repeat(self.normalizer[None], slots, axis=0))
+                self._scaling = ObservationNormalizer(self._observations, backend)
+                self._scaling.begin(np.arange(slots), np.repeat(self.normalizer[None], slots, axis=0))
+            self._slots = slots  # last, so that a call after a MemoryError makes the networks again
         genomes = self.genome.take(np.zeros(slots, np.int64))
         seeds = seeds if len(seeds) == slots else [seeds[0] + row for row in range(slots)]
         self._networks.load(np.arange(slots), genomes.weights, genomes.mask, np.array(seeds, np.int64))
@@ -121,8 +123,8 @@ class Policy:
         """Advance the network by one step; return its outputs [A] in [-1, 1], from which `decode` makes the action.
 
         observation: an observation of the environment, or a batch of N observations: each array then has N rows, as in
-        Gymnasium's vector environments, the outputs are [N, A], and each row has a network of its own. The first batch
-        after `reset` decides N.
+        Gymnasium's vector environments, the outputs are [N, A], and each row has a network of its own. Unless `reset`
+        has set N, the first observation after it does; only networks without memory take another N later.
 
         Raises:
             InputError: The observation has another shape, or a number that is not finite.
@@ -152,7 +154,7 @@ class Policy:
             self._codec.encode(_map_members(lambda _, array, index=index: array[index], space, arrays), row)
 
     def _prepare(self, rows: int | None) -> None:
-        """Prepare a network for each row of a batch. Raises ValueError if the number of rows has changed."""
+        """Prepare a network for each row of a batch. Raises ValueError for a number of rows that must not change."""
         if self._rows is not None and rows != self._rows:
             raise ValueError(f"a batch of {rows}; call reset(batch={rows}) first to have {rows} rows")
         if self._remembers and not self._at_start and rows != self._last_rows:
@@ -172,12 +174,12 @@ class Policy:
             part = encoded[first : first + self._slots]
             n = len(part)
             self._observations[:n] = part
-            seen = self._observations[:n] if self._normalized is None else self._normalized.normalize(n)
+            seen = self._observations[:n] if self._scaling is None else self._scaling.normalize(n)
             outputs.append(self._networks.step(seen).copy())
         return np.concatenate(outputs)
 
     def decode(self, outputs: Float32) -> Any:
-        """Return the environment's action for network outputs [A], or an array of N actions for outputs [N, A].
+        """Return the environment's action for network outputs [A] in [-1, 1], or an array of N actions for [N, A].
 
         Raises InputError if they have another shape.
         """

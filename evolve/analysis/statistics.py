@@ -56,8 +56,8 @@ def deviation(sample: Float64) -> float:
 def interval(sample: Float64, low: float = -math.inf, high: float = math.inf) -> Interval | None:
     """Return the 95 % interval of the mean of finite values [n], by Student's t (1908); None for fewer than two values.
 
-    The whole package uses this interval, for the returns of many episodes (`interval_of_returns`) and for the scores
-    of few seeds. The bootstrap would be too narrow for few seeds, as it never leaves the range of its sample.
+    It serves for the returns of many episodes (`interval_of_returns`) and for the scores of few seeds. The bootstrap
+    would be too narrow for few seeds, as it never leaves the range of its sample.
 
     low, high: bounds of the mean, at which the interval is cut.
     """
@@ -158,7 +158,7 @@ def rank_test(one: Float64, other: Float64) -> float:
         InputError: SciPy is not installed.
     """
     stats = import_extra("scipy.stats", "stats", "statistics", "SciPy")
-    # SciPy refuses a sample of one value. The exact p follows from its rank, since all ranks are equally likely.
+    # SciPy refuses a sample of one value. Its rank gives p: if the samples do not differ, all ranks are equally likely.
     n, m = len(one), len(other)
     if min(n, m) == 1:
         values = np.concatenate([one, other])
@@ -241,6 +241,6 @@ def short_names(paths: Sequence[Path]) -> list[str]:
     """Return names that distinguish files: their paths without the directories that all of them share."""
     parts = [path.parts for path in paths]
     shared = 0
-    while all(len(p) > shared + 1 and p[shared] == parts[0][shared] for p in parts):
+    while parts and all(len(p) > shared + 1 and p[shared] == parts[0][shared] for p in parts):
         shared += 1
     return [sanitize("/".join(p[shared:])) for p in parts]

@@ -24,7 +24,7 @@ from evolve.analysis.statistics import duration
 from evolve.cli.app import App, launch, say
 from evolve.cli.parser import Parser
 from evolve.cluster import Transport, check_start
-from evolve.cluster.cores import available_cores
+from evolve.cluster.cores import number_of_cores
 from evolve.cluster.hosts import check_not_too_many
 from evolve.cluster.mpirun import Supervisor, begin_seconds, mpirun_environment, mpirun_words
 from evolve.errors import InputError, Stopped, pluralize, sanitize
@@ -251,7 +251,7 @@ def _rows(app: App, options: argparse.Namespace) -> tuple[list[ContestRow], int]
     """
     if app.transport.size > 1:
         return [_measure_here(app, options)], 0
-    planned = plan_rows(options.workers, options.backend, available_cores())
+    planned = plan_rows(options.workers, options.backend, number_of_cores())
     _say(f"contest {contest.VERSION}, size {options.size.name}: {_in_words(planned)}")
     supervisor = Supervisor(_say)
     app.stop.check()  # a signal that came before the supervisor caught signals
@@ -277,7 +277,7 @@ def _contest_file(
     app: App, options: argparse.Namespace, rows: list[ContestRow], load: tuple[float, ...]
 ) -> ContestFile:
     """Return the result file of this machine. load: the load averages before the first row."""
-    facts = machine_facts(app.transport, available_cores(), tuple(dict.fromkeys(row.backend for row in rows)))
+    facts = machine_facts(app.transport, number_of_cores(), tuple(dict.fromkeys(row.backend for row in rows)))
     found = ContestFile(
         contest=contest.VERSION,
         size=options.size.name,

@@ -17,7 +17,7 @@ from evolve.cli.app import App, launch, say
 from evolve.cli.parser import Parser, command_line
 from evolve.cli.run import Request, load
 from evolve.cluster import check_start, started_by
-from evolve.cluster.cores import available_cores
+from evolve.cluster.cores import number_of_cores
 from evolve.cluster.hosts import AvailableHosts, Host, check_not_too_many, read_hostfile
 from evolve.cluster.mpirun import (
     COMMAND,
@@ -34,10 +34,10 @@ from evolve.cluster.start import silence_seconds
 from evolve.config import seconds
 from evolve.errors import InputError, Stopped, pluralize
 
-_MAX_FUTILE = 3  # attempts in a row without a new generation
+_MAX_FUTILE = 3  # attempts in a row without progress: no new generation, and no run that has ended
 _MAX_PAUSE = 10.0  # seconds
 _REFUSED = ("--overwrite", "--dry-run", "--workers", "--settings")
-_LINGER, _LINGER_PER_RANK = 20.0, 0.15  # seconds that mpirun may take to end after rank 0
+_END_SECONDS, _END_SECONDS_PER_RANK = 20.0, 0.15  # the time that mpirun may take to end after rank 0
 _HERE = "localhost"
 _say = partial(say, "launch")
 
@@ -46,7 +46,7 @@ def run_until_complete(launch: "Launch") -> int:
     """Start a run, and resume it until it ends by itself; return its exit code.
 
     The run is resumed if a rank has died, if a host was lost, and if a lost host is available again. After three
-    attempts in a row without a new generation, the launcher gives up.
+    attempts in a row in which no generation was completed and no run ended, the launcher gives up.
     """
     before, futile, is_first = launch.progress(), 0, True
     while True:
@@ -145,7 +145,7 @@ class Launch:
         self._allocated = options.hostfile is None and (
             options.launcher is not None or int(os.environ.get("SLURM_JOB_NUM_NODES") or 1) > 1
         )
-        self._all_hosts = read_hostfile(options.hostfile) if options.hostfile else [Host(_HERE, available_cores() + 1)]
+        self._all_hosts = read_hostfile(options.hostfile) if options.hostfile else [Host(_HERE, number_of_cores() + 1)]
         is_alone = all(host.is_here for host in self._all_hosts)  # then no ssh is needed
         ssh = "ssh" if options.ssh is None else options.ssh
         self._ssh = [] if self._allocated else ["ssh"] if is_alone else command_words("--ssh", ssh)
@@ -190,7 +190,7 @@ class Launch:
     def start(self, futile: int) -> Outcome | None:
         """Start the ranks, and wait for their end. Return None if no host is available, or if `stopping`.
 
-        futile: The number of preceding attempts without a new generation.
+        futile: The number of preceding attempts in a row without progress.
         """
         self.reclaims_host = False
         hosts = [] if self._allocated else self._available_hosts.choose()
@@ -204,14 +204,14 @@ class Launch:
         command = [*launcher, sys.executable, "-m", "evolve.run", *self._run_arguments]
         environment = self._launcher.environment(self._ssh, self._folder)
         environment[COMMAND] = self.command
-        # The machine may be slow: each attempt without progress doubles the time that the ranks have to connect.
+        # The machine may be slow: each attempt without progress doubles the times to begin and to connect.
         if ranks:
             environment[CONNECT] = f"{2**futile * connect_seconds(ranks):g}"
         here = bool(hosts) and hosts[0].is_here
-        linger = _LINGER + _LINGER_PER_RANK * ranks
+        end_seconds = _END_SECONDS + _END_SECONDS_PER_RANK * ranks
         begin = 2**futile * begin_seconds(ranks) if here else math.inf
         return self._supervisor.run(
-            command, environment, should_stop=self._should_stop, linger=linger, begin=begin, here=here
+            command, environment, should_stop=self._should_stop, end_seconds=end_seconds, begin=begin, here=here
         )
 
     def _ranks(self, hosts: Sequence[Host]) -> int:

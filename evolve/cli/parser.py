@@ -151,10 +151,10 @@ class Parser(argparse.ArgumentParser):
         """Add the options that choose a genome of a run, other than the final champion; see `which_of`."""
         best = "the best candidate of a complete generation (the final champion)"
         self.add_argument("--generation", type=int, metavar="G", help=best)
-        self.add_kept()
+        self.add_front_and_archive()
 
-    def add_kept(self) -> None:
-        """Add the options that choose a genome which the strategy keeps; see `which_of`."""
+    def add_front_and_archive(self) -> None:
+        """Add the options that choose a genome of a front or an archive; see `which_of`."""
         add = self.add_argument
         few = "the best genome of a front (nsga2) with at most N connections that can act"
         add("--connections", type=int, metavar="N", help=few)

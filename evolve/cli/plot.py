@@ -1,4 +1,4 @@
-"""evolve plot: curves of runs, experiments compared, or the network of a champion, as a picture."""
+"""evolve plot: a picture of curves, compared experiments, fronts, an archive, or the network of a champion."""
 
 import argparse
 import time
@@ -45,7 +45,7 @@ def _parser() -> Parser:
     kinds.add_argument("--archive", action="store_true", help="draw the archive of a run of map-elites instead")
     chosen = "with --network: the best candidate of this generation (by default the held-out champion)"
     add("--generation", type=int, metavar="G", help=chosen)
-    parser.add_kept()
+    parser.add_front_and_archive()
     traces = "with --network: its mean Hebbian traces over its episodes, instead of the weights"
     add("--traces", action="store_true", help=traces)
     return parser

@@ -43,7 +43,7 @@ def _parser() -> Parser:
     which.add_argument("--generations", metavar="G,G,…", help=several)
     candidate = "the candidate (the champion); needs stored genomes, or generation 0 or the next"
     add("--candidate", type=int, metavar="P", help=candidate)
-    parser.add_kept()
+    parser.add_front_and_archive()
     add("--episode", type=int, default=0, metavar="E", help="the number of the episode (0)")
     final = parser.add_mutually_exclusive_group()
     for purpose in (Purpose.HELD_OUT, Purpose.VALIDATION):

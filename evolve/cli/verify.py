@@ -1,7 +1,7 @@
 """evolve verify: compare two run files, or test whether this machine repeats the results of one file.
 
-Two files are compared in all their contents. One file, which any machine may have written, is checked by evaluating the
-champion of each generation again, on the episodes by which it was selected. The final champion also plays its
+Two run files are compared in all their results. One file, which any machine may have written, is checked by evaluating
+the champion of each generation again, on the episodes by which it was selected. The final champion also plays its
 validation and held-out episodes again; of a champion file, only the held-out ones. All ranks take part. With --full the
 whole run is repeated. With --engine another environment engine plays the episodes. With --published each file is
 compared with the published digest of its experiment and seed, and no episode is played. The verdict names the first
@@ -74,7 +74,8 @@ def _verify_each(
 
     A file that cannot be played here, such as one that needs EnvPool, does not keep the others from being verified.
     """
-    verdicts, all_verified = {}, True
+    verdicts: dict[str, verification.Verdict] = {}
+    errors: dict[str, object] = {}
     for file in files:
         try:
             with stdout_for_json(as_json):
@@ -83,15 +84,15 @@ def _verify_each(
             if len(files) == 1:
                 raise
             say("verify", f"{file.path}: not verified: {error}")
-            all_verified = False
+            errors[str(file.path)] = {"equal": None, "error": str(error)}
             continue
         if not as_json:
             print(f"{sanitize(str(file.path), 4000)}: {found.to_text(width())}", flush=True)
     if as_json:
-        print(json.dumps({path: verdict.to_json() for path, verdict in verdicts.items()}, indent=2))
+        print(json.dumps({path: verdict.to_json() for path, verdict in verdicts.items()} | errors, indent=2))
     if not all(verdict.equal for verdict in verdicts.values()):
         return 1
-    return 0 if all_verified else 2
+    return 2 if errors else 0
 
 
 def _options_for_playing(arguments: argparse.Namespace) -> list[str]:
@@ -132,7 +133,7 @@ def _body(app: App, argv: list[str]) -> int:
 
 
 def _work(argv: list[str]) -> Work:
-    """Return the amount of work, for the option `--workers`. Raises InputError if no episode is played."""
+    """Return the amount of work, for the option `--workers`. Raises InputError if there is no work for workers."""
     arguments = _parser().parse_intermixed_args(argv)
     if arguments.published:
         raise InputError("--published", "no option for playing episodes with it", "--workers")

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 _ROUNDING = 1e-9
-_share: list[int] = []  # of this process among the workers of its host; empty without other ranks
+_share: list[int] = []  # the number of cores that `set_share` has set; empty if it has set none
 
 
 class Cores(NamedTuple):
@@ -25,7 +25,7 @@ class Cores(NamedTuple):
     most: int
 
 
-def own_cores() -> Cores:
+def usable_cores() -> Cores:
     """Return the cores that this process may use, by its affinity and the quota of its control groups."""
     try:
         bound = sorted(os.sched_getaffinity(0))
@@ -59,21 +59,21 @@ def quota_of(groups: str, root: Path) -> float:
     return quota
 
 
-def available_cores() -> int:
+def number_of_cores() -> int:
     """Return the number of cores that this process may use."""
-    return own_cores().most
+    return usable_cores().most
 
 
-def playing_cores() -> int:
-    """Return the number of cores on which this process may play: all, or its share among the workers of its host.
+def share_of_cores() -> int:
+    """Return the number of cores on which this process plays: its share among the workers of its host, or all cores.
 
     At rank 0, which plays only if all workers are lost, it is the largest share of a worker.
     """
-    return _share[0] if _share else available_cores()
+    return _share[0] if _share else number_of_cores()
 
 
 def set_share(cores: int | None) -> None:
-    """Set the result of `playing_cores`, once all ranks know each other; None: this process may use all its cores."""
+    """Set the result of `share_of_cores`, once all ranks know each other; None: this process may use all its cores."""
     _share[:] = [] if cores is None else [cores]
 
 

@@ -16,7 +16,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import NamedTuple
 
-from evolve.cluster.cores import available_cores
+from evolve.cluster.cores import number_of_cores
 from evolve.cluster.watchdog import own_addresses
 from evolve.errors import InputError, pluralize
 
@@ -133,7 +133,7 @@ def count_workers_to_start(asked: int | str, work: Callable[[], Work], argument:
 
 def check_not_too_many(argument: str, processes: int) -> None:
     """Raise InputError if the start of this number of processes would keep this machine busy for minutes."""
-    most = max(_MAX_WORKERS, _MAX_PER_CORE * available_cores())
+    most = max(_MAX_WORKERS, _MAX_PER_CORE * number_of_cores())
     if processes > most:
         cure = "More workers than cores are no faster. To use several machines: evolve launch --hostfile."
         raise InputError(argument, f"at most {most:,} on this machine", f"{processes:,}", cure)
@@ -141,7 +141,7 @@ def check_not_too_many(argument: str, processes: int) -> None:
 
 def count_workers(asked: int | str, work: Work) -> WorkerCount:
     """Return the number of workers to start. asked: the number, or "auto"."""
-    cores = available_cores()
+    cores = number_of_cores()
     fitting = max(1, cores // work.threads)  # the number of workers whose threads have a core each
     if work.threads > 1 and (asked == 1 or (asked == "auto" and fitting == 1)):
         return WorkerCount(1, cores, threads=work.threads)

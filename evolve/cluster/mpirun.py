@@ -266,7 +266,7 @@ class Supervisor:
         words: list[str],
         environment: dict[str, str],
         should_stop: Callable[[], bool] = lambda: False,
-        linger: float = 30.0,
+        end_seconds: float = 30.0,
         begin: float = math.inf,
         here: bool = True,
     ) -> Outcome:
@@ -276,7 +276,7 @@ class Supervisor:
             words: The command.
             environment: Its environment variables.
             should_stop: Called every second; returns whether to ask the ranks to stop.
-            linger: The seconds that the launcher may take to end after rank 0 has ended.
+            end_seconds: The time that the launcher may take to end after rank 0 has ended.
             begin: The seconds until the launcher is killed if rank 0 has not begun; finite only if rank 0 runs here.
             here: Whether rank 0 runs on this host.
         """
@@ -291,7 +291,7 @@ class Supervisor:
                 process_group=0,  # Ctrl-C then reaches this process alone
                 preexec_fn=_end_with_parent(os.getpid()),  # noqa: PLW1509 - this process has started no thread
             )
-            code = self._wait(self._process, exit_code_file, should_stop, linger, begin)
+            code = self._wait(self._process, exit_code_file, should_stop, end_seconds, begin)
             _end_orphans()
             if exit_code_file.exists() and (said := exit_code_file.read_text().split()):
                 return Outcome(int(said[0]), is_from_rank_0=True, start_again=len(said) > 1)
@@ -305,7 +305,7 @@ class Supervisor:
         process: subprocess.Popen[bytes],
         exit_code_file: Path,
         should_stop: Callable[[], bool],
-        linger: float,
+        end_seconds: float,
         begin: float,
     ) -> int:
         asked, ended, started = False, None, time.monotonic()
@@ -316,7 +316,7 @@ class Supervisor:
             if ended is None and exit_code_file.exists() and exit_code_file.read_text().strip():
                 ended = now
             # The launcher can wait forever for a lost host, at the end or at the start.
-            if ended is not None and now - ended > linger:
+            if ended is not None and now - ended > end_seconds:
                 process.kill()
             elif not self._has_begun() and now - started > begin:
                 cure = f"Set {CONNECT} if they need more time."

@@ -50,10 +50,11 @@ _SEARCH_PATH = "EVOLVE_SCRIPT_PATH"
 _PROGRAM = f"import json, os, sys; sys.path[:] = json.loads(os.environ[{_SEARCH_PATH!r}]); "
 _LENGTH = struct.Struct("!Q")
 _MAX_SOCKET_PARENT = 84  # bytes; systems limit the path of a socket, here PARENT/evolve-xxxxxxxx/s, to 104 or 108
-_STOP_SECONDS = 10.0
-"""The time that ranks have to stop by themselves; rank 0 waits five seconds for workers in an episode."""
+_STOP_SECONDS, _STOP_SECONDS_PER_RANK = 10.0, 0.1
+"""The time that ranks have to stop by themselves: twice the time that `dismiss` waits for workers in an episode, as its
+last messages get that time again."""
 _TERMINATE_SECONDS = 3.0  # the time that mpirun has to end the ranks
-_LEADING = threading.local()  # `calls`: whether this thread does the work of rank 0, for which the other ranks wait
+_THREAD = threading.local()  # `leads`: whether this thread does the work of rank 0, for which the other ranks wait
 _RUNNING: "weakref.WeakSet[StartedRanks]" = weakref.WeakSet()  # closed when the script exits
 
 
@@ -93,7 +94,7 @@ def end_all(
     error: BaseException,
     traceback: TracebackType | None,
 ) -> None:
-    """Report an exception that ends this rank, and end the other ranks unless it was raised on all of them."""
+    """Report an exception that ends this rank. End the other ranks, too, unless they raise it and end by themselves."""
     try:
         report(kind, error, traceback)
         sys.stdout.flush()
@@ -114,7 +115,7 @@ class Collective:
 
     def __init__(self, make_rollout: MakeRollout, shared: SharedState) -> None:
         self._shared = shared
-        self.transport = Transport() if getattr(_LEADING, "calls", False) else all_ranks()
+        self.transport = Transport() if getattr(_THREAD, "leads", False) else all_ranks()
         """The transport between the ranks."""
         self._rollouts = KeptRollouts(make_rollout)
         self.stop_reason: Callable[[], str | None] = lambda: None
@@ -140,14 +141,14 @@ class Collective:
         with closing(self):
             if not self.leads:
                 return self.follow(self.close)
-            outer, _LEADING.calls = getattr(_LEADING, "calls", False), True
+            outer, _THREAD.leads = getattr(_THREAD, "leads", False), True
             try:
                 answer = work(self.coordinator())
             except BaseException as error:
                 self.release_error(error)
                 raise
             finally:
-                _LEADING.calls = outer
+                _THREAD.leads = outer
             self.release(answer)
             return answer
 
@@ -251,10 +252,12 @@ class StartedRanks:
         check_start("workers")
         module, _, name = function.partition(":")
         limit = begin_seconds(workers + 1)
+        self._stop_seconds = _STOP_SECONDS + _STOP_SECONDS_PER_RANK * (workers + 1)
         words = [*mpirun_words(workers + 1), sys.executable, "-c", f"{_PROGRAM}from {module} import {name}; {name}()"]
         self._pid = os.getpid()
-        usual = tempfile.gettempdir()
-        parent = usual if len(os.fsencode(usual)) <= _MAX_SOCKET_PARENT else "/tmp"
+        parent = tempfile.gettempdir()
+        if len(os.fsencode(parent)) > _MAX_SOCKET_PARENT:
+            parent = "/tmp"
         self._folder = tempfile.TemporaryDirectory(prefix="evolve-", ignore_cleanup_errors=True, dir=parent)
         path = str(Path(self._folder.name) / "s")
         with socket.socket(socket.AF_UNIX) as listener:
@@ -297,8 +300,8 @@ class StartedRanks:
         return self._link.receive()
 
     def unexpected_end(self) -> RunError:
-        """Wait until the ranks have ended, and return the error for an end without a message."""
-        self._wait(_STOP_SECONDS)
+        """Return the error for an end without a message, after the ranks have ended or had the time to stop."""
+        self._wait(self._stop_seconds)
         code = self._process.poll()
         ended = "the ranks have not ended" if code is None else f"the ranks ended with code {code}"
         why = f"{ended}; stderr has their messages. "
@@ -308,7 +311,7 @@ class StartedRanks:
         return RunError(why, cure, Setting("resume", True), ".")
 
     def close(self) -> None:
-        """Let the ranks stop, and kill those that do not stop within some seconds."""
+        """Let the ranks stop, and kill those that have not stopped after `_STOP_SECONDS`."""
         # A process that was forked from the script has copies of its objects, but the ranks belong to the script.
         if os.getpid() != self._pid:
             return
@@ -318,7 +321,7 @@ class StartedRanks:
                 self._process.terminate()
             else:
                 self._link.close()
-                self._wait(_STOP_SECONDS)
+                self._wait(self._stop_seconds)
         finally:
             self._kill()
             self._folder.cleanup()

@@ -20,7 +20,7 @@ from typing import Any
 
 import numpy as np
 
-from evolve.cluster.cores import Cores, own_cores, set_share, shares
+from evolve.cluster.cores import Cores, set_share, shares, usable_cores
 from evolve.cluster.hosts import launched, started_by
 from evolve.cluster.mpirun import CONNECT, connect_seconds, limit_seconds
 from evolve.cluster.transport import Buffer, Transport, initialize, kill_launcher_later, uninitialized_mpi
@@ -248,7 +248,7 @@ def introduce(transport: Transport, watch: StartWatch) -> None:
 
 def _introduce_to_rank_0(transport: Transport, watch: StartWatch) -> None:
     watch.missing = lambda: [0]
-    introduction = {"host": transport.host, "pid": os.getpid(), "cores": own_cores(), "arguments": sys.argv[1:]}
+    introduction = {"host": transport.host, "pid": os.getpid(), "cores": usable_cores(), "arguments": sys.argv[1:]}
     transport.send(0, _packed(introduction))
     while (received := transport.probe()) is None:
         if 0 in watch.lost(transport):

@@ -110,30 +110,30 @@ Value = TypeVar("Value")
 class ImportedOnDemand(Mapping[str, Value]):
     """Objects of a package by name. The module of an object is imported when the object is first asked for.
 
-    A run needs one strategy, one network and at most one exact task, and each of its ranks would import them all.
+    A run needs one strategy, one network and at most one exact task: no rank has to import the others.
 
     Args:
         package: The package of the modules.
-        homes: By name, the module and the object in it; several objects make a tuple.
+        locations: By name, the module and the object in it; several objects make a tuple.
     """
 
-    def __init__(self, package: str, homes: Mapping[str, tuple[str, ...]]) -> None:
+    def __init__(self, package: str, locations: Mapping[str, tuple[str, ...]]) -> None:
         self._package = package
-        self._homes = homes
+        self._locations = locations
 
     def __getitem__(self, name: str) -> Value:
-        module, *objects = self._homes[name]
+        module, *objects = self._locations[name]
         found = tuple(getattr(import_module(f"{self._package}.{module}"), each) for each in objects)
         return cast("Value", found if len(found) > 1 else found[0])
 
     def __iter__(self) -> Iterator[str]:
-        return iter(self._homes)
+        return iter(self._locations)
 
     def __len__(self) -> int:
-        return len(self._homes)
+        return len(self._locations)
 
     def __contains__(self, name: object) -> bool:
-        return name in self._homes  # the inherited method would import the module
+        return name in self._locations  # the inherited method would import the module
 
 
 class _Named(Options):
@@ -150,14 +150,14 @@ class Registry:
         kinds: The built-in kinds by name.
         contract: The protocol or base class of the networks or strategies that the kinds make.
         aliases: Other names of kinds, such as the names in earlier versions. `Choice.name` is always the current name.
-        relatives: The kind to propose for each name in other tools, in lower case without punctuation.
+        proposals: By each name in other tools, folded by `fold`, the kind to propose.
     """
 
     section: str
     kinds: Mapping[str, Kind]
     contract: type
     aliases: Mapping[str, str] = field(default_factory=dict)
-    relatives: Mapping[str, str] = field(default_factory=dict)
+    proposals: Mapping[str, str] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         REGISTRIES[self.section] = self
@@ -291,7 +291,7 @@ class Registry:
             return self.kinds[name]
         added = entry_points_of(self.section)
         if name not in added:
-            cure = nearest(self.relatives.get(fold(name), name), [*self.kinds, *added], listed=True)
+            cure = nearest(self.proposals.get(fold(name), name), [*self.kinds, *added], listed=True)
             if not cure.startswith("Did you mean"):  # probably not misspelt, but a kind of another package
                 cure = f"{cure} Or install the package that adds it.".lstrip()
             raise InputError(self._argument, f"a known {self.section}", name, cure)
@@ -313,7 +313,7 @@ def registry_of(section: str) -> Registry:
 
 
 def _line_of(error: BaseException) -> str:
-    """Return the line of another package at which an exception was raised, in words; "" if there is none."""
+    """Return the last line outside evolve in the traceback of an exception, in words; "" if there is none."""
     lines = [line for line in traceback.extract_tb(error.__traceback__) if not line.filename.startswith(_HERE)]
     return f", line {lines[-1].lineno} of {os.path.basename(lines[-1].filename)}" if lines else ""
 
@@ -343,7 +343,7 @@ _NO_GRADIENTS = "It belongs to methods that learn by gradients from single steps
 _OPTIONS = 'Options are in the table of a network or strategy: network={"name": "mlp", "hidden": [64, 64]}.'
 _ARGUMENTS = ("callbacks", "overwrite", "progress", "resume", "tensorboard", "workers")
 """Arguments of `evolve.train` that are no settings."""
-_SETTINGS = {
+_FOREIGN_NAMES = {
     "learning_rate": "lr, step_size",
     "sigma": "std, stdev, stdev_init, init_stdev, sigma_init, init_sigma, noise_std, noise_stdev",
     "weight_noise": "mutation_rate, mutation_std, mutation_power, mutate_power, weight_mutate_power",
@@ -380,12 +380,12 @@ _SETTINGS = {
     _OPTIONS: "policy_kwargs, net_kwargs, network_kwargs, strategy_kwargs, model_kwargs",
     _WORKERS: "workers, n_envs, num_envs, vec_env, n_workers, num_workers, num_actors, n_jobs, num_processes",
 }  # fmt: skip
-MEANINGS = {fold(foreign): ours for ours, names in _SETTINGS.items() for foreign in names.split(", ")}
-"""By the folded names of other tools, the setting of this meaning here, or a sentence of advice."""
+MEANINGS = {fold(foreign): ours for ours, names in _FOREIGN_NAMES.items() for foreign in names.split(", ")}
+"""By each name in other tools, folded by `fold`, the setting of this meaning here, or a sentence of advice."""
 
 
 def advice(key: str, table: Mapping[str, Any], fields: Mapping[str, FieldInfo]) -> str:
-    """Return one sentence of advice about an unknown setting; empty if there is none.
+    """Return advice about an unknown setting, one or two sentences; empty if there is none.
 
     Args:
         key: The dotted path of the unknown setting.
@@ -424,7 +424,7 @@ def _keys_named(setting: str, sections: Mapping[str, list[str]]) -> list[str]:
 
 
 def _kinds_with(setting: str, sections: Mapping[str, list[str]], table: Mapping[str, Any]) -> str:
-    """Return a sentence that names the networks or strategies with a setting that the chosen one lacks."""
+    """Return advice that names the built-in networks or strategies with a setting; empty if there are none."""
     for section, registry in REGISTRIES.items():
         kinds = [kind for kind in registry if setting in registry.options_class({"name": kind}).model_fields]
         if kinds:

@@ -189,7 +189,7 @@ class StartFromOptions(Options):
         return named if self.digest is None else f"{named} ({self.digest[:12]})"
 
     def is_same(self, other: "StartFromOptions | None") -> bool:
-        """Return whether two settings name one start: by its digest if both are recorded, otherwise by its file."""
+        """Return whether two settings name one start: by its digest if both have one, otherwise by all other keys."""
         if other is None:
             return False
         if self.digest and other.digest:
@@ -232,7 +232,11 @@ _Chosen = Annotated[Choice, PlainValidator(_choose), PlainSerializer(Choice.tabl
 
 
 class Config(Options):
-    """One complete experiment. Together with a seed from `seeds` it determines every bit of a run."""
+    """One complete experiment. Together with a seed from `seeds` it determines every bit of a run.
+
+    Exceptions are environments and functions of yours that are not deterministic, and episodes that end at
+    `env.max_episode_seconds`.
+    """
 
     seeds: Seeds = (0,)
     """The seeds of the runs; the runs follow one another."""

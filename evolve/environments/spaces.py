@@ -24,7 +24,7 @@ Space = Any
 """A space of Gymnasium, or a `StoredSpace`."""
 
 _KINDS = ("Box", "Discrete", "MultiDiscrete", "MultiBinary", "Dict", "Tuple")
-_LARGEST_SHAPE = 2**31  # the largest number of elements of a stored space
+_LARGEST_SHAPE = 2**31  # the largest number of elements, or of values, of a stored space
 
 
 def silence_gymnasium() -> None:
@@ -121,7 +121,7 @@ def from_json(table: Any) -> StoredSpace:
 
 def _positive(number: Any) -> int:
     if isinstance(number, bool) or not isinstance(number, int) or not 0 < number <= _LARGEST_SHAPE:
-        raise ValueError(f"{number!r}, not a positive whole number")
+        raise ValueError(f"{number!r}, not a whole number from 1 to {_LARGEST_SHAPE:,}")
     return number
 
 
@@ -273,7 +273,7 @@ def action_decoder(space: Space, action_scale: float) -> tuple[int, Decode]:
     - Box: [-1, 1] is mapped onto [low, high] or, if `action_scale` is below 1, onto that share of it, in the middle. If
       both bounds are infinite, ±`action_scale` replace them. A single infinite bound is replaced by a number at the
       distance 2 · `action_scale` from the other bound. Integers and bools are rounded, and NaN counts as 0 for them.
-    - Discrete and MultiDiscrete: the index of the largest output, the first of equal ones.
+    - Discrete and MultiDiscrete: the index of the largest output, the first of equal ones, plus the space's `start`.
     - MultiBinary: whether the output is positive.
     - Dict and Tuple: each member reads its own outputs, in the order of the space. Actions are a dictionary or a tuple
       with n actions in each member, as in Gymnasium's vector environments.

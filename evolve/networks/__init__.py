@@ -17,7 +17,7 @@ from evolve.shapes import Float32, check_shape
 
 __all__ = ["NETWORKS", "Activity", "Batch", "Block", "Network", "check", "make"]
 
-_RELATIVES = {
+_PROPOSALS = {
     "mlppolicy": "mlp", "linear": "mlp", "feedforward": "mlp", "rnn": "elman", "recurrent": "elman", "gru": "elman",
     "lstm": "hebbian-lstm", "mlplstmpolicy": "hebbian-lstm", "hebbian": "hebbian-dag",
 }  # fmt: skip
@@ -39,7 +39,7 @@ NETWORKS = Registry(
     ),
     Network,
     aliases={"prunable-mlp": "binary-mask-mlp"},  # its name in runs of earlier versions
-    relatives=_RELATIVES,
+    proposals=_PROPOSALS,
 )
 
 

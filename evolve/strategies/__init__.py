@@ -40,7 +40,7 @@ __all__ = [
     "searches", "shared_mask", "wanted_traces",
 ]  # fmt: skip
 
-_RELATIVES = {
+_PROPOSALS = {
     "openes": "openai-es", "es": "openai-es", "ars": "openai-es", "nes": "openai-es", "pepg": "pgpe", "cma": "cma-es",
     "xnes": "cma-es", "snes": "sep-cma-es", "simplega": "ga", "genetic": "ga", "geneticalgorithm": "ga",
     "deepga": "ga", "randomsearch": "random", "neat": "prune", "nsgaii": "nsga2", "nsga3": "nsga2", "moea": "nsga2",
@@ -67,7 +67,7 @@ STRATEGIES = Registry(
     ),
     Strategy,
     aliases={"mk2": "umda"},  # its name in runs of earlier versions
-    relatives=_RELATIVES,
+    proposals=_PROPOSALS,
 )
 
 

@@ -11,7 +11,7 @@ from typing import Any, Literal
 
 from evolve import __version__, environments, networks, store, strategies
 from evolve.cluster import Watchdog
-from evolve.cluster.cores import playing_cores
+from evolve.cluster.cores import share_of_cores
 from evolve.config import MOST_SLOTS, Config, RacingOptions, observation_index, parse, read_table
 from evolve.errors import EpisodeTimeout, InputError, Setting
 from evolve.networks import NETWORKS, Network
@@ -404,7 +404,7 @@ def num_threads(config: Config) -> int:
         return 1 if asked == "auto" else asked
     if asked == 1 or not plays_whole_episodes(config):
         return 1
-    return playing_cores() if asked == "auto" else asked
+    return share_of_cores() if asked == "auto" else asked
 
 
 def memory() -> float:

@@ -19,7 +19,7 @@ from evolve.errors import InputError, Stopped
 @pytest.fixture
 def here(monkeypatch):
     """Let rows be measured in this process, quickly, and by workers that only say how many they are."""
-    monkeypatch.setattr(contest_command, "available_cores", lambda: 2)
+    monkeypatch.setattr(contest_command, "number_of_cores", lambda: 2)
     rows = {}
 
     def run_job(_supervisor, size, workers, chosen, unverified):

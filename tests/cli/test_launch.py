@@ -397,7 +397,7 @@ def test_workers_that_never_begin_are_killed(supervisor, monkeypatch, capsys):
 
 def test_a_launcher_that_outlives_rank_0_is_killed(supervisor):
     child = "printf '75 again' > $EVOLVE_EXIT_CODE; exec sleep 60"
-    ended = supervisor.run(["sh", "-c", child], dict(os.environ), linger=0.2)
+    ended = supervisor.run(["sh", "-c", child], dict(os.environ), end_seconds=0.2)
     assert ended == Outcome(75, is_from_rank_0=True, start_again=True)
 
 

@@ -203,7 +203,7 @@ QUICK = "quick steps at most take no longer than MPI takes to start"
     ],
 )  # fmt: skip
 def test_the_number_of_workers_and_the_remark_on_it(monkeypatch, asked, work, expected):
-    monkeypatch.setattr("evolve.cluster.hosts.available_cores", lambda: CORES)
+    monkeypatch.setattr("evolve.cluster.hosts.number_of_cores", lambda: CORES)
     assert count_workers(asked, work) == expected
     assert "4 cores" in expected.describe()
     assert expected.describe().endswith(expected.remark)
@@ -221,7 +221,7 @@ def test_only_of_environments_that_are_known_to_be_quick_few_steps_are_few():
 
 
 def test_threads_serve_all_cores_of_exact_tasks_unless_their_number_is_given(monkeypatch):
-    monkeypatch.setattr("evolve.training.experiment.playing_cores", lambda: CORES)
+    monkeypatch.setattr("evolve.training.experiment.share_of_cores", lambda: CORES)
     words = ["-e", "CartPole-v1", "-p", "6", "-r", "2", "--engine", "exact"]
     assert work_of(load(words).configs).threads == CORES
     assert work_of(load([*words, "--threads", "3"]).configs).threads == 3
@@ -230,8 +230,8 @@ def test_threads_serve_all_cores_of_exact_tasks_unless_their_number_is_given(mon
 
 def test_auto_starts_no_rank_where_threads_serve(call, monkeypatch):
     monkeypatch.setattr(mpirun, "supervise", lambda *_: pytest.fail("ranks were started"))
-    monkeypatch.setattr("evolve.cluster.hosts.available_cores", lambda: 3)
-    monkeypatch.setattr("evolve.training.experiment.playing_cores", lambda: 3)
+    monkeypatch.setattr("evolve.cluster.hosts.number_of_cores", lambda: 3)
+    monkeypatch.setattr("evolve.training.experiment.share_of_cores", lambda: 3)
     for name, *words in (["run", *TINY, "--engine", "exact"], ["verify", "out"], ["evaluate", "out"]):
         done = call(name, *words, "--workers", "auto")
         assert (done.code, done.err) == (0, f"evolve.{name}: one process with 3 threads on 3 of 3 cores, without MPI\n")

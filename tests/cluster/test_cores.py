@@ -6,17 +6,17 @@ import os
 import pytest
 
 from evolve.cluster import cores
-from evolve.cluster.cores import Cores, available_cores, playing_cores, quota_of, set_share, shares
+from evolve.cluster.cores import Cores, number_of_cores, quota_of, set_share, share_of_cores, shares
 
 
 def test_cores_are_those_this_process_may_use(monkeypatch):
-    assert 1 <= available_cores() <= os.cpu_count()
+    assert 1 <= number_of_cores() <= os.cpu_count()
     monkeypatch.setattr(os, "sched_getaffinity", lambda _: {3})
-    assert available_cores() == 1
+    assert number_of_cores() == 1
     monkeypatch.setattr(os, "sched_getaffinity", lambda _: set(range(64)))
     for quota, number in ((1.5, 2), (math.inf, 64), (0.1, 1)):
         monkeypatch.setattr(cores, "quota_of", lambda *_, quota=quota: quota)
-        assert available_cores() == number
+        assert number_of_cores() == number
 
 
 @pytest.mark.parametrize(
@@ -42,11 +42,11 @@ def test_the_quota_of_control_groups_of_both_versions(tmp_path, groups, files, q
 
 
 def test_without_other_ranks_a_process_plays_on_all_its_cores():
-    assert playing_cores() == available_cores()
-    set_share(available_cores() + 1)
-    assert playing_cores() == available_cores() + 1
+    assert share_of_cores() == number_of_cores()
+    set_share(number_of_cores() + 1)
+    assert share_of_cores() == number_of_cores() + 1
     set_share(None)
-    assert playing_cores() == available_cores()
+    assert share_of_cores() == number_of_cores()
 
 
 HALVES = (range(4), range(4, 8))

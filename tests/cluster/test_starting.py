@@ -15,7 +15,7 @@ import pytest
 from conftest import LONG
 
 from evolve.cluster import Transport, start, transport
-from evolve.cluster.cores import playing_cores, set_share
+from evolve.cluster.cores import set_share, share_of_cores
 from evolve.cluster.mpirun import connect_seconds
 from evolve.cluster.start import LaunchedRank, StartWatch, launched_ranks
 from evolve.errors import InputError, RunError
@@ -176,7 +176,7 @@ def test_rank_0_goes_on_without_a_rank_if_only_the_launcher_knows_of_its_death(i
     found = introduced(Silent(0, others), 1)
     assert found.gone == {1}
     assert found.abandoned == set()
-    assert playing_cores() == 3  # all cores of the other worker
+    assert share_of_cores() == 3  # all cores of the other worker
 
 
 def test_arguments_that_only_one_rank_has_are_refused(introduced, monkeypatch):

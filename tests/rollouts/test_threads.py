@@ -265,7 +265,7 @@ def test_threads_end_with_their_rollout():
 
 
 def test_auto_is_the_share_of_the_cores(monkeypatch):
-    monkeypatch.setattr(experiment, "playing_cores", lambda: 5)
+    monkeypatch.setattr(experiment, "share_of_cores", lambda: 5)
     exact = {"env": {"id": "CartPole-v1", "engine": "exact"}}
     for compute, threads in (({}, 5), ({"threads": "auto"}, 5), ({"threads": 3}, 3), ({"backend": "numpy"}, 1)):
         assert experiment.num_threads(parse(Config, exact | {"compute": compute})) == threads

@@ -30,12 +30,13 @@ _NOTE_CHARACTERS = 118  # in one line of a note
 _COLUMNS = (("mean", 0.75), ("95 % interval", 1.4), ("against the best", 1.05))
 _DIGIT = 0.076  # the width of a digit in a column, in inches
 _MOST_NAMED = 8  # ranks drawn as horizontal bars with names and numbers; more ranks are drawn as narrow columns
-_MOST_BINS = 40
+_MOST_BINS = 41
 _EARLIER = (0.02, 0.1, 0.3)  # if a single run is drawn, its fronts after these shares of its generations are drawn, too
 _MARKERS = "os^v"  # of fronts; a new marker begins whenever all colours are used
 _MOST_VOLUMES = 400  # the hypervolume is computed for at most this number of generations, evenly spaced
-_MANY_DECADES = 1e4  # from this ratio of the largest measure to the smallest, a logarithmic axis has a tick per decade
-_WIDE = 30.0  # an axis is logarithmic if the largest measure exceeds this multiple of the smallest positive one
+# A logarithmic axis begins at the smallest positive measure, or at 1 if that is larger.
+_WIDE = 30.0  # an axis is logarithmic if the largest measure exceeds this multiple of its beginning
+_MANY_DECADES = 1e4  # from this multiple on, the axis has one tick per decade
 
 
 @style.styled
@@ -140,7 +141,7 @@ def draw_returns(samples: Sequence[tuple[str, Float64]]) -> Any:
     panels = figure.subplots(len(samples), 1, squeeze=False, sharex=True)[:, 0]
     all_returns = np.concatenate([returns for _, returns in samples])
     # `| 1` makes the number of bins odd: if all returns are equal, their bar is in the middle of the axis.
-    bins = min(_MOST_BINS, max(10, int(2 * len(all_returns) ** 0.5))) | 1
+    bins = min(_MOST_BINS, max(10, int(2 * len(all_returns) ** 0.5)) | 1)
     edges = np.histogram_bin_edges(all_returns, bins)
     for panel, (name, returns) in zip(panels, samples, strict=True):
         panel.hist(returns, edges, color=COLOURS[4], edgecolor=PAPER, linewidth=0.5)
@@ -168,8 +169,8 @@ def draw_load(runs: Sequence[tuple[str, StoredRun]]) -> Any:
     figure = style.new_figure(sum(heights) + 0.4)
     panels = figure.subplots(len(runs), 1, squeeze=False, height_ratios=heights)[:, 0]
     for panel, ranks, (name, run) in zip(panels, busy, runs, strict=True):
-        # A figure needs finite numbers: NaN and infinite times of a damaged run file count as 0.
-        total = float(np.nan_to_num([record.seconds for record in run.records], posinf=0).sum())
+        # A figure needs finite numbers, but a damaged run file may hold NaN, which counts as 0.
+        total = float(np.nan_to_num([record.seconds for record in run.records]).sum())
         few = len(ranks) <= _MOST_NAMED
         (_load_rows if few else _load_columns)(panel, ranks, total)
         if len(runs) > 1:
@@ -214,13 +215,13 @@ def _load_columns(panel: Any, busy: Float64, total: float) -> None:
 def draw_front(runs: Sequence[StoredRun], titled: bool = True) -> Any:
     """Return the figure of the fronts of runs of nsga2: fitness over the first measure, and hypervolume by generation.
 
-    The last front of each run is drawn, and of a single run some earlier ones. A large point marks the best fitness.
+    The last front of each run is drawn, and of a single run some earlier ones. A diamond marks the best fitness.
     The hypervolume is the area that a front dominates, from the lowest fitness and the worst measure of all fronts of
     its run, as a share of the rectangle that ends at the best fitness and the best measure of all runs.
 
     Raises InputError if a run has no front, or the environments or the objectives of the runs differ.
     """
-    fronts = [list(map(_points, fronts_of(run))) for run in runs]
+    histories = [list(map(_points, fronts_of(run))) for run in runs]  # of each run, the fronts of its generations
     goals = sorted(set(map(_goals, runs)))
     if len(goals) > 1:
         raise InputError("FILE", "runs of one environment with the same objectives", " and ".join(goals))
@@ -231,19 +232,13 @@ def draw_front(runs: Sequence[StoredRun], titled: bool = True) -> Any:
     figure = style.new_figure(6.2)
     top, bottom = figure.subplots(2, 1, height_ratios=(2.2, 1))
     if len(runs) == 1 and not others:
-        _draw_earlier(top, fronts[0], is_small)
-    for n, (label, found) in enumerate(zip(_labels(runs), fronts, strict=True)):
-        how = {
-            **style.line_style(n),
-            "lw": 1.8,
-            "marker": _MARKERS[n // len(COLOURS) % len(_MARKERS)],
-            "ms": 3.5,
-            **line,
-        }
-        _draw_steps(top, found[-1], is_small, label=style.legend_label(label), **how)
-        best = found[-1][int(np.argmax(found[-1][:, 0]))]
-        top.plot(best[1], best[0], "D", ms=8, color=how["color"], mec=PAPER, mew=1.0, zorder=5)
-    every = np.concatenate([points for found in fronts for points in found])
+        _draw_earlier(top, histories[0], is_small)
+    for n, (label, fronts) in enumerate(zip(_labels(runs), histories, strict=True)):
+        marker = _MARKERS[n // len(COLOURS) % len(_MARKERS)]
+        appearance = {**style.line_style(n), "lw": 1.8, "marker": marker, "ms": 3.5, **line}
+        _draw_steps(top, fronts[-1], is_small, label=style.legend_label(label), **appearance)
+        best = fronts[-1][int(np.argmax(fronts[-1][:, 0]))]
+        top.plot(best[1], best[0], "D", ms=8, color=appearance["color"], mec=PAPER, mew=1.0, zorder=5)
     is_count = "connections" in measure
     top.xaxis.get_major_locator().set_params(integer=is_count)
     _set_scale(top)
@@ -254,7 +249,7 @@ def draw_front(runs: Sequence[StoredRun], titled: bool = True) -> Any:
     top.set_title(f"Front{omitted}; ◆ best fitness")
     # Fronts can lie anywhere, so no fixed place is free for the legend. Its lines are long enough for two dashes.
     top.legend(loc="best", fontsize=8, handlelength=3.2)
-    _draw_volumes(bottom, fronts, every, is_small)
+    _draw_volumes(bottom, histories, is_small)
     if titled:
         _set_title(figure, runs)
     return figure
@@ -292,17 +287,19 @@ def _points(front: Front) -> Float64:
     return drawable(np.column_stack([fitness, measures[:, 0]]))
 
 
-def _draw_steps(panel: Any, points: Float64, is_small: bool, **how: Any) -> None:
+def _draw_steps(panel: Any, points: Float64, is_small: bool, **appearance: Any) -> None:
     """Draw a front as the border of the region that it dominates."""
-    panel.plot(points[:, 1], points[:, 0], drawstyle="steps-post" if is_small else "steps-pre", **how)
+    panel.plot(points[:, 1], points[:, 0], drawstyle="steps-post" if is_small else "steps-pre", **appearance)
 
 
 def _draw_earlier(panel: Any, fronts: Sequence[Float64], is_small: bool) -> None:
+    """Draw some earlier fronts of a run, of which `fronts` has one for each generation."""
     last = len(fronts) - 1
     for n, generation in enumerate(sorted({int(share * last) for share in _EARLIER} - {last})):
-        how = {"color": (FAINT, FAINT, INK)[n % 3], "ls": (":", "--", "-")[n % 3]}
-        single = {"marker": "."} if len(fronts[generation]) == 1 else {}
-        _draw_steps(panel, fronts[generation], is_small, lw=1.0, **single, label=f"generation {generation}", **how)
+        appearance = {"color": (FAINT, FAINT, INK)[n % 3], "ls": (":", "--", "-")[n % 3], "lw": 1.0}
+        if len(fronts[generation]) == 1:
+            appearance["marker"] = "."
+        _draw_steps(panel, fronts[generation], is_small, label=f"generation {generation}", **appearance)
 
 
 def _set_scale(panel: Any) -> None:
@@ -318,24 +315,26 @@ def _set_scale(panel: Any) -> None:
         panel.xaxis.set_major_formatter(ticker.FuncFormatter(lambda x, _: f"{x:,g}"))
 
 
-def _draw_volumes(panel: Any, fronts: Sequence[Sequence[Float64]], every: Float64, is_small: bool) -> None:
-    sign = np.array([1.0, -1.0 if is_small else 1.0])
-    best = (every * sign).max(axis=0)
-    for n, found in enumerate(fronts):
-        reference = np.concatenate([points * sign for points in found]).min(axis=0)
+def _draw_volumes(panel: Any, histories: Sequence[Sequence[Float64]], is_small: bool) -> None:
+    """Draw the hypervolume over generations, a line for each run."""
+    sign = np.array([1.0, -1.0 if is_small else 1.0])  # with which both objectives are maximized
+    all_points = [np.concatenate(fronts) * sign for fronts in histories]
+    best = np.concatenate(all_points).max(axis=0)
+    for n, (fronts, points) in enumerate(zip(histories, all_points, strict=True)):
+        reference = points.min(axis=0)
         whole = float(np.prod(best - reference)) or 1.0
-        shown = np.unique(np.linspace(0, len(found) - 1, _MOST_VOLUMES).astype(int))
-        shares = [hypervolume(found[generation] * sign, reference) / whole for generation in shown]
+        shown = np.unique(np.linspace(0, len(fronts) - 1, _MOST_VOLUMES).astype(int))
+        shares = [hypervolume(fronts[generation] * sign, reference) / whole for generation in shown]
         _draw_over_generations(panel, shown, shares, **style.line_style(n))
     panel.set_ylim(0, 1.02)
     panel.set_ylabel("share")
     panel.set_title("Hypervolume")
 
 
-def _draw_over_generations(panel: Any, generations: Any, values: Any, **how: Any) -> None:
+def _draw_over_generations(panel: Any, generations: Any, values: Any, **appearance: Any) -> None:
     """Draw a line over generations; a single value is a point, in the middle of the panel unless it has other lines."""
     alone = len(generations) == 1
-    panel.plot(generations, values, **how, marker="o" if alone else "", ms=4, clip_on=not alone)
+    panel.plot(generations, values, **appearance, marker="o" if alone else "", ms=4, clip_on=not alone)
     panel.set_xlabel("generation")
     panel.xaxis.get_major_locator().set_params(integer=True, min_n_ticks=1)
     if not panel.dataLim.width:

@@ -67,8 +67,8 @@ class Mp4:
 class Gif:
     """A GIF in an endless loop; about 12 frames per second with 63 colours each keep it small.
 
-    A picture is written when the next one comes, since its duration is unknown before. Pillow's own writer would keep
-    all pictures in memory until the end. Pictures and fps are as in `Mp4`.
+    A picture is written when the next different one comes, or at the end: its duration is unknown before. Pillow's own
+    writer would keep all pictures in memory until the end. Pictures and fps are as in `Mp4`.
     """
 
     def __init__(self, path: Path, fps: float) -> None:
@@ -149,6 +149,8 @@ class Gif:
 
 def _with_exact_backgrounds(picture: Any, quantized: Any) -> Any:
     """Return a quantized picture that shows the most frequent colours of the picture exactly.
+
+    If two of them share an entry of the palette, only the more frequent one is exact.
 
     Pillow searches a given palette in steps of four levels, so white may become almost white, differently in each
     picture. Moving bodies would leave shadows behind.
