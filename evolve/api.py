@@ -22,8 +22,8 @@ from evolve.analysis import comparison, exhibits, figures, statistics
 from evolve.analysis.generations import Evaluation, Generation, pack, pack_generation, unpack, unpack_generation
 from evolve.analysis.policy import Policy
 from evolve.analysis.progress import heading
-from evolve.analysis.runs import ChampionFile, Run, script_ranks, wrap_stored
-from evolve.analysis.script_runs import RunOptions, evolve_elsewhere, evolve_here, number_of_workers
+from evolve.analysis.runs import ChampionFile, Run, wrap_stored
+from evolve.analysis.script_runs import RunOptions, evolve_elsewhere, evolve_here, number_of_workers, script_ranks
 from evolve.analysis.statistics import between, number, words
 from evolve.analysis.tensorboard import live_log
 from evolve.cluster import Coordinator

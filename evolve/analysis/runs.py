@@ -3,7 +3,7 @@
 import json
 import os
 from collections.abc import Callable, Mapping, Sequence
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
 from typing import Any
 
@@ -14,26 +14,35 @@ from evolve.analysis.champion import Elite, Member, elites_of, members_of_front
 from evolve.analysis.exports import FORMATS
 from evolve.analysis.generations import Evaluation, Generation, evaluation_of, pack, table, unpack, write_csv
 from evolve.analysis.policy import Policy
+from evolve.analysis.script_runs import call_elsewhere, error_outside_script, script_ranks, serve_script
 from evolve.analysis.statistics import between, duration, number
 from evolve.cluster import Coordinator
-from evolve.cluster.script import Collective
-from evolve.config import Config, assignments
+from evolve.cluster.hosts import Work
+from evolve.cluster.script import Collective, Link
+from evolve.config import Config, assignments, plain
 from evolve.errors import InputError, Setting, check_flag, check_path, check_whole, pluralize
 from evolve.genome import Genomes
 from evolve.numerics.streams import Purpose
-from evolve.store import Start, Stored, StoredChampion, StoredRun, check_begun, disk, one_run_file, population, read
+from evolve.store import (
+    Start,
+    Stored,
+    StoredChampion,
+    StoredRun,
+    check_begun,
+    disk,
+    one_run_file,
+    population,
+    read,
+    read_any,
+)
 from evolve.training import Experiment, GenomeChoice
+from evolve.training.experiment import num_threads
 from evolve.training.plan import plain_setting
 from evolve.training.stored import check_which
 from evolve.verification import Episode, Verdict, playing
 from evolve.verification.verdict import html_table
 
 _CSV = ".csv"
-
-
-def script_ranks() -> Collective:
-    """Return the ranks of this script, with new rollouts, so that several threads may use the ranks at once."""
-    return Collective(training.make_rollout, shared=training.StrategyReplica())
 
 
 def _changes(env: Any) -> Mapping[str, Any]:
@@ -106,6 +115,7 @@ class _EvolvedFile:
         threads: int | str = "auto",
         connections: int | None = None,
         cell: Sequence[int] | None = None,
+        workers: int | str | None = None,
     ) -> Evaluation:
         """Return an evaluation of a champion on held-out episodes.
 
@@ -122,44 +132,74 @@ class _EvolvedFile:
             threads: The number of threads, as `compute.threads`.
             connections: Evaluate the best genome of the front (nsga2) with at most this number of acting connections.
             cell: Evaluate the elite of this cell of the archive (map-elites).
+            workers: The number of processes that play the episodes, which this process starts, as for `evolve.train`.
 
         Raises InputError if the run has no such genome, or if the environment is missing or has other observations or
         actions than the environment of the run.
         """
         self._check_champion()
-        episodes = check_whole("episodes", episodes, 1)
-        changes = _changes(env)
-        which = GenomeChoice(generation, connections, cell)
-        check_which(self._stored, which)
-        settings = plain_setting("network", network)
-        experiment = self._reloaded(env=changes, network=settings, engine=engine, threads=threads)
+        which = {"episodes": check_whole("episodes", episodes, 1), **vars(GenomeChoice(generation, connections, cell))}
+        check_which(self._stored, GenomeChoice(generation, connections, cell))
+        changes = {"env": _changes(env), "network": plain_setting("network", network), "engine": engine}
+        return Evaluation(**unpack(self._play("_evaluate", changes | {"threads": threads}, which, workers, episodes)))
 
-        # Only rank 0 runs `work`. The other ranks receive its result as bytes.
-        def work(coordinator: Coordinator) -> bytes:
-            found = training.evaluate_champion(self._stored, experiment, coordinator, episodes, which)
-            return pack(returns=found.returns, seeds=found.seeds, metrics=found.metrics)
+    def _evaluate(
+        self, _ranks: Collective, coordinator: Coordinator, experiment: Experiment, episodes: int, **which: Any
+    ) -> bytes:
+        found = training.evaluate_champion(self._stored, experiment, coordinator, episodes, GenomeChoice(**which))
+        return pack(returns=found.returns, seeds=found.seeds, metrics=found.metrics)
 
-        return Evaluation(**unpack(script_ranks().call(work)))
-
-    def verify(self, engine: str | None = None, threads: int | str = "auto", full: bool = False) -> Verdict:
+    def verify(
+        self,
+        engine: str | None = None,
+        threads: int | str = "auto",
+        full: bool = False,
+        workers: int | str | None = None,
+    ) -> Verdict:
         """Evaluate the champions again on this machine; return whether all results are equal, to the bit.
 
         For a run, these are the best candidates of all generations; for a champion file, the final champion.
 
-        engine, threads: as in `evaluate`. full: whether to run all of the experiment again, and compare everything.
-        Raises InputError if the engine cannot play the environment.
+        engine, threads, workers: as in `evaluate`. full: whether to run all of the experiment again, and compare
+        everything. Raises InputError if the engine cannot play the environment.
         """
         check_flag("full", full)
         self._check_champion()
+        changes = {"engine": engine, "threads": threads, "trains": full}
+        return Verdict.from_json(json.loads(self._play("_verify", changes, {"full": full}, workers)))
+
+    def _verify(self, ranks: Collective, coordinator: Coordinator, experiment: Experiment, full: bool) -> bytes:
+        repetition = verification.repetition(self._stored, experiment, coordinator, ranks.transport)
+        verdict = repetition.rerun(lambda _: None) if full else repetition.reevaluate()
+        return json.dumps(verification.name_engines(verdict, self._stored, experiment).to_json()).encode()
+
+    def _play(
+        self,
+        method: str,
+        changes: Mapping[str, Any],
+        arguments: Mapping[str, Any],
+        workers: int | str | None,
+        episodes: int | None = None,
+    ) -> bytes:
+        """Return the answer of a method that rank 0 calls with the ranks, the coordinator and an experiment.
+
+        Args:
+            method: The name of the method.
+            changes: The changes of the experiment, see `_reloaded`.
+            arguments: Further arguments of the method.
+            workers: The argument of the script.
+            episodes: The number of episodes, if it limits the number of workers.
+        """
+        experiment = self._reloaded(**changes)
+        if workers is not None:
+            work = Work(episodes, threads=num_threads(experiment.config))
+            request = {"path": self.path.absolute(), "digest": self._stored.digest, "method": method}
+            request = plain(request | {"changes": changes, "arguments": arguments})
+            if (answer := call_elsewhere(workers, work, f"{__name__}:play_for_script", request)) is not None:
+                return answer
         ranks = script_ranks()
-        experiment = training.reload(self._stored, engine=engine, threads=threads, trains=full)
-
-        def work(coordinator: Coordinator) -> bytes:
-            repetition = verification.repetition(self._stored, experiment, coordinator, ranks.transport)
-            verdict = repetition.rerun(lambda _: None) if full else repetition.reevaluate()
-            return json.dumps(verification.name_engines(verdict, self._stored, experiment).to_json()).encode()
-
-        return Verdict.from_json(json.loads(ranks.call(work)))
+        # Only rank 0 calls the method. The other ranks receive its result as bytes.
+        return ranks.call(lambda coordinator: getattr(self, method)(ranks, coordinator, experiment, **arguments))
 
     def verify_published(self) -> Verdict:
         """Return whether the file has the digest that evolve publishes for its experiment and seed.
@@ -213,9 +253,10 @@ class _EvolvedFile:
         """
         changes = {"env": _changes(env), "network": plain_setting("network", network or {})}
         experiment = self._reloaded(**changes)
-        if isinstance(generation, str) or not isinstance(generation, Sequence):
-            generation = [generation]  # type: ignore[list-item]  # a text is refused as a number
-        genomes = [GenomeChoice(number, connections, cell) for number in generation]
+        numbers = plain(generation)  # a list, if it is an array
+        if isinstance(numbers, str) or not isinstance(numbers, Sequence):  # a text is refused as a number
+            numbers = [numbers]
+        genomes = [GenomeChoice(number, connections, cell) for number in numbers]
         # Only rank 0 runs `work`, and keeps its film. The other ranks restore the film from the bytes.
         made: list[exhibits.Film] = []
 
@@ -281,7 +322,7 @@ class _EvolvedFile:
 
     def _reloaded(self, threads: int | str = "auto", **changes: Any) -> Experiment:
         """Return the experiment with changes, see `training.reload`; without changes, the cached `experiment`."""
-        if threads == "auto" and all(value in (None, {}) for value in changes.values()):
+        if threads == "auto" and all(value in (None, {}, False) for value in changes.values()):
             return self.experiment
         return training.reload(self._stored, threads=threads, **changes)
 
@@ -464,3 +505,20 @@ class Run(_EvolvedFile):
 def wrap_stored(stored: Stored) -> Run | ChampionFile:
     """Return the `Run` or the `ChampionFile` of a file that was read."""
     return Run(stored) if isinstance(stored, StoredRun) else ChampionFile(stored)
+
+
+def _play_for_script(ranks: Collective, _link: Link, request: Mapping[str, Any], coordinator: Coordinator) -> bytes:
+    """On rank 0, return the answer of a method of the file that a script has loaded; see `_EvolvedFile._play`."""
+    file = wrap_stored(read_any(Path(request["path"])))
+    if file.digest != request["digest"]:
+        cure = f"Load it again: evolve.load({request['path']!r})."
+        raise InputError("workers", "the file that the script has loaded", "one that has changed since then", cure)
+    try:
+        experiment = file._reloaded(**request["changes"])
+    except InputError as error:
+        raise error_outside_script(error) from None
+    return getattr(file, request["method"])(ranks, coordinator, experiment, **request["arguments"])
+
+
+play_for_script = partial(serve_script, _play_for_script)
+"""The function of the ranks that play episodes of a file for a script."""

@@ -1,4 +1,4 @@
-"""The runs of a script, generation by generation: on the script's own ranks, or on ranks that it starts."""
+"""The work of a script on its own ranks, or on ranks that it starts: runs, by generation, and other calls."""
 
 import json
 import logging
@@ -6,19 +6,18 @@ import math
 import re
 import sys
 import time
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Iterator, Mapping
 from contextlib import ExitStack, closing
 from dataclasses import asdict, dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
 
-from evolve import errors
+from evolve import errors, training
 from evolve.analysis.generations import Generation, pack, pack_generation, unpack, unpack_generation
 from evolve.analysis.progress import MIN_REFRESH, ProgressReporter
-from evolve.analysis.runs import script_ranks
 from evolve.cluster import Coordinator, launched
-from evolve.cluster.hosts import count_workers_to_start
+from evolve.cluster.hosts import Work, WorkerCount, count_workers_to_start
 from evolve.cluster.script import Collective, Link, StartedRanks
 from evolve.config import seconds
 from evolve.errors import EpisodeError, InputError, Stopped
@@ -33,6 +32,11 @@ from evolve.verification import spot_check
 
 _LOG = logging.getLogger("evolve")
 _LINE_EVERY = 5.0  # seconds between lines of progress if they do not go to a terminal
+
+
+def script_ranks() -> Collective:
+    """Return the ranks of this script, with new rollouts, so that several threads may use the ranks at once."""
+    return Collective(training.make_rollout, shared=training.StrategyReplica())
 
 
 @dataclass(frozen=True)
@@ -72,17 +76,22 @@ def number_of_workers(asked: Any, plan: PlannedRun, options: RunOptions) -> int:
 
     asked: the argument `workers` of the script, a number or "auto".
     """
-    if asked != "auto":
-        try:
-            asked = errors.check_whole("workers", asked, 1)
-        except InputError as error:
-            raise InputError("workers", 'a number of workers, at least 1, or "auto"', error.got) from None
-    count = count_workers_to_start(asked, lambda: work_of([plan.experiment.config]), "workers", "a script")
+    count = _count(asked, lambda: work_of([plan.experiment.config]))
     _check_options(plan, options)
     if preview(plan, options.resume, options.overwrite).action == "keep":
         return 1  # the run is complete: there is nothing to play
     _LOG.info("%s", count.describe())
     return count.workers
+
+
+def _count(asked: Any, work: Callable[[], Work]) -> WorkerCount:
+    """Return the number of workers that a script starts, see `number_of_workers`. work: returns the amount of work."""
+    if not (isinstance(asked, str) and asked == "auto"):  # an array may be compared to a text, but has no truth value
+        try:
+            asked = errors.check_whole("workers", asked, 1)
+        except InputError as error:
+            raise InputError("workers", 'a number of workers, at least 1, or "auto"', error.got) from None
+    return count_workers_to_start(asked, work, "workers", "a script")
 
 
 def _check_options(plan: PlannedRun, options: RunOptions) -> None:
@@ -164,23 +173,16 @@ def evolve_elsewhere(plan: PlannedRun, options: RunOptions, workers: int) -> Gen
         "seed": plan.seed,
         "path": str(plan.path),
         "options": asdict(options),
-        "command": sys.orig_argv,
-        "level": _LOG.getEffectiveLevel(),
     }
     reporter: ProgressReporter | None = None
     with closing(StartedRanks(workers, "evolve.analysis.script_runs:work_for_script")) as ranks, ExitStack() as stack:
-        ranks.send(json.dumps(request).encode())
+        _send_request(ranks, request)
         ranks.send(pack(**vars(plan.experiment.start)) if plan.experiment.start is not None else pack())
-        while (message := ranks.receive()) is not None:
-            kind, content = message[:1], message[1:]
+        cure = "Complete generations are in the run file: continue with ", errors.Setting("resume", True), "."
+        for kind, content in _messages(ranks, *cure):
             if kind == _DONE:
                 return
-            if kind == _ERROR:
-                raise errors.error_from_json(content)
-            if kind == _LOGGED:
-                level, text = json.loads(content)
-                _LOG.log(level, "%s", text)
-            elif reporter is None:
+            if reporter is None:
                 reporter = stack.enter_context(options.reporter(plan, *json.loads(content)))
             elif kind == _UPDATE:
                 purpose, *counts = json.loads(content)
@@ -191,21 +193,64 @@ def evolve_elsewhere(plan: PlannedRun, options: RunOptions, workers: int) -> Gen
                 if options.sees_each:
                     yield generation
                     ranks.send(_GO_ON)
-        raise ranks.unexpected_end()
 
 
-def work_for_script() -> None:
-    """Do the work of a rank that a script has started: rank 0 evolves the run that the script asks for."""
+def call_elsewhere(asked: Any, work: Work, function: str, request: Mapping[str, Any]) -> bytes | None:
+    """Return the answer of a function to a request, on ranks that this process starts; None if it starts none.
+
+    Args:
+        asked: As for `number_of_workers`.
+        work: The amount of work.
+        function: The function, `module:name`, which each rank calls; it calls `serve_script`.
+        request: The request, a table for JSON.
+    """
+    count = _count(asked, lambda: work)
+    if count.workers == 1:
+        return None
+    _LOG.info("%s", count.describe())
+    with closing(StartedRanks(count.workers, function)) as ranks:
+        _send_request(ranks, request)
+        ((_, answer),) = _messages(ranks)
+        return answer
+
+
+def _send_request(ranks: StartedRanks, request: Mapping[str, Any]) -> None:
+    ranks.send(json.dumps({**request, "command": sys.orig_argv, "level": _LOG.getEffectiveLevel()}).encode())
+
+
+def _messages(ranks: StartedRanks, *cure: str | errors.Setting) -> Iterator[tuple[bytes, bytes]]:
+    """Yield the kind and the content of each message of started ranks, to the end; log and raise what they report.
+
+    cure: a sentence for the error that is raised if the ranks end early.
+    """
+    while (message := ranks.receive()) is not None:
+        kind, content = message[:1], message[1:]
+        if kind == _ERROR:
+            raise errors.error_from_json(content)
+        if kind == _LOGGED:
+            level, text = json.loads(content)
+            _LOG.log(level, "%s", text)
+            continue
+        yield kind, content
+        if kind == _DONE:
+            return
+    raise ranks.unexpected_end(*cure)
+
+
+def serve_script(work: Callable[[Collective, Link, Mapping[str, Any], Coordinator], bytes]) -> None:
+    """Do the work of a rank that a script has started.
+
+    work: called on rank 0 with the ranks, the link to the script, the script's request and the coordinator; returns the
+    answer to the script.
+    """
     link = Link.to_script() if launched().rank == 0 else None
-    ranks: Collective | None = None
     try:
         ranks = script_ranks()
         if link is None:
             with closing(ranks):
                 ranks.follow()
         else:
-            ranks.call(partial(_evolve_for_script, ranks, link))
-            link.send(_DONE)
+            link.send(_DONE + ranks.call(partial(_answer, work, ranks, link)))
     except errors.EvolveError as error:  # all ranks raise it, and rank 0 reports it to the script
         if link is not None:
             link.send(_ERROR + errors.error_to_json(error))
@@ -215,16 +260,29 @@ def work_for_script() -> None:
         raise
 
 
-def _evolve_for_script(ranks: Collective, link: Link, coordinator: Coordinator) -> bytes:
-    """On rank 0, evolve the run that a script asks for, and send the script the generations that it wants."""
-    request, start = json.loads(link.receive() or b"{}"), link.receive()
-    if not request or start is None:
+def _answer(
+    work: Callable[[Collective, Link, Mapping[str, Any], Coordinator], bytes],
+    ranks: Collective,
+    link: Link,
+    coordinator: Coordinator,
+) -> bytes:
+    """On rank 0, return the answer to the request of a script, and relay log messages."""
+    request = json.loads(link.receive() or b"{}")
+    if not request:
         raise Stopped(_SCRIPT_ENDED)
-    sys.orig_argv[:] = request["command"]  # for the manifest of the run file
+    sys.orig_argv[:] = request["command"]  # for the manifest of a run file
     _LOG.addHandler(_LogRelay(link))
     _LOG.propagate = False
     _LOG.setLevel(request["level"])
     ranks.stop_reason = lambda: _SCRIPT_ENDED if link.is_closed else None
+    return work(ranks, link, request, coordinator)
+
+
+def _evolve_for_script(ranks: Collective, link: Link, request: Mapping[str, Any], coordinator: Coordinator) -> bytes:
+    """On rank 0, evolve the run that a script asks for, and send the script the generations that it wants."""
+    start = link.receive()
+    if start is None:
+        raise Stopped(_SCRIPT_ENDED)
     try:
         experiment = prepare(load_config(request["config"]))
     except InputError as error:
@@ -242,6 +300,10 @@ def _evolve_for_script(ranks: Collective, link: Link, coordinator: Coordinator) 
     if link.is_closed:
         raise Stopped(_SCRIPT_ENDED)
     return b""
+
+
+work_for_script = partial(serve_script, _evolve_for_script)
+"""The function of the ranks that evolve a run."""
 
 
 def error_outside_script(error: InputError) -> InputError:

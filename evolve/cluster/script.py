@@ -299,16 +299,16 @@ class StartedRanks:
         assert self._link is not None
         return self._link.receive()
 
-    def unexpected_end(self) -> RunError:
-        """Return the error for an end without a message, after the ranks have ended or had the time to stop."""
+    def unexpected_end(self, *cure: str | Setting) -> RunError:
+        """Return the error for an end without a message, after the ranks have ended or had the time to stop.
+
+        cure: A sentence that is a part of the error, unless rank 0 has never connected.
+        """
         self._wait(self._stop_seconds)
         code = self._process.poll()
         ended = "the ranks have not ended" if code is None else f"the ranks ended with code {code}"
         why = f"{ended}; stderr has their messages. "
-        if self._link is None:  # no run has begun
-            return RunError(why)
-        cure = "Complete generations are in the run file: continue with "
-        return RunError(why, cure, Setting("resume", True), ".")
+        return RunError(why, *(cure if self._link is not None else ()))
 
     def close(self) -> None:
         """Let the ranks stop, and kill those that have not stopped after `_STOP_SECONDS`."""

@@ -5,6 +5,7 @@ import re
 import sys
 from xml.etree import ElementTree
 
+import numpy as np
 import pytest
 from conftest import finished, launcher
 
@@ -73,7 +74,7 @@ def test_a_film_is_saved_in_the_format_of_its_ending(film, tmp_path):
 
 
 def test_a_film_shows_the_champions_of_several_generations(run):
-    film = run.film([0, 2], episode=1, seconds=0.1)
+    film = run.film(np.array([0, 2]), episode=1, seconds=0.1)
     titles = film.title.split("; ")
     assert [title.partition(":")[0] for title in titles] == [f"best of generation {n}, episode 1" for n in (0, 2)]
     best = run.generations[2].record

@@ -10,6 +10,7 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import gymnasium
+import numpy as np
 import psutil
 import pytest
 from conftest import LONG, environment, wait_for
@@ -143,6 +144,31 @@ def test_workers_do_not_know_the_tasks_of_this_process(here):
     assert caught.value.argument == "workers"
 
 
+def test_workers_evaluate_and_verify_as_this_process_does(alone):
+    changed = {"env": {"max_episode_steps": 90}, "network": {}, "generation": 2, "threads": 1}
+    ours, theirs = (alone.evaluate(7, **changed, workers=workers) for workers in (None, 2))
+    assert (ours.returns.tolist(), ours.seeds.tolist()) == (theirs.returns.tolist(), theirs.seeds.tolist())
+    assert ours.returns.tolist() != alone.evaluate(7, generation=2).returns.tolist()
+    assert alone.verify(full=True, workers=2) == alone.verify(full=True)
+    champion = evolve.load(alone.export("pole.champion"))
+    assert champion.verify(workers=2).equal
+
+
+def test_workers_that_cannot_evaluate_a_file_say_why(alone):
+    with pytest.raises(evolve.InputError, match=r"^workers: expected a number of workers, at least 1"):
+        alone.verify(workers=0)
+    gymnasium.register("OnlyHere-v0", entry_point="gymnasium.envs.classic_control:CartPoleEnv", max_episode_steps=9)
+    try:
+        assert alone.evaluate(3, env="OnlyHere-v0", engine="gymnasium").returns.size == 3
+        with pytest.raises(evolve.InputError, match=ONLY_HERE):
+            alone.evaluate(3, env="OnlyHere-v0", engine="gymnasium", workers=2)
+    finally:
+        del gymnasium.registry["OnlyHere-v0"]
+    evolve.train(**SMALL | {"generations": 1}, output="alone", overwrite=True)
+    with pytest.raises(evolve.InputError, match=r"^workers: expected the file .* changed .* Load it again: evolve"):
+        alone.evaluate(3, workers=2)
+
+
 def test_another_experiment_that_workers_cannot_prepare_is_one_message():
     error = script_runs.error_outside_script(evolve.InputError("network.name", "a known network", "mine"))
     said = (
@@ -188,6 +214,7 @@ def test_no_rank_outlives_a_script_that_ends_while_workers_hang(tmp_path, number
     [
         (0, r"^workers: expected a number of workers, at least 1, or \"auto\", got 0\."),
         ("many", r"^workers: .* got 'many'\."),
+        (np.array([1, 2]), r"^workers: .* got array\(\[1, 2\]\)\."),
         (10**6, r"^workers: expected at most .* on this machine, got 1,000,000\."),
     ],
 )
