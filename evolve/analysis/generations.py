@@ -81,7 +81,7 @@ def median_connections(run: StoredRun) -> list[float]:
 
 def idle_shares(run: StoredRun) -> Float64:
     """Return [G, workers]: the share of each generation for which each worker was idle, in %; NaN if it was absent."""
-    busy = np.array([record.busy_seconds / record.seconds for record in run.records])
+    busy = np.array([record.busy_seconds / (record.seconds or np.nan) for record in run.records])
     idle = 100 * (1 - np.minimum(busy, 1))
     # Of several ranks, rank 0 is the coordinator and not a worker.
     return idle[:, 1:] if idle.shape[1] > 1 else idle

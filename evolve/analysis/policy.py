@@ -99,6 +99,8 @@ class Policy:
     def _begin(self, rows: int | None, seeds: Sequence[int]) -> None:
         """Begin an episode in each row. rows: None for a single observation. seeds: one per row, or the first seed."""
         n = rows or 1
+        if len(seeds) < n and seeds[0] + n > 2**63:
+            raise InputError("seed", f"a seed from which {n:,} rows can count on, all below 2**63", seeds[0])
         slots = n if self._remembers else min(n, _SLOTS)
         if slots != self._slots:
             needed = 4 * slots * self.experiment.network.slot_size

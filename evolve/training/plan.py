@@ -401,16 +401,16 @@ def _table(experiment: Any) -> dict[str, Any]:
         return experiment.model_dump(mode="json", exclude_none=True)
     if isinstance(experiment, str | Path):
         path = Path(experiment)
-        if path.suffix != ".toml" and not os.path.isfile(path):
-            if os.path.isdir(path):
-                raise InputError("experiment", _EXPERIMENT, f"{path}, a directory")
-            hint = "An environment is named with its setting: ", Setting("env", str(experiment)), "."
-            raise InputError("experiment", _EXPERIMENT, f"{path}, which does not exist", *hint)
         if path.suffix in (".h5", ".champion"):
             kind = "a run file" if path.suffix == ".h5" else "a champion file"
             cure = f"Give its configuration: evolve.load({str(path)!r}).config."
             got = f"{path}, which is named like {kind}"
             raise InputError("experiment", "a TOML file, a table or a Config", got, cure)
+        if path.suffix != ".toml" and not os.path.isfile(path):
+            if os.path.isdir(path):
+                raise InputError("experiment", _EXPERIMENT, f"{path}, a directory")
+            hint = "An environment is named with its setting: ", Setting("env", str(experiment)), "."
+            raise InputError("experiment", _EXPERIMENT, f"{path}, which does not exist", *hint)
         return read_file(path)
     if callable(experiment) or hasattr(experiment, "reset"):
         name = getattr(experiment, "__name__", '"module:Name-v0"')

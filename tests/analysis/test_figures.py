@@ -79,6 +79,16 @@ def test_a_constant_quantity_has_no_panel_and_load_has_one_on_request(runs):
     assert both.axes[1].get_ylabel() == "steps/s"
 
 
+def test_a_damaged_file_whose_generations_took_no_time_is_drawn(runs):
+    (group,) = read_groups([runs / "a" / "seed-1.h5"])[1]
+    (run,) = group.runs
+    timeless = replace(run, records=tuple(replace(record, seconds=0.0) for record in run.records))
+    drawn = figures.draw_curves([unpruned(replace(group, runs=(timeless,)))], load=True)
+    (throughput,) = drawn.axes[1].lines
+    assert np.isnan(throughput.get_ydata()).all()
+    assert "rank 0" in figures.to_svg(figures.draw_load([("timeless", timeless)]), "x")
+
+
 def test_a_note_explains_bands_and_marks_if_groups_share_a_panel(runs):
     (group,) = read_groups([runs / "a" / "seed-1.h5"])[1]
     assert figures.draw_curves([group]).get_supxlabel() == ""

@@ -125,9 +125,14 @@ def test_seeds_of_rows_follow_gymnasium_or_a_list():
         {"batch": 0},
         {"batch": 10**12},
         {"batch": 1.5},
+        {"seed": 2**63 - 1, "batch": 2},
     ):
         with pytest.raises(InputError):
             policy.reset(**wrong)
+    assert played(seed=2**63 - N, batch=N)
+    policy.reset(seed=2**63 - 1)
+    with pytest.raises(InputError, match="seed: expected a seed from which 3 rows can count on, all below"):
+        policy.outputs(seen)
 
 
 def test_a_reset_that_is_refused_changes_nothing():

@@ -171,3 +171,4 @@ def test_names_are_paths_without_their_common_directories():
     paths = [Path("runs/a/seed-1.h5"), Path("runs/a/seed-2.h5"), Path("runs/b/seed-1.h5")]
     assert short_names(paths) == ["a/seed-1.h5", "a/seed-2.h5", "b/seed-1.h5"]
     assert short_names(paths[:1]) == ["seed-1.h5"]
+    assert short_names([]) == []

@@ -96,6 +96,11 @@ def test_an_environment_in_place_of_a_file_is_named_with_its_setting(env):
         plan(env)
 
 
+def test_a_missing_champion_file_is_not_taken_for_an_environment():
+    with pytest.raises(InputError, match=r"^experiment: .* got a\.champion, which is named like a champion file"):
+        plan("a.champion")
+
+
 @pytest.mark.parametrize(
     ("experiment", "settings", "said"),
     [

@@ -169,8 +169,8 @@ def draw_load(runs: Sequence[tuple[str, StoredRun]]) -> Any:
     figure = style.new_figure(sum(heights) + 0.4)
     panels = figure.subplots(len(runs), 1, squeeze=False, height_ratios=heights)[:, 0]
     for panel, ranks, (name, run) in zip(panels, busy, runs, strict=True):
-        # A figure needs finite numbers, but a damaged run file may hold NaN, which counts as 0.
-        total = float(np.nan_to_num([record.seconds for record in run.records]).sum())
+        # A damaged run file may hold NaN, or no time at all, and an axis needs a length.
+        total = float(np.nan_to_num([record.seconds for record in run.records]).sum()) or 1.0
         few = len(ranks) <= _MOST_NAMED
         (_load_rows if few else _load_columns)(panel, ranks, total)
         if len(runs) > 1:

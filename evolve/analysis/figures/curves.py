@@ -471,7 +471,7 @@ _SERIES: dict[str, Series] = {
     _BEST: lambda run: drawable(np.array([record.champion_fitness for record in run.records])).tolist(),
     _MEAN: lambda run: [_over_finite(np.mean, record.fitness) for record in run.records],
     "connections": generations.best_connections,
-    "throughput": lambda run: [record.steps / record.seconds for record in run.records],
+    "throughput": lambda run: [record.steps / (record.seconds or np.nan) for record in run.records],
     "idle": generations.mean_idle_shares,
 }
 
