@@ -51,7 +51,7 @@ class Queue(Protocol):
     def launch(self, kernel: str, blocks: int, parts: int, *arguments: int | ctypes.Structure, tiles: int = 1) -> None:
         """Run the kernel `evolve_<kernel>` on blocks of `tiles` tiles; each tile has WIDTH × parts threads.
 
-        kernel: a kernel of `rollouts/kernels.cu`, or `play_<network>_on_<task>`.
+        kernel: a kernel of `rollouts/kernels.cu` or of a network's header, or `play_<network>_on_<task>`.
         arguments: addresses and whole numbers, all of 64 bits; and structures, which the call copies.
         """
 
@@ -132,7 +132,7 @@ def local_ranks() -> tuple[int, int]:
     so that no rank takes too much memory of a device.
     """
     for pair in LOCAL_RANKS:
-        rank, sizes = (re.findall(r"(?<!x)\b\d+", os.environ.get(name, "")) for name in pair)
+        rank, sizes = (re.findall(r"\b\d+", os.environ.get(name, "")) for name in pair)
         if rank and sizes:
             return int(rank[0]), max(int(rank[0]) + 1, *map(int, sizes))
     return 0, 1
