@@ -1,7 +1,7 @@
 """Portable mathematical functions: this NumPy code defines their bits, and the C kernels compute the same bits.
 
-tanh, exp, log, sine, cosine and the Euclidean norm use only additions, multiplications, divisions and square roots,
-in a fixed order, each rounded as IEEE 754 demands. They therefore have the same bits on every CPU and GPU.
+They use only additions, multiplications, divisions and square roots, each rounded as IEEE 754 demands, and exact
+operations such as shifts of bits, all in a fixed order. They therefore have the same bits on every CPU and GPU.
 """
 
 import math
@@ -15,7 +15,7 @@ _LOG2E = 1.0 / _LN2
 ROUND = 1.5 * 2.0**52
 """A number plus ROUND has the nearest integer in its low bits; subtracting ROUND from the sum gives this integer."""
 _NARROW_ROW = 100  # numbers; `accumulate` adds shorter rows faster than a loop does
-# Taylor coefficients 1/k! of expm1, k = 9 … 1. For |r| ≤ ln(2)/2 the relative error is below 8e-12.
+# Taylor coefficients 1/k! of expm1, k = 9 … 1. For |r| ≤ ln(2)/2 the absolute error is below 8e-12.
 _EXPM1 = tuple(1.0 / math.factorial(k) for k in range(9, 0, -1))
 
 # Wichura (1988), Algorithm AS 241, PPND16: a numerator and a denominator for each of three ranges, highest power first.
@@ -66,14 +66,14 @@ def _expm1_parts(x: Float64) -> tuple[Float64, Float64]:
 
 def tanh(x: Float32) -> Float32:
     """Return tanh(x), computed as e/(e + 2) with e = expm1(2|x|) and the sign of x."""
-    # From |x| = 9.01 on, tanh is ±1 in float32, so the limit of 16 changes no result and prevents an overflow.
+    # From |x| = 9.011 on, tanh is ±1 in float32, so the limit of 16 changes no result and prevents an overflow.
     s, p = _expm1_parts(2.0 * np.minimum(np.abs(x), np.float32(16)).astype(np.float64))
     e = s * p + (s - 1.0)
     return np.copysign((e / (e + 2.0)).astype(np.float32), x)
 
 
 def exp(x: Float32) -> Float32:
-    """Return exp(x); infinite above 88.7, zero below -104."""
+    """Return exp(x); infinite above 88.73, zero below -104."""
     # The limits of ±128 change no result, and keep the exponent of the intermediate float64 in range.
     s, p = _expm1_parts(np.clip(x, np.float32(-128), np.float32(128)).astype(np.float64))
     with np.errstate(over="ignore", under="ignore"):
@@ -153,7 +153,7 @@ def ordered_sum(x: Float64) -> Float64:
 
 
 def sequential_sum(x: Float32) -> Float32:
-    """Return ((x[0] + x[1]) + x[2]) + …, `[n, …] -> […]`; overwrites x.
+    """Return ((x[0] + x[1]) + x[2]) + …, `[n, …] -> […]`: a row of x, which this function overwrites.
 
     `accumulate` adds in this order, which NumPy's `sum` does not promise. For long rows a loop is faster.
     """
