@@ -38,7 +38,7 @@ def path() -> Path:
 
 @cache
 def load_library() -> ctypes.CDLL | None:
-    """Return the library of native kernels; None if it was not built.
+    """Return the library of native kernels; None if it was not built, or if the system cannot load it.
 
     Raises RunError if it was built from other headers than the ones here, because its C structures may then differ from
     the structures that Python fills. A library without a fingerprint is from an earlier version.
@@ -73,7 +73,7 @@ def _text(library: ctypes.CDLL, name: str) -> str:
 
 
 def available() -> bool:
-    """Return whether the native kernels were built."""
+    """Return whether the native kernels were built and can be loaded."""
     return load_library() is not None
 
 
@@ -141,7 +141,7 @@ def build() -> str:
 
 
 def backend(name: str) -> Backend:
-    """Return the back end that `compute.backend` names; "auto" means native if the kernels were built.
+    """Return the back end that `compute.backend` names; "auto" means native if the kernels were built, otherwise numpy.
 
     Raises InputError if the experiment asks for native kernels that were not built, or for a GPU that is not usable.
     """
