@@ -1,9 +1,9 @@
 """Batches of episodes, which the coordinator sends to workers, and the results that the workers return.
 
-Both are frozen records of plain arrays, and messages have the same fields. Each result has the numbers of its genome
-and episode, so results may come in any order. A quantity that every episode has is declared once, as a field of
-`EpisodeResults`. Messages and the collector then include it without further code. The run file includes it if the store
-has a column of its name.
+Both are frozen records, which messages between ranks contain. Each result has the numbers of its genome and episode, so
+results may come in any order. A quantity that every episode has is declared once, as a field of `EpisodeResults`.
+Messages and the collector then include it without further code. The run file includes it if the store has a column of
+its name.
 """
 
 from collections.abc import Mapping, Sequence
@@ -28,7 +28,7 @@ class RolloutSpec:
     slots: B, the number of episodes that run side by side.
     num_traces: T, the number of traces of an episode.
     max_episode_seconds: the limit of an episode's wall time.
-    on_failure: "stop" if a failed episode ends the evaluation, "worst" if its return is NaN.
+    on_failure: "stop" if a failed episode ends the evaluation, "worst" if the evaluation goes on.
     chunk_seconds: the duration of the smallest chunk of episodes that is worth a message to a worker.
     least_chunk: the size of the smallest chunk; above 1 if a kernel steps several slots in the time of one.
     num_metrics: M, the number of metrics of an episode.
@@ -52,13 +52,14 @@ class EpisodeBatch:
 
     genomes: C genomes, in memory or generated when they are played.
     genome_ids: [C], the number of each genome in the results: 0 … C - 1, or some of them in a part of a batch (`take`).
-    candidates: [C], the number of each genome in messages, from which a worker generates the genome.
+    A worker that receives no genomes generates them from these numbers.
+    candidates: [C], the number by which warnings and errors name each genome.
     keys: [C, 2], the generation and the candidate in the seeds of each genome's episodes. Genomes with equal keys play
     the same episodes (common random numbers).
     normalizers: [C, 2, O], with O = 0 if observations are not normalized.
     rows: [N], which of the C genomes plays each episode.
     episodes: [N], the number of each episode among the episodes of its genome.
-    traces: the traces to return: "each" for one row per genome, "mean" for the sum over all genomes, or "none".
+    traces: the traces to return: "each" for sums over each genome's episodes, "mean" for the sum over all, or "none".
     describe: whether the rank that plays episode 0 of a genome also describes the genome.
     best_of: the number of episodes of each genome, if only the step hashes of the genome with the best mean return are
     wanted; 0 if the hashes of all genomes are wanted. A rollout may leave out hashes that are not wanted.
@@ -105,7 +106,7 @@ class EpisodeBatch:
             episodes: The numbers of the episodes that each genome plays.
             normalizer: [2, O] for all genomes, or [C, 2, O]; None if observations are not normalized.
             rows: The indices of the genomes that play, in this order; by default all.
-            candidates: [C], the number of each genome in messages; by default 0 … C - 1.
+            candidates: [C], see `EpisodeBatch`; by default 0 … C - 1.
             traces: See `EpisodeBatch`.
             describe: See `EpisodeBatch`.
             hashes_of_best: Whether only the step hashes of the genome with the best mean return are wanted.
@@ -202,6 +203,7 @@ class EpisodeResults:
     fingerprints: 64 bits each for the observations and the network outputs of an episode.
     moments: sums and sums of squares of observations, O = 0 if observations are not normalized.
     episode_seconds: wall time in the environment; the time of a tick is shared equally by all episodes that it steps.
+    If kernels play whole episodes: wall time in environment and network, shared in proportion to the steps.
     encoded_metrics: types and bits of the metrics of the experiment, M = 0 without (`environments.decode_metrics`).
     hashed, step_hashes: whether an episode has step hashes: one byte of each fingerprint after each step. The hashes
     are concatenated over the episodes that have them, L = Σ min(length, MAX_HASHED_STEPS).
@@ -258,7 +260,7 @@ class EpisodeFailure:
     """An episode that could not be played to its end: genome id, number, environment seed, failed step and error.
 
     Its result has a return of NaN, and `step` as length. Step 0 is the reset of the environment. A seed of -1 means
-    that neither seed nor step is known, because the rank that played the episode was lost.
+    that neither seed nor step is known, because the ranks that played the episode were lost; the length is then 0.
     """
 
     genome: int
