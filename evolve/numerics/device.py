@@ -20,9 +20,9 @@ STAGING = 2**18
 """The initial size, in bytes, of the staging memory, which holds data on its way to or from the device."""
 _ALIGNMENT = 256  # bytes
 LARGEST_COPY = 2**22
-"""The largest copy, in bytes; larger arrays are copied in parts."""
+"""The largest copy through the staging memory, in bytes; more than this is copied in parts."""
 MOST_STAGING = 2 * LARGEST_COPY
-"""The largest size of the staging memory, in bytes, approximately: while it grows, old and new memory exist."""
+"""The most bytes that staging memory takes, approximately: while it grows, the old and the new memory exist."""
 
 
 def device() -> Device:
@@ -73,8 +73,7 @@ class DeviceColumns:
         self.rows = n
         self._dtype = np.dtype(dtype)
         self._bits = 8 * self._dtype.itemsize
-        self._memory = arrays.allocate(arrays.tiles * WIDTH * n * self._dtype.itemsize)
-        self.address = self._memory.address
+        self.address = arrays.allocate(arrays.tiles * WIDTH * n * self._dtype.itemsize).address
 
     def put(self, slots: Slots, values: NDArray[Any]) -> None:
         """Write the columns of slots [k], values [k, n]."""
@@ -111,7 +110,7 @@ class DeviceColumns:
         return values + numbers
 
     def _copies(self, k: int, count: int) -> list[slice]:
-        """Return slices that divide k slots, each small enough for one copy of `count` numbers per slot."""
+        """Return slices that divide k slots. With `count` numbers per slot each fits into one copy, or has one slot."""
         at_once = max(1, LARGEST_COPY // max(1, count * self._dtype.itemsize))
         return [slice(n, n + at_once) for n in range(0, k if count else 0, at_once)]
 
@@ -238,7 +237,7 @@ class DeviceStep:
         self._output = arrays.allocate(self.actions.nbytes).address
         self.name = name
         self.structure = structure
-        # With few tiles most of a device is idle, so threads need not add up several columns side by side.
+        # With few tiles most of a device is idle, so more threads have fewer columns each.
         columns = 1 if arrays.tiles < arrays.device.multiprocessors else _COLUMNS_PER_THREAD
         self.parts = max(1, min(MOST_PARTS, -(-widest // columns)))
 
