@@ -171,7 +171,7 @@ class DevicePlay:
         self._fed: Feed | None = None
         self._tiles = self._together = 0  # the number of the feed's tiles, and the number of tiles in a block
         self._counts = self.arrays.allocate(24)  # episodes begun, episodes over, and steps made
-        # A download writes to `_new_counts` at any time; `_counts_now` changes only in `finish`.
+        # Until `finish`, a download may write to `_new_counts` at any time, so properties read `_counts_now`.
         self._new_counts: Int64 = self.arrays.device.host_array((3,), np.int64)
         self._counts_now = self._new_counts.copy()
         self._steps_before = 0  # steps made before the call that was begun last
@@ -237,7 +237,6 @@ class DevicePlay:
         most = tiles_together(self._task, WIDTH * self._tiles)
         allocated = self._step.arrays.tiles
         self._together = max(n for n in range(1, most + 1) if self._tiles + -self._tiles % n <= allocated)
-        self._counts_now[:] = 0
         self._structure.fed = len(fed.seeds)
         self._structure.num_traces = self._num_traces if fed.mask.shape[1] else 0
         # The kernel counts on the device. The counts begin at zero, and every slot is free.
@@ -296,12 +295,12 @@ class DeviceRollout(ExactRollout):
 
     def finish(self) -> EpisodeResults | None:
         """Wait for the end of the call that `begin` began; return the results of ended episodes, None if none ended."""
-        begin = time.perf_counter()
+        waited_from = time.perf_counter()
         made = self.play.finish()
         self.begun = False
         now = time.perf_counter()
         # If the device had finished before this call, the time since `begin` is an upper bound of its playing time.
-        self._count(made, self._slots_busy, now - self._began, now - begin)
+        self._count(made, self._slots_busy, now - self._began, now - waited_from)
         return self.take_results()
 
     def clear(self) -> None:
@@ -324,8 +323,8 @@ class _FeedMemory:
         self, arrays: DeviceArrays, batch: SlotArrays, num_weights: int, normalized: int, parameters: int
     ) -> None:
         self.arrays = arrays
-        genome = np.zeros((1, num_weights), np.float32)
-        initial = batch.initial(genome, genome == 0, np.zeros(1, np.int64))
+        weights, mask = np.zeros((1, num_weights), np.float32), np.ones((1, num_weights), np.bool_)
+        initial = batch.initial(weights, mask, np.zeros(1, np.int64))
         self._values = [None if values is None else self._allocate(values.shape[1], 4) for values in initial]
         sources = [None if memory is None else memory.address for memory in self._values]
         columns = (InitialColumns(c.address, c.rows, source) for c, source in zip(batch.held, sources, strict=True))
@@ -350,7 +349,7 @@ class _FeedMemory:
 class _Results:
     """Device arrays with the results of a feed's episodes.
 
-    max_hashes: the number of steps of an episode with a hash. normalized: O if observations are normalized, else 0.
+    max_hashes: the largest number of step hashes of an episode. normalized: O if observations are normalized, else 0.
     """
 
     def __init__(self, arrays: DeviceArrays, max_hashes: int, normalized: int, num_traces: int) -> None:
@@ -375,7 +374,7 @@ class _Results:
         returns, lengths, prints, moments = (self._begin_download(name, n) for name in names)
         traced = self._begin_download("traces", n if traces else 0)
         self._arrays.wait()
-        # Most step hashes are not wanted, and all of them together would be nearly all bytes of the download.
+        # Step hashes would be nearly all bytes of the download, and most of them are not wanted.
         wanted = may_be_best(feed.keys, returns, best_of)
         hashes = self._hashes(np.where(wanted, np.minimum(lengths, self.max_hashes), 0))
         kept = np.zeros(traced.shape if traces else (n, 0), np.int64)

@@ -4,8 +4,8 @@
  * A tile of slots has WIDTH lanes x PARTS column groups, and a block has one tile or several. All blocks share a feed.
  * When the episode of a lane has ended, the lane takes the next episode, so the assignment of episodes to slots varies;
  * results are stored by episode number. The parts share the work of the network, and the first part does all other work.
- * rollouts/device_play.py describes the arrays. Structures are passed by value, so that the compiler reads their fields
- * from constant memory, and knows that the addresses are global. */
+ * Structures are passed by value, so that the compiler reads their fields from constant memory, and knows that the
+ * addresses are global. */
 #include "rows.h"
 #include "sums.h"
 
