@@ -289,7 +289,7 @@ class ThreadedRollout(_WholeEpisodes):
             part.environment_seconds = seconds
 
     def submit(self, batch: EpisodeBatch) -> None:
-        """Queue episodes, and let all threads play."""
+        """Queue episodes, and let idle threads play them."""
         self._queue.append(batch)
         self.pending += len(batch)
         self._shared.fair_share = -(-self.pending // len(self._parts))
@@ -359,8 +359,8 @@ class SharedState:
     Attributes:
         to_play: Parts for idle threads; None ends a thread.
         played: (part, results, error). Without results, the part has no episodes left, or has failed with the error.
-        pausing: Set while no thread may begin a feed.
-        fair_share: The pending episodes divided by the number of threads.
+        pausing: Set while no thread may begin a call of a kernel.
+        fair_share: The pending episodes after the last `submit`, divided by the number of threads.
         episode_seconds: The mean duration of the last episodes.
         empty: Parts without episodes, each with an event. The thread of the part waits for the event. Another thread
             sets it after it has given running episodes to the part.
@@ -374,7 +374,7 @@ class SharedState:
         self.episode_seconds = math.inf
         self.empty: list[tuple[ExactRollout, Event]] = []
         self._empty_lock = Lock()
-        # The running episodes of each part, as they were before or after its newest call of `play_on`.
+        # The running episodes of each part after its newest call of `play_on`; during a call also the waiting ones.
         self._running: dict[ExactRollout, int] = {}
         self._began: dict[ExactRollout, float] = {}  # the time at which a part's call began; inf between calls
         self._queue = queue
@@ -391,7 +391,6 @@ class SharedState:
                 error = raised
             self._began[part], self._running[part] = math.inf, 0  # also after an error
             self.played.put((part, None, error))
-            del part  # so that a thread that waits keeps no arrays
 
     def stop(self, threads: int) -> None:
         """End the threads."""
