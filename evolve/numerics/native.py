@@ -38,15 +38,20 @@ def path() -> Path:
 
 @cache
 def load_library() -> ctypes.CDLL | None:
-    """Return the library of native kernels; None if it was not built, or if the system cannot load it.
+    """Return the library of native kernels; None if it was not built.
 
     Raises RunError if it was built from other headers than the ones here, because its C structures may then differ from
-    the structures that Python fills. A library without a fingerprint is from an earlier version.
+    the structures that Python fills. A library without a fingerprint is from an earlier version. Also raises RunError
+    if this system cannot load it, such as a node of a cluster with an older C library than the one that built it: array
+    operations would be much slower, and nobody would know why.
     """
     try:
         library = ctypes.CDLL(str(path()))
-    except OSError:
-        return None
+    except OSError as error:
+        if not path().exists():
+            return None
+        cure = "Build it again here: pip install -e . Or delete it: NumPy computes the same bits, and is slower."
+        raise RunError(f"native kernels: expected a library that this system can load, got {error}. {cure}") from None
     built_from, present = _text(library, "sources"), header_fingerprint()
     if present and built_from != present:
         got = f"got a library of other headers ({built_from or 'without a fingerprint'})"
@@ -73,7 +78,7 @@ def _text(library: ctypes.CDLL, name: str) -> str:
 
 
 def available() -> bool:
-    """Return whether the native kernels were built and can be loaded."""
+    """Return whether the native kernels were built."""
     return load_library() is not None
 
 

@@ -115,6 +115,17 @@ def test_a_library_that_says_nothing_is_unknown(monkeypatch):
     assert native.build() == ""
 
 
+def test_a_library_that_cannot_be_loaded_is_no_missing_library(tmp_path, monkeypatch):
+    """With array operations in its place, a node of a cluster would be slow, and nobody would know why."""
+    library = tmp_path / "kernels.so"
+    monkeypatch.setattr(native, "path", lambda: library)
+    assert native.load_library.__wrapped__() is None
+    library.write_text("no library")
+    said = r"^native kernels: .* can load, got .*kernels\.so: .* pip install -e \. Or delete"
+    with pytest.raises(RunError, match=said):
+        native.load_library.__wrapped__()
+
+
 def test_a_library_of_other_headers_is_refused(tmp_path, monkeypatch):
     """Without this, new sources and an old build would give wrong numbers, or worse."""
     compiler = next(filter(None, map(shutil.which, ("cc", "gcc", "clang"))), None)
