@@ -1,4 +1,4 @@
-"""The verdict: whether two runs are equal and, if not, where they differ first; as lines of text, and as JSON."""
+"""The verdict: whether two runs are equal and, if not, their first difference; as text, as JSON and as HTML."""
 
 import html
 import json
@@ -14,14 +14,17 @@ from evolve.config import flatten
 from evolve.errors import sanitize
 
 _MAX_VALUE = 48  # characters of a value in the table of manifests
-_MIN_WIDTH = 20  # characters of a line; a narrower terminal breaks lines itself
+_MIN_WIDTH = 20  # the narrowest lines, in characters; a narrower terminal breaks lines itself
 
 ENGINE = "env.engine"
-"""The only setting in which equal runs may differ, because two engines can play the same episodes."""
+"""The only setting of `differences` in which equal runs may differ, because two engines can play the same episodes."""
 
 
 def _side_by_side(names: list[str], manifests: tuple[dict[str, str], ...], width: int | None) -> list[str]:
-    """Return the different entries of two manifests side by side, as lines of at most `width` characters."""
+    """Return lines with the different entries of two manifests side by side; a line that says so if there are none.
+
+    Return no lines unless there are two manifests. width: the longest line, in characters.
+    """
     if len(manifests) != 2 or not any(manifests):
         return []
     one, other = manifests
@@ -34,7 +37,7 @@ def _side_by_side(names: list[str], manifests: tuple[dict[str, str], ...], width
 
     rows = [(key, one.get(key, ""), other.get(key, "")) for key in keys]
     cells = [[_short(text) for text in row] for row in [("", *names), *rows]]
-    lines = table(cells, width and max(width, _MIN_WIDTH), left=range(3), indent="  ").splitlines()
+    lines = table(cells, width, left=range(3), indent="  ").splitlines()
     return ["manifests differ in", *lines]
 
 
@@ -42,7 +45,7 @@ def _fitted(lines: list[str], width: int | None) -> list[str]:
     """Return lines of at most `width` characters: longer ones are broken between words, and continue indented."""
     if width is None:
         return lines
-    return [part for line in lines for part in _broken(line, max(width, _MIN_WIDTH))]
+    return [part for line in lines for part in _broken(line, width)]
 
 
 def _broken(line: str, width: int) -> list[str]:
@@ -85,6 +88,7 @@ def html_rows(title: str, columns: Sequence[str], rows: Sequence[Sequence[str]])
 
 
 Cause = Literal["configuration", "random stream", "strategy", "environment", "network", "log"]
+_Numbers = tuple[float | None, ...]
 
 
 @dataclass(frozen=True)
@@ -92,14 +96,14 @@ class Side:
     """One of the two runs: its name, and its values at the first difference; None if unknown.
 
     returned, length: the return and the number of steps of the first different episode. step_observation [O],
-    step_action [A]: in the first different step.
+    step_action [A]: in the first different step. A number from JSON is None if it was not finite.
     """
 
     name: str
     returned: float | None = None
     length: int | None = None
-    step_observation: tuple[float, ...] | None = None
-    step_action: tuple[float, ...] | None = None
+    step_observation: _Numbers | None = None
+    step_action: _Numbers | None = None
 
 
 @dataclass(frozen=True)
@@ -116,9 +120,10 @@ class Verdict:
         episode: The episode of that candidate.
         step: The step of that episode; the observation of reset is step 0.
         what: The kind of difference, such as genome, observations, actions, end, return, traces or log.
-        sides: The two runs.
-        configuration: (key, one value, other value) of each different setting. Equal runs may differ in `ENGINE` only.
-        manifests: The manifests of the two runs, without nested tables.
+        sides: The two runs; empty if a run and its repetition are equal.
+        configuration: (key, one value, other value) of the seed and of each setting in `differences`, if they differ.
+            Equal runs may differ in `ENGINE` only.
+        manifests: The known manifests of the two runs, see `manifest_texts`.
     """
 
     equal: bool
@@ -150,7 +155,8 @@ class Verdict:
         return json.loads(_adapter().dump_json(self))
 
     def to_text(self, width: int | None = None) -> str:
-        """Return the verdict as lines of text. width: the longest line that is wanted, in characters."""
+        """Return the verdict as lines of text. width: the longest line that is wanted, in characters, at least 20."""
+        width = None if width is None else max(width, _MIN_WIDTH)
         table = _side_by_side([side.name for side in self.sides], self.manifests, width)
         if self.equal:
             return "\n".join(_fitted([f"equal: {self.summary}", *self._engines(), *table], width))
@@ -192,25 +198,26 @@ def _adapter() -> TypeAdapter[Verdict]:
     return TypeAdapter(Verdict)
 
 
-def _different_positions(name: str, a: tuple[float, ...] | None, b: tuple[float, ...] | None) -> list[str]:
-    """Return a line with the first 12 positions at which two vectors differ; empty if they are equal or unknown."""
-    if a is None or b is None or a == b:
+def _different_positions(name: str, a: _Numbers | None, b: _Numbers | None) -> list[str]:
+    """Return a line with the first 12 positions at which two vectors differ; empty if there are none or unknown."""
+    # Like the hashes that found the step, `repr` tells -0.0 from 0.0, and NaN equals NaN.
+    places = [n for n, (x, y) in enumerate(zip(a or (), b or (), strict=False)) if repr(x) != repr(y)]
+    if a is None or not places:
         return []
-    places = [n for n, (x, y) in enumerate(zip(a, b, strict=False)) if x != y]
     return [f"  {name} differ at {', '.join(map(str, places[:12]))}{', …' * (len(places) > 12)} of 0 to {len(a) - 1}"]
 
 
 def _step_values(side: Side) -> list[str]:
     """Return the observation and the action of a run at the first different step, as lines."""
     observation, action = (
-        " ".join(f"{value:.9g}" for value in values or ()) or "not known"
+        " ".join("not finite" if value is None else f"{value:.9g}" for value in values or ()) or "not known"
         for values in (side.step_observation, side.step_action)
     )
     return [f"  {side.name}", f"    observation  {observation}", f"    action       {action}"]
 
 
 def manifest_texts(*manifests: Mapping[str, Any]) -> tuple[dict[str, str], ...]:
-    """Return manifests without nested tables, their values as texts."""
+    """Return manifests with dotted keys in place of nested tables, and with texts as values."""
     return tuple(
         {key: " ".join(map(str, value)) if isinstance(value, list) else str(value) for key, value in table.items()}
         for table in map(flatten, manifests)

@@ -34,6 +34,16 @@ def test_the_values_of_both_sides_are_shown_and_where_they_differ():
     assert "1, 2 of 0 to 2" in text
 
 
+def test_positions_differ_as_the_hashes_of_a_log_do():
+    nan = float("nan")
+    sides = (
+        Side("a", step_observation=(nan, 0.0, 1.0), step_action=(1.0,)),
+        Side("b", step_observation=(-nan, -0.0, 1.0)),
+    )
+    text = Verdict(False, "they differ", sides=sides).to_text()
+    assert [line for line in text.splitlines() if " differ at " in line] == ["  observations differ at 1 of 0 to 2"]
+
+
 def test_equal_runs_name_what_made_them_differently():
     sides = Side("a"), Side("b")
     manifests = ({"ranks": "1", "numpy": "2.1.0", "command": "x"}, {"ranks": "3", "numpy": "2.1.0", "command": "y"})
@@ -67,5 +77,8 @@ def test_a_verdict_comes_back_from_json():
         Verdict(False, "no", "log", "why", 1, 2, 0, 5, "end", sides, configuration, manifests),
     ):
         assert Verdict.from_json(json.loads(json.dumps(found.to_json()))) == found
-    lost = Verdict(False, "no", sides=(Side("a", float("nan")),))
-    assert lost.to_json()["sides"][0]["returned"] is None
+    nan = float("nan")
+    lost = Verdict(False, "no", sides=(Side("a", nan, step_observation=(nan, 0.5), step_action=(float("inf"),)),))
+    expected = Side("a", step_observation=(None, 0.5), step_action=(None,))
+    assert Verdict.from_json(lost.to_json()).sides == (expected,)
+    assert "    observation  not finite 0.5\n    action       not finite" in str(Verdict.from_json(lost.to_json()))
