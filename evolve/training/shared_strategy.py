@@ -1,10 +1,10 @@
 """A strategy with its state on every rank, so that each rank computes the genomes that it plays.
 
 Rank 0 sends the state once. From then on each rank tells its copy the same results, a few numbers for each candidate.
-Sums over all candidates are computed in parts: each rank sums some columns, and receives the sums of the others. So the
-messages grow with P + W, and no rank ever holds P × W numbers.
+Sums over all candidates are computed in parts: each worker sums some columns, and receives the sums of the others. So
+the messages grow with P + W, and no rank ever holds P × W numbers.
 
-This needs a portable strategy: its arithmetic is the same on every rank, and it does not need the traces of each
+Such a strategy must be portable, with the same arithmetic on every rank, and must not need the traces of each
 candidate. For other strategies rank 0 computes the candidates and sends them.
 """
 
@@ -28,7 +28,7 @@ from evolve.strategies import AskedGenomes, Results, Strategy, runs_on_every_ran
 from evolve.training.experiment import Experiment, load_config, num_threads
 
 MAX_EACH_TRACES = 2**20
-"""The largest P × T for which workers send the traces of each candidate even if the strategy needs only their mean."""
+"""The largest P × T for which workers send the traces of each candidate even if the strategy does not need them."""
 MIN_SHARED_NUMBERS = 2**18
 """The smallest P × W that is divided among workers or threads. One thread sums fewer numbers in less than 3 ms."""
 CACHED_COLUMNS = 2**14
@@ -77,7 +77,8 @@ class ColumnSums:
 class TellResults:
     """To a worker: the results of a generation.
 
-    fitness: [P]. mean_traces: [T], or [0] if not needed. measures: [P, D]; D = 0 if not needed.
+    fitness: [P], or fewer if the population grows. mean_traces: [T], or [0] if not needed. measures: [P, D]; D = 0 if
+    not needed.
     """
 
     fitness: Float64
@@ -87,7 +88,7 @@ class TellResults:
 
 @dataclass(frozen=True)
 class SumRequest:
-    """To a worker: sum the columns start … stop - 1 over all candidates, by their fitness [P]."""
+    """To a worker: sum the columns start … stop - 1 over all candidates, by their fitness, as in `TellResults`."""
 
     fitness: Float64
     start: int
@@ -98,7 +99,7 @@ _KINDS = StateHeader, StateArray, SumRequest, ColumnSums, TellResults
 
 
 class SharedStrategy:
-    """A strategy and its state on rank 0, which keeps the copies of the workers up to date.
+    """A strategy and its state on rank 0. It keeps the copies of the workers up to date.
 
     Args:
         experiment: The experiment.
@@ -145,7 +146,7 @@ class SharedStrategy:
                 arrays |= dict(zip(_START, (genome.weights, genome.mask), strict=True))
             header = StateHeader(self._experiment.config.to_toml(), *sizes, self._seed, generation, len(arrays))
             records = itertools.chain([header], itertools.starmap(StateArray, arrays.items()))
-            # Each message names a rank that does not receive it. Rank 0 is no worker, so all workers receive these.
+            # Each update names the worker that does not need it. Here it is 0, so all workers receive the state.
             self._coordinator.update(((frame_of(record, _KINDS), 0) for record in records), version)
         P, W = self._experiment.config.population, self._experiment.network.num_weights
         return AskedGenomes(self.strategy, self.state, generation, P, W)
@@ -158,12 +159,16 @@ class SharedStrategy:
         results: PopulationResults,
         measures: Float64 | None = None,
     ) -> None:
-        """Tell the strategy the results of a generation, on every rank that computed its candidates."""
+        """Tell the strategy the results of a generation, on every rank that computed its candidates.
+
+        Raises InputError if its `tell` returns None.
+        """
         mean_traces = results.mean_traces if self._wanted_traces == "mean" else None
         sums = None
         if not isinstance(genomes, Genomes):
             sums = self._sum_candidates(generation, fitness, mean_traces, measures)
-        # `results` may have the traces of some candidates only. A strategy gets the traces of all candidates, or none.
+        # A strategy gets a row of traces for each fitness, or none: workers may have sent only the mean, and in a
+        # population that grows some rows belong to candidates that did not play.
         traces = results.traces if len(results.traces) == len(fitness) else results.traces[:0]
         state = self.strategy.tell(self.state, genomes, Results(fitness, traces, mean_traces, sums, measures))
         if state is None and self.state is not None:
@@ -202,7 +207,7 @@ class SharedStrategy:
 
     def _sum_on_workers(self, generation: int, fitness: Float64, W: int) -> list[tuple[int, slice, Float64]]:
         """Return (rank, columns, sums) in ascending order of columns. If no worker is left, rank 0 sums the rest."""
-        # A part has at least MIN_PART_NUMBERS numbers; if W allows, each worker gets _PARTS_PER_WORKER parts.
+        # There are at most _PARTS_PER_WORKER parts for each worker. Only the last may be below MIN_PART_NUMBERS.
         size = max(-(-MIN_PART_NUMBERS // len(fitness)), -(-W // (_PARTS_PER_WORKER * len(self._coordinator.workers))))
         requested = [slice(start, min(start + size, W)) for start in range(0, W, size)]
         requests = [frame_of(SumRequest(fitness, columns.start, columns.stop), _KINDS) for columns in requested]
@@ -228,7 +233,7 @@ class StrategyReplica:
         self._header: StateHeader | None = None  # of a state that is arriving
         self._arrays: dict[str, NDArray[Any]] = {}  # of that state, so far
         self._threads = 1
-        self._sums: Float64 = np.zeros(0)  # of all columns, in the present generation
+        self._sums: Float64 = np.zeros(0)  # of the present generation: [W, …], or [0] if the strategy needs no sums
         self._asked: AskedGenomes[Any] | None = None  # the candidates of the present generation, with the state
 
     def update(self, content: UInt8) -> None:
@@ -263,7 +268,7 @@ class StrategyReplica:
         return self._asked
 
     def _start_if_complete(self) -> None:
-        """Make the strategy once all arrays of its state have arrived."""
+        """Make the strategy and its state if all arrays have arrived."""
         header = self._header
         if header is None or len(self._arrays) < header.arrays:
             return
@@ -294,7 +299,7 @@ def _sum_columns(
 ) -> Float64:
     """Return the sums [n] or [n, k] of n columns, computed block by block.
 
-    threads: The number of threads that compute blocks. The sum of a column does not depend on its block.
+    threads: The largest number of threads that compute blocks. The sum of a column does not depend on its block.
     """
     n = columns.stop - columns.start
     if n * len(fitness) < MIN_SHARED_NUMBERS:
