@@ -1,4 +1,4 @@
-"""The run files of experiments: the log and the newest state of a run, new runs, and checks before one is resumed."""
+"""Create, check and reopen the run files of planned runs, and restore the state of a run from its checkpoint."""
 
 import logging
 import shlex
@@ -39,7 +39,7 @@ def _damaged(run: RunState, error: Exception) -> InputError:
 def restore(experiment: Experiment, run: RunState) -> tuple[Strategy[Any], Any]:
     """Return the strategy of a run and its state after the last complete generation.
 
-    Raises InputError if the checkpoint contradicts the configuration.
+    Raises InputError if the checkpoint is damaged or contradicts the configuration.
     """
     strategy = experiment.strategy(run.header.seed)
     if not run.num_generations:
@@ -53,7 +53,7 @@ def restore(experiment: Experiment, run: RunState) -> tuple[Strategy[Any], Any]:
 
 
 def restore_moments(experiment: Experiment, run: RunState) -> Moments:
-    """Return the moments of all normalized observations so far. Raises InputError if the checkpoint lacks them."""
+    """Return the moments of observations that give the next normalizer. Raises InputError if they are damaged."""
     size = experiment.network.observation_size
     if not experiment.config.normalize_observations:
         return Moments.none(size)
@@ -77,8 +77,8 @@ CHAMPION_NORMALIZER = "champion_normalizer"
 def champion_normalizer(experiment: Experiment, run: RunState) -> Float32 | None:
     """Return the normalizer [2, O] of the champion's generation from the checkpoint of a run.
 
-    None if the strategy may evaluate its champion again, and for files of earlier versions. Raises InputError if the
-    array is damaged.
+    None if observations are not normalized, if the strategy may evaluate its champion again, and for files of earlier
+    versions. Raises InputError if the array is damaged.
     """
     normalizer = run.checkpoint.get(CHAMPION_NORMALIZER)
     if normalizer is not None:
@@ -90,7 +90,10 @@ def champion_normalizer(experiment: Experiment, run: RunState) -> Float32 | None
 
 
 SpotCheck = Callable[[StoredRun, Experiment, Callable[[], str | None]], str | None]
-"""Plays one logged episode again; returns its difference from the log, None if there is none. See `spot_check`."""
+"""Plays an episode of the newest champion again; returns its difference from the log, None if there is none.
+
+`evolve.verification.spot_check` is such a function. Its last argument returns a reason to stop, or None.
+"""
 
 
 def experiment_table(path: Path) -> Table:
@@ -127,14 +130,14 @@ def replay_line(path: Path, error: EpisodeError) -> str:
 
 
 def after_failure(file: RunFile, error: EpisodeError) -> tuple[str | Setting, ...]:
-    """Return lines of advice after a failed episode of a run: play it alone, or let such episodes count."""
+    """Return the parts of a message after a failed episode: play it alone, or let such episodes count as the worst."""
     # If the new run has no generation yet, the path still holds the file of the run that it replaces.
     alone = "" if file.replaces else f"\nPlay it alone: {replay_line(file.path, error)}"
     return f"{alone}\nLet such episodes count as the worst: ", Setting("env.on_failure", "worst"), " (in a new run)"
 
 
 def check_same_run(config: Config, stored: Config, path: Path) -> None:
-    """Raise InputError if seed, directory, network or strategy differ from the resumed run file."""
+    """Raise InputError if the seeds, the directory, or the name of the network or strategy differ from a run file."""
     our_seeds, their_seeds = (list(each.seeds) if len(each.seeds) > 1 else each.seeds[0] for each in (config, stored))
     _require_equal("seeds", our_seeds, their_seeds, path)
     ours, theirs = (str(Path(each.output.directory or ".")) for each in (config, stored))
@@ -175,18 +178,18 @@ def check_and_create_runs(
         The new runs.
 
     Raises:
-        InputError: A file contradicts its run, exists already, or cannot be written.
+        InputError: A file contradicts its run, exists already, or cannot be written. Or settings of a new run have no
+            effect or contradict one another.
         Stopped: `stop_reason` has returned a reason.
     """
     new = []
-    # A file without generations is not replaced, but created anew.
     for run in runs:
         if resume and reading.exists(run.path):
             _check_continuation(run, stop_reason, spot_check)
         elif overwrite and reading.exists(run.path) and not reading.is_empty(run.path):
             with closing(store.reopen(run.path)) as file:
                 _check_not_being_written(file)
-        else:
+        else:  # no file is there, or one that may be created anew because it has no generation
             new.append(run)
     for run in runs if overwrite else new:
         validate_new_run(run.experiment)
@@ -228,8 +231,8 @@ def replace_run(run: PlannedRun, transport: Transport) -> RunFile:
 def open_run(run: PlannedRun, transport: Transport) -> RunFile:
     """Reopen the checked file of a run, with the present configuration.
 
-    Its manifest tells that the run goes on or, if no generation is complete, that it begins in this process.
-    If generations or held-out episodes are left, the run is no longer complete. If the environment of evaluation has
+    If generations or held-out episodes are left, the run is no longer complete. Its manifest then tells that this
+    process goes on with the run or, if no generation is complete, begins it. If the environment of evaluation has
     changed, the held-out evaluation and the validations are dropped. The file was not locked after the check, so
     InputError is raised if it belongs to another experiment now.
     """
@@ -252,7 +255,7 @@ def open_run(run: PlannedRun, transport: Transport) -> RunFile:
 
 
 def is_unfinished(file: RunFile | StoredRun, config: Config) -> bool:
-    """Return whether a run lacks generations or held-out episodes of its present configuration."""
+    """Return whether a run lacks generations or held-out episodes that a configuration asks for."""
     if not file.complete:
         return True
     stored = config_of(file)
@@ -274,7 +277,10 @@ def _check_continuation(run: PlannedRun, stop_reason: Callable[[], str | None], 
 
 
 def check_configuration(run: PlannedRun, file: RunFile | StoredRun) -> None:
-    """Raise InputError unless a file has the seed and experiment of a run, and at most its number of generations."""
+    """Raise InputError unless a file has the seed and experiment of a run, and at most its number of generations.
+
+    Its stored metrics, its checkpoint and the sizes of its environment must fit, too.
+    """
     config = run.experiment.config
     path = run.path
     anew: tuple[str | Setting, ...] = "Or start anew in another ", _DIRECTORY, "."
@@ -308,7 +314,7 @@ def changed_sizes(run: RunFile | Stored, experiment: Experiment) -> tuple[str, s
     env = config_of(run).env
     try:
         stored = environments.Codec(env, environments.Spaces.from_json(run.header.spaces))
-    except (ValueError, TypeError, KeyError, AttributeError):
+    except (ValueError, TypeError, KeyError, AttributeError, InputError):
         return None
     sizes = stored.observation_size, stored.action_size
     found = experiment.network.observation_size, experiment.action_size
@@ -334,7 +340,7 @@ def _warn_of_other_code(file: RunFile) -> None:
 def _check_episode(
     run: PlannedRun, file: RunFile, stop_reason: Callable[[], str | None], spot_check: SpotCheck
 ) -> None:
-    """Raise InputError if a logged episode cannot be repeated: the log would then mix two different tasks."""
+    """Raise InputError if a logged episode cannot be repeated: the log would then mix two tasks. May raise Stopped."""
     try:
         difference = spot_check(store.read(run.path), run.experiment, stop_reason)
     except Stopped as why:

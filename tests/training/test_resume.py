@@ -278,6 +278,16 @@ def test_a_damaged_checkpoint_is_refused(call, tmp_path):
     call("run", *QUICK, "-g", 3, "--resume").refused("checkpoint")
 
 
+@pytest.mark.parametrize("damage", ["[]", '{"observation": {"type": "Dict", "spaces": []}, "action": null}'])
+def test_damaged_spaces_are_stored_again(call, tmp_path, damage):
+    call("run", *QUICK).ok()
+    with h5py.File(tmp_path / "out" / "seed-0.h5", "r+") as file:
+        before, file.attrs["spaces"] = file.attrs["spaces"], damage
+    call("run", *QUICK, "-g", 3, "--resume").ok()
+    with h5py.File(tmp_path / "out" / "seed-0.h5") as file:
+        assert file.attrs["spaces"] == before
+
+
 def test_more_held_out_episodes_may_be_asked_for_later(call, tmp_path):
     anew = call("run", *QUICK, "--set", "held_out_episodes=2", "--resume")
     assert (anew.code, anew.err.count("\n"), anew.err.count("out/seed-0.h5")) == (0, 1, 1)
