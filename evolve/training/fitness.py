@@ -5,8 +5,9 @@ connections. Mean and quantiles use exactly rounded operations in a fixed order,
 machine. A function of the user is imported and called by rank 0 alone. The function may compute anything, so nothing is
 promised about its bits on another machine.
 
-The first generations may play shorter episodes. A race drops the worst candidates after a few episodes, so that the
-others can play more.
+The step limit of episodes may depend on the generation, and on the episode lengths of the previous one. A race drops
+the worst candidates after a few episodes, so that the others can play more. A population that grows adds candidates
+until the generation has enough steps.
 """
 
 import importlib
@@ -58,7 +59,7 @@ def fitness_function(setting: str) -> FitnessFunction:
 
 
 def check_fitness(config: Config, num_weights: int) -> None:
-    """Raise InputError if the fitness function cannot be imported, or fails in a trial with two made-up candidates."""
+    """Raise InputError if the fitness function cannot be imported, or, without metrics, a trial refuses it."""
     function = fitness_function(config.fitness)
     if isinstance(function, _UserFunction) and not config.env.metrics:  # the types of metrics are unknown yet
         function.try_out(min(config.episodes, 1000), num_weights)
@@ -84,7 +85,7 @@ def quantile_of_returns(returns: Float64, quantile: float) -> Float64:
 
 
 def mean_metrics(metrics: Metrics, returns: Float64) -> dict[str, Float64]:
-    """Return the means [P] of metrics [P, E] over each candidate's episodes; NaN if it has played none.
+    """Return the means [P] of metrics [P, E] over each candidate's episodes that have a return; NaN if it has none.
 
     returns: [P, E], NaN for an episode that failed or was not played, which has no metrics.
     """
@@ -128,7 +129,7 @@ class _UserFunction:
         return fitness
 
     def try_out(self, episodes: int, connections: int) -> None:
-        """Raise InputError if the function cannot be called, or returns no number for each of two made-up candidates.
+        """Raise InputError if the function, called with two made-up candidates, raises TypeError or returns no numbers.
 
         Any other error may be due to their returns, so it is ignored here.
         """
@@ -272,12 +273,12 @@ def with_step_limit(experiment: "Experiment", generation: int, previous: Record 
 
 
 def with_recorded_limit(experiment: "Experiment", records: Sequence[Record], generation: int) -> "Experiment":
-    """Return an experiment with the step limit of a recorded generation. records: of this run, from generation 0."""
+    """Return an experiment with the step limit of a generation. records: of its run, at least all before it."""
     return with_step_limit(experiment, generation, records[generation - 1] if generation else None)
 
 
 def recorded_limit(experiment: "Experiment", records: Sequence[Record], generation: int) -> int | None:
-    """Return the step limit of a recorded generation, see `step_limit`. records: of this run, from generation 0."""
+    """Return the `step_limit` of a generation. records: of its run, at least all before it."""
     return step_limit(experiment.config, generation, records[generation - 1].lengths if generation else None)
 
 
@@ -312,7 +313,7 @@ class Scores:
         return values - self.costs[candidates]
 
     def fitness(self, played: Bool) -> Float64:
-        """Return the fitness [P], computed from the played episodes; NaN if one of their returns is NaN.
+        """Return the fitness [P], computed from the played episodes; NaN if there are none, or one has a return of NaN.
 
         A candidate that left the race has at most the lowest fitness of the candidates that stayed longer, because a
         good result over few episodes is luck.
@@ -336,7 +337,7 @@ class Scores:
 
 @dataclass(frozen=True)
 class Round:
-    """A round of a race: the remaining candidates [n] play a range of their episodes."""
+    """Some candidates [n] play a range of their episodes: those that remain in a race, or that join a population."""
 
     candidates: NDArray[Any]
     episodes: range
@@ -368,7 +369,7 @@ def next_round(last: Round, options: RacingOptions, scores: Scores) -> Round | N
 def _grow(last: Round, population: int, size: int, num_interactions: int, results: PopulationResults) -> Round | None:
     """Return the round of the next `size` candidates of a growing population.
 
-    None if the results so far have `num_interactions` steps, or the whole population has played.
+    None if the results so far have at least `num_interactions` steps, or the whole population has played.
     """
     first = int(last.candidates[-1]) + 1
     if first == population or int(results.lengths.sum(dtype=np.int64)) >= num_interactions:
@@ -409,7 +410,7 @@ def evaluate_population(
         genomes: The P candidates.
         normalizer: [2, O], None if observations are not normalized.
         traces: The traces that workers send: of "each" candidate, their "mean", or "none".
-        meanwhile: Called while workers play the first round.
+        meanwhile: Called once while workers or other threads play the first round; never if this thread plays alone.
 
     Raises the errors of `Coordinator.evaluate`, and in a race the errors of the fitness function.
     """
