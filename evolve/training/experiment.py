@@ -39,12 +39,12 @@ class Experiment:
         network: The network.
         action_size: A, the number of network outputs.
         spaces: The spaces of observations and actions of the environment.
-        chosen_backend: The back end that compute.backend = "auto" means on this machine. By default it is native if the
-            kernels were built, else numpy.
+        chosen_backend: The back end that a trial has chosen for compute.backend = "auto". None: no trial was made, so
+            "auto" means native if the kernels were built, else numpy.
         start: The genome with which the search begins; None for random genomes.
         device_slots: The number of slots on a device that plays whole episodes: one for each episode of a generation,
             or as many as fit. None: `config.compute.slots` applies, because the user gave it, or because the
-            environment is on the host.
+            environment or the network is on the host.
     """
 
     config: Config
@@ -140,7 +140,7 @@ def unknown_settings(source: str, error: InputError) -> InputError:
 @environments.keeping_directory()
 def prepare(config: Config) -> Experiment:
     """Return the experiment of a configuration, completed and checked. Makes its environment. Raises InputError."""
-    backend(config.compute.backend)
+    backend(config.compute.backend)  # raises InputError if it cannot be used here
     for warning in (NETWORKS.shadowing(config.network), STRATEGIES.shadowing(config.strategy)):
         _warn(warning)
     limit = config.env.max_episode_seconds
@@ -247,7 +247,7 @@ def _suggested_slots(config: Config, network: Network, most: int) -> int:
     Native kernels read the whole network of each slot in each step, so large networks should fit into a cache. The
     exact engine works on one tile of slots at a time, and needs no limit.
     """
-    may_use_device = config.compute.backend == "auto" and has_device()
+    may_use_device = config.compute.backend == "auto" and has_device()  # a device needs many slots
     is_native = backend(config.compute.backend) == "native" and not may_use_device
     if network.slot_size < _LARGE_SLOT or config.env.engine == "exact" or not is_native:
         return most
@@ -265,6 +265,11 @@ def _check_size(config: Config, network: Network) -> None:
         (validation, "early_stop.episodes"),
     )
     available = memory()
+    # With whole episodes each thread holds only the networks that its kernel steps together. `plays_whole_episodes`
+    # makes a tile of networks, so it is asked only if they fit.
+    tile_fits = backend(config.compute.backend) == "native" and 4 * native.lanes() * network.slot_size < available
+    if tile_fits and plays_whole_episodes(config):
+        slots = min(slots, num_threads(config) * environments.slots_per_call(environments.exact_task(config.env)))
     episode_bytes = 32 * num_episodes + 4 * slots * network.slot_size
     # This high estimate needs no strategy, and most experiments fit by it. A strategy that computes genomes lazily
     # needs less memory.
@@ -309,7 +314,7 @@ def validate_new_run(experiment: Experiment) -> None:
 
 
 def _check_measures(experiment: Experiment, strategy: strategies.Strategy[Any]) -> None:
-    """Raise InputError if a strategy selects by a metric that the environment does not report."""
+    """Raise InputError if a strategy selects by a metric that `env.metrics` does not name."""
     metrics = experiment.config.env.metrics
     for name in strategy.measured:
         if name not in (*GENOME_MEASURES, *metrics):
@@ -318,7 +323,7 @@ def _check_measures(experiment: Experiment, strategy: strategies.Strategy[Any]) 
 
 
 def _check_growth(experiment: Experiment, strategy: strategies.Strategy[Any]) -> None:
-    """Raise InputError if settings of a growing population are missing, or the strategy does not let it grow."""
+    """Raise InputError if settings of a growing population are missing or invalid, or the strategy cannot grow."""
     config = experiment.config
     least, most, steps = config.least_population, config.population, config.num_interactions
     if least is None and steps is None:

@@ -1,5 +1,7 @@
 """Experiments that are refused before an episode is played or a file is written."""
 
+from contextlib import nullcontext
+
 import pytest
 from tampering import edit_config
 
@@ -85,6 +87,19 @@ def test_champions_are_not_evaluated_in_more_episodes_than_fit_into_memory(stop,
         prepare(load_config(stop))
     few = load_config(stop.replace("2_000_000_000", "2_000"))
     prepare(few)
+
+
+@pytest.mark.parametrize("engine", ["exact", "gymnasium"])
+def test_kernels_of_whole_episodes_need_memory_for_a_few_slots(monkeypatch, engine):
+    if not native.available():
+        pytest.skip("the native kernels were not built")
+    monkeypatch.setattr(experiment, "memory", lambda: 1e9)
+    env = {"id": "CartPole-v1", "engine": engine}
+    large = Config(env=env, network={"name": "mlp", "hidden": [600, 600]}, compute={"slots": 1024, "threads": 4})
+    with nullcontext() if engine == "exact" else pytest.raises(InputError, match=r"and 1,024 slots: at least 1\.7 GB"):
+        prepare(large)
+    with pytest.raises(InputError, match=r"^population × network\.hidden: expected sizes that fit into 1\.0 GB"):
+        prepare(large.model_copy(update={"network": Config(network={"name": "mlp", "hidden": [60000, 60000]}).network}))
 
 
 @pytest.mark.parametrize(("hidden", "backend", "least"), [(300, "native", 8), (30, "native", 1), (300, "numpy", 1)])
