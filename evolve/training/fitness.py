@@ -152,7 +152,7 @@ class _UserFunction:
             values = np.asarray(None)
         if values.shape != (n,) or values.dtype.kind not in "fiu":
             expected = f"{self._setting} to return an array [{n}] of numbers, one for each candidate"
-            got = f"{values.dtype}{list(values.shape)}" if isinstance(result, np.ndarray) else repr(result)
+            got = f"{values.dtype}{list(values.shape)}" if isinstance(result, np.ndarray) else result
             raise InputError("fitness", expected, got)
         return values.astype(np.float64)
 
@@ -227,7 +227,7 @@ def setting_of(found: Callable[..., Any], key: str = "fitness") -> str:
     """
     if key == "fitness" and found in _STATISTICS:
         expected = "a function of returns, metrics and connections, or the name of a statistic"
-        raise InputError(key, expected, repr(found), "Name it: ", Setting(key, found.__name__), ".")
+        raise InputError(key, expected, found, "Name it: ", Setting(key, found.__name__), ".")
     module, name = getattr(found, "__module__", None) or "__main__", getattr(found, "__qualname__", "")
     current = getattr(sys.modules.get(module), name, None)
     if module != "__main__" and current is found:
@@ -241,7 +241,7 @@ def setting_of(found: Callable[..., Any], key: str = "fitness") -> str:
     expected = f"a {kind} at the top level of a module"
     cure = f"Put it into a module, such as {file}, because another process has to import it to resume or to verify: "
     alone = " For this process alone, gymnasium.register gives it a name." if key == "env" else ""
-    raise InputError(key, expected, repr(found), cure, Setting(key, example), f".{alone}")
+    raise InputError(key, expected, found, cure, Setting(key, example), f".{alone}")
 
 
 def step_limit(config: Config, generation: int, previous: Int32 | None) -> int | None:

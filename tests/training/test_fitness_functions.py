@@ -107,6 +107,7 @@ class Unconvertible:
         (lambda r: [1.0, "x"], r"to return an array \[2\] of numbers"),
         (lambda r: [[1.0], [1.0, 2.0]], r"to return an array \[2\] of numbers"),
         (lambda r: Unconvertible(), r"to return an array \[2\] of numbers.* got <.*Unconvertible"),
+        (lambda r: [10**5000] * 2, r"to return an array \[2\] of numbers.* got one of type list"),
         (lambda r: None, r"to return an array \[2\] of numbers.* got None"),
         (lambda r: r[:, 0] > 0, r"to return an array \[2\] of numbers.* got bool\[2\]"),
         (lambda r: [1.0, math.inf], "to return finite numbers, got inf at position 1 of 2"),
@@ -169,9 +170,19 @@ def test_a_function_is_tried_before_a_run(monkeypatch, result, message):
     check_fitness(config.model_copy(update={"env": EnvOptions(metrics=("x",))}), 5)
 
 
+class Unprintable:
+    """A callable object without a text."""
+
+    def __call__(self, returns, metrics, connections):
+        """Return no fitness."""
+
+    def __repr__(self):
+        raise ValueError("no text")
+
+
 def test_a_function_object_is_a_setting_if_it_can_be_imported(monkeypatch):
     assert setting_of(toy_fitness.worst_two) == "toy_fitness:worst_two"
-    for wrong in (lambda r, m, c: r[:, 0], scores.__call__, np.min.__get__(1), RUN.count):
+    for wrong in (lambda r, m, c: r[:, 0], scores.__call__, np.min.__get__(1), RUN.count, Unprintable()):
         with pytest.raises(InputError, match=r"at the top level of a module.*Put it into a module, such as scores.py"):
             setting_of(wrong)
     before = toy_fitness.worst_two
