@@ -192,6 +192,13 @@ def test_only_a_film_that_cannot_be_made_is_left_out(call, runs, monkeypatch, tm
         assert f"No film: {error}" in Page(tmp_path / "report.html").text
 
 
+def test_only_a_run_that_was_to_be_filmed_has_no_film(runs, monkeypatch):
+    monkeypatch.setattr(html, "reload", Mock(side_effect=InputError("env.id", "an environment", "none")))
+    found = [html.summarize_run(store.read(runs / "a" / "seed-1.h5"), None, None, filmed) for filmed in (True, False)]
+    assert [each.verification[:24] for each in found] == ["It cannot be checked: en"] * 2
+    assert [each.why_no_film[:9] for each in found] == ["No film: ", ""]
+
+
 def test_experiments_and_seeds_are_told_apart(made, runs):
     page = Page(made)
     for path in sorted(runs.glob("*/*.h5")):

@@ -1,8 +1,8 @@
 """The report: tables, figures and films of runs on one HTML page that needs no other file.
 
-`summarize_run` plays episodes of a run again, for the verification and for a film. `render` draws the figures and fills
-the template, `report.html` with `report.css`; `save` writes the page. `tables` has the tables and sentences. Only this
-module imports Jinja2, which comes with the extra `report`.
+`summarize_run` plays episodes of a run again, for the verification and for a film. `make_page` calls it for each run,
+and `render`, which draws the figures and fills the template, `report.html` with `report.css`. `save` writes the page.
+`tables` has the tables and sentences. Only this module imports Jinja2, which comes with the extra `report`.
 """
 
 import base64
@@ -49,10 +49,10 @@ class Picture:
 
 @dataclass(frozen=True)
 class ReportedChampion:
-    """The champion of a run, and the connections that pruning has left in its network.
+    """The champion of a run: its title, the connections that pruning has left, and its network.
 
     Attributes:
-        title: The kind of champion.
+        title: "held-out champion" or "best of generation 9".
         connections: The numbers left and in all, in words: "31 of 32 acting connections".
         network: Its network; a text with the reason if it cannot be drawn.
     """
@@ -69,9 +69,9 @@ def check_libraries() -> None:
 
 
 def summarize_run(run: StoredRun, coordinator: Coordinator, transport: Transport, filmed: bool) -> RunSummary:
-    """Evaluate champions of a run again, and film the last one.
+    """Evaluate champions of a run again, and film the run's champion.
 
-    Failures are not raised: the summary says why something is missing.
+    Errors of the run are not raised: the summary says why something is missing.
 
     Args:
         run: The run file.
@@ -89,7 +89,7 @@ def summarize_run(run: StoredRun, coordinator: Coordinator, transport: Transport
         raise
     except EvolveError as error:
         why = exception_line(str(error))
-        return RunSummary(run, why_no_film=f"No film: {why}", verification=f"It cannot be checked: {why}")
+        return RunSummary(run, why_no_film=f"No film: {why}" * filmed, verification=f"It cannot be checked: {why}")
     film, why_no_film = None, ""
     if filmed:
         try:
@@ -133,7 +133,7 @@ def render(groups: Sequence[RunGroup], summaries: Sequence[RunSummary], empty: S
     Args:
         groups: The groups of the runs that have completed a generation.
         summaries: One for each of their runs.
-        empty: The files of runs that have not completed a generation.
+        empty: The files of the other runs, which have not completed a generation.
 
     Raises:
         InputError: Jinja2 or matplotlib is not installed.

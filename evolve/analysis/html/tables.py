@@ -44,7 +44,7 @@ class RunSummary:
     Attributes:
         run: The run file.
         film: A film of its champion, or None.
-        why_no_film: The reason why a film could not be made; empty if there is a film, or if no film was requested.
+        why_no_film: The reason why a film was not made; empty if there is a film, or if another run is filmed instead.
         equal: Whether the parts of the run that were repeated on this machine are equal; None if there are none.
         verification: The parts that were compared, the first difference, or the reason why nothing can be compared;
             empty if no verification was requested.
@@ -58,11 +58,11 @@ class RunSummary:
 
 
 def conclude(groups: Sequence[RunGroup], summaries: Sequence[RunSummary], connections: Sequence[str]) -> list[str]:
-    """Return the conclusion of a report: a line for each environment.
+    """Return the conclusion of a report: a line for each environment, and a sentence on the repetition.
 
     Args:
-        groups: The groups of the runs that have completed a generation.
-        summaries: One for each of their runs.
+        groups: The groups that are compared, each with one run of a seed (`deduplicate_seeds`).
+        summaries: The summaries of all runs of the page.
         connections: The remaining connections of each group's best champion, "31 of 32 acting connections left".
     """
     left = {group.runs[0].path: remaining for group, remaining in zip(groups, connections, strict=True)}
@@ -105,7 +105,7 @@ def _compared_result(groups: Sequence[RunGroup]) -> str:
     best, second, *_ = ranking.rows
     if not len(best.scores):
         return f"{best.env}: none of {len(groups)} experiments has a score."
-    played = "on held-out episodes" if evaluated else "in training, as no champion was evaluated"
+    played = "on held-out episodes" if evaluated else "in training, as no champion has a held-out return"
     if best.tied:
         equals = " and ".join(row.name for row in ranking.rows if row.tied)
         same = f"are equally good, with a mean of {number(best.mean)} {played}"
@@ -124,7 +124,7 @@ def _compared_result(groups: Sequence[RunGroup]) -> str:
 
 
 def _repetition_sentence(summaries: Sequence[RunSummary]) -> list[str]:
-    """Return a sentence on the champions that repeat their episodes here; an empty list if no run was checked."""
+    """Return a list of one sentence: whether the champions repeat their episodes here. Empty if no run was checked."""
     equal = [summary.equal for summary in summaries if summary.equal is not None]
     if not equal:
         return []
