@@ -116,7 +116,7 @@ def _without_seed(config: Config, seed: int) -> Config:
     path = Path(start.file)
     if path.name == store.path_of(path.parent, seed).name:
         path = path.parent
-    elif path.suffix:  # all seeds began with one file
+    elif path.suffix in (".h5", ".champion"):  # all seeds began with one file
         return config
     return config.model_copy(update={"start_from": start.model_copy(update={"file": str(path), "digest": None})})
 
@@ -156,7 +156,7 @@ def group_differences(ours: Config, theirs: Config) -> list[tuple[str, object, o
 
 
 def _short_names(keys: Sequence[str]) -> dict[str, str]:
-    """Return the shortest ending of each dotted key that no other key has: "kwargs.gravity" of "env.kwargs.gravity"."""
+    """Return the shortest ending of each dotted key that no other key has: "gravity" of "env.kwargs.gravity"."""
     names = {}
     for key in keys:
         others, parts = [other.split(".") for other in keys if other != key], key.split(".")
@@ -280,7 +280,8 @@ class Comparison:
         env: Its environment.
         scores: [n], one for each seed that has one.
         missing: The number of seeds without a score.
-        interval: The 95 % interval of the mean score, cut to the range of all returns; None for fewer than three seeds.
+        interval: The 95 % interval of the mean score, cut to the range of all returns, or of all best
+            fitness values if scores are of training; None for fewer than three scores.
         p: The p value of the two-sided rank test against the best group, with Holm's correction; None without a test.
         best: Whether this is the best of several groups of its environment; False if no group has a score.
         tied: Whether another group has the same mean, and both are the best.
@@ -313,7 +314,7 @@ class Comparison:
 
     @property
     def against_best(self) -> str:
-        """The result of the test in words; empty without a test."""
+        """The result of the test, "best" or "equal" (to the best); empty for another group without a test."""
         if self.tied:
             return "equal"
         if self.best:
@@ -341,8 +342,8 @@ class Ranking:
 def compare_groups(groups: Sequence[RunGroup]) -> Ranking:
     """Compare groups.
 
-    A score is the mean return of the held-out champion. Seeds that were not evaluated are left out, with a note. If no
-    seed was evaluated, scores are the best fitness of the last generation.
+    A score is the mean return of the held-out champion. Seeds without it are left out, with a note. If all seeds are
+    without it, scores are the best fitness of the last generation.
     """
     runs = [run for group in groups for run in group.runs]
     evaluated = any_evaluated(runs)
@@ -391,9 +392,9 @@ def _differ(tables: Sequence[Options], name: str) -> bool:
 
 
 def held_out_score(group: RunGroup) -> tuple[float, statistics.Interval | None, int] | None:
-    """Return the held-out mean of a group, its interval, and the number of evaluated seeds; None if there are none.
+    """Return the held-out mean of a group, its interval, and the number of seeds with a mean; None if there are none.
 
-    The interval is over seeds; for a single seed, over its episodes.
+    The interval is over seeds, at least three of them; for a group of a single run, over its episodes.
     """
     row = _unranked(group, _held_out_mean, _range(group.runs, evaluated=True))
     if not len(row.scores):
@@ -453,7 +454,7 @@ def _unranked(group: RunGroup, score: Callable[[StoredRun], float], limits: stat
     Args:
         group: The group.
         score: Returns the score of a run, or a number that is not finite if the run has no score.
-        limits: The smallest and the largest possible mean; the interval of the mean is cut to them.
+        limits: The ends at which the interval of the mean is cut.
     """
     scores = statistics.finite(np.array([score(run) for run in group.runs]))
     interval = statistics.interval(scores, *limits) if len(scores) >= _FEWEST_SCORES else None
@@ -461,7 +462,10 @@ def _unranked(group: RunGroup, score: Callable[[StoredRun], float], limits: stat
 
 
 def _range(runs: Sequence[StoredRun], evaluated: bool) -> statistics.Interval:
-    """Return the smallest and the largest return, or fitness, of runs of one environment."""
+    """Return the smallest and the largest number that runs of one environment contain; infinite if they contain none.
+
+    evaluated: whether these are the returns of all episodes; otherwise they are the best fitness of each generation.
+    """
     if evaluated:
         seen = [run.held_out.returns for run in runs if run.held_out is not None]
         seen += [record.returns for run in runs for record in run.records]

@@ -176,6 +176,15 @@ def test_a_note_says_if_training_fitness_takes_the_place_of_held_out_returns():
     assert "held-out" in none.notes[0]
 
 
+def test_the_conclusion_of_a_page_says_if_champions_have_no_held_out_return():
+    groups = [RunGroup(label, Config(), (replace(run(0, np.nan), records=run(0, 2.0).records),)) for label in "ab"]
+    (line,) = conclude(groups, [], ["", ""])
+    assert line == (
+        "CartPole-v1: of 2 experiments a and b are equally good, with a mean of 2.00 in training, "
+        "as no champion has a held-out return."
+    )
+
+
 def test_failed_episodes_are_counted_in_a_note():
     whole, part = run(0, 1.0, name="whole"), run(1, 2.0, name="part")
     returns = np.array([2.0, np.nan, 4.0, np.nan])
@@ -201,6 +210,16 @@ def test_runs_whose_held_out_evaluation_differs_are_another_group():
         ("CartPole-v1, hebbian-dag", 2), ("evaluation_max_episode_steps 900", 1)
     ]  # fmt: skip
     assert [row[1:] for row in differing_settings(found).rows] == [("none",), ("900",)]
+
+
+@pytest.mark.parametrize("directory", ["runs/walker", "runs/noise=0.5"])
+def test_seeds_that_began_with_runs_of_one_directory_are_one_group(directory):
+    def sizes(file):
+        starts = [{"start_from": {"file": file, "digest": digest * 64}} for digest in "ab"]
+        return [len(each.runs) for each in group_runs([(run(n, 1.0), parse(Config, s)) for n, s in enumerate(starts)])]
+
+    assert sizes(directory) == [2]
+    assert sizes("runs/seed-7.h5") == [1, 1]  # one file, replaced between the two runs
 
 
 def test_the_names_of_strategies_stand_for_the_options_that_one_of_them_has():
