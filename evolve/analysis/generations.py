@@ -30,7 +30,7 @@ def pack(**values: Any) -> bytes:
 
 
 def unpack(packed: bytes) -> dict[str, Any]:
-    """Return the values that were given to `pack`, by name; empty dictionaries are missing."""
+    """Return the values that were given to `pack`, by name; None and empty dictionaries are missing."""
     values: dict[str, Any] = {}
     with np.load(io.BytesIO(packed), allow_pickle=False) as arrays:
         for path, array in arrays.items():
@@ -95,7 +95,7 @@ def mean_idle_shares(run: StoredRun) -> list[float]:
 
 
 def _spread(sample: Float64) -> dict[str, float]:
-    """Return mean, standard deviation, quartiles and median of the finite values of a sample; NaN if there are none."""
+    """Return mean, standard deviation, quartiles and median of the finite values; NaN if there are too few values."""
     known = statistics.finite(sample)
     return {
         "mean": statistics.mean(known),
@@ -198,14 +198,15 @@ class Evaluation:
         """Return whether both have the same returns, seeds and metrics; a failed episode equals another one."""
         if not isinstance(other, Evaluation):
             return NotImplemented
-        ours, theirs = ({"": each.returns, "seeds": each.seeds, **each.metrics} for each in (self, other))
+        # A metric may have any name, such as "seeds", so the other arrays have numbers.
+        ours, theirs = ({0: each.returns, 1: each.seeds, **each.metrics} for each in (self, other))
         return ours.keys() == theirs.keys() and all(np.array_equal(ours[name], theirs[name], True) for name in ours)
 
     __hash__ = None  # type: ignore[assignment]
 
     @property
     def mean(self) -> float:
-        """The mean return of the episodes that did not fail."""
+        """The mean return of the episodes that did not fail; NaN if all failed."""
         return statistics.mean(self._known)
 
     @property

@@ -225,6 +225,12 @@ def test_other_ranks_of_a_script_get_the_metrics(made):
             assert values.tolist() == generation.metrics[name].tolist()
 
 
+def test_a_metric_may_have_the_name_of_another_array_of_an_evaluation():
+    metrics = {"seeds": np.zeros(1), "returns": np.zeros(1)}
+    one, same, other = (evolve.Evaluation(np.ones(1), np.array([seed]), metrics) for seed in (1, 1, 2))
+    assert one == same != other
+
+
 def test_a_resumed_run_first_compares_the_metrics_of_an_episode(call, tmp_path):
     call("run", *RUN, "-g", 2, "-o", "out").ok()
     path = tmp_path / "out" / "seed-1.h5"
