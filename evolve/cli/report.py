@@ -1,6 +1,7 @@
 """evolve report: write one self-contained HTML page about runs; also the option `--report` of evolve run.
 
-Unless `--quick` is given, the ranks evaluate champions of each run again, and rank 0 films a champion.
+Unless `--quick` is given, the ranks evaluate champions of each run again, and rank 0 films the best champion
+of each experiment.
 """
 
 import os
@@ -95,7 +96,7 @@ def check(runs: Sequence[PlannedRun], dry: bool = False) -> None:
 
     A library may be missing, the path may not be writable, or an environment may be unable to draw.
 
-    dry: whether the command may write nothing. The path is then not checked, because that check writes a file.
+    dry: whether the command must not write. The path is then not checked, because that check writes a file.
     """
     environments.draw_without_display()
     html.check_libraries()
@@ -139,7 +140,7 @@ def _body(app: App, argv: list[str]) -> int:
 
 
 def _work(argv: list[str]) -> Work:
-    """Return the amount of work: the number of episodes has no known limit. Raises InputError for wrong arguments."""
+    """Return the threads of the runs, without a number of episodes. Raises InputError for wrong arguments."""
     arguments = _parser().parse_intermixed_args(argv)
     if arguments.quick:
         raise InputError("--quick", "no --workers with it, because it plays no episode", "both")
