@@ -27,6 +27,20 @@ def test_the_start_of_whole_rollouts_is_measured(call):
 
 
 @pytest.mark.usefixtures("quick")
+def test_the_start_of_several_threads_is_measured(call):
+    threads = ("--set", "compute.threads=2")
+    done = call("bench", "-e", "CartPole-v1", "--engine", "exact", *threads, "--pairs", 0, "--json").ok()
+    assert json.loads(done.out)["startup"]["first_step"] > 0
+
+
+@pytest.mark.usefixtures("quick")
+def test_without_kernels_an_environment_of_the_exact_engine_alone_is_measured(call, monkeypatch):
+    monkeypatch.setattr(measurements.native, "available", lambda: False)
+    words = ("-e", "Cues-v0", "--engine", "exact", "-p", 2, "-r", 1, "--pairs", 1, "--ranks", 1)
+    assert "median ratio" in call("bench", *words).ok().out
+
+
+@pytest.mark.usefixtures("quick")
 def test_the_bench_compares_the_same_work(call):
     words = ("-e", "CartPole-v1", "-p", 4, "-r", 2, "-d", 3)
     done = call("bench", *words, "--ranks", 3, "--pairs", 1, "--json", **environment()).ok()

@@ -62,7 +62,7 @@ def _parser() -> Parser:
 
 
 def _check_options(arguments: dict[str, Any], transport: Transport) -> None:
-    """Raise InputError for options that exclude each other or are out of range, without mpirun, and under mpirun."""
+    """Raise InputError for invalid options, if mpirun is needed but missing, and if mpirun started this process."""
     for name in ("pairs", "generation", "sleep_env"):
         if arguments[name] is not None and arguments[name] < 0:
             raise InputError(f"--{name.replace('_', '-')}", "at least 0", arguments[name])
@@ -116,7 +116,7 @@ def _startup_text(row: Row) -> str:
 
 
 def _inference_table(rows: list[Row]) -> str:
-    """Return a table of nanoseconds per network step, with a line for each batch size."""
+    """Return a table of nanoseconds per step of one network, with a line for each batch size."""
     names = [name for name in rows[0] if name != "slots"]
     lines = [(f"{row['slots']}", *(f"{row[name]:,.0f}" for name in names)) for row in rows]
     return f"\nnanoseconds per network step\n{_table(('slots', *names), *lines)}"
@@ -212,7 +212,8 @@ def _measure(arguments: dict[str, Any], argv: list[str], stop: StopFlag) -> dict
             genomes = measurements.play_earlier_generations(experiment, arguments["generation"], run)
             if arguments["sleep_env"] is None:
                 figures["engines"] = measurements.engine_rows(experiment, genomes, arguments["generation"])
-                show(_engine_table(figures["engines"]))
+                if figures["engines"]:  # empty if only the exact engine has the environment, and no kernel is built
+                    show(_engine_table(figures["engines"]))
             figures["rollouts"] = _sweep(experiment, run, arguments, argv, stop, show)
     return figures
 

@@ -2,8 +2,8 @@
 
 `compare` plays a generation by the training loop over MPI and the same episodes in bare processes, `schedule` compares
 with the sum of sleeping episodes, and `timed` measures generations: seconds, processor time of rank 0, bytes moved, and
-busy workers. The lower bounds are the start of the program, one step of the network on every back end, and one step of
-the bare environment in every engine.
+idle workers. The lower bounds are the start of the program, one step of the network with NumPy and with the native
+kernel, and one step of the bare environment in every engine.
 """
 
 import gc
@@ -45,11 +45,11 @@ MEASURE = "--measure"
 _WARM_UP_SEED = 1  # the seed of an untimed first generation, in which workers make their environments
 _IMPORT_BUDGET, _FIRST_STEP_BUDGET = 1.0, 2.0  # seconds
 # A program that runs `evolve run`, and prints the time at which the first rollout takes its first step. It replaces
-# `tick` of both kinds of rollouts by a function that prints, restores the original, and calls it.
+# `tick` of every kind of rollout by a function that prints, restores the original, and calls it.
 _RUN = """
 import sys, time
-from evolve.rollouts.exact_rollout import ExactRollout
-from evolve.rollouts.rollout import Rollout
+from typing import get_args
+from evolve.rollouts import AnyRollout
 def announce(kind):
     step = kind.tick
     def first(self):
@@ -57,20 +57,21 @@ def announce(kind):
         kind.tick = step
         return step(self)
     kind.tick = first
-announce(Rollout)
-announce(ExactRollout)
+for kind in get_args(AnyRollout):
+    announce(kind)
 from evolve.cli.run import main
 sys.exit(main())
 """
 _EPISODES = {"exact": 256, "envpool": 64, "gymnasium": 16}
-"""The number of episodes that each engine plays, approximately. Fast engines play more, to run long enough."""
+"""The number of episodes that each engine plays, if the generation has enough. Fast engines play more, to run long
+enough."""
 
 
 class TimedCoordinator(Coordinator):
-    """A coordinator that adds up the seconds spent in episodes."""
+    """A coordinator that adds up the time spent in `evaluate`."""
 
     playing = 0.0
-    """In seconds."""
+    """This time, in seconds."""
 
     def evaluate(self, *arguments: Any, **options: Any) -> PopulationResults:
         """Play a batch of episodes; return their results."""
@@ -97,7 +98,7 @@ def timed(records: Iterator[Record], app: App, coordinator: TimedCoordinator) ->
     transport = app.transport
     while True:
         coordinator.playing = 0.0
-        begin, cpu, sent = time.perf_counter(), time.process_time(), transport.bytes_moved
+        begin, cpu, moved = time.perf_counter(), time.process_time(), transport.bytes_moved
         record = next(records, None)
         if record is None:
             return
@@ -105,7 +106,7 @@ def timed(records: Iterator[Record], app: App, coordinator: TimedCoordinator) ->
         idle = 1 - record.busy_seconds[int(transport.size > 1) :] / seconds
         yield {"steps": record.steps, "returns": record.returns.ravel().tolist(), "seconds": seconds,
                "serial_seconds": seconds - coordinator.playing, "cpu_seconds": time.process_time() - cpu,
-               "bytes": transport.bytes_moved - sent, "idle": idle.round(4).tolist()}  # fmt: skip
+               "bytes": transport.bytes_moved - moved, "idle": idle.round(4).tolist()}  # fmt: skip
 
 
 def play_earlier_generations(experiment: Experiment, generation: int, path: Path) -> Genomes:
@@ -127,9 +128,9 @@ def _header(experiment: Experiment, seed: int) -> Header:
 
 
 def measure(experiment: Experiment, app: App, path: str) -> int:
-    """Inside mpirun: continue a run by one generation of the training loop, and print its cost.
+    """In a process of `figures_of_job`: continue a run by one generation of the training loop, and print its figures.
 
-    A generation of another run comes first, as a warm-up.
+    A generation of another run comes first, as a warm-up. Returns the exit code.
     """
     coordinator = coordinator_of(app)
     # A run freezes the garbage collector, too: otherwise scanning all modules takes a tenth of the time.
@@ -149,9 +150,9 @@ def measure(experiment: Experiment, app: App, path: str) -> int:
 
 
 def figures_of_job(words: Sequence[str], ranks: int) -> dict[str, Any]:
-    """Start a measurement on some ranks; return the figures that it prints as JSON.
+    """Start a measurement on some ranks; return the figures that it prints as JSON, and the rate in steps per second.
 
-    Raises RunError.
+    words: the arguments of Python. Raises RunError if the measurement fails.
     """
     command = [*(mpirun_words(ranks) if ranks > 1 else []), sys.executable, *words]
     done = subprocess.run(command, env=mpirun_environment(), capture_output=True, text=True, check=False)
@@ -162,7 +163,7 @@ def figures_of_job(words: Sequence[str], ranks: int) -> dict[str, Any]:
 
 
 def record_episodes(experiment: Experiment, genomes: Genomes, candidates: range, generation: int) -> list[Recording]:
-    """Play all episodes of some candidates of a generation; return their seeds and network outputs."""
+    """Play all episodes of some candidates of a generation of seed 0; return their seeds and network outputs."""
     config = experiment.config
     slots = config.compute.slots or 1
     recorder = Recorder(environments.make(config.env, slots), slots, observations=False)
@@ -236,7 +237,7 @@ class BareProcesses:
 def compare(
     experiment: Experiment, words: Sequence[str], run: Path, ranks: int, pairs: int, stop: StopFlag
 ) -> list[dict[str, Any]]:
-    """Measure bare environments, as many as workers, and the engine in turn; return a row per pair.
+    """Measure bare environments, in as many processes as workers, and the engine in turn; return a row for each pair.
 
     words: see `figures_of_job`. Raises RunError and Stopped.
     """
@@ -294,7 +295,7 @@ def shortest_run(config: Config) -> Config:
 
 
 def startup_seconds(config: Config, directory: str, rounds: int = 3) -> dict[str, Any]:
-    """Return the seconds of three processes: bare Python, `import evolve.cli.run`, and a run up to its first step.
+    """Return the seconds of bare Python, `import evolve.cli.run`, and a run up to its first step, and their budgets.
 
     Args:
         config: The configuration that has the environment, the network and the section `compute` of the run.
@@ -314,7 +315,7 @@ def startup_seconds(config: Config, directory: str, rounds: int = 3) -> dict[str
 
 
 def _steppers(network: Network, slots: int) -> dict[str, Callable[[], object]]:
-    """Return a function for each back end that steps a batch of `slots` initial networks once."""
+    """Return functions that step a batch of `slots` initial networks once: with NumPy and, if built, natively."""
     genomes = concatenate(*(network.init(Stream(0, Purpose.INIT, 0, slot)) for slot in range(slots)))
     uniform = Stream(0, Purpose.EPISODE).uniform(slots, network.observation_size)
     observations = (2 * uniform - 1).astype(np.float32)
@@ -328,7 +329,7 @@ def _steppers(network: Network, slots: int) -> dict[str, Callable[[], object]]:
 
 
 def network_row(network: Network, slots: int, rounds: int = 5, seconds: float = 0.05) -> dict[str, Any]:
-    """Return the nanoseconds of one step of one network with each back end.
+    """Return the nanoseconds of one step of one of `slots` networks, with each back end of `_steppers`.
 
     The back ends take turns, and the smallest time of all rounds counts. In each round a back end makes as many steps
     as fit into about `seconds`.
@@ -336,7 +337,7 @@ def network_row(network: Network, slots: int, rounds: int = 5, seconds: float = 
     steppers = _steppers(network, slots)
     best = dict.fromkeys(steppers, float("inf"))
     ticks = dict.fromkeys(steppers, 1)
-    for _ in range(rounds + 1):  # one round more, which only finds the numbers of steps
+    for _ in range(rounds + 1):  # the first round makes a single step, which gives the number of the next
         for name, step in steppers.items():
             begin = time.perf_counter()
             for _ in range(ticks[name]):
@@ -347,10 +348,11 @@ def network_row(network: Network, slots: int, rounds: int = 5, seconds: float = 
 
 
 def engine_rows(experiment: Experiment, genomes: Genomes, generation: int) -> list[dict[str, Any]]:
-    """Return a row for each engine that has the environment: its name, steps, and microseconds of CPU time per step.
+    """Return a row for each engine: its name, steps, and microseconds of CPU time per step; the fastest comes first.
 
     Networks first play episodes in the engine, and their outputs are recorded. Then the engine replays these outputs,
-    so the time of networks is not measured. An engine that lacks the environment has no row.
+    so the time of networks is not measured. An engine without the environment has no row;
+    neither has the exact engine without native kernels.
     """
     found = []
     config = experiment.config
