@@ -118,7 +118,7 @@ def set_key(table: Table, key: str, value: object) -> None:
 def read_assignment(text: str) -> tuple[str, object]:
     """Return the key and the value of `section.key=value`. A value that is not valid TOML is plain text.
 
-    Raises InputError if `text` is not such an assignment.
+    Raises InputError if `text` is not such an assignment, or if the value is nested too deep or too large.
     """
     key, equals, value = text.partition("=")
     if not equals or not re.fullmatch(r"[\w-]+(\.[\w-]+){,31}", key.strip()):
@@ -138,8 +138,8 @@ def experiments(table: Table, title: str) -> list[Config]:
 
     Args:
         table: The table of a TOML file.
-        title: The name of the sweep. Each experiment has its own directory in `output.directory`, by default
-            `runs/<title>`.
+        title: The name of the sweep. Each experiment of a sweep has its own directory in `output.directory`, by
+            default `runs/<title>`.
 
     Raises:
         InputError: An experiment or the sweep is invalid.
@@ -181,7 +181,8 @@ def _check_utf8(name: str, text: str) -> None:
 def points(table: Table) -> list[tuple[str, Table]]:
     """Return the name and the table of each experiment of a sweep. Without a sweep, the name is empty.
 
-    Raises InputError if `sweep` is not a table of lists, or has more than `MAX_EXPERIMENTS` combinations.
+    Raises InputError if `sweep` is not a table of lists, has more than `MAX_EXPERIMENTS` combinations, or gives two
+    combinations the same name.
     """
     chosen = combinations(table.get("sweep", {}))
     found = []
@@ -222,7 +223,8 @@ def override(table: Table, given: Sequence[tuple[str, object]]) -> None:
         InputError: A key is inside a table that is one value of the sweep, or is given both with and without "sweep.".
     """
     swept = [(key, value) for key, value in given if key.partition(".")[0] == "sweep"]
-    single = [(key, value) for key, value in given if key.partition(".")[0] != "sweep"]
+    # strategy = "ga" sets strategy.name. A sweep over other settings of the strategy remains.
+    single = [(swept_key(key, [value]), value) for key, value in given if key.partition(".")[0] != "sweep"]
     # A flag overrides the file's sweep, so its key leaves the sweep before the flags' own sweep is added.
     for key, value in single:
         _remove_from_sweep(table, key)
@@ -273,7 +275,7 @@ def _keeps(section: str, value: object, part: str) -> bool:
 
 
 def swept_key(key: str, values: Sequence[Any]) -> str:
-    """Return the key that a sweep over `key` sets: the name of a section, if all values are names of the section."""
+    """Return the key that these values of `key` set: the name of a section, if all of them are its names."""
     is_named = key in NAMED_SECTIONS and all(isinstance(value, str) for value in values)
     return f"{key}.{NAMED_SECTIONS[key]}" if is_named else key
 
@@ -295,25 +297,25 @@ def _lists(grid: Mapping[str, Any], prefix: str) -> list[tuple[str, list[Any]]]:
     return found
 
 
-def _names(points: list[dict[str, Any]]) -> list[str]:
+def _names(chosen: list[dict[str, Any]]) -> list[str]:
     """Return a directory name for each experiment, made of its values: survivors=8,plasticity=0.1.
 
     The name of a table has the table's values, and its keys only if two names would be equal without them. Raises
-    InputError for two equal combinations.
+    InputError if two names are equal even so.
     """
     for keyed in (False, True):
-        names = [_name(chosen, keyed) for chosen in points]
+        names = [_name(values, keyed) for values in chosen]
         if len(set(names)) == len(names):
             return names
     raise InputError("sweep", "different combinations", next(name for name in names if names.count(name) > 1))
 
 
-def _name(chosen: Mapping[str, Any], keyed: bool) -> str:
+def _name(values: Mapping[str, Any], keyed: bool) -> str:
     """Return the directory name of one combination. keyed: whether the text of a table has its keys, too."""
     # The last part of a dotted key is enough, unless two keys of the sweep have the same last part.
-    last = [key.rpartition(".")[2] for key in chosen]
-    names = [short if last.count(short) == 1 else key for short, key in zip(last, chosen, strict=True)]
-    texts = ("".join(c if c.isalnum() or c in ".+" else "-" for c in _text(v, keyed)) for v in chosen.values())
+    last = [key.rpartition(".")[2] for key in values]
+    names = [short if last.count(short) == 1 else key for short, key in zip(last, values, strict=True)]
+    texts = ("".join(c if c.isalnum() or c in ".+" else "-" for c in _text(v, keyed)) for v in values.values())
     return ",".join(f"{name}={text}" for name, text in zip(names, texts, strict=True))
 
 

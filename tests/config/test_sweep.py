@@ -96,6 +96,13 @@ def test_a_flag_beside_a_sweep_over_names(tmp_path):
     assert found("--set", "strategy.weight_noise=0.5") == [("ga", 0.5), ("umda", 0.5)]
 
 
+def test_a_name_leaves_the_sweep_over_other_settings_of_its_section(tmp_path):
+    (tmp_path / "x.toml").write_text("[sweep]\nstrategy.weight_noise = [0.5, 0.6]\n")
+    for words in (("--strategy", "ga"), ("--set", "strategy=ga")):
+        configs, *_ = load([str(tmp_path / "x.toml"), *words])
+        assert [(c.strategy.name, c.strategy.options.weight_noise) for c in configs] == [("ga", 0.5), ("ga", 0.6)]
+
+
 def test_a_flag_beside_tables_without_a_name(tmp_path):
     (tmp_path / "x.toml").write_text("[sweep]\nstrategy = [{survivors = 2}, 'ga']\n")
     sources = ([str(tmp_path / "x.toml")], ["--set", "sweep.strategy=[{survivors = 2}, 'ga']"])
@@ -112,6 +119,7 @@ def test_a_flag_beside_tables_without_a_name(tmp_path):
     [(("--set", "sweep.episodes=[1, 2]", "-r", "3"), "episodes"),
      (("--set", 'sweep.strategy=["ga", "umda"]', "--strategy", "ga"), "strategy.name"),
      (("--set", 'sweep.strategy=["ga", "umda"]', "--set", "strategy={parents=3}"), "strategy"),
+     (("--set", 'sweep.strategy.name=["ga", "umda"]', "--set", "strategy=ga"), "strategy.name"),
      (("--set", "sweep.episodes=[1, 2]", "--set", "episodes=3"), "episodes"),
      (("--set", "sweep={episodes = [1, 2]}", "-r", "3"), "episodes"),
      (("--set", 'sweep.strategy=[{name = "ga"}]', "--strategy", "umda"), "strategy.name")],
