@@ -35,6 +35,7 @@ SOON = 1.0
 _SIOCGIFADDR = 0x8915  # the request to Linux for the address of a network interface
 _TOKEN_CHARACTERS = 32
 _GREETING_BYTES = _TOKEN_CHARACTERS + 4  # the token, and a rank
+_LONGEST_PAUSE = 32_767  # seconds between probes of TCP keepalive, at most, in Linux
 _PROBES = 4  # of TCP keepalive, which a host may leave unanswered before it counts as silent
 _CONNECT_SECONDS = 5.0
 # The errors of a connection if its process at the other end has ended, but the host answers. The launcher or MPI
@@ -320,10 +321,10 @@ def own_addresses() -> list[str]:
 
 
 def _keep_alive(connection: socket.socket, seconds: float) -> None:
-    """Let the kernel end a connection if the other end does not answer for a number of seconds."""
-    every = max(1, round(seconds / (2 * _PROBES)))
+    """Let the operating system end a connection if the other end does not answer for a number of seconds."""
+    every = min(max(1, round(seconds / (2 * _PROBES))), _LONGEST_PAUSE)
     connection.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
-    idle = max(1, round(seconds) - _PROBES * every)
+    idle = min(max(1, round(seconds) - _PROBES * every), _LONGEST_PAUSE)
     probing = {"TCP_KEEPIDLE": idle, "TCP_KEEPINTVL": every, "TCP_KEEPCNT": _PROBES}
     for option, value in (probing | {"TCP_USER_TIMEOUT": round(1000 * seconds)}).items():
         if hasattr(socket, option):

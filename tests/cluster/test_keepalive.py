@@ -39,6 +39,15 @@ def test_running_ranks_are_not_silent(watches):
     assert not any(worker.silent() for worker in workers.values())
 
 
+def test_a_host_may_be_silent_for_longer_than_linux_waits_between_probes(watches):
+    """Linux takes at most 32,767 s; EVOLVE_SILENCE_SECONDS may be almost a million."""
+    watch, connect = watches
+    watch.endpoint = replace(watch.endpoint, seconds=999_999.0)
+    worker = connect(1)
+    connected(watch, 1)
+    assert not worker.silent()
+
+
 def test_a_process_that_ends_is_no_silent_host(watches):
     watch, connect = watches
     worker = connect(1)
