@@ -126,6 +126,15 @@ def test_a_classical_task_begins_as_gymnasium_says(name):
     assert gymnasium.spec(name).max_episode_steps == task.limit
 
 
+@pytest.mark.parametrize("name", environments.TASKS)
+def test_no_episodes_are_no_error(name):
+    task = environments.TASKS[name](environments.TASKS[name].settings())
+    draws = Draws(np.zeros(0, np.int64), np.zeros(0, np.int64))
+    moved = task.step(task.begin(draws), np.zeros((0, task.action_size), np.float32), draws)
+    assert task.observe(moved.states).shape == (task.observation_size, 0)
+    assert moved.rewards.shape == moved.over.shape == (0,)
+
+
 def test_the_steps_of_an_episode_can_be_limited():
     player = Player(engine_of("Pendulum-v1", max_episode_steps=3), range(SLOTS))
     ends = [player.step(np.zeros((SLOTS, 1)))[1].all() for _ in range(6)]

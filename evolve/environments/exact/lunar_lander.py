@@ -263,7 +263,7 @@ class LunarLander(ExactTask[LunarLanderOptions]):
             generator = Pcg64.of(state["generator"])
             drawn.append([generator.uniform(-1.0, 1.0) / SCALE for _ in range(2)])
             state["generator"] = generator.record()
-        forward, sideways = np.array(drawn).T
+        forward, sideways = np.reshape(drawn, (-1, 2)).T
         return forward, sideways
 
     def _push(self, lander: Any, fires: Any, impulse: tuple[Float64, Float64], point: tuple[Float64, Float64]) -> None:
