@@ -244,6 +244,7 @@ def _place_ground(env: Any, terrain: Terrain) -> None:
     edges = [*pairwise(zip(env.terrain_x, terrain.heights, strict=True))]
     for body, corners in zip(reversed(env.terrain), [*terrain.blocks, *edges], strict=True):
         body.fixtures[0].shape.vertices = corners
+        body.transform = (0.0, 0.0), 0.0  # Box2D then also moves the box in which rays find the body
     env.terrain_poly = [
         ([left, right, (right[0], 0), (left[0], 0)], color)
         for (left, right), (_, color) in zip(edges, env.terrain_poly, strict=True)

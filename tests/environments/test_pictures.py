@@ -8,6 +8,9 @@ import pytest
 
 from evolve import environments
 from evolve.config import EnvOptions
+from evolve.environments import rendering
+from evolve.environments.exact import Draws
+from evolve.environments.exact.bipedal_walker import LIDAR, LIDAR_RANGE, STEP
 from evolve.errors import InputError, how_to_install
 
 pytest.importorskip("pygame")
@@ -113,6 +116,21 @@ def test_lower_obstacles_are_drawn():
         assert np.array_equal(ours, theirs) == (obstacles == 1)
         assert np.array_equal(pictures.setdefault(obstacles, ours), ours)
     assert (pictures[0.1] != pictures[0.5]).any()
+
+
+def test_rays_end_at_ground_that_lower_obstacles_have_moved(monkeypatch):
+    """They are drawn as long as they are observed, wherever the walker stands."""
+    name, draws = "BipedalWalkerHardcore-v3", Draws(np.array([3]), np.zeros(1, np.int64))
+    task = environments.exact_task(EnvOptions(id=name, engine="exact", kwargs={"obstacles": 0.3}))
+    begun = task.begin(draws)
+    monkeypatch.setattr(rendering, "as_frame", lambda _, render: render.__self__)
+    for vertex in range(40, 180, 20):
+        world = begun.copy()
+        for place in ("p", "c"):
+            world["body"][place] += (vertex - 10) * STEP, world["height"][0, vertex] - world["height"][0, 10]
+        env = rendering.picture(name, task, world[0], seed=3, step=0)
+        drawn = [np.hypot(*np.subtract(ray.p2, ray.p1)) / LIDAR_RANGE for ray in env.lidar]
+        np.testing.assert_allclose(drawn, task.observe(world)[-LIDAR:, 0], atol=1e-4)
 
 
 @pytest.mark.parametrize(
