@@ -4,10 +4,10 @@ If an environment hangs in Python, an alarm interrupts it with `EpisodeTimeout`,
 hangs in C, Python cannot interrupt it, so a traceback to stderr shows where it hangs. A single process then ends; a
 worker is abandoned by the coordinator.
 
-Hosts are watched over TCP connections with keepalive, over which their kernels check one another, even if processes are
-busy. A rank sends a greeting at the beginning and nothing later. A kernel answers for a process that computes, hangs or
-is suspended, so a connection that fails means that a host, or the network to it, is lost. MPI would notice that only
-after minutes, and only if it had a message to send.
+Hosts are watched over TCP connections with keepalive, over which their operating systems check one another, even if
+processes are busy. A rank sends a greeting at the beginning and nothing later. The system answers for a process that
+computes, hangs or is suspended, so a connection without answers means that a host, or the network to it, is lost. MPI
+would notice that only after minutes, and only if it had a message to send.
 """
 
 import errno
@@ -44,12 +44,13 @@ _ENDED = (errno.ECONNRESET, errno.EPIPE)
 
 
 class Watchdog:
-    """Raises EpisodeTimeout in code that runs for `limit` seconds without a call of `pat`.
+    """Raises EpisodeTimeout in code that does not call `pat` for `limit` + max(1, `limit` / 10) seconds.
 
-    If the exception does not end that code, the watchdog prints a traceback after `patience(limit)` seconds. It works
-    in the main thread only, and does nothing in other threads. Between the first `pat` and `disarm` it uses the
-    process's SIGALRM and interval timer; `disarm` restores the handler and the rest of the timer. As a context manager
-    it pats at the beginning and disarms at the end. While SIGTSTP suspends the process (Ctrl-Z, SLURM), no time counts.
+    If native code runs for so long that the exception cannot be raised within `patience(limit)` seconds, the watchdog
+    prints a traceback. It works in the main thread only, and does nothing in other threads. Between the first `pat` and
+    `disarm` it uses the process's SIGALRM and interval timer; `disarm` restores the handler and the rest of the timer.
+    As a context manager it pats at the beginning and disarms at the end. While SIGTSTP suspends the process (Ctrl-Z,
+    SLURM), no time counts.
 
     Args:
         limit: In seconds.
@@ -62,13 +63,11 @@ class Watchdog:
         self._grace = max(1.0, limit / 10)  # seconds between alarms, after the first
         self._every = min(0.1, limit / 20)  # seconds within which further calls of `pat` do nothing
         # Times of `time.monotonic`: of the first and of the last `pat`, and of the last `_arm`; -inf while disarmed.
-        self._begun = -math.inf
-        self._patted = -math.inf
-        self._armed = -math.inf
+        self._begun = self._patted = self._armed = -math.inf
         self._warned = False  # whether the first of two alarms has rung
         self._paused = False
         self._handles_suspension = False
-        self._hurries = False
+        self._hurries = False  # whether alarms come after `SOON` seconds and raise Interrupted
         self._earlier_timer = (0.0, 0.0)
 
     def pat(self) -> None:
@@ -101,8 +100,7 @@ class Watchdog:
         if left:
             passed = time.monotonic() - self._begun
             signal.setitimer(signal.ITIMER_REAL, max(left - passed, 1e-3), interval)
-        self._patted = -math.inf
-        self._armed = -math.inf
+        self._patted = self._armed = -math.inf
         if _WATCHING:  # a process has one timer of tracebacks, which this watchdog took from the one around it
             _WATCHING[-1]._arm(time.monotonic())
 
@@ -196,7 +194,7 @@ def patience(limit: float) -> float:
 
 
 def kill(pid: int) -> None:
-    """Kill the process `pid` on this host if it is another rank of this job; else do nothing."""
+    """Kill the process `pid`, a rank on this host, if it has the command line of this process; else do nothing."""
     # If the rank has ended, its number may belong to another process by now. Ranks have the same command line.
     with suppress(OSError):
         if Path(f"/proc/{pid}/cmdline").read_bytes() == Path("/proc/self/cmdline").read_bytes():
@@ -287,7 +285,7 @@ class HostWatch:
 
 
 class CoordinatorWatch:
-    """Watches the host of rank 0, at a rank on another host."""
+    """Watches the host of rank 0, at a rank on another host; watches nothing if no address of rank 0 answers."""
 
     def __init__(self, endpoint: Endpoint, rank: int) -> None:
         self._connection = _connect(endpoint)
@@ -361,7 +359,7 @@ def _connect(endpoint: Endpoint) -> socket.socket | None:
 
 
 def end_error(connection: socket.socket) -> int | None:
-    """Return the error number with which a connection ended; None if it has not ended."""
+    """Return the error number with which a connection ended, ECONNRESET if it was closed; None if it has not ended."""
     try:
         return errno.ECONNRESET if connection.recv(1) == b"" else None
     except BlockingIOError:
