@@ -23,7 +23,7 @@ from evolve.errors import InputError, how_to_install, is_installed, one_line
 _ROOT = ("OMPI_ALLOW_RUN_AS_ROOT", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM")
 _PASSED = ("PATH", "PYTHONPATH", "LD_LIBRARY_PATH", "VIRTUAL_ENV", "MPI4PY_LIBMPI", "PYTHONUNBUFFERED")
 _PASSED_GROUPS = ("EVOLVE_", "OMP_", "OPENBLAS_", "MKL_")
-"""Environment variables that are passed to ranks on other hosts."""
+"""Environment variables, and prefixes of their names, that Open MPI has to pass to ranks on other hosts."""
 MPI_PROBE = """
 import json, sys
 import mpi4py
@@ -32,8 +32,8 @@ found = [MPI.COMM_WORLD.size, MPI.Get_library_version(), mpi4py.__version__]
 if MPI.COMM_WORLD.rank == 0:
     print(sys.argv[1] + json.dumps(found), flush=True)
 """
-"""A Python program that tests whether ranks find each other: after its argument, rank 0 prints as JSON the number of
-ranks, and the versions of the MPI library and of mpi4py."""
+"""A Python program that tests whether ranks find each other. Rank 0 prints the program's argument and, on the same line
+as JSON, the number of ranks and the versions of the MPI library and of mpi4py."""
 
 _LIBC = ctypes.CDLL(None) if sys.platform.startswith("linux") else None
 EXIT_CODE = "EVOLVE_EXIT_CODE"
@@ -49,12 +49,13 @@ COMMAND = "EVOLVE_COMMAND"
 _WORKERS = "EVOLVE_WORKERS"
 """The variable that tells ranks the number of workers that a supervisor has started."""
 SESSION_FOLDER = "PRTE_MCA_prte_local_tmpdir_base"
-"""The directory in which Open MPI's launcher makes a folder named by its process number. A killed launcher leaves its
-folder behind. A later launcher of the same number, which is common in containers, then ends at once with code 213."""
+"""The variable with the directory in which Open MPI's launcher makes a folder named by its process number. A killed
+launcher leaves its folder behind. A later launcher of the same number, which is common in containers, then ends at once
+with code 213."""
 STOPPING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1)
 """The signals that ask a command to stop. SIGHUP: its terminal is closed. SIGUSR1: SLURM's warning."""
 CHECK_EVERY = 1.0
-"""Seconds between two checks whether mpirun has ended."""
+"""Seconds between two checks of the exit code of rank 0, of the limits of time, and whether to ask ranks to stop."""
 ONE_SIGNAL = 0.25
 """Signals of one number within these seconds count as one: `timeout` signals its child, then the child's group."""
 _PR_SET_PDEATHSIG = 1
@@ -69,7 +70,7 @@ class Launcher:
         path: The path of the executable.
         is_open_mpi: Whether it belongs to Open MPI; else to MPICH, or to a library with the same options.
         tolerant: Whether it can continue a job that has lost ranks.
-        version: The name and the version of its library, such as "Open MPI 5.0.11"; "" if unknown.
+        version: The name and the version of its library, such as "Open MPI 5.0.11"; else the first line of its answer.
     """
 
     path: str
@@ -165,7 +166,9 @@ class GivenLauncher:
 
 
 def command_words(argument: str, command: str) -> list[str]:
-    """Return the words of a command of the user. Raises InputError if they do not begin with a program.
+    """Return the words of a command of the user.
+
+    Raises InputError if they do not begin with a program, or if a quotation has no end.
 
     argument: The option with the command, for the error.
     """
@@ -212,7 +215,7 @@ def mpirun_environment() -> dict[str, str]:
 
 
 def find_launchers() -> Iterator[str]:
-    """Yield paths of launchers: of the library that MPI4PY_LIBMPI sets, then beside this Python, then of the system."""
+    """Yield paths of launchers: of the library that MPI4PY_LIBMPI sets, then beside this Python, then in the PATH."""
     library = os.environ.get("MPI4PY_LIBMPI")
     places = [Path(library).resolve().parent.parent / "bin"] if library else []
     for path in [*places, Path(sys.executable).parent]:
@@ -230,7 +233,7 @@ class Outcome:
     Attributes:
         code: The exit code.
         is_from_rank_0: Whether rank 0 has handed the code over. If not, rank 0 died or runs on another host, and the
-            code is the launcher's.
+            code is the launcher's, but 1 instead of 0 if rank 0 died.
         start_again: Whether rank 0 asks to be started again, because a host or another rank was lost.
     """
 
@@ -275,8 +278,8 @@ class Supervisor:
         Args:
             words: The command.
             environment: Its environment variables.
-            should_stop: Called every second; returns whether to ask the ranks to stop.
-            end_seconds: The time that the launcher may take to end after rank 0 has ended.
+            should_stop: Called every second until it returns True, which asks the ranks to stop.
+            end_seconds: The time that the launcher may take to end after rank 0 has handed over its exit code.
             begin: The seconds until the launcher is killed if rank 0 has not begun; finite only if rank 0 runs here.
             here: Whether rank 0 runs on this host.
         """
@@ -336,7 +339,10 @@ class Supervisor:
         return self._begun
 
     def _pass_on(self, number: int, _: FrameType | None) -> None:
-        """Ask the ranks to stop at the first signal. End them at the second by SIGTERM, and at the third by SIGKILL."""
+        """Ask the ranks to stop at the first signal. End them at the second by SIGTERM, and at the third by SIGKILL.
+
+        Before rank 0 has begun, the second signal kills the launcher.
+        """
         now = time.monotonic()
         last_number, then = self._last_signal
         if number == last_number and now - then < ONE_SIGNAL:
@@ -448,7 +454,8 @@ def _descendants(pid: int) -> list[int]:
 def kill_launcher(process: subprocess.Popen[str] | subprocess.Popen[bytes]) -> None:
     """Kill a launcher, which leads a process group, and its ranks.
 
-    Open MPI's launcher starts each rank in a process group of its own, MPICH's launcher starts them by another process.
+    All descendants are killed, because Open MPI's launcher starts each rank in a process group of its own, and MPICH's
+    launcher starts ranks through another process.
     """
     ranks = _descendants(process.pid)
     with suppress(OSError):  # it has ended just now
@@ -460,7 +467,7 @@ def kill_launcher(process: subprocess.Popen[str] | subprocess.Popen[bytes]) -> N
 
 
 def supervised_workers() -> int | None:
-    """Return the number of workers that the supervising process has started; None if no process supervises this one."""
+    """Return the number of workers that `supervise` has started; None if it has not started this process."""
     workers = os.environ.get(_WORKERS, "")
     return int(workers) if workers.isdecimal() else None
 
@@ -472,7 +479,7 @@ def is_supervised() -> bool:
 
 def say_begun() -> None:
     """Tell the supervising process, if there is one, that all ranks have connected."""
-    if EXIT_CODE in os.environ:
+    if is_supervised():
         with suppress(OSError):  # the supervisor is on another host
             # The spaces reserve room for the exit code: a disk that becomes full must not turn success into failure.
             Path(os.environ[EXIT_CODE]).write_text(" " * _CODE_CHARACTERS)
