@@ -10,7 +10,7 @@ from evolve.environments.exact.task import AnyTask, Draws, Moved
 from evolve.environments.randomization import extremes
 from evolve.errors import InputError, Setting
 
-__all__ = ["TASKS", "AnyTask", "Draws", "Moved", "exact_task", "kwargs_model"]
+__all__ = ["TASKS", "AnyTask", "Draws", "Moved", "exact_task", "kwargs_model", "without_defaults"]
 
 TASKS = ImportedOnDemand[type[AnyTask]](
     __name__,
@@ -48,7 +48,7 @@ def exact_task(options: EnvOptions) -> AnyTask:
         if name not in kind.randomizable:
             expected = f"a setting of {options.id} that can be drawn for each episode"
             known = f": {', '.join(kind.randomizable)}" if kind.randomizable else ", and it has none"
-            # Gymnasium plays the episodes of tasks with a world, too, and its engine can draw any constructor argument.
+            # If a task has a world, Gymnasium plays the same episodes. Its engine can draw any constructor argument.
             instead = ("Or use ", gymnasium, ".") if kind.has_world else ()
             raise InputError(f"env.randomize.{name}", expected + known, name, *instead)
         for value in extremes(distribution):
