@@ -2,9 +2,9 @@
 
 Gymnasium's LunarLander-v3, discrete and continuous (Oleg Klimov, MIT licence), whose physics is Box2D's (Erin Catto,
 zlib licence): the same seed gives the same moon, first push and dispersion of the engines, and each episode has
-Gymnasium's observations, rewards and end, to the bit. `environments/physics/` has the physics. The wind is a tanh of
-two sines. Gymnasium calls libm for them, and this module computes them itself. The last of their 53 bits may differ,
-but the physics keeps only 24.
+Gymnasium's observations, rewards and end, to the bit. `environments/physics/` has the physics. The wind is the tanh of
+a sum of two sines. Gymnasium calls libm for them, and this module computes them itself. The last of their 53 bits may
+differ, but the physics keeps only 24.
 
 A discrete action is the largest of four outputs: nothing, the left engine, the main engine, the right engine. With
 continuous actions, output 0 above 0 fires the main engine, at 50 % to 100 % of its power, and output 1 beyond ±0.5
@@ -32,7 +32,7 @@ from evolve.environments.physics.world import reset_bodies, step_worlds
 from evolve.numerics.portable import ROUND, sincos
 from evolve.shapes import Float32, Float64, UInt8
 
-# Gymnasium's constants: lengths in pixels divided by SCALE, pixels per meter.
+# Gymnasium's constants. Lengths are in meters, but LANDER_POLY is in pixels. SCALE is in pixels per meter.
 SCALE = 30.0
 WIDTH, HEIGHT = 600 / SCALE, 400 / SCALE
 LANDER_POLY = [(17, -10), (17, 0), (14, 17), (-14, 17), (-17, 0), (-17, -10)]
