@@ -37,7 +37,7 @@ _STEP_SEPARATION = _F(-3.0) * frames.SLOP  # the positions are solved when no ov
 _IMPACT_SHARE = _F(0.75)  # the share of an overlap that an iteration corrects (b2_toiBaugarte)
 _IMPACT_SEPARATION = _F(-1.5) * frames.SLOP  # corrections stop when no overlap is deeper
 _LATEST_IMPACT = _ONE - _F(10.0) * frames.SMALLEST  # a later impact is left to the next step
-_MAX_IMPACTS = 8  # of one contact in a step (b2_maxSubSteps)
+_MAX_IMPACTS = 8  # after more impacts in a step, a contact is ignored (b2_maxSubSteps)
 _IMPACT_ITERATIONS = 20  # the largest number of position iterations (b2TimeStep::positionIterations)
 
 
@@ -101,29 +101,29 @@ def _solve_positions(
     motion: Motion, rows: list[PositionRow], joints: list[Joint], mass: Float32, inertia: Float32, center: Float32
 ) -> Bool:
     """Correct the errors of contacts and joints until all are small; return [k]: whether they are small."""
-    moving = np.ones(motion.a.shape[-1], np.bool_)
+    unsolved = np.ones(motion.a.shape[-1], np.bool_)
     for _ in range(frames.POSITION_ITERATIONS):
         deepest = np.zeros_like(motion.a)
         for row in rows:
             for point in range(row.count.max()):
                 c, a, separation = push_out(row, point, motion.c, motion.a, mass, inertia, center, _STEP_SHARE)
-                corrected = moving & (row.count > point)
+                corrected = unsolved & (row.count > point)
                 motion.c[:], motion.a[:] = np.where(corrected, c, motion.c), np.where(corrected, a, motion.a)
                 deepest = np.where(corrected, lesser(deepest, separation), deepest)
         solved = deepest.min(axis=0) >= _STEP_SEPARATION
         for joint in joints:
-            solved &= joint.pull(motion, moving)
-        moving &= ~solved
-        if not moving.any():
+            solved &= joint.pull(motion, unsolved)
+        unsolved &= ~solved
+        if not unsolved.any():
             break
-    return ~moving
+    return ~unsolved
 
 
 def solve_impacts(states: Any, model: Any) -> None:
     """Solve the impacts within a step (continuous collision) of worlds, records of `frames.WORLD` [k]."""
     worlds, places = contact_list(states)
     is_clear = _are_clear(states, model, worlds, places)
-    # Most worlds have no impact. Only the others are solved, one at a time.
+    # Most worlds cannot have an impact. Only the others are solved, one at a time.
     for world in np.unique(worlds[~is_clear]):
         clear = places[(worlds == world) & is_clear]
         _Impacts(states[world : world + 1], model, set(clear.tolist())).solve()
@@ -254,7 +254,7 @@ class _Impacts:
         touching = list(self._update_contacts([earliest]))
         del self._impact_times[earliest]
         self._num_impacts[earliest] += 1
-        # If the manifold has no point, there is no impact: undo the motion, and ignore the contact from here on.
+        # If the manifold has no point, there is no impact: undo the motion, and ignore the contact until it is updated.
         if not touching:
             self._world["contact"]["enabled"][earliest] = 0
             for name, value in before.items():
