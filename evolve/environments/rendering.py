@@ -39,7 +39,7 @@ from evolve.environments.spaces import (
 from evolve.errors import InputError, Setting
 from evolve.shapes import UInt8
 
-_LONGEST_KEY, _LONGEST_NAME = 12, 18  # characters: a name, which may contain keys of a Dict, must fit beside a drawing
+_LONGEST_KEY, _LONGEST_NAME = 12, 18  # the most characters of a Dict's key in a name, and of a name beside a drawing
 _AS_FRAMES: tuple[str | Setting, ...] = "Draw it as frames: ", Setting("mode", "rgb_array"), "."
 _LEGS = ("hip angle", "hip speed", "knee angle", "knee speed", "foot contact")
 _WALKER = (
@@ -112,7 +112,7 @@ def draw_without_display() -> None:
 
 
 def drawable_options(options: EnvOptions, mode: Mode) -> EnvOptions:
-    """Return the options, with a render mode, so that the environment can be drawn. Raises InputError if it cannot."""
+    """Return options with which the environment can be drawn. Raises InputError if it cannot be drawn in this mode."""
     if options.engine == "exact":
         if mode == "human" or not has_picture(options.id):
             cure = _AS_FRAMES if has_picture(options.id) else ()
@@ -138,7 +138,7 @@ def _expected(mode: Mode) -> str:
 def check_drawable(options: EnvOptions) -> bool:
     """Return whether an environment declares that it can be drawn as frames.
 
-    If it does, a frame is drawn, which raises InputError if a library is missing.
+    If it does, a frame is drawn, which raises InputError if a library is missing. EnvPool's environments are not tried.
     """
     if options.engine == "envpool":
         return can_draw(options.id)
@@ -239,7 +239,7 @@ def _place_walker(env: Any, task: AnyTask, world: Any, seed: int, step: int) -> 
 
 
 def _place_ground(env: Any, terrain: Terrain) -> None:
-    """Replace the ground of an environment by one with the same number of obstacles, of other sizes."""
+    """Replace the ground of an environment by one with the same number of obstacles, of other sizes and heights."""
     # Gymnasium lists the bodies of obstacles and edges in the reverse order.
     edges = [*pairwise(zip(env.terrain_x, terrain.heights, strict=True))]
     for body, corners in zip(reversed(env.terrain), [*terrain.blocks, *edges], strict=True):
@@ -281,8 +281,9 @@ def has_picture(env_id: str) -> bool:
 def picture(env_id: str, task: AnyTask, state: Any, seed: int, step: int) -> UInt8:
     """Return a picture of a state, [H, W, 3]; it needs no display.
 
-    Clouds and terrain are those of Gymnasium's episode with the same seed, except that the setting `obstacles` may make
-    obstacles lower. The flames of a lander's engines are not part of a state, so they are not drawn.
+    Clouds and terrain are the same as in Gymnasium's episode with this seed, but the setting `obstacles` can make
+    obstacles lower, and change the height of the ground behind them. The flames of a lander's engines are not part of a
+    state, so they are not drawn.
 
     Args:
         env_id: The task.
@@ -311,7 +312,7 @@ def picture(env_id: str, task: AnyTask, state: Any, seed: int, step: int) -> UIn
 
 @lru_cache(maxsize=1)  # all pictures of an episode use one environment
 def _environment(env_id: str, settings: tuple[tuple[str, Any], ...], seed: int) -> Any:
-    """Return an environment that draws frames, at the beginning of an episode."""
+    """Return Gymnasium's environment of this name, which draws frames, at the beginning of an episode."""
     silence_gymnasium()
     kwargs = dict(settings)
     env = make_or_explain(
