@@ -12,6 +12,7 @@ If settings belong together, a value may be a table: strategy = [{name = "ga"}, 
 A table without a name keeps the name, and the other settings, of its section.
 """
 
+import hashlib
 import itertools
 import math
 import re
@@ -27,6 +28,7 @@ from evolve.errors import InputError
 MAX_EXPERIMENTS = 1000
 """The largest number of experiments in a sweep."""
 _MAX_CHARACTERS = 1_000_000  # of a TOML document
+_MAX_NAME = 255  # bytes of a directory's name on most file systems; the end of a longer name is hashed
 _MAX_DEPTH = 32  # levels of nested tables and arrays
 # `tomllib` takes minutes for a key of 100,000 parts, and milliseconds for one of a hundred.
 _LONG_KEY = re.compile(r"""(?<![\w"'-])(?:[\w"'-]++[ \t]*+\.[ \t]*+){100}""")
@@ -43,7 +45,7 @@ def read_table(text: str, source: str) -> Table:
         InputError: The document is malformed or too long, or has values that are nested too deep or too large.
     """
     if len(text) > _MAX_CHARACTERS:
-        raise InputError(source, f"TOML of at most {_MAX_CHARACTERS:,} characters", f"{len(text):,}")
+        raise InputError(source, f"TOML of at most {_MAX_CHARACTERS:,} characters", "more")
     try:
         table = _parsed(text, source)
     except ValueError as error:  # a TOMLDecodeError, or an integer with more digits than Python converts
@@ -307,7 +309,8 @@ def _names(chosen: list[dict[str, Any]]) -> list[str]:
         names = [_name(values, keyed) for values in chosen]
         if len(set(names)) == len(names):
             return names
-    raise InputError("sweep", "different combinations", next(name for name in names if names.count(name) > 1))
+    expected = "combinations that differ in letters and digits, which name their directories"
+    raise InputError("sweep", expected, f"two of the name {next(name for name in names if names.count(name) > 1)}")
 
 
 def _name(values: Mapping[str, Any], keyed: bool) -> str:
@@ -316,7 +319,11 @@ def _name(values: Mapping[str, Any], keyed: bool) -> str:
     last = [key.rpartition(".")[2] for key in values]
     names = [short if last.count(short) == 1 else key for short, key in zip(last, values, strict=True)]
     texts = ("".join(c if c.isalnum() or c in ".+" else "-" for c in _text(v, keyed)) for v in values.values())
-    return ",".join(f"{name}={text}" for name, text in zip(names, texts, strict=True))
+    name = ",".join(f"{name}={text}" for name, text in zip(names, texts, strict=True))
+    whole = name.encode(errors="replace")
+    if len(whole) <= _MAX_NAME:
+        return name
+    return f"{whole[: _MAX_NAME - 17].decode(errors='ignore')}-{hashlib.sha256(whole).hexdigest()[:16]}"
 
 
 def _text(value: Any, keyed: bool) -> str:

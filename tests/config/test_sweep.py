@@ -56,8 +56,16 @@ def test_tables_that_look_alike_are_named_by_their_keys():
         "strategy=name-ga-survivors-2",
         "strategy=name-ga-parents-2",
     ]
-    with pytest.raises(InputError, match="sweep: expected different combinations"):
-        points({"sweep": {"episodes": [2, 2]}})
+    for equal in ({"episodes": [2, 2]}, {"env.kwargs.mode": ["a/b", "a-b"]}):
+        with pytest.raises(InputError, match=r"^sweep: expected combinations that differ in .* two of"):
+            points({"sweep": equal})
+
+
+def test_a_name_that_no_directory_may_have_ends_in_a_hash():
+    one, other = (name for name, _ in points({"sweep": {"network.hidden": [[100] * 64 + [n] for n in (3, 4)]}}))
+    assert one[:-16] == other[:-16]
+    assert one != other
+    assert len(one) == 255
 
 
 def test_a_title_that_a_run_file_cannot_hold_is_refused():
