@@ -76,7 +76,7 @@ def choose_episode(
         episode: The number of the episode.
         purpose: EPISODE, or an episode of the final champion: HELD_OUT or VALIDATION.
         which: A genome in place of the final champion. The elite of a cell plays an episode by which it took the cell;
-            other genomes play a held-out episode.
+            other genomes play a held-out episode, or with VALIDATION a validation episode.
 
     Raises:
         InputError: The file does not have the episode.
@@ -115,9 +115,12 @@ def choose_episode(
 
 
 def _logged_return(config: Config, record: store.Record, candidate: int, episode: int) -> float | None:
-    """Return the return in the log; None if the candidate had left the race before this episode."""
+    """Return the return in the log; None if the log shows no such episode.
+
+    The candidate did not play it, or a candidate that is not the champion failed in its `reset`.
+    """
     played = bool(logs.seen(record)[candidate, episode])
-    # The log shows nothing of an episode that failed in `reset`, but the champion did play its first episodes.
+    # The log shows nothing of an episode that failed in `reset`, but the number of the champion's episodes is known.
     if candidate == record.champion_candidate:
         played = played or episode < logs.num_champion_episodes(config, record)
     return float(record.returns[candidate, episode]) if played else None
@@ -154,13 +157,12 @@ def _episode_of_final_champion(
         got = f"{run.path}, without a complete generation"
         raise InputError(f"--{purpose.title}", "a run that has a champion", got)
     champion, _ = final_champion(experiment, run, which)
-    if not which.is_champion:
-        return Episode(champion, purpose, 0, 0, episode, None, which=which)
-    if purpose is Purpose.VALIDATION:
-        return Episode(champion, purpose, run.num_generations, 0, episode, None)
-    known = () if run.held_out is None else run.held_out.returns
-    logged = float(known[episode]) if episode < len(known) else None
-    return Episode(champion, purpose, 0, 0, episode, logged)
+    generation, known = 0, () if run.held_out is None else run.held_out.returns
+    if purpose is Purpose.VALIDATION:  # the number of complete generations selects the episodes
+        generation = run.num_generations
+        known = logs.validation_returns(run, generation) if isinstance(run, StoredRun) else ()
+    logged = float(known[episode]) if which.is_champion and episode < len(known) else None
+    return Episode(champion, purpose, generation, 0, episode, logged, which=which)
 
 
 def _episode_of_elite(run: Stored, experiment: Experiment, episode: int, which: GenomeChoice) -> Episode:
@@ -214,7 +216,6 @@ def make_engine(experiment: Experiment, chosen: Episode, mode: Mode | None = Non
     return environments.make(shown, slots=1, compiled=experiment.config.compute.backend != "numpy")
 
 
-@environments.keeping_directory()
 def play(
     run: Stored, experiment: Experiment, chosen: Episode, engine: Engine, each_step: EachStep | None = None
 ) -> EpisodeResults:
@@ -231,6 +232,17 @@ def play(
     Raises:
         EpisodeError: The episode fails here, and the log does not say that it failed in the run.
     """
+    results, failures = _play(run, experiment, chosen, engine, each_step)
+    if failures:
+        _handle_failure(failures[0], chosen)
+    return results
+
+
+@environments.keeping_directory()
+def _play(
+    run: Stored, experiment: Experiment, chosen: Episode, engine: Engine, each_step: EachStep | None = None
+) -> tuple[EpisodeResults, list[EpisodeFailure]]:
+    """Play an episode as `play` does; return its results, and its failure if it fails."""
     config = experiment.config
     seconds = config.env.max_episode_seconds if each_step is None else math.inf
     backend = host_backend(config.compute.backend)
@@ -256,9 +268,7 @@ def play(
             results = rollout.tick()
             failures = rollout.take_failures()
             failed = bool(failures)
-    if failures:
-        _handle_failure(failures[0], chosen)
-    return results
+    return results, failures
 
 
 def episode_batch(run: Stored, experiment: Experiment, chosen: Episode) -> EpisodeBatch:
@@ -320,11 +330,14 @@ class PlayedEpisode:
 
 
 def play_recorded(run: StoredRun, experiment: Experiment, key: tuple[int, int, int], genome: Genomes) -> PlayedEpisode:
-    """Play the episode (generation, candidate, episode) of a run with a genome (P = 1), alone in this process."""
-    chosen = Episode(genome, Purpose.EPISODE, *key, logged=np.nan)  # NaN: the episode may fail here
+    """Play the episode (generation, candidate, episode) of a run with a genome (P = 1), alone in this process.
+
+    The episode may fail.
+    """
+    chosen = Episode(genome, Purpose.EPISODE, *key, logged=None)
     recorder = Recorder(make_engine(experiment, chosen), 1, observations=True)
     try:
-        results = play(run, experiment, chosen, recorder.engine)
+        results, _ = _play(run, experiment, chosen, recorder.engine)
     finally:
         recorder.close()
     return PlayedEpisode(recorder.running[0], results, experiment.config.env.metrics)

@@ -9,7 +9,8 @@ from conftest import run_on
 from evolve import environments, store
 from evolve.environments import Recorder
 from evolve.errors import EpisodeError
-from evolve.training import reload
+from evolve.numerics.streams import Purpose
+from evolve.training import GenomeChoice, reload
 from evolve.verification import choose_episode, make_engine, play
 from evolve.verification.logs import log_of_record
 from evolve.verification.playing import diagnose, environment_seed
@@ -72,6 +73,26 @@ def test_a_changed_genome_that_ends_its_episode_earlier_is_explained_by_both(rec
     found = diagnose(run, reload(run), (1, candidate, 0), shorter, "weights", ({}, {}))
     assert (found.what, found.step) == ("weights", len(hashes))
     assert f"was changed; only one side has a step {len(hashes)}" in found.why
+
+
+def test_validation_episodes_are_compared_with_the_log(call, record):
+    settings = "early_stop.mean_return=1", "early_stop.episodes=2", "early_stop.every=1"
+    words = (word for setting in settings for word in ("--set", setting))
+    path = record("CartPole-v1", "--engine", "exact", *words)
+    run = store.read(path)
+    experiment, purpose = reload(run), Purpose.VALIDATION
+    chosen = [choose_episode(run, experiment, episode=episode, purpose=purpose).logged for episode in range(3)]
+    assert chosen == [*run.validations[run.num_generations], None]
+    assert "equal to the log" in call("replay", path, "--validation", "--episode", 1).ok().out
+    other = choose_episode(run, experiment, purpose=purpose, which=GenomeChoice(generation=0))
+    assert (other.generation, other.logged) == (run.num_generations, None)  # another genome in the same episodes
+
+
+def test_a_failure_here_alone_is_not_said_to_be_in_the_log(call, record):
+    done = call("verify", record("toys:Elsewhere-v0"), TOY_GRAVITY="nan")
+    assert done.code == 1
+    assert "only one side has a step" in done.out
+    assert "as it does in the log" not in done.err
 
 
 @pytest.mark.parametrize(("words", "expected"), [
