@@ -61,8 +61,9 @@ def atomic_write(path: Path) -> Iterator[Path]:
     """Yield the path of a partial file, which replaces `path` when the block ends without an error.
 
     No process ever sees half a file: if the block fails, the partial file is removed and `path` stays as it was. The
-    partial file lies in the directory of `path` and has its suffix, because libraries choose the format by the suffix.
-    If `path` is a symbolic link, it stays one, and its target is replaced. The permissions of `path` stay, too.
+    partial file lies beside the file that it replaces, and has the suffix of this file, because libraries choose the
+    format by the suffix. If `path` is a symbolic link, it stays one, and its target is replaced. The permissions of the
+    file stay, too, but its owner may always write it.
     """
     path = without_links(path)
     partial = _partial(path)
@@ -148,7 +149,7 @@ def _why(path: Path, error: OSError) -> str:
 
 
 def check_unlocked(path: Path) -> None:
-    """Raise InputError if another process is writing a run file. Writes nothing."""
+    """Raise InputError if a process, possibly this one, is writing a run file. Writes nothing."""
     with contextlib.suppress(OSError):  # without a lock file no process is writing
         descriptor = os.open(_lock_of(path), os.O_RDWR)
         try:
@@ -165,7 +166,7 @@ def _lock_of(path: Path) -> Path:
 def _lock(path: Path, descriptor: int) -> bool:
     """Lock the lock file of a run file, open as `descriptor`; return False if its file system has no locks.
 
-    Raises InputError if another process holds the lock.
+    Raises InputError if the lock is held, by another process or in this one.
     """
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -179,7 +180,7 @@ def _lock(path: Path, descriptor: int) -> bool:
 
 
 def _locked_error(path: Path, descriptor: int) -> InputError:
-    """Return the error of a run file if another process holds its lock, which is open as `descriptor`."""
+    """Return the error of a run file whose lock is held. descriptor: its open lock file."""
     holder = os.pread(descriptor, 400, 0).decode(errors="replace") or "another process"
     cure = "Wait for it to end, or choose another "
     if holder == f"process {os.getpid()} on {socket.gethostname()}":
@@ -205,7 +206,7 @@ os.register_at_fork(after_in_child=_close_in_fork)
 class Lock:
     """The lock of a run file: held from construction until `release`, or until the process ends in any way.
 
-    Raises InputError if another process holds it, and OSError if the directory cannot be written.
+    Raises InputError if it is held already, and OSError if the directory cannot be written.
     """
 
     def __init__(self, path: Path) -> None:
@@ -223,6 +224,10 @@ class Lock:
         with on_error(lambda: os.close(self._descriptor)):
             self.is_effective = _lock(path, self._descriptor)
             """Whether the lock is effective; some file systems have no locks."""
+        return self._is_in_place()
+
+    def _is_in_place(self) -> bool:
+        """Return whether the path still names the lock file that is open."""
         try:
             return os.path.samestat(os.fstat(self._descriptor), os.stat(self._path))
         except FileNotFoundError:
@@ -233,7 +238,9 @@ class Lock:
         if self._descriptor not in _HELD:  # released before, or in a fork of the process that holds the lock
             return
         with contextlib.suppress(OSError):
-            self._path.unlink(missing_ok=True)
+            # If this lock file was removed, another process may have put its own there.
+            if self._is_in_place():
+                self._path.unlink()
         _HELD.remove(self._descriptor)
         os.close(self._descriptor)
         self._descriptor = -1  # another lock may get the same descriptor

@@ -194,6 +194,18 @@ def test_a_second_release_leaves_other_locks_alone(tmp_path):
     second.release()
 
 
+def test_a_removed_lock_leaves_the_lock_in_its_place_alone(tmp_path):
+    path = store.path_of(tmp_path, 0)
+    first = Lock(path)
+    (tmp_path / ".seed-0.h5.lock").unlink()
+    second = Lock(path)
+    first.release()
+    with pytest.raises(InputError, match="is writing"):
+        Lock(path)
+    second.release()
+    assert not list(tmp_path.iterdir())
+
+
 def test_the_same_process_number_on_another_host_is_another_process(tmp_path, monkeypatch):
     path = store.path_of(tmp_path, 0)
     monkeypatch.setattr(disk_module.socket, "gethostname", lambda: "node12")
