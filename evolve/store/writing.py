@@ -14,7 +14,7 @@ import h5py
 import numpy as np
 from numpy.typing import NDArray
 
-from evolve.errors import InputError, RunError, Setting, on_error
+from evolve.errors import InputError, RunError, Setting, on_error, pluralize
 from evolve.genome import Genomes, GenomeSource
 from evolve.store import schema
 from evolve.store.disk import DeferredErrorFile, Lock, atomic_write, sync, uninterrupted, without_links
@@ -51,7 +51,7 @@ class RunFile(RunLog):
     has_population: bool = False
     """Whether the file held the genomes of all candidates when it was reopened."""
     best: tuple[float, int] = (np.nan, 0)
-    """The best fitness of all generations, and the first generation that reached it."""
+    """The best fitness of all generations, and the first generation that reached it; NaN if no fitness is a number."""
     flush_cost: float = 0.0
     """Seconds that the last flush took."""
     flushed_at: float = -np.inf
@@ -103,7 +103,10 @@ class RunFile(RunLog):
             self.best = record.champion_fitness, generation
 
     def flush(self) -> None:
-        """Write everything that is not in the file yet. Raises RunError if that fails; the file stays as it was."""
+        """Write everything that is not in the file yet. Raises RunError if that fails.
+
+        The path then holds the old file or, if only the last step failed, the new one.
+        """
         # An exiting interpreter cannot write. So a flush at exit, when nothing is left to write, must return here.
         content = self.num_generations, self.complete, self.header, self.held_out, len(self.validations)
         if content == self._flushed or (self.replaces and not self.num_generations):
@@ -163,8 +166,10 @@ class RunFile(RunLog):
         with DeferredErrorFile(partial, "r+") as disk:  # HDF5 may crash on a write error
             with h5py.File(disk, "r+") as file:
                 # The file has more generations if the last flush was interrupted after it had renamed the file.
-                if not self.on_disk <= file["checkpoint"].attrs["num_generations"] <= self.num_generations:
-                    raise OSError(f"another process has changed it: it no longer holds {self.on_disk} generations")
+                stored = file.get("checkpoint", file).attrs.get("num_generations", -1)  # -1: not a run file
+                if not self.on_disk <= stored <= self.num_generations:
+                    length = pluralize(self.on_disk, "generation")
+                    raise OSError(f"another process has changed it: it no longer holds {length}")
                 self._write(file)
             if disk.error is not None:
                 raise disk.error

@@ -459,6 +459,9 @@ def test_a_file_that_disappears_or_changes_is_not_written_anew(path):
     with pytest.raises(RunError, match=r"\b2 generations"):
         file.flush()
     assert store.read(path).num_generations == 1
+    h5py.File(path, "w").close()  # a file of another program
+    with pytest.raises(RunError, match=r"\b2 generations"):
+        file.flush()
 
 
 def test_a_file_without_permission_is_not_called_damaged(path, monkeypatch):
