@@ -95,9 +95,9 @@ def path_of(directory: Path, seed: int) -> Path:
 # A column has two lines: path, shape and type, then meaning and unit.
 @dataclass(frozen=True)
 class Record:
-    """One generation. The first axis of its columns in the file is G, the generations.
+    """One generation. The first axis of its columns in the file is G, the generations, except for the step hashes.
 
-    A field with the name of a quantity of `rollouts.EpisodeResults` holds that quantity of every episode.
+    A field with the name of one of `rollouts.episodes.EPISODE_QUANTITIES` holds that quantity of every episode.
     """
 
     returns: Float64 = column("generation/returns", "G P E", np.float64,
@@ -159,7 +159,7 @@ class Record:
 
 COLUMNS = columns_of(Record)
 STEP_HASHES = COLUMNS.pop("champion_step_hashes")
-"""The only column without an axis for generations: the champions' lengths say where each generation begins."""
+"""The only column of a record without an axis for generations: the champions' lengths tell where each one begins."""
 
 
 POPULATION = {
@@ -275,7 +275,7 @@ class Header:
 class StoredRun:
     """The contents of a run file.
 
-    records: one for each complete generation. checkpoint: the state of the strategy after the last one, by name.
+    records: one for each complete generation. checkpoint: see `Checkpoint`, after the last generation.
     has_population: whether the file holds every genome, which `store.population` reads. validations: the champion's
     returns on the validation episodes, [N], by the number of complete generations.
     """
