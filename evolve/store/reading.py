@@ -168,7 +168,7 @@ class Reader:
         return {name: self._array(f"checkpoint/{name}") for name in group}
 
     def _item(self, path: str, kind: type[Any]) -> Any:
-        """Return the group or dataset at a path. Raises KeyError if the path has a soft or an external link."""
+        """Return a group or dataset. Raises KeyError if it is missing, or its path has a soft or an external link."""
         group, parts = self._file, path.split("/")
         for depth, part in enumerate(parts):
             if not isinstance(group.get(part, getlink=True), h5py.HardLink):
@@ -261,7 +261,7 @@ def unwritable_directory(path: Path, error: BaseException | None) -> InputError:
 
 def check_can_begin(path: Path) -> None:
     """Raise InputError unless the directory of a run file can be written, or created. Writes nothing."""
-    nearest = next(parent for parent in path.absolute().parents if exists(parent))
+    nearest = next(parent for parent in path.absolute().parents if exists(parent) or parent.is_symlink())
     if not nearest.is_dir():
         raise unwritable_directory(nearest, FileExistsError())
     if not os.access(nearest, os.W_OK):
@@ -317,9 +317,9 @@ def already_exists(path: Path) -> InputError:
 
 
 def run_files(paths: Sequence[Path]) -> list[Path]:
-    """Return the run files that paths name; a directory stands for all run files in or below it, ordered by seed.
+    """Return the run files that paths name; a directory stands for all run files in or below it.
 
-    Raises InputError for a directory without run files.
+    The files of a directory are ordered by subdirectory and seed. Raises InputError for a directory without run files.
     """
     found: list[Path] = []
     for path in paths:
