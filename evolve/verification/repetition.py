@@ -55,7 +55,7 @@ class _Repetition:
     local_manifest: Mapping[str, Any]
 
     def _repeat(self, log: RunLog) -> Iterator[Record]:
-        """Run the experiment again without a held-out evaluation; yield each generation when it is in the log."""
+        """Run the experiment again, without early stop and held-out episodes; yield its generations like `iterate`."""
         settings = {"generations": self.run.num_generations, "held_out_episodes": 0, "early_stop": EarlyStopOptions()}
         config = self.experiment.config.model_copy(update=settings)
         return training.iterate(replace(self.experiment, config=config), self.coordinator, log)
@@ -292,9 +292,9 @@ class RunRepetition(_Repetition):
         return f"the champion's returns on {pluralize(episodes, 'validation episode')} {after} differ on {HERE}"
 
     def _later_difference(self) -> Verdict | None:
-        """Check the held-out episodes, and the digests if the file has all genomes.
+        """Check the digests if the file has all genomes, then the held-out episodes, also that none are missing.
 
-        Return the first difference; None if they are equal.
+        Return the first difference; None if there is none.
         """
         difference = logs.digest_difference(self.run)
         if difference is not None:
@@ -342,7 +342,7 @@ class ChampionRepetition(_Repetition):
     run: StoredChampion
 
     def reevaluate(self) -> Verdict:
-        """Play all held-out episodes again, and compare their returns to the bit."""
+        """Play all held-out episodes again, and compare their returns, environment seeds and metrics."""
         stored = self.run.held_out
         repeated = training.evaluate_champion(self.run, self.experiment, self.coordinator, len(stored.returns))
         generations = pluralize(self.run.num_generations, "generation")
@@ -351,7 +351,7 @@ class ChampionRepetition(_Repetition):
         return self._held_out_difference(stored, repeated) or equal
 
     def rerun(self, on_generation: Callable[[Record], None]) -> Verdict:
-        """Run the experiment again; compare the digest, the steps, the champion and its held-out returns.
+        """Run the experiment again; compare the digest, the steps, the champion, its normalizer and held-out episodes.
 
         on_generation: Called with each generation.
         """
@@ -381,10 +381,11 @@ class _LongerError(Exception):
 
 
 def spot_check(run: StoredRun, experiment: training.Experiment, stop_reason: Callable[[], str | None]) -> str | None:
-    """Play the first episode of the newest champion; return its difference from the log in words, None if it is equal.
+    """Play the first episode of the best candidate of the last generation.
 
-    If the episode failed in the log, any failure here counts as equal. If the user forces environments to be reused, no
-    episode is played, because it cannot be repeated alone.
+    Return its difference from the log in words, None if it is equal. If the episode failed in the log, a failure here
+    counts as equal, unless the episode first takes more steps than in the log. If the user forces environments to be
+    reused, no episode is played, because it cannot be repeated alone.
 
     Args:
         run: The run file.
@@ -393,7 +394,8 @@ def spot_check(run: StoredRun, experiment: training.Experiment, stop_reason: Cal
 
     Raises:
         Stopped: `stop_reason` has returned a reason.
-        InputError: The file lacks the episode; or a fitness function of the user no longer gives the logged fitness.
+        InputError: The environment cannot be made; or a fitness function of the user cannot be imported, or no longer
+            gives the logged fitness.
     """
     generations = [run.num_generations - 1] if names_function(experiment.config.fitness) else []
     if (changed := logs.fitness_difference(run, experiment, generations)) is not None:
@@ -406,7 +408,7 @@ def spot_check(run: StoredRun, experiment: training.Experiment, stop_reason: Cal
         raise InputError("fitness", expected, changed.summary, cure, check, ".", where=f"resuming {run.path}")
     if experiment.config.env.reuse is True:
         return None
-    chosen = playing.choose_episode(run, experiment)  # the default: the first episode of the newest champion
+    chosen = playing.choose_episode(run, experiment)  # the default is this episode
     stored = logs.log_of_record(run.records[-1], chosen.candidate, episodes=1)
 
     def each_step(step: int, _returned: float) -> None:
