@@ -37,7 +37,11 @@ def iterate(experiment: Experiment, coordinator: Coordinator, log: RunLog) -> Ge
     """Evolve from the end of the log to the last generation or an early stop; then evaluate the champion.
 
     Yields each generation when it is in the log. The log is flushed at the end, also after an error, so that no
-    complete generation is lost. Raises Stopped, EpisodeError and RunError as `Coordinator.evaluate` does.
+    complete generation is lost.
+
+    Raises Stopped, EpisodeError and RunError as `Coordinator.evaluate` does. Raises RunError also if the log cannot be
+    written, or ranks have different genomes; InputError for a damaged checkpoint, and for a fitness function or a
+    strategy that returns something else than it must.
     """
     shared = SharedStrategy(experiment, coordinator, *restore(experiment, log), log.header.seed)
     moments, champions = restore_moments(experiment, log), champion_normalizer(experiment, log)
@@ -109,7 +113,7 @@ class _Run:
         return record
 
     def stops_early(self) -> bool:
-        """Validate the champion if that is due. Return True if it is good enough, or the limit of steps is reached."""
+        """Return whether the limit of steps is reached or, if a validation is due now, the champion is good enough."""
         stop = self.experiment.config.early_stop
         if stop.steps is not None and self.log.steps >= stop.steps:
             return True
@@ -165,7 +169,7 @@ def generation_record(
     Args:
         previous: The digest of the previous generation.
         genomes: The P candidates.
-        described: The descriptions of the P genomes, from the ranks that played them.
+        described: The descriptions of the P genomes, from the ranks that played them if they were played.
         results: The results of the candidates.
         fitness: [P].
         metrics: The metrics of the episodes by name, [P, E] each.
@@ -234,7 +238,7 @@ def evaluate_champion(
         which: The genome; by default the final champion.
 
     Raises:
-        InputError: N episodes do not fit into this machine's memory, or there is no such genome.
+        InputError: N episodes do not fit into this machine's memory, there is no such genome, or the file is damaged.
     """
     needed, available = _EPISODE_BYTES * episodes, memory()
     if needed > available:
