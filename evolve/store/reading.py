@@ -25,7 +25,6 @@ from evolve.store import schema
 from evolve.store.schema import Column, Header, HeldOut, Record, Start, StoredRun
 
 ANOTHER_FILE = "Name another file, or move this one away to begin its run anew."
-_MOST_ENTRIES = 1000  # arrays in a checkpoint or a group of metrics
 _LARGEST_CHUNK = 64_000_000  # bytes
 _MAX_NAMES = 3  # in an error
 _PLAIN_LAYOUTS = (h5d.CONTIGUOUS, h5d.COMPACT, h5d.CHUNKED)
@@ -94,7 +93,7 @@ class Reader:
         if f"{group}/metrics" not in self._file:
             return {}
         names = list(self._item(f"{group}/metrics", h5py.Group))
-        if len(names) > _MOST_ENTRIES:
+        if len(names) > schema.MOST_ENTRIES:
             raise ValueError(f"{group}/metrics: {len(names)} entries")
         columns = {name: self._array(f"{group}/metrics/{name}") for name in names}
         for name, column in columns.items():
@@ -163,7 +162,7 @@ class Reader:
         group = self._item("checkpoint", h5py.Group)
         if self._number(group, "num_generations", "iu") != num_generations:
             raise ValueError("its checkpoint belongs to another generation")
-        if len(group) > _MOST_ENTRIES:
+        if len(group) > schema.MOST_ENTRIES:
             raise ValueError(f"checkpoint: {len(group)} entries")
         return {name: self._array(f"checkpoint/{name}") for name in group}
 

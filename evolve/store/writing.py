@@ -73,7 +73,12 @@ class RunFile(RunLog):
         """Add a generation as `RunLog.append` does, and flush if a flush is due.
 
         flush: Whether to flush now if a flush is due. `flush_every_generation` flushes in any case.
+
+        Raises InputError for more arrays or metrics than a reader accepts, and RunError as `flush` does.
         """
+        for setting, arrays in (("strategy.name", checkpoint), ("env.metrics", record.metrics)):
+            if len(arrays) > schema.MOST_ENTRIES:
+                raise InputError(setting, f"at most {schema.MOST_ENTRIES:,} arrays in the run file", len(arrays))
         with uninterrupted():  # a flush after half of this would damage the file
             self._pending.append(record)
             if genomes is not None:

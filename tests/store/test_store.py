@@ -8,7 +8,7 @@ import os
 import signal
 import stat
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import closing, contextmanager
+from contextlib import closing, contextmanager, nullcontext
 from dataclasses import replace
 from pathlib import Path
 
@@ -665,6 +665,16 @@ def test_every_generation_is_on_disk_at_once_if_that_is_asked_for(path):
     for g in range(3):
         file.append(record(g), {}, flush=False)
         assert store.read(path).num_generations == g + 1
+
+
+def test_more_arrays_than_a_reader_accepts_are_not_written(path):
+    with closing(store.create(path, header())) as file:
+        for number, accepted in ((1001, False), (1000, True)):
+            checkpoint = {f"species {n}": np.zeros(1) for n in range(number)}
+            with nullcontext() if accepted else pytest.raises(InputError, match=r"^strategy\.name: .*got 1001"):
+                file.append(record(0), checkpoint)
+        file.flush()
+    assert len(store.read(path).checkpoint) == 1000
 
 
 def test_memory_does_not_grow_with_the_run(path):
