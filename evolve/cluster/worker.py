@@ -205,9 +205,12 @@ class Worker:
                 self._send_results()
 
     def keep_alive(self) -> None:
-        """Reset the watchdog, and send the coordinator a heartbeat if one is due."""
-        self._watchdog.disarm() if self.idle else self._watchdog.pat()
-        if not self.idle and time.perf_counter() - self._sent > self._longest_silence:
+        """Reset the watchdog, and send the coordinator a heartbeat if one is due; disarm the watchdog without work."""
+        self.disarm() if self.idle else self._go_on()
+
+    def _go_on(self) -> None:
+        self._watchdog.pat()
+        if time.perf_counter() - self._sent > self._longest_silence:
             self._send_heartbeat()
 
     def disarm(self) -> None:
@@ -231,10 +234,10 @@ class Worker:
 
     @contextmanager
     def _generating(self) -> Iterator[None]:
-        """Pause the watchdog while genomes are generated; then show that this worker is alive."""
+        """Pause the watchdog while genomes are generated; then watch the resets of the episodes that begin."""
         with self._watchdog.paused():
             yield
-        self.keep_alive()
+        self._go_on()  # even if `idle`, because these episodes count as neither waiting nor running yet
 
     def _send(self, message: Message) -> None:
         self._sent = time.perf_counter()

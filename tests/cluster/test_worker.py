@@ -9,6 +9,7 @@ from contextlib import nullcontext
 
 import numpy as np
 import pytest
+import toys
 from some_results import checked
 
 from evolve.cluster import messages, serve, worker
@@ -225,6 +226,22 @@ def test_it_sends_a_heartbeat_after_every_episode_that_fails(where):
     last = max(n for n, m in enumerate(script.sent) if isinstance(m, ChunkResults))
     assert first < last  # the failure comes before the results that hold its NaN
     assert np.isnan(script.sent[last].results.returns).all()
+
+
+def test_a_reset_that_hangs_is_interrupted(monkeypatch):
+    """Also if the chunk finds an idle worker, and all of its episodes begin at once."""
+    reset = toys.Slow.reset
+
+    def hang(env, **options):
+        end = time.monotonic() + 3.0
+        while time.monotonic() < end:
+            time.sleep(0.01)
+        return reset(env, **options)
+
+    monkeypatch.setattr(toys.Slow, "reset", hang)
+    made = experiment({"id": "toys:Slow-v0", "max_episode_seconds": 0.2})
+    script = Script((now, Setup(made.config.to_toml())), (now, chunk(made, 5)), (done(1), LEAVE))
+    assert 0 in [message.failure.step for message in work(script).of(FailedEpisode)]
 
 
 def test_long_episodes_are_no_silence():
