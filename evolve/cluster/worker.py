@@ -34,7 +34,7 @@ SHORTEST_HELD = 0.005
 """The shortest time, in seconds, for which a worker with more work holds results back. It sends results when half of
 its work is done. Without this limit, it would then send a half of the rest, and so on, in ever smaller messages."""
 LONGEST_HELD = 2.0
-"""The longest time, in seconds, for which results wait for later results to be sent in the same message."""
+"""The longest time, in seconds after the last results, for which results wait to be sent with later ones."""
 MOST_FAILURES = 100
 """A worker describes at most this number of failed episodes of a job to the coordinator. The results count all."""
 
@@ -129,7 +129,7 @@ class Worker:
         self._busy = 0.0  # seconds of work since the last results were sent
         self._finished: list[EpisodeResults] = []
         self._num_finished = 0  # episodes
-        self._sent = 0.0  # the time of the last message
+        self._sent = self._reported = 0.0  # the times of the last message, and of the last results or setup
         self._longest_silence = math.inf  # seconds after which a heartbeat is due
         self.expects_message = True
         """Whether rank 0 owes a message: it answers results by the next chunk."""
@@ -163,7 +163,7 @@ class Worker:
         self.disarm()  # to make environments may take longer than an episode may
         rollout = self._rollout = self._make_rollout(experiment)
         self._begin(-1)
-        self._busy = 0.0
+        self._busy, self._reported = 0.0, time.perf_counter()
         self._watchdog = Watchdog(rollout.max_episode_seconds, fatal=False)  # another experiment has another limit
         self._longest_silence = rollout.max_episode_seconds / 4
         # Within one tick, several hanging episodes may be interrupted one after another: report after each.
@@ -199,7 +199,7 @@ class Worker:
         if self._finished:
             # Send half of the work in hand at a time. Larger messages would be too late for the next chunk; smaller
             # ones only cost the coordinator time.
-            pending, since = self._rollout.pending, now - self._sent
+            pending, since = self._rollout.pending, now - self._reported
             half = self._num_finished >= pending
             if not pending or (half and since > SHORTEST_HELD) or since > LONGEST_HELD:
                 self._send_results()
@@ -250,6 +250,7 @@ class Worker:
         assert self._rollout is not None
         results = sum_traces(join(self._finished))
         self._send(messages.ChunkResults(self._serial, self._busy, self._rollout.environment_seconds, results))
+        self._reported = self._sent
         self._finished, self._num_finished = [], 0
         self._busy = 0.0
         self._rollout.environment_seconds = 0.0

@@ -123,6 +123,14 @@ def test_parcels_shrink_with_the_work_in_hand(longest, sizes, monkeypatch):
     assert [len(parcel.results) for parcel in work(script).of(ChunkResults)] == sizes
 
 
+def test_heartbeats_do_not_hold_results_back(monkeypatch):
+    """Episodes of 0.1 s, one after another, and a heartbeat 0.1 s after each message."""
+    monkeypatch.setattr(worker, "LONGEST_HELD", 0.25)
+    made = experiment({"id": "toys:Slow-v0", "kwargs": {"seconds": 0.01}, "max_episode_seconds": 0.4}, slots=1)
+    script = Script((now, Setup(made.config.to_toml())), (now, chunk(made, 5, range(4))), (done(16), LEAVE))
+    assert len(work(script).of(ChunkResults)) > 5
+
+
 def test_parcels_that_would_follow_soon_wait_for_the_last(monkeypatch):
     monkeypatch.setattr(worker, "SHORTEST_HELD", math.inf)
     made = experiment(CART, slots=1)
