@@ -208,6 +208,7 @@ class Transport:
         deadline = time.monotonic() + patience
         while self._unsent and time.monotonic() < deadline:
             self._drop_sent()
+            self.find_lost()  # a message to a lost rank never leaves
             self.backoff()
         return not self._unsent
 

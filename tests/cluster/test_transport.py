@@ -2,10 +2,34 @@
 
 from types import SimpleNamespace
 
+import numpy as np
 import pytest
 
 from evolve.cluster import transport
 from evolve.cluster.transport import Transport
+
+
+def test_a_message_to_a_dead_rank_is_not_waited_for():
+    """As the last messages of a job: MPI raises when it is asked whether the first has left."""
+    mpi = pytest.importorskip("mpi4py.MPI")
+
+    def send(_, dest, tag):
+        def has_left():
+            if dest == 1:
+                raise mpi.Exception(mpi.ERR_OTHER)
+            return True
+
+        return SimpleNamespace(Test=has_left)
+
+    dead = SimpleNamespace(Get_size=lambda: 1, Translate_ranks=lambda *_: [1], Free=lambda: None)
+    ranks = SimpleNamespace(Get_rank=lambda: 0, Get_size=lambda: 3, Get_failed=lambda: dead, Get_group=lambda: dead,
+                            Ack_failed=lambda _: None, Isend=send)  # fmt: skip
+    sending = Transport(ranks)
+    sending.tolerant = True
+    for rank in (1, 2):
+        sending.send(rank, np.zeros(1, np.uint8))
+    assert sending.flush(patience=1.0)
+    assert sending.gone == {1}
 
 
 @pytest.fixture
