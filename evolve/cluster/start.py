@@ -201,7 +201,7 @@ class StartWatch:
         knows_all = all(rank.has_come is not None for rank in ranks)
         here = [rank.rank for rank in ranks if rank.host == self._host and rank.has_come and not rank.has_ended]
         first = self._rank == min(here, default=0)
-        return (0.0 if knows_all and self._rank == 0 else _TURN_SECONDS) + (0.0 if first else _TURN_SECONDS)
+        return ((not knows_all) + (not knows_all or self._rank > 0) + (not first)) * _TURN_SECONDS
 
     def _end(self, ranks: Sequence[LaunchedRank]) -> None:
         if self._over.is_set():

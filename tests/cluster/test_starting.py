@@ -105,6 +105,15 @@ def test_a_rank_that_has_not_come_is_named_after_the_limit(watch, capsys, monkey
     assert "EVOLVE_CONNECT_SECONDS=20" in said
 
 
+def test_ranks_that_know_all_ranks_go_before_others(watch, capsys, monkeypatch):
+    """If rank 0 has not come, ranks of two hosts would otherwise print at the same time."""
+    monkeypatch.setenv(start.CONNECT, "5")
+    watch(1, [rank(0, THERE, has_come=None), rank(1)], 11)
+    with pytest.raises(EndedError):
+        watch(1, [rank(0, THERE, has_come=False), rank(1)], 11)
+    assert ": rank 0 on node2 did not come" in capsys.readouterr().err
+
+
 def test_a_launcher_that_knows_nothing_names_no_rank(watch, capsys, monkeypatch):
     monkeypatch.setenv(start.CONNECT, "5")
     with pytest.raises(EndedError):
