@@ -40,8 +40,8 @@ _NAMESPACE = "PMIX_NAMESPACE"
 CHECK_EVERY = 1.0
 """Seconds between two checks of whether all ranks still live."""
 # If not all ranks come, one rank prints the reason and ends the job. Ranks that know more have earlier turns, and turns
-# are `_TURN_SECONDS` apart. If the launcher does not answer, ranks 1 to `_LAST_TURN` divide one turn among them, in
-# their order, and higher ranks wait until its end.
+# are `_TURN_SECONDS` apart. If the launcher does not answer, or is not asked, as after MPI_Init, ranks 1 to
+# `_LAST_TURN` divide one turn among them, in their order, and higher ranks wait until its end.
 _TURN_SECONDS = 3.0
 _LAST_TURN = 9
 _NAMED = 5  # missing ranks in a message
@@ -50,7 +50,7 @@ _UNKNOWN = "?"
 
 
 def silence_seconds() -> float:
-    """Return the seconds for which a host may be silent. Raises InputError for a wrong setting."""
+    """Return the seconds for which a host may be silent. Raises InputError if `SILENCE` is invalid."""
     return limit_seconds(SILENCE, _SILENCE)
 
 
@@ -153,7 +153,7 @@ class StartWatch:
         self._over = threading.Event()  # all ranks have come, or this rank has failed
         self._thread = threading.Thread(target=self._watch, daemon=True)
         self.missing: Callable[[], Sequence[int]] | None = None
-        """Returns the ranks that have not come; None as long as only MPI knows them."""
+        """Returns the ranks that have not come; None during MPI_Init, when only the launcher may know them."""
 
     def __enter__(self) -> "StartWatch":
         self._thread.start()
@@ -164,7 +164,7 @@ class StartWatch:
         self._thread.join()
 
     def lost(self, transport: Transport, ask: bool = False) -> set[int]:
-        """Return the ranks that are lost, as MPI knows them and, if MPI survives losses, as the launcher does.
+        """Return the ranks that are lost, as MPI and the launcher know them; no rank unless MPI survives deaths.
 
         The launcher is asked every second, or at once (`ask`), because MPI never reports ranks that died before this
         rank had started.
@@ -191,7 +191,7 @@ class StartWatch:
     def _turn(self, ranks: Sequence[LaunchedRank]) -> float:
         """Return the seconds that this rank waits for the message of another rank, see `_TURN_SECONDS`.
 
-        ranks: as the launcher knows them; empty if it does not answer.
+        ranks: as the launcher knows them; empty if it does not answer or, after MPI_Init, is not asked.
         """
         if not ranks:
             if self._rank == 0:
@@ -318,8 +318,8 @@ def _packed(contents: dict[str, Any]) -> Buffer:
 def connect() -> Transport:
     """Join the ranks that this process was launched with.
 
-    Raises InputError if a launcher started several processes but MPI does not connect them, and RunError if rank 0 is
-    lost. If not all ranks come together in time, this process ends.
+    Raises InputError if a launcher started several processes but mpi4py is missing or MPI does not connect them, or if
+    a limit is invalid, and RunError if rank 0 is lost. If not all ranks come together in time, this process ends.
     """
     size, rank = launched()
     if size == 1:
