@@ -86,7 +86,7 @@ def _source_fingerprint() -> str:
 
 
 def check_versions(versions: dict[str, str]) -> None:
-    """Raise RunError if rank 0 has other versions of packages, because returns would depend on the rank."""
+    """Raise RunError if a package that both ranks have loaded has another version on rank 0, for returns may differ."""
     for name, version in loaded_versions().items():
         if versions.get(name, version) != version:
             raise RunError(f"{name} is {version} here and {versions[name]} on rank 0: install one version on all hosts")
@@ -218,7 +218,7 @@ class Worker:
         self._watchdog.disarm()
 
     def _begin(self, serial: int) -> None:
-        """Begin a job: drop the episodes and the results of the last one."""
+        """Begin a job: drop the episodes and the results of the last one, but count its seconds of work."""
         assert self._rollout is not None
         self._serial = serial
         self._finished, self._num_finished = [], 0
