@@ -171,7 +171,7 @@ class WorkQueue:
 
     @property
     def ahead(self) -> int:
-        """The number of episodes that each worker has in advance; 0 for the last few, and while a suspect waits."""
+        """The number of items that each worker has in advance; 0 for the last few, for suspects, or if not `uneven`."""
         return self._most_in_hand() if self._uneven else 0
 
     def _most_in_hand(self) -> int:
@@ -181,7 +181,7 @@ class WorkQueue:
         return 0 if self.pending.suspects or last_few else self._next_size
 
     def hand_out(self) -> None:
-        """Send every worker a chunk, and a second one ahead; the sizes of chunks begin anew."""
+        """Send every worker that may have them a chunk, and a second one ahead; the sizes of chunks begin anew."""
         workers = tuple(self._in_hand)
         if not workers:
             return
@@ -212,8 +212,8 @@ class WorkQueue:
         """Remove a lost worker; its items are pending again until the next `hand_out`.
 
         Every item in the worker's hand gets a strike for a death, two for a hang, and no strike if the worker's host
-        was cut off. An item with two strikes is handed out alone. If it was alone, a hang or the fourth strike proves
-        that this item ends workers, and it counts as failed.
+        was cut off or its script has ended. If one of them then has two strikes, each is handed out alone. If an item
+        was alone, a hang or the fourth strike proves that this item ends workers, and it counts as failed.
 
         Returns:
             The number of items that are pending again, and the items [n] that count as failed. Pending items are handed
@@ -316,7 +316,8 @@ class Workers:
     def remove_lost(self, busy: Collection[int], patience: float) -> list[Loss]:
         """Remove the workers that died, ended or hang; return how each was lost.
 
-        A busy worker that is silent for too long hangs. It is abandoned and, if MPI survives its death, killed.
+        A busy worker that is silent for too long hangs. It is abandoned. It is killed if MPI survives its death, and
+        rank 0 or another worker is on its host.
 
         Args:
             busy: The workers that have work, so that their silence counts.
@@ -358,7 +359,7 @@ class Workers:
         return Loss(worker, Fate.DEATH, "was lost")
 
     def _abandon(self, worker: int) -> Loss:
-        """Give up a worker that hangs. If MPI survives its death, kill it, with the help of a worker on its host."""
+        """Give up a worker that hangs. If MPI survives its death, rank 0 or a worker on its host kills it."""
         transport = self._transport
         transport.abandon(worker)
         if transport.tolerant:
