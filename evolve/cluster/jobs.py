@@ -22,7 +22,7 @@ from evolve.rollouts.results import PopulationResults, ResultsCollector
 from evolve.shapes import Int64
 
 Progress = Callable[[Purpose, int, int, int], None]
-"""Called with the purpose of a batch, the episodes done, all its episodes, and the number of idle workers."""
+"""Called with the purpose of a batch, the numbers of its finished and of all its episodes, and of idle workers."""
 
 _MAX_DESCRIBED = 3  # failed episodes of an evaluation
 _LONGEST_ANSWER = 600.0  # seconds until a worker that does not answer a question is abandoned
@@ -142,7 +142,7 @@ class Evaluation:
             left = pluralize(queue.unfinished, "episode")
             raise RunError(f"every remaining worker hangs, with {left} to play; rank 0 could hang on them, too")
         named = self.name_some(queue.last_in_hand) if loss.fate == Fate.DEATH else ""
-        last = f"; the episodes with which workers died come last: {named}" if named else ""
+        last = f"; the episodes with which the last worker died come last: {named}" if named else ""
         _LOG.warning("no worker is left: rank 0 evaluates the rest by itself%s", last)
 
     def finish(self) -> PopulationResults:

@@ -174,7 +174,7 @@ def test_rank_0_names_the_episodes_that_it_tries_alone(command):
     """Two workers are too few to prove that an episode kills workers: rank 0 plays it too, after a warning."""
     done = command("run", *faulty("crash", share=ONE, max_episode_seconds=60), ranks=3, mpi="ulfm")
     said = shown(done)
-    assert "rank 0 evaluates the rest by itself; the episodes with which workers died come last: generation 0" in said
+    assert "evaluates the rest by itself; the episodes with which the last worker died come last: generation 0" in said
     assert "in _crash" in said
 
 
