@@ -78,7 +78,7 @@ class Transport:
         self.silent: set[str] = set()
         """The hosts that no longer answer; known at rank 0."""
         self.hosts = [self.host] * self.size
-        """The host of each rank; known at rank 0 once all ranks have introduced themselves."""
+        """The host of each rank, "?" for one lost before; known at rank 0 once the others are introduced."""
         self.pids = [os.getpid()] * self.size
         """The process number of each rank on its host; known at rank 0, as the hosts are."""
         self.arguments: dict[int, list[str]] = {}
@@ -103,7 +103,7 @@ class Transport:
 
     @property
     def could_tolerate(self) -> bool:
-        """Whether this MPI would survive the death of a rank if mpirun had the option for it."""
+        """Whether this MPI would survive the death of a rank if mpirun had been given the option for it."""
         version = re.match(r"Open MPI v(\d+)", self.library)
         return not self.tolerant and version is not None and int(version[1]) >= 5
 
@@ -142,7 +142,10 @@ class Transport:
         return status.Get_source(), buffer
 
     def find_lost(self) -> None:
-        """Add to `gone`, at intervals, the ranks on silent hosts and, if MPI survives deaths, the ranks that died."""
+        """Add to `gone`, at intervals, ranks that died, if MPI survives that, and ranks on silent hosts.
+
+        A worker on another host adds rank 0 if it has ended, or if its host is silent.
+        """
         now = time.monotonic()
         if self.size == 1 or now - self._asked < _ASK_EVERY:
             return
@@ -284,6 +287,8 @@ def finalize() -> None:
 
 def kill_launcher_later(waits: bool = True) -> None:
     """Start a process that kills the launcher of this process, and its ranks here, if they still exist after a while.
+
+    Do nothing if no launcher is the parent of this process, as on other hosts, or in MPICH.
 
     waits: Whether the launcher is known to wait for a lost host. Otherwise it gets more time, because Open MPI's
         launcher nearly always ends by itself.
