@@ -187,7 +187,7 @@ class Coordinator:
         return queue.pending.take_all()
 
     def _check_losses(self, job: Job, queue: WorkQueue) -> None:
-        """Give the items of lost workers to other ranks. An item that killed or hung several counts as failed."""
+        """Give the items of lost workers to other ranks. An item that ends several workers counts as failed."""
         # All lost workers are removed before any item is handed out, so that no item goes to another lost worker.
         losses = self._workers.remove_lost(queue.busy, job.patience)
         for loss in losses:
@@ -257,8 +257,8 @@ def idle_sleep(seconds: float) -> float:
 def dismiss(transport: Transport, answer: bytes = b"", patience: float = 5.0) -> bool:
     """Make `serve` return `answer` at every worker; return whether all workers that are not lost confirmed in time.
 
-    patience: Seconds to wait, and 0.05 s more for each rank, because many ranks on few cores take turns. Messages that
-        have not left by then get the same time again.
+    patience: Seconds to wait, and 0.05 s more for each rank, because many ranks on few cores take turns. After all have
+        confirmed, unsent messages get the same time again; if some do not leave, False is returned, too.
     """
     patience += 0.05 * transport.size
     deadline = time.monotonic() + patience
