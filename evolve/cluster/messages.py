@@ -57,7 +57,7 @@ class Update:
 
 @dataclass(frozen=True)
 class Question:
-    """To a worker: a question of the job `serial`, by its number."""
+    """To a worker: a question of the job `serial`, and its number in this job."""
 
     serial: int
     number: int
@@ -98,7 +98,7 @@ class Heartbeat:
 
 @dataclass(frozen=True)
 class WorkerError:
-    """To the coordinator: a worker cannot go on; the report has its host, and the message or the traceback."""
+    """To the coordinator: a worker cannot go on; the report has its rank and host, and the message or the traceback."""
 
     report: str
 
@@ -131,7 +131,7 @@ class Ended:
 
 ToWorker = Setup | Chunk | Update | Question | Kill | Dismiss | Ended
 JobMessage = ChunkResults | Answer | FailedEpisode
-"""The messages that belong to a job, by its serial number."""
+"""The messages to the coordinator that belong to a job; `serial` is the number of the job."""
 Message = ToWorker | JobMessage | Heartbeat | WorkerError | StopRequest
 _KINDS: tuple[type[Any], ...] = get_args(Message)
 
