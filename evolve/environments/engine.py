@@ -268,7 +268,7 @@ def _random_outputs(steps: int, engine: Engine) -> Float32:
 
 
 def _first_difference(one: Iterator[Transition], other: Iterator[Transition]) -> str | None:
-    """Return a description of the first difference of two episodes; None if `PAIR_SECONDS` pass without one."""
+    """Return the first difference of two episodes in words; None if they end, or `PAIR_SECONDS` pass, without one."""
     begin = math.inf  # set after the reset: making and resetting environments may take long, and does not count
     nothing: Transition = {}
     for step, (a, b) in enumerate(zip_longest(one, other, fillvalue=nothing)):
@@ -342,8 +342,8 @@ def encode_metrics(info: Any, names: Sequence[str]) -> Int64:
 def decode_metrics(encoded: Int64, names: Sequence[str]) -> dict[str, NDArray[Any]]:
     """Return the metrics by name, in arrays of shape […], from their types and bits […, 2, M].
 
-    The type of an array is the widest type in it: bool, int64 or float64. An episode that failed or was not played has
-    no metrics: it has False, 0 or NaN.
+    The type of an array is the widest type in it: bool, int64 or float64; float64 if no episode has metrics. An episode
+    that failed or was not played has none: it has False, 0 or NaN.
     """
     return {name: _column(encoded[..., 0, m], np.ascontiguousarray(encoded[..., 1, m])) for m, name in enumerate(names)}
 

@@ -61,7 +61,7 @@ def task_on_device(task: AnyTask, arrays: DeviceArrays) -> TaskStructure:
 
 
 class CompiledSlots:
-    """B slots of a task, stepped by the native kernels tile by tile. The states of a task are S numbers, or a world.
+    """B slots of a task, stepped by native kernels, some in each call. The state of a slot is S numbers, or a world.
 
     Args:
         task: The task.

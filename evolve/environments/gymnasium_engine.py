@@ -241,7 +241,7 @@ class GymnasiumEngine:
 def _frames_per_second(env: _Env) -> float:
     """Return the frame rate that an environment declares; FPS if it declares no positive number."""
     declared: Any = env.metadata.get("render_fps")
-    with suppress(TypeError, ValueError):
+    with suppress(TypeError, ValueError, OverflowError):
         if 0 < float(declared) < math.inf:
             return float(declared)
     return FPS

@@ -165,7 +165,7 @@ class ResultsCollector:
         self.add(EpisodeResults(**zeros | key | failed))
 
     def collect(self) -> "PopulationResults":
-        """Return all results so far. They are not copied: results that are added later change their arrays."""
+        """Return all results so far. Only `traces` is a copy: results that are added later change the other arrays."""
         self._quantities["returns"][~self._played] = np.nan
         # Each row of traces is a sum over a candidate's episodes, or over all episodes: divide by their number.
         counts = np.count_nonzero(self._played, axis=1)
@@ -186,7 +186,7 @@ class PopulationResults:
         quantities: An array [P, E, …] for each quantity that `EpisodeResults` declares, by its name.
         played: [P, E], whether an episode was played.
         traces: [P, T], the means over each candidate's episodes; or [1, T], the mean over all episodes, if workers
-            returned only the sum.
+            returned only the sum. A failed episode counts as one without traces, with zeros.
         trace_sums: The sums of which `traces` are the means, in units of `TRACE_UNIT`.
         hashes: The step hashes of the episodes.
         described: [P], whether a rank that played the candidate sent the description of its genome.

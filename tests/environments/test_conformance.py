@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from toys import Texts
+from toys import Rated, Texts
 
 from evolve import environments
 from evolve.config import EnvOptions
@@ -309,8 +309,10 @@ def test_an_environment_whose_spaces_are_refused_is_closed(monkeypatch):
     assert Texts.closed == 1
 
 
-def test_an_invalid_rate_of_frames_counts_as_none():
-    assert environments.make(EnvOptions(id="toys:Rated"), 1).fps == FPS
+def test_an_invalid_rate_of_frames_counts_as_none(monkeypatch):
+    for rate in ("as you like", 10**400):
+        monkeypatch.setitem(Rated.metadata, "render_fps", rate)
+        assert environments.make(EnvOptions(id="toys:Rated"), 1).fps == FPS
 
 
 @pytest.mark.parametrize(("place", "said"), [(1, "reward of step must be one number, not '"), (2, "terminated of step"),
