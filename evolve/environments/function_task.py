@@ -13,8 +13,9 @@ from evolve.errors import InputError, check_whole, pluralize, sanitize
 from evolve.shapes import Float32
 
 Episode = Callable[..., Generator[Any, Float32, float | tuple[float, dict[str, Any]]]]
-"""A generator function. Its arguments are a random generator and, by keyword, `env.kwargs`. It yields observations [O],
-receives actions [A] in [-1, 1], and at the end returns the episode's return, or a pair of it and metrics by name."""
+"""A generator function. Its arguments are a random generator and, by keyword, `env.kwargs` and the arguments drawn by
+`env.randomize`. It yields observations [O], receives actions [A] in [-1, 1], and at the end returns the episode's return,
+or a pair of it and metrics by name."""
 
 
 class FunctionEnv(gymnasium.Env[Float32, Float32]):
@@ -30,7 +31,8 @@ class FunctionEnv(gymnasium.Env[Float32, Float32]):
         **kwargs: The keyword arguments of the function. Raises TypeError if the function does not take them.
     """
 
-    def __init__(self, episode: Episode, observation_size: int, action_size: int, name: str, **kwargs: Any) -> None:
+    # The parameters are positional only, so that a function may have keyword arguments of the same names.
+    def __init__(self, episode: Episode, observation_size: int, action_size: int, name: str, /, **kwargs: Any) -> None:
         function = f"{getattr(episode, '__module__', '')}.{getattr(episode, '__qualname__', type(episode).__name__)}"
         self._title = f"{function} ({name})"
         self.observation_space = gymnasium.spaces.Box(-np.inf, np.inf, (observation_size,), np.float32)

@@ -59,6 +59,17 @@ def test_what_goes_wrong_is_raised():
         env.reset(seed=0)
 
 
+def named(random, name, episode=1, observation_size=1):
+    yield [episode]
+    return float(observation_size)
+
+
+def test_a_function_may_have_arguments_of_any_name():
+    env = FunctionEnv(named, 1, 1, "Named-v0", name="a", episode=2, observation_size=3)
+    assert env.reset(seed=0)[0].tolist() == [2.0]
+    assert env.step(np.zeros(1, np.float32))[1] == 3.0
+
+
 def two(random):
     yield [1.0, 2.0]
     return 0.0
