@@ -14,8 +14,8 @@ from evolve.shapes import Float32
 
 Episode = Callable[..., Generator[Any, Float32, float | tuple[float, dict[str, Any]]]]
 """A generator function. Its arguments are a random generator and, by keyword, `env.kwargs` and the arguments drawn by
-`env.randomize`. It yields observations [O], receives actions [A] in [-1, 1], and at the end returns the episode's return,
-or a pair of it and metrics by name."""
+`env.randomize`. It yields observations [O], receives actions [A] in [-1, 1], and at the end returns the episode's
+return, or a pair of it and metrics by name."""
 
 
 class FunctionEnv(gymnasium.Env[Float32, Float32]):
@@ -69,7 +69,7 @@ class FunctionEnv(gymnasium.Env[Float32, Float32]):
         expected = f"each yield to give {pluralize(self._size, 'number')}, as registered (observation_size)"
         try:
             numbers = np.asarray(yielded, np.float32)
-        except (TypeError, ValueError):  # not numbers, or lists of different lengths
+        except (TypeError, ValueError, OverflowError):  # not numbers, lists of different lengths, a huge integer
             raise InputError(self._title, expected, yielded) from None
         if yielded is None or numbers.size != self._size:
             got = f"{numbers.size}: {sanitize(yielded, 100)}" if numbers.shape else yielded
@@ -80,7 +80,7 @@ class FunctionEnv(gymnasium.Env[Float32, Float32]):
         """Return the value that the function returned as a float. Raises InputError unless it is a number."""
         try:
             return float(returned)
-        except (TypeError, ValueError):
+        except (TypeError, ValueError, OverflowError):
             cure = "" if returned is not None else "End the function with: return score."
             raise InputError(self._title, "one number to be returned, the episode's return", returned, cure) from None
 

@@ -69,7 +69,7 @@ def _fitness_array(fitness: Any) -> Float64:
     expected = "the fitness of P candidates, an array [P] of numbers"
     try:
         array = np.asarray(fitness, np.float64)
-    except (TypeError, ValueError) as error:
+    except (TypeError, ValueError, OverflowError) as error:
         raise InputError("fitness", expected, f"{type(fitness).__name__} ({one_line(error)})") from None
     if array.ndim != 1:
         raise InputError("fitness", expected, f"an array of shape {list(array.shape)}")

@@ -99,6 +99,16 @@ def a_pair(random):
     return 0.5, 7
 
 
+def a_huge_observation(random):
+    yield [10**400, 2, 3]
+    return 0.0
+
+
+def a_huge_return(random):
+    yield [1, 2, 3]
+    return 10**400
+
+
 def words(random):
     yield "left"
     return 0.0
@@ -116,6 +126,8 @@ def words(random):
         (hasty, "expected an observation to be yielded before it returns, got no observation."),
         (an_array, "expected one number to be returned, the episode's return, got array([0., 0.])."),
         (a_pair, "expected one number to be returned, the episode's return, got (0.5, 7)."),
+        (a_huge_observation, "expected each yield to give 3 numbers, as registered (observation_size), got [1000"),
+        (a_huge_return, "expected one number to be returned, the episode's return, got 10000"),
         (words, "expected each yield to give 3 numbers, as registered (observation_size), got left."),
     ],
 )

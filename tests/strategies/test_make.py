@@ -87,7 +87,7 @@ def test_fitness_is_anything_that_numpy_converts_to_numbers(convert):
     assert told[0].centre.tobytes() == told[1].centre.tobytes()
 
 
-@pytest.mark.parametrize("wrong", [1.0, np.zeros((8, 1)), ["good"] * 8, [[1], [1, 2]], [1j] * 8])
+@pytest.mark.parametrize("wrong", [1.0, np.zeros((8, 1)), ["good"] * 8, [[1], [1, 2]], [1j] * 8, [10**400] * 8])
 def test_a_wrong_fitness_is_refused(wrong):
     with pytest.raises(InputError, match=r"^fitness: expected the fitness of P candidates, an array \[P\]"):
         Results(wrong)
