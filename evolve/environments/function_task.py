@@ -9,7 +9,7 @@ from typing import Any
 import gymnasium
 import numpy as np
 
-from evolve.errors import InputError, check_whole, pluralize, sanitize
+from evolve.errors import InputError, check_whole, one_line, pluralize, sanitize
 from evolve.shapes import Float32
 
 Episode = Callable[..., Generator[Any, Float32, float | tuple[float, dict[str, Any]]]]
@@ -132,7 +132,8 @@ def register_task(name: str, episode: Episode, observation_size: int, action_siz
     try:
         gymnasium.register(name, entry_point=partial(FunctionEnv, episode, observation_size, action_size, name))
     except (gymnasium.error.Error, TypeError) as error:
-        raise InputError("name", 'a name that Gymnasium can register, as "Xor-v0"', repr(name)) from error
+        got = f"{name!r} ({one_line(error)})"
+        raise InputError("name", 'a name that Gymnasium can register, as "Xor-v0"', got) from None
 
 
 def _sleep(random: np.random.Generator, seconds: float = 0.03) -> Generator[list[float], Float32, float]:

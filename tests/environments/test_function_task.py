@@ -166,6 +166,10 @@ def test_a_mistake_that_shows_late_is_said_without_a_traceback(command, tmp_path
             "name: expected a name without a colon, got 'it:F-v0'. The module belongs to env.id",
         ),
         (("CartPole-v1", two, 1, 1), "name: expected a name that Gymnasium does not know, got CartPole-v1, another"),
+        (
+            ("CartPole", two, 1, 1),
+            "name: expected a name that Gymnasium can register, as \"Xor-v0\", got 'CartPole' (RegistrationError: ",
+        ),
         ((7, two, 1, 1), 'name: expected a name that Gymnasium can register, as "Xor-v0", got 7'),
     ],
 )
