@@ -36,8 +36,8 @@ class Results:
     sums: [W, *sum_shape], the value of the strategy's `sums` for all columns; None lets `tell` compute them.
     measures: [P, D], the value of the strategy's `measures`; None lets `tell` compute them from the genomes alone.
 
-    Raises InputError if the fitness is not an array [P] of numbers, and ValueError if traces or measures have another
-    shape or type.
+    Raises InputError if the fitness is not an array [P] of numbers, ValueError if traces or measures have another shape
+    or type, and TypeError if they are no arrays.
     """
 
     fitness: Float64
@@ -49,7 +49,7 @@ class Results:
     def __post_init__(self) -> None:
         object.__setattr__(self, "fitness", _fitness_array(self.fitness))
         P = len(self.fitness)
-        if not self.traces.size:
+        if not np.size(self.traces):
             object.__setattr__(self, "traces", np.zeros((P, 0), np.float32))
         check_shape(self.traces, "traces", "P T", np.float32, P=P)
         object.__setattr__(self, "traces", read_only(self.traces))
@@ -83,8 +83,9 @@ class Strategy(Generic[State]):
     their defaults do not fit. An instance may override an attribute, too.
 
     Attributes:
-        portable: True if ask and tell give the same bits on every machine. Every rank then holds the state and
-            computes the candidates that it plays. If False, the bits repeat only on machines of the same kind.
+        portable: True if ask and tell give the same bits on every machine. Every rank can then hold the state and
+            compute the candidates that it plays, see `runs_on_every_rank`. If False, the bits repeat only on machines
+            of the same kind.
         shared_mask: True if all candidates have the same connections.
         traces: The traces that `tell` reads: the traces of "each" candidate, their "mean", or "none".
         grows: True if `tell` accepts the results of only the first n candidates, for even n and even P. A population
@@ -147,11 +148,12 @@ class Strategy(Generic[State]):
     def champion(self, state: State) -> Genomes:
         """Return the genome (P = 1) that the strategy estimates to be best.
 
-        It is called after at least one `tell`; if the strategy has `warm_starts`, also for the state of `start`.
+        It is called after at least one `tell`. In a search that begins with a given genome, it also returns this
+        genome for the state of `start`.
         """
 
     def champion_generation(self, _state: State) -> int | None:
-        """Return the only generation that evaluated the champion; None if later generations may evaluate it again."""
+        """Return the only generation that evaluates the champion; None if several may evaluate it, or if none does."""
         return None
 
     @abstractmethod

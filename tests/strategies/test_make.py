@@ -212,6 +212,13 @@ def test_traces_of_other_shapes_are_refused(arrays, message):
         Results(*arrays)
 
 
+@pytest.mark.parametrize("other", [{"traces": [[0.5]]}, {"traces": None}, {"measures": [[0.5]]}])
+def test_results_that_are_no_arrays_are_refused(other):
+    (name,) = other
+    with pytest.raises(TypeError, match=f"{name}: expected an array, got"):
+        Results([1.0], **other)
+
+
 def test_a_tell_cannot_change_the_results_that_are_recorded():
     fitness = np.ones(3)
     results = Results(fitness, np.ones((3, 2), np.float32))
