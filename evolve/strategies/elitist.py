@@ -1,11 +1,12 @@
 """The strategies random, ga and umda: the best genomes of all generations are evaluated again in every generation.
 
-`random` is the control. `ga` is a simple genetic algorithm without crossover (Such et al., "Deep Neuroevolution", 2017,
-algorithm 1). `umda` is a univariate estimation of distribution over masks, as in the second version of the script of
-2020 with which this project began.
+`random` is the control: its children are initial genomes. `ga` is a simple genetic algorithm without crossover (Such et
+al., "Deep Neuroevolution", 2017, algorithm 1). `umda` is a univariate estimation of distribution over masks, as in the
+second version of the script of 2020 with which this project began.
 
-The elite contains the genomes with the best scores. The score of a genome is its mean fitness over all generations in
-which it was evaluated. Survivors are evaluated again in the next generation, so a lucky score does not last. With
+The elite contains the genomes of a generation, survivors and children, with the best scores. The best of the elite
+survive: they are evaluated again in the next generation, so a lucky score does not last. `ga` drops the others, which
+have been parents. The score of a genome is its mean fitness over all generations in which it was evaluated. With
 `prior_evaluations` a new genome is scored as if it had been evaluated more often, each time with the mean fitness of
 its first generation: a single high fitness is shrunk towards that mean until later evaluations confirm it.
 
@@ -40,8 +41,9 @@ class ScoredGenomes:
     """N genomes and their scores.
 
     traces: [N, T] float32, the Hebbian trace of each connection in the newest evaluation; T = 0 if traces are not used.
-    total: [N] float64, the sum of the fitness over all evaluations.
-    count: [N] int64, the number of evaluations; 0 for the given genome of a search before generation 0.
+    total: [N] float64, the sum of the fitness over all evaluations, prior ones (`with_prior`) included.
+    count: [N] int64, the number of evaluations, prior ones included; 0 for the given genome of a search before
+        generation 0.
     """
 
     genomes: Genomes
