@@ -129,7 +129,7 @@ class OpenAiEsState:
 def _check(o: OpenAiEsOptions, layout: GenomeLayout) -> None:
     """Raise InputError for settings that contradict each other, or the layout."""
     if o.pruning and o.pruning_by == "trace" and not layout.num_traces:
-        cure = "Pruning by magnitude or at random needs no traces."
+        cure = "Pruning by magnitude, by flow or at random needs no traces."
         raise InputError("strategy.pruning_by", "a network that leaves traces, as hebbian-dag", "trace", cure)
     if o.constant_weight_decay and not o.smallest_learning_rate:
         raise InputError("strategy.smallest_learning_rate", "above 0 if weight decay is constant", 0.0)
