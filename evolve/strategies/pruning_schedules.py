@@ -10,8 +10,8 @@ so most connections are pruned early. `pruning_by` selects the connections that 
     trace       the smallest |H̄|; H̄ is the Hebbian trace, averaged over all candidates. A matrix without traces is
                 pruned by magnitude
     random      a random order, as a control
-    flow        the smallest flow, see `acting`. Connections that cannot act have flow 0. C then counts the connections
-                of all matrices together
+    flow        the smallest flow, see `acting`. Connections that cannot act have flow 0; if no connection can act, the
+                smallest |θ|. C then counts the connections of all matrices together
 
 **Pruning in rounds**: after each round the search begins again with the remaining connections. Pruning by
 signal-to-noise ratio is from Lange & Sprekeler, "Lottery Tickets in Evolutionary Optimization: On Sparse
@@ -25,8 +25,9 @@ the C connections has a weight with mean m and standard deviation s:
     weights     each remaining connection is rewound to its initial weight, of generation 0. The strategy forgets
                 everything else. Random streams are keyed by generation, so the next search has other candidates
     control     with `pruning_control` another search of the same length follows each round, with the same mask and new
-                initial weights. It measures the mask without the rewound weights, and does not affect later rounds. If
-                `init_sparsity` is above 0, the new initial genome lacks some connections; their weights begin at 0
+                initial weights. It measures the mask without the rewound weights. Later rounds use no result of it, but
+                have other random numbers, because it has used generations. If `init_sparsity` is above 0, the new
+                initial genome lacks some connections; their weights begin at 0
 
 The champion is the champion of the newest search. The next search begins only with the next generation, so after
 n · `pruning_every` generations the champion is the result of the n-th search.
@@ -138,7 +139,7 @@ class PruningOptions(RestartOptions):
     def check_combinations(self) -> None:
         """Raise InputError for a setting that has no effect, and for rounds that end before a search can restart."""
         super().check_combinations()
-        every, starts = self.pruning_every, self.choosing_generations
+        every, choosing = self.pruning_every, self.choosing_generations
         names = ("pruning_keep", "pruning_by", "pruning_control")
         changed = [name for name in names if getattr(self, name) != PruningOptions.model_fields[name].default]
         if changed and not every:
@@ -146,8 +147,8 @@ class PruningOptions(RestartOptions):
         if self.restart_after and 0 < every <= self.restart_after:
             expected = f"below pruning_every, {every}, because each round ends after {every} generations"
             raise InputError("strategy.restart_after", expected, self.restart_after)
-        if self.starts > 1 and 0 < every <= starts:
-            raise InputError("strategy.pruning_every", f"above {starts}, the generations of all starts", every)
+        if self.starts > 1 and 0 < every <= choosing:
+            raise InputError("strategy.pruning_every", f"above {choosing}, the generations of all starts", every)
 
 
 @dataclass(frozen=True)
