@@ -126,10 +126,10 @@ def register_task(name: str, episode: Episode, observation_size: int, action_siz
         raise InputError("name", "a name without a colon", repr(name), cure)
 
     known = gymnasium.registry.get(name) if isinstance(name, str) else None
-    # A notebook may register its task again.
     if known is not None and getattr(known.entry_point, "func", None) is not FunctionEnv:
         raise InputError("name", "a name that Gymnasium does not know", f"{name}, another environment")
     try:
+        gymnasium.registry.pop(name, None)  # a notebook may register its task again, of which Gymnasium would warn
         gymnasium.register(name, entry_point=partial(FunctionEnv, episode, observation_size, action_size, name))
     except (gymnasium.error.Error, TypeError) as error:
         got = f"{name!r} ({one_line(error)})"

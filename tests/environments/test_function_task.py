@@ -1,6 +1,7 @@
 """Tasks that are plain functions: the documented example runs, and mistakes of functions are reported plainly."""
 
 import re
+import warnings
 
 import gymnasium
 import numpy as np
@@ -68,6 +69,17 @@ def test_a_function_may_have_arguments_of_any_name():
     env = FunctionEnv(named, 1, 1, "Named-v0", name="a", episode=2, observation_size=3)
     assert env.reset(seed=0)[0].tolist() == [2.0]
     assert env.step(np.zeros(1, np.float32))[1] == 3.0
+
+
+def test_a_notebook_registers_its_task_again_without_a_warning():
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")
+            register_task("Again-v0", echo, 1, 2)
+            register_task("Again-v0", named, 1, 1)
+        assert gymnasium.make("Again-v0", name="a").unwrapped.action_space.shape == (1,)
+    finally:
+        gymnasium.registry.pop("Again-v0")
 
 
 def two(random):
@@ -170,6 +182,7 @@ def test_a_mistake_that_shows_late_is_said_without_a_traceback(command, tmp_path
             ("CartPole", two, 1, 1),
             "name: expected a name that Gymnasium can register, as \"Xor-v0\", got 'CartPole' (RegistrationError: ",
         ),
+        (([7], two, 1, 1), 'name: expected a name that Gymnasium can register, as "Xor-v0", got [7]'),
         ((7, two, 1, 1), 'name: expected a name that Gymnasium can register, as "Xor-v0", got 7'),
     ],
 )
