@@ -138,10 +138,13 @@ class _EvolvedFile:
         actions than the environment of the run.
         """
         self._check_champion()
-        which = {"episodes": check_whole("episodes", episodes, 1), **vars(GenomeChoice(generation, connections, cell))}
-        check_which(self._stored, GenomeChoice(generation, connections, cell))
+        episodes = check_whole("episodes", episodes, 1)
         changes = {"env": _changes(env), "network": plain_setting("network", network), "engine": engine}
-        return Evaluation(**unpack(self._play("_evaluate", changes | {"threads": threads}, which, workers, episodes)))
+        which = GenomeChoice(generation, connections, cell)
+        check_which(self._stored, which)
+        arguments = {"episodes": episodes, **vars(which)}
+        answer = self._play("_evaluate", changes | {"threads": threads}, arguments, workers, episodes)
+        return Evaluation(**unpack(answer))
 
     def _evaluate(
         self, _ranks: Collective, coordinator: Coordinator, experiment: Experiment, episodes: int, **which: Any
