@@ -44,6 +44,8 @@ class Policy:
     def __init__(
         self, experiment: Experiment, genome: Genomes | Float32, normalizer: Float32 | None = None, origin: str = ""
     ) -> None:
+        if not isinstance(experiment, Experiment):
+            raise InputError("experiment", "the experiment of a run, run.experiment", f"a {type(experiment).__name__}")
         self.experiment = experiment
         # A copy: the given arrays may belong to a stored run, which must not change.
         self.genome = one_genome(genome, "genome").take(np.zeros(1, np.int64))

@@ -76,6 +76,12 @@ def test_a_policy_may_be_made_of_weights():
             Policy(replace(policy.experiment, config=config), weights, normalizer)
 
 
+def test_a_configuration_is_not_an_experiment():
+    policy = policy_of("mlp")
+    with pytest.raises(InputError, match=r"^experiment: expected the experiment .*run\.experiment, got a Config"):
+        Policy(policy.experiment.config, policy.genome)
+
+
 def test_the_first_batch_decides_how_many_rows_an_episode_has():
     policy = policy_of("elman")
     seen = observed(2, N, 4)
