@@ -25,7 +25,6 @@ from evolve.store import schema
 from evolve.store.schema import Column, Header, HeldOut, Record, Start, StoredRun
 
 ANOTHER_FILE = "Name another file, or move this one away to begin its run anew."
-_LARGEST_CHUNK = 64_000_000  # bytes
 _MAX_NAMES = 3  # in an error
 _PLAIN_LAYOUTS = (h5d.CONTIGUOUS, h5d.COMPACT, h5d.CHUNKED)
 
@@ -191,7 +190,7 @@ class Reader:
         stored = item.id.get_create_plist()
         if stored.get_layout() not in _PLAIN_LAYOUTS or stored.get_nfilters() or stored.get_external_count():
             raise ValueError(f"{path}: stored in another way than evolve stores it")
-        if item.chunks and math.prod(item.chunks) * item.dtype.itemsize > _LARGEST_CHUNK:
+        if item.chunks and math.prod(item.chunks) * item.dtype.itemsize > schema.LARGEST_CHUNK:
             raise ValueError(f"{path}: stored in chunks of {item.chunks}")
         return item
 

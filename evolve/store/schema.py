@@ -20,6 +20,8 @@ SCHEMA = 3
 """The version of the layout of run files."""
 MOST_ENTRIES = 1000
 """The largest number of arrays in a checkpoint, and of metrics."""
+LARGEST_CHUNK = 64_000_000
+"""The largest chunk of an array that a reader accepts, in bytes."""
 
 LETTERS = {
     "G": "generations",
@@ -84,7 +86,7 @@ METRIC_TYPES = tuple(np.dtype(kind) for kind in (np.bool_, np.int64, np.float64)
 
 def metric_column(group: str, symbols: str, name: str, dtype: DTypeLike) -> Column:
     """Return the column of a metric in the group "generation" or "evaluation"."""
-    meaning = f"the metric {name} of each episode, from the info of its last step; NaN, 0 or false for a failed episode"
+    meaning = f"the metric {name} of each episode; NaN, 0 or false for a failed episode"
     return Column(f"{group}/metrics/{name}", symbols, np.dtype(dtype), meaning)
 
 

@@ -1,6 +1,7 @@
 """Write a run file: each flush replaces the file by a copy with the new generations appended."""
 
 import atexit
+import math
 import os
 import shutil
 import threading
@@ -19,7 +20,7 @@ from evolve.genome import Genomes, GenomeSource
 from evolve.store import schema
 from evolve.store.disk import DeferredErrorFile, Lock, atomic_write, sync, uninterrupted, without_links
 from evolve.store.reading import check_free, read, unwritable_directory
-from evolve.store.schema import Checkpoint, Column, Header, HeldOut, Record, RunLog, metric_column
+from evolve.store.schema import LARGEST_CHUNK, Checkpoint, Column, Header, HeldOut, Record, RunLog, metric_column
 
 # The interval between two flushes is a multiple of the duration of the last flush: 200, so that flushes take 0.5 % of a
 # run, but at most two seconds, because a kill loses the work of the interval. It is at least 20 durations (5 %).
@@ -28,8 +29,8 @@ _LONGEST_WAIT = 2.0  # seconds
 MAX_BUFFERED = 2**26
 """Bytes of genomes, or of the strategy states from which genomes are computed, that may wait for a flush."""
 _CHUNK = 2048  # bytes of each chunk of a checkpoint array
-_MOST_CHUNKS = 64  # a larger checkpoint array has larger chunks instead
-_LARGEST_CHUNK = 2**18  # bytes; a generation that is larger is divided into chunks
+_MOST_CHUNKS = 64  # a larger checkpoint array has larger chunks instead, as long as a reader accepts them
+_LONGEST_PART = 2**18  # bytes; a generation that is larger is divided into parts, one chunk each
 
 # Python stops daemon threads at exit. A thread that is stopped inside HDF5 keeps HDF5's lock, and the exit hangs.
 # So the exit waits for a running write, and no other thread may begin one.
@@ -293,14 +294,20 @@ def chunk_shape(shape: tuple[int, ...], itemsize: int, size: int) -> tuple[int, 
     """Return the shape of the chunks of an array [G, …].
 
     A chunk holds several generations, about `size` bytes. If a single generation is larger than `size`, a chunk holds
-    one generation, or a part of it if it also exceeds `_LARGEST_CHUNK` bytes. Parts are few, because HDF5 takes about
-    15 µs to add a chunk, and equally long, because HDF5 stores the last chunk in full, too.
+    one generation, or a part of it if it also exceeds `_LONGEST_PART` bytes. Parts are few, because HDF5 takes about
+    15 µs to add a chunk, and equally long, because HDF5 stores the last chunk in full, too. A part is less than twice
+    as long as the larger of `size` and `_LONGEST_PART`.
     """
-    row = max(1, int(np.prod(shape[1:])) * itemsize)
-    if row <= size or len(shape) == 1:
+    row = max(1, math.prod(shape[1:]) * itemsize)
+    if row <= size:
         return (max(1, size // row), *shape[1:])
-    parts = min(shape[1], -(-row // max(size, _LARGEST_CHUNK)))
-    return (1, -(-shape[1] // parts), *shape[2:])
+    chunk = [1, *shape[1:]]
+    for axis in range(1, len(shape)):
+        parts = -(-math.prod(chunk) * itemsize // max(size, _LONGEST_PART))
+        chunk[axis] = -(-shape[axis] // min(parts, shape[axis]))
+        if chunk[axis] > 1:
+            break
+    return tuple(chunk)
 
 
 def _append_rows(file: h5py.File, column: Column, before: int, rows: NDArray[Any]) -> None:
@@ -371,7 +378,7 @@ def _replace_array(group: h5py.Group, name: str, array: NDArray[Any]) -> None:
             return
         del group[name]
     if array.size and array.ndim:
-        _create_dataset(group, name, array, max(_CHUNK, array.nbytes // _MOST_CHUNKS))
+        _create_dataset(group, name, array, min(max(_CHUNK, array.nbytes // _MOST_CHUNKS), LARGEST_CHUNK // 2))
     else:
         group[name] = array
 

@@ -617,7 +617,8 @@ def test_a_large_generation_is_stored_in_few_chunks(path):
         ((1, 4096, 4), 8, (1, 4096, 4)),  # 128 KiB: whole
         ((1, 16384, 4, 2), 8, (1, 4096, 4, 2)),  # 1 MiB: four parts
         ((1, 33000, 1), 8, (1, 16500, 1)),  # just above 256 KiB: two equal parts, which waste nothing
-        ((1, 3, 2**20), 1, (1, 1, 2**20)),
+        ((1, 3, 2**20), 1, (1, 1, 2**18)),  # a long genome is divided, too
+        ((1, 1, 3, 2**18), 1, (1, 1, 1, 2**18)),
         ((1, 2**20), 8, (1, 2**15)),
         ((5, 8, 2), 8, (16, 8, 2)),  # several generations together
         ((7,), 8, (256,)),
