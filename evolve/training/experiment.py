@@ -279,7 +279,8 @@ def _check_size(config: Config, network: Network) -> None:
     if needed > available:
         sizes = f"{num_episodes:,} episodes"
         if 32 * num_episodes <= available:
-            argument = "population × network.hidden"
+            fits_without_slots = needed - 4 * slots * network.slot_size <= available
+            argument = "compute.slots" if fits_without_slots else "population × network.hidden"
             sizes = f"P = {P:,} candidates of W = {W:,} weights, E = {E:,} episodes each, and {slots:,} slots"
         expected = f"sizes that fit into {available / 1e9:,.1f} GB of memory"
         raise InputError(argument, expected, f"{sizes}: at least {needed / 1e9:,.1f} GB")
