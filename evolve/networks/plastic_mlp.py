@@ -43,7 +43,7 @@ class PlasticMlpOptions(NetworkOptions):
     rules: Literal["synapse", "neuron", "layer"] = "synapse"
     """The connections that share a learning rule: none, all connections into a neuron, or all of a layer."""
     max_norm: bool = False
-    """Whether a layer's weights are divided by the largest weight of the layer after each update."""
+    """Whether a layer's weights are divided by their largest absolute value after each update."""
     update_every: int = Field(1, ge=1, le=1_000_000)
     """The number of steps between updates of weights."""
     initial_scale: Scale = 0.1

@@ -10,7 +10,8 @@ generation is
     pruning    half of the children lose connections: a weight w with probability `pruning` · u² · (2m/(m + |w|))²,
                m the mean |w|, u uniform for each child. So small weights are pruned more often than large ones
     regrowth   each absent connection returns with probability `regrowth`, its weight 0
-    noise      every connection left moves by `weight_noise` · u² · N(0, 1), u uniform for each child
+    noise      every connection, also one that has returned, moves by `weight_noise` · u² · N(0, 1), u uniform for each
+               child
 
 The next parents are the first N of all candidates in the order of the paper: by the number of their front; in a front
 by crowding distance, the largest first; then by their number in the population. One genome dominates another if it is
@@ -72,7 +73,7 @@ def fronts_of(values: Float64) -> Int64:
     Front 0 has the rows that no other row dominates. Front k has the rows that only rows of earlier fronts dominate. Of
     equal rows, the first dominates the others.
 
-    values: [n, D], larger is better. It needs a little more than 2n² bytes.
+    values: [n, D], larger is better. At its peak it needs about 3n² bytes.
     """
     n = len(values)
     known = np.flatnonzero(~np.isnan(values).any(axis=1))
