@@ -4,6 +4,7 @@ import shutil
 import subprocess
 import sys
 
+import arithmetic
 import h5py
 import pytest
 from conftest import Process, environment
@@ -12,7 +13,7 @@ from old_digest import old_digests
 from processors import MASKED, NEHALEM, nehalem, x86
 
 from evolve import store
-from evolve.numerics import native
+from evolve.numerics import native, restore_ieee
 
 # New processes: forked ones share one seed of hashes, so an order of sets that differs between ranks would not show.
 with_other_hashes = pytest.mark.cold
@@ -162,6 +163,31 @@ def sweep(environments):
     """Return the words of a short experiment with each of some environments."""
     short = ("-p", 6, "-r", 2, "-g", 2, "-d", 3, "--set", "held_out_episodes=2")
     return (*short, "--set", f"sweep.env.id={environments}")
+
+
+@pytest.mark.skipif(not arithmetic.SUPPORTED, reason="the helper does not know the registers of this processor")
+@pytest.mark.parametrize("how", [{}, {"ranks": 3}], ids=["alone", "three ranks"])
+@pytest.mark.parametrize("backend", ["native", "numpy"])
+def test_a_library_that_flushes_denormals_changes_no_bit(digests, backend, how):
+    if backend == "native" and not native.available():
+        pytest.skip("the native kernels were not built")
+    tiny = (*QUICK[2:], "--backend", backend, "--set", "network.init_scale=1e-38")
+    plain = digests("-e", "CartPole-v1", *tiny)
+    try:
+        assert digests("-e", "toys:FastMath-v0", *tiny, **how) == plain
+    finally:
+        restore_ieee()
+
+
+@pytest.mark.skipif(not arithmetic.SUPPORTED, reason="the helper does not know the registers of this processor")
+def test_a_thread_of_a_script_that_flushes_denormals_changes_no_bit(digests):
+    tiny = (*QUICK, "--engine", "exact", "--threads", 2, "--set", "network.init_scale=1e-38")
+    plain = digests(*tiny)
+    arithmetic.flush_denormals()
+    try:
+        assert digests(*tiny) == plain
+    finally:
+        restore_ieee()
 
 
 @with_other_hashes

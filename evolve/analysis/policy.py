@@ -14,7 +14,7 @@ from evolve.environments.spaces import Space, check_observation, kind_of, member
 from evolve.errors import InputError, check_path, check_whole, one_line
 from evolve.genome import Block, Genomes, one_genome
 from evolve.networks import Batch, Network
-from evolve.numerics import host_backend
+from evolve.numerics import host_backend, restore_ieee
 from evolve.rollouts.inference import ObservationNormalizer
 from evolve.shapes import Float32
 from evolve.strategies.acting import Paths
@@ -133,6 +133,7 @@ class Policy:
         Raises:
             InputError: The observation has another shape, or a number that is not finite.
         """
+        restore_ieee()
         try:
             rows = _batch_size(self.experiment.spaces.observation, observation, is_batch=self._rows is not None)
             encoded = np.zeros((rows or 1, self._codec.observation_size), np.float32)

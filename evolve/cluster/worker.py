@@ -20,6 +20,7 @@ from evolve.cluster.transport import Buffer, Transport
 from evolve.cluster.watchdog import Watchdog, kill
 from evolve.errors import SOURCE, EvolveError, RunError
 from evolve.genome import GenomeSource, select
+from evolve.numerics import restore_ieee
 from evolve.rollouts import AnyRollout, EpisodeBatch, EpisodeResults, join, sum_traces
 
 COORDINATOR = 0
@@ -141,6 +142,7 @@ class Worker:
 
     def handle(self, message: Message) -> None:
         """Do the work that a message asks for."""
+        restore_ieee()
         self.expects_message = False
         match message:
             case messages.Setup(experiment, versions):

@@ -6,9 +6,9 @@ order a library chooses.
 """
 
 from evolve.numerics.native import Backend, aligned, backend, host_backend
-from evolve.numerics.portable import exp, normal_quantile, ordered_sum, sequential_sum, sigmoid, tanh
+from evolve.numerics.portable import exp, normal_quantile, ordered_sum, restore_ieee, sequential_sum, sigmoid, tanh
 
 __all__ = [
-    "Backend", "aligned", "backend", "exp", "host_backend", "normal_quantile", "ordered_sum", "sequential_sum",
-    "sigmoid", "tanh",
+    "Backend", "aligned", "backend", "exp", "host_backend", "normal_quantile", "ordered_sum", "restore_ieee",
+    "sequential_sum", "sigmoid", "tanh",
 ]  # fmt: skip

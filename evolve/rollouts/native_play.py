@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from evolve.environments import AnyTask, CompiledSlots
 from evolve.networks.network import SlotArrays
-from evolve.numerics import native, ordered_sum
+from evolve.numerics import native, ordered_sum, restore_ieee
 from evolve.numerics.hashing import MAX_HASHED_STEPS, coefficients
 from evolve.numerics.native import ADDRESS, INT64
 from evolve.shapes import Bool, Float32, Float64, Int32, Int64, UInt8, UInt64
@@ -214,6 +214,7 @@ class NativePlay:
 
         It ends early if no episode runs, or if a slot is free while `more` episodes wait for a feed.
         """
+        restore_ieee()
         return self._play(ctypes.addressof(self._structure), steps, more)
 
     def take(self, best_of: int) -> Played:

@@ -10,7 +10,7 @@ import numpy as np
 
 from evolve.environments import Engine
 from evolve.networks import Network
-from evolve.numerics import Backend
+from evolve.numerics import Backend, restore_ieee
 from evolve.rollouts.episodes import EpisodeBatch, EpisodeFailure, EpisodeResults
 from evolve.rollouts.inference import make_inference
 from evolve.rollouts.queue import EpisodeQueue
@@ -211,6 +211,7 @@ class Rollout:
 
     def begin(self) -> None:
         """Begin a tick: networks compute outputs for the observations. Only `finish` or `clear` may follow."""
+        restore_ieee()  # an environment may have loaded a library that changed it
         self.inference.begin(self._span)
         self.begun = True
 
@@ -338,6 +339,7 @@ class Rollout:
 
     def _begin(self, slots: Slots) -> None:
         """Begin queued episodes in free slots [k]."""
+        restore_ieee()
         # Loading may generate genomes, which takes long and does not count for running episodes.
         self.detector.advance(time.perf_counter())
         done = 0

@@ -12,7 +12,7 @@ from evolve.cluster import Coordinator
 from evolve.config import Config
 from evolve.errors import InputError, RunError
 from evolve.genome import DIGEST_START, GenomeDescriptions, Genomes, GenomeSource, candidate_digests, chain_digest
-from evolve.numerics import ordered_sum
+from evolve.numerics import ordered_sum, restore_ieee
 from evolve.numerics.streams import Purpose, environment_seeds
 from evolve.rollouts import EpisodeBatch, Moments, PopulationResults, generation_keys
 from evolve.shapes import Float32, Float64, Int64
@@ -76,6 +76,7 @@ class _Run:
 
     def next_generation(self, begin: float) -> Record:
         """Evolve one generation and append it to the log. begin: the time at which it began."""
+        restore_ieee()
         config = self.experiment.config
         generation = self.log.num_generations
         normalizer = self._normalizer()

@@ -5,7 +5,9 @@ import time
 
 import gymnasium
 import numpy as np
+from arithmetic import flush_denormals
 from gymnasium import spaces
+from gymnasium.envs.classic_control import CartPoleEnv
 
 
 class Switches(gymnasium.Env):
@@ -441,6 +443,16 @@ class Wanders(Switches):
         super().__init__(length)
         os.chdir(os.pardir)
 
+
+class FastMath(CartPoleEnv):
+    """CartPole, with a constructor that flushes denormal numbers as if it loaded a library linked with -ffast-math."""
+
+    def __init__(self):
+        super().__init__()
+        flush_denormals()
+
+
+gymnasium.register(id="FastMath-v0", entry_point=FastMath, max_episode_steps=500)
 
 _FAILING = (Elsewhere, Faulty, Leaves, Unrepeatable, Exits, Surrogate, Broken, NotANumber, OldInterface)
 for _class in (*_FAILING, Switches, Wanders, Chords, Memory, Slow, Values, Prints):

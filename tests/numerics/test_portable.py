@@ -1,5 +1,9 @@
 """The exact functions against higher precision, and their order of addition against plain loops."""
 
+import sys
+from types import SimpleNamespace
+
+import arithmetic
 import mpmath
 import numpy as np
 import pytest
@@ -7,7 +11,17 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
-from evolve.numerics import exp, normal_quantile, ordered_sum, portable, sequential_sum, sigmoid, tanh
+from evolve.errors import RunError
+from evolve.numerics import (
+    exp,
+    normal_quantile,
+    ordered_sum,
+    portable,
+    restore_ieee,
+    sequential_sum,
+    sigmoid,
+    tanh,
+)
 
 mpmath.mp.dps = 30
 FUNCTIONS = {
@@ -89,3 +103,24 @@ def test_sequential_sum_adds_one_after_another(width, n, seed):
     for row in x[1:]:
         total += row
     assert np.array_equal(sequential_sum(x.copy()), total)
+
+
+@pytest.mark.skipif(not arithmetic.SUPPORTED, reason="the helper does not know the registers of this processor")
+@pytest.mark.parametrize("change", [arithmetic.flush_denormals, arithmetic.round_up])
+def test_another_mode_of_the_processor_is_restored_or_refused(change, monkeypatch):
+    def results():
+        return (sys.float_info.min * np.array([0.5])).tobytes(), (np.array([1.0]) + 2.0**-53).tobytes()
+
+    usual = results()
+    try:
+        change()
+        assert results() != usual
+        with monkeypatch.context() as patch:
+            patch.setattr(portable.ctypes, "CDLL", lambda _: SimpleNamespace())
+            with pytest.raises(RunError, match=r"^arithmetic: .*-ffast-math"):
+                restore_ieee()
+    finally:
+        restore_ieee()
+    assert results() == usual
+    restore_ieee()
+    assert results() == usual
