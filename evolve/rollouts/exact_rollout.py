@@ -17,7 +17,7 @@ import weakref
 from collections.abc import Callable
 from contextlib import AbstractContextManager
 from queue import Empty, SimpleQueue
-from threading import Event, Lock, Thread
+from threading import Event, Lock, Thread, stack_size
 
 import numpy as np
 
@@ -43,6 +43,8 @@ LEAST_GIVEN = 4
 """The smallest number of running episodes that a thread gives to another thread, and that it keeps."""
 POLL_SECONDS = 0.002
 """The interval at which a thread without episodes checks whether another thread can still give some."""
+_STACK_BYTES = 2**23
+"""The stack of a thread. The kernels of rigid bodies need 400 kB; `ulimit -s` or a C library may give a thread less."""
 _TICK_SECONDS = 0.004
 """The longest duration of a tick without results: short, because a worker probes for messages only between ticks."""
 
@@ -272,10 +274,14 @@ class ThreadedRollout(_WholeEpisodes):
         """The number of episodes whose results were not returned yet."""
         self._playing: set[ExactRollout] = set()
         self._shared = SharedState(self._queue, threads, least_feed)
-        for _ in range(threads):
-            # A daemon thread does not keep the process alive. No thread refers to this object, so its finalizer can run
-            # while the threads live, and end them.
-            Thread(target=self._shared.play, name="evolve-rollout", daemon=True).start()
+        earlier = stack_size(_STACK_BYTES)
+        try:
+            for _ in range(threads):
+                # A daemon thread does not keep the process alive. No thread refers to this object, so its finalizer can
+                # run while the threads live, and end them.
+                Thread(target=self._shared.play, name="evolve-rollout", daemon=True).start()
+        finally:
+            stack_size(earlier)
         self._stop = weakref.finalize(self, self._shared.stop, threads)
 
     @property

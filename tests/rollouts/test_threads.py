@@ -421,3 +421,21 @@ def test_the_watchdog_ends_a_process_whose_threads_hang(tmp_path):
     done = subprocess.run(words, capture_output=True, text=True, timeout=LONG, check=False, env=environment())
     assert done.returncode == 1
     assert "_play" in done.stderr  # the thread that hangs, in the traceback of all threads
+
+
+STACKS = """
+import threading, evolve
+threading.stack_size(2**18)
+evolve.train(env={"id": "BipedalWalker-v3", "engine": "exact", "max_episode_steps": 50}, population=64, episodes=2,
+             generations=1, held_out_episodes=0, compute={"threads": 2})
+assert threading.stack_size() == 2**18
+"""
+
+
+def test_threads_have_room_for_the_kernels_of_rigid_bodies(tmp_path):
+    """Some systems, and `ulimit -s 256`, give a thread a small stack; a thread that exceeds its stack crashes."""
+    words = [sys.executable, "-c", STACKS]
+    done = subprocess.run(
+        words, cwd=tmp_path, capture_output=True, text=True, timeout=LONG, check=False, env=environment()
+    )
+    assert done.returncode == 0, done.stderr
