@@ -2,8 +2,8 @@
 
 Under `mpirun -n R python script.py` every rank calls the same functions: rank 0 coordinates, the others play episodes,
 and all get the same objects. With `workers` the process of the script starts such ranks itself, receives each
-generation from their rank 0, and tells it whether to go on. Only `progress=True` prints, and no function catches
-signals.
+generation from their rank 0, and tells it whether to go on. Only `progress=True` prints, and no function keeps a
+signal handler: during a call an alarm watches the environments.
 """
 
 import json
