@@ -14,6 +14,7 @@ from evolve.config import Options
 from evolve.genome import Block, Genomes, pruned
 from evolve.numerics import sequential_sum, tanh
 from evolve.numerics.streams import Stream
+from evolve.shapes import stored_array
 from evolve.strategies import Strategy, initial_genomes, ranking
 
 
@@ -122,10 +123,9 @@ class HillClimber(Strategy):
         return {"weights": state.weights, "mask": state.mask}
 
     def from_arrays(self, arrays):
-        shape = (1, self._layout.num_weights)
-        if {"weights", "mask"} - set(arrays) or not arrays["weights"].shape == arrays["mask"].shape == shape:
-            raise ValueError(f"weights, mask: expected {shape}")
-        return Genomes(arrays["weights"], arrays["mask"])
+        W = self._layout.num_weights
+        weights = stored_array(arrays, "weights", "1 W", np.float32, W=W)
+        return Genomes(weights, stored_array(arrays, "mask", "1 W", np.bool_, W=W))
 
 
 leaky = LeakyOptions, Leaky
