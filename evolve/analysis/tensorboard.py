@@ -130,17 +130,18 @@ class LiveLog:
 
     def __init__(self, directory: str | Path, run: Path, argument: str) -> None:
         self._writer_class = _summary_writer(argument)
-        folder = run.absolute().parent
-        owner = hashlib.sha256(os.fsencode(folder.resolve())).hexdigest()[:8]
+        directory = Path(os.path.expanduser(directory))  # no shell expands "~" in Python
+        folder = Path(os.path.abspath(run)).parent  # without "..", which would lead out of `directory`
+        owner = hashlib.sha256(os.fsencode(run.parent.resolve())).hexdigest()[:8]
         self._ending = f".{owner}{_LIVE}"  # names the run directory, so that no other run deletes the file
-        self.directory = Path(directory) / folder.name / run.stem
+        self.directory = directory / folder.name / run.stem
         """The directory of the event files."""
         self._writer: Any = None
         self._flushed = time.monotonic()
         with disk.explain_write_errors(self.directory):
             live = self.directory.parent.glob(f"*/events.out.tfevents.*{_LIVE}")
             if not all(path.name.endswith(self._ending) for path in live):  # another run directory has this name
-                self.directory = Path(directory) / f"{folder.name}-{owner}" / run.stem
+                self.directory = directory / f"{folder.name}-{owner}" / run.stem
             self.directory.mkdir(parents=True, exist_ok=True)
 
     def __enter__(self) -> Self:

@@ -67,6 +67,15 @@ def test_run_directories_of_one_name_keep_their_event_files_apart(tmp_path):
         assert len(list((logs / "seed-1").iterdir())) == 1
 
 
+def test_event_files_of_a_run_in_a_parent_directory_are_below_the_given_one(tmp_path, monkeypatch):
+    (tmp_path / "a" / "b").mkdir(parents=True)
+    monkeypatch.chdir(tmp_path / "a" / "b")
+    monkeypatch.setenv("HOME", str(tmp_path))
+    run = evolve.train(**SMALL | {"generations": 1, "env": ENV, "seed": 1, "output": "..", "tensorboard": "~/logs"})
+    check(run, tmp_path / "logs" / "a" / "seed-1")
+    assert not list((tmp_path / "a" / "b").iterdir())
+
+
 def test_a_directory_that_cannot_be_written_is_refused_before_the_run(call, tmp_path):
     (tmp_path / "logs").write_text("mine")
     call("run", "-e", "CartPole-v1", "-o", "out", "--tensorboard", "logs").refused("logs/out/seed-0 cannot be written")
