@@ -29,8 +29,8 @@ HEAD = """# The zoo
 
 Champions that learned in the experiments of `experiments/`, each the first of its experiment's seeds, in
 `zoo/NAME.champion`. [What such a file is](champions.md). The first line evaluates all of them again, in a minute or
-two. The second plays the walkers and the lander in Gymnasium, which takes some ten minutes; all returns are equal to
-the bit.
+two; `pendulum` and `cheetah` need EnvPool (`pip install -e '.[envpool]'`). The second plays the walkers and the
+lander in Gymnasium, which takes some ten minutes; all returns are equal to the bit.
 
 ```sh
 evolve verify zoo/*
