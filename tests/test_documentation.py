@@ -396,6 +396,11 @@ def test_the_attributes_of_the_run_file_are_described(tmp_path):
         assert set(file["checkpoint"].attrs) == {"num_generations"}
 
 
+def test_the_attributes_of_a_champion_file_are_described():
+    with h5py.File(ROOT / "zoo" / "walker-farther.champion") as file:
+        assert set(names(TEXTS["champions.md"].rpartition("\nAttributes: ")[2])) == set(file.attrs)
+
+
 def definitions():
     """Return the functions and classes of each file."""
     return {
