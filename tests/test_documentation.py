@@ -39,7 +39,7 @@ _SPEC = importlib.util.spec_from_file_location("generate", ROOT / "docs" / "gene
 generate = importlib.util.module_from_spec(_SPEC)
 _SPEC.loader.exec_module(generate)
 
-LOOSE = [ROOT / name for name in ("README.md", "CONTRIBUTING.md", "CHANGELOG.md")]
+LOOSE = [ROOT / name for name in ("README.md", "CONTRIBUTING.md", "SECURITY.md", "CHANGELOG.md")]
 PAGES = {path.name: path for path in LOOSE}
 PAGES |= {path.relative_to(ROOT / "docs").as_posix(): path for path in sorted((ROOT / "docs").rglob("*.md"))}
 TEXTS = {name: path.read_text() for name, path in PAGES.items()}
