@@ -86,11 +86,6 @@ def _settings_of(model: type[Options]) -> str:
     return table(("setting", "default", "values", "meaning"), *rows)
 
 
-def parser(command: str) -> argparse.ArgumentParser:
-    """Return the parser of a command."""
-    return parser_of(command)
-
-
 def options() -> str:
     """Return the arguments of every command."""
     return "\n\n".join(_options_of(command, what) for command, what in COMMANDS.items())
@@ -99,7 +94,7 @@ def options() -> str:
 def _options_of(command: str, what: str) -> str:
     rows = [
         (_spelled(action), f"`{action.dest}`" if _is_setting(command, action.dest) else "", action.help or "")
-        for action in parser(command)._actions
+        for action in parser_of(command)._actions
         if action.help != argparse.SUPPRESS and not {"-h", "--version"} & {*action.option_strings}
     ]
     heading = ("argument", "setting", "meaning")

@@ -24,7 +24,7 @@ from conftest import ROOT, finished, launcher
 import evolve
 from evolve import store
 from evolve.cli import COMMANDS
-from evolve.cli.parser import Answered
+from evolve.cli.parser import Answered, parser_of
 from evolve.cli.run import load
 from evolve.config import Config, descriptions, read_table
 from evolve.config.documents import experiments
@@ -160,13 +160,13 @@ def test_all_commands_are_called():
 def parse_command(command, arguments):
     """Parse a command line as the command would; of `run`, read and validate the experiment too."""
     if command == "launch":
-        command, arguments = "run", generate.parser("launch").parse_known_args(arguments)[1]
+        command, arguments = "run", parser_of("launch").parse_known_args(arguments)[1]
     # Run files are not there to be read: their command lines are parsed only.
     if command == "run" and not any(word.endswith(".h5") for word in arguments):
         with contextlib.suppress(Answered):  # --settings prints instead of running
             load(arguments)
     else:
-        generate.parser(command).parse_intermixed_args(arguments)
+        parser_of(command).parse_intermixed_args(arguments)
 
 
 def test_commands_parse(tmp_path, monkeypatch):
