@@ -37,7 +37,7 @@ def _parser() -> Parser:
     add = parser.add_argument
     files = (
         "one run file, or any number of champion files, to evaluate again; or two run files to compare; a directory "
-        "stands for the run file in it"
+        "stands for the run file in it, with --published for all run files in it and below it"
     )
     add("files", type=file_argument, nargs="+", metavar="FILE", help=files)
     full = "with one run file, or champion files: run all of it again and compare everything"
@@ -111,9 +111,9 @@ def _compare_with_published(files: Sequence[store.Stored], arguments: argparse.N
 
 def _body(app: App, argv: list[str]) -> int:
     arguments = _parser().parse_intermixed_args(argv)
-    files = [store.read_any(store.one_run_file(path)) for path in arguments.files]
     if arguments.published:
-        return _compare_with_published(files, arguments)
+        return _compare_with_published([store.read_any(path) for path in store.run_files(arguments.files)], arguments)
+    files = [store.read_any(store.one_run_file(path)) for path in arguments.files]
     champions = [file for file in files if isinstance(file, store.StoredChampion)]
     if len(champions) == len(files):
         return _verify_each(champions, lambda champion: _repeat(app, champion, arguments), arguments.json)

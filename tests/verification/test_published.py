@@ -1,6 +1,7 @@
 """Files against the published results: real runs, a list that the test writes, and the list that is installed."""
 
 import json
+import shutil
 import tomllib
 from dataclasses import replace
 
@@ -9,7 +10,7 @@ import pytest
 from conftest import ROOT, make_runs
 
 import evolve
-from evolve import store
+from evolve import store, verification
 from evolve.config import read_file
 from evolve.config.documents import experiments
 from evolve.errors import InputError
@@ -127,6 +128,14 @@ def test_the_command_says_which_digest_differs(call, tmp_path):
     with h5py.File(path, "r+") as file:
         file.attrs["num_generations"] += 1
     assert json.loads(call("verify", path, "--published", "--json").out)[str(path)]["what"] == "shape"
+
+
+def test_a_directory_stands_for_all_of_its_run_files(call, files, published, monkeypatch, tmp_path):
+    monkeypatch.setattr(verification, "read_published", lambda: published)
+    for name in ("three", "four"):
+        shutil.copytree(files[name].parent, tmp_path / "runs" / name)
+    done = call("verify", "runs", "--published").ok()
+    assert done.out.count(": equal: seed 1 of the published experiment small, ") == 2
 
 
 def test_the_command_refuses_invalid_combinations(call, files):
