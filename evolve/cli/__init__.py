@@ -15,7 +15,7 @@ from evolve import __version__
 
 COMMANDS = {
     "run": "evolve an experiment, one run file per seed; --resume continues it",
-    "launch": "start the ranks of a run on several hosts, and restart them after a death until the run is complete",
+    "launch": "start and restart the ranks of a run on several hosts until it is complete; takes run's arguments, too",
     "info": "the contents of a run file or a champion file, in a few lines",
     "verify": "are two runs equal; does this machine repeat one; the first difference, and its cause",
     "replay": "play episodes of a run again, and compare them with the log; as a film, or in a window",

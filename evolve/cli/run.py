@@ -77,7 +77,8 @@ def _parser() -> Parser:
     default = Config()
     experiment = "the experiment; or, to --resume it, a run file or its directory"
     add("experiment", nargs="?", type=file_argument, metavar="EXPERIMENT.toml", help=experiment)
-    add("-e", "--env", dest="env.id", metavar="ID", help="Gymnasium environment, or module:Env-v0")
+    environment = "Gymnasium environment or exact task, or module:Env-v0 (CartPole-v1)"
+    add("-e", "--env", dest="env.id", metavar="ID", help=environment)
     known = f"network (hebbian-dag): {', '.join(networks.NETWORKS)}, or one of an installed package"
     add("-a", "--network", dest="network.name", metavar="NAME", help=known)
     add("--agent", dest="network.name", help=argparse.SUPPRESS)  # the former name of --network
@@ -89,8 +90,9 @@ def _parser() -> Parser:
     sizes = "hidden layer sizes (8 8 for hebbian-dag)"
     add("-d", "--hidden", dest="network.hidden", type=int, nargs="+", metavar="H", help=sizes)
     add("-s", "--seed", dest="seeds", type=int, nargs="+", metavar="S", help="seeds, one run file each (0)")
-    add("--engine", dest="env.engine", metavar="NAME", help="environment engine (gymnasium)")
-    arithmetic = "network arithmetic: auto, numpy, native or cupy (a GPU)"
+    engine = "environment engine: gymnasium, envpool or exact (gymnasium)"
+    add("--engine", dest="env.engine", metavar="NAME", help=engine)
+    arithmetic = "network arithmetic: auto, numpy, native or cupy, a GPU (auto)"
     add("--backend", dest="compute.backend", metavar="NAME", help=arithmetic)
     parser.add_threads("compute.threads")
     start = "genome with which the search begins: a run file (its final champion), a champion file, or a directory"

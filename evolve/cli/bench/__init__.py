@@ -44,17 +44,18 @@ def _parser() -> Parser:
         "evolve bench --sleep-env 0.03 -p 640 -r 10 --ranks 65",
     )
     add = made.add_argument
-    add("-e", "--env", dest="env.id", metavar="ID", help="environment")
-    add("--engine", dest="env.engine", metavar="NAME", help="gymnasium, envpool or exact")
-    add("-p", "--population", type=int, metavar="P", default=138, help="candidates")
-    add("-r", "--episodes", type=int, metavar="E", default=8, help="episodes per candidate")
-    add("-d", "--hidden", dest="network.hidden", type=int, nargs="*", metavar="H", default=[8, 8], help="hidden layers")
-    measured = "measure this generation; 0: the initial population"
+    add("-e", "--env", dest="env.id", metavar="ID", help="environment (CartPole-v1)")
+    add("--engine", dest="env.engine", metavar="NAME", help="gymnasium, envpool or exact (gymnasium)")
+    add("-p", "--population", type=int, metavar="P", default=138, help="candidates (138)")
+    add("-r", "--episodes", type=int, metavar="E", default=8, help="episodes per candidate (8)")
+    layers = "hidden layers (8 8)"
+    add("-d", "--hidden", dest="network.hidden", type=int, nargs="*", metavar="H", default=[8, 8], help=layers)
+    measured = "measure this generation (0, the initial population)"
     add("-g", "--generation", type=int, default=0, metavar="G", help=measured)
     add("--set", action="append", default=[], dest="assignments", metavar="section.key=value", help="set any key")
-    add("--ranks", type=int, nargs="+", metavar="R", help="ranks: a coordinator and R - 1 workers")
-    add("--pairs", type=int, default=3, metavar="N", help="number of pairs of measurements; 0: no rollouts")
-    sleep = "measure only the scheduling, with episodes that sleep for this time on average; needs no core per rank"
+    add("--ranks", type=int, nargs="+", metavar="R", help="ranks: a coordinator and R - 1 workers (3)")
+    add("--pairs", type=int, default=3, metavar="N", help="number of pairs of measurements (3); 0: no rollouts")
+    sleep = "measure the scheduling alone: episodes sleep for SECONDS on average (0.03); needs no core per rank"
     add("--sleep-env", type=float, nargs="?", const=0.03, metavar="SECONDS", help=sleep)
     add("--json", action="store_true", help="print the figures as JSON")
     add(measurements.MEASURE, metavar="FILE", help=argparse.SUPPRESS)
