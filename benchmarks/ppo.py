@@ -7,11 +7,11 @@
 
 Each run (task, method, seed) is a JSON file below the folder once it is finished, and is not run again; an interrupted
 evolution is resumed. PPO is Stable-Baselines3's, with the settings that rl-baselines3-zoo publishes, or sb3-contrib's
-RecurrentPPO where a task needs memory. TQC is sb3-contrib's; a seed of the walker takes it five hours. Evolution runs
-experiments of this repository. All play the environments of the engine that the experiment names. The final champion of
-each run, and those on the way, play the held-out episodes of evolve: the same environment seeds, no exploration.
-Training never uses these episodes, and nothing is chosen by them. This evaluation, imports and the start of processes
-do not count as time.
+RecurrentPPO where a task needs memory. TQC is sb3-contrib's; a seed of the walker takes it five hours, so it only
+learns with `--methods tqc`. Evolution runs experiments of this repository. All play the environments of the engine that
+the experiment names. The final champion of each run, and those on the way, play the held-out episodes of evolve: the
+same environment seeds, no exploration. Training never uses these episodes, and nothing is chosen by them. This
+evaluation, imports and the start of processes do not count as time.
 """
 
 import argparse
@@ -79,7 +79,8 @@ def main(words: Sequence[str] | None = None) -> None:
     parser.add_argument(
         "--tasks", nargs="+", choices=list(TASKS), default=list(TASKS), metavar="TASK", help=", ".join(TASKS)
     )
-    parser.add_argument("--methods", nargs="+", choices=METHODS, default=list(METHODS))
+    usual = ["evolution", "ppo"]
+    parser.add_argument("--methods", nargs="+", choices=METHODS, default=usual, help="(evolution ppo)")
     parser.add_argument("-s", "--seeds", type=int, nargs="+", default=[1, 2, 3, 4, 5], metavar="S")
     parser.add_argument("--steps", type=int, metavar="N", help="environment steps to end with, if not earlier")
     parser.add_argument("--episodes", type=int, default=100, metavar="N", help="held-out episodes (100)")

@@ -232,6 +232,18 @@ def test_without_its_libraries_the_cure_is_said(bench, absent, tmp_path):
     assert err.startswith(f"{tmp_path}: ")
 
 
+def test_tqc_takes_hours_and_learns_only_on_request(monkeypatch):
+    monkeypatch.syspath_prepend(str(ROOT / "benchmarks"))
+    import ppo
+
+    asked = []
+    monkeypatch.setattr(ppo, "check_libraries", lambda: None)
+    monkeypatch.setattr(ppo, "run_all", lambda options: asked.append(options.methods))
+    ppo.main(["--tasks", "walker"])
+    ppo.main(["--tasks", "walker", "--methods", "tqc"])
+    assert asked == [["evolution", "ppo"], ["tqc"]]
+
+
 @pytest.mark.skipif(not HAS_PPO, reason="no Stable-Baselines3")
 @pytest.mark.parametrize(
     ("task", "method", "envs", "settings"),
