@@ -72,6 +72,13 @@ def test_a_budget_of_nothing_measures_nothing(script):
     assert not any(line.startswith("native") and line.split()[-1] != "measured" for line in done.out.splitlines())
 
 
+@pytest.mark.usefixtures("small", "no_gpu")
+def test_exact_environments_bound_no_gain(script):
+    done = script("devices", "--budget", 1000, "-e", "CartPole-v1", "--engine", "exact").ok()
+    (row,) = (line.split() for line in done.out.splitlines() if line.startswith("CartPole-v1 (exact)"))
+    assert row[-1] == "-"  # a device plays these environments, too
+
+
 @pytest.mark.usefixtures("small")
 def test_a_device_has_both_its_columns_and_rollouts(script, emulated_device):
     done = script("devices", "--budget", 1000, "-e", "CartPole-v1", "--json").ok()

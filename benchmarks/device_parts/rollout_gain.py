@@ -36,7 +36,9 @@ def _row(experiment: Experiment, hidden: tuple[int, ...], seconds: float, budget
         return row | parted(dict.fromkeys(("host", "gpu", "most", "gain"), "it would take too long"))
     host = rollout_speed(experiment, host_backend("auto"), seconds)
     row |= {"host": host.steps_per_second, "environment_ns": host.environment * 1e9,
-            "network_ns": (host.step - host.environment) * 1e9, "most": host.step / host.environment}  # fmt: skip
+            "network_ns": (host.step - host.environment) * 1e9}  # fmt: skip
+    # A device plays exact tasks itself, so their environments bound no gain.
+    row["most"] = None if env.engine == "exact" else host.step / host.environment
     try:
         missing = why_no_device()
         gpu: Any = missing or rollout_speed(experiment, "cupy", seconds).steps_per_second

@@ -86,7 +86,7 @@ def whole_rollouts(rows: Sequence[Row]) -> str:
             _one(row["host"], "{:,.0f}"),
             _one(row["gpu"], "{:,.0f}"),
             _one(row["gain"], "{:.2f}"),
-            _one(row["most"], "{:.2f}"),
+            "-" if row["engine"] == "exact" else _one(row["most"], "{:.2f}"),
         )
         lines.append(f"{name:28}{'-'.join(map(str, row['hidden'])):>8}" + _columns(cells))
     return "\n".join(
