@@ -30,7 +30,7 @@ TASKS = {
     "few": {"env": "CartPole-v1", "population": 64, "episodes": 4, "generations": 200},
     "walker": {"env": "BipedalWalker-v3", "population": 138, "episodes": 8, "generations": 4},
 }
-HEADER = ["task", "candidates × episodes", "threads", "seconds of a generation", "× one thread's rate", "digest"]
+HEADER = ["task", "candidates × episodes", "threads", "seconds of a generation", "× the rate of the first", "digest"]
 
 
 def train(task: dict, threads: int, seen: bool) -> tuple[str, list[float]]:
@@ -61,6 +61,8 @@ def main() -> int:
     parser.add_argument("--generations", type=int, help="of each run")
     parser.add_argument("--seen", action="store_true", help="let a callback see each generation")
     args = parser.parse_args()
+    if min(*args.threads, args.repeats) < 1 or (args.generations is not None and args.generations < 2):
+        parser.error("expected at least one thread, one repeat and two generations, as the first one is left out")
     rows, same = [], True
     for name in args.tasks:
         task = TASKS[name] | ({"generations": args.generations} if args.generations else {})

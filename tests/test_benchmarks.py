@@ -131,12 +131,15 @@ def test_an_ablation(monkeypatch, tmp_path):
             )
 
 
-def test_threads():
+def test_threads(bench):
     code, out, err = bench_process("threads", "--tasks", "few", "--threads", 1, 3, "--repeats", 1, "--generations", 3)
     assert code == 0, out + err
     digests = re.findall(r"^\| few \| 64 × 4 \| [13] \| \d\.\d+ \| \d+\.\d+ \| (\w+) \|$", out, re.M)
     assert len(digests) == 2
     assert digests[0] == digests[1] != "differ"
+    for words in (("--generations", 1), ("--repeats", 0), ("--threads", 0)):
+        code, _, err = bench("threads", "--tasks", "few", *words)
+        assert (code, "Traceback" in err) == (2, False)
 
 
 def test_fuzz():
