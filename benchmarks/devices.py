@@ -40,7 +40,7 @@ def _parser() -> Parser:
 
 def _body(app: App, argv: list[str]) -> int:
     options = _parser().parse_args(argv)
-    if options.budget < 0:
+    if not options.budget >= 0:  # also nan
         raise InputError("--budget", "at least 0", options.budget)
     check_figure(options.figure)
 

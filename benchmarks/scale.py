@@ -45,7 +45,7 @@ def _body(app: App, argv: list[str]) -> int:
         return measure(Cell(options.weights[0], options.candidates[0], app.transport.size), app, options.measure)
     if app.transport.size > 1:
         raise InputError("mpirun", "this script to be started alone: it starts mpirun itself", app.transport.size)
-    if options.budget < 0:
+    if not options.budget >= 0:  # also nan
         raise InputError("--budget", "at least 0", options.budget)
     if min(options.ranks or [1]) < 1:
         raise InputError("--ranks", "at least one rank", min(options.ranks))

@@ -166,6 +166,7 @@ def test_networks_have_about_as_many_weights(weights):
         ("--candidates", 1),
         ("--ranks", 0),
         ("--budget", -1),
+        ("--budget", "nan"),
         ("-o", "a.jpg"),
     ],
 )
