@@ -295,7 +295,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description="Write the tables of docs/results.md from run files.")
     parser.add_argument("folder", nargs="?", type=Path, default=Path("runs/study"), metavar="DIR")
     parser.add_argument(
-        "--robustness", action="store_true", help="also evaluate the zoo's walkers on changed bodies, minutes"
+        "--robustness", action="store_true", help="also evaluate three walkers of the zoo on changed bodies: a minute"
     )
     options = parser.parse_args()
     runs = find(options.folder)
