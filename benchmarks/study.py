@@ -49,14 +49,18 @@ def describe(names: list[str], out: Path) -> None:
 def main() -> None:
     """Run the missing runs; write the tables."""
     parser = argparse.ArgumentParser(description="Run every experiment again, or the missing runs.")
-    parser.add_argument("names", nargs="*", choices=EXPERIMENTS, default=FOR_CORES, metavar="NAME")
+    # With nargs="*" Python 3.11 refuses a list, even an empty one, that is not itself one of `choices`.
+    parser.add_argument("names", nargs="*", metavar="NAME", help=", ".join(EXPERIMENTS))
     parser.add_argument("-o", "--output", type=Path, default=Path("runs/study"), metavar="DIR")
     parser.add_argument("--dry-run", action="store_true", help="print what is missing and how long it takes")
     options = parser.parse_args()
+    names = options.names or FOR_CORES
+    if unknown := [name for name in names if name not in EXPERIMENTS]:
+        parser.error(f"expected experiments ({', '.join(EXPERIMENTS)}), got {unknown[0]}")
     if options.dry_run:
-        describe(options.names, options.output)
+        describe(names, options.output)
         return
-    for _ in run_all([job for name in options.names for job in jobs_of(name)], options.output, say):
+    for _ in run_all([job for name in names for job in jobs_of(name)], options.output, say):
         pass
     if script_ranks().leads:
         subprocess.run([sys.executable, FOLDER / "results.py", options.output], check=True)

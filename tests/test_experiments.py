@@ -239,6 +239,19 @@ def test_the_study_runs_the_missing_runs_and_estimates_their_time(place, tmp_pat
     assert study.jobs_of("two", place)[0].generations(50.0) == 2
 
 
+def test_the_study_has_the_experiments_for_cores_unless_some_are_named(monkeypatch, capsys):
+    asked = []
+    monkeypatch.setattr(study, "describe", lambda names, _: asked.append(names))
+    for words in ([], ["cues", "lander"]):
+        monkeypatch.setattr(sys, "argv", ["study.py", *words, "--dry-run"])
+        study.main()
+    assert asked == [study.FOR_CORES, ["cues", "lander"]]
+    monkeypatch.setattr(sys, "argv", ["study.py", "cues", "landr", "--dry-run"])
+    with pytest.raises(SystemExit):
+        study.main()
+    assert re.search(r"expected experiments .*, got landr$", capsys.readouterr().err, re.M)
+
+
 def test_the_time_of_a_run_that_begins_with_a_missing_run_is_estimated(place, tmp_path):
     (settings,) = (job.settings for job in study.jobs_of("one", place) if job.seed == 1)
     clock = Clock(tmp_path, [Job(settings | {"start_from": {"file": str(tmp_path / "missing")}}, 1, "later")])
