@@ -55,13 +55,15 @@ def train(args: argparse.Namespace, steps: int, rank: int) -> np.ndarray:
 
 
 def curves(folder: Path) -> dict[str, list[evolve.Run]]:
-    """Return the complete runs below a folder, by their rank."""
+    """Return the complete runs below a folder, by their rank. Ends the process with a message if there are none."""
     found: dict[str, list[evolve.Run]] = {}
     for path in sorted(folder.rglob("seed-*.h5")):
         run = evolve.load(path)
         rank = run.config.strategy.options.perturbation_rank
         if run.complete:
             found.setdefault("full rank" if rank is None else f"rank {rank}", []).append(run)
+    if not found:
+        raise SystemExit(f"{folder}: expected complete runs of experiments/low-rank.toml, got none.")
     return found
 
 

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from sparse import PAGE, ROOT, chains, fill, markdown, spread
+from sparse import PAGE, ROOT, chains, fill, markdown, no_runs, spread
 
 import evolve
 from evolve.analysis.figures.style import COLOURS, FAINT, INK, new_figure, save, styled
@@ -56,9 +56,14 @@ Chain = list[Stage]
 
 
 def read(path: Path) -> dict[int, Chain]:
-    """Return the stages by seed, of all seeds with all stages. path: a folder of runs, or a saved file."""
-    if path.is_dir():
+    """Return the stages by seed, of all seeds with all stages. path: a folder of runs, or a saved file.
+
+    Ends the process with a message if there is no such seed.
+    """
+    if not path.is_file():
         whole = [chain for chain in chains(path, STAGES) if len(chain) == len(STAGES)]
+        if not whole:
+            raise no_runs(path, STAGES)
         return {chain[0].seed: [Stage.of(run) for run in chain[1:]] for chain in whole}
     saved = json.loads(path.read_text())
     return {int(seed): [Stage(**stage) for stage in stages] for seed, stages in saved.items()}

@@ -69,6 +69,12 @@ def chains(folder: Path, stages: Sequence[str]) -> list[Chain]:
     return found
 
 
+def no_runs(path: Path, stages: Sequence[str]) -> SystemExit:
+    """Return the exception for a folder without a seed that has run all stages."""
+    names = " ".join(stages)
+    return SystemExit(f"{path}: expected runs of {names}, got none. Run python benchmarks/study.py {names} first.")
+
+
 def acting(run: evolve.Run, generation: int | None = None) -> int:
     """Return the number of connections that can act in the final champion, or in the best candidate of a generation."""
     policy = run.champion(generation=generation)
@@ -166,7 +172,10 @@ def main() -> None:
     """Write the table and the figure."""
     parser = argparse.ArgumentParser(description="Write the table and the figure of sparse walkers.")
     parser.add_argument("folder", nargs="?", type=Path, default=Path("runs/study"), metavar="DIR")
-    found = [made for chain in chains(parser.parse_args().folder, STAGES) if (made := walkers(chain))]
+    folder = parser.parse_args().folder
+    found = [made for chain in chains(folder, STAGES) if (made := walkers(chain))]
+    if not found:
+        raise no_runs(folder, STAGES[:2])
     fill(PAGE, "sparse", table(found))
     save(draw(found), FIGURE)
 

@@ -1,5 +1,6 @@
 """The tables of docs/results.md: one command writes them from run files, and only from complete runs."""
 
+import importlib
 import importlib.util
 import json
 import re
@@ -295,6 +296,17 @@ def test_a_seed_goes_through_the_stages_of_pruning(results, tmp_path, monkeypatc
     assert "| 4 of 4 |" in rows[1]  # no episode is that long
     panel = sparse.draw([made]).axes[0]
     assert [text.get_text() for text in panel.texts][-1] == f"median {few.held_out.mean:.0f}"
+
+
+@pytest.mark.parametrize(("name", "option"), [("sparse", ()), ("hardcore", ()), ("low_rank", ("--runs",))])
+def test_without_runs_the_table_and_the_figure_stay(results, tmp_path, monkeypatch, name, option):
+    script = importlib.import_module(name)  # `results` puts experiments/ and benchmarks/ on the path
+    for function in ("fill", "save"):
+        monkeypatch.setattr(script, function, lambda *_: pytest.fail("a page or a figure is written"))
+    for folder in (tmp_path, tmp_path / "missing"):
+        monkeypatch.setattr(sys, "argv", [name, *option, str(folder)])
+        with pytest.raises(SystemExit, match=rf"^{re.escape(str(folder))}: expected .*, got none\."):
+            script.main()
 
 
 def test_a_hardcore_walker_is_shown_with_the_steps_of_its_stages(results, tmp_path, monkeypatch):
