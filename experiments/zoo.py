@@ -1,10 +1,12 @@
-"""python experiments/zoo.py [NAME …]: write docs/zoo.md, the cards of zoo/*.champion; film those that are named.
+"""Write docs/zoo.md, the cards of zoo/*.champion, and film the champions that are named: experiments/zoo.py [NAME …]
 
 A film shows a typical held-out episode: its return is nearest to the champion's mean.
 """
 
+import argparse
 import re
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
@@ -106,13 +108,18 @@ def card(name: str, champion: evolve.ChampionFile) -> str:
     return f"## {name}: {config.env.id}\n\n{film}\n\n| | |\n|---|---|\n{lines}\n"
 
 
-def main(named: list[str]) -> None:
+def main(words: Sequence[str] | None = None) -> None:
     """Film the named champions, and write the page of all champions."""
+    parser = argparse.ArgumentParser(description=(__doc__ or "").partition(":")[0] + ".")
+    parser.add_argument("names", nargs="*", metavar="NAME", help=", ".join(NAMES))
+    names = parser.parse_args(words).names
+    if unknown := [name for name in names if name not in NAMES]:
+        parser.error(f"expected champions ({', '.join(NAMES)}), got {unknown[0]}")
     champions = {name: evolve.load(ROOT / "zoo" / f"{name}.champion") for name in NAMES}
-    for name in named:
+    for name in names:
         film(name, champions[name])
     PAGE.write_text("\n".join([HEAD, *(card(name, champion) for name, champion in champions.items())]))
 
 
 if __name__ == "__main__":
-    main(sys.argv[1:])
+    main()

@@ -2,6 +2,7 @@
 
 import importlib.util
 import json
+import re
 from pathlib import Path
 
 import numpy as np
@@ -75,12 +76,15 @@ def test_champions_reach_their_scores_again(name):
     assert np.array_equal(champion.evaluate(episodes).returns, champion.held_out.returns[:episodes])
 
 
-def test_the_cards_are_those_of_the_files(monkeypatch, tmp_path):
+def test_the_cards_are_those_of_the_files(monkeypatch, tmp_path, capsys):
     pytest.importorskip("envpool", exc_type=ImportError)  # the system may lack libEGL
     spec = importlib.util.spec_from_file_location("zoo_cards", ROOT / "experiments" / "zoo.py")
     cards = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(cards)
     monkeypatch.setattr(cards, "PAGE", tmp_path / "zoo.md")
+    with pytest.raises(SystemExit):
+        cards.main(["walkr"])
+    assert re.search(r"expected champions .*, got walkr$", capsys.readouterr().err, re.M)
     cards.main([])
     assert (tmp_path / "zoo.md").read_text() == CARDS
     assert set(cards.NAMES) == set(ZOO)
