@@ -71,16 +71,16 @@ say = announcer("bodies")
 def judge(run: evolve.Run) -> dict[str, float]:
     """Return the mean return of a run's champion with each kind of body, and in training's bodies without learning."""
     kept = run.path.with_suffix(".json")
-    found = json.loads(kept.read_text()) if kept.exists() else {}
-    if found.get("digest") != run.digest:
-        found = {"digest": run.digest}
+    known = json.loads(kept.read_text()) if kept.exists() else {}
+    found = dict(known) if known.get("digest") == run.digest else {"digest": run.digest}
     off = OFF.get(run.config.network.name)
     for name, env in BODIES.items():
         if name not in found:
             found[name] = float(run.evaluate(EPISODES, env=env or None).mean)
     if off is not None and OFF_NAME not in found:
         found[OFF_NAME] = float(run.evaluate(EPISODES, network=off).mean)
-    if script_ranks().leads:
+    # Other ranks may be reading a file that is complete already.
+    if found != known and script_ranks().leads:
         kept.write_text(json.dumps(found))
     return {name: value for name, value in found.items() if name != "digest"}
 
@@ -92,12 +92,6 @@ def jobs_of(seeds: int) -> list[Job]:
         for seed in EXPERIMENT["seeds"][:seeds]
         for name, (network, rate) in ((name, each.values()) for name, each in NETWORKS.items())
     ]
-
-
-def judged(runs: Mapping[str, Sequence[evolve.Run]]) -> Results:
-    """Return the mean returns of the champions of all runs."""
-    found = {network: [judge(run) for run in each] for network, each in runs.items()}
-    return {network: {body: [one[body] for one in each] for body in each[0]} for network, each in found.items()}
 
 
 def reached(runs: Mapping[str, Sequence[evolve.Run]], found: Results) -> str:
@@ -163,10 +157,11 @@ def main() -> None:
     parser.add_argument("-o", "--output", type=Path, default=Path("runs/bodies"), metavar="DIR")
     options = parser.parse_args()
     runs: dict[str, list[evolve.Run]] = {name: [] for name in NETWORKS}
+    found: dict[str, dict[str, list[float]]] = {name: {} for name in NETWORKS}
     for job, run in run_all(jobs_of(options.seeds), options.output, say):
-        judge(run)
         runs[job.directory].append(run)
-    found = judged(runs)
+        for body, mean in judge(run).items():
+            found[job.directory].setdefault(body, []).append(mean)
     if script_ranks().leads:
         fill(PAGE, "bodies", reached(runs, found))
         fill(PAGE, "differences", differences(found))

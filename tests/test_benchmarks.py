@@ -90,10 +90,24 @@ def test_bodies_that_change(monkeypatch, tmp_path):
     job = next(job for job in bodies.jobs_of(1) if job.directory == "hebbian-dag")
     run = job.run(tmp_path)
     found = bodies.judge(run)
+    kept = run.path.with_suffix(".json")
+    os.utime(kept, (0, 0))
     assert found == bodies.judge(run)  # the second time from the file beside the run
+    assert kept.stat().st_mtime == 0  # it is not written again, because another rank may be reading it
     assert set(found) == {*bodies.BODIES, bodies.OFF_NAME}
     assert found["as in training"] == run.held_out.mean
     assert len({found["a leg weakens"], found["heavier"], found["weaker legs"], found["as in training"]}) == 4
+
+    shown = {}
+    monkeypatch.setattr(bodies, "NETWORKS", {"hebbian-dag": bodies.NETWORKS["hebbian-dag"]})
+    monkeypatch.setattr(bodies, "fill", lambda *_: None)
+    monkeypatch.setattr(bodies, "reached", lambda runs, results: shown.update(results))
+    monkeypatch.setattr(bodies, "differences", lambda _: "")
+    monkeypatch.setattr(bodies, "save", lambda *_: None)
+    monkeypatch.setattr(sys, "argv", ["bodies.py", "--seeds", "1", "-o", str(tmp_path)])
+    bodies.main()
+    assert shown == {"hebbian-dag": {body: [mean] for body, mean in found.items()}}
+    monkeypatch.undo()
 
     results = {"mlp": {body: [1.0, 2.0, 4.0] for body in bodies.BODIES}}
     results["hebbian-dag"] = {body: [value, value + 7, value + 2] for body, value in found.items()}
