@@ -20,9 +20,10 @@ from evolve import environments, store, training, verification
 from evolve.analysis import video
 from evolve.analysis.champion import Elite, elites_of
 from evolve.analysis.runs import script_ranks
-from evolve.analysis.video.encoders import FORMATS, library
+from evolve.analysis.video.encoders import FORMATS, check_film, library
 from evolve.analysis.video.picture import font
 from evolve.cluster import Coordinator
+from evolve.errors import InputError
 from evolve.genome import Genomes, concatenate, pruned
 from evolve.numerics.streams import Purpose
 from evolve.rollouts import EpisodeBatch, PopulationResults, generation_keys
@@ -210,6 +211,12 @@ def main(argv: list[str] | None = None) -> int:
     parser.add_argument("--cells", nargs="+", default=[], metavar="I,J", help=cells)
     options = parser.parse_args(argv)
     if options.film is not None:
+        if not options.cells or len(options.cells) % 3:
+            parser.error(f"--cells: expected {cells}, got {len(options.cells)}")
+        try:
+            check_film(options.film)
+        except InputError as error:
+            parser.error(str(error))
         film(store.read(options.files[0]), [tuple(map(int, cell.split(","))) for cell in options.cells], options.film)
         return 0
 

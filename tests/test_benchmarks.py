@@ -214,6 +214,11 @@ def test_gaits_are_counted_and_damaged(bench, tmp_path):
     runs = [evolve.train(network="mlp", normalize_observations=True, seed=seed, **settings) for seed in (1, 2)]
     code, out, err = bench("gaits", *(run.path for run in runs))
     assert code == 0, err
+    for words, named in ((["gaits.mp4", "--cells", "0,0"], "--cells: .*multiple of three"), (["x.avi"], "--cells"),
+                         (["x.avi", "--cells", "0,0", "0,1", "1,1"], "x.avi")):  # fmt: skip
+        refused, _, why = bench("gaits", runs[0].path, "--film", *words)
+        assert refused == 2
+        assert re.search(named, why), why
     for run in runs:
         assert f"digest {run.digest[:8]}: {len(run.archive())} gaits, " in out
     head, *_, last = out.partition("median of 2 runs")[2].strip().splitlines()
