@@ -5,10 +5,11 @@
 Seeded, with a table at the end. The hosts are network namespaces (tests/helpers/hosts.py), so this needs root on Linux.
 Each fault has a run of its own. It has to end with exit code 0, or with a plain sentence and be resumed by hand, as on
 a machine too busy to start ranks in time; and finally with the digests of a run without faults. Half of the faults come
-before the first generation is complete, from the first millisecond on. A full disk, on the first host, has to end the
-run with a plain sentence and exit code 1 (2 before the ranks have begun), with nothing lost; with free space, it is
-resumed. Verdicts can be appended to a file, so that a campaign continues with another seed; the table then covers the
-whole file (all numbers 0: only the table). Needs psutil.
+within five seconds of the start of the run or of its ranks, from the first millisecond on, the others within ten
+seconds of the first complete generation. Hosts other than the first are lost and cut off. A full disk, on the first
+host, has to end the run with a plain sentence and exit code 1 (2 before the ranks have begun), with nothing lost; with
+free space, it is resumed. Verdicts can be appended to a file, so that a campaign continues with another seed; the table
+then covers the whole file (all numbers 0: only the table). Needs psutil.
 """
 
 import argparse
@@ -143,22 +144,26 @@ class Torturer:
         self._runs = 0
 
     def verdict(self, fault: str) -> Verdict:
-        """Return the verdict on a run that a fault has hit."""
+        """Return the verdict on a run that a fault has hit, or on one that has failed before the fault."""
         while True:
             self._runs += 1
-            job = self._start(self._folder / str(self._runs), self._disk / "run" if fault == "fill" else None)
-            hit = Hit(fault, self._wait(job), time.monotonic(), job.count(DONE))
+            job = self.start(self._folder / str(self._runs), self._disk / "run" if fault == "fill" else None)
+            hit = Hit(fault, self.wait(job), time.monotonic(), job.count(DONE))
             try:
                 if not job.over():
                     return {"kill": self._kill, "fill": self._fill}.get(fault, self._take)(job, hit)
+                found = self._verdict(job, hit, "no fault")
+                if found.wrong:
+                    return found
             finally:
                 job.end()
                 shutil.rmtree(self._disk / "run", ignore_errors=True)
 
-    def _start(self, folder: Path, out: Path | None) -> Job:
+    def start(self, folder: Path, out: Path | None) -> Job:
+        """Start a run, or resume it."""
         return Job(self._hosts, folder, self._env, out)
 
-    def _wait(self, job: Job) -> str:
+    def wait(self, job: Job) -> str:
         """Wait for the instant of a fault; return the instant in words."""
         since, until, longest = self._draw.choice(
             [("the start", "", 5.0), ("the start of ranks", BEGUN, 5.0), *[("the first generation", DONE, 10.0)] * 2]
@@ -177,7 +182,7 @@ class Torturer:
         by_hand = 0
         while not wrong and not complete(job.out) and by_hand < MOST_BY_HAND:
             by_hand += 1
-            job = self._start(job.folder, job.out)
+            job = self.start(job.folder, job.out)
             wrong, later = job.see(hit)
             seconds = later if seconds is None else seconds
         wrong = wrong or job.ended_well(self._expected)
@@ -267,6 +272,8 @@ def main() -> int:
     parser.add_argument("--verdicts", type=Path, help="a file that verdicts are appended to, a line each")
     parser.add_argument("--mpi", choices=("openmpi", "mpich"), default="openmpi")
     args = parser.parse_args()
+    if args.hosts < 2:
+        parser.error("--hosts: expected at least 2")
     if why_not():
         print(f"hosts cannot be made here: {why_not()}", file=sys.stderr)
         return 2

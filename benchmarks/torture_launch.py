@@ -2,12 +2,13 @@
 
     python benchmarks/torture_launch.py --kills 100 --seed 1 --verdicts kills.jsonl
 
-Each run is hit again and again until it is complete. A kill hits `evolve launch` itself, mpirun, or a rank, if it is
-alive: more than half of the kills in the first five seconds of a start, the others while episodes are played, while
-generations are written, and at the end. After a kill the run has to go on, or be started again, or end with a plain
-sentence and be resumed; within the deadline, without a traceback, a leftover process, or a lost generation; and finally
-with the digests of an undisturbed run. Verdicts can be appended to a file, so that a campaign continues with another
-seed; the table then covers the whole file (`--kills 0` prints only the table). Needs psutil.
+Each run is hit again and again until it is complete, at most twelve times. A kill hits `evolve launch` itself, mpirun,
+or a rank, if it is alive: more than half of the kills in the first five seconds of a start, the others while episodes
+are played, while generations are written, and at the end. After a kill the run has to go on, or be started again, or
+end with a plain sentence and be resumed; within the deadline, without a traceback, a leftover process, or a lost
+generation; and finally with the digests of an undisturbed run. A run that fails before any kill ends the campaign.
+Verdicts can be appended to a file, so that a campaign continues with another seed; the table then covers the whole file
+(`--kills 0` prints only the table). Needs psutil.
 """
 
 import argparse
@@ -39,7 +40,7 @@ COMMON = ["--set", "held_out_episodes=2"]
 MOST_KILLS = 12
 """Kills of one run, which is then left alone: a run that is hit at every start never completes."""
 EARLY, LATE = 5.0, 12.0
-"""Seconds of a start; half of the kills come before the first value."""
+"""Seconds of a start: more than half of the kills come before the first value, most others before the second."""
 BEGUN, LOST = " on localhost", "other ranks take over"
 """Texts that the log has for a start, and for a lost worker that the run can do without."""
 
@@ -49,7 +50,7 @@ class Verdict(launched.Verdict):
     """The outcome of a kill.
 
     Attributes:
-        victim: The kind of process that was killed.
+        victim: The kind of process that was killed; "nobody" for the end of a run.
         experiment: The experiment of its run.
         ranks: The number of its ranks.
         at: Seconds from the start to the kill.
@@ -214,7 +215,7 @@ class Campaign:
 
     def _finish(self, job: Job, experiment: str, ranks: int, verdict: Verdict | None, expected: list[bytes]) -> None:
         """Wait for the end of a run, resume it if necessary, and check its result."""
-        verdict = self._tell(verdict, job, time.monotonic() + PATIENCE)
+        self._tell(verdict, job, time.monotonic() + PATIENCE)
         wrong = ""
         for more in (True, True, False):
             if not job.wait():
@@ -227,7 +228,7 @@ class Campaign:
             wrong = "another digest, or not complete"
         if wrong:
             print(f"{job.folder}: {wrong}\n{job.text()}", flush=True)
-            job.popen.kill()
+            job.end()
         self.tell(Verdict("nobody", experiment, ranks, 0.0, True, "the end of a run", 0.0, wrong=wrong))
 
 
@@ -277,7 +278,10 @@ def main() -> int:
     with tempfile.TemporaryDirectory(prefix="evolve-torture-") as folder:
         campaign = Campaign(args.seed, Path(folder), tell)
         while campaign.kills < args.kills:
+            before = campaign.kills
             campaign.torture(args.kills - campaign.kills)
+            if campaign.kills == before and verdicts[-1].wrong:
+                break
     print(table(verdicts))
     return int(any(verdict.wrong for verdict in verdicts))
 

@@ -101,6 +101,33 @@ def test_torture_of_launchers(tmp_path):
     assert (tmp_path / "kills").read_text().count("\n") == 3
 
 
+def test_runs_that_fail_by_themselves_end_a_torture_of_launchers(launched, bench, monkeypatch):
+    monkeypatch.setattr(launched, "undisturbed", lambda *_: [])
+    monkeypatch.setenv("EVOLVE_CONNECT_SECONDS", "soon")
+    code, out, _ = bench("torture_launch", "--kills", 1, "--seed", 3)
+    assert code == 1
+    assert "EVOLVE_CONNECT_SECONDS" in out
+    assert "1 runs, of which 1 ended wrongly" in out
+
+
+def test_a_run_that_fails_by_itself_is_a_verdict_on_hosts(launched, monkeypatch, tmp_path):
+    hosts = importlib.import_module("torture_hosts")
+
+    class Failing(launched.Launched):
+        def __init__(self, folder, out):
+            super().__init__(folder, ["sh", "-c", "exit 1"], {}, out)
+            self.popen.wait()
+
+        def see(self, _):
+            return "no sentence", None
+
+    monkeypatch.setattr(launched, "undisturbed", lambda *_: [])
+    monkeypatch.setattr(hosts.Torturer, "wait", lambda *_: "0.1 s after the start")
+    monkeypatch.setattr(hosts.Torturer, "start", lambda _, folder, out: Failing(folder, out))
+    verdict = hosts.Torturer(None, tmp_path, tmp_path / "disk", {}, 1).verdict("kill")
+    assert (verdict.what, verdict.by_hand, verdict.wrong) == ("no fault, 0.1 s after the start", 1, "no sentence")
+
+
 @pytest.mark.slow
 def test_torture_of_hosts():
     if why_not():
