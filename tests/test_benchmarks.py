@@ -5,6 +5,7 @@ import json
 import os
 import re
 import shutil
+import subprocess
 import sys
 import time
 import tomllib
@@ -17,7 +18,7 @@ import numpy as np
 import pytest
 from conftest import OPENMPI, ROOT, finished, without
 from emulation import emulation_available
-from hosts import why_not
+from hosts import Hosts, why_not
 
 import evolve
 from evolve import environments
@@ -315,6 +316,23 @@ def test_torture_by_full_disks():
     words = ("--kills", 0, "--losses", 0, "--cuts", 0, "--fills", 1, "--slots", 1, "--seed", 1)
     code, out, err = bench_process("torture_hosts", *words)
     assert code == (2 if "cannot be mounted" in err else 0), out + err
+
+
+def test_hosts_that_cannot_be_made_leave_nothing(tmp_path, monkeypatch):
+    if why_not():
+        pytest.skip(why_not())
+    boot, made = Hosts.boot, Hosts(tmp_path / "hosts", 2)
+
+    def only_one(hosts, number):
+        if number == 2:
+            raise OSError("no second host")
+        boot(hosts, number)
+
+    monkeypatch.setattr(Hosts, "boot", only_one)
+    with pytest.raises(OSError, match="no second host"), made:
+        pass
+    assert made.first_processes() == []
+    assert subprocess.run(["ip", "link", "show", made.bridge], capture_output=True, check=False).returncode
 
 
 @pytest.fixture

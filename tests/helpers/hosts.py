@@ -12,6 +12,8 @@ import time
 from contextlib import suppress
 from pathlib import Path
 
+from evolve.errors import on_error
+
 NETWORK = "10.77.0"  # in no route of this machine: the bridge has no address
 _NEEDED = ("ip", "unshare", "nsenter", "ssh", "ssh-keygen", "/usr/sbin/sshd")
 
@@ -45,7 +47,7 @@ class Hosts:
         self.folder = folder
         self.names = [f"node{number}" for number in range(1, count + 1)]
         self._tag = tag or f"{os.getpid() % 0xFFFF:04x}"
-        self._bridge = f"evb{self._tag}"
+        self.bridge = f"evb{self._tag}"
         self._tops: dict[int, subprocess.Popen[bytes]] = {}
         self.ssh = f"ssh -F {folder}/ssh_config"
         """The command that reaches each host from every other."""
@@ -62,17 +64,18 @@ class Hosts:
             "Host *\n StrictHostKeyChecking no\n UserKnownHostsFile /dev/null\n LogLevel ERROR\n"
             f" IdentityFile {self.folder}/key\n"
         )
-        self._ip("link", "add", self._bridge, "type", "bridge")
-        self._ip("link", "set", self._bridge, "up")
-        for number in range(1, len(self.names) + 1):
-            self.boot(number)
+        self._ip("link", "add", self.bridge, "type", "bridge")
+        with on_error(self.__exit__):
+            self._ip("link", "set", self.bridge, "up")
+            for number in range(1, len(self.names) + 1):
+                self.boot(number)
         return self
 
     def __exit__(self, *_: object) -> None:
         for number in list(self._tops):
             self.lose(number)
         with suppress(subprocess.CalledProcessError):
-            self._ip("link", "del", self._bridge)
+            self._ip("link", "del", self.bridge)
 
     def boot(self, number: int) -> None:
         """Start a host."""
@@ -101,7 +104,7 @@ class Hosts:
         self._ip(
             "link", "add", self._link(number), "type", "veth", "peer", "name", "eth0", "netns", self._first(number)
         )
-        self._ip("link", "set", self._link(number), "master", self._bridge, "up")
+        self._ip("link", "set", self._link(number), "master", self.bridge, "up")
         deadline = time.monotonic() + 20
         while b"listening" not in (self.folder / f"log{number}").read_bytes():
             assert time.monotonic() < deadline, (self.folder / f"log{number}").read_text()
