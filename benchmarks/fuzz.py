@@ -3,13 +3,14 @@
     python benchmarks/fuzz.py --files 100000 --texts 1000000 --flips 20000 --runs 1000
 
 `--files`: structural mutations of a run file (wrong types, shapes and sizes, links, missing and foreign objects) are
-read as the commands read them. `--texts`: TOML documents and --set strings. Each has to end as a value or as
-InputError, within some seconds, without an import, a compilation, a process or a connection (an audit hook watches), in
-less than 500 MB. `--flips`: single bytes changed, in processes of their own, since the HDF5 library may crash on them:
-these counts are reported only. `--runs`: random experiments, which have to give the same file in one go, resumed after
-any generation, after each, and after SIGKILL, prolonged, in three threads, on two or three workers, and by NumPy, and
-have to pass all ways to verify them, also by the other engine where two engines play the same episodes. Exit code 1 if
-this package reacted wrongly to a file or a text, or if a run differs.
+read as the commands read them. `--texts`: TOML documents and --set strings. Each has to end as a value or as a plain
+error, within 30 seconds, without an import, a compilation, a process or a connection (an audit hook watches), in at
+most 500 MB. `--flips`: one to eight bytes changed, in processes of their own, since the HDF5 library may crash on them:
+its crashes are reported only. `--runs`: random experiments, which have to give the same file in one go, resumed after
+any generation, after each, and after SIGKILL, prolonged, in three threads, on two or three workers, and by NumPy (not
+long episodes of rigid bodies), and have to pass all ways to verify them, also by the other engine where two engines
+play the same episodes. Exit code 1 if this package reacted wrongly to a file or a text, took more memory, or if a run
+differs.
 """
 
 import argparse
@@ -86,7 +87,7 @@ class Guard:
             raise PermissionError(f"would run code: {self.seen}")
 
 
-# Objects that may take the place of any other: names of makers of datasets, (group, name, draw) -> None.
+# Makers of objects that may take the place of any other: (group, name, draw) -> None.
 def _numbers(group: h5py.Group, name: str, draw: random.Random) -> None:
     shape = tuple(draw.choice([0, 1, 2, 3, 7, 50]) for _ in range(draw.randint(0, 4)))
     dtype = draw.choice(["f8", "f4", "i4", "i8", "u1", "?", "S64", "S1", ">f8", "f2", "i2", "u8"])
@@ -336,10 +337,10 @@ def peak_kilobytes() -> int:
     return int(re.findall(r"VmHWM:\s+(\d+) kB", Path("/proc/self/status").read_text())[0])
 
 
-def flips(image: bytes, n: int, folder: Path) -> Counter[str]:
-    """Read n damaged files; count the outcomes, and the signals that ended the process."""
+def flips(image: bytes, n: int, folder: Path, seed: int) -> Counter[str]:
+    """Read n damaged files; count the outcomes, and what ended the process. The first process draws from `seed`."""
     counts: Counter[str] = Counter()
-    done, seed = 0, 0
+    done = 0
     while done < n:
         ours, theirs = multiprocessing.Pipe(duplex=False)
         child = multiprocessing.get_context("fork").Process(
@@ -357,8 +358,9 @@ def flips(image: bytes, n: int, folder: Path) -> Counter[str]:
                     done += 1
         except EOFError:
             child.join()
-        if child.exitcode:
-            counts[f"ended by {signal.Signals(-child.exitcode).name}"] += 1
+        if code := child.exitcode:
+            how = signal.Signals(-code).name if code < 0 else f"exit code {code}"
+            counts[f"ended by {how}"] += 1
             done += 1
         seed += 1
     return counts
@@ -380,6 +382,8 @@ def trials(n: int, what: str, one: Callable[[int], str], guard: Guard, failures:
         try:
             with guard.watching():
                 counts[one(number)] += 1
+        except KeyboardInterrupt:
+            raise
         except BaseException:
             counts["wrong"] += 1
             if len(failures) < 20:
@@ -562,7 +566,7 @@ def main() -> int:
         image = base_run(folder).read_bytes()
         base, path = store.read(folder / "seed-0.h5"), folder / "mutated.h5"
         experiment = prepare(load_config(base.header.config))
-        figures["flips"] = flips(image, arguments.flips, folder)  # before this process grows
+        figures["flips"] = flips(image, arguments.flips, folder, 10**6 * arguments.seed)  # before this process grows
         guard, draws = Guard(), [random.Random(f"{arguments.seed} {kind}") for kind in range(3)]
         open_run(folder / "seed-0.h5", base, experiment), open_text("x = 1"), open_override("x=1"), open_text("")
         with guard.watching():

@@ -10,6 +10,7 @@ import sys
 import time
 import tomllib
 from argparse import Namespace
+from contextlib import nullcontext
 from dataclasses import replace
 from importlib.util import find_spec
 from types import SimpleNamespace
@@ -234,6 +235,22 @@ def test_fuzz():
     assert figures["TOML"]["refused"] + figures["TOML"]["read"] == 100
     assert figures["runs"] == {"equal": 1}
     assert figures["peak MB"] < 500
+
+
+def test_a_fuzz_counts_what_ends_its_processes():
+    program = "import fuzz, pathlib; print(dict(fuzz.flips(b'no file', 2, pathlib.Path('missing'), 0)))"
+    done = finished([sys.executable, "-c", program], ROOT / "benchmarks").ok()
+    assert done.out == "{'ended by exit code 1': 2}\n"
+
+
+def test_a_fuzz_can_be_interrupted(monkeypatch):
+    monkeypatch.syspath_prepend(str(ROOT / "benchmarks"))
+
+    def interrupt(_):
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        importlib.import_module("fuzz").trials(2, "it", interrupt, SimpleNamespace(watching=nullcontext), [])
 
 
 @pytest.mark.slow
