@@ -6,8 +6,9 @@
 Workers sleep during their episodes, like the workers of `evolve.environments.function_task`, or each thread of a worker
 does. Rank 0 runs its real code for each message: it decodes the message, books and collects the results, and encodes
 the next chunk. The simulated time per message is a constant that includes MPI (`--microseconds`; `--measure` prints the
-time on this machine without MPI). The latency of a message is a constant, too (`--latency`). The printed numbers are
-simulated, not measured.
+time on this machine without MPI). The latency of a message is a constant, too (`--latency`). With fewer than 15
+ranks real ones look for messages more often, and a real worker holds results back for two seconds at most. The printed
+numbers are simulated, not measured.
 """
 
 import argparse
@@ -57,7 +58,7 @@ class World:
         ranks: R.
         threads: The threads of each worker.
         seconds: The mean duration of an episode.
-        episodes: The number of episodes.
+        episodes: The number of episodes, to the nearest multiple of EPISODES.
         each: Seconds of rank 0 for each message that it sends or receives.
         latency: Seconds from sending a message to its arrival.
         seed: The seed of the durations of episodes.
@@ -108,7 +109,10 @@ class World:
                 self._receive(worker, what)
 
     def _coordinate(self, arrived: float, work) -> None:
-        """Let rank 0 work once it is free and has noticed the message; its CPU time here is its simulated time."""
+        """Let rank 0 work once it is free and has noticed the message.
+
+        Its CPU time on this machine is only measured; the simulated time is the constant per message.
+        """
         if arrived > self.free:  # it was asleep
             least = idle_sleep(self.queue.ahead * self.seconds / self.threads)
             arrived += max(_sleep(arrived - self.free), least) * self.draw.random()
@@ -163,7 +167,7 @@ class World:
     def report(self) -> SimpleNamespace:
         """Return the results: efficiency, the share of a core that rank 0 uses, and the number of messages.
 
-        Even a scheduler that costs nothing waits for the last episodes: its efficiency is the second number.
+        Even a scheduler that costs nothing waits for the last episodes: its efficiency is `most`.
         """
         lanes = len(self.workers) * self.threads
         ideal = float(self.times.sum()) / lanes
@@ -189,12 +193,14 @@ def main() -> int:
     parser.add_argument("--threads", type=int, default=1, help="of each worker")
     parser.add_argument("--seconds", type=float, default=0.05, help="mean of an episode")
     parser.add_argument("--ideal", type=float, default=3.0, help="seconds that a batch takes if no rank ever waits")
-    parser.add_argument("--episodes", type=int, help="of a batch; by default as many as --ideal says")
+    parser.add_argument("--episodes", type=int, help="about how many; by default as many as --ideal says")
     parser.add_argument("--microseconds", type=float, default=100.0, help="of rank 0, for each message")
     parser.add_argument("--latency", type=float, default=2e-4, help="seconds")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--measure", action="store_true", help="print the CPU time of a message here, too")
     args = parser.parse_args()
+    if min(args.ranks) < 2:
+        parser.error("--ranks: expected at least 2, rank 0 and a worker")
     head = "efficiency, simulated | of a scheduler without cost | rank 0, of a core | messages |"
     print(f"| ranks | threads of a worker | episodes | {head}")
     print("|---|---|---|---|---|---|---|")
@@ -205,7 +211,7 @@ def main() -> int:
         world.run()
         found = world.report()
         shown = f"{found.efficiency:.3f} | {found.most:.3f} | {100 * found.share:.1f} % | {found.messages:,}"
-        print(f"| {ranks:,} | {args.threads} | {episodes:,} | {shown} |", flush=True)
+        print(f"| {ranks:,} | {args.threads} | {world.times.size:,} | {shown} |", flush=True)
         if args.measure:
             print(f"measured here: {1e6 * found.each:.0f} microseconds of CPU time for each message", file=sys.stderr)
     return 0

@@ -143,6 +143,12 @@ def test_many_ranks_are_simulated():
     code, out, err = bench_process("simulate_ranks", "--ranks", 3, "--ideal", 0.5, "--threads", 4)
     assert code == 0, out + err
     assert re.search(r"^\| 3 \| 4 \| 80 \| 0\.\d+ \| 0\.\d+ \| \d+\.\d % \| \d+ \|$", out, re.M)
+    code, out, err = bench_process("simulate_ranks", "--ranks", 2, "--episodes", 3)
+    assert (code, err) == (0, "")
+    assert "| 2 | 1 | 8 | " in out  # 8 of each candidate
+    code, _, err = bench_process("simulate_ranks", "--ranks", 65, 1)
+    assert code == 2
+    assert err.endswith("--ranks: expected at least 2, rank 0 and a worker\n")
 
 
 SHORT = {
