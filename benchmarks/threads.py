@@ -6,12 +6,12 @@
     mpirun -n 3 python benchmarks/threads.py --tasks few --threads 1      # two workers
 
 Each repeat trains by every number of threads in turn, so that all of them meet the same noise. All runs of a task must
-have one digest. The first generation is left out. The seconds are the medians of all other generations of all repeats.
+have one digest. The first generation is left out. The seconds are the medians of all other generations of all repeats,
+and rates are compared with the rate of the first number of threads.
 """
 
 import argparse
 import itertools
-import os
 import statistics
 import sys
 import tempfile
@@ -23,6 +23,7 @@ sys.path.insert(0, str(Path(__file__).parent))
 from pages import markdown
 
 import evolve
+from evolve.analysis.runs import script_ranks
 from evolve.numerics import host_backend
 
 TASKS = {
@@ -72,6 +73,8 @@ def main() -> int:
                 digest, took = train(task, threads, args.seen)
                 digests.add(digest)
                 seconds[threads] += took
+        if not script_ranks().leads:  # only rank 0 sees generations
+            continue
         same = same and len(digests) == 1
         first = statistics.median(seconds[args.threads[0]])
         for threads in args.threads:
@@ -79,7 +82,7 @@ def main() -> int:
             size = f"{task['population']:,} × {task['episodes']}"
             said = digests.copy().pop()[:12] if len(digests) == 1 else "differ"
             rows.append([name, size, str(threads), f"{median:.4f}", f"{first / median:.2f}", said])
-    if os.environ.get("OMPI_COMM_WORLD_RANK", "0") == "0":
+    if script_ranks().leads:
         print(markdown(HEADER, rows))
     return 0 if same else 1
 

@@ -17,7 +17,7 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
-from conftest import OPENMPI, ROOT, finished, without
+from conftest import OPENMPI, ROOT, finished, launcher, without
 from emulation import emulation_available
 from hosts import Hosts, why_not
 
@@ -230,6 +230,20 @@ def test_threads(bench):
     for words in (("--generations", 1), ("--repeats", 0), ("--threads", 0)):
         code, _, err = bench("threads", "--tasks", "few", *words)
         assert (code, "Traceback" in err) == (2, False)
+
+
+@pytest.mark.parametrize("words", [("--generations", 1), ("--generations", 0), ("--repeats", 0)])
+def test_threads_need_generations(bench, words):
+    code, _, err = bench("threads", "--tasks", "few", *words)
+    assert code == 2
+    assert f"error: {words[0]}: expected at least" in err
+
+
+def test_threads_of_workers_are_seen_by_rank_0():
+    words = (ROOT / "benchmarks" / "threads.py", "--tasks", "few", "--threads", 1, "--repeats", 1, "--generations", 3)
+    done = finished([*launcher(3), sys.executable, *words, "--seen"])
+    assert done.code == 0, done.err
+    assert len(re.findall(r"^\| few \| 64 × 4 \| 1 \| .* \|$", done.out, re.M)) == 1
 
 
 def test_fuzz():
