@@ -26,6 +26,7 @@ from exact_parts import walker
 from exact_parts.generations import TOGETHER, measure
 
 from evolve.config import Config, parse
+from evolve.numerics import native
 from evolve.training import prepare
 
 _INPUTS, _HIDDEN, _OUTPUTS = 4, 8, 2
@@ -140,6 +141,8 @@ def main() -> None:
     asked = parser.parse_args()
     if asked.jax and not (find_spec("jax") and find_spec("gymnax")):
         raise SystemExit("--jax needs jax and gymnax. Run pip install -r benchmarks/requirements-jax.txt")
+    if not native.available():
+        raise SystemExit("expected native kernels, which are not built. Install a C compiler and run pip install -e .")
     if asked.walker:
         compare_walkers(asked)
     else:

@@ -291,6 +291,14 @@ def test_exact(bench):
     assert first["jax"] is None
 
 
+@pytest.mark.parametrize("more", [(), ("--walker",)])
+def test_exact_needs_its_kernels(bench, monkeypatch, more):
+    monkeypatch.setattr(native, "available", lambda: False)
+    code, out, err = bench("exact", "-p", 16, "-r", 2, "--generations", 0, *more)
+    assert (code, out) == (1, "")
+    assert err.startswith("expected native kernels")
+
+
 @pytest.mark.skipif(not native.available(), reason="the native kernels were not built")
 def test_walkers_beside_other_engines(bench, monkeypatch):
     walker = importlib.import_module("exact_parts.walker")
