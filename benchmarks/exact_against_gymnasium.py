@@ -5,9 +5,9 @@
 
 Classical tasks are compared from the same states, with the same random actions: the table counts equal episodes, and
 shows the largest difference of the others. Tasks with rigid bodies have to be equal: `--box2d N` plays N whole episodes
-in all, of the walker, the walker over obstacles and the lander, by random players and by champions, from the same seeds
-in fresh Gymnasium environments. It prints each difference, and ends with exit code 1 if there is one. With `--json` it
-continues after an interruption.
+in all (rounded up to a multiple of 20), of the walker, the walker over obstacles and three landers, by random players
+and by champions, from the same seeds in fresh Gymnasium environments. It prints each difference, and ends with exit
+code 1 if there is one. With `--json` it continues after an interruption.
 """
 
 import argparse
@@ -97,7 +97,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--episodes", type=int, default=10_000, help="of each classical task")
     classical = [name for name, task in environments.TASKS.items() if has_picture(name) and not task.has_world]
-    parser.add_argument("--env", nargs="*", default=classical)
+    parser.add_argument("--env", nargs="+", choices=classical, default=classical, metavar="ID", help="classical tasks")
     parser.add_argument("--box2d", type=int, metavar="N", help="compare N episodes of the tasks with rigid bodies")
     parser.add_argument("--workers", type=int, default=os.cpu_count(), help="with --box2d: processes")
     parser.add_argument("--json", type=Path, metavar="FILE", help="with --box2d: the parts that are done")

@@ -588,6 +588,12 @@ def test_exact_tasks_are_compared_with_gymnasium(monkeypatch, task, equal, most)
     assert (largest > 0).all() != equal
 
 
+def test_only_classical_tasks_are_compared_from_the_same_states(bench):
+    code, _, err = bench("exact_against_gymnasium", "--env", "CartPole-v1", "Cues-v0")
+    assert code == 2
+    assert "invalid choice: 'Cues-v0'" in err
+
+
 @pytest.mark.skipif(not native.available(), reason="the native kernels were not built")
 def test_box2d_episodes_are_compared(bench, tmp_path):
     words = ("--box2d", 20, "--workers", 1, "--json", tmp_path / "found.json")
