@@ -352,6 +352,10 @@ def test_fingerprints():
     code, out, err = bench_process("fingerprints", "-e", "CartPole-v1", "-p", 8, "-r", 1, "--pairs", 2)
     assert code == 0, out + err
     assert "2 pairs: fingerprints cost" in out
+    if native.available():
+        code, out, err = bench_process("fingerprints", "-e", "CartPole-v1", "-p", 8, "-r", 1, "--engine", "exact")
+        assert (code, out) == (1, "")
+        assert err.startswith("expected episodes that can be played without fingerprints")
 
 
 @pytest.mark.slow
