@@ -54,6 +54,8 @@ PARTS = {
 SCRIPT = Path(__file__)
 MOST = sum(part.limit for part in PARTS.values())
 """Seconds of all parts."""
+WIDTH = max(len(part.title) for part in PARTS.values())
+"""Characters of a title in tables."""
 LEAST = 5.0
 """Seconds that a part needs, and that it has to end by itself before its process is ended."""
 
@@ -86,7 +88,9 @@ def start_part(number: int, asked: argparse.Namespace, seconds: float) -> dict[s
             finally:
                 with contextlib.suppress(ProcessLookupError):
                     os.killpg(process.pid, signal.SIGKILL)  # and its children
-        found = json.loads(result.read_text()) if result.exists() else {}
+        found = {}
+        with contextlib.suppress(OSError, ValueError):  # it may have been ended while it wrote its figures
+            found = json.loads(result.read_text())
         if code == 0 and "verdict" in found:
             return found
         why = f"not done after {seconds:.0f} s" if code is None else f"exit code {code}"
@@ -95,8 +99,7 @@ def start_part(number: int, asked: argparse.Namespace, seconds: float) -> dict[s
 
 def description() -> str:
     """Return the text of this module with the list of parts."""
-    width = max(len(part.title) for part in PARTS.values())
-    lines = (f"    {n:2}  {part.title:{width}}  {part.limit:4.0f} s" for n, part in PARTS.items())
+    lines = (f"    {n:2}  {part.title:{WIDTH}}  {part.limit:4.0f} s" for n, part in PARTS.items())
     return str(__doc__).format(parts="\n".join(lines))
 
 
@@ -141,10 +144,10 @@ def main() -> int:
             print(results[number]["verdict"], flush=True)
         everything = {"emulated": asked.emulated, "parts": {PARTS[n].title: found for n, found in results.items()}}
         asked.json.write_text(json.dumps(everything, indent=1))
-    print(f"\n{'part':54}{'s':>6}  result")  # reasons for missing measurements are printed above
+    print(f"\n{'part':{WIDTH + 4}}{'s':>6}  result")  # reasons for missing measurements are printed above
     for number, found in results.items():
         verdict = found["verdict"].split(": ")[0] if found["verdict"].startswith("not measured") else found["verdict"]
-        print(f"{number:2}. {PARTS[number].title:50}{found['seconds']:6.0f}  {verdict}")
+        print(f"{number:2}. {PARTS[number].title:{WIDTH}}{found['seconds']:6.0f}  {verdict}")
     print(f"{time.monotonic() - begin:.0f} s in all; {asked.json}")
     return 0 if all(found["good"] for found in results.values()) else 1
 

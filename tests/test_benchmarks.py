@@ -557,6 +557,15 @@ def test_gpu_outlives_its_parts(gpu_bench, tmp_path, monkeypatch, program, why):
     assert found == {"verdict": f"failed: {why}", "good": False, "measured": False, "rows": [7]}
 
 
+def test_gpu_outlives_a_part_that_ends_while_it_writes(gpu_bench, tmp_path, monkeypatch):
+    (tmp_path / "part.py").write_text(
+        "import sys; open(sys.argv[sys.argv.index('--result') + 1], 'w').write('{\"rows\": [7'); sys.exit(3)"
+    )
+    monkeypatch.setattr(gpu_bench, "SCRIPT", tmp_path / "part.py")
+    found = gpu_bench.start_part(1, Namespace(json=tmp_path / "gpu.json", emulated=False), 60.0)
+    assert found == {"verdict": "failed: exit code 3", "good": False, "measured": False}
+
+
 def test_gpu_sees_every_bit(monkeypatch):
     monkeypatch.syspath_prepend(str(ROOT / "benchmarks"))
     from gpu_parts.functions import differences
