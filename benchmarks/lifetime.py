@@ -6,7 +6,8 @@
 `lifetime_parts/chosen.json`; `judge` runs them with seeds 1 … N; `sweep` varies the number of cues and the length of a
 life; `long` gives networks with memory ten times as long; `report` writes the tables and figures of the page. Each part
 first prints an estimate of its time. Complete runs are not run again, so the command can be interrupted and repeated.
-`--dry-run` only prints the number of missing runs.
+`--dry-run` only prints the number of missing runs and the estimate of their time; for that, two generations are played
+of each kind of run of which none is complete.
 """
 
 import argparse
