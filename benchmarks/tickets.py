@@ -180,7 +180,7 @@ def main() -> None:
     options = parser.parse_args()
     results = {name: curves(TASKS[name], options.output, options.seeds) for name in options.tasks}
     for name, found in results.items():
-        tables = {f"{name}": table(found), f"{name} fewest": fewest(TASKS[name], found)}
+        tables = {name: table(found), f"{name} fewest": fewest(TASKS[name], found)}
         for section, text in tables.items():
             print(f"\n{text}")
             if options.report:
