@@ -122,8 +122,6 @@ class Slow(gymnasium.Env):
         return self.np_random.uniform(-1, 1, 2).astype(np.float32), {}
 
     def step(self, action):
-        import time
-
         if self.mark:
             open(self.mark, "w").close()
         if not self.brake or os.path.exists(self.brake):
@@ -235,8 +233,6 @@ class Faulty(gymnasium.Env):
         return observation, {}
 
     def _fail(self, observation):
-        import time
-
         ways = self.how.split(" or ")
         match ways[int(observation[0] > 0) % len(ways)]:
             case "raise":
@@ -267,8 +263,6 @@ class Faulty(gymnasium.Env):
     endless = False
 
     def step(self, action):
-        import time
-
         self.steps += 1
         observation, reward = self.np_random.uniform(-1, 1, 3).astype(np.float32), float(action)
         if self.bad and self.steps == 3 and self.where == "step":
@@ -462,7 +456,8 @@ for _class in (*_FAILING, Switches, Wanders, Chords, Memory, Slow, Values, Print
 class Measured(gymnasium.Env):
     """Reports numbers in the info of its steps: of all types, some of them only at the end, and on request wrongly.
 
-    `wrong`: None, or the value that `distance` has at the end; "missing" leaves it out.
+    `wrong`: None, or the value that `distance` has at the end of an episode of at least `late` steps; "missing" leaves
+    it out.
     """
 
     observation_space = gymnasium.spaces.Box(-1, 1, (2,), np.float32)
