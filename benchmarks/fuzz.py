@@ -440,12 +440,20 @@ SOMETIMES: list[dict[str, Any]] = [
 ]  # fmt: skip
 
 
+def options_of(network: str, strategy: str) -> set[str]:
+    """Return the settings of the options of a network and a strategy, also of options that have no value by default."""
+    options = {
+        "network": NETWORKS.options_class({"name": network}),
+        "strategy": STRATEGIES.options_class({"name": strategy}),
+    }
+    return {f"{section}.{key}" for section, model in options.items() for key in model.model_fields}
+
+
 def random_experiment(draw: random.Random) -> dict[str, Any]:
     """Return the table of a valid experiment."""
     while True:
         settings = {key: draw.choice(values) for key, values in ALWAYS.items()}
-        known = {f"network.{key}" for key in NETWORKS.parse({"name": settings["network.name"]}).table()}
-        known |= {f"strategy.{key}" for key in STRATEGIES.parse({"name": settings["strategy.name"]}).table()}
+        known = options_of(settings["network.name"], settings["strategy.name"])
         for group in SOMETIMES:
             has_group = all(key in known or not key.startswith(("network.", "strategy.")) for key in group)
             if has_group and draw.random() < 0.25:

@@ -26,6 +26,7 @@ from evolve import environments
 from evolve.config import EnvOptions
 from evolve.networks import NETWORKS
 from evolve.numerics import exp, native
+from evolve.strategies import STRATEGIES
 
 
 def test_every_bench_has_help(bench):
@@ -255,6 +256,15 @@ def test_fuzz():
     assert figures["TOML"]["refused"] + figures["TOML"]["read"] == 100
     assert figures["runs"] == {"equal": 1}
     assert figures["peak MB"] < 500
+
+
+def test_random_experiments_may_have_every_group_of_settings(monkeypatch):
+    monkeypatch.syspath_prepend(str(ROOT / "benchmarks"))
+    fuzz = importlib.import_module("fuzz")
+    known = [fuzz.options_of(network, strategy) for network in NETWORKS for strategy in STRATEGIES]
+    for group in fuzz.SOMETIMES:
+        needed = {key for key in group if key.startswith(("network.", "strategy."))}
+        assert any(needed <= options for options in known), group
 
 
 def test_a_fuzz_counts_what_ends_its_processes():
