@@ -103,10 +103,16 @@ def _options_for_playing(arguments: argparse.Namespace) -> list[str]:
 def _compare_with_published(files: Sequence[store.Stored], arguments: argparse.Namespace) -> int:
     if playing := _options_for_playing(arguments):
         raise InputError("--published", "no option for playing episodes with it", playing[0])
-    for file in files:
-        store.check_begun("there is nothing to compare", file)
+    if len(files) == 1:
+        store.check_begun("there is nothing to compare", *files)
     published = verification.read_published()
-    return _verify_each(files, lambda file: verification.compare_with_published(file, published), arguments.json)
+
+    def compare(file: store.Stored) -> verification.Verdict:
+        if not file.num_generations:
+            raise InputError(str(file.path), "a run with a complete generation", "none yet")
+        return verification.compare_with_published(file, published)
+
+    return _verify_each(files, compare, arguments.json)
 
 
 def _body(app: App, argv: list[str]) -> int:

@@ -136,6 +136,12 @@ def test_a_directory_stands_for_all_of_its_run_files(call, files, published, mon
         shutil.copytree(files[name].parent, tmp_path / "runs" / name)
     done = call("verify", "runs", "--published").ok()
     assert done.out.count(": equal: seed 1 of the published experiment small, ") == 2
+    empty = tmp_path / "runs" / "empty" / "seed-1.h5"  # a run that has just begun keeps no other from being compared
+    store.create(empty, store.read(files["three"]).header).close()
+    done = call("verify", "runs", "--published")
+    assert (done.code, done.out.count(": equal: seed 1 ")) == (2, 2)
+    assert "empty/seed-1.h5: not verified" in done.err
+    assert call("verify", empty, "--published").code == 1
 
 
 def test_the_command_refuses_invalid_combinations(call, files):
