@@ -62,8 +62,12 @@ def main() -> int:
     parser.add_argument("--generations", type=int, help="of each run")
     parser.add_argument("--seen", action="store_true", help="let a callback see each generation")
     args = parser.parse_args()
-    if min(*args.threads, args.repeats) < 1 or (args.generations is not None and args.generations < 2):
-        parser.error("expected at least one thread, one repeat and two generations, as the first one is left out")
+    if min(args.threads) < 1:
+        parser.error("--threads: expected at least 1")
+    if args.repeats < 1:
+        parser.error("--repeats: expected at least 1")
+    if args.generations is not None and args.generations < 2:
+        parser.error("--generations: expected at least 2, as the first is left out")
     rows, same = [], True
     for name in args.tasks:
         task = TASKS[name] | ({"generations": args.generations} if args.generations else {})
