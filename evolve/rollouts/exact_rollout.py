@@ -44,7 +44,7 @@ LEAST_GIVEN = 4
 POLL_SECONDS = 0.002
 """The interval at which a thread without episodes checks whether another thread can still give some."""
 _STACK_BYTES = 2**23
-"""The stack of a thread. The kernels of rigid bodies need 400 kB; `ulimit -s` or a C library may give a thread less."""
+"""The stack of a thread. The kernels of rigid bodies need 400 kB; a script may have set less."""
 _TICK_SECONDS = 0.004
 """The longest duration of a tick without results: short, because a worker probes for messages only between ticks."""
 

@@ -433,7 +433,7 @@ assert threading.stack_size() == 2**18
 
 
 def test_threads_have_room_for_the_kernels_of_rigid_bodies(tmp_path):
-    """Some systems, and `ulimit -s 256`, give a thread a small stack; a thread that exceeds its stack crashes."""
+    """A script may have set a small stack for its threads; a thread that exceeds its stack crashes."""
     words = [sys.executable, "-c", STACKS]
     done = subprocess.run(
         words, cwd=tmp_path, capture_output=True, text=True, timeout=LONG, check=False, env=environment()
