@@ -10,8 +10,8 @@ and its 64 bits. Rank 0 decodes one column for each metric, in the widest type t
 import math
 import os
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
+from contextlib import closing, contextmanager, suppress
 from itertools import zip_longest
 from typing import Any, Literal, Protocol
 
@@ -131,7 +131,7 @@ class Engine(Protocol):
         An episode without a metric becomes a fault (see `encode_metrics`); an episode with a fault has zeros.
         """
 
-    def trial(self, seed: int, outputs: Float32, used: bool) -> Iterator[Transition]:
+    def trial(self, seed: int, outputs: Float32, used: bool) -> Generator[Transition, None, None]:
         """Play one episode in a new environment.
 
         Args:
@@ -197,7 +197,12 @@ def check(engine: Engine) -> None:
     outputs = _random_outputs(_COMPARED_STEPS, engine)
     for used in (False, True) if engine.reuses else (False,):
         try:
-            found = _first_difference(engine.trial(_SEED, outputs, False), engine.trial(_SEED, outputs, used))
+            # Close both episodes here, where a watchdog interrupts an environment that hangs while it closes.
+            with (
+                closing(engine.trial(_SEED, outputs, False)) as one,
+                closing(engine.trial(_SEED, outputs, used)) as two,
+            ):
+                found = _first_difference(one, two)
         except InputError:
             raise
         except FAILURES:  # the evaluation will meet the same error, and report where it happened

@@ -7,7 +7,7 @@ engine is part of an experiment's configuration.
 """
 
 import importlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator
 from typing import Any
 
 import numpy as np
@@ -118,7 +118,7 @@ class EnvPoolEngine:
                         self.faults.setdefault(slot, str(error))
         return encoded
 
-    def trial(self, seed: int, outputs: Float32, used: bool) -> Iterator[Transition]:
+    def trial(self, seed: int, outputs: Float32, used: bool) -> Generator[Transition, None, None]:
         """Play one episode in a new pool. `used` has no effect: no environment of EnvPool runs a second episode."""
         pool = self.make_pool([seed])
         yield {"observation": _item(pool.reset()[0], 0)}

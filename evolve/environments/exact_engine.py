@@ -5,7 +5,7 @@ bodies steps a crowd: the worlds of several tiles. It sorts them, so that simila
 """
 
 import ctypes
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator
 from typing import Any
 
 import numpy as np
@@ -258,7 +258,7 @@ class ExactEngine:
         """Return [k, 2, 0]: an exact task reports no metrics."""
         return np.zeros((len(slots), 2, 0), np.int64)
 
-    def trial(self, seed: int, outputs: Float32, used: bool) -> Iterator[Transition]:
+    def trial(self, seed: int, outputs: Float32, used: bool) -> Generator[Transition, None, None]:
         """Play one episode in a new slot. If `used`, another episode (of seed + 1) begins in the slot first."""
         slots = self._new_slots(1)
         observations = np.zeros((1, self.observation_size), np.float32)

@@ -2,7 +2,7 @@
 
 import math
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Generator, Mapping
 from contextlib import suppress
 from typing import Any
 
@@ -142,7 +142,7 @@ class GymnasiumEngine:
                     self._note_fault(slot, error)
         return encoded
 
-    def trial(self, seed: int, outputs: Float32, used: bool) -> Iterator[Transition]:
+    def trial(self, seed: int, outputs: Float32, used: bool) -> Generator[Transition, None, None]:
         """Play one episode in a new object; see `Engine.trial`.
 
         Raises InputError if the environment breaks Gymnasium's interface.

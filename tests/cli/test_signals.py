@@ -55,8 +55,10 @@ def interrupted(process):
     return process.wait(100)  # a step takes 300 seconds
 
 
-def test_an_interrupt_ends_a_trial_that_hangs(start, tmp_path):
-    process = start("run", *HANGING)
+@pytest.mark.parametrize("more", [(), ("--set", "env.kwargs.seconds=0", "--set", "env.kwargs.closing=300")])
+def test_an_interrupt_ends_a_trial_that_hangs(start, tmp_path, more):
+    """Also while it closes its environments, of which there are two."""
+    process = start("run", *HANGING, *more)
     wait_for((tmp_path / "mark").exists, process.output)
     done = interrupted(process)
     assert (done.code, done.err) == (75, "evolve.run: stopped by SIGINT, as an environment did not answer\n")

@@ -107,22 +107,28 @@ class Slow(gymnasium.Env):
     """Ten steps of `seconds` each.
 
     mark: a file that the first step makes. brake: if a file is named, steps take time only while it exists: a test can
-    interrupt the run at any time, remove the file, and let the run end at once.
+    interrupt the run at any time, remove the file, and let the run end at once. closing: the seconds that `close`
+    takes, which then makes the mark in place of the steps.
     """
 
     observation_space = spaces.Box(-1, 1, (2,))
     action_space = spaces.Discrete(2)
 
-    def __init__(self, seconds: float = 0.01, mark: str = "", brake: str = ""):
-        self.seconds, self.mark, self.brake = seconds, mark, brake
+    def __init__(self, seconds: float = 0.01, mark: str = "", brake: str = "", closing: float = 0.0):
+        self.seconds, self.mark, self.brake, self.closing = seconds, mark, brake, closing
 
     def reset(self, *, seed=None, options=None):
         super().reset(seed=seed)
         self.steps = 0
         return self.np_random.uniform(-1, 1, 2).astype(np.float32), {}
 
+    def close(self):
+        if self.closing:
+            open(self.mark, "w").close()
+            time.sleep(self.closing)
+
     def step(self, action):
-        if self.mark:
+        if self.mark and not self.closing:
             open(self.mark, "w").close()
         if not self.brake or os.path.exists(self.brake):
             end = time.monotonic() + self.seconds
