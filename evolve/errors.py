@@ -253,12 +253,12 @@ def import_extra(module: str, extra: str, argument: str, title: str = "") -> Any
         title: The name of the library in errors, by default `module`.
 
     Raises:
-        InputError: The import raises ImportError or RuntimeError. The message says how to install the missing library.
+        InputError: The import fails. The message says why, and how to install the library.
     """
     try:
         return importlib.import_module(module)
-    except (ImportError, RuntimeError) as error:  # RuntimeError: mpi4py finds no MPI library
-        # EnvPool, for example, needs libEGL of the operating system.
+    except FAILURES as error:  # an AttributeError, for example, if a library is too old for the installed NumPy
+        # EnvPool needs libEGL of the operating system, and PyTorch the libraries of a GPU.
         needs_system = "cannot open shared object file" in str(error)
         cure = "Install this library of the operating system." if needs_system else how_to_install(extra)
         raise InputError(argument, f"a working {title or module}", one_line(error), cure) from None

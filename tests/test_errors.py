@@ -26,6 +26,7 @@ from evolve.errors import (
     error_to_json,
     exception_line,
     how_to_install,
+    import_extra,
     install_command,
     one_line,
     pluralize,
@@ -230,3 +231,14 @@ def test_the_command_does_not_need_a_working_directory(monkeypatch, tmp_path):
     monkeypatch.chdir(tmp_path / "gone")
     os.rmdir(tmp_path / "gone")
     assert install_command("video") == f"pip install -e '{ROOT}[video]'"
+
+
+@pytest.mark.parametrize(
+    "broken", ["import missing_library", "raise OSError('libcudnn.so.9: cannot open')", "None.array_api"]
+)
+def test_an_extra_that_cannot_be_imported_is_an_error_of_its_setting(monkeypatch, tmp_path, broken):
+    """A library raises any error if another library is missing or has another version."""
+    (tmp_path / "a_broken_library.py").write_text(broken)
+    monkeypatch.syspath_prepend(tmp_path)
+    with pytest.raises(InputError, match=r"^films: expected a working PyAV, got .*Install it: pip install .*video\]'"):
+        import_extra("a_broken_library", "video", "films", "PyAV")
