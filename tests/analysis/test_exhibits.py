@@ -10,10 +10,18 @@ import pytest
 from conftest import finished, launcher
 
 import evolve
+from evolve.analysis import video
 from evolve.errors import InputError, RunError
 
 SMALL = {"generations": 3, "population": 6, "episodes": 2, "held_out_episodes": 3}
 ENV = {"id": "CartPole-v1", "max_episode_steps": 12}
+
+
+@pytest.fixture(scope="module", autouse=True)
+def small_films():
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(video, "_PAGE_WIDTH", 320)
+        yield
 
 
 @pytest.fixture(scope="module")
@@ -162,6 +170,8 @@ def test_the_interface_imports_no_library_that_draws(tmp_path):
 def test_all_ranks_get_the_exhibits_and_rank_0_saves(run, tmp_path):
     program = f"""
 import evolve
+from evolve.analysis import video
+video._PAGE_WIDTH = 320
 run = evolve.load({str(run.path)!r})
 film = run.film(seconds=0.1)
 saved = run.plot().save("a.png"), film.save("a.mp4")
