@@ -13,7 +13,7 @@ import gymnasium
 import numpy as np
 import psutil
 import pytest
-from conftest import LONG, environment, wait_for
+from conftest import LONG, OPENMPI, environment, wait_for
 
 import evolve
 from evolve import store
@@ -178,9 +178,10 @@ def test_another_experiment_that_workers_cannot_prepare_is_one_message():
 
 
 HANGING = """
-import pathlib, signal
+import pathlib, signal, sys
 import evolve
 
+sys.executable = sys.argv[1]  # of the ranks
 signal.signal(signal.SIGINT, signal.default_int_handler)
 kwargs = {"seconds": 300.0, "mark": "mark", "brake": "brake"}
 
@@ -193,10 +194,11 @@ evolve.train(env={"id": "toys:Slow-v0", "kwargs": kwargs}, population=6, episode
 """
 
 
-@pytest.mark.cold
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGKILL])
 def test_no_rank_outlives_a_script_that_ends_while_workers_hang(tmp_path, number):
-    words = [sys.executable, "-c", HANGING]
+    python = OPENMPI.with_name("python")
+    # Without their script, the ranks end the launcher, which is no parent of a forked process.
+    words = [python, "-c", HANGING, sys.executable if number == signal.SIGINT else python]
     with subprocess.Popen(words, env=environment(), cwd=tmp_path, stderr=subprocess.PIPE, text=True) as script:
         wait_for((tmp_path / "brake").exists)
         wait_for((tmp_path / "mark").exists)
