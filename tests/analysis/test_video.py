@@ -43,7 +43,7 @@ def test_a_film_may_be_short_and_narrow(record, tmp_path):
 
 def test_a_film_may_be_cut(record, tmp_path):
     subject = subject_of(record("BipedalWalker-v3", "--set", "env.max_episode_steps=30"))
-    (results,) = film_episodes([subject], tmp_path / "clip.mp4", cut_after=0.1)
+    (results,) = film_episodes([subject], tmp_path / "clip.mp4", width=320, cut_after=0.1)
     assert float(results.returns[0]) == subject.chosen.logged  # played to its end all the same
     assert len(read_film(tmp_path / "clip.mp4")[0]) == TITLE + 6 + END
 
@@ -144,7 +144,7 @@ def test_one_thread_encodes_a_film(tmp_path):
 def test_a_film_that_is_not_finished_leaves_nothing(tmp_path):
     frame = np.zeros((40, 61, 3), np.uint8)
     for name in ("x.mp4", "x.gif"):
-        with contextlib.suppress(KeyError), open_film(tmp_path / name, 50) as film:
+        with contextlib.suppress(KeyError), open_film(tmp_path / name, 50, width=61) as film:
             for _ in range(100):  # more than the encoder keeps before it writes
                 film.add(frame, Label("x", "y", 0, 0.0))
             assert len(list(tmp_path.iterdir())) == 1
