@@ -19,32 +19,16 @@ from evolve.config import Config, parse
 def runs(tmp_path_factory):
     """Two seeds of one experiment, and of another with more survivors."""
     folder = tmp_path_factory.mktemp("runs")
-    quick = (
-        "-p",
-        6,
-        "-r",
-        2,
-        "-d",
-        2,
-        "-g",
-        5,
-        "-s",
-        1,
-        2,
-        "--set",
-        "held_out_episodes=2",
-        "--set",
-        "env.max_episode_steps=30",
-    )
+    quick = "-p 6 -r 2 -d 2 -g 5 -s 1 2 --set held_out_episodes=2 --set env.max_episode_steps=30"
     for name, more in (("a", ()), ("b", ("--set", "strategy.survivors=3"))):
-        make_runs(folder, *quick, *more, "-o", name)
+        make_runs(folder, *quick.split(), *more, "-o", name)
     return folder
 
 
-@pytest.mark.parametrize("titled", [True, False])
-def test_labels_cover_neither_data_nor_one_another(runs, titled):
-    for files in (["a/seed-1.h5"], ["a/seed-1.h5", "a/seed-2.h5"], ["a/seed-1.h5", "b/seed-1.h5", "b/seed-2.h5"]):
-        groups = read_groups([runs / file for file in files])[1]
+def test_labels_cover_neither_data_nor_one_another(runs):
+    a, other_a, b, other_b = (runs / name / f"seed-{seed}.h5" for name in "ab" for seed in (1, 2))
+    for files, titled in (([a], True), ([a, other_a], False), ([a, b, other_b], True), ([a, b, other_b], False)):
+        groups = read_groups(files)[1]
         labels, panels = boxes(figures.draw_curves(groups, titled=titled))
         assert labels
         assert not any(label.overlaps(panel) for label in labels for panel in panels), files
