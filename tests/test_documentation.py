@@ -109,7 +109,7 @@ import gymnasium  # episodes end early, and films are small: it is the pages tha
 from evolve.analysis import video
 from evolve.environments import TASKS
 gymnasium.spec("CartPole-v1").max_episode_steps = TASKS["CartPole-v1"].limit = TASKS["Acrobot-v1"].limit = 10
-video._PAGE_WIDTH = 320
+video.PAGE_WIDTH = 320
 """
 RUNNER = f"""{SHORT}
 import gc, json, os, sys

@@ -28,7 +28,7 @@ KERNEL = """
 import ast, gc, json, os, re, sys
 import matplotlib.figure, scipy.stats  # once for all notebooks, as they take seconds
 from evolve.analysis import video
-video._PAGE_WIDTH = 320
+video.PAGE_WIDTH = 320
 gc.freeze()  # the end of a process would search all these modules for garbage
 for name, cells in json.load(sys.stdin).items():
     print(end="\\f", flush=True)

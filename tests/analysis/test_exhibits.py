@@ -20,7 +20,7 @@ ENV = {"id": "CartPole-v1", "max_episode_steps": 12}
 @pytest.fixture(scope="module", autouse=True)
 def small_films():
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(video, "_PAGE_WIDTH", 320)
+        patch.setattr(video, "PAGE_WIDTH", 320)
         yield
 
 
@@ -171,7 +171,7 @@ def test_all_ranks_get_the_exhibits_and_rank_0_saves(run, tmp_path):
     program = f"""
 import evolve
 from evolve.analysis import video
-video._PAGE_WIDTH = 320
+video.PAGE_WIDTH = 320
 run = evolve.load({str(run.path)!r})
 film = run.film(seconds=0.1)
 saved = run.plot().save("a.png"), film.save("a.mp4")

@@ -34,7 +34,8 @@ from evolve.verification import EachStep, Episode
 _TITLE = 1.0  # seconds for which a title is shown
 _END = 0.5  # seconds for which the last picture stays
 _GIF_WIDTH = 640  # pixels by default, since wide GIFs are large
-_PAGE_WIDTH = 800  # pixels, of a film for a page or a notebook
+PAGE_WIDTH = 800
+"""The largest width of a film for a page or a notebook, in pixels."""
 
 
 class Film:
@@ -240,7 +241,7 @@ def film_in_memory(
     """Film episodes as `film_episodes` does; return the film as MP4, a still as JPEG, its size, and the results."""
     with tempfile.TemporaryDirectory() as directory:
         path = Path(directory) / "film.mp4"
-        results = film_episodes(subjects, path, _PAGE_WIDTH, condense_to)
+        results = film_episodes(subjects, path, PAGE_WIDTH, condense_to)
         return path.read_bytes(), *still(path), results
 
 
