@@ -39,7 +39,6 @@ CASES = [
     (CONTINUOUS, WIND, "random"),
     (WALKER, {}, "walker-es"),
     (WALKER, {"friction": 1.5, "changes_at": 150, "leg_2_later": 0.6}, "walker-es"),
-    (HARDCORE, {}, "walker-plastic"),
     (HARDCORE, {"fall": -7.5}, "walker-plastic"),
     (LANDER, {}, "lander"),
     (LANDER, WIND, "pilot"),
@@ -123,7 +122,7 @@ def policy_of(name, env, seed, size):
 def test_episodes_equal_those_of_gymnasium(name, kwargs, policy):
     """Observations, rewards and ends of whole episodes, in the middle of others that begin and end all the time.
 
-    Random walkers that do not fall are followed for 400 steps.
+    Random walkers that do not fall are followed for 200 steps, and a champion whose legs change for 300.
     """
     engine = environments.make(EnvOptions(id=name, engine="exact", kwargs=kwargs), SLOTS)
     slots, seeds = np.arange(SLOTS), 1000 + 7919 * np.arange(SLOTS)
@@ -134,9 +133,10 @@ def test_episodes_equal_those_of_gymnasium(name, kwargs, policy):
     for slot, env in theirs.items():
         seen, _ = env.reset(seed=int(seeds[slot]))
         assert observations[slot].tobytes() == seen.tobytes(), slot
-    step = 0
-    while theirs and (policy != "random" or step < 400):
-        step += 1
+    limit = 200 if policy == "random" else 300 if "changes_at" in kwargs else 2000
+    for step in range(limit):
+        if not theirs:
+            break
         outputs = np.array([act(observations[slot]) for slot, act in zip(WATCHED, acts, strict=True)])
         outputs = outputs[slots % len(WATCHED)]  # the others do the same
         rewards, ends = engine.step(slots, outputs, observations)

@@ -65,7 +65,7 @@ def returns(name, act, seeds, **kwargs):
 @pytest.mark.parametrize(("name", "kwargs"), CASES, ids=str)
 def test_the_kernels_equal_the_array_reference(name, kwargs):
     # Arrays take milliseconds for a step of a world: fewer of them, and physics/test_world.py looks closer.
-    slots, limit, steps = (SLOTS, 90, 130) if not environments.TASKS[name].has_world else (5, 6, 9)
+    slots, limit, steps = (SLOTS, 90, 130) if not environments.TASKS[name].has_world else (3, 3, 5)
     seeds = [3 + 7919 * slot for slot in range(slots)]
     engines = [engine_of(name, kwargs, compiled, slots, max_episode_steps=limit) for compiled in (True, False)]
     players = [Player(engine, seeds) for engine in engines]

@@ -7,7 +7,7 @@ from rigid_bodies import WALKERS, Worlds, differences, model_of, random, used_pa
 from evolve.environments.physics.world import reset_bodies, step_worlds
 from evolve.numerics import native
 
-K = 24
+K = 5
 needs_kernels = pytest.mark.skipif(not native.available(), reason="the native kernels were not built")
 
 
@@ -19,8 +19,8 @@ def outputs_of(step, generator):
 
 
 @needs_kernels
-@pytest.mark.parametrize(("name", "speed", "lead", "steps"), [(WALKERS[0], 0.0, 0, 10), (WALKERS[1], 1.5, 30, 6)])
-def test_records_are_those_of_the_kernels(name, speed, lead, steps):
+@pytest.mark.parametrize(("name", "speed", "lead"), [(WALKERS[0], 0.0, 0), (WALKERS[1], 1.5, 30)])
+def test_records_are_those_of_the_kernels(name, speed, lead):
     """From the beginning; and from the kernels' states after `lead` steps, when thrown walkers hit blocks and crash."""
     kernel, ours = (Worlds(name, range(40, 40 + K), compiled) for compiled in (True, False))
     generator, touched, impacts, limits = random(6), 0, 0, set()
@@ -29,7 +29,7 @@ def test_records_are_those_of_the_kernels(name, speed, lead, steps):
         for step in range(lead):
             kernel.step(outputs_of(step, generator))
         ours.states[:] = kernel.states
-    for step in range(steps):
+    for step in range(4):
         outputs = outputs_of(step, generator)
         results = [each.step(outputs) for each in (kernel, ours)]
         expected, found = (used_parts(each.states) for each in (kernel, ours))
@@ -42,19 +42,19 @@ def test_records_are_those_of_the_kernels(name, speed, lead, steps):
         limits |= {*found["joint"]["limit"].flat}
     assert found["crashed"].any() == (touched > 0) == (lead > 0)
     assert impacts > 10
-    assert limits == {-1, 0, 1}
+    assert limits == ({-1, 0, 1} if lead else {0, 1})
 
 
 @needs_kernels
 def test_bodies_of_a_lander_move_as_in_the_kernel():
     """Without its engines; its ground has a base, and it comes to rest."""
-    worlds, model = Worlds("LunarLander-v3", range(8), compiled=True), model_of("LunarLander-v3")
+    worlds, model = Worlds("LunarLander-v3", range(4), compiled=True), model_of("LunarLander-v3")
     worlds.states["body"]["v"][..., 1] -= 4
-    nothing = np.eye(4, dtype=np.float32)[[0] * 8]
+    nothing = np.eye(4, dtype=np.float32)[[0] * 4]
     for step in range(60):
         ours = worlds.states.copy()
         worlds.step(nothing)
-        if step < 40:
+        if step < 40 or step % 4:
             continue
         step_worlds(ours, model)
         ours["generator"], ours["shaping"] = worlds.states["generator"], worlds.states["shaping"]
@@ -63,10 +63,10 @@ def test_bodies_of_a_lander_move_as_in_the_kernel():
 
 
 def test_a_world_is_stepped_alone_as_among_others():
-    worlds, model = Worlds("BipedalWalkerHardcore-v3", range(6)), model_of("BipedalWalkerHardcore-v3")
+    worlds, model = Worlds("BipedalWalkerHardcore-v3", range(4)), model_of("BipedalWalkerHardcore-v3")
     worlds.throw(0.5)
     together, alone = worlds.states.copy(), worlds.states[2:3].copy()
-    for _ in range(6):
+    for _ in range(3):
         step_worlds(together, model)
         step_worlds(alone, model)
         assert not list(differences(used_parts(together[2:3]), used_parts(alone)))
