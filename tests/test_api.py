@@ -4,7 +4,6 @@ import dataclasses
 import json
 import math
 import signal
-import subprocess
 import sys
 import threading
 from pathlib import Path
@@ -13,7 +12,7 @@ import gymnasium
 import numpy as np
 import pytest
 import toys
-from conftest import ROOT, environment, finished, launcher
+from conftest import ROOT, finished, launcher, wait_for
 from gymnasium.envs.classic_control import CartPoleEnv
 
 import evolve
@@ -22,7 +21,10 @@ from evolve.cli.run import main
 from evolve.errors import InputError
 from evolve.numerics.hashing import QUIET_NAN, fold, update
 
-SMALL = {"env": "CartPole-v1", "generations": 3, "population": 8, "episodes": 2, "held_out_episodes": 4}
+POLE = {"id": "CartPole-v1", "engine": "exact"}
+SHORT = {"id": "CartPole-v1", "max_episode_steps": 200}
+"""As Gymnasium plays it."""
+SMALL = {"env": POLE, "generations": 3, "population": 8, "episodes": 2, "held_out_episodes": 4}
 
 
 @pytest.fixture
@@ -34,13 +36,16 @@ def here(tmp_path, monkeypatch):
 @pytest.fixture(scope="module")
 def run(tmp_path_factory):
     return evolve.train(
-        **SMALL, network={"name": "elman", "hidden": [4]}, seed=1, output=tmp_path_factory.mktemp("out")
+        **SMALL | {"env": SHORT},
+        network={"name": "elman", "hidden": [4]},
+        seed=1,
+        output=tmp_path_factory.mktemp("out"),
     )
 
 
 def test_training_gives_the_bits_of_the_command_line(run, here):
     flags = ["-e", "CartPole-v1", "-a", "elman", "-d", "4", "-p", "8", "-r", "2", "-g", "3", "-s", "1", "-o", "cli"]
-    assert main([*flags, "--set", "held_out_episodes=4"]) == 0
+    assert main([*flags, "--set", "held_out_episodes=4", "--set", "env.max_episode_steps=200"]) == 0
     assert evolve.load("cli/seed-1.h5").digest == run.digest
     assert evolve.load("cli/seed-1.h5").held_out.returns.tolist() == run.held_out.returns.tolist()
 
@@ -113,7 +118,7 @@ def test_a_champion_is_evaluated_elsewhere(run):
     assert (same.returns <= 0).all()
     assert same.seeds.tolist() == run.held_out.seeds.tolist()
     found = run.evaluate(4, generation=2, threads=np.int64(1))
-    env, policy = gymnasium.make("CartPole-v1"), run.champion(generation=2)
+    env, policy = gymnasium.make("CartPole-v1", max_episode_steps=200), run.champion(generation=2)
     assert "elman" in repr(policy)
     for seed, expected in zip(found.seeds.tolist(), found.returns.tolist(), strict=True):
         seen, _ = env.reset(seed=seed)
@@ -260,13 +265,14 @@ def test_a_wrapper_may_be_a_class(here):
     named = [{"name": "FrameStackObservation", "kwargs": {"stack_size": 2}}, "FlattenObservation"]
     wrappers = gymnasium.wrappers
     classes = [{"name": wrappers.FrameStackObservation, "kwargs": {"stack_size": 2}}, wrappers.FlattenObservation]
+    env = SHORT | {"max_episode_steps": 30}
     by_class, by_name = (
-        evolve.train(**SMALL | {"env": {"id": "CartPole-v1", "wrappers": given}}, seed=1, output=output)
+        evolve.train(**SMALL | {"env": env | {"wrappers": given}}, seed=1, output=output)
         for given, output in ((classes, "class"), (named, "name"))
     )
     assert by_class.config.env == by_name.config.env
     assert by_class.digest == by_name.digest
-    sweep = evolve.sweep({"env.wrappers": [classes, []]}, seeds=[1], output="sweep", **SMALL)
+    sweep = evolve.sweep({"env.wrappers": [classes, []]}, seeds=[1], output="sweep", **SMALL | {"env": env})
     assert [run.config.env.wrappers for run in sweep] == [by_name.config.env.wrappers, ()]
 
 
@@ -313,16 +319,16 @@ def test_a_policy_repeats_the_logged_episodes_to_the_bit(network, normalize, her
     options = {"name": network}
     if network == "plastic":
         options = {"name": "hebbian-dag", "plasticity": 0.3, "neuromodulated": True}
-    env = {"id": "Pendulum-v1", "max_episode_steps": 25}
-    sizes = {"generations": 2, "population": 4, "episodes": 2, "held_out_episodes": 2}
-    made = evolve.train(env=env, network=options, normalize_observations=normalize, seed=5, output="out", **sizes)
+    short = {"id": "Pendulum-v1", "max_episode_steps": 12}
+    sizes = {"generations": 2, "population": 3, "episodes": 2, "held_out_episodes": 0}
+    made = evolve.train(env=short, network=options, normalize_observations=normalize, seed=5, output="out", **sizes)
     run = evolve.load(made.path)
+    env = gymnasium.make("Pendulum-v1", max_episode_steps=12)
     for number, generation in enumerate(run.generations):
         policy = run.champion(generation=number)
         best = generation.record.champion_candidate
         for episode in range(2):
             seed = run.environment_seed(number, episode)
-            env = gymnasium.make("Pendulum-v1", max_episode_steps=25)
             seen, outputs, returned = [env.reset(seed=seed)[0]], [], 0.0
             policy.reset(seed=seed)
             ended = False
@@ -356,13 +362,13 @@ def test_generations_can_be_iterated_and_the_loop_be_left(here):
 
 def test_an_experiment_may_be_a_file_a_table_or_a_configuration(here):
     (here / "small.toml").write_text(
-        "seeds = [4, 5]\ngenerations = 2\npopulation = 4\nepisodes = 2\nheld_out_episodes = 1\n"
+        "seeds = [4, 5]\ngenerations = 2\npopulation = 3\nepisodes = 1\nheld_out_episodes = 1\n"
         '[env]\nid = "CartPole-v1"\n'
     )
     by_file = evolve.train("small.toml", output="a")
     assert by_file.seed == 4
     for env in ({"id": "CartPole-v1"}, "CartPole-v1"):
-        table = {"generations": 2, "population": 4, "episodes": 2, "held_out_episodes": 1, "env": env}
+        table = {"generations": 2, "population": 3, "episodes": 1, "held_out_episodes": 1, "env": env}
         assert evolve.train(table, seed=4, output=f"b{len(env)}").digest == by_file.digest
     assert evolve.train(by_file.config, output="c").digest == by_file.digest
     other = evolve.train("small.toml", seed=4, output="d", strategy={"weight_noise": 0.7})
@@ -372,7 +378,7 @@ def test_an_experiment_may_be_a_file_a_table_or_a_configuration(here):
 
 def test_a_sweep_over_the_configuration_of_a_run_leaves_the_directory_of_the_run_alone(here):
     small = {"population": 4, "episodes": 1, "generations": 1, "held_out_episodes": 0}
-    run = evolve.train(small, env={"id": "CartPole-v1", "engine": "exact"}, output="first")
+    run = evolve.train(small, env=POLE, output="first")
     assert evolve.sweep({"population": [5]}, run.config)[0].path == Path("runs/sweep/population=5/seed-0.h5")
     assert evolve.sweep({"population": [5]}, run.config, output="first")[0].path.parent.parent == Path("first")
     for _ in range(2):  # without a grid it resumes the runs of the directory
@@ -497,7 +503,7 @@ def test_a_policy_decodes_outputs_of_its_own_shape(wrong, run):
 
 
 def test_a_run_is_resumed_through_a_symbolic_link(here):
-    small = {"env": "CartPole-v1", "population": 4, "episodes": 1, "held_out_episodes": 0}
+    small = {"env": POLE, "population": 4, "episodes": 1, "held_out_episodes": 0}
     first = evolve.train(**small, generations=2, output="whole")
     (here / "link").mkdir()
     (here / "link" / "seed-0.h5").symlink_to("../whole/seed-0.h5")
@@ -512,7 +518,7 @@ def test_an_existing_run_is_not_overwritten(run):
 
 
 def test_a_run_is_replaced_if_that_is_asked_for(here):
-    small = {"env": "CartPole-v1", "population": 4, "episodes": 1, "held_out_episodes": 0, "output": here / "again"}
+    small = {"env": POLE, "population": 4, "episodes": 1, "held_out_episodes": 0, "output": here / "again"}
     first = evolve.train(**small, generations=3)
     again = evolve.train(**small, generations=2, overwrite=True)
     assert (again.path, len(again.generations)) == (first.path, 2)
@@ -527,7 +533,7 @@ def test_a_run_is_replaced_if_that_is_asked_for(here):
 
 
 def test_a_run_that_fails_replaces_nothing(here):
-    small = {"env": "CartPole-v1", "population": 4, "episodes": 1, "held_out_episodes": 0, "output": here / "again"}
+    small = {"env": POLE, "population": 4, "episodes": 1, "held_out_episodes": 0, "output": here / "again"}
     first = evolve.train(**small, generations=1)
     (here / "again" / "seed-2.h5").write_text("a poem")
     for wrong in ({"population": 6, "racing": {"rounds": [1]}}, {"seed": 2}):
@@ -578,7 +584,7 @@ import json
 import math
 import evolve
 
-SHORT = {"id": "CartPole-v1", "max_episode_steps": 60}
+SHORT = {"id": "CartPole-v1", "engine": "exact", "max_episode_steps": 60}
 SMALL = {"env": SHORT, "population": 4, "episodes": 2, "held_out_episodes": 3}
 
 run = evolve.train(**SMALL, network="hebbian-dag", generations=3, seed=1, output="out")
@@ -696,7 +702,7 @@ def test_an_uncaught_error_ends_the_job(tmp_path):
     assert "the motor burnt out" in done.err
 
 
-def test_after_training_in_a_thread_ctrl_c_still_works(tmp_path):
+def test_after_training_in_a_thread_ctrl_c_still_works(start, tmp_path):
     code = """
 import threading, time
 import evolve
@@ -713,15 +719,11 @@ except KeyboardInterrupt:
     print("interrupted", flush=True)
 """
     (tmp_path / "script.py").write_text(code)
-    script = subprocess.Popen(
-        [sys.executable, "script.py"], cwd=tmp_path, env=environment(), stdout=subprocess.PIPE, text=True
-    )
-    try:
-        assert len(script.stdout.readline()) == 65
-        script.send_signal(signal.SIGINT)
-        assert script.communicate(timeout=120)[0] == "interrupted\n"
-    finally:
-        script.kill()
+    script = start("script", module="script")
+    wait_for(lambda: script.output()[0].endswith("\n"), script.output)
+    script.popen.send_signal(signal.SIGINT)
+    digest, *rest = script.wait().ok().out.splitlines()
+    assert (len(digest), rest) == (64, ["interrupted"])
 
 
 def test_a_callback_may_change_the_current_directory(here, monkeypatch):
@@ -759,17 +761,17 @@ def test_training_can_be_interrupted_and_resumed(here):
 
 
 def test_two_threads_may_train_at_the_same_time(here):
-    found = {}
+    found, small = {}, SMALL | {"env": SHORT}
 
     def work(seed):
-        found[seed] = evolve.train(**SMALL, seed=seed, output=f"threads{seed}").digest
+        found[seed] = evolve.train(**small, seed=seed, output=f"threads{seed}").digest
 
     threads = [threading.Thread(target=work, args=(seed,)) for seed in (1, 2)]
     for thread in threads:
         thread.start()
     for thread in threads:
         thread.join()
-    assert found == {seed: evolve.train(**SMALL, seed=seed, output="alone").digest for seed in (1, 2)}
+    assert found == {seed: evolve.train(**small, seed=seed, output="alone").digest for seed in (1, 2)}
 
 
 def test_a_table_has_the_spread_of_fitness_and_of_held_out_returns(run):
