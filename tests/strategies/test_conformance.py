@@ -5,6 +5,7 @@ import subprocess
 import sys
 import time
 from concurrent.futures import ThreadPoolExecutor
+from functools import cache
 from itertools import pairwise
 
 import numpy as np
@@ -84,6 +85,7 @@ def strategy(table, seed=3, population=P):
     return strategies.from_table(table, NETWORK, population, seed)
 
 
+@cache
 def traces(P=P):
     return np.random.Generator(np.random.Philox(9)).normal(size=(P, NETWORK.num_traces)).astype(np.float32)
 
@@ -102,7 +104,7 @@ def evolve(made, generations, objective=sphere, state=None, first=0):
     return state, asked
 
 
-@pytest.mark.parametrize("population", [2, 3, 4, 9, 20])
+@pytest.mark.parametrize("population", [2, 3, 4, 9])
 def test_population_keeps_its_size(table, population):
     if population < (8 * table["emitters"] if "emitters" in table else FEWEST.get(table["name"], 2)):
         with pytest.raises(InputError, match="population"):
@@ -135,12 +137,14 @@ def test_ask_and_tell_change_neither_state_nor_arguments(table):
 
 def test_state_survives_arrays_and_resumes_to_the_bit(table):
     made = strategy(table)
-    state, asked = evolve(made, 8)
-    for until in (3, 4):
-        part, _ = evolve(made, until)
+    parts = {3: evolve(made, 3)[0]}
+    parts[4], early = evolve(made, 4, state=parts[3], first=3)
+    state, late = evolve(made, 8, state=parts[4], first=4)
+    for until, part in parts.items():
         restored = strategy(table).from_arrays(made.to_arrays(part))
         state_again, rest = evolve(strategy(table), 8, state=restored, first=until)
-        assert all(np.array_equal(a.weights, b.weights) for a, b in zip(asked[until:], rest, strict=True))
+        asked = [*early, *late][until - 3 :]
+        assert all(np.array_equal(a.weights, b.weights) for a, b in zip(asked, rest, strict=True))
         assert np.array_equal(made.champion(restored).mask, made.champion(part).mask)
         for name, array in made.to_arrays(state).items():
             assert np.array_equal(made.to_arrays(state_again)[name], array)
@@ -162,7 +166,7 @@ def test_damaged_state_is_refused(table):
 def test_improves_a_sphere(table):
     # Without weight noise only recombination and pruning act, so the bar is improvement, not convergence.
     made = strategy(table, population=40)
-    _, asked = evolve(made, 40)
+    _, asked = evolve(made, 25)
     scores = [sphere(g).max() for g in asked]
     assert scores[-1] > scores[0] * 0.9
 
@@ -170,7 +174,7 @@ def test_improves_a_sphere(table):
 def test_improves_a_noisy_sphere(table):
     noise = np.random.Generator(np.random.Philox(4))
     made = strategy(table, population=40)
-    state, asked = evolve(made, 40, objective=lambda g: sphere(g) + noise.normal(size=len(g.weights)))
+    state, asked = evolve(made, 20, objective=lambda g: sphere(g) + noise.normal(size=len(g.weights)))
     assert sphere(made.champion(state))[0] > sphere(asked[0]).mean()
     if table["name"] != "random" and table.get("restart_from") != "anew":  # which learn nothing, or forget it
         assert sphere(asked[-1]).mean() > sphere(asked[0]).mean()
