@@ -201,11 +201,11 @@ def test_many_streams_give_the_genome_of_each(network):
             assert together.mask[p].tobytes() == alone.mask.tobytes()
 
 
-@pytest.mark.parametrize("n", [1, 3, 18])
+@pytest.mark.parametrize("n", [3, 18])
 def test_batch_equals_loop(network, backend, n):
     some, inputs = genomes(network, n), observations(n, 6)
     together, traces = play(network, backend, some, inputs)
-    for slot in range(n):
+    for slot in {0, 1, n - 3, n - 2, n - 1}:
         alone, trace = play(network, backend, some[slot : slot + 1], inputs[:, slot : slot + 1], 3 + slot)
         assert np.array_equal(together[:, slot], alone[:, 0])
         assert np.array_equal(traces[slot], trace[0])
@@ -253,7 +253,7 @@ def same_bits(a, b):
 
 @pytest.mark.parametrize("n", [1, 40])
 @given(seed=st.integers(0, 2**32 - 1), scale=st.sampled_from([1e-30, 1e-3, 1.0, 50.0, 1e20]))
-@settings(max_examples=8, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=4, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 def test_kernels_equal_the_reference_to_the_bit(network, compiled, n, seed, scale):
     draw = np.random.Generator(np.random.Philox(seed))
     both = [network.batch(n, backend) for backend in ("numpy", compiled)]

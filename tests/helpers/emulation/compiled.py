@@ -63,12 +63,18 @@ def kept(key: str, suffix: str, build) -> Path:
     return path
 
 
+@cache
+def _ptx_of_all(architecture: str, options: tuple[str, ...]) -> str:
+    return ptx(architecture, cupy_device.source(), options)
+
+
 def ptx(architecture: str, files: dict[str, str] | None = None, options: tuple[str, ...] = cupy_device.EXACT) -> str:
     """Return the PTX for an architecture, "sm_90", of files as `cupy_device.compile_source` takes them.
 
     files: By default the files of all kernels.
     """
-    files = files or cupy_device.source()
+    if files is None:
+        return _ptx_of_all(architecture, options)
     virtual = architecture.replace("sm_", "compute_")  # the same PTX, without machine code, in half the time
 
     def build(path: Path) -> None:
