@@ -14,7 +14,7 @@ ENVIRONMENTS = [
     "BipedalWalker-v3", "LunarLander-v3", "InvertedPendulum-v5", "HalfCheetah-v5", "toys:Switches-v0", "toys:Memory-v0",
     "toys:Chords-v0",
 ]  # fmt: skip
-STEPS = 60
+STEPS = 40
 
 
 def play(engine, slots, seeds):
@@ -58,13 +58,13 @@ def options(request):
 def test_an_episode_does_not_remember(options):
     """Same seed, same bits: alone or beside others, in a new engine or after many episodes, in any order."""
     alone = {}
-    for seed in range(5):
+    for seed in range(3):
         engine = environments.make(options, 1)
         (alone[seed],) = play(engine, [0], [seed])
         engine.close()
-    engine = environments.make(options, 5)
-    for order in ([3, 1, 4, 0, 2], [0, 2, 1, 3, 4]):
-        for seed, seen in zip(order, play(engine, range(5), order), strict=True):
+    engine = environments.make(options, 3)
+    for order in ([2, 0, 1], [0, 2, 1]):
+        for seed, seen in zip(order, play(engine, range(3), order), strict=True):
             assert np.array_equal(seen, alone[seed]), f"seed {seed} of {options.id}"
     engine.close()
 

@@ -21,7 +21,7 @@ def test_the_documented_task_is_learned_and_verified(call, command, monkeypatch,
     (tmp_path / "hill.py").write_text(code)
     words = re.search(r"evolve run (-e hill:Hill-v0 .*)", page)[1].split()
     monkeypatch.syspath_prepend(tmp_path)
-    call("run", *words, "-o", "runs").ok()
+    call("run", *words, "-p", 20, "--set", "held_out_episodes=5", "-o", "runs").ok()
     best = [record.champion_fitness for record in store.read(tmp_path / "runs" / "seed-0.h5").records]
     assert best[-1] > best[0] / 3  # returns are negative, so a third of the distance
     command("verify", "runs/seed-0.h5", ranks=2, PYTHONPATH=f"{ROOT}:{tmp_path}").ok()

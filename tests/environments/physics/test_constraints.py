@@ -21,10 +21,10 @@ from evolve.environments.physics.world import step_worlds
 @pytest.fixture(scope="module")
 def touching():
     """Return contacts [N] that touch, their hulls and bodies, and their friction: of walkers that stand and fall."""
-    model, worlds = model_of(), Worlds("BipedalWalker-v3", range(12))
+    model, worlds = model_of(), Worlds("BipedalWalker-v3", range(5))
     standing = worlds.states.copy()
     worlds.throw(0.5)
-    for _ in range(12):
+    for _ in range(8):
         step_worlds(worlds.states, model)
     states = np.concatenate([standing, worlds.states])
     at, places = contact_list(states)

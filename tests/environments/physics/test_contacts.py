@@ -34,7 +34,7 @@ def thrown():
 
 def test_all_pairs_that_overlap_are_contacts(thrown):
     states, model = thrown.copy(), model_of("BipedalWalkerHardcore-v3")
-    for _ in range(8):
+    for _ in range(4):
         step_worlds(states, model)
         for world in range(len(states)):
             known = listed(states, world)
