@@ -13,7 +13,7 @@ import evolve
 from evolve import store
 from evolve.errors import InputError
 
-WALKER = ("BipedalWalker-v3", "--set", "env.max_episode_steps=60", "--set", "output.genomes=all")
+WALKER = ("BipedalWalker-v3", "--set", "env.max_episode_steps=40", "--set", "output.genomes=all")
 OTHER = {"exact": "gymnasium", "gymnasium": "exact"}
 
 
