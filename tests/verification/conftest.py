@@ -7,6 +7,7 @@ import pytest
 from conftest import make_runs
 
 QUICK = ("-p", 6, "-r", 2, "-g", 3, "-d", 3, "--set", "env.max_episode_steps=60", "--set", "held_out_episodes=0")
+EXACT = ("--engine", "exact")
 ELSEWHERE = ("-e", "toys:Elsewhere-v0", "--set", "env.max_episode_steps=40", "--set", "network.plasticity=0.1")
 
 
@@ -16,7 +17,7 @@ def made(tmp_path_factory):
     where = tmp_path_factory.mktemp("verify")
     here, there, genomes = {}, {"TOY_GRAVITY": "11.0"}, ("--set", "output.genomes=all")
     for name, seed, more, env in (
-        ("a", 1, genomes, here), ("b", 1, ("--set", "compute.slots=2"), here), ("c", 2, (), here),
+        ("a", 1, (*EXACT, *genomes), here), ("b", 1, (*EXACT, "--set", "compute.slots=2"), here), ("c", 2, EXACT, here),
         ("d", 1, ELSEWHERE, here), ("e", 1, ELSEWHERE, there), ("f", 1, (*ELSEWHERE, *genomes), there),
     ):  # fmt: skip
         make_runs(where, *QUICK, "-s", seed, "-o", name, *more, **env)
@@ -46,7 +47,7 @@ def verdict(call):
 def whole(tmp_path_factory):
     """The file of a run that keeps all genomes, and has validation and held-out episodes."""
     folder = tmp_path_factory.mktemp("whole")
-    more = ("env.engine=exact", "held_out_episodes=4", "output.genomes=all", "normalize_observations=true",
-            "early_stop.mean_return=999", "early_stop.episodes=2", "early_stop.every=1")  # fmt: skip
-    make_runs(folder, *QUICK, *(word for setting in more for word in ("--set", setting)), "-o", "out", "-s", 1)
+    more = ("held_out_episodes=4", "output.genomes=all", "normalize_observations=true", "early_stop.mean_return=999",
+            "early_stop.episodes=2", "early_stop.every=1")  # fmt: skip
+    make_runs(folder, *QUICK, *EXACT, *(word for setting in more for word in ("--set", setting)), "-o", "out", "-s", 1)
     return folder / "out" / "seed-1.h5"
