@@ -38,6 +38,7 @@ def masks(*shape):
 pytestmark = pytest.mark.usefixtures("with_and_without_kernels")
 
 
+@settings(max_examples=15)
 @given(sizes, streams)
 def test_rows_around_a_centre(W, numbered):
     centre, mask, steps = numbers(W), masks(W), numbers(len(numbered))
@@ -46,6 +47,7 @@ def test_rows_around_a_centre(W, numbered):
     assert rows.tobytes() == np.where(mask, moved, 0.0).astype(np.float32).tobytes()
 
 
+@settings(max_examples=15)
 @given(sizes, streams)
 def test_every_weight_may_have_a_scale_of_its_own(W, numbered):
     centre, mask, steps, scale = numbers(W), masks(W), numbers(len(numbered)), np.abs(numbers(W + 1)[1:])
@@ -54,6 +56,7 @@ def test_every_weight_may_have_a_scale_of_its_own(W, numbered):
     assert rows.tobytes() == np.where(mask, moved, 0.0).astype(np.float32).tobytes()
 
 
+@settings(max_examples=15)
 @given(sizes, st.integers(0, 600), streams)
 def test_moments_of_rows_around_a_centre(n, first, numbered):
     """Of the rows as they were evaluated, whichever columns they are taken in."""
@@ -69,6 +72,7 @@ def test_moments_of_rows_around_a_centre(n, first, numbered):
     assert found.tobytes() == expected.tobytes()
 
 
+@settings(max_examples=15)
 @given(sizes, st.integers(0, 600), st.integers(1, 5))
 def test_sums_of_the_differences_of_both_sides(n, first, count):
     centre, shares, expected = numbers(n), numbers(count), np.zeros(n)
@@ -139,6 +143,7 @@ def test_sums_of_products_of_low_rank_are_the_same_in_any_columns(tiling, count,
     assert np.concatenate(found).tobytes() == expected.tobytes()
 
 
+@settings(max_examples=15)
 @given(sizes, streams)
 def test_noise_is_added_where_the_mask_is(W, numbered):
     before, mask = numbers(len(numbered), W).astype(np.float32), masks(len(numbered), W)
