@@ -38,6 +38,8 @@ class Reader:
     def __init__(self, file: h5py.File) -> None:
         # A flush may have put another file at the path meanwhile, so the size is the open file's and not the path's.
         self._file, self._bytes_left = file, file.id.get_filesize()
+        # Opened once: opening the group of a small dataset takes as long as reading the dataset.
+        self._groups: dict[str, Any] = {"": file}
 
     def run(self, path: Path) -> StoredRun:
         """Return the whole run. path: where the file is, for messages."""
@@ -167,14 +169,13 @@ class Reader:
 
     def _item(self, path: str, kind: type[Any]) -> Any:
         """Return a group or dataset. Raises KeyError if it is missing, or its path has a soft or an external link."""
-        group, parts = self._file, path.split("/")
-        for depth, part in enumerate(parts):
-            if not isinstance(group.get(part, getlink=True), h5py.HardLink):
-                raise KeyError(f"{path}: missing, or a link to elsewhere")
-            group = group[part]
-            if not isinstance(group, kind if depth == len(parts) - 1 else h5py.Group):
-                raise TypeError(f"{path}: a {type(group).__name__}")
-        return group
+        folder, _, name = path.rpartition("/")
+        if folder not in self._groups:
+            group = self._file
+            for part in folder.split("/"):
+                group = _member(group, part, path, h5py.Group)
+            self._groups[folder] = group
+        return _member(self._groups[folder], name, path, kind)
 
     def _array(self, path: str) -> NDArray[Any]:
         item = self._dataset(path)
@@ -184,14 +185,17 @@ class Reader:
     def _dataset(self, path: str) -> h5py.Dataset:
         """Return a dataset of numbers. Raises ValueError if it is stored in another way than evolve stores arrays."""
         item = self._item(path, h5py.Dataset)
-        if item.shape is None or item.dtype.kind not in "biufS" or item.dtype.subdtype:
+        dtype = item.dtype
+        if item.shape is None or dtype.kind not in "biufS" or dtype.subdtype:
             raise TypeError(f"{path}: not an array of numbers")
         # Filters can expand a small file to any size, and external storage reads other files.
         stored = item.id.get_create_plist()
-        if stored.get_layout() not in _PLAIN_LAYOUTS or stored.get_nfilters() or stored.get_external_count():
+        layout = stored.get_layout()
+        if layout not in _PLAIN_LAYOUTS or stored.get_nfilters() or stored.get_external_count():
             raise ValueError(f"{path}: stored in another way than evolve stores it")
-        if item.chunks and math.prod(item.chunks) * item.dtype.itemsize > schema.LARGEST_CHUNK:
-            raise ValueError(f"{path}: stored in chunks of {item.chunks}")
+        chunks = stored.get_chunk() if layout == h5d.CHUNKED else ()
+        if chunks and math.prod(chunks) * dtype.itemsize > schema.LARGEST_CHUNK:
+            raise ValueError(f"{path}: stored in chunks of {chunks}")
         return item
 
     def _spend(self, what: str, size: int, stored: int) -> None:
@@ -222,6 +226,16 @@ class Reader:
         if attribute.shape != () or attribute.dtype.kind not in kinds:
             raise TypeError(f"{name}: not a single number of the expected type (NumPy kind {' or '.join(kinds)})")
         return item.attrs[name]
+
+
+def _member(group: Any, name: str, path: str, kind: type[Any]) -> Any:
+    """Return a member of a group on the path to an item. Raises KeyError or TypeError as `Reader._item` does."""
+    if not isinstance(group.get(name, getlink=True), h5py.HardLink):
+        raise KeyError(f"{path}: missing, or a link to elsewhere")
+    member = group[name]
+    if not isinstance(member, kind):
+        raise TypeError(f"{path}: a {type(member).__name__}")
+    return member
 
 
 def _check(columns: Mapping[str, NDArray[Any]]) -> None:
