@@ -446,9 +446,9 @@ def test_fronts_of_other_goals_are_not_drawn_together(call, monkeypatch, tmp_pat
         "network": {"name": "mlp", "hidden": [3]}, "generations": 1, "population": 4, "normalize_observations": True,
         "held_out_episodes": 0,
     }  # fmt: skip
-    for goal, other in (("minimize", "maximize"), ("maximize", "minimize")):
+    for goal, other, seeds in (("minimize", "maximize", (1, 2)), ("maximize", "minimize", (1,))):
         strategy = {"name": "nsga2", "parents": 2, goal: ["mean_observation_2"], other: []}
-        for seed in (1, 2):
+        for seed in seeds:
             evolve.train(**fixed, strategy=strategy, seed=seed, output=goal)
     names = [f"Pendulum-v1: {goal} mean_observation_2" for goal in ("maximize", "minimize")]
     said = f"FILE: expected runs of one environment with the same objectives, got {' and '.join(names)}."
