@@ -8,6 +8,7 @@ from pathlib import Path
 
 import psutil
 import pytest
+import warm
 from conftest import LONG, ROOT, environment, wait_for
 
 from evolve import store
@@ -22,7 +23,7 @@ def commands(tmp_path):
     folder = tmp_path / "bin"
     folder.mkdir()
     scripts = {
-        "python": f'exec {sys.executable} "$@"',
+        "python": f'exec {warm.words([sys.executable], environment())[0]} "$@"',
         "srun": 'echo "$@" >> srun.log; shift; exec "$@"',
         "scontrol": 'echo "$@" >> scontrol.log',
     }
@@ -53,22 +54,10 @@ def begin(tmp_path):
         process.wait()
 
 
-def evolving(process, tmp_path, generations, seed=0):
-    """Wait until that many generations are complete and a process evolves; return that process."""
-    path, found = store.path_of(tmp_path / "out", seed), []
-
-    def running():
-        if not path.exists() or store.read_progress(path)[0] < generations:
-            return False
-        try:  # between two runs no such process exists for a moment
-            children = psutil.Process(process.pid).children(recursive=True)
-            found[:] = [p for p in children if p.cmdline()[1:3] == ["-m", "evolve.run"]]
-        except psutil.Error:
-            return False
-        return bool(found)
-
-    wait_for(running, (tmp_path / "log").read_text)
-    return found[0]
+def wait_for_generations(number, tmp_path, seed):
+    """Wait until that many generations are complete."""
+    path = store.path_of(tmp_path / "out", seed)
+    wait_for(lambda: path.exists() and store.read_progress(path)[0] >= number, (tmp_path / "log").read_text)
 
 
 def test_until_complete_is_evolve_launch(commands, begin, tmp_path):
@@ -84,7 +73,7 @@ def test_the_slurm_job_requeues_itself_until_it_is_complete(commands, begin, tmp
     seed = 3 if array else 0
     env = commands | ({"SLURM_ARRAY_JOB_ID": "40", "SLURM_ARRAY_TASK_ID": "3"} if array else {})
     first = begin("slurm.sh", env, *RUN)
-    evolving(first, tmp_path, 2, seed)
+    wait_for_generations(2, tmp_path, seed)
     first.send_signal(signal.SIGUSR1)
     assert first.wait(LONG) == 75, (tmp_path / "log").read_text()
     brake.unlink()
