@@ -17,7 +17,7 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
-from conftest import OPENMPI, ROOT, finished, launcher, without
+from conftest import OPENMPI, ROOT, environment, finished, launcher, without
 from emulation import emulation_available
 from hosts import Hosts, why_not
 
@@ -452,8 +452,11 @@ def gpu_bench(monkeypatch, no_device):
 
 @pytest.mark.skipif(not emulation_available(), reason="no NVRTC, or no gcc")
 @pytest.mark.parametrize("number", range(1, 11))
-def test_gpu_on_the_emulated_device(gpu_bench, tmp_path, number, capfd):
+@pytest.mark.usefixtures("warm_ranks")
+def test_gpu_on_the_emulated_device(gpu_bench, monkeypatch, tmp_path, number, capfd):
     from gpu_parts.context import Context
+
+    monkeypatch.setenv("EMULATED_KERNELS", environment()["EMULATED_KERNELS"])  # compiled once, for other tests, too
 
     assert set(gpu_bench.PARTS) == set(range(1, 11))
     part = gpu_bench.PARTS[number]
