@@ -173,6 +173,7 @@ def test_an_evolution_ends_where_its_experiment_does(parts, monkeypatch, tmp_pat
     assert f"steps = {expected[-1]}" in outcome.settings["experiment"]
 
 
+@pytest.mark.usefixtures("warm_ranks")
 def test_a_record_does_not_tell_after_which_point_an_evolution_came_to_its_end(parts, tmp_path):
     from ppo_parts import evolution, tasks
 
