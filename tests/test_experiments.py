@@ -32,6 +32,7 @@ held_out_episodes = 4
 {more}
 [env]
 id = "CartPole-v1"
+engine = "exact"
 max_episode_steps = 60
 [network]
 hidden = [2]
@@ -57,8 +58,10 @@ def place(tmp_path_factory):
     (place / "two.toml").write_text(SMALL.format(name="two", more="[early_stop]\nsteps = 100\n"))
     (place / "three.toml").write_text(SMALL.format(name="three", more="connection_cost = 1.0"))
     (place / "many.toml").write_text(SWEEP.format(name="many", more=""))
-    for name, more in (("one", ()), ("two", ()), ("many", ()), ("one", ("-g", "2")), ("one", ("-p", "7"))):
-        make_runs(place, f"{name}.toml", *more, "-o", f"runs/{name}{''.join(more)}")
+    for name in ("one", "two", "many"):
+        make_runs(place, f"{name}.toml", "-o", f"runs/{name}")
+    for other in ("-g2", "-p7"):
+        make_runs(place, "one.toml", other, "-s1", "-o", f"runs/one{other}")
     shutil.copy(place / "one.toml", place / "runs" / "seed-1.h5")  # no run file
     return place
 
@@ -318,8 +321,8 @@ def test_a_hardcore_walker_is_shown_with_the_steps_of_its_stages(results, tmp_pa
         "network": {"name": "mlp", "hidden": [3]},
         "strategy": "openai-es",
         "early_max_episode_steps": 20,
-        "early_generations": 22,
-        "generations": 25,
+        "early_generations": 6,
+        "generations": 8,
         "population": 6,
         "held_out_episodes": 4,
     }
@@ -338,7 +341,7 @@ def test_a_hardcore_walker_is_shown_with_the_steps_of_its_stages(results, tmp_pa
     assert row.endswith(f"`{run.digest[:8]}` |")
     assert medians.startswith("| all | ")
     taken, smoothed = hardcore.curve(stages[-1])
-    assert len(taken) == len(smoothed) == 25 - hardcore.SMOOTH + 1
+    assert len(taken) == len(smoothed) == 8 - hardcore.SMOOTH + 1
     first = [np.mean(generation.record.fitness) for generation in run.generations]
     assert smoothed[0] == pytest.approx(np.mean(first[: hardcore.SMOOTH]), abs=0.01)
     assert hardcore.draw(found).axes[0].get_ylim() == (-60, 300)
