@@ -248,7 +248,8 @@ def test_threads_of_workers_are_seen_by_rank_0():
 
 
 def test_fuzz():
-    code, out, err = bench_process("fuzz", "--files", 40, "--texts", 200, "--flips", 20, "--runs", 1)
+    # The random experiment of this seed is quick.
+    code, out, err = bench_process("fuzz", "--files", 40, "--texts", 200, "--flips", 20, "--runs", 1, "--seed", 7)
     assert code == 0, out + err
     figures = json.loads(out.splitlines()[-1])
     assert figures["files"]["refused"] > 20
@@ -621,12 +622,15 @@ def test_only_classical_tasks_are_compared_from_the_same_states(bench):
 
 
 @pytest.mark.skipif(not native.available(), reason="the native kernels were not built")
-def test_box2d_episodes_are_compared(bench, tmp_path):
-    words = ("--box2d", 20, "--workers", 1, "--json", tmp_path / "found.json")
-    code, out, err = bench_process("exact_against_gymnasium", *words)
+def test_box2d_episodes_are_compared(bench, monkeypatch, tmp_path):
+    tasks = importlib.import_module("exact_parts.box2d").BOX2D_TASKS
+    for name in tasks.keys() - {"walker", "lander with wind"}:
+        monkeypatch.delitem(tasks, name)
+    words = ("--box2d", 8, "--workers", 1, "--json", tmp_path / "found.json")
+    code, out, err = bench("exact_against_gymnasium", *words)
     assert code == 0, out + err
-    assert err.count(": done; ") == 20
-    assert re.search(r"^\| all \|  \| 20 \| 20 \| ([\d,]+) \| \1 \|$", out, re.M)
+    assert err.count(": done; ") == 8
+    assert re.search(r"^\| all \|  \| 8 \| 8 \| ([\d,]+) \| \1 \|$", out, re.M)
     found = json.loads((tmp_path / "found.json").read_text())
     part = found["parts"][3]
     part["differences"] = [{"seed": 7, "step": 5, "what": "the end"}]
