@@ -365,9 +365,10 @@ def _lead(ranks: Collective, make_plan: Callable[[], PlannedRun], options: RunOp
         plan = make_plan()
         coordinator = ranks.coordinator()
         for generation in evolve_here(ranks, coordinator, plan, options, options.reporter):
-            ranks.release(pack_generation(generation))
-            # The other ranks left `serve` to receive the generation, so their next batch begins with a new setup.
-            coordinator.forget_setup()
+            if ranks.transport.size > 1:
+                ranks.release(pack_generation(generation))
+                # The other ranks left `serve` to receive the generation, so their next batch begins with a new setup.
+                coordinator.forget_setup()
             yield generation
     except GeneratorExit:  # the script left its loop, on all ranks: no rank waits for an answer
         raise
