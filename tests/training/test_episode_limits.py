@@ -4,7 +4,7 @@ import math
 
 import numpy as np
 import pytest
-from conftest import run_on
+from conftest import make_runs, run_on
 
 from evolve import store
 from evolve.config import Config, EnvOptions, parse
@@ -15,7 +15,7 @@ from evolve.training.fitness import step_limit
 WORDS = ("-e", "CartPole-v1", "-p", 7, "-r", 3, "-d", 3, "-s", 18, "--strategy", "openai-es", "--set",
          "strategy.sigma=0.5", "--set", "held_out_episodes=3", "--set", "output.genomes=all", "--set",
          "episode_cap=1.5", "--set", "early_max_episode_steps=6", "--set", "early_generations=2")  # fmt: skip
-ENGINES = ["gymnasium", "envpool", "exact"]
+G = 4
 
 
 @pytest.mark.parametrize(
@@ -64,35 +64,40 @@ def test_an_environment_without_an_end_is_announced(caplog):
 @pytest.fixture(scope="module")
 def on_ranks(tmp_path_factory):
     """Return the folder of runs on three ranks."""
-    pytest.importorskip("envpool", exc_type=ImportError)  # the system may lack libEGL
     where = tmp_path_factory.mktemp("on_ranks")
-    run_on(3, *WORDS, "-g", 5, "--set", f"sweep.env.engine={ENGINES}", "-o", "ranks", where=where)
+    run_on(3, *WORDS, "-g", G, "--set", "sweep.env.engine=['gymnasium', 'exact']", "-o", "ranks", where=where)
     return where / "ranks"
 
 
-@pytest.mark.parametrize("engine", ENGINES)
-def test_no_episode_is_longer_than_its_limit_on_any_ranks_and_resumed(on_ranks, call, tmp_path, engine):
-    for generations, resume in ((1, ()), (3, ("--resume",)), (5, ("--resume",))):
+@pytest.mark.parametrize("engine", ["gymnasium", "envpool", "exact"])
+def test_no_episode_is_longer_than_its_limit_on_any_ranks_and_resumed(request, call, tmp_path, engine):
+    if engine == "envpool":  # ranks would take long to import it
+        pytest.importorskip("envpool", exc_type=ImportError)  # the system may lack libEGL
+        folder = tmp_path / "whole"
+        make_runs(tmp_path, *WORDS, "--engine", engine, "-g", G, "-o", folder)
+    else:
+        folder = request.getfixturevalue("on_ranks") / f"engine={engine}"
+    for generations, resume in ((1, ()), (3, ("--resume",)), (G, ("--resume",))):
         call("run", *WORDS, "--engine", engine, "-g", generations, "-o", "parts", *resume).ok()
-    ranks, parts = (store.read(store.path_of(at, 18)) for at in (on_ranks / f"engine={engine}", tmp_path / "parts"))
-    assert [r.digest for r in ranks.records] == [r.digest for r in parts.records]
+    whole, parts = (store.read(store.path_of(at, 18)) for at in (folder, tmp_path / "parts"))
+    assert [r.digest for r in whole.records] == [r.digest for r in parts.records]
     assert [record.lengths.max() for record in parts.records[:2]] == [6, 6]
     cut = 0
     for before, record in zip(parts.records[1:], parts.records[2:], strict=False):
         limit = math.ceil(1.5 * before.lengths.mean())
         assert 6 < record.lengths.max() <= limit
         cut += np.count_nonzero(record.lengths == limit)
-    assert cut > 5
-    assert max(ranks.held_out.returns) > limit  # held-out episodes have the environment's limit
+    assert cut > 2
+    assert max(whole.held_out.returns) > limit  # held-out episodes have the environment's limit
     for words in (("verify", parts.path), ("verify", "--full", parts.path), ("replay", parts.path, "--generation", 1)):
         call(*words).ok()
     candidate = int(parts.records[-1].lengths[:, 1].argmax())
-    done = call("replay", parts.path, "--generation", 4, "--candidate", candidate, "--episode", 1)
+    done = call("replay", parts.path, "--generation", G - 1, "--candidate", candidate, "--episode", 1)
     assert (done.code, "equal to the log" in done.out) == (0, True), done.out
 
 
 def test_array_operations_give_the_same_as_kernels(on_ranks, call, tmp_path):
-    call("run", *WORDS, "--engine", "exact", "-g", 5, "--backend", "numpy", "-o", "arrays").ok()
+    call("run", *WORDS, "--engine", "exact", "-g", G, "--backend", "numpy", "-o", "arrays").ok()
     kernels, arrays = (store.read(store.path_of(at, 18)) for at in (on_ranks / "engine=exact", tmp_path / "arrays"))
     assert [r.digest for r in kernels.records] == [r.digest for r in arrays.records]
 
