@@ -223,7 +223,12 @@ class Process:
     def ranks(self) -> dict[int, psutil.Process]:
         """Return the live ranks by number."""
         found = {}
-        for process in self.family():
+        family = self.family()
+        # A forked command is no descendant of the process that stands for it, but an ancestor of the ranks it starts.
+        for forked in warm.processes_in(self._cwd):
+            with suppress(psutil.Error):
+                family += forked.children(recursive=True)
+        for process in family:
             try:
                 env = process.environ()
                 rank = env.get("OMPI_COMM_WORLD_RANK", env.get("PMI_RANK"))

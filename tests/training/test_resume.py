@@ -22,9 +22,9 @@ from evolve.training import load_config, prepare
 from evolve.training.plan import plan_runs
 from evolve.training.resume import check_and_create_runs, open_run, replace_run
 
-G = 24
+G = 12
 # Each generation takes its time while there is a brake: there is always something to interrupt.
-RUN = ("-e", "toys:Slow-v0", "--set", "env.kwargs.seconds=0.006", "--set", "env.kwargs.brake=brake", "-p", 8, "-r", 2,
+RUN = ("-e", "toys:Slow-v0", "--set", "env.kwargs.seconds=0.008", "--set", "env.kwargs.brake=brake", "-p", 6, "-r", 2,
        "-g", G, "-d", 4, "-s", 5, "--set", "held_out_episodes=3", "-o", "out")  # fmt: skip
 QUICK = ("-p", 4, "-r", 1, "-g", 2, "-d", 3, "--set", "held_out_episodes=0", "-o", "out")
 
@@ -63,6 +63,20 @@ def uninterrupted(tmp_path_factory):
     where = tmp_path_factory.mktemp("uninterrupted")
     make_runs(where, *RUN)
     return store.read(store.path_of(where / "out", 5))
+
+
+@pytest.fixture(scope="module")
+def quick_run(tmp_path_factory):
+    where = tmp_path_factory.mktemp("quick")
+    make_runs(where, *QUICK)
+    return where / "out"
+
+
+@pytest.fixture
+def quick(quick_run, tmp_path):
+    """The file of a complete run of QUICK, which the test may change."""
+    shutil.copytree(quick_run, tmp_path / "out")
+    return tmp_path / "out" / "seed-0.h5"
 
 
 def same(tmp_path, expected):
@@ -134,7 +148,6 @@ def test_killed_outright_after_any_generation(start, call, command, tmp_path, br
     same(tmp_path, uninterrupted)
 
 
-@pytest.mark.cold
 def test_a_killed_worker_ends_the_job_and_resume_continues(start, call, tmp_path, brake, uninterrupted):
     process = start("run", *RUN, "--workers", 2)
     wait_for_generations(process, tmp_path, 1)
@@ -207,11 +220,10 @@ def test_a_run_file_in_the_place_of_an_experiment(tmp_path, monkeypatch, words, 
         (("-g", 1), "generations (-g/--generations): expected at least 2"),
     ],
 )
-def test_resuming_something_else_is_refused(call, tmp_path, change, setting):
-    call("run", *QUICK).ok()
-    before = (tmp_path / "out" / "seed-0.h5").read_bytes()
+def test_resuming_something_else_is_refused(call, quick, change, setting):
+    before = quick.read_bytes()
     call("run", *QUICK, *change, "--resume").refused(setting)
-    assert (tmp_path / "out" / "seed-0.h5").read_bytes() == before
+    assert quick.read_bytes() == before
 
 
 def test_a_task_that_was_changed_meanwhile_is_refused(call, tmp_path):
@@ -229,8 +241,9 @@ def test_a_task_that_was_changed_meanwhile_is_refused(call, tmp_path):
 
 
 def test_used_environments_need_not_repeat_themselves(call, tmp_path):
-    walk = ("-e", "BipedalWalker-v3", "-p", 4, "-r", 2, "-d", 2, "--set", "held_out_episodes=0", "-o", "out")
-    used = ("--set", "env.reuse=true", "--set", "env.max_episode_steps=60")
+    """In one slot, the champion's episode is not the first one of its environment, which a new one does not repeat."""
+    walk = ("-e", "BipedalWalker-v3", "-p", 4, "-r", 1, "-d", 2, "--set", "held_out_episodes=0", "-o", "out")
+    used = ("--set", "env.reuse=true", "--set", "env.max_episode_steps=60", "--set", "compute.slots=1")
     call("run", *walk, *used, "-g", 2).ok()
     call("run", *walk, *used, "-g", 3, "--resume").ok()
 
@@ -242,9 +255,8 @@ def test_a_stop_is_noticed_before_any_episode_is_played_again(call, tmp_path):
     assert (done.code, "time limit" in done.err) == (75, True), done.err
 
 
-def test_resuming_a_file_of_another_version_warns(call, tmp_path):
-    call("run", *QUICK).ok()
-    edit_manifest(tmp_path / "out" / "seed-0.h5", evolve="0.0.9", revision=f"{'12' * 20}+")
+def test_resuming_a_file_of_another_version_warns(call, quick):
+    edit_manifest(quick, evolve="0.0.9", revision=f"{'12' * 20}+")
     done = call("run", *QUICK, "-g", 3, "--resume")
     assert (done.code, done.err.count("\n")) == (0, 1), done.err
     assert "evolve 0.0.9 121212121212+, and this is" in done.err
@@ -271,20 +283,18 @@ def test_another_seeds_file_is_refused(call, tmp_path):
     )
 
 
-def test_a_damaged_checkpoint_is_refused(call, tmp_path):
-    call("run", *QUICK).ok()
-    with h5py.File(tmp_path / "out" / "seed-0.h5", "r+") as file:
+def test_a_damaged_checkpoint_is_refused(call, quick):
+    with h5py.File(quick, "r+") as file:
         del file["checkpoint/leaderboard_total"]
     call("run", *QUICK, "-g", 3, "--resume").refused("checkpoint")
 
 
 @pytest.mark.parametrize("damage", ["[]", '{"observation": {"type": "Dict", "spaces": []}, "action": null}'])
-def test_damaged_spaces_are_stored_again(call, tmp_path, damage):
-    call("run", *QUICK).ok()
-    with h5py.File(tmp_path / "out" / "seed-0.h5", "r+") as file:
+def test_damaged_spaces_are_stored_again(call, quick, damage):
+    with h5py.File(quick, "r+") as file:
         before, file.attrs["spaces"] = file.attrs["spaces"], damage
     call("run", *QUICK, "-g", 3, "--resume").ok()
-    with h5py.File(tmp_path / "out" / "seed-0.h5") as file:
+    with h5py.File(quick) as file:
         assert file.attrs["spaces"] == before
 
 
@@ -296,8 +306,8 @@ def test_more_held_out_episodes_may_be_asked_for_later(call, tmp_path):
     assert len(store.read(store.path_of(tmp_path / "out", 0)).held_out.returns) == 7
 
 
+@pytest.mark.usefixtures("quick")
 def test_what_cannot_reach_a_fitness_may_change(call):
-    call("run", *QUICK).ok()
     call("run", *QUICK, "-g", 3, "--resume", "--set", "compute.slots=2", "--set", "held_out_episodes=5").ok()
 
 
