@@ -15,7 +15,7 @@ from evolve.training.fitness import step_limit
 WORDS = ("-e", "CartPole-v1", "-p", 7, "-r", 3, "-d", 3, "-s", 18, "--strategy", "openai-es", "--set",
          "strategy.sigma=0.5", "--set", "held_out_episodes=3", "--set", "output.genomes=all", "--set",
          "episode_cap=1.5", "--set", "early_max_episode_steps=6", "--set", "early_generations=2")  # fmt: skip
-G = 4
+G = 5
 
 
 @pytest.mark.parametrize(

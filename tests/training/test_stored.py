@@ -173,11 +173,11 @@ def test_a_chain_of_starts(source):
 def test_a_resumed_run_ends_as_an_undisturbed_one_without_its_source(source, name):
     Path("source.h5").write_bytes(source.path.read_bytes())
     settings = {"strategy": name, "seed": 2, "start_from": "source.h5"}
-    whole = evolve.train(SMALL, **settings, generations=3, output="whole")
+    whole = evolve.train(SMALL, **settings, generations=4, output="whole")
     for generations in (1, 2):
         evolve.train(SMALL, **settings, generations=generations, output="part", resume=True)
         Path("source.h5").unlink(missing_ok=True)
-    part = evolve.train("part/seed-2.h5", generations=3, resume=True)
+    part = evolve.train("part/seed-2.h5", generations=4, resume=True)
     assert part.digest == whole.digest
     assert part.held_out.returns.tolist() == whole.held_out.returns.tolist()
     assert part.verify().equal
@@ -454,7 +454,7 @@ print(evolve.train(common, **settings, resume=True).digest)
 
 
 def test_all_numbers_of_ranks_give_one_digest(tmp_path):
-    common = SMALL | {"generations": 2}
+    common = SMALL | {"generations": 3}
     (tmp_path / "script.py").write_text(RANKS.format(settings=common))
     source = evolve.train(common, strategy={"name": "prune", "weight_noise": 0.1}, seed=1, output="source")
     alone = evolve.train(common, strategy="sep-cma-es", seed=2, start_from=source, output="next")
