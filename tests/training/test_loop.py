@@ -20,7 +20,8 @@ from evolve.training import evaluate_champion, experiment, iterate, make_rollout
 from evolve.training.loop import is_good_enough, is_validation_due, validation_returns
 
 CART = ("-e", "CartPole-v1", "-p", 8, "-r", 2, "-d", 2, "-s", 3, "--set", "held_out_episodes=4")
-EARLY = (*CART, "--set", "env.max_episode_steps=150", "--set", "strategy.weight_noise=0.5", "--set",
+EXACT = (*CART, "--engine", "exact")
+EARLY = (*EXACT, "--set", "env.max_episode_steps=150", "--set", "strategy.weight_noise=0.5", "--set",
          "early_stop.every=2", "--set", "early_stop.episodes=6")  # fmt: skip
 
 
@@ -29,12 +30,12 @@ def stored(tmp_path, name):
 
 
 def test_a_run_stops_once_its_champion_is_good_enough(call, command, tmp_path):
-    good = ("--set", "early_stop.mean_return=60.0")
-    call("run", *EARLY, "-g", 12, "-o", "whole").ok()
+    good = ("--set", "early_stop.mean_return=100.0")
+    call("run", *EARLY, "-g", 6, "-o", "whole").ok()
     done = call("run", *EARLY, "-g", 20, *good, "-o", "early").ok()
     whole, early = stored(tmp_path, "whole"), stored(tmp_path, "early")
     assert early.complete
-    assert 0 < early.num_generations < 20
+    assert 2 < early.num_generations < 6
     assert early.num_generations % 2 == 0
     assert f"stopped early, after {early.num_generations} of 20 generations" in done.out
     assert "stopped early" not in call("run", *EARLY, "-g", 2, "-o", "short").out
@@ -48,7 +49,7 @@ def test_a_run_stops_once_its_champion_is_good_enough(call, command, tmp_path):
     assert why in again.out
     assert len(stored(tmp_path, "early").held_out.returns) == 9
     call("verify", "early/seed-3.h5", "--full").ok()
-    call("run", *EARLY, "-g", 12, "--set", "early_stop.mean_return=501.0", "-o", "early", "--resume").ok()
+    call("run", *EARLY, "-g", 6, "--set", "early_stop.mean_return=501.0", "-o", "early", "--resume").ok()
     assert [r.digest for r in stored(tmp_path, "early").records] == [r.digest for r in whole.records]
 
 
@@ -97,7 +98,7 @@ SLOW = EnvOptions(id="toys:Slow-v0", kwargs={"seconds": 0.001})
 
 def test_time_is_counted_for_the_run_that_it_was_spent_on(tmp_path):
     """A coordinator may serve several runs: the held-out episodes of one are not the work of the next."""
-    made = prepare(Config(population=2, episodes=1, generations=1, held_out_episodes=200, env=SLOW))
+    made = prepare(Config(population=2, episodes=1, generations=1, held_out_episodes=40, env=SLOW))
     coordinator = Coordinator(Transport(), make_rollout)
     for seed in (1, 2):
         with closing(new_file(tmp_path / f"{seed}.h5", made, seed)) as file:
@@ -132,7 +133,7 @@ def test_a_record_has_every_quantity_that_it_declares(tmp_path):
 
 
 def test_champions_are_evaluated_in_episodes_with_a_limit_of_their_own(call, command, tmp_path):
-    short = (*CART, "-g", 3, "--set", "env.max_episode_steps=20")
+    short = (*EXACT, "-g", 3, "--set", "env.max_episode_steps=20")
     long = ("--set", "evaluation_max_episode_steps=300")
     call("run", *short, "-o", "short").ok()
     call("run", *short, *long, "-o", "long").ok()
