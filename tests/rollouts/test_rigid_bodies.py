@@ -8,7 +8,7 @@ from evolve.numerics import native
 from evolve.rollouts import ExactRollout
 from evolve.training.rollouts import rollout_of
 
-WALKER = {"id": "BipedalWalkerHardcore-v3", "engine": "exact", "max_episode_steps": 60}
+WALKER = {"id": "BipedalWalkerHardcore-v3", "engine": "exact", "max_episode_steps": 30}
 compiled = pytest.mark.skipif(not native.available(), reason="the native kernels were not built")
 
 
@@ -31,7 +31,7 @@ def digest(output, env, population=4, **compute):
 @compiled
 def test_arrays_and_kernels_have_one_digest(tmp_path):
     """The arrays of the lander take a few milliseconds a step."""
-    lander = {"id": "LunarLander-v3", "engine": "exact", "max_episode_steps": 12}
+    lander = {"id": "LunarLander-v3", "engine": "exact", "max_episode_steps": 6}
     native = digest(tmp_path / "native", lander, backend="native")
     assert native == digest(tmp_path / "numpy", lander, backend="numpy", slots=3)
 

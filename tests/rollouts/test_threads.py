@@ -371,8 +371,7 @@ def digest_over(workers, threads, first=Wire):
     return last.digest.decode()
 
 
-@pytest.mark.parametrize("workers", [1, 3])
-@pytest.mark.parametrize("threads", [1, 2, 3, 7])
+@pytest.mark.parametrize(("workers", "threads"), [(3, 1), (1, 2), (3, 3), (1, 7)])
 def test_ranks_with_threads_have_the_digest_of_one_process(alone, workers, threads):
     assert digest_over(workers, threads) == alone.digest
 
@@ -395,7 +394,7 @@ def test_an_interrupt_stops_threads_between_generations(start, tmp_path):
     words = ["-e", "Acrobot-v1", "--engine", "exact", "-p", 12, "-r", 3, "-s", 1, "-g", 99999, "-o", "out"]
     process = start("run", *words, "--threads", 3)
     path = tmp_path / "out" / "seed-1.h5"
-    wait_for(lambda: path.exists() and store.read_progress(path)[0] > 1, process.output)
+    wait_for(lambda: path.exists() and store.read_progress(path)[0], process.output)
     process.popen.send_signal(signal.SIGINT)
     done = process.wait()
     assert done.code == 75
@@ -426,7 +425,7 @@ def test_the_watchdog_ends_a_process_whose_threads_hang(tmp_path):
 STACKS = """
 import threading, evolve
 threading.stack_size(2**18)
-evolve.train(env={"id": "BipedalWalker-v3", "engine": "exact", "max_episode_steps": 50}, population=64, episodes=2,
+evolve.train(env={"id": "BipedalWalker-v3", "engine": "exact", "max_episode_steps": 50}, population=16, episodes=1,
              generations=1, held_out_episodes=0, compute={"threads": 2})
 assert threading.stack_size() == 2**18
 """
