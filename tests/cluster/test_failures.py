@@ -81,9 +81,11 @@ def test_failed_episodes_may_count_as_the_worst(call, command, tmp_path, how):
     worst = {"on_failure": "'worst'"}
     alone = call("run", *faulty(how, **worst)).ok()
     assert alone.err.count("failed and counts as the worst") == alone.err.count("in step 3, environment seed")
-    command("run", *faulty(how, **worst), "-o", "many", ranks=2).ok()
-    one, other = (store.read(store.path_of(tmp_path / name, 0)) for name in ("out", "many"))
-    assert [r.digest for r in one.records] == [r.digest for r in other.records]
+    one = store.read(store.path_of(tmp_path / "out", 0))
+    if how == "raise":  # a worker reports all failures alike
+        command("run", *faulty(how, **worst), "-o", "many", ranks=2).ok()
+        many = store.read(store.path_of(tmp_path / "many", 0))
+        assert [r.digest for r in one.records] == [r.digest for r in many.records]
     failed = np.isnan(np.array([r.returns for r in one.records]))
     assert failed.any()
     assert (np.array([r.lengths for r in one.records])[failed] == 3).all()

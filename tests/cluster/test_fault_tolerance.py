@@ -11,7 +11,7 @@ from conftest import LONG, make_runs, wait_for
 from evolve import store
 
 SLOW = ("-e", "toys:Slow-v0", "--set", "env.kwargs.seconds=0.01", "--set", "env.kwargs.brake=brake", "-p", 12, "-r", 2,
-        "-g", 10, "-d", 2, "--set", "held_out_episodes=0", "--set", "compute.slots=2")  # fmt: skip
+        "-g", 6, "-d", 2, "--set", "held_out_episodes=0", "--set", "compute.slots=2")  # fmt: skip
 
 
 def run_of(folder, seed=0):

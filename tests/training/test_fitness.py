@@ -27,7 +27,7 @@ def test_fitness_is_the_mean_return_less_the_cost_of_connections(cost, expected)
 
 
 def test_the_run_file_has_the_fitness_that_selection_saw(call, tmp_path):
-    small = ("-e", "CartPole-v1", "-p", 6, "-r", 2, "-g", 2, "--set", "held_out_episodes=0")
+    small = ("-e", "CartPole-v1", "--engine", "exact", "-p", 6, "-r", 2, "-g", 2, "--set", "held_out_episodes=0")
     for cost in (0, 500):
         call("run", *small, "--set", f"connection_cost={cost}.0", "-o", cost).ok()
     free, dear = (store.read(store.path_of(tmp_path / cost, 0)).records for cost in ("0", "500"))
@@ -117,8 +117,8 @@ def test_rounds_have_to_rise(rounds):
         RacingOptions(rounds=rounds)
 
 
-RUN = ("-e", "CartPole-v1", "-p", 12, "-r", 4, "-g", 3, "-d", 3, "--set", "racing.rounds=[1, 2]", "--set",
-       "env.max_episode_steps=60", "--set", "held_out_episodes=0")  # fmt: skip
+RUN = ("-e", "CartPole-v1", "--engine", "exact", "-p", 12, "-r", 4, "-g", 3, "-d", 3, "--set", "racing.rounds=[1, 2]",
+       "--set", "env.max_episode_steps=60", "--set", "held_out_episodes=0")  # fmt: skip
 
 
 def test_races_are_the_same_on_any_ranks_and_can_be_verified_and_replayed(call, command, tmp_path):

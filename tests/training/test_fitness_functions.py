@@ -201,8 +201,9 @@ def test_only_functions_of_the_user_are_not_portable():
     assert named == "not portable: the fitness is a function of the user"
 
 
-RUN = ("-e", "CartPole-v1", "-p", 6, "-r", 3, "-g", 3, "-d", 3, "-s", 1, "--set", "env.max_episode_steps=60",
-       "--set", "held_out_episodes=0", "--set", "strategy.name=ga", "--set", "racing.rounds=[2]")  # fmt: skip
+RUN = ("-e", "CartPole-v1", "--engine", "exact", "-p", 6, "-r", 3, "-g", 3, "-d", 3, "-s", 1, "--set",
+       "env.max_episode_steps=60", "--set", "held_out_episodes=0", "--set", "strategy.name=ga", "--set",
+       "racing.rounds=[2]")  # fmt: skip
 
 
 @pytest.fixture(scope="module")
@@ -210,9 +211,9 @@ def own(tmp_path_factory):
     """The run of a fitness function, trained from Python with the function object."""
     folder = tmp_path_factory.mktemp("own")
     return evolve.train(
-        {"env": {"id": "CartPole-v1", "max_episode_steps": 60}, "network": {"hidden": [3]}, "strategy": {"name": "ga"}},
+        {"env": {"id": "CartPole-v1", "engine": "exact", "max_episode_steps": 60}, "network": {"hidden": [3]}},
         population=6, episodes=3, generations=3, seed=1, held_out_episodes=0, racing={"rounds": [2]},
-        fitness=toy_fitness.worst_two, output=folder,
+        strategy="ga", fitness=toy_fitness.worst_two, output=folder,
     )  # fmt: skip
 
 

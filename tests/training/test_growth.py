@@ -15,14 +15,14 @@ GROWING = ["openai-es", "pgpe"]
 def on_ranks(tmp_path_factory):
     """Return the folder of runs on three ranks."""
     where = tmp_path_factory.mktemp("on_ranks")
-    run_on(3, *WORDS, "-g", 6, "--set", f"sweep.strategy.name={GROWING}", "-o", "ranks", where=where)
+    run_on(3, *WORDS, "-g", 5, "--set", f"sweep.strategy.name={GROWING}", "-o", "ranks", where=where)
     return where / "ranks"
 
 
 @pytest.mark.parametrize("name", GROWING)
 def test_candidates_play_until_there_are_enough_steps_on_any_ranks_and_resumed(on_ranks, call, tmp_path, name):
     words = (*WORDS, "--strategy", name, "--set", "output.genomes=all")
-    for generations, resume in ((3, ()), (6, ("--resume",))):
+    for generations, resume in ((3, ()), (5, ("--resume",))):
         call("run", *words, "-g", generations, "-o", "parts", *resume).ok()
     ranks, parts = (store.read(store.path_of(at, 4)) for at in (on_ranks / f"name={name}", tmp_path / "parts"))
     assert [r.digest for r in ranks.records] == [r.digest for r in parts.records]
