@@ -12,7 +12,7 @@ from unittest.mock import Mock
 import h5py
 import numpy as np
 import pytest
-from conftest import LONG, ROOT, make_runs, wait_for, without
+from conftest import LONG, ROOT, make_runs, wait_for
 
 from evolve import store
 from evolve.analysis import comparison, html
@@ -20,10 +20,11 @@ from evolve.analysis.comparison import held_out_interval, read_groups
 from evolve.analysis.figures import connections_of
 from evolve.analysis.html import reported_champion
 from evolve.analysis.html.tables import Clip, RunSummary, champion_table, conclude, training_table
+from evolve.cluster import Coordinator, Transport
 from evolve.errors import EpisodeError, InputError, RunError, Stopped
-from evolve.training import reload
+from evolve.training import make_rollout, reload
 
-QUICK = ("-p", 6, "-r", 2, "-d", 2, "--set", "held_out_episodes=6", "--set", "env.max_episode_steps=30")
+QUICK = ("-p", 6, "-r", 2, "-d", 2, "--set", "held_out_episodes=6", "--set", "env.max_episode_steps=12")
 SECTIONS = ["film", "curves", "summary", "network", "held-out", "verification", "load", "configuration", "manifest"]
 VOID = {"meta", "link", "br", "wbr"}
 
@@ -110,46 +111,45 @@ def test_one_run(call, runs, tmp_path):
                  f"with {left} left. The champions of the run repeat their episodes on this machine, to the bit.",
                  f"Seed 1, held-out champion: {left} left.",
                  "Seed 1, held-out champion: the episode of median return, number ",
-                 f", return {middle:.2f}", "positive weight", "rank 0", "max_episode_steps = 30", "packages.numpy",
+                 f", return {middle:.2f}", "positive weight", "rank 0", "max_episode_steps = 12", "packages.numpy",
                  run.header.manifest["host"]):  # fmt: skip
         assert text in page.text, text
-    assert "differs" not in page.text
+    for text in ("differs", "The front: ", "The archive: "):
+        assert text not in page.text
     assert len([a for a in page.addresses if a.startswith("data:video/mp4;base64,")]) == 1
     assert [p.name for p in tmp_path.glob("*report*")] == ["report.html"]
 
 
-def test_quickly_no_episode_is_played(call, runs, tmp_path):
+def test_quickly_no_episode_is_played_and_a_seed_counts_once(call, runs, tmp_path):
     shutil.copy(runs / "a" / "seed-1.h5", tmp_path / "noise=0.05,copy.h5")
-    done = call("report", runs / "a" / "seed-1.h5", "--quick", "noise=0.05,copy.h5")
-    left_out = f"a seed counts once, so these are left out: noise=0.05,copy.h5 (equal to {runs / 'a' / 'seed-1.h5'})"
+    shutil.copytree(runs / "a", tmp_path / "copy")
+    first, second = sorted((runs / "a").glob("*.h5"))
+    done = call("report", first, second, "--quick", "noise=0.05,copy.h5", *sorted((tmp_path / "copy").glob("*.h5")))
+    left_out = (
+        f"a seed counts once, so these are left out: noise=0.05,copy.h5 (equal to {first}); "
+        f"{tmp_path}/copy/seed-1.h5 (equal to {first}); {tmp_path}/copy/seed-2.h5 (equal to {second})"
+    )
     assert (done.code, done.err) == (0, f"evolve.report: {left_out}\n")
-    page = Page(tmp_path / "report.html")
-    for text in ("not checked", f"python -m evolve.verify {runs / 'a' / 'seed-1.h5'}",
+    text = Page(tmp_path / "report.html").text
+    for part in ("not checked", f"python -m evolve.verify {first}",
                  "No film was made, as no episode was played.",
                  "noise=0.05, copy.h5",  # a table may break the name of a sweep's directory after a comma
-                 f"In comparisons and curves {left_out}"):  # fmt: skip
-        assert text in page.text, text
+                 f"In comparisons and curves {left_out}", "over 2 seeds"):  # fmt: skip
+        assert part in text, part
+    for part in ("over 4 seeds", "over 5 seeds", "1, 2, 1, 2", "1, 1, 1, 2, 2"):
+        assert part not in text
 
 
-def test_a_seed_counts_once(call, runs, tmp_path):
-    shutil.copytree(runs / "a", tmp_path / "copy")
-    files = sorted(runs.glob("*/*.h5")) + sorted((tmp_path / "copy").glob("*.h5"))
-    call("report", *files, "--quick", "-o", "page.html").ok()
-    text = Page(tmp_path / "page.html").text
-    assert "over 2 seeds" in text
-    assert "over 4 seeds" not in text
-    assert "1, 2, 1, 2" not in text
-
-
-def test_fronts_and_archives_are_drawn(call, tmp_path):
+def test_fronts_and_archives_are_drawn(call, absent, tmp_path):
+    absent("scipy")  # which only experiments of several seeds need
     settings = ("held_out_episodes=0", "normalize_observations=true", 'env.metrics=["mean_observation_0"]')
     quick = ["-e", "CartPole-v1", "--engine", "exact", "-p", 4, "-g", 2, "-r", 1, "-d", 2]
     quick += [word for setting in settings for word in ("--set", setting)]
     cells = "cells = [5], bounds = [[-2.4, 2.4]]"
     elites = f'{{name = "map-elites", descriptors = ["mean_observation_0"], {cells}}}'
-    for words in (("front", "--strategy", "nsga2"), ("archive", "--set", f"strategy={elites}"), ("none",)):
+    for words in (("front", "--strategy", "nsga2"), ("archive", "--set", f"strategy={elites}")):
         call("run", *quick, "-o", *words).ok()
-    call("report", "front", "archive", "none", "--quick").ok()
+    call("report", "front", "archive", "--quick").ok()
     page = Page(tmp_path / "report.html")
     assert [page.text.count(what) for what in ("Seed 0. The front: ", "Seed 0. The archive: ")] == [1, 1]
 
@@ -162,9 +162,8 @@ def test_runs_that_differ_are_told_by_two_ranks_too_and_spoil_no_other(call, com
     elsewhere = ("-e", "toys:Elsewhere-v0", "--set", "env.max_episode_steps=40", "--set", "network.plasticity=0.1")
     made = ("-p", 4, "-g", 2, "-r", 3, "-d", 2, "--set", "held_out_episodes=2", "-o", "e")
     call("run", *elsewhere, *made).ok()
-    unseen = without("av")  # nothing here is about films
     files = ("seed-1.h5", "e/seed-0.h5", runs / "a" / "seed-2.h5")
-    command("report", *files, ranks=2, TOY_GRAVITY="nan", **unseen).ok()
+    command("report", *files, ranks=2, TOY_GRAVITY="nan").ok()
     text = Page(tmp_path / "report.html").text
     assert "generation 0: candidate" in text
     assert "Random stream: " in text
@@ -173,23 +172,26 @@ def test_runs_that_differ_are_told_by_two_ranks_too_and_spoil_no_other(call, com
 
 
 @pytest.mark.parametrize(
-    ("error", "code"),
+    "error",
     [
-        (InputError("env.id", "a window", "none"), 0),
-        (EpisodeError("it", "fell", (0, 0, 0, 0)), 0),
-        (RunError("nothing has been filmed"), 0),
-        (Stopped("stopped by SIGTERM"), 75),
+        InputError("env.id", "a window", "none"),
+        EpisodeError("it", "fell", (0, 0, 0, 0)),
+        RunError("no picture"),
     ],
-)  # fmt: skip
-def test_only_a_film_that_cannot_be_made_is_left_out(call, runs, monkeypatch, tmp_path, error, code):
-    def film_episodes(*_, **__):
-        raise error
+)
+def test_only_a_film_that_cannot_be_made_is_left_out(runs, monkeypatch, error):
+    monkeypatch.setattr(html.video, "film_episodes", Mock(side_effect=error))
+    transport = Transport()
+    coordinator = Coordinator(transport, make_rollout)
+    found = html.summarize_run(store.read(runs / "a" / "seed-1.h5"), coordinator, transport, True)
+    assert (found.why_no_film, found.film, found.equal) == (f"No film: {error}", None, True)
 
-    monkeypatch.setattr(html.video, "film_episodes", film_episodes)
+
+def test_a_stop_ends_a_film_and_its_page(call, runs, monkeypatch, tmp_path):
+    monkeypatch.setattr(html.video, "film_episodes", Mock(side_effect=Stopped("stopped by SIGTERM")))
     done = call("report", runs / "a" / "seed-1.h5")
-    assert (done.code, done.err) == (code, f"evolve.report: {error}\n" if code else "")
-    if not code:
-        assert f"No film: {error}" in Page(tmp_path / "report.html").text
+    assert (done.code, done.err) == (75, "evolve.report: stopped by SIGTERM\n")
+    assert not (tmp_path / "report.html").exists()
 
 
 def test_only_a_run_that_was_to_be_filmed_has_no_film(runs, monkeypatch):
@@ -250,16 +252,6 @@ def test_a_run_whose_episodes_failed_is_not_called_unevaluated(runs):
         assert f" has no fitness after 3 of 3 generations; {said}." in sentence
 
 
-def test_returns_that_are_all_equal_have_no_histogram(runs):
-    read, groups = read_groups(sorted((runs / "a").glob("*.h5")))
-    for returns, drawn in (([1.0, 2.0, 3.0], True), ([500.0] * 3, False)):
-        held_out = replace(read[0].held_out, returns=np.array(returns), seeds=read[0].held_out.seeds[:3])
-        run = replace(read[0], held_out=held_out)
-        page = html.render([replace(groups[0], runs=(run,))], [RunSummary(run)])
-        assert ('aria-label="Histogram' in page) == drawn
-        assert ("every held-out episode returned 500.00." in page) != drawn
-
-
 def test_a_page_is_light_or_dark_as_its_reader_is(made):
     source = made.read_text()
     assert "prefers-color-scheme: dark" in source
@@ -267,21 +259,23 @@ def test_a_page_is_light_or_dark_as_its_reader_is(made):
     assert not re.search(r"(fill|stroke): #(222222|0072b2|ffffff)", source)
 
 
-def test_a_fitness_of_which_connections_take_some_is_not_called_a_mean_return(runs):
-    (run,), (group,) = read_groups([runs / "a" / "seed-1.h5"])
-    costly = replace(group, config=group.config.model_copy(update={"connection_cost": 0.5}))
-    for each, said in ((group, False), (costly, True)):
-        page = html.render([each], [RunSummary(run)])
-        assert ("the cost of connections</text>" in page) == said
-        assert ("episodes, less what its connections cost (connection_cost)." in page) == said
-
-
-def test_connections_are_explained_only_if_they_have_a_panel(runs, monkeypatch):
-    (run,), (group,) = read_groups([runs / "a" / "seed-1.h5"])
-    for constant in (None, 9):
-        monkeypatch.setattr(comparison, "constant_connections", Mock(return_value=constant))
-        page = html.render([group], [RunSummary(run)])
-        assert ("Connections include those of the genome that cannot act." in page) == (constant is None)
+@pytest.mark.parametrize("special", [False, True])
+def test_a_page_explains_only_what_it_shows(runs, monkeypatch, special):
+    """Special: returns that vary, a fitness from which connections take some, and their constant number."""
+    (read,), (group,) = read_groups([runs / "a" / "seed-1.h5"])
+    returns = np.array([1.0, 2.0, 3.0] if special else [500.0] * 3)
+    run = replace(read, held_out=replace(read.held_out, returns=returns, seeds=read.held_out.seeds[:3]))
+    config = group.config.model_copy(update={"connection_cost": 0.5 * special})
+    monkeypatch.setattr(comparison, "constant_connections", Mock(return_value=9 if special else None))
+    page = html.render([replace(group, runs=(run,), config=config)], [RunSummary(run)])
+    for text, shown in (
+        ('aria-label="Histogram', special),
+        ("every held-out episode returned 500.00.", not special),
+        ("the cost of connections</text>", special),
+        ("episodes, less what its connections cost (connection_cost).", special),
+        ("Connections include those of the genome that cannot act.", not special),
+    ):
+        assert (text in page) == shown, text
 
 
 def test_films_and_verification(runs, tmp_path):
@@ -366,12 +360,11 @@ def test_an_empty_run_has_nothing_to_report(call, tmp_path):
     assert not (tmp_path / "report.html").exists()
 
 
-def test_without_libraries(call, command, runs, tmp_path, absent):
+def test_without_libraries(call, runs, tmp_path, absent):
     for library, extra in (("matplotlib", "plot"), ("jinja2", "report")):
         absent(library)
         call("report", runs / "a" / "seed-1.h5").refused(f"pip install -e '{ROOT}[{extra}]'")
         assert not (tmp_path / "report.html").exists()
-    command("report", *runs.glob("*/*.h5"), "--quick", **without("scipy")).ok()
 
 
 CHROMIUM = shutil.which("chromium")
