@@ -1,6 +1,7 @@
 """`evolve run --report`: the page beside the run files, or a refusal before any work."""
 
 from pathlib import Path
+from unittest.mock import ANY, Mock
 
 import pytest
 
@@ -11,7 +12,7 @@ from evolve.cli.parser import command_line
 from evolve.config import EnvOptions
 from evolve.errors import InputError, Stopped
 
-TINY = ("-p", 4, "-r", 1, "-g", 2, "-d", 3, "--set", "held_out_episodes=2", "--set", "env.max_episode_steps=30",
+TINY = ("-p", 4, "-r", 1, "-g", 2, "-d", 2, "--set", "held_out_episodes=2", "--set", "env.max_episode_steps=8",
         "-o", "out")  # fmt: skip
 
 
@@ -23,11 +24,11 @@ def test_a_page_with_the_film_lies_beside_the_run_file(call, tmp_path, monkeypat
     assert page == "Report with film: out/report.html"
     assert verify.startswith("Verify it: ")
     assert "data:video/mp4;base64," in (tmp_path / "out" / "report.html").read_text()
-    made = []
-    monkeypatch.setattr(report, "write_page", lambda _app, files, page: made.append((files, page)) or True)
+    write_page = Mock(return_value=True)
+    monkeypatch.setattr(report, "write_page", write_page)
     again = call("run", *TINY, "--resume", "--report")  # nothing is left to do but the page
     assert (again.code, page in again.out.splitlines()) == (0, True)
-    assert made == [([Path("out/seed-0.h5")], Path("out/report.html"))]
+    write_page.assert_called_once_with(ANY, [Path("out/seed-0.h5")], Path("out/report.html"))
 
 
 def test_an_exact_walker_is_filmed_for_the_page(call, absent, tmp_path):
@@ -41,12 +42,13 @@ def test_an_exact_walker_is_filmed_for_the_page(call, absent, tmp_path):
     assert (done.code, "[box2d]" in done.err, (tmp_path / "other").exists()) == (2, True, False)
 
 
-def test_a_sweep_has_one_page_in_its_directory(call, tmp_path):
+def test_a_sweep_has_one_page_in_its_directory(call, monkeypatch):
+    write_page = Mock(return_value=False)
+    monkeypatch.setattr(report, "write_page", write_page)
     done = call("run", *TINY, "--set", "sweep.strategy.survivors=[1, 2]", "-e", "toys:Switches-v0", "--report").ok()
     assert "Report: out/report.html" in done.out.splitlines()  # that environment cannot be drawn
-    page = (tmp_path / "out" / "report.html").read_text()
-    assert "survivors=1" in page
-    assert "survivors=2" in page
+    files = [Path(f"out/survivors={number}/seed-0.h5") for number in (1, 2)]
+    write_page.assert_called_once_with(ANY, files, Path("out/report.html"))
 
 
 @pytest.mark.parametrize(
@@ -67,10 +69,8 @@ def test_a_missing_library_is_named_before_any_work(call, absent, tmp_path, libr
 
 
 def test_a_broken_library_ends_an_exact_run_after_its_first_generation(call, tmp_path, monkeypatch):
-    def fail():
-        raise InputError("report", "a working Jinja2", "a broken one")
-
-    monkeypatch.setattr(html, "check_libraries", fail)
+    broken = InputError("report", "a working Jinja2", "a broken one")
+    monkeypatch.setattr(html, "check_libraries", Mock(side_effect=broken))
     done = call("run", *TINY, "--engine", "exact", "--report")
     assert (done.code, done.err) == (2, "evolve.run: report (--report): expected a working Jinja2, got a broken one.\n")
     assert store.read(tmp_path / "out" / "seed-0.h5").num_generations == 1
@@ -84,10 +84,7 @@ def test_a_page_that_cannot_be_written_is_refused_before_any_work(call, tmp_path
 
 @pytest.mark.cold
 def test_a_report_that_is_stopped_can_be_made_later(call, monkeypatch):
-    def stop(*_):
-        raise Stopped("SIGTERM")
-
-    monkeypatch.setattr(report, "write_page", stop)
+    monkeypatch.setattr(report, "write_page", Mock(side_effect=Stopped("SIGTERM")))
     done = call("run", *TINY, "--report")
     later = command_line("report", "out/seed-0.h5", "-o", "out/report.html")
     assert done.code == 75
