@@ -1,6 +1,7 @@
 """evolve contest: rows by workers, a file that cannot be edited unnoticed, and a comparison of files."""
 
 import json
+from functools import cache
 from unittest.mock import Mock
 
 import pytest
@@ -24,12 +25,22 @@ def here(monkeypatch):
 
     def run_job(_supervisor, size, workers, chosen, unverified):
         if not rows:
-            rows["one"] = session.measure(*ranks(), size, chosen, not unverified, lambda _: None)
+            rows["one"] = unverified_row(size, chosen) if unverified else measure(size, chosen, True)
         return rows["one"].model_copy(update={"workers": workers})
 
     monkeypatch.setattr(contest_command, "run_job", run_job)
     monkeypatch.setattr(contest_command, "has_device", lambda: False)
     return rows
+
+
+def measure(size, chosen, check_known):
+    return session.measure(*ranks(), size, chosen, check_known, lambda _: None)
+
+
+@cache
+def unverified_row(size, chosen):
+    """A row that several tests share."""
+    return measure(size, chosen, False)
 
 
 def ranks():
@@ -82,9 +93,9 @@ def test_a_contest_without_the_known_run_is_called_unverified(call):
 
 
 def test_a_job_that_fails_loses_no_row_before_it(call, here, monkeypatch, tmp_path):
-    measure = contest_command.run_job
-    monkeypatch.setattr(contest_command, "run_job", lambda *a: 75 if here else measure(*a))
-    done = call("contest", "--size", "trial", "--repeats", 1, "-o", "a.json")
+    run_job = contest_command.run_job
+    monkeypatch.setattr(contest_command, "run_job", lambda *a: 75 if here else run_job(*a))
+    done = call("contest", "--size", "trial", "--unverified", "--repeats", 1, "-o", "a.json")
     assert (done.code, done.err.splitlines()[-1]) == (
         75,
         "evolve.contest: the file has 1 row: the job of the next row ended with exit code 75.",
@@ -96,7 +107,7 @@ def test_a_job_that_fails_loses_no_row_before_it(call, here, monkeypatch, tmp_pa
 
 @pytest.mark.skipif(not OPENMPI.exists(), reason="no Open MPI")
 def test_workers_play_the_same_in_a_job_of_their_own(call, tmp_path):
-    call("contest", "--size", "trial", "--workers", 2, "-o", "two.json", **environment()).ok()
+    call("contest", "--size", "trial", "--workers", 2, "--repeats", 1, "-o", "two.json", **environment()).ok()
     (row,) = json.loads((tmp_path / "two.json").read_text())["rows"]
     assert (row["workers"], row["hosts"]) == (2, [3])
     assert "Open MPI" in row["mpi"]
