@@ -13,7 +13,8 @@ import h5py
 import numpy as np
 import psutil
 import pytest
-from conftest import LONG, ROOT, environment, wait_for, without
+import warm
+from conftest import ROOT, environment, finished, wait_for, without
 
 from evolve import store
 from evolve.analysis.progress import RunsClock
@@ -359,8 +360,11 @@ def test_mpirun_without_mpi4py_is_refused_once(command):
         ("InvertedPendulum-v5", "mujoco", "mujoco"),
     ],
 )
-def test_a_missing_extra_names_its_install_line(command, env, module, extra):
-    command("run", "-e", env, *TINY, **without(module)).refused(f"pip install -e '{ROOT}[{extra}]'")
+def test_a_missing_extra_names_its_install_line(call, absent, monkeypatch, env, module, extra):
+    for name in [name for name in sys.modules if name.startswith(("gymnasium.envs.box2d", "gymnasium.envs.mujoco"))]:
+        monkeypatch.delitem(sys.modules, name)  # imported again, without the module
+    absent(module)
+    call("run", "-e", env, *TINY).refused(f"pip install -e '{ROOT}[{extra}]'")
 
 
 def test_a_missing_envpool_names_its_install_line(call, absent):
@@ -393,7 +397,7 @@ def test_no_way_of_failing_hangs_a_rank(call, command, env, ranks):
 
 @pytest.mark.cold
 def test_an_interrupt_while_mpi_starts_hangs_no_rank(start):
-    process = start("run", *TINY, "-g", 500, ranks=3, OMPI_MCA_btl=None, OMPI_MCA_mtl=None)
+    process = start("run", *TINY, "-g", 500, ranks=2, OMPI_MCA_btl=None, OMPI_MCA_mtl=None)
 
     def interrupt():
         for p in process.family():
@@ -415,11 +419,12 @@ def test_an_interrupt_while_mpi_starts_hangs_no_rank(start):
     [("| head -1", "1"), ("| head -1", ""), ("> /dev/full", "1"), ("> /dev/full", ""), (">&-", "")],
 )
 def test_a_run_continues_if_its_output_is_closed(tmp_path, stdout, unbuffered):
-    words = f"set -o pipefail; {sys.executable} -m evolve.run {' '.join(map(str, TINY))} -g 6 -o out {stdout}"
-    env, how = environment(PYTHONUNBUFFERED=unbuffered), {"capture_output": True, "text": True, "timeout": LONG}
-    done = subprocess.run(["bash", "-c", words], env=env, cwd=tmp_path, check=False, **how)
-    assert (done.returncode, done.stderr) == (0, "")
-    assert done.stdout.startswith("seed 0  generation 0 (1 of 6)" if "head" in stdout else "")
+    env = {"PYTHONUNBUFFERED": unbuffered}
+    (python,) = warm.words([sys.executable], environment(**env))
+    words = f"set -o pipefail; {python} -m evolve.run {' '.join(map(str, TINY))} -g 6 -o out {stdout}"
+    done = finished(["bash", "-c", words], tmp_path, **env)
+    assert (done.code, done.err) == (0, "")
+    assert done.out.startswith("seed 0  generation 0 (1 of 6)" if "head" in stdout else "")
     assert store.read(tmp_path / "out" / "seed-0.h5").complete
 
 
@@ -466,17 +471,10 @@ def test_an_idle_coordinator_costs_almost_no_processor(start):
 
 @pytest.mark.skipif(shutil.which("script") is None, reason="needs util-linux's script, for a pseudo-terminal")
 def test_on_a_terminal_there_is_a_display(tmp_path):
-    words = f"{sys.executable} -m evolve.run -p 6 -r 2 -g 2 -d 3 --set held_out_episodes=2"
-    shown = subprocess.run(
-        ["script", "-qec", words, "/dev/null"],
-        env=environment(TERM="xterm", COLUMNS="150"),
-        cwd=tmp_path,
-        capture_output=True,
-        text=True,
-        timeout=LONG,
-        check=True,
-        stdin=subprocess.DEVNULL,
-    ).stdout
+    env = {"TERM": "xterm", "COLUMNS": "150"}
+    (python,) = warm.words([sys.executable], environment(**env))
+    words = f"{python} -m evolve.run -p 6 -r 2 -g 2 -d 3 --set held_out_episodes=2"
+    shown = finished(["script", "-qec", words, "/dev/null"], tmp_path, "", **env).ok().out
     assert "\x1b[" in shown
     assert "generation 1: best fitness" in shown
     assert "steps/s" in shown
