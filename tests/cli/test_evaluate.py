@@ -1,12 +1,13 @@
 """The held-out evaluation: keyed episodes, whatever the ranks, kept in the run file."""
 
 import json
+import shutil
 from contextlib import closing
 
 import numpy as np
 import pytest
 import toys
-from conftest import without
+from conftest import make_runs, without
 from gymnasium.envs.classic_control import CartPoleEnv
 
 import evolve
@@ -17,12 +18,27 @@ QUICK = ("-p", 6, "-r", 2, "-g", 3, "-d", 2, "--set", "env.max_episode_steps=40"
 FILE = "out/seed-0.h5"
 
 
+@pytest.fixture(scope="module")
+def shared(tmp_path_factory):
+    """The run file of a champion that was evaluated on five episodes."""
+    where = tmp_path_factory.mktemp("evaluated")
+    make_runs(where, *QUICK, "--set", "held_out_episodes=5")
+    return where / FILE
+
+
+@pytest.fixture
+def evaluated(shared, tmp_path):
+    """A copy of this file in the test's folder."""
+    (tmp_path / "out").mkdir()
+    shutil.copy(shared, tmp_path / FILE)
+
+
 def kept(tmp_path):
     return store.read(tmp_path / FILE)
 
 
+@pytest.mark.usefixtures("evaluated")
 def test_more_episodes_begin_with_the_same_ones(call, command, tmp_path):
-    call("run", *QUICK, "--set", "held_out_episodes=5").ok()
     first, digests = kept(tmp_path).held_out.returns, [r.digest for r in kept(tmp_path).records]
     done = command("evaluate", FILE, "--episodes", 40, ranks=2).ok()
     run = kept(tmp_path)
@@ -39,8 +55,8 @@ def test_more_episodes_begin_with_the_same_ones(call, command, tmp_path):
     assert "already complete" in call("run", *QUICK, "--set", "held_out_episodes=5", "--resume").out
 
 
+@pytest.mark.usefixtures("evaluated")
 def test_other_returns_of_the_same_episodes_are_told_and_not_kept(call, monkeypatch, tmp_path):
-    call("run", *QUICK, "--set", "held_out_episodes=5").ok()
     before = (tmp_path / FILE).read_bytes()
     monkeypatch.setattr(CartPoleEnv, "reset", lambda self, **_: (np.zeros(4, np.float32), {}))
     monkeypatch.setattr(CartPoleEnv, "step", lambda self, _: (np.zeros(4, np.float32), 0.5, True, False, {}))
@@ -85,8 +101,8 @@ def test_a_metric_that_is_no_number_is_null_in_json(call, monkeypatch):
     assert (found["failed"], found["metrics"]) == (0, {"distance": [None, None, None]})
 
 
+@pytest.mark.usefixtures("evaluated")
 def test_elsewhere_nothing_is_kept(call, command, monkeypatch, tmp_path):
-    call("run", *QUICK, "--set", "held_out_episodes=5").ok()
     before = (tmp_path / FILE).read_bytes()
     short = command("evaluate", FILE, "--episodes", 4, "--set", "env.max_episode_steps=7", "--json", ranks=2).ok()
     known = json.loads(short.out)
@@ -107,8 +123,8 @@ def test_elsewhere_nothing_is_kept(call, command, monkeypatch, tmp_path):
     assert json.loads(call("verify", FILE, "--json").out)["equal"]
 
 
+@pytest.mark.usefixtures("evaluated")
 def test_the_own_environment_and_engine_may_be_named(call, tmp_path):
-    call("run", *QUICK, "--set", "held_out_episodes=5").ok()
     done = call("evaluate", FILE, "--episodes", 7, "-e", "CartPole-v1", "--engine", "gymnasium").ok()
     assert f"{FILE}: champion after generation 2, 7 held-out episodes\n" in done.out
     assert len(kept(tmp_path).held_out.returns) == 7
@@ -132,8 +148,8 @@ def test_learning_is_switched_off_and_nothing_is_kept(call, tmp_path):
         call("evaluate", FILE, "--set", words).refused(message)
 
 
+@pytest.mark.usefixtures("evaluated")
 def test_an_earlier_champion_is_evaluated_and_not_kept(call, tmp_path):
-    call("run", *QUICK, "--set", "held_out_episodes=5").ok()
     before = (tmp_path / FILE).read_bytes()
     done = call("evaluate", FILE, "--episodes", 5, "--generation", 0).ok()
     assert f"{FILE}: best of generation 0, 5 held-out episodes: not stored in the run file" in done.out

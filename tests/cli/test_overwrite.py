@@ -1,22 +1,32 @@
 """Replacing run files: only run files, and only when the new run has a complete generation."""
 
 import errno
+import shutil
 import signal
 from contextlib import closing
 
 import pytest
+from conftest import make_runs
 
 from evolve import store, training
 
 TINY = ("-p", 6, "-r", 2, "-g", 2, "-d", 3,
-        "--set", "env.max_episode_steps=60", "--set", "held_out_episodes=2", "-o", "out")  # fmt: skip
+        "--set", "env.max_episode_steps=20", "--set", "held_out_episodes=2", "-o", "out")  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def earlier(tmp_path_factory):
+    """The run file of an earlier run, of three generations."""
+    where = tmp_path_factory.mktemp("earlier")
+    make_runs(where, *TINY, "-g", 3)
+    return where / "out" / "seed-0.h5"
 
 
 @pytest.fixture
-def old(call, tmp_path):
-    """The run file of an earlier run, of three generations."""
-    call("run", *TINY, "-g", 3).ok()
-    return tmp_path / "out" / "seed-0.h5"
+def old(earlier, tmp_path):
+    """A copy of the run file of an earlier run."""
+    (tmp_path / "out").mkdir()
+    return shutil.copy(earlier, tmp_path / "out" / "seed-0.h5")
 
 
 def test_a_run_of_the_same_experiment_is_replaced_and_the_loss_is_said(call, old, tmp_path):

@@ -8,7 +8,7 @@ from conftest import make_runs
 from evolve.errors import InputError
 from evolve.store import one_run_file, run_files
 
-QUICK = ("-p", 4, "-r", 1, "-g", 2, "-d", 2, "--set", "env.max_episode_steps=60", "--set", "held_out_episodes=2")
+QUICK = ("-p", 4, "-r", 1, "-g", 2, "-d", 2, "--set", "env.max_episode_steps=20", "--set", "held_out_episodes=2")
 
 
 @pytest.fixture(scope="module")
@@ -46,13 +46,14 @@ def test_directories_are_in_the_order_of_the_numbers_in_their_names(tmp_path):
 
 
 def test_commands_take_directories(call, runs, tmp_path):
-    call("plot", runs, "-o", "curves.svg").ok()
-    assert "2 experiments, seeds 1, 9, 10" in (tmp_path / "curves.svg").read_text()
+    compared = call("plot", runs, "--final").ok().out.splitlines()[2:5]
+    assert [row.split()[:3] for row in sorted(compared)[1:]] == [["population", "4", "2"], ["population", "5", "1"]]
     call("plot", runs, "-o", "live.svg", "--live").ok()
+    assert "2 experiments, seeds 1, 9, 10" in (tmp_path / "live.svg").read_text()
     call("plot", runs / "one", "--network", "-o", "network.svg").ok()
-    call("report", runs, "--quick", "-o", "all.html").ok()
-    page = (tmp_path / "all.html").read_text()
-    assert all(f"seed-{seed}.h5" in page for seed in (1, 9, 10))
+    call("report", runs / "two", "--quick", "-o", "two.html").ok()
+    page = (tmp_path / "two.html").read_text()
+    assert all(f"seed-{seed}.h5" in page for seed in (9, 10))
     call("verify", runs / "one").ok()
     call("verify", runs / "one", runs / "one" / "seed-1.h5").ok()
     assert call("replay", runs / "one").out.endswith("equal to the log, to the bit\n")
