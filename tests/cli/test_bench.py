@@ -1,7 +1,6 @@
 """The bench: it measures the same work in both ways, and names what it has measured."""
 
 import json
-import os
 from functools import partial
 from multiprocessing import resource_tracker, spawn
 
@@ -21,7 +20,12 @@ def quick(monkeypatch):
     monkeypatch.setattr(measurements, "network_row", partial(measurements.network_row, rounds=1, seconds=0.002))
     if warm.fits(environment()):  # the bare processes are forked
         resource_tracker.ensure_running()
-        monkeypatch.setattr(spawn, "_python_exe", os.fsencode(warm.python()))
+        before = spawn.get_executable()
+        spawn.set_executable(warm.python())
+        yield
+        spawn.set_executable(before)
+    else:
+        yield
 
 
 @pytest.mark.usefixtures("quick")
