@@ -1,6 +1,7 @@
 """The Gymnasium engine: one environment object per slot, stepped one after another."""
 
 import math
+import re
 import time
 from collections.abc import Callable, Generator, Mapping
 from contextlib import suppress
@@ -155,7 +156,8 @@ class GymnasiumEngine:
             try:
                 begun = env.reset(seed=seed)
             except TypeError as error:
-                if "unexpected keyword argument" not in str(error):
+                # A keyword that another function does not take is an ordinary error of `reset`.
+                if not re.search(r"reset\(\) got an unexpected keyword argument '(seed|options)'", str(error)):
                     raise
                 self._refuse(f"reset must take seed and options, as reset(self, *, seed=None, options=None) ({error})")
             self._refuse(reset_fault(self.spaces.observation, begun))

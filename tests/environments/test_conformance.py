@@ -302,6 +302,13 @@ def test_a_class_that_forgets_a_part_of_the_interface_is_refused_at_the_door(nam
         environments.check(environments.make(EnvOptions(id=f"toys:{name}"), 1))
 
 
+def test_a_wrong_keyword_inside_reset_is_an_error_of_the_episode():
+    engine = environments.make(EnvOptions(id="toys:Misspelt"), 1)
+    environments.check(engine)
+    engine.reset(np.zeros(1, np.intp), np.zeros(1, np.int64), np.zeros((1, engine.observation_size), np.float32))
+    assert "unexpected keyword argument 'sed'" in engine.faults[0]
+
+
 def test_an_environment_whose_spaces_are_refused_is_closed(monkeypatch):
     monkeypatch.setattr(Texts, "closed", 0)
     with pytest.raises(InputError):

@@ -349,6 +349,13 @@ class Seedless(Memory):
         return super().reset(seed=0)
 
 
+class Misspelt(Memory):
+    """Its reset passes on a keyword that the other reset does not take."""
+
+    def reset(self, *, seed=None, options=None):
+        return super().reset(sed=seed)
+
+
 class Wordy(Memory):
     """Its step returns a text at one place: 1 is the reward, 2 and 3 are the ends."""
 
