@@ -58,6 +58,13 @@ CHECK_EVERY = 1.0
 """Seconds between two checks of the exit code of rank 0, of the limits of time, and whether to ask ranks to stop."""
 ONE_SIGNAL = 0.25
 """Signals of one number within these seconds count as one: `timeout` signals its child, then the child's group."""
+_INTEL = "Intel MPI"
+_VERSIONS = {
+    "Open MPI": r"\(Open MPI\) (\S+)",
+    _INTEL: r"^Intel\(R\) MPI Library .*Version (\S+)",
+    "MPICH": r"^ *Version: *(\S+)",
+}
+"""Where launchers print the version of their library."""
 _PR_SET_PDEATHSIG = 1
 _PR_SET_CHILD_SUBREAPER = 36
 
@@ -68,7 +75,8 @@ class Launcher:
 
     Attributes:
         path: The path of the executable.
-        is_open_mpi: Whether it belongs to Open MPI; else to MPICH, or to a library with the same options.
+        is_open_mpi: Whether it belongs to Open MPI; else to MPICH, or to a library with the same options, such as
+            Intel MPI.
         tolerant: Whether it can continue a job that has lost ranks.
         version: The name and the version of its library, such as "Open MPI 5.0.11"; else the first line of its answer.
     """
@@ -90,16 +98,27 @@ class Launcher:
             if "SLURM_JOB_ID" in os.environ:
                 cure += f" Or start the ranks by SLURM: srun --overcommit -n {ranks} python -m evolve.run …"
             raise InputError("mpirun", "an MPI launcher", "none", cure)
+        # Intel MPI's mpirun is a shell script that looks for the launcher itself, mpiexec.hydra, in the PATH.
+        path = os.pathsep.join([str(Path(found).parent), os.environ.get("PATH", os.defpath)])
+        words, environment = [found, "--version"], os.environ | {"PATH": path}
         try:
             done = subprocess.run(
-                [found, "--version"], stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False, timeout=60
+                words,
+                stdin=subprocess.DEVNULL,
+                capture_output=True,
+                text=True,
+                check=False,
+                timeout=60,
+                env=environment,
             )
         except (OSError, subprocess.SubprocessError) as error:
             raise InputError("mpirun", f"a version from {found} --version", one_line(error)) from None
         said = done.stdout
-        open_mpi, hydra = re.search(r"\(Open MPI\) (\S+)", said), re.search(r"^ *Version: *(\S+)", said, re.M)
-        name = f"Open MPI {open_mpi[1]}" if open_mpi else f"MPICH {hydra[1]}" if hydra else said.partition("\n")[0]
-        return cls(found, "Open MPI" in said, "(Open MPI) 5" in said, name)
+        names = ((name, re.search(pattern, said, re.M)) for name, pattern in _VERSIONS.items())
+        version = next((f"{name} {match[1]}" for name, match in names if match), said.partition("\n")[0])
+        if version.startswith(_INTEL):  # a signal would end the shell script, and leave the launcher running
+            found = shutil.which("mpiexec.hydra", path=path) or found
+        return cls(found, "Open MPI" in said, "(Open MPI) 5" in said, version)
 
     def words(self, ranks: int, hosts: Sequence[Host], folder: Path) -> list[str]:
         """Return the words of the command that starts ranks, even more than there are cores.
@@ -146,8 +165,12 @@ class Launcher:
 
     def more_ranks_than_cores(self) -> list[str]:
         """Return the options that allow more ranks than cores, and leave the placement to the system."""
-        # Open MPI refuses more ranks than cores by default, and binds the ranks of two jobs to the same cores.
-        return ["--oversubscribe", "--bind-to", "none"] if self.is_open_mpi else []
+        # Open MPI refuses more ranks than cores by default. Like Intel MPI it binds the ranks of two jobs to the same
+        # cores.
+        if self.is_open_mpi:
+            return ["--oversubscribe", "--bind-to", "none"]
+        binds = self.version.startswith(_INTEL) and not any(name.startswith("I_MPI_PIN") for name in os.environ)
+        return ["-genv", "I_MPI_PIN", "0"] if binds else []
 
 
 @dataclass(frozen=True)

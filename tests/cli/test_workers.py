@@ -16,7 +16,7 @@ from evolve import store
 from evolve.cli.run import load
 from evolve.cluster import mpirun
 from evolve.cluster.hosts import Work, WorkerCount, count_workers
-from evolve.cluster.mpirun import mpirun_environment, mpirun_words
+from evolve.cluster.mpirun import Launcher, mpirun_environment, mpirun_words
 from evolve.errors import InputError
 from evolve.training.plan import work_of
 
@@ -292,6 +292,15 @@ def test_the_launcher_is_that_of_the_library(tmp_path, monkeypatch):
     assert mpirun_words(3)[-4:] == ["--host", "localhost:3", "-n", "3"]
     monkeypatch.delenv("SLURM_JOB_ID")
     assert mpirun_words(3) == [str(bin_ / "mpirun"), "--oversubscribe", "--bind-to", "none", "-n", "3"]
+    # Intel MPI's mpirun passes on no signals, and starts the launcher that the PATH has.
+    (bin_ / "mpirun").write_text('#!/bin/sh\nmpiexec.hydra "$@"\n')
+    (bin_ / "mpiexec.hydra").write_text("#!/bin/sh\necho 'Intel(R) MPI Library for Linux* OS, Version 2021.15'\n")
+    (bin_ / "mpiexec.hydra").chmod(0o755)
+    assert mpirun_words(3) == [str(bin_ / "mpiexec.hydra"), "-genv", "I_MPI_PIN", "0", "-n", "3"]
+    assert Launcher.find().version == "Intel MPI 2021.15"
+    monkeypatch.setenv("I_MPI_PIN_DOMAIN", "socket")
+    assert mpirun_words(3)[1:] == ["-n", "3"]
+    (bin_ / "mpirun").write_text("#!/bin/sh\necho 'mpirun (Open MPI) 4.1'\n")
     monkeypatch.delenv("MPI4PY_LIBMPI")
     monkeypatch.setattr(sys, "executable", str(tmp_path / "python"))
     monkeypatch.setenv("PATH", str(bin_))
