@@ -43,6 +43,8 @@ def _body(app: App, argv: list[str]) -> int:
     if not options.budget >= 0:  # also nan
         raise InputError("--budget", "at least 0", options.budget)
     check_figure(options.figure)
+    if options.costs and options.figure is not None:
+        raise InputError("--figure", "no figure with --costs, which prints a table only", options.figure)
 
     show, check = hooks(app, options.json)
     if options.costs:

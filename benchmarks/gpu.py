@@ -116,7 +116,10 @@ def read_options() -> argparse.Namespace:
     add("--part", type=int, choices=list(PARTS), help=argparse.SUPPRESS)
     add("--seconds", type=float, default=MOST, help=argparse.SUPPRESS)
     add("--result", type=Path, help=argparse.SUPPRESS)
-    return parser.parse_args()
+    asked = parser.parse_args()
+    if not asked.json.parent.is_dir():
+        parser.error(f"argument --json: expected a file in an existing directory, got {str(asked.json)!r}")
+    return asked
 
 
 def main() -> int:

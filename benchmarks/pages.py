@@ -11,13 +11,17 @@ def markdown(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
 
 
 def fill(page: Path, section: str, content: str | Callable[[str], str]) -> None:
-    """Put a text between the markers `<!-- section -->` and `<!-- end of section -->` of a page, if it has them.
+    """Put a text between the markers `<!-- section -->` and `<!-- end of section -->` of a page.
 
-    content: The text, or a function from the present text to the new one.
+    content: The text, or a function from the present text to the new one. Raises ValueError if the page has no such
+    markers.
     """
     begin, end = f"<!-- {section} -->", f"<!-- end of {section} -->"
 
     def new(found: re.Match[str]) -> str:
         return f"{begin}\n{content(found[1]) if callable(content) else content}\n{end}"
 
-    page.write_text(re.sub(f"{begin}\n(.*?){end}", new, page.read_text(), flags=re.S))
+    text, places = re.subn(f"{begin}\n(.*?){end}", new, page.read_text(), flags=re.S)
+    if not places:
+        raise ValueError(f"{page} has no lines {begin} and {end}, between which a text could go")
+    page.write_text(text)

@@ -72,6 +72,11 @@ def test_a_budget_of_nothing_measures_nothing(script):
     assert not any(line.startswith("native") and line.split()[-1] != "measured" for line in done.out.splitlines())
 
 
+def test_costs_have_no_figure(script):
+    pytest.importorskip("matplotlib")
+    script("devices", "--costs", "-o", "costs.svg").refused("no figure with --costs")
+
+
 @pytest.mark.usefixtures("small", "no_gpu")
 def test_exact_environments_bound_no_gain(script):
     done = script("devices", "--budget", 1000, "-e", "CartPole-v1", "--engine", "exact").ok()

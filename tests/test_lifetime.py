@@ -236,6 +236,8 @@ def test_a_table_takes_its_place(tmp_path):
     page.write_text("a\n<!-- cues -->\nold\n<!-- end of cues -->\n<!-- cues seeds -->\n<!-- end of cues seeds -->\n")
     pages.fill(page, "cues", "new")
     assert page.read_text().startswith("a\n<!-- cues -->\nnew\n<!-- end of cues -->\n<!-- cues seeds -->\n<!--")
+    with pytest.raises(ValueError, match="has no lines <!-- bandit -->"):
+        pages.fill(page, "bandit", "new")
 
 
 def test_every_network_is_tuned_by_as_many_runs():

@@ -55,9 +55,8 @@ def report(
         save(draw_sweep(learnt), figures / "sweep.svg")
     else:
         say("sweep: not all of its runs are complete, so its table stays as it is")
-    long = _long_results(out)
-    if long:
-        fill(page, "long", tables.reached(TASKS["cues"], long))
+    for network, found in _long_results(out).items():
+        say(f"long: the held-out means of {network} are {', '.join(f'{one.long_mean:.4f}' for one in found)}")
 
 
 def _results(name: str, out: Path, seeds: Sequence[int]) -> dict[str, list[tables.Measured]]:
