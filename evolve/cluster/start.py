@@ -25,7 +25,7 @@ from evolve.cluster.hosts import launched, started_by
 from evolve.cluster.mpirun import CONNECT, connect_seconds, limit_seconds
 from evolve.cluster.transport import Buffer, Transport, initialize, kill_launcher_later, uninitialized_mpi
 from evolve.cluster.watchdog import CoordinatorWatch, Endpoint, HostWatch
-from evolve.errors import InputError, RunError, how_to_install, pluralize
+from evolve.errors import InputError, RunError, how_to_install, one_line, pluralize
 
 SILENCE = "EVOLVE_SILENCE_SECONDS"
 """The variable that sets the seconds for which a host may be silent."""
@@ -330,9 +330,9 @@ def connect() -> Transport:
             warnings.simplefilter("ignore")  # mpi4py's own guess at the cause of an error that is raised below
             MPI = uninitialized_mpi()
     except (ImportError, RuntimeError) as error:
-        raise InputError(
-            f"mpirun -n {size}", "a working mpi4py", f"{type(error).__name__}: {error}", how_to_install("mpi")
-        ) from None
+        # The MPI of a cluster may have another file name or ABI than those that mpi4py's wheels look for.
+        cure = f"{how_to_install('mpi')} Or build mpi4py with your MPI: pip install --no-binary mpi4py mpi4py"
+        raise InputError(f"mpirun -n {size}", "a working mpi4py", one_line(error), cure) from None
     with StartWatch(rank, size, socket.gethostname(), ctypes.CDLL(MPI.__file__)) as watch:
         initialize(MPI)
         check_ranks(MPI, size)
