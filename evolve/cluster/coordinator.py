@@ -4,7 +4,7 @@ import itertools
 import json
 import logging
 import time
-from collections.abc import Callable, Hashable, Iterable, Sequence
+from collections.abc import Callable, Hashable, Iterable, Sequence, Set
 from functools import partial
 
 import numpy as np
@@ -280,6 +280,15 @@ def all_have_left(transport: Transport) -> bool:
     while _receive_farewell(transport):
         pass
     return not (transport.leaving or transport.abandoned)
+
+
+def await_ends(transport: Transport, ranks: Set[int], patience: float) -> None:
+    """Receive messages until the scripts of `ranks` have ended, except those that hang; at most `patience` seconds."""
+    deadline = time.monotonic() + patience
+    while ranks - transport.gone - transport.leaving and time.monotonic() < deadline:
+        if not _receive_farewell(transport):
+            transport.find_lost()
+            transport.backoff()
 
 
 def _receive_farewell(transport: Transport) -> bool:

@@ -26,7 +26,7 @@ from pathlib import Path
 from types import TracebackType
 
 from evolve.cluster import messages
-from evolve.cluster.coordinator import Coordinator, all_have_left, dismiss
+from evolve.cluster.coordinator import Coordinator, all_have_left, await_ends, dismiss
 from evolve.cluster.mpirun import (
     CONNECT,
     SESSION_FOLDER,
@@ -74,10 +74,13 @@ def all_ranks() -> Transport:
 
 
 def announce_end(transport: Transport) -> None:
-    """Send a message to the ranks that may wait for this rank: its script has ended. Other ranks never read it."""
+    """Send a message to the ranks that may wait for this rank: its script has ended."""
     frame = messages.encode(messages.Ended())
-    for rank in [0] if transport.rank else range(1, transport.size):
+    others = set(range(1, transport.size)) if transport.rank == 0 else {0}
+    for rank in others:
         transport.send(rank, frame)
+    # Most ranks end together, and receive these messages: some versions of MPI warn of messages that no rank received.
+    await_ends(transport, others, patience=1.0)
     transport.flush(patience=1.0)
     if transport.rank == 0 and not all_have_left(transport):
         try:

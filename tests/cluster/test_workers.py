@@ -107,14 +107,25 @@ def test_a_script_does_not_end_without_its_hanging_ranks(scene, monkeypatch, han
         raise AbortError(code)
 
     monkeypatch.setattr(ranks, "abort", abort)
+    for rank in (1, 3) if hangs else (1, 2, 3):
+        ranks.say(rank, Ended())
     if hangs:
         getattr(ranks, hangs).add(2)
+        ranks.gone.update(ranks.abandoned)
     error = RunError("on all ranks")
     setattr(error, script.ON_ALL_RANKS, True)
     ends = {0: lambda: script.announce_end(ranks), 1: lambda: script.end_all(ranks, print, RunError, error, None)}
     for code, end in ends.items():
         with pytest.raises(AbortError, match=str(code)) if hangs else nullcontext():
             end()
+
+
+def test_ranks_that_end_together_receive_all_messages():
+    """Some versions of MPI warn of messages that no rank has received."""
+    boxes = deque((1, messages.encode(said)) for said in (Heartbeat(), Ended())), deque()
+    for rank in (0, 1):  # rank 1 has said that it ends, and receives the same from rank 0
+        script.announce_end(Wire(rank, boxes))
+    assert [[messages.decode(frame) for _, frame in box] for box in boxes] == [[Ended()], []]
 
 
 def test_only_busy_workers_that_are_silent_for_too_long_are_lost(scene):
