@@ -156,8 +156,9 @@ def _body(app: App, argv: list[str]) -> int:
     experiment = reload(run, changes.env, changes.network)
     episodes = _episodes(options, run, experiment)
     shown, other = (experiment, "") if options.mode is None else video.drawable(experiment, options.mode)
-    # The engine and the changes, for the titles of a film.
-    options.where = ", in Gymnasium" if other else f", {options.engine} engine" if options.engine else ""
+    # The genome, the engine and the changes, for the titles of a film.
+    options.where = f", {episodes[0].which.title}" if episodes[0].which.title else ""
+    options.where += ", in Gymnasium" if other else f", {options.engine} engine" if options.engine else ""
     if changes.settings or "id" in changes.env:
         options.where += f", {changes.settings}" if changes.settings else ""
         other = other or f"an episode{changes.describe(config_of(run).env)}"

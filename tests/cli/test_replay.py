@@ -209,6 +209,19 @@ def test_envpool_is_filmed_where_it_can_draw(call, record, tmp_path):
         environments.drawable_options(EnvOptions(id="CartPole-v1", engine="envpool"), "human")
 
 
+def test_the_title_of_a_film_names_the_genome(call, record, monkeypatch):
+    seen = []
+
+    def film(subjects, *_, **__):
+        seen.extend(subjects)
+        raise Stopped("seen")
+
+    monkeypatch.setattr(video, "film_episodes", film)
+    path = record("CartPole-v1", "--set", "strategy.name=nsga2", *SHORT)
+    assert call("replay", path, "--connections", 400, "--video", "small.gif", **HEADLESS).code == 75
+    assert [subject.changes for subject in seen] == [", best with at most 400 acting connections"]
+
+
 def test_an_envpool_environment_without_frames_is_filmed_in_gymnasium(call, record, tmp_path, monkeypatch):
     monkeypatch.setattr(video, "can_draw", lambda _id: False)  # as of MuJoCo's tasks, which few machines can draw
     path = record("CartPole-v1", "--engine", "envpool", *SHORT)
