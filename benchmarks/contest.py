@@ -82,7 +82,8 @@ def main() -> None:
         return
     PAGE.write_text(page(PAGE.read_text(encoding="utf-8")), encoding="utf-8")
     newest = [paths for (version, _), paths in by_size().items() if version == contest.VERSION]
-    figures.save(ranking.draw(ranking.rank(max(newest, key=len))), FIGURE)
+    widest = max(newest, key=lambda paths: len({results.read(path).name for path in paths}))
+    figures.save(ranking.draw(ranking.rank(widest)), FIGURE)
 
 
 if __name__ == "__main__":
