@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 
 import evolve
 from evolve.environments.spaces import action_decoder, is_rounded, kind_of, members_of, observation_encoder, stretch
-from evolve.errors import InputError
+from evolve.errors import InputError, sanitize
 from evolve.genome import Genomes
 from evolve.numerics.native import ADDRESS, FLOAT
 from evolve.shapes import Float32, Slots
@@ -177,7 +177,8 @@ def c_source(experiment: Experiment, genome: Genomes, normalizer: Float32 | None
     # start, unless they are all zero.
     constants = [array for array in arrays.made if array.constant or array.start.any()]
     head = _HEAD.format(
-        title=title.replace("*/", "* /"),
+        # One line, because C joins lines that end with a backslash before it looks for the end of a comment.
+        title=sanitize(title).replace("*/", "* /"),
         spaces="\n".join(f" * {line.replace('*/', '* /')}" for line in describe_spaces(experiment)),
         version=evolve.__version__,
         observations=experiment.network.observation_size,

@@ -122,6 +122,14 @@ def test_the_head_tells_how_much_memory_it_takes(tmp_path):
     assert state <= data + bss <= state + 256  # the linker aligns arrays
 
 
+def test_a_name_in_a_file_does_not_end_the_comment_at_the_head():
+    """A compiler joins lines that a backslash continues before it looks for the end of a comment."""
+    experiment = prepare(Config.model_validate({"env": {"id": "Acrobot-v1", "engine": "exact"}}))
+    genome = experiment.network.init(Stream(7, Purpose.INIT, 0, 0))
+    source = c_source(experiment, genome, None, "mlp for *\\\n/ int code; /*").replace("\\\n", "")
+    assert "MIT licence" in source.partition("*/")[0]
+
+
 def test_the_parts_for_cuda_are_left_out():
     text = """
 #ifdef __CUDACC__
