@@ -95,11 +95,6 @@ class RecordedArray:
     start: NDArray[Any]
     constant: bool = False
 
-    @property
-    def rows(self) -> int:
-        """The number n of values."""
-        return len(self.start)
-
     def put(self, slots: Slots, values: NDArray[Any]) -> None:
         """Record the values [1, n] at the start of an episode."""
         self.start = np.array(values[0], self.start.dtype)
@@ -107,10 +102,6 @@ class RecordedArray:
     def clear(self, slots: Slots) -> None:
         """Record zeros."""
         self.start = np.zeros_like(self.start)
-
-    def take(self, slots: Slots) -> Float32:
-        """Return the recorded values [1, n]."""
-        return self.start[None]
 
 
 class RecordedArrays:
@@ -307,7 +298,7 @@ def _definition(array: RecordedArray) -> str:
     """Return the C definition of an array, with its values at the start if these are not all zero."""
     if array.constant:
         return _array(f"array_{array.address}", array.start, "static const")
-    memory = f"static {_TYPES[array.start.dtype]} array_{array.address}[{max(1, array.rows)}];"
+    memory = f"static {_TYPES[array.start.dtype]} array_{array.address}[{max(1, len(array.start))}];"
     start = _array(f"start_{array.address}", array.start, "static const") if array.start.any() else ""
     return start + memory
 
