@@ -2,6 +2,7 @@
 
 import contextlib
 from dataclasses import replace
+from unittest.mock import Mock
 
 import numpy as np
 import pytest
@@ -14,7 +15,7 @@ from evolve.analysis.champion import Champion, NetworkObserver
 from evolve.analysis.figures import network_of
 from evolve.analysis.video import Film, Label, Subject, encoders, film_episodes, open_film
 from evolve.analysis.video.encoders import Gif
-from evolve.analysis.video.picture import NEGATIVE, POSITIVE, NetworkPanel, Painter, font
+from evolve.analysis.video.picture import NEGATIVE, POSITIVE, NetworkPanel, Painter, font, shortened
 from evolve.environments import Recorder
 from evolve.errors import RunError
 from evolve.genome import Genomes
@@ -126,6 +127,15 @@ def test_a_long_text_about_the_episode_does_not_run_into_the_numbers(width):
         assert (short[strip // 2 + 4 : strip] == long[strip // 2 + 4 : strip]).all()
     assert (short != long).any()
     assert (long[: strip - 1, -6:] > 240).all(), "the text ends before the margin"
+
+
+def test_a_long_text_is_measured_a_few_times_and_not_in_each_picture():
+    letters = Mock()
+    letters.getlength = Mock(side_effect=len)
+    for _ in range(2):
+        assert shortened("x" * 400, letters, 200) == "x" * 199 + "…"
+    assert letters.getlength.call_count < 15
+    assert [shortened("abc", letters, room) for room in (3, 2, 1, 0)] == ["abc", "a…", "…", "…"]
 
 
 def test_letters_outside_ascii_are_no_boxes():

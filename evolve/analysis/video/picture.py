@@ -1,8 +1,9 @@
 """The pictures of a film: a frame of the environment, the network beside it, and a strip of text above."""
 
+from bisect import bisect_left
 from contextlib import suppress
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, lru_cache
 from typing import Any
 
 import numpy as np
@@ -276,8 +277,8 @@ class Painter:
         room = (begin if self._rows == 1 else width) - 3 * margin
         # The name of the environment may take half of the room, or all that the episode's text leaves.
         name_room = max(room / 2, room - letters.getlength(label.episode))
-        name = _shortened(label.environment.rpartition(":")[2], letters, name_room)
-        episode = _shortened(label.episode, letters, room - letters.getlength(name))
+        name = shortened(label.environment.rpartition(":")[2], letters, name_room)
+        episode = shortened(label.episode, letters, room - letters.getlength(name))
         draw.text((margin, first), name, _INK, letters, "lm")
         draw.text((2 * margin + letters.getlength(name), first), episode, _FAINT, letters, "lm")
 
@@ -289,13 +290,15 @@ class Painter:
         width, height = self.size
         large = font(min(width // 14, 3 * self._text_size), title, below)
         small = font(round(1.25 * self._text_size), title, below)
-        draw.text((width / 2, height / 2), _shortened(title, large, width * 0.9), _INK, large, "ms")
-        draw.text((width / 2, height / 2 + self._text_size), _shortened(below, small, width * 0.9), _FAINT, small, "mt")
+        draw.text((width / 2, height / 2), shortened(title, large, width * 0.9), _INK, large, "ms")
+        draw.text((width / 2, height / 2 + self._text_size), shortened(below, small, width * 0.9), _FAINT, small, "mt")
         return page
 
 
-def _shortened(text: str, letters: Any, room: float) -> str:
+@lru_cache(maxsize=8)  # the texts of a film hardly change, and to measure a long one takes milliseconds
+def shortened(text: str, letters: Any, room: float) -> str:
     """Return a text, cut to fit into `room` pixels."""
-    while len(text) > 1 and letters.getlength(text) > room:
-        text = f"{text.rstrip('…')[:-1]}…"
-    return text
+    if letters.getlength(text) <= room:
+        return text
+    cut = 1 + bisect_left(range(1, len(text)), True, key=lambda cut: letters.getlength(f"{text[:-cut]}…") <= room)
+    return f"{text[:-cut]}…"
