@@ -387,4 +387,4 @@ def flatten(table: Mapping[str, Any], prefix: str = "") -> Table:
 
 def assignments(table: Mapping[str, Any]) -> str:
     """Return the settings of a table in one line: "env.kwargs.gravity=12.0, network.plasticity=0.0"."""
-    return ", ".join(f"{key}={value}" for key, value in flatten(table).items())
+    return ", ".join(f"{key}={sanitize(str(value))}" for key, value in flatten(table).items())

@@ -10,6 +10,7 @@ from evolve.config import (
     Config,
     EnvOptions,
     annotated_toml,
+    assignments,
     differences,
     nearest,
     parse,
@@ -194,6 +195,12 @@ def test_malformed_toml_is_refused():
 )
 def test_assignments(text, expected):
     assert read_assignment(text) == expected
+
+
+def test_settings_in_words_are_one_line():
+    """The caption of a film has room for one, and a terminal for no control characters."""
+    table = {"env": {"kwargs": {"map": "S.\n.G", "size": 2}}, "network": {"hidden": [3, 4]}}
+    assert assignments(table) == "env.kwargs.map=S.\\n.G, env.kwargs.size=2, network.hidden=[3, 4]"
 
 
 @pytest.mark.parametrize("text", ["x", "=3", "a..b=3", "a b=3", ".a=1", "a." * 40 + "b=1"])
