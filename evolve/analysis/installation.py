@@ -10,10 +10,13 @@ import re
 import subprocess
 import sys
 import tempfile
+import threading
+import time
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any, Literal
 
@@ -22,7 +25,7 @@ import numpy as np
 from evolve.cluster import Transport
 from evolve.cluster.cores import number_of_cores
 from evolve.cluster.mpirun import MPI_PROBE, SESSION_FOLDER, Launcher, kill_launcher, mpirun_environment
-from evolve.errors import SOURCE, InputError, install_command, is_installed
+from evolve.errors import SOURCE, InputError, install_command, is_installed, on_error
 from evolve.numerics import native, portable
 from evolve.training.manifest import kernel_variant, machine_manifest, short_revision
 
@@ -49,6 +52,7 @@ _REPORTED_ELSEWHERE = ("mpi", "mpich", "gpu", "gpu-cuda12")
 """Extras that the findings about MPI and the GPU cover."""
 SECONDS = 120.0
 """The time limit of a process; it includes the compilation of kernels for a GPU."""
+_CHECK_EVERY = 0.1  # seconds between two checks whether to stop
 _MARK = "evolve.installation: "  # precedes the value in the output of a probe
 _GPU_PROBE = f"""
 import json
@@ -90,12 +94,23 @@ class Finding:
     text: str
 
 
-def run_probe(words: Sequence[str], environment: Mapping[str, str], seconds: float = SECONDS) -> tuple[Any, str]:
-    """Run a process to its end. Return the JSON value that it printed after `_MARK`, or None and the reason."""
-    with tempfile.TemporaryDirectory(prefix="evolve-", ignore_cleanup_errors=True) as folder:
-        path = os.pathsep.join(filter(None, [str(SOURCE), environment.get("PYTHONPATH", "")]))
-        try:
-            process = subprocess.Popen(
+def run_probe(
+    words: Sequence[str],
+    environment: Mapping[str, str],
+    seconds: float = SECONDS,
+    stopping: threading.Event | None = None,
+) -> tuple[Any, str]:
+    """Run a process to its end. Return the JSON value that it printed after `_MARK`, or None and the reason.
+
+    The process is killed after some seconds, or once the event is set.
+    """
+    path = os.pathsep.join(filter(None, [str(SOURCE), environment.get("PYTHONPATH", "")]))
+    deadline = time.monotonic() + seconds
+    answer: tuple[str, str] | None = None
+    try:
+        with (
+            tempfile.TemporaryDirectory(prefix="evolve-", ignore_cleanup_errors=True) as folder,
+            subprocess.Popen(
                 words,
                 env={**environment, "PYTHONPATH": path, SESSION_FOLDER: folder},
                 stdin=subprocess.DEVNULL,
@@ -104,17 +119,20 @@ def run_probe(words: Sequence[str], environment: Mapping[str, str], seconds: flo
                 text=True,
                 errors="replace",
                 start_new_session=True,
-            )
-        except OSError as error:
-            return None, f"{error}"
-        with process:
+            ) as process,
+        ):
             try:
-                out, err = process.communicate(timeout=seconds)
-            except subprocess.TimeoutExpired:
-                return None, f"no answer within {seconds:g} s"
+                while answer is None:
+                    if time.monotonic() > deadline or (stopping is not None and stopping.is_set()):
+                        return None, f"no answer within {seconds:g} s"
+                    with suppress(subprocess.TimeoutExpired):
+                        answer = process.communicate(timeout=_CHECK_EVERY)
             finally:
                 if process.poll() is None:
                     kill_launcher(process)
+    except OSError as error:  # there is no such program, or no room for temporary files
+        return None, f"{error}"
+    out, err = answer
     answers = [line.partition(_MARK)[2] for line in out.splitlines() if _MARK in line]
     if answers:
         return json.loads(answers[0]), ""
@@ -122,18 +140,30 @@ def run_probe(words: Sequence[str], environment: Mapping[str, str], seconds: flo
     return None, f"exit code {process.returncode}: {said[-1].strip() if said else 'it printed nothing'}"
 
 
-def examine(transport: Transport, probe: Probe = run_probe) -> list[Finding]:
+def examine(
+    transport: Transport, probe: Probe | None = None, check: Callable[[], object] = lambda: None
+) -> list[Finding]:
     """Return the state of every part.
 
     The probes start two ranks, unless this process is a rank already, and a process that opens a GPU.
+
+    Args:
+        transport: The transport of this process.
+        probe: Runs the processes, by default `run_probe`.
+        check: Called often meanwhile; may raise an error, which also ends the processes.
     """
+    stopping = threading.Event()
+    probe = probe or partial(run_probe, stopping=stopping)
     software = machine_manifest(transport)
     revision = f" ({short_revision(software['revision'])})" if software["revision"] else ""
     python = f"Python {platform.python_version()}, {platform.system()} {platform.machine()}, {software['libc']}"
-    with ThreadPoolExecutor() as pool:
+    with ThreadPoolExecutor() as pool, on_error(stopping.set):
         mpi, gpu = pool.submit(_mpi, transport, probe), pool.submit(_gpu, probe)
         evolve = Finding("evolve", "works", f"{software['evolve']}{revision}, {python.rstrip(', ')}")
         quick = [evolve, _kernels(), _cores(software["cpu"]), _engines(software["packages"])]
+        while not (mpi.done() and gpu.done()):
+            check()
+            time.sleep(_CHECK_EVERY)
         return [*quick, mpi.result(), *gpu.result(), *_extras()]
 
 

@@ -1,13 +1,17 @@
 """evolve doctor: what works and what is missing, whatever is broken."""
 
+import errno
 import os
 import platform
+import signal
 import sys
+import tempfile
 import time
 import tomllib
 from contextlib import suppress
 from pathlib import Path
 from types import SimpleNamespace
+from unittest.mock import Mock
 
 import psutil
 import pytest
@@ -81,6 +85,23 @@ def test_a_process_that_hangs_is_ended():
     found, why = run_probe(["/nowhere/mpirun"], os.environ)
     assert found is None
     assert "/nowhere/mpirun" in why
+
+
+def test_a_full_disk_is_a_reason(monkeypatch):
+    monkeypatch.setattr(tempfile, "mkdtemp", Mock(side_effect=OSError(errno.ENOSPC, "No space left on device")))
+    assert run_probe(["true"], os.environ) == (None, "[Errno 28] No space left on device")
+
+
+def test_an_interrupt_ends_the_processes(call, monkeypatch):
+    """Whoever waits for an MPI that hangs presses Ctrl-C."""
+    launcher = Mock(path="sh", more_ranks_than_cores=Mock(return_value=["-c", "sleep 600"]))
+    monkeypatch.setattr(installation, "is_installed", lambda *_: True)
+    monkeypatch.setattr(installation, "Launcher", Mock(find=Mock(return_value=launcher)))
+    monkeypatch.setattr(native, "available", lambda: signal.raise_signal(signal.SIGINT))
+    begin = time.monotonic()
+    done = call("doctor")
+    assert (done.code, done.out, done.err) == (75, "", "evolve.doctor: stopped by SIGINT\n")
+    assert time.monotonic() - begin < 100
 
 
 LAUNCHER = """
