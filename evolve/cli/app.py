@@ -407,7 +407,8 @@ def exit_in_time(code: int) -> None:
         left = [each.name for each in threads if not each.daemon and each is not threading.main_thread()]
         what = ", ".join(left) or "a process"
         print(f"evolve: an environment has not ended {what}: this process does not wait any longer", file=sys.stderr)
-        sys.stdout.flush()
+        with suppress(OSError):  # the thread may have printed, and the reader may have gone
+            sys.stdout.flush()
         os._exit(code)
 
     threading.Thread(target=end, daemon=True).start()

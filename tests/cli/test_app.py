@@ -9,9 +9,10 @@ import signal
 import subprocess
 import sys
 from pathlib import Path
+from unittest.mock import Mock
 
 import pytest
-from conftest import LONG, ROOT, environment
+from conftest import LONG, ROOT, environment, wait_for
 
 from evolve import __version__
 from evolve.cli import COMMANDS, app, main, start
@@ -132,6 +133,17 @@ def test_a_process_ends_although_a_thread_of_an_environment_does_not():
     done = subprocess.run(words, env=environment(), capture_output=True, text=True, timeout=LONG, check=False)
     assert done.returncode == 2
     assert "an environment has not ended simulator: this process does not wait any longer" in done.stderr
+
+
+def test_such_a_process_ends_although_nothing_reads_its_output(monkeypatch):
+    ended = Mock()
+    monkeypatch.setattr(app, "time", Mock())
+    monkeypatch.setattr(app.cluster, "finalize", lambda: None)
+    monkeypatch.setattr(os, "_exit", ended)
+    monkeypatch.setattr(sys, "stdout", Mock(flush=Mock(side_effect=BrokenPipeError)))
+    app.exit_in_time(3)
+    wait_for(lambda: ended.called, limit=60)
+    ended.assert_called_once_with(3)
 
 
 @pytest.mark.parametrize("words", [("-c", "import theirs"), ("-m", "theirs.command", "-m", "evolve.run")])
