@@ -271,6 +271,9 @@ def _launch_here(name: str, body: Body, argv: list[str], work: Callable[[list[st
         transport = cluster.connect()
     except InputError as error:
         return _refuse(name, error)
+    except RunError as error:  # rank 0 was lost, and MPI_Finalize might wait for it forever
+        _print_error(name, error)
+        os._exit(error.exit_code)
     faulthandler.enable()  # after MPI: its own handler prints no Python stack
     try:
         if transport.rank != 0:

@@ -243,6 +243,16 @@ def test_a_mistake_of_ours_is_shown_with_its_traceback(launched):
     assert "ZeroDivisionError: a mistake" in err
 
 
+def test_a_worker_whose_rank_0_is_lost_at_the_start_ends_at_once(launched, monkeypatch, capfd):
+    """It does not finalize MPI, which might wait for rank 0 forever."""
+    monkeypatch.setattr(app.cluster, "connect", Mock(side_effect=RunError("rank 0 was lost")))
+    monkeypatch.setattr(os, "_exit", Mock(side_effect=SystemExit))
+    with pytest.raises(SystemExit):
+        launched(lambda: 0)
+    os._exit.assert_called_once_with(1)
+    assert capfd.readouterr().err == "evolve.walk: rank 0 was lost\n"
+
+
 def test_an_interrupt_without_a_signal_is_an_error_of_the_called_code(launched):
     def wrong():
         raise KeyboardInterrupt("mine")
