@@ -1,6 +1,7 @@
 """The bench: it measures the same work in both ways, and names what it has measured."""
 
 import json
+import signal
 from functools import partial
 from multiprocessing import resource_tracker, spawn
 
@@ -11,6 +12,7 @@ from conftest import environment
 from evolve import training
 from evolve.cli.bench import measurements
 from evolve.cli.bench.measurements import list_schedule
+from evolve.errors import RunError
 
 
 @pytest.fixture
@@ -126,6 +128,16 @@ def test_the_start_is_measured_with_the_same_environment_and_network(call, monke
     config = measurements.shortest_run(begun[0])
     training.prepare(config)  # the run is not refused
     assert (config.network.name, config.network.options.hidden, config.env.max_episode_steps) == ("mlp", (), 9)
+
+
+def test_an_interrupt_is_no_failure_of_the_processes_that_it_ends(call, monkeypatch):
+    def interrupted(*_):
+        signal.raise_signal(signal.SIGINT)
+        raise RunError("the measurement under mpirun failed")
+
+    monkeypatch.setattr(measurements, "startup_seconds", interrupted)
+    done = call("bench", "--pairs", 0)
+    assert (done.code, done.err) == (75, "evolve.bench: stopped by SIGINT\n")
 
 
 def test_list_scheduling():

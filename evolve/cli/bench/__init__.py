@@ -23,7 +23,7 @@ from evolve.cluster.mpirun import mpirun_words
 from evolve.config import Config, parse, read_assignment, set_key
 from evolve.display import table
 from evolve.environments.function_task import SLEEP
-from evolve.errors import InputError, pluralize
+from evolve.errors import InputError, RunError, pluralize
 from evolve.numerics import backend
 from evolve.training import Experiment, prepare
 
@@ -225,8 +225,12 @@ def _body(app: App, argv: list[str]) -> int:
     if arguments["measure"]:
         return measurements.measure(_experiment(arguments), app, arguments["measure"])
     _check_options(arguments, app.transport)
-    with stdout_for_json(arguments["json"]):
-        figures = _measure(arguments, argv, app.stop)
+    try:
+        with stdout_for_json(arguments["json"]):
+            figures = _measure(arguments, argv, app.stop)
+    except RunError:
+        app.stop.check()  # Ctrl-C also interrupts the measured processes, which then fail
+        raise
     if arguments["json"]:
         print(json.dumps(figures))
     return 0

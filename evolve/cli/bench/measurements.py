@@ -12,6 +12,7 @@ import json
 import multiprocessing
 import queue
 import shutil
+import signal
 import subprocess
 import sys
 import tempfile
@@ -178,6 +179,7 @@ def record_episodes(experiment: Experiment, genomes: Genomes, candidates: range,
 
 
 def _bare_process(experiment: Experiment, run: Path, share: range, orders: Any, ready: Barrier, results: Any) -> None:
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the bench ends this process; a traceback would hide the reason
     begun = read(run)
     strategy, state = restore(experiment, begun)
     genomes = strategy.ask(state, begun.num_generations)
