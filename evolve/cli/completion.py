@@ -64,7 +64,9 @@ def _all_commands(shtab: Any) -> argparse.ArgumentParser:
 def _add_completions(action: argparse.Action, shtab: Any) -> None:
     """Attach the completions to an option or an argument."""
     if action.dest in _CHOICES:
-        action.choices = _CHOICES[action.dest]
+        known = _CHOICES[action.dest]
+        # The contest takes numbers of workers only.
+        action.choices = known if action.type is not int else [word for word in known if word.isdecimal()]
     elif action.dest in _ENVIRONMENTS:
         action.choices = environments.registered_ids()
     elif action.dest in _DIRECTORIES:

@@ -34,6 +34,7 @@ def test_a_shell_completes_commands_options_and_names(call, tmp_path):
         "evolve run --strategy _": set(STRATEGIES),
         "evolve run -e BipedalWalker-v": {"BipedalWalker-v3"},
         "evolve run --workers au": {"auto"},
+        "evolve contest --workers _": {"2", "4", "8"},
         "evolve run -o ru": {"runs"},
         "evolve run --start-from ru": {"runs"},
         "evolve run --tensorboard ru": {"runs"},
