@@ -173,6 +173,17 @@ def test_a_run_that_is_being_written_is_evaluated_and_not_changed(call, tmp_path
     assert (tmp_path / FILE).read_bytes() == before
 
 
+@pytest.mark.usefixtures("evaluated")
+def test_the_directory_of_the_file_and_not_of_a_link_to_it_is_written(call, monkeypatch, tmp_path):
+    before = (tmp_path / FILE).read_bytes()
+    (tmp_path / "seed-0.h5").symlink_to(tmp_path / FILE)
+    read_only = (tmp_path / "out").resolve()
+    monkeypatch.setattr("evolve.cli.evaluate.os.access", lambda path, _: path != read_only)
+    done = call("evaluate", "seed-0.h5", "--episodes", 7).ok()
+    assert "not stored in the run file, because its directory cannot be written" in done.out
+    assert (tmp_path / FILE).read_bytes() == before
+
+
 def test_the_champion_of_an_earlier_reading_is_not_kept(call, monkeypatch, tmp_path):
     call("run", *QUICK, "--set", "held_out_episodes=0", "-g", 2).ok()
     earlier = kept(tmp_path)
