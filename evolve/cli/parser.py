@@ -43,6 +43,7 @@ _MISTAKES = {
     r"argument (\S+): invalid number: ['\"](.*)['\"]": "a number, at least 1, or auto",
     r"argument (\S+): invalid choice: ['\"](.*)['\"] \(choose from (.*)\)": "one of {2}",
     r"argument (\S+): not allowed with argument (\S+)": "no {1} with it",
+    r"argument (\S+): ignored explicit argument ['\"](.*)['\"]": "no value",
     r"argument (\S+): expected (?:one|at least one) argument()": "a value, after = if it begins with a dash",
     r"the following arguments are required: (.+)()": "a value",
 }
@@ -114,11 +115,11 @@ class Parser(argparse.ArgumentParser):
             if found := re.fullmatch(wrong, message):
                 words = expected.format(*found.groups()).replace("'", "")  # some Pythons quote the choices
                 raise InputError(found[1], words, found[2] or "none")
-        unknown = re.search(r"unrecognized arguments: (-\S+)", message)
+        unknown = re.search(r"unrecognized arguments: (-[^\s=]+)", message)
         known = [option for action in self._actions for option in action.option_strings]
         if unknown is None:
             cure = f"See {self.prog} --help."
-        elif now := self.renamed.get(unknown[1].partition("=")[0]):
+        elif now := self.renamed.get(unknown[1]):
             cure = f"It is now {now}."
         else:
             cure = nearest(unknown[1], known)

@@ -303,6 +303,7 @@ def test_help_ends_every_rank(command):
         (("-p", "3.5"), "-p/--population: expected a whole number, got 3.5."),
         (("-p", "it's"), "-p/--population: expected a whole number, got it's."),
         (("--threads", "it's"), "--threads: expected a number, at least 1, or auto, got it's."),
+        (("--resume=yes",), "--resume: expected no value, got yes."),
         (("-d",), "-d/--hidden: expected a value, after = if it begins with a dash, got none."),
         (
             ("--colour", "red"),
@@ -315,6 +316,11 @@ def test_an_invalid_option_is_named_with_its_value_and_the_expected_one(words, m
     with pytest.raises(InputError) as wrong:
         load([*words])
     assert str(wrong.value) == message
+
+
+def test_the_value_of_an_unknown_option_does_not_hide_the_similar_option():
+    with pytest.raises(InputError, match=r"got --egine=gymnasium\. Did you mean --engine"):
+        load(["--egine=gymnasium"])
 
 
 @pytest.mark.parametrize(
