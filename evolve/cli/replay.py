@@ -145,6 +145,7 @@ def _play_all(
         return
     with closing(make_engine(experiment, episodes[0], options.mode)) as engine:
         for chosen in episodes:
+            options.stop.check(f" before {chosen.title}")
             yield play(run, experiment, chosen, engine, check)
 
 

@@ -20,6 +20,7 @@ from films import read_film
 import evolve
 from evolve import environments, store
 from evolve.analysis import video
+from evolve.cli import replay
 from evolve.cli.app import StopFlag
 from evolve.cli.parser import parser_of
 from evolve.cli.replay import interruptible
@@ -27,6 +28,7 @@ from evolve.config import EnvOptions
 from evolve.errors import EpisodeError, InputError, Stopped
 from evolve.numerics.streams import Purpose
 from evolve.training.resume import replay_line
+from evolve.verification import play
 
 SHORT = ("--set", "env.max_episode_steps=10")
 END, TITLE = 25, 50  # pictures at 50 a second
@@ -146,6 +148,17 @@ def test_a_champion_plays_in_a_changed_environment(call, record, tmp_path):
     assert re.search(r"environment seed \d+, length=(0\.9|1\.0)\d+\)", drawn.out)
     assert call("replay", path, "--set", "env.id=Pendulum-v1").code == 2
     assert "--set: expected a key of env or of network" in call("replay", path, "--set", "population=3").err
+
+
+def test_an_interrupt_is_not_forgotten_in_the_next_episode(call, record, monkeypatch):
+    def played(*given):
+        signal.raise_signal(signal.SIGINT)
+        return play(*given)
+
+    monkeypatch.setattr(replay, "play", played)
+    done = call("replay", record("CartPole-v1"), "--generations", "0,last")
+    assert (done.code, done.err) == (75, "evolve.replay: stopped by SIGINT before generation 1\n")
+    assert done.out.startswith("generation 0: return ")
 
 
 def test_a_generation_that_is_not_complete_has_no_log(call, record):
