@@ -16,7 +16,7 @@ from functools import partial
 from evolve import store, training, verification
 from evolve.analysis.progress import ProgressReporter, width
 from evolve.cli.app import App, launch, say, stdout_for_json
-from evolve.cli.parser import Parser, file_argument
+from evolve.cli.parser import Parser, file_argument, spelled
 from evolve.cluster.hosts import Work
 from evolve.errors import InputError, sanitize
 from evolve.training.plan import threads_for
@@ -83,7 +83,8 @@ def _verify_each(
         except InputError as error:
             if len(files) == 1:
                 raise
-            say("verify", f"{file.path}: not verified: {error}")
+            why = error.worded(lambda setting: spelled(setting, "verify"))
+            say("verify", f"{sanitize(str(file.path), 4000)}: not verified: {why}")
             errors[str(file.path)] = {"equal": None, "error": str(error)}
             continue
         if not as_json:

@@ -170,6 +170,7 @@ def test_a_champion_that_cannot_be_played_does_not_keep_others_from_being_verifi
     assert f"{pole}: equal: " in done.out
     assert done.err.count("\n") == 1
     assert f"{cheetah}: not verified: env.id: expected" in done.err
+    assert done.err.endswith(" Or use --engine gymnasium.\n")
     verdicts = json.loads(call("verify", cheetah, pole, "--engine", "exact", "--json").out)
     assert verdicts[str(pole)]["equal"] is True
     assert verdicts[str(cheetah)]["equal"] is None
