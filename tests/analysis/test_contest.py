@@ -259,6 +259,8 @@ def test_files_are_refused(tmp_path):
     refused(signed(path, good | {"size": "huge"}), "a whole contest")
     refused(signed(path, contents({0: [40, 41, 42]})), "a whole contest")
     refused(signed(path, contents({1: [40, 0, 42]})), "a whole contest")
+    for price in ({"currency": "$", "hour": -1.0}, {"currency": "$", "hour": 1e300}, {"currency": "\x1b", "hour": 1.0}):
+        refused(signed(path, good | {"price": price}), "a price of an hour that --price takes, got ")
     lying = contents({1: [40, 41, 42]})
     lying["rows"][0]["known"]["pole"] = "0" * 64
     refused(signed(path, lying), "not the known digests")

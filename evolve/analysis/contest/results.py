@@ -25,6 +25,7 @@ MAX_SPREAD = 0.035
 VALIDATED, UNVERIFIED, DIFFERENT = "validated", "unverified", "different work"
 """The verdicts, see `ContestFile.assess`."""
 _PRICE = re.compile(r"([^\d\s./-]{0,4})(\d{1,7}(?:\.\d{1,6})?)/h")
+_LARGEST_PRICE = 1e7  # of an hour; seven digits
 _LARGEST = 2**24  # bytes
 _SIGNATURE = "signature"
 
@@ -310,6 +311,9 @@ def _check(found: ContestFile, path: Path) -> None:
     are_whole = [set(row.legs) == legs and row.workers >= 1 and min(row.times, default=0) > 0 for row in found.rows]
     if not (found.size in contest.SIZES and found.rows and all(are_whole)):
         raise InputError(str(path), "a whole contest", "parts of one")
+    price = found.price
+    if price is not None and not (price.currency.isprintable() and 0 <= price.hour < _LARGEST_PRICE):
+        raise InputError(str(path), "a price of an hour that --price takes", f"{price.currency}{price.hour:g}/h")
     verdict, why = found.assess()
     if verdict == DIFFERENT:
         raise InputError(str(path), "the work of the contest", f"different work ({why})")
