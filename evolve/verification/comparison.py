@@ -17,6 +17,7 @@ from evolve.config import Config, differences, parse, without_implied
 from evolve.errors import EvolveError, InputError, pluralize, sanitize
 from evolve.store import Stored, StoredRun
 from evolve.training import config_of, is_portable, reload
+from evolve.training.resume import CHAMPION_NORMALIZER
 from evolve.verification import logs, playing
 from evolve.verification.logs import EpisodeLog, FirstDifference, explain
 from evolve.verification.verdict import ENGINE, Cause, Side, Verdict, manifest_texts
@@ -60,15 +61,18 @@ def compare(a: StoredRun, b: StoredRun, play: bool = True) -> Verdict:
         return replace(unequal, summary=changed, cause="log", why=explain("log", None)[1] + _WHICH, what="log")
     digest = a.digest if a.records else "none"
     summary = f"{pluralize(a.num_generations, 'generation')}, digest {digest}"
-    if a.held_out is not None and b.held_out is not None and not _evaluated_alike(a, b):
-        summary += "; held-out episodes were not compared, because they have different environments"
+    if a.held_out is not None and b.held_out is not None and (why := _why_evaluated_otherwise(a, b)):
+        summary += f"; held-out episodes were not compared, because {why}"
     return replace(unequal, equal=True, summary=summary)
 
 
-def _evaluated_alike(a: StoredRun, b: StoredRun) -> bool:
-    """Return whether the held-out and validation episodes of two runs are the same, except for their engines."""
+def _why_evaluated_otherwise(a: StoredRun, b: StoredRun) -> str:
+    """Return why the held-out and validation episodes of two runs may differ; "" if they must be equal."""
+    if (CHAMPION_NORMALIZER in a.checkpoint) != (CHAMPION_NORMALIZER in b.checkpoint):
+        return "an earlier version of evolve played them with another normalizer in one of the runs"
     one, other = config_of(a), config_of(b)
-    return one.evaluates_like(other.with_env_changes({"engine": one.env.engine}))
+    is_same = one.evaluates_like(other.with_env_changes({"engine": one.env.engine}))
+    return "" if is_same else "they have different environments"
 
 
 def _different_part(a: StoredRun, b: StoredRun) -> str | None:
@@ -76,16 +80,17 @@ def _different_part(a: StoredRun, b: StoredRun) -> str | None:
     starts = {run.header.start and run.header.start.digest for run in (a, b)}
     if len(starts) > 1:
         return "genomes with which the runs began"
-    if not logs.same_arrays(a.checkpoint, b.checkpoint):
+    one, other = a.checkpoint, b.checkpoint
+    if not (logs.same_checkpoints(one, other) or logs.same_checkpoints(other, one)):
         return "checkpoints"
-    are_comparable = _evaluated_alike(a, b)
+    are_comparable = not _why_evaluated_otherwise(a, b)
     for generations in sorted(a.validations.keys() & b.validations.keys()) if are_comparable else ():
         validated = [logs.validation_returns(run, generations) for run in (a, b)]
         n = min(map(len, validated))
         if not np.array_equal(validated[0][:n], validated[1][:n], equal_nan=True):
             return f"validation returns after {pluralize(generations, 'generation')}"
     if a.held_out is not None and b.held_out is not None:
-        # Both runs played the first n held-out episodes; n = 0 if the two evaluations have different environments.
+        # Both runs played the first n held-out episodes; n = 0 if the two evaluations are not comparable.
         n = min(len(a.held_out.returns), len(b.held_out.returns)) if are_comparable else 0
         for name, end in (("returns", n), ("seeds", n), ("weights", None), ("mask", None)):
             ours, theirs = (getattr(held_out, name)[:end] for held_out in (a.held_out, b.held_out))

@@ -18,6 +18,7 @@ from evolve.store import Record, StoredRun
 from evolve.training import Experiment, Scores
 from evolve.training.fitness import Round, first_round, mean_metrics, next_round, round_limits
 from evolve.training.manifest import PORTABLE, USER_FUNCTION
+from evolve.training.resume import CHAMPION_NORMALIZER
 from evolve.verification.verdict import Cause
 
 _MIN_AGREEING_STEPS = 8
@@ -185,10 +186,14 @@ def inconsistency(record: Record) -> str | None:
     return None
 
 
-def same_arrays(ours: Mapping[str, NDArray[Any]], theirs: Mapping[str, NDArray[Any]]) -> bool:
-    """Return whether two checkpoints are equal; NaN equals NaN."""
-    return ours.keys() == theirs.keys() and all(
-        np.array_equal(ours[name], theirs[name], equal_nan=ours[name].dtype.kind == "f") for name in ours
+def same_checkpoints(ours: Mapping[str, NDArray[Any]], theirs: Mapping[str, NDArray[Any]]) -> bool:
+    """Return whether two checkpoints are equal; NaN equals NaN.
+
+    An earlier version of evolve may have stored `theirs`, without the normalizer of the champion's generation.
+    """
+    names = set(ours) if CHAMPION_NORMALIZER in theirs else set(ours) - {CHAMPION_NORMALIZER}
+    return names == set(theirs) and all(
+        np.array_equal(ours[name], theirs[name], equal_nan=ours[name].dtype.kind == "f") for name in names
     )
 
 

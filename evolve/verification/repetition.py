@@ -21,7 +21,7 @@ from evolve.genome import Genomes, candidate_digests, concatenate
 from evolve.numerics.streams import Purpose
 from evolve.rollouts import EpisodeBatch, PopulationResults, generation_keys
 from evolve.store import HeldOut, Record, RunLog, Stored, StoredChampion, StoredRun
-from evolve.training.resume import CHAMPION_NORMALIZER, RunState
+from evolve.training.resume import RunState
 from evolve.training.stored import newest_champion
 from evolve.verification import logs, playing
 from evolve.verification.logs import CandidateLog, FirstDifference, explain
@@ -171,10 +171,7 @@ class RunRepetition(_Repetition):
             if difference is not None:
                 return self._explain(difference, record, before)
             before = copy(log)
-        computed = dict(log.checkpoint)
-        if CHAMPION_NORMALIZER not in self.run.checkpoint:  # a file of an earlier version
-            computed.pop(CHAMPION_NORMALIZER, None)
-        if not logs.same_arrays(self.run.checkpoint, computed):
+        if not logs.same_checkpoints(log.checkpoint, self.run.checkpoint):
             return self._unequal("the checkpoint does not belong to its generations", "log")
         equal = Verdict(True, f"{pluralize(self.run.num_generations, 'generation')}, digest {self.run.digest}")
         return self._later_difference() or equal

@@ -405,7 +405,11 @@ def test_the_normalizer_of_the_champion_is_in_the_checkpoint(made, tmp_path, way
         file["evaluation/returns"][...] = played.returns
         for name, values in played.metrics.items():
             file[f"evaluation/metrics/{name}"][...] = values
-    assert evolve.load(path).verify(full=True).equal
+    changed = evolve.load(path)
+    assert changed.verify(full=True).equal
+    for verdict in (made.verify_against(changed), changed.verify_against(made)):
+        assert verdict.equal, verdict
+        assert "not compared, because an earlier version" in verdict.summary
 
 
 def test_an_archive_and_its_elites_are_shown_from_python(made):
