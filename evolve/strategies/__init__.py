@@ -182,6 +182,8 @@ def check(section: Section, strategy: Strategy[Any], layout: GenomeLayout, popul
         if not isinstance(genomes, Genomes):
             raise TypeError(f"expected evolve.genome.Genomes, got {type(genomes).__name__}")
         check_shape(genomes.weights, "weights", "P W", np.float32, P=P, W=W)
+        if genomes.weights[~genomes.mask].any():
+            raise ValueError("expected the weight 0 at each absent connection; return evolve.genome.pruned(…)")
         return genomes
 
     def ask_last(state: Any, generation: int, n: int = 1) -> Genomes:
@@ -219,9 +221,13 @@ def check(section: Section, strategy: Strategy[Any], layout: GenomeLayout, popul
     with STRATEGIES.as_input_error(section, "to_arrays or from_arrays"):
         arrays = strategy.to_arrays(state)
         for name, array in arrays.items():
-            if not (isinstance(name, str) and name and isinstance(array, np.ndarray) and array.dtype.kind in "biuf"):
+            # Messages to workers, and files, hold these types.
+            fits = isinstance(array, np.ndarray) and array.dtype.kind in "biuf" and array.dtype.itemsize <= 8
+            if not (isinstance(name, str) and name and fits and array.dtype.isnative):
                 got = array.dtype if isinstance(array, np.ndarray) else type(array).__name__
                 raise TypeError(f"expected arrays of numbers by name, got {name!r}: {got}")
+            if "/" in name or not name.strip("."):  # the name of a group in the run file, which could not be read
+                raise ValueError(f"expected names without /, got {name!r}")
         again = strategy.from_arrays(arrays)
         if ask_last(again, 1).weights.tobytes() != following:
             raise ValueError("the state that was read back gives other candidates")
