@@ -59,10 +59,13 @@ class StateHeader:
 
 @dataclass(frozen=True)
 class StateArray:
-    """To a worker: an array of the state, by its name in a checkpoint."""
+    """To a worker: an array of the state, by its name in a checkpoint.
+
+    arrays: [1, …], the array with an axis more, because an array without an axis would arrive as a number of Python.
+    """
 
     name: str
-    array: NDArray[Any]
+    arrays: NDArray[Any]
 
 
 @dataclass(frozen=True)
@@ -145,7 +148,7 @@ class SharedStrategy:
                 genome = self._experiment.start.genome
                 arrays |= dict(zip(_START, (genome.weights, genome.mask), strict=True))
             header = StateHeader(self._experiment.config.to_toml(), *sizes, self._seed, generation, len(arrays))
-            records = itertools.chain([header], itertools.starmap(StateArray, arrays.items()))
+            records = [header, *(StateArray(name, array[None]) for name, array in arrays.items())]
             # Each update names the worker that does not need it. Here it is 0, so all workers receive the state.
             self._coordinator.update(((frame_of(record, _KINDS), 0) for record in records), version)
         P, W = self._experiment.config.population, self._experiment.network.num_weights
@@ -243,8 +246,8 @@ class StrategyReplica:
                 self._header = header
                 self._arrays = {}
                 self._start_if_complete()
-            case StateArray(name, array):
-                self._arrays[name] = array.copy()  # not a view, which would keep the message
+            case StateArray(name, arrays):
+                self._arrays[name] = np.array(arrays[0])  # not a view, which would keep the message
                 self._start_if_complete()
             case ColumnSums(start, sums):
                 self._sums[start : start + len(sums)] = sums
@@ -297,7 +300,7 @@ class StrategyReplica:
 def _sum_columns(
     strategy: Strategy[Any], state: Any, generation: int, fitness: Float64, columns: slice, threads: int
 ) -> Float64:
-    """Return the sums [n] or [n, k] of n columns, computed block by block.
+    """Return the sums [n] or [n, k] of n columns as float64, computed block by block.
 
     threads: The largest number of threads that compute blocks. The sum of a column does not depend on its block.
     """
@@ -307,7 +310,8 @@ def _sum_columns(
     size = min(CACHED_COLUMNS, -(-n // threads))
     parts = [slice(start, min(start + size, columns.stop)) for start in range(columns.start, columns.stop, size)]
     sums = partial(strategy.sums, state, generation, fitness)
+    # The type counts, because a strategy of another package may return other numbers, and messages hold float64.
     if threads == 1:
-        return np.concatenate([sums(part) for part in parts])
+        return np.concatenate([sums(part) for part in parts], dtype=np.float64)
     with ThreadPoolExecutor(threads) as pool:
-        return np.concatenate(list(pool.map(sums, parts)))
+        return np.concatenate(list(pool.map(sums, parts)), dtype=np.float64)

@@ -230,3 +230,35 @@ def test_a_worker_that_missed_an_update_makes_no_candidates(transport):
     coordinator.forget_setup()  # its workers begin anew
     with pytest.raises(RunError, match="state"):
         evaluate_population(made, coordinator, 0, 0, shared.ask(0))
+
+
+def test_arrays_without_axes_and_of_any_type_reach_workers_as_they_are(monkeypatch):
+    made = experiment({"name": "openai-es"})
+    strategy = made.strategy(0)
+    more = {"level": np.array(0.5, np.float32), "turns": np.array([[3, 4]], np.int16)[:, ::-1]}
+    kind, seen = type(strategy), []
+    monkeypatch.setattr(kind, "to_arrays", lambda *_: more)
+    monkeypatch.setattr(kind, "from_arrays", lambda _, arrays: seen.append(arrays))
+
+    class Workers:
+        workers, shared_version = (1,), None
+
+        def update(self, updates, _version):
+            for frame, _ in updates:
+                replica.update(frame)
+
+    replica = StrategyReplica()
+    SharedStrategy(made, Workers(), strategy, strategy.start(), 0).ask(1)
+    (found,) = seen
+    assert found.keys() == more.keys()
+    assert all(found[name].dtype == more[name].dtype and np.array_equal(found[name], more[name]) for name in more)
+
+
+def test_sums_of_another_type_become_float64_as_in_messages(monkeypatch):
+    made, seen = experiment({"name": "openai-es"}), []
+    kind = type(made.strategy(0))
+    sums = kind.sums
+    monkeypatch.setattr(kind, "sums", lambda *given: sums(*given).astype(np.float32))
+    monkeypatch.setattr(kind, "tell", lambda _, state, genomes, results: seen.append(results.sums.dtype) or state)
+    evolved(made, Coordinator(Transport(), make_rollout), 1)
+    assert seen == [np.float64]
