@@ -26,7 +26,10 @@ from evolve.training.manifest import make_manifest, resumed_manifest, revision, 
 _LOG = logging.getLogger("evolve")
 
 _DIRECTORY = Setting("output.directory")
-
+CHAMPION_NORMALIZER = "champion_normalizer"
+"""The name of an array in the checkpoint, [2, O]."""
+_OBSERVED = {CHAMPION_NORMALIZER, *Moments.none(0).to_arrays()}
+"""The names of the arrays in a checkpoint that do not belong to the state of the strategy."""
 
 RunState = RunLog | StoredRun
 """The state of a run: a run file that was read, or a log that is being written."""
@@ -45,7 +48,7 @@ def restore(experiment: Experiment, run: RunState) -> tuple[Strategy[Any], Any]:
     if not run.num_generations:
         return strategy, strategy.start()
     try:
-        state = strategy.from_arrays(run.checkpoint)
+        state = strategy.from_arrays({n: array for n, array in run.checkpoint.items() if n not in _OBSERVED})
         strategy.champion(state)  # fails if the arrays contradict one another
     except (ValueError, IndexError) as error:
         raise _damaged(run, error) from None
@@ -68,10 +71,6 @@ def restore_moments(experiment: Experiment, run: RunState) -> Moments:
         return Moments.from_arrays(run.checkpoint, size)
     except ValueError as error:
         raise _damaged(run, error) from None
-
-
-CHAMPION_NORMALIZER = "champion_normalizer"
-"""The name of an array in the checkpoint, [2, O]."""
 
 
 def champion_normalizer(experiment: Experiment, run: RunState) -> Float32 | None:

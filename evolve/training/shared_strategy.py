@@ -143,7 +143,7 @@ class SharedStrategy:
             network = self._experiment.network
             sizes = network.observation_size, self._experiment.action_size
             # Every rank can compute the state before generation 0, from the seed or from the given first genome.
-            arrays = self.strategy.to_arrays(self.state) if generation else {}
+            arrays = dict(self.strategy.to_arrays(self.state)) if generation else {}
             if self._experiment.start is not None:
                 genome = self._experiment.start.genome
                 arrays |= dict(zip(_START, (genome.weights, genome.mask), strict=True))

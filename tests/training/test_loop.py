@@ -16,6 +16,7 @@ from evolve.genome import Genomes
 from evolve.numerics.streams import Purpose, environment_seeds
 from evolve.rollouts import EPISODE_QUANTITIES, ResultsCollector
 from evolve.store import Record
+from evolve.strategies import STRATEGIES
 from evolve.training import evaluate_champion, experiment, iterate, make_rollout, prepare
 from evolve.training.loop import is_good_enough, is_validation_due, validation_returns
 
@@ -223,3 +224,24 @@ def test_an_evaluation_that_does_not_fit_into_memory_is_refused(monkeypatch):
 def test_the_memory_of_a_system_that_does_not_tell_it_is_no_limit(monkeypatch):
     monkeypatch.setattr(experiment.os, "sysconf", lambda name: -1 if name == "SC_PAGE_SIZE" else int("none"))
     assert experiment.memory() == np.inf
+
+
+def test_a_strategy_whose_state_is_a_dictionary_of_arrays_gets_its_own_arrays_alone(tmp_path, monkeypatch):
+    kind, seen = STRATEGIES.kind({"name": "hill-climber"}), []
+    to_arrays, from_arrays = kind.to_arrays, kind.from_arrays
+
+    def stored(self, state):
+        seen.append(to_arrays(self, state))
+        return seen[-1]
+
+    def restored(self, arrays):
+        seen.append(arrays)
+        return from_arrays(self, arrays)
+
+    monkeypatch.setattr(kind, "to_arrays", stored)
+    monkeypatch.setattr(kind, "from_arrays", restored)
+    small = {"env": {"id": "CartPole-v1", "engine": "exact"}, "population": 4, "episodes": 1, "held_out_episodes": 0}
+    for generations in (1, 2):  # the second run is resumed
+        evolve.train(small, strategy="hill-climber", normalize_observations=True, generations=generations, resume=True,
+                     output=tmp_path)  # fmt: skip
+    assert {tuple(sorted(arrays)) for arrays in seen} == {("mask", "weights")}
