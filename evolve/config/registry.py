@@ -184,7 +184,12 @@ class Registry:
         given = {key: value for key, value in section.items() if key != "name"}
         try:
             options_class, _ = self._entry(name)
-            return Choice(self.section, name, parse(options_class, given, self.section, lenient))
+            options = parse(options_class, given, self.section, lenient)
+            for key, value in options:
+                # Workers and run files, which get TOML, would have the default instead.
+                if value is None and options_class.model_fields[key].default is not None:
+                    raise InputError(f"{self.section}.{key}", "a value, because TOML has no None", value)
+            return Choice(self.section, name, options)
         except InputError:
             if not lenient:
                 raise

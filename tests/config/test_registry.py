@@ -108,6 +108,8 @@ class Shy:
 
 class ShyOptions(Options):
     size: int = 7
+    limit: int | None = 7
+    end: int | None = None
 
 
 def test_a_kind_may_refuse_options_in_new_runs(monkeypatch):
@@ -121,6 +123,9 @@ def test_a_kind_may_refuse_options_in_new_runs(monkeypatch):
     with pytest.raises(InputError) as wrong:
         kinds.validate({"name": "shy"}, 5)
     assert (wrong.value.argument, wrong.value.got) == ("shy.size", "7")
+    assert kinds.parse({"name": "shy", "end": None}).table() == {"name": "shy", "size": 7, "limit": 7}
+    with pytest.raises(InputError, match=r"^shy\.limit: expected a value, because TOML has no None, got None"):
+        kinds.parse({"name": "shy", "limit": None})
 
 
 def test_an_error_of_a_kind_names_the_kind():
