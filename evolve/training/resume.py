@@ -50,7 +50,7 @@ def restore(experiment: Experiment, run: RunState) -> tuple[Strategy[Any], Any]:
     try:
         state = strategy.from_arrays({n: array for n, array in run.checkpoint.items() if n not in _OBSERVED})
         strategy.champion(state)  # fails if the arrays contradict one another
-    except (ValueError, IndexError) as error:
+    except (ValueError, LookupError) as error:
         raise _damaged(run, error) from None
     return strategy, state
 

@@ -18,9 +18,9 @@ from evolve.cli.run import load
 from evolve.cluster import Transport
 from evolve.config import Config
 from evolve.errors import InputError
-from evolve.training import load_config, prepare
+from evolve.training import config_of, load_config, prepare
 from evolve.training.plan import plan_runs
-from evolve.training.resume import check_and_create_runs, open_run, replace_run
+from evolve.training.resume import check_and_create_runs, open_run, replace_run, restore
 
 G = 12
 # Each generation takes its time while there is a brake: there is always something to interrupt.
@@ -287,6 +287,14 @@ def test_a_damaged_checkpoint_is_refused(call, quick):
     with h5py.File(quick, "r+") as file:
         del file["checkpoint/leaderboard_total"]
     call("run", *QUICK, "-g", 3, "--resume").refused("checkpoint")
+
+
+def test_a_checkpoint_that_a_strategy_cannot_read_is_called_damaged(quick, monkeypatch):
+    """A strategy of another package may look up an array without a check."""
+    monkeypatch.setattr("evolve.strategies.prune.Prune.from_arrays", lambda _, arrays: arrays["memory"])
+    run = store.read(quick)
+    with pytest.raises(InputError, match=r"an undamaged checkpoint, got a damaged one \('memory'\)"):
+        restore(prepare(config_of(run)), run)
 
 
 @pytest.mark.parametrize("damage", ["[]", '{"observation": {"type": "Dict", "spaces": []}, "action": null}'])
