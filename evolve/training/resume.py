@@ -236,20 +236,20 @@ def open_run(run: PlannedRun, transport: Transport) -> RunFile:
     InputError is raised if it belongs to another experiment now.
     """
     file = store.reopen(run.path)
-    config = run.experiment.config
     with on_error(file.close):
+        config = run.experiment.config
         check_configuration(run, file)
-    about = file.header.manifest
-    if is_unfinished(file, config):
-        file.complete = False
-        now = make_manifest(run.experiment, transport)
-        # The files of all seeds are created at once, so another process may have created the file of a later seed.
-        about = resumed_manifest(about, now, file.num_generations) if file.num_generations else now
-    if not config_of(file).evaluates_like(config):
-        file.held_out = None
-        file.forget_validations()
-    spaces = run.experiment.spaces.to_json()
-    file.header = replace(file.header, config=config.to_toml(), manifest=about, spaces=spaces)
+        about = file.header.manifest
+        if is_unfinished(file, config):
+            file.complete = False
+            now = make_manifest(run.experiment, transport)
+            # The files of all seeds are created at once, so another process may have created the file of a later seed.
+            about = resumed_manifest(about, now, file.num_generations) if file.num_generations else now
+        if not config_of(file).evaluates_like(config):
+            file.held_out = None
+            file.forget_validations()
+        spaces = run.experiment.spaces.to_json()
+        file.header = replace(file.header, config=config.to_toml(), manifest=about, spaces=spaces)
     return file
 
 

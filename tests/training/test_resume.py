@@ -400,3 +400,14 @@ def test_a_file_is_checked_once_more_before_it_is_replaced(call, tmp_path, monke
         replace_run(run, Transport())
     assert run.path.read_text() == "a poem"
     store.check_unlocked(run.path)
+
+
+def test_an_interrupt_while_a_run_is_opened_releases_its_file(quick, monkeypatch):
+    def interrupted(*_):
+        raise KeyboardInterrupt
+
+    (run,) = plan_runs([prepare(config_of(store.read(quick)))], quick)
+    monkeypatch.setattr("evolve.training.resume.is_unfinished", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        open_run(run, Transport())
+    store.check_unlocked(quick)
