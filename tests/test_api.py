@@ -261,6 +261,28 @@ def test_a_module_that_begins_a_run_when_it_is_imported_is_refused(settings, her
     assert evolve.train(**small, env="begins_guarded:OneStep-v0", output="guarded").complete
 
 
+PLAYS = """
+import os
+import evolve
+import toys
+
+if os.path.exists("made"):
+    evolve.load("made").verify(workers=2)
+"""
+
+
+def test_a_module_that_starts_workers_when_it_is_imported_is_refused(here, monkeypatch):
+    """Each worker would import it, and start workers."""
+    Path("plays.py").write_text(PLAYS)
+    monkeypatch.syspath_prepend(here)
+    small = {"generations": 1, "population": 2, "episodes": 1, "held_out_episodes": 0, "output": "made"}
+    run = evolve.train(env="plays:Elsewhere-v0", **small)
+    monkeypatch.delitem(sys.modules, "plays")
+    monkeypatch.setattr("evolve.analysis.runs.call_elsewhere", lambda *_: pytest.fail("workers are started"))
+    with pytest.raises(InputError, match=r"no workers when it is imported, got plays:Elsewhere-v0\. .*__main__"):
+        run.verify(workers=2)
+
+
 def test_a_wrapper_may_be_a_class(here):
     named = [{"name": "FrameStackObservation", "kwargs": {"stack_size": 2}}, "FlattenObservation"]
     wrappers = gymnasium.wrappers

@@ -37,6 +37,7 @@ from evolve.store import (
 )
 from evolve.training import Experiment, GenomeChoice
 from evolve.training.experiment import num_threads
+from evolve.training.fitness import check_not_importing
 from evolve.training.plan import plain_setting
 from evolve.training.stored import check_which
 from evolve.verification import Episode, Verdict, playing
@@ -193,6 +194,8 @@ class _EvolvedFile:
             workers: The argument of the script.
             episodes: The number of episodes, if it limits the number of workers.
         """
+        if workers is not None:
+            check_not_importing()
         experiment = self._reloaded(**changes)
         if workers is not None:
             work = Work(episodes, threads=num_threads(experiment.config))

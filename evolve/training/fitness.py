@@ -172,13 +172,14 @@ def importing(name: str) -> Iterator[None]:
 
 
 def check_not_importing() -> None:
-    """Raise InputError if this thread is importing a module that an experiment names. It is called before a run begins.
+    """Raise InputError if this thread is importing a module that an experiment names.
 
-    The module is usually the script itself. Every process that plays its episodes would begin the run again.
+    It is called before a run begins, and before workers are started. The module is usually the script itself. Every
+    process that plays its episodes would begin the run, or start the workers, again.
     """
     if name := getattr(_IMPORTING, "name", None):
-        cure = 'Put the calls that begin runs below: if __name__ == "__main__":'
-        raise InputError("experiment", "a module that begins no run when it is imported", name, cure)
+        expected = "a module that begins no run and starts no workers when it is imported"
+        raise InputError("experiment", expected, name, 'Put such calls below: if __name__ == "__main__":')
 
 
 def import_function(setting: str) -> Callable[..., Any]:
