@@ -15,6 +15,7 @@ from typing import Annotated, Any, Literal, Union, get_args, get_origin
 
 from pydantic import BaseModel
 from pydantic.fields import FieldInfo
+from pydantic_core import PydanticUndefined
 
 from evolve.config.options import Options, Table, grouped
 from evolve.config.registry import Choice
@@ -45,7 +46,8 @@ def descriptions(model: type[Options]) -> list[Description]:
 
 def _describe(model: type[Options], name: str) -> Description:
     field = model.model_fields[name]
-    default = "" if field.default is None or field.is_required() else json.dumps(field.default)
+    # A required setting has no default, and the default of a factory may be another one each time.
+    default = "" if field.default in (None, PydanticUndefined) else json.dumps(field.default)
     # The docstring of a setting is in the model, or in the base class that declares the setting.
     meaning = next((_docstrings(kind)[name] for kind in model.__mro__ if name in _docstrings(kind)), "")
     return Description(name, default, _allowed(field.annotation, field.metadata), meaning)

@@ -4,7 +4,7 @@ from typing import Literal
 
 from pydantic import Field
 
-from evolve.config import Options, descriptions
+from evolve.config import Choice, Config, Options, annotated_toml, descriptions
 from evolve.config.descriptions import Description
 
 
@@ -32,3 +32,15 @@ def test_settings_are_described_by_docstrings_and_limits():
         Description("owner", "", "", ""),
         Description("seats", "[2, 3]", "", ""),
     ]
+
+
+class Train(Options):
+    """Settings of a strategy of another package."""
+
+    lengths: tuple[int, ...] = Field(default_factory=lambda: (3, 4))
+    """The lengths of the carriages."""
+
+
+def test_a_setting_whose_default_a_function_makes_has_a_comment():
+    text = annotated_toml(Config(strategy=Choice("strategy", "train", Train())))
+    assert "# The lengths of the carriages.\nlengths = [\n" in text
