@@ -184,11 +184,11 @@ def threads_for(
         threads: The number of threads if the user gives it.
 
     Raises:
-        InputError: A file cannot be read.
+        InputError: A file cannot be read, or the number of threads is too large.
     """
     stored = (store.read_any(store.one_run_file(path)) for path in files)
     configs = (config_of(each).with_env_changes(changes or {}) for each in stored)
-    here = {"compute": ComputeOptions.model_validate({"threads": threads or "auto"})}  # not as the files were made
+    here = {"compute": parse(ComputeOptions, {"threads": threads or "auto"}, "compute")}  # not as the files were made
     return min(num_threads(each.model_copy(update=here)) for each in configs)
 
 

@@ -10,7 +10,7 @@ import toys
 
 from evolve.config import Config, parse
 from evolve.errors import InputError
-from evolve.training.plan import RunSize, plan_from_arguments, size_of, sweep_from_arguments
+from evolve.training.plan import RunSize, plan_from_arguments, size_of, sweep_from_arguments, threads_for
 
 SMALL = {"population": 8, "episodes": 3, "generations": 10, "held_out_episodes": 5, "compute": {"check": False}}
 
@@ -50,6 +50,11 @@ def test_a_removed_directory_is_no_place_for_a_run(tmp_path, monkeypatch):
     ):
         plan()
     assert plan_from_arguments(None, 3, tmp_path, {}).path == tmp_path / "seed-3.h5"
+
+
+def test_too_many_threads_for_files_are_refused():
+    with pytest.raises(InputError, match=r"^compute\.threads: expected at most 1,024"):
+        threads_for([], threads=5000)
 
 
 def test_sizes_add_up():
