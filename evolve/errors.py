@@ -7,6 +7,7 @@ import importlib
 import importlib.util
 import json
 import operator
+import os
 import shlex
 import traceback
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -221,7 +222,7 @@ def check_path(argument: str, value: Any) -> Path:
     """Return the path of a file. Raises InputError unless the value is a path, or a text without NUL and not empty."""
     if not isinstance(value, str | Path) or value == "" or "\0" in str(value):
         raise InputError(argument, "the path of a file", repr(value))
-    return Path(value)
+    return Path(os.path.expanduser(value))  # no shell expands "~" in Python
 
 
 def check_flag(argument: str, value: Any) -> None:

@@ -226,6 +226,10 @@ def test_a_tilde_is_the_home_directory_and_paths_are_texts(here, monkeypatch):
     assert first.path == here / "home/runs/seed-1.h5"
     second = evolve.train(**small, output={"directory": Path("ü")}, start_from={"file": first.path})
     assert (second.path, second.start.digest) == (Path("ü/seed-1.h5"), second.config.start_from.digest)
+    for start in ("~/runs", "~/runs/seed-1.h5"):
+        third = evolve.train(**small, output="~/third", overwrite=True, start_from=start)
+        assert third.start.digest == second.start.digest
+    assert evolve.load("~/third").digest == evolve.train("~/third/seed-1.h5", resume=True).digest == third.digest
     assert sorted(path.name for path in here.iterdir()) == ["home", "ü"]
 
 

@@ -196,7 +196,8 @@ def plan_from_arguments(
     experiment: _Given, seed: int | None, output: _Output, settings: Mapping[str, Any], resume: bool = False
 ) -> PlannedRun:
     """Return the run that the arguments of `evolve.train` or `evolve.iterate` describe. Raises InputError."""
-    file = Path(experiment) if isinstance(experiment, str | Path) and Path(experiment).suffix == ".h5" else None
+    path = Path(os.path.expanduser(experiment) if isinstance(experiment, str | Path) else "")
+    file = path if path.suffix == ".h5" else None
     table = _table(experiment) if file is None else experiment_table(file)
     stored = None if file is None else parse(Config, table)
     for name, given in (("seeds", settings.get("seeds")), ("seed", seed)):
@@ -400,7 +401,7 @@ def _table(experiment: Any) -> dict[str, Any]:
     if isinstance(experiment, Config):
         return experiment.model_dump(mode="json", exclude_none=True)
     if isinstance(experiment, str | Path):
-        path = Path(experiment)
+        path = Path(os.path.expanduser(experiment))
         if path.suffix in (".h5", ".champion"):
             kind = "a run file" if path.suffix == ".h5" else "a champion file"
             cure = f"Give its configuration: evolve.load({str(path)!r}).config."

@@ -320,7 +320,7 @@ def _load(wanted: StartFromOptions, source: Source | None, experiment: Experimen
             raise InputError(
                 "start_from.file", "a run file or a champion file", got, "In Python: start_from=run.start."
             )
-        path = Path(wanted.file)
+        path = Path(os.path.expanduser(wanted.file))  # no shell expands "~" in a file or in Python
         if os.path.isdir(path):
             path = _run_of_seed(path, seed)
         elif reading.why_missing(path) == "no such file":  # reading the file reports other reasons
@@ -337,7 +337,7 @@ def _load(wanted: StartFromOptions, source: Source | None, experiment: Experimen
             start = _start_of(source, GenomeChoice(wanted.generation, wanted.connections, wanted.cell), experiment)
     if wanted.digest not in (None, start.digest):
         why = "The source has changed"
-        if wanted.file is not None and os.path.isdir(wanted.file):
+        if wanted.file is not None and os.path.isdir(os.path.expanduser(wanted.file)):
             why = "The digest is of another seed in this directory, or the source has changed"
         cure = f"{why}. Without start_from.digest the run begins with the present genome."
         raise InputError("start_from.digest", f"{start.digest}, the digest of the source", wanted.digest, cure)
