@@ -31,9 +31,9 @@ from evolve.cluster.script import Collective, all_ranks
 from evolve.config import Config, assignments
 from evolve.errors import InputError, check_path, pluralize
 from evolve.training import Experiment
-from evolve.training.experiment import PlannedRun, load_config
+from evolve.training.experiment import PlannedRun, load_config, prepare
 from evolve.training.fitness import check_not_importing
-from evolve.training.plan import plan_from_arguments, preview, sweep_from_arguments
+from evolve.training.plan import plan_from_arguments, plan_runs, preview, sweep_from_arguments
 from evolve.verification import Verdict
 from evolve.verification.verdict import html_rows
 
@@ -309,12 +309,12 @@ def sweep(
 
     def check(_coordinator: Coordinator) -> bytes:
         points = sweep_from_arguments(grid, experiment, seeds, output, settings)
-        planned = [(values, config, seed) for values, config in points for seed in config.seeds]
-        for _, config, seed in planned:
-            plan = plan_from_arguments(config, seed, None, {}, resumes)
-            plan.experiment.strategy(seed)
-            preview(plan, resumes, overwrite)
-        return json.dumps([(values, config.to_toml(), seed) for values, config, seed in planned]).encode()
+        for _, config in points:
+            for plan in plan_runs([prepare(config)], resume=resumes):
+                plan.experiment.strategy(plan.seed)
+                preview(plan, resumes, overwrite)
+        planned = [(values, config.to_toml(), seed) for values, config in points for seed in config.seeds]
+        return json.dumps(planned).encode()
 
     planned = json.loads(script_ranks().call(check))
     runs: list[Run] = []

@@ -9,6 +9,7 @@ import pytest
 from conftest import finished, launcher
 
 import evolve
+from evolve import environments
 from evolve.errors import InputError
 
 SMALL = {"generations": 2, "population": 6, "episodes": 1, "held_out_episodes": 2}
@@ -104,6 +105,14 @@ def test_a_wrong_point_is_refused_before_the_first_run(tmp_path):
         with pytest.raises(InputError, match=f"{flag}: expected True or False, got 'bar'"):
             evolve.sweep({}, **SMALL, output=tmp_path / "out", **{flag: "bar"})
     assert not (tmp_path / "out").exists()
+
+
+def test_an_experiment_of_a_sweep_is_checked_once_for_all_its_seeds(sweep, tmp_path, monkeypatch):
+    shutil.copytree(sweep[0].path.parent.parent, tmp_path, dirs_exist_ok=True)
+    checked, check = [], environments.check
+    monkeypatch.setattr(environments, "check", lambda engine: checked.append(engine) or check(engine))
+    assert [run.digest for run in swept(tmp_path)] == [run.digest for run in sweep]
+    assert len(checked) == 4 + 8  # before the first run, and for each run
 
 
 def test_the_progress_of_a_sweep_names_its_experiments(tmp_path, capsys):

@@ -129,13 +129,20 @@ def plan_runs(
         source: The source of the first genome, if it is in memory.
 
     Raises:
-        InputError: A genome cannot be read, or does not fit.
+        InputError: A genome cannot be read, or does not fit. Or the current directory, which a path needs, was removed.
     """
     runs = []
     for experiment in experiments:
         same: dict[str, Experiment] = {}  # runs that begin with the same genome share one experiment
+        directory = experiment.config.directory()
+        if file is None and not directory.is_absolute():
+            try:
+                os.getcwd()
+            except FileNotFoundError:
+                cure = "Change to another directory, or give an absolute path."
+                raise InputError("output", "a directory", f"{directory} in a removed directory", cure) from None
         for seed in experiment.config.seeds:
-            path = file or store.path_of(experiment.config.directory(), seed)
+            path = file or store.path_of(directory, seed)
             run = with_start(PlannedRun(experiment, seed, path), resume, source)
             digest = "" if run.experiment.start is None else run.experiment.start.digest
             runs.append(replace(run, experiment=same.setdefault(digest, run.experiment)))
@@ -214,12 +221,6 @@ def plan_from_arguments(
     config = found[0].model_copy(update={"seeds": (found[0].seeds[0] if seed is None else _seed(seed),)})
     if file is not None and stored is not None:
         check_same_run(config, stored, file)
-    if file is None and not config.directory().is_absolute():
-        try:
-            os.getcwd()
-        except FileNotFoundError:
-            cure = "Change to another directory, or give an absolute path."
-            raise InputError("output", "a directory", f"{config.directory()} in a removed directory", cure) from None
     return plan_runs([prepare(config)], file, resume, source)[0]
 
 
