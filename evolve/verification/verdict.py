@@ -1,11 +1,10 @@
 """The verdict: whether two runs are equal and, if not, their first difference; as text, as JSON and as HTML."""
 
 import html
-import json
+import math
 import textwrap
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from functools import cache
+from dataclasses import asdict, dataclass
 from typing import Any, Literal
 
 from pydantic import TypeAdapter
@@ -142,7 +141,7 @@ class Verdict:
     @classmethod
     def from_json(cls, table: Mapping[str, Any]) -> "Verdict":
         """Return the verdict of a table that `to_json` returned. Numbers that were not finite are None."""
-        return _adapter().validate_python(table)
+        return TypeAdapter(cls).validate_python(table)
 
     def __repr__(self) -> str:
         return f"<Verdict: {'equal' if self.equal else 'different'}: {self.summary}>"
@@ -152,7 +151,7 @@ class Verdict:
 
     def to_json(self) -> dict[str, Any]:
         """Return the verdict as a table for JSON; numbers that are not finite become None."""
-        return json.loads(_adapter().dump_json(self))
+        return _for_json(asdict(self))
 
     def to_text(self, width: int | None = None) -> str:
         """Return the verdict as lines of text. width: the longest line that is wanted, in characters, at least 20."""
@@ -192,10 +191,15 @@ class Verdict:
         return [f"engines: {one} against {other}" for key, one, other in self.configuration if key == ENGINE]
 
 
-@cache  # making it takes some milliseconds
-def _adapter() -> TypeAdapter[Verdict]:
-    """Return the converter of verdicts from and to JSON; numbers that are not finite become null."""
-    return TypeAdapter(Verdict)
+def _for_json(value: Any) -> Any:
+    """Return a value as JSON holds it: lists in place of tuples, None for a number that is not finite."""
+    if isinstance(value, Mapping):
+        return {key: _for_json(part) for key, part in value.items()}
+    if isinstance(value, tuple | list):
+        return [_for_json(part) for part in value]
+    if isinstance(value, str):  # a path may have bytes that are no UTF-8
+        return value.encode("utf-8", "backslashreplace").decode()
+    return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
 def _different_positions(name: str, a: _Numbers | None, b: _Numbers | None) -> list[str]:

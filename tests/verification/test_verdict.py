@@ -82,3 +82,9 @@ def test_a_verdict_comes_back_from_json():
     expected = Side("a", step_observation=(None, 0.5), step_action=(None,))
     assert Verdict.from_json(lost.to_json()).sides == (expected,)
     assert "    observation  not finite 0.5\n    action       not finite" in str(Verdict.from_json(lost.to_json()))
+
+
+def test_a_path_that_is_no_utf_8_does_not_keep_a_verdict_from_json():
+    found = Verdict(False, "a\udcff.h5 differs", sides=(Side("a\udcff.h5"), Side("b.h5")))
+    again = Verdict.from_json(json.loads(json.dumps(found.to_json())))
+    assert (again.summary, again.sides[0].name) == ("a\\udcff.h5 differs", "a\\udcff.h5")
