@@ -16,7 +16,7 @@ from evolve.errors import EvolveError, InputError, sanitize
 
 _OBSERVED = re.compile(r"mean_observation_(0|[1-9][0-9]{0,8})")
 _FUNCTION = re.compile(r"[^\W\d]\w*(\.[^\W\d]\w*)*:[^\W\d]\w*")
-_DURATION = re.compile(r"(?:(\d+)d)?(?:(\d+)h)?(?:(\d+)m)?(?:(\d+(?:\.\d+)?)s?)?")
+_DURATION = re.compile(r"(?:(\d+)d)?(?:(\d+)h)?(?:(\d+)m)?(?:(\d+(?:\.\d+)?)s)?")
 
 _A_DURATION = "a duration such as 23h50m, 90s or 2d, or a number of seconds"
 
@@ -33,7 +33,8 @@ _EXPECTED = {
 
 def seconds(duration: str) -> float:
     """Return the seconds of "23h50m", "90s", "1d" or "45". Raises ValueError otherwise."""
-    match = _DURATION.fullmatch(duration.strip())
+    # A number alone counts seconds. In "1h30" it could as well count minutes, so its unit is required.
+    match = _DURATION.fullmatch(re.sub(r"^[\d.]+$", r"\g<0>s", duration.strip()))
     if match is None or not any(match.groups()):
         raise ValueError(_A_DURATION)
     return sum(float(part or 0) * unit for part, unit in zip(match.groups(), (86400, 3600, 60, 1), strict=True))
@@ -44,11 +45,12 @@ def grouped(number: float) -> str:
     return f"{number:,}" if isinstance(number, int) else f"{number:,.15g}"
 
 
-def _duration(value: Any) -> str:
+def _duration(value: Any, info: pydantic.ValidationInfo) -> str:
     text = f"{value:.15g}s" if isinstance(value, int | float) and not isinstance(value, bool) else value
     if not isinstance(text, str):
         raise ValueError(_A_DURATION)
-    seconds(text)
+    if not (info.context or {}).get("lenient"):  # a file of an earlier version may have a number without a unit
+        seconds(text)
     return text
 
 

@@ -269,6 +269,13 @@ def test_durations(text, value):
     assert seconds(text) == value
 
 
+def test_a_number_behind_hours_needs_a_unit_except_in_a_file():
+    table = {"compute": {"time_limit": "1h30"}}
+    with pytest.raises(InputError, match=r"compute\.time_limit: expected a duration .*, got 1h30"):
+        parse(Config, table)
+    assert parse(Config, table, lenient=True).compute.time_limit == "1h30"
+
+
 @given(st.text(max_size=8))
 def test_durations_never_crash(text):
     with contextlib.suppress(ValueError):
