@@ -18,6 +18,7 @@ import math
 import re
 import tomllib
 from collections.abc import Mapping, Sequence
+from datetime import date, time
 from pathlib import Path
 from typing import Any
 
@@ -118,7 +119,7 @@ def set_key(table: Table, key: str, value: object) -> None:
 
 
 def read_assignment(text: str) -> tuple[str, object]:
-    """Return the key and the value of `section.key=value`. A value that is not valid TOML is plain text.
+    """Return the key and the value of `section.key=value`. A date, or a value that is not valid TOML, is plain text.
 
     Raises InputError if `text` is not such an assignment, or if the value is nested too deep or too large.
     """
@@ -129,7 +130,8 @@ def read_assignment(text: str) -> tuple[str, object]:
         found = _parsed(f"value = {value}", "--set")
     except ValueError:
         found = {}
-    if found.keys() != {"value"}:  # a second line of the value may be a key of its own
+    # A second line of the value may be a key of its own. No setting is a date, but a directory may be called by one.
+    if found.keys() != {"value"} or isinstance(found["value"], date | time):
         return key.strip(), value.strip()
     _check_values(found, "--set")
     return key.strip(), found["value"]

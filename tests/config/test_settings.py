@@ -191,6 +191,8 @@ def test_malformed_toml_is_refused():
         ("env.kwargs.a-b=", ("env.kwargs.a-b", "")),
         ("x=[1,\n2]", ("x", [1, 2])),
         ("x=4\ny=3", ("x", "4\ny=3")),
+        ("output.directory=2026-11-29", ("output.directory", "2026-11-29")),
+        ("x=12:30:00", ("x", "12:30:00")),
     ],
 )
 def test_assignments(text, expected):
