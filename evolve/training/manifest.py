@@ -174,8 +174,10 @@ def revision() -> str | None:
     if not (SOURCE / ".git").exists():  # a package in a virtual environment may lie inside another repository
         return None
     command = ["git", "-C", str(SOURCE), "describe", "--always", "--abbrev=40", "--dirty=+", "--exclude=*"]
+    # If a hook of git has started this process, these variables name the repository of the hook.
+    env = {name: value for name, value in os.environ.items() if not name.startswith("GIT_")}
     try:
-        return subprocess.run(command, capture_output=True, text=True, timeout=5, check=True).stdout.strip()
+        return subprocess.run(command, capture_output=True, text=True, timeout=5, check=True, env=env).stdout.strip()
     except (OSError, subprocess.SubprocessError):
         return None
 

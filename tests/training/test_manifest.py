@@ -23,6 +23,8 @@ def test_the_revision_is_not_the_one_of_a_repository_around_an_installed_package
     uncached = manifest.revision.__wrapped__
     monkeypatch.setattr(manifest, "SOURCE", tmp_path)
     assert len(uncached()) == 40
+    monkeypatch.setenv("GIT_DIR", str(tmp_path / "another"))  # as in a hook of another repository
+    assert len(uncached()) == 40
     monkeypatch.setattr(manifest, "SOURCE", packages)
     assert uncached() is None
 
