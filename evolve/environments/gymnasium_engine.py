@@ -266,6 +266,20 @@ class GymnasiumFallback(GymnasiumEngine):
         # The task defines the action of a NaN output, on which Gymnasium's environment would fail.
         self._decode = task.actions
 
+    def frame(self, slot: int) -> UInt8:
+        """Return a picture of a slot's environment, [H, W, 3]; also when its episode has just ended."""
+
+        def render() -> Any:
+            # The environment draws only here. Otherwise each step of a lander would add particles to its world.
+            env: Any = self._envs[slot]
+            env.unwrapped.render_mode = "rgb_array"
+            try:
+                return env.render()
+            finally:
+                env.unwrapped.render_mode = None
+
+        return as_frame(self.id, render)
+
 
 def _no_environment(_: Any) -> Any:
     raise RuntimeError("there is no environment in this slot: its reset failed")

@@ -35,6 +35,31 @@ def test_gymnasium_plays_the_same_episodes(name, monkeypatch):
 
 
 @pytest.mark.skipif(not native.available(), reason="the native kernels were not built")
+@pytest.mark.parametrize("name", WORLDS)
+def test_gymnasium_draws_the_same_pictures(name, monkeypatch):
+    """Also without the flames of a lander, which Gymnasium adds to a world that draws in each step."""
+    pytest.importorskip("Box2D")
+    pytest.importorskip("pygame")
+    options = environments.drawable_options(EnvOptions(id=name, engine="exact"), "rgb_array")
+    kernels = environments.make(options, 1)
+    monkeypatch.setattr(native, "available", lambda: False)
+    in_place = environments.make(options, 1)
+    slot, pictures, seen = np.arange(1), [], []
+    outputs = np.linspace(-1, 1, kernels.action_size, dtype=np.float32)[None]
+    for engine in (kernels, in_place):
+        observations = np.zeros((1, kernels.observation_size), np.float32)
+        engine.reset(slot, np.array([3]), observations)
+        pictures.append([engine.frame(0)])
+        for _ in range(3):
+            engine.step(slot, outputs, observations)
+            pictures[-1].append(engine.frame(0))
+        seen.append(observations.tobytes())
+    assert np.array_equal(*pictures)
+    assert seen[0] == seen[1]
+    in_place.close()
+
+
+@pytest.mark.skipif(not native.available(), reason="the native kernels were not built")
 def test_no_setting_lets_box2d_remember_an_episode(monkeypatch):
     pytest.importorskip("Box2D")
     options = EnvOptions(id="BipedalWalker-v3", engine="exact", reuse=True, max_episode_steps=60)
