@@ -7,7 +7,6 @@ Gymnasium is imported with the first name that needs it, because a policy and an
 """
 
 from contextlib import closing
-from importlib.util import find_spec
 from typing import TYPE_CHECKING
 
 from evolve.config import EnvOptions
@@ -22,12 +21,18 @@ from evolve.environments.engine import (
 )
 from evolve.environments.envpool_engine import EnvPoolEngine, envpool_limit
 from evolve.environments.exact import TASKS, AnyTask, exact_task, kwargs_model, without_defaults
-from evolve.environments.exact_engine import CompiledSlots, ExactEngine, largest_crowd, slots_per_call, task_on_device
+from evolve.environments.exact_engine import (
+    CompiledSlots,
+    ExactEngine,
+    is_left_to_gymnasium,
+    largest_crowd,
+    slots_per_call,
+    task_on_device,
+)
 from evolve.environments.randomization import fixed
 from evolve.environments.recorder import Recorder, Recording, replay
 from evolve.environments.spaces import Codec, Spaces
 from evolve.errors import InputError, Setting, import_on_demand
-from evolve.numerics import native
 
 if TYPE_CHECKING:
     from evolve.environments.function_task import register_task
@@ -98,8 +103,7 @@ def make(options: EnvOptions, slots: int, compiled: bool = True, threads: int = 
             cure = "Use ", Setting("env.engine", "gymnasium"), ", or no env.metrics."
             expected = "only metrics mean_observation_N with exact tasks, which report no info"
             raise InputError("env.metrics", expected, list(options.reported_metrics), *cure)
-        task = exact_task(options)
-        if native.available() or not (task.has_world and task.fits_gymnasium and find_spec("Box2D")):
+        if not is_left_to_gymnasium(exact_task(options)):
             return ExactEngine(options, slots, compiled)
     from evolve.environments.gymnasium_engine import GymnasiumEngine, GymnasiumFallback  # noqa: PLC0415 - see above
 

@@ -6,6 +6,7 @@ bodies steps a crowd: the worlds of several tiles. It sorts them, so that simila
 
 import ctypes
 from collections.abc import Callable, Generator
+from importlib.util import find_spec
 from typing import Any
 
 import numpy as np
@@ -34,6 +35,12 @@ def largest_crowd(task: AnyTask) -> int:
     A larger crowd is faster, because neighbouring worlds are more similar.
     """
     return native.constant("largest_crowd") if task.has_world else native.lanes()
+
+
+def is_left_to_gymnasium(task: AnyTask) -> bool:
+    """Return whether Gymnasium plays a task with rigid bodies, because the kernels were not built and Box2D is here."""
+    fits = task.has_world and task.fits_gymnasium
+    return fits and not native.available() and find_spec("Box2D") is not None
 
 
 class TaskStructure(ctypes.Structure):

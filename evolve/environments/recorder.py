@@ -12,7 +12,7 @@ from evolve.config import EnvOptions
 from evolve.environments.engine import Engine
 from evolve.environments.envpool_engine import EnvPoolEngine
 from evolve.environments.exact import exact_task
-from evolve.environments.exact_engine import ExactEngine
+from evolve.environments.exact_engine import ExactEngine, is_left_to_gymnasium
 from evolve.environments.randomization import draw_tables
 from evolve.environments.spaces import action_decoder, separate
 from evolve.shapes import Bool, Float32, Float64, Int64, Slots
@@ -138,7 +138,11 @@ def _replay_pool(options: EnvOptions, episodes: list[Recording], clock: Callable
 def _replay_exact(options: EnvOptions, episodes: list[Recording], clock: Callable[[], float]) -> tuple[int, float]:
     task = exact_task(options)
     count = min(len(episodes), _RIGID_BODY_SLOTS if task.has_world else _SLOTS)
-    engine = ExactEngine(options, count)
+    engine: Engine = ExactEngine(options, count)
+    if is_left_to_gymnasium(task):
+        from evolve.environments.gymnasium_engine import GymnasiumFallback  # noqa: PLC0415 - needs Gymnasium
+
+        engine = GymnasiumFallback(options, count)
     observations = np.zeros((count, engine.observation_size), np.float32)
     outputs = np.concatenate([np.stack(episode.outputs) for episode in episodes])
     lengths = np.array([len(episode.outputs) for episode in episodes])

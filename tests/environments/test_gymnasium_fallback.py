@@ -5,6 +5,7 @@ import pytest
 
 from evolve import environments
 from evolve.config import EnvOptions
+from evolve.environments import exact_engine
 from evolve.numerics import native
 
 WORLDS = [name for name, task in environments.TASKS.items() if task.has_world]
@@ -59,6 +60,17 @@ def test_gymnasium_draws_the_same_pictures(name, monkeypatch):
     in_place.close()
 
 
+def test_gymnasium_replays_the_episodes(monkeypatch):
+    """A bench without kernels would measure array operations, which nobody uses."""
+    pytest.importorskip("Box2D")
+    monkeypatch.setattr(native, "available", lambda: False)
+    monkeypatch.setattr(environments.ExactEngine, "step", None)
+    episode = environments.Recording(3, outputs=[np.zeros(4, np.float32)] * 3)
+    options = EnvOptions(id="BipedalWalker-v3", engine="exact", max_episode_steps=3)
+    steps, seconds = environments.replay(options, [episode])
+    assert (steps, seconds > 0) == (3, True)
+
+
 @pytest.mark.skipif(not native.available(), reason="the native kernels were not built")
 def test_no_setting_lets_box2d_remember_an_episode(monkeypatch):
     pytest.importorskip("Box2D")
@@ -84,7 +96,7 @@ def whole_episodes(engine):
 
 def test_without_box2d_arrays_play(monkeypatch):
     monkeypatch.setattr(native, "available", lambda: False)
-    monkeypatch.setattr(environments, "find_spec", lambda name: None)
+    monkeypatch.setattr(exact_engine, "find_spec", lambda name: None)
     engine = environments.make(EnvOptions(id="LunarLander-v3", engine="exact"), 1)
     assert isinstance(engine, environments.ExactEngine)
     assert not engine.compiled
