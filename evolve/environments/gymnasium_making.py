@@ -3,6 +3,7 @@
 `make_or_explain` turns an error of Gymnasium into a message that names the setting and the cure.
 """
 
+import copy
 import importlib
 import inspect
 import re
@@ -50,16 +51,17 @@ def maker(options: EnvOptions) -> Callable[..., _Env]:
     found = _class_or_function(options.id)
 
     def make(drawn: Table = example) -> _Env:
+        # Each object gets copies, because it may change its lists and tables: `config.pop("size")`.
         env: _Env = gymnasium.make(
             options.id if found is None else EnvSpec(options.id, entry_point=found),
             max_episode_steps=options.max_episode_steps,
             disable_env_checker=True,
-            **options.kwargs,
-            **drawn,
+            **copy.deepcopy(options.kwargs),
+            **copy.deepcopy(drawn),
         )
         for number, (wrapper, kwargs) in enumerate(wrappers):
             try:
-                env = wrapper(env, **kwargs)
+                env = wrapper(env, **copy.deepcopy(kwargs))
             except Exception as error:
                 close_silently(env)
                 got = f"{wrapper.__name__} ({one_line(error)})"

@@ -137,6 +137,21 @@ def test_wrappers_and_kwargs_come_from_the_configuration():
     assert ends == [False, True]
 
 
+def test_an_environment_may_change_its_arguments():
+    """As `config.pop("g")` does: the next environment gets them as the experiment has them."""
+    kwargs, drawn, seen = {"config": {"g": 5.0}}, {"more": {"choice": [{"m": [2.0]}]}}, {"seen": []}
+    wrappers = [{"name": "toys:Notes", "kwargs": seen}]
+    table = {"id": "toys:Consumes", "kwargs": kwargs, "randomize": drawn, "wrappers": wrappers}
+    options = EnvOptions.model_validate(table)
+    before = options.model_dump_json()
+    engine = environments.make(options, 2)
+    for _ in range(2):
+        engine.reset(np.arange(2), np.arange(2), np.zeros((2, 3), np.float32))
+    assert not engine.faults
+    assert options.model_dump_json() == before
+    engine.close()
+
+
 def test_a_wrapper_of_gymnasium_gets_tuples_which_some_of_them_insist_on():
     wrappers = [{"name": "ReshapeObservation", "kwargs": {"shape": [3, 1]}}]
     engine = environments.make(EnvOptions.model_validate({"id": "Pendulum-v1", "wrappers": wrappers}), 1)

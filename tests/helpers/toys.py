@@ -7,7 +7,7 @@ import gymnasium
 import numpy as np
 from arithmetic import flush_denormals
 from gymnasium import spaces
-from gymnasium.envs.classic_control import CartPoleEnv
+from gymnasium.envs.classic_control import CartPoleEnv, PendulumEnv
 
 
 class Switches(gymnasium.Env):
@@ -464,6 +464,23 @@ gymnasium.register(id="FastMath-v0", entry_point=FastMath, max_episode_steps=500
 _FAILING = (Elsewhere, Faulty, Leaves, Unrepeatable, Exits, Surrogate, Broken, NotANumber, OldInterface)
 for _class in (*_FAILING, Switches, Wanders, Chords, Memory, Slow, Values, Prints):
     gymnasium.register(id=f"{_class.__name__}-v0", entry_point=_class)
+
+
+class Consumes(PendulumEnv):
+    """Takes its arguments out of tables and lists."""
+
+    def __init__(self, config, more):
+        super().__init__(g=config.pop("g"))
+        self.m = more["m"].pop()
+
+
+class Notes(gymnasium.Wrapper):
+    """Writes into a list, its argument, which must be empty."""
+
+    def __init__(self, env, seen):
+        assert not seen, seen
+        seen.append(env)
+        super().__init__(env)
 
 
 class Measured(gymnasium.Env):
