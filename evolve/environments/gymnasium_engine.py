@@ -1,5 +1,6 @@
 """The Gymnasium engine: one environment object per slot, stepped one after another."""
 
+import copy
 import math
 import re
 import time
@@ -161,12 +162,13 @@ class GymnasiumEngine:
                     raise
                 self._refuse(f"reset must take seed and options, as reset(self, *, seed=None, options=None) ({error})")
             self._refuse(reset_fault(self.spaces.observation, begun))
-            yield {"observation": begun[0]}
+            # Copies, because the objects of a class may share the array that they return, and each change it.
+            yield {"observation": copy.deepcopy(begun[0])}
             for action in actions:
                 stepped = env.step(action)
                 self._refuse(step_fault(self.spaces.observation, stepped))
                 transition = dict(zip(("observation", "reward", "terminated", "truncated"), stepped, strict=False))
-                yield transition
+                yield copy.deepcopy(transition)
                 if transition["terminated"] or transition["truncated"]:
                     break
 

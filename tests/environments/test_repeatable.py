@@ -6,7 +6,9 @@ from types import SimpleNamespace
 import gymnasium
 import pytest
 
+from evolve.config import EnvOptions
 from evolve.environments import engine as engines
+from evolve.environments import make
 from evolve.errors import InputError
 
 
@@ -40,22 +42,24 @@ def test_time_to_begin_does_not_count(monkeypatch):
         engines.check(engine)
 
 
-def test_environments_are_closed_where_time_is_over(monkeypatch):
-    from evolve.config import EnvOptions
-    from evolve.environments.gymnasium_engine import GymnasiumEngine
+def test_environments_that_share_an_array_are_found():
+    with pytest.raises(InputError, match=r"two episodes differ: observation\[0\] \(1.0 against 2.0\) of step 1"):
+        engines.check(make(EnvOptions(id="toys:Shares"), 1))
 
+
+def test_environments_are_closed_where_time_is_over(monkeypatch):
     monkeypatch.setattr(engines, "PAIR_SECONDS", -1.0)
-    engine = GymnasiumEngine(EnvOptions(id="CartPole-v1"), 1)
+    engine = make(EnvOptions(id="CartPole-v1"), 1)
     made = []
 
-    def make(*words, gymnasium_make=gymnasium.make, **options):
+    def counted(*words, gymnasium_make=gymnasium.make, **options):
         env = gymnasium_make(*words, **options)
         made.append(SimpleNamespace(closed=False))
         close, mark = env.close, made[-1]
         env.close = lambda: (setattr(mark, "closed", True), close())
         return env
 
-    monkeypatch.setattr(gymnasium, "make", make)
+    monkeypatch.setattr(gymnasium, "make", counted)
     engines.check(engine)
     assert made
     assert all(each.closed for each in made)

@@ -483,6 +483,23 @@ class Notes(gymnasium.Wrapper):
         super().__init__(env)
 
 
+class Shares(gymnasium.Env):
+    """All objects share, against the rules, their position, and return it as the observation."""
+
+    observation_space = spaces.Box(-np.inf, np.inf, (1,))
+    action_space = spaces.Box(-1, 1, (1,))
+    position = np.zeros(1, np.float32)
+
+    def reset(self, *, seed=None, options=None):
+        super().reset(seed=seed)
+        self.position[:] = 0
+        return self.position, {}
+
+    def step(self, action):
+        self.position[:] += 1
+        return self.position, 0.0, False, False, {}
+
+
 class Measured(gymnasium.Env):
     """Reports numbers in the info of its steps: of all types, some of them only at the end, and on request wrongly.
 
