@@ -186,9 +186,8 @@ def make_or_explain(options: EnvOptions, make: Callable[[], _Env]) -> _Env:
     except DependencyNotInstalled as error:
         expected = "an environment whose packages are installed"
         raise InputError(argument, expected, f"{options.id} ({error})", extra_cure(error)) from None
-    except (UnregisteredEnv, DeprecatedEnv):
-        cure = _unknown_cure(options.id)
-        raise InputError(argument, "a registered environment", options.id, *cure) from None
+    except (UnregisteredEnv, DeprecatedEnv) as error:
+        raise _unregistered(options.id, error) from None
     except ModuleNotFoundError as error:
         cure = _import_cure(options.id, str(error))
         got = f"{options.id} ({str(error).partition('. ')[0]})"  # Gymnasium adds advice
@@ -291,6 +290,13 @@ def _import_cure(env_id: str, said: str) -> tuple[str | Setting, ...]:
     if missing is None or module == missing[1] or module.startswith(f"{missing[1]}."):
         return ("Modules are looked for in the working directory and on PYTHONPATH.",)
     return (f"{module or env_id} imports it: install it.",)
+
+
+def _unregistered(env_id: str, error: Exception) -> InputError:
+    """Return the error for an environment that is not registered, or whose own code asks for one that is not."""
+    if _named_object(env_id) is not None or _registered(env_id.rpartition(":")[2]) is not None:
+        return InputError("env.id", "an environment that can be made", f"{env_id} ({one_line(error)})")
+    return InputError("env.id", "a registered environment", env_id, *_unknown_cure(env_id))
 
 
 def _unknown_cure(env_id: str) -> tuple[str | Setting, ...]:

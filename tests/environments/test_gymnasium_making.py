@@ -57,6 +57,21 @@ def own(monkeypatch, tmp_path):
     return write
 
 
+def test_an_environment_that_asks_for_an_unknown_one_is_not_unknown_itself(own):
+    module = own(
+        "import gymnasium\n"
+        "def make(): return gymnasium.make('Elsewhere/Missing-v3')\n"
+        "gymnasium.register('Asks-v0', entry_point=make)\n"
+    )
+    try:
+        for name in ("make", "Asks-v0"):
+            message = rf"^env\.id: expected an environment that can be made, got {module}:{name} \(.*Elsewhere.*\)\.$"
+            with pytest.raises(InputError, match=message):
+                environments.make(EnvOptions(id=f"{module}:{name}"), 1)
+    finally:
+        gymnasium.registry.pop("Asks-v0", None)
+
+
 def test_a_class_may_have_the_name_of_an_environment_of_gymnasium(own):
     module = own(
         "import gymnasium\n"
