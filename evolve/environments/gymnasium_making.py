@@ -272,8 +272,14 @@ def _is_path(env_id: str) -> bool:
 
 
 def _of_pettingzoo(env_id: str) -> bool:
-    """Return whether an id looks like PettingZoo's: a module of pettingzoo, or a name such as "simple_spread_v3"."""
-    return env_id.startswith("pettingzoo") or re.search(r"(^|[.:])[a-z_]+_v\d+$", env_id) is not None
+    """Return whether an id looks like PettingZoo's: a module of pettingzoo, or a name such as "simple_spread_v3".
+
+    Another spelling of a registered name, such as "cartpole_v1", does not.
+    """
+    if env_id.startswith("pettingzoo"):
+        return True
+    looks_alike = re.search(r"(^|[.:])[a-z_]+_v\d+$", env_id) is not None
+    return looks_alike and not nearest(env_id.rpartition(":")[2], gymnasium.registry, cutoff=1.0)
 
 
 def _import_cure(env_id: str, said: str) -> tuple[str | Setting, ...]:
@@ -311,7 +317,11 @@ def _unknown_cure(env_id: str) -> tuple[str | Setting, ...]:
     if module:
         return (_module_cure(module, name),)
     similar = nearest(env_id, gymnasium.registry)
-    full = f"{env_id[:-3]}:Name-v0" if env_id.endswith(".py") else f"module:{env_id}"
+    full = f"module:{env_id}"
+    if env_id.endswith(".py"):
+        full = f"{env_id[:-3]}:Name-v0"
+    elif re.fullmatch(r"[\w.]+\.\w+", env_id):  # a class or function, as Python names it
+        full = ":".join(env_id.rsplit(".", 1))
     own = f"{similar} If your own module registers it, name the module, too: ".lstrip()
     return own, Setting("env.id", full), "."
 

@@ -384,6 +384,9 @@ def test_a_wrapper_of_gymnasium_needs_no_module():
         ("PongNoFrameskip-v4", "ale_py:PongNoFrameskip-v4"),
         ("pettingzoo.classic:tictactoe_v3", "one agent"),
         ("simple_spread_v3", "one agent"),
+        ("cartpole_v1", "Did you mean CartPole-v1?"),
+        ("toys.Switches", 'env.id="toys:Switches"'),
+        ("toys:switches_v0", "no class or function switches_v0. Did you mean Switches"),
     ],
 )
 def test_environments_of_other_packages_are_known(env_id, advised):
