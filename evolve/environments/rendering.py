@@ -36,7 +36,7 @@ from evolve.environments.spaces import (
     observation_encoder,
     silence_gymnasium,
 )
-from evolve.errors import InputError, Setting
+from evolve.errors import InputError, Setting, exception_line
 from evolve.shapes import UInt8
 
 _LONGEST_KEY, _LONGEST_NAME = 12, 18  # the most characters of a Dict's key in a name, and of a name beside a drawing
@@ -138,7 +138,8 @@ def _expected(mode: Mode) -> str:
 def check_drawable(options: EnvOptions) -> bool:
     """Return whether an environment declares that it can be drawn as frames.
 
-    If it does, a frame is drawn, which raises InputError if a library is missing. EnvPool's environments are not tried.
+    If it does, a frame is drawn, which raises InputError if a library is missing or the environment fails. EnvPool's
+    environments are not tried.
     """
     if options.engine == "envpool":
         return can_draw(options.id)
@@ -154,6 +155,9 @@ def check_drawable(options: EnvOptions) -> bool:
     with closing(GymnasiumEngine(drawable_options(options, "rgb_array"), slots=1)) as engine:
         slots = np.zeros(1, np.int64)
         engine.reset(slots, slots, np.zeros((1, engine.observation_size), np.float32))
+        if engine.faults:
+            got = f"{options.id} ({exception_line(engine.faults[0])})"
+            raise InputError("env.id", "an environment that can be reset before it is drawn", got)
         engine.frame(0)
     return True
 

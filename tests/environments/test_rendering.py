@@ -3,6 +3,7 @@
 import os
 
 import pytest
+from gymnasium.envs.classic_control import CartPoleEnv
 
 from evolve import environments
 from evolve.config import EnvOptions
@@ -28,6 +29,15 @@ def test_the_camera_follows_a_robot_that_would_leave_the_picture(monkeypatch):
     ):
         drawn = environments.drawable_options(EnvOptions(id=name, kwargs=kwargs), "rgb_array").kwargs
         assert drawn == kwargs | {"render_mode": "rgb_array"} | ({"camera_name": camera} if camera else {})
+
+
+def test_an_environment_that_cannot_be_reset_is_not_said_to_draw_nothing(monkeypatch):
+    def fail(*_args, **_kwargs):
+        raise ValueError("no map")
+
+    monkeypatch.setattr(CartPoleEnv, "reset", fail)
+    with pytest.raises(InputError, match=r"^env\.id: expected .* that can be reset .* got CartPole-v1 \(.* no map\)"):
+        environments.check_drawable(EnvOptions(id="CartPole-v1"))
 
 
 @pytest.mark.parametrize("found", ["EGL", "OSMesa", None])
