@@ -244,10 +244,10 @@ class GymnasiumEngine:
 
 def _frames_per_second(env: _Env) -> float:
     """Return the frame rate that an environment declares; FPS if it declares no positive number."""
-    declared: Any = env.metadata.get("render_fps")
-    with suppress(TypeError, ValueError, OverflowError):
-        if 0 < float(declared) < math.inf:
-            return float(declared)
+    with suppress(LookupError, TypeError, ValueError, OverflowError):  # an environment may declare anything
+        declared = float(env.metadata["render_fps"])
+        if 0 < declared < math.inf:
+            return declared
     return FPS
 
 

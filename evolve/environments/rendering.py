@@ -149,7 +149,7 @@ def check_drawable(options: EnvOptions) -> bool:
             picture(options.id, task, task.blank(1)[..., 0], seed=0, step=0)
         return has_picture(options.id)
     with closing_silently(make_or_explain(options, maker(options))) as env:
-        modes = env.unwrapped.metadata.get("render_modes") or []
+        modes = (env.unwrapped.metadata or {}).get("render_modes") or []
     if "rgb_array" not in modes:
         return False
     with closing(GymnasiumEngine(drawable_options(options, "rgb_array"), slots=1)) as engine:
@@ -178,7 +178,7 @@ def _camera(env: Any) -> dict[str, str]:
 
 def _check_mode(env: Any, options: EnvOptions, mode: Mode) -> None:
     """Raise InputError if an environment lacks a render mode, or needs a display and there is none."""
-    modes = env.unwrapped.metadata.get("render_modes") or []
+    modes = (env.unwrapped.metadata or {}).get("render_modes") or []
     # Gymnasium can show frames in a window of its own, so "rgb_array" is enough for both modes.
     if not {mode, "rgb_array"} & set(modes):
         got = f"{options.id}, which has {f'only {modes}' if modes else 'no render mode'}"

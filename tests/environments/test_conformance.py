@@ -335,6 +335,8 @@ def test_an_invalid_rate_of_frames_counts_as_none(monkeypatch):
     for rate in ("as you like", 10**400):
         monkeypatch.setitem(Rated.metadata, "render_fps", rate)
         assert environments.make(EnvOptions(id="toys:Rated"), 1).fps == FPS
+    assert environments.make(EnvOptions(id="toys:unrated"), 1).fps == FPS
+    assert not environments.check_drawable(EnvOptions(id="toys:unrated"))
 
 
 @pytest.mark.parametrize(("place", "said"), [(1, "reward of step must be one number, not '"), (2, "terminated of step"),

@@ -386,6 +386,13 @@ class Rated(Memory):
     metadata = Memory.metadata | {"render_fps": "as you like"}
 
 
+def unrated():
+    """Return an environment that declares nothing."""
+    env = Rated()
+    env.metadata = None
+    return env
+
+
 class Texts(Memory):
     """It shows words."""
 
