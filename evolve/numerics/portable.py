@@ -72,8 +72,9 @@ def restore_ieee(_tried: bool = False) -> None:
         cure = "Do not load the library that changes the mode of the processor; it was probably built with -ffast-math."
         raise RunError(f"arithmetic: {expected}, got another mode, which cannot be restored here. {cure}")
     library = ctypes.CDLL(None)
-    if hasattr(library, "fesetenv"):
-        library.fesetenv(ctypes.c_void_p(-1))  # FE_DFL_ENV of fenv.h, the default environment, on Linux
+    # FE_DFL_ENV of fenv.h, the default environment, is -1 on Linux. Elsewhere it is a pointer, and -1 would crash.
+    if sys.platform.startswith("linux") and hasattr(library, "fesetenv"):
+        library.fesetenv(ctypes.c_void_p(-1))
     restore_ieee(_tried=True)
 
 

@@ -119,6 +119,10 @@ def test_another_mode_of_the_processor_is_restored_or_refused(change, monkeypatc
             patch.setattr(portable.ctypes, "CDLL", lambda _: SimpleNamespace())
             with pytest.raises(RunError, match=r"^arithmetic: .*-ffast-math"):
                 restore_ieee()
+        with monkeypatch.context() as patch:  # where -1 is no pointer to an environment
+            patch.setattr(portable.sys, "platform", "darwin")
+            with pytest.raises(RunError, match=r"^arithmetic: .*-ffast-math"):
+                restore_ieee()
     finally:
         restore_ieee()
     assert results() == usual
