@@ -9,18 +9,19 @@ from typing import Any, TextIO
 from rich.cells import cell_len
 from rich.console import Console, RenderableType
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextColumn, TimeElapsedColumn
-from rich.table import Table
+from rich.table import Column, Table
 from rich.text import Text
 
 _UNLIMITED = 10_000  # characters of a line; rich needs a number
 _GAP = 2  # characters between two columns
+_WIDE = 64  # characters; on a narrower terminal the bar has neither its unit nor the time since its start
 
 
 class Display(Progress):
     """The progress bar.
 
     Its tasks have the fields `now`, the current work, and `eta`. The task of a run also has `fitness` and `work`, which
-    describe the last generation, and `eta_of_runs`, empty for a single run.
+    describe the last generation, and `eta_of_runs`, empty for a single run. All but `eta` are lines below the bar.
     """
 
     def start(self) -> None:
@@ -37,7 +38,8 @@ class Display(Progress):
         """Yield the bars, and below each the lines about its run."""
         yield self.make_tasks_table(self.tasks)
         for task in self.tasks:
-            yield from (Text(f"  {task.fields[name]}") for name in ("fitness", "work") if name in task.fields)
+            lines = (task.fields.get(name) for name in ("now", "fitness", "work"))
+            yield from (Text(f"  {line}") for line in lines if line)
             if task.fields.get("eta_of_runs"):
                 yield Text(f"  ETA of {task.fields['eta_of_runs']}")
         yield Text("")  # mpirun holds back a line until a newline ends it
@@ -72,13 +74,12 @@ def make_display(unit: str, stream: TextIO | None, on_terminal: bool) -> Display
     if not (on_terminal or console.is_jupyter):
         return None
     kind = NotebookDisplay if console.is_jupyter else Display
+    details = (TextColumn(unit), TimeElapsedColumn()) if console.width >= _WIDE else ()
     return kind(
         TextColumn("{task.description}"),
         BarColumn(bar_width=None),
-        MofNCompleteColumn(separator=" of "),
-        TextColumn(unit),
-        TextColumn("{task.fields[now]}"),
-        TimeElapsedColumn(),
+        MofNCompleteColumn(separator=" of ", table_column=Column(no_wrap=True)),
+        *details,
         TextColumn("{task.fields[eta]}"),
         console=console,
         expand=True,

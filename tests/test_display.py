@@ -1,8 +1,12 @@
-"""Tables are aligned, wrapped into a width, and free of colours."""
+"""Tables are aligned, wrapped into a width, and free of colours; a bar keeps its numbers on any terminal."""
 
 import builtins
+import io
+import re
 
-from evolve.display import table
+import pytest
+
+from evolve.display import make_display, table
 
 ROWS = [("name", "steps"), ("a long name", "1,000"), ("b [red]", "7")]
 
@@ -34,3 +38,20 @@ def test_no_number_is_broken_if_there_is_room_for_all_words():
 
 def test_long_lines_are_not_cut_without_a_width():
     assert table([("a", "x" * 500)], left=(0, 1)) == f"a  {'x' * 500}"
+
+
+@pytest.mark.parametrize("width", [40, 60, 80])
+def test_a_bar_keeps_its_numbers_on_a_narrow_terminal(monkeypatch, width):
+    """Brackets in the name of a file are no markup."""
+    monkeypatch.setenv("COLUMNS", str(width))
+    monkeypatch.setenv("TERM", "xterm")
+    bar = make_display("generations", io.StringIO(), on_terminal=True)
+    now = "runs[/old]/seed-1.h5: 50%, 12 idle"
+    bar.add_task("seed 12345", total=2000, completed=300, now=now, eta="ETA 1:02:03")
+    with bar.console.capture() as shown:
+        bar.console.print(bar.get_renderable())
+    first, second, *_ = re.sub("\x1b\\[[^m]*m", "", shown.get()).splitlines()
+    assert re.fullmatch(r"seed 12345 .* 300 of 2000 .*ETA 1:02:03", first)
+    assert second == f"  {now}"
+
+
