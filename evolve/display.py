@@ -63,7 +63,7 @@ class NotebookDisplay(Display):
 
 
 def make_display(unit: str, stream: TextIO | None, on_terminal: bool) -> Display | None:
-    """Return a display that is not shown yet; None if there is neither a terminal nor a notebook.
+    """Return a display that is not shown yet; None if there is neither a notebook nor a terminal that can show it.
 
     Args:
         unit: The name of the counted items.
@@ -71,7 +71,8 @@ def make_display(unit: str, stream: TextIO | None, on_terminal: bool) -> Display
         on_terminal: Whether the stream is a terminal.
     """
     console = Console(file=stream, force_terminal=on_terminal or None)
-    if not (on_terminal or console.is_jupyter):
+    # On a dumb terminal, which cannot move its cursor, rich would show nothing before the end.
+    if console.is_dumb_terminal or not (on_terminal or console.is_jupyter):
         return None
     kind = NotebookDisplay if console.is_jupyter else Display
     details = (TextColumn(unit), TimeElapsedColumn()) if console.width >= _WIDE else ()

@@ -55,3 +55,6 @@ def test_a_bar_keeps_its_numbers_on_a_narrow_terminal(monkeypatch, width):
     assert second == f"  {now}"
 
 
+def test_a_terminal_that_cannot_move_its_cursor_gets_no_bar(monkeypatch):
+    monkeypatch.setenv("TERM", "dumb")
+    assert make_display("generations", io.StringIO(), on_terminal=True) is None
