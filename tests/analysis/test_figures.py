@@ -304,6 +304,12 @@ def test_values_near_the_largest_float_can_be_drawn(runs):
     figures.to_svg(figures.draw_returns([("x", groups[0].runs[0].held_out.returns)]), "x")
 
 
+@pytest.mark.parametrize("returns", [[1.0, 1.0 + 2**-52], [1e17, 1e17]])
+def test_returns_that_are_equal_but_for_rounding_errors_are_one_bar(returns):
+    (bars,) = figures.draw_returns([("x", np.array(returns))]).axes[0].containers
+    assert sorted({bar.get_height() for bar in bars}) == [0, 2]
+
+
 def test_a_run_without_any_fitness_can_be_drawn(runs):
     (group,) = read_groups([runs / "a" / "seed-1.h5"])[1]
     none = {"fitness": np.full(6, np.nan), "champion_fitness": np.nan}

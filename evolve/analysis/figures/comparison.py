@@ -139,10 +139,7 @@ def draw_returns(samples: Sequence[tuple[str, Float64]]) -> Any:
     samples = [(name, drawable(returns)) for name, returns in samples]
     figure = style.new_figure(0.6 + 1.25 * len(samples))
     panels = figure.subplots(len(samples), 1, squeeze=False, sharex=True)[:, 0]
-    all_returns = np.concatenate([returns for _, returns in samples])
-    # `| 1` makes the number of bins odd: if all returns are equal, their bar is in the middle of the axis.
-    bins = min(_MOST_BINS, max(10, int(2 * len(all_returns) ** 0.5)) | 1)
-    edges = np.histogram_bin_edges(all_returns, bins)
+    edges = _edges_of_bins(np.concatenate([returns for _, returns in samples]))
     for panel, (name, returns) in zip(panels, samples, strict=True):
         panel.hist(returns, edges, color=COLOURS[4], edgecolor=PAPER, linewidth=0.5)
         interval = statistics.interval_of_returns(returns)
@@ -158,6 +155,18 @@ def draw_returns(samples: Sequence[tuple[str, Float64]]) -> Any:
     panels[-1].set_xlabel("return of an episode")
     panels[-1].ticklabel_format(axis="x", useOffset=False)
     return figure
+
+
+def _edges_of_bins(returns: Float64) -> Float64:
+    """Return the edges of a histogram of finite returns [N]."""
+    # `| 1` makes the number of bins odd: if all returns are equal, their bar is in the middle of the axis.
+    bins = min(_MOST_BINS, max(10, int(2 * len(returns) ** 0.5)) | 1)
+    low, high = float(returns.min()), float(returns.max())
+    # Returns that differ by rounding errors alone leave no room for edges between them.
+    least = 4 * bins * float(np.spacing(max(abs(low), abs(high))))
+    if high - low < least:
+        low, high = low - max(least, 0.5), high + max(least, 0.5)
+    return np.linspace(low, high, bins + 1)
 
 
 @style.styled
