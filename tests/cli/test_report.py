@@ -298,6 +298,15 @@ def test_films_and_verification(runs, tmp_path):
         assert text in page.text, text
 
 
+def test_two_runs_of_one_path_are_told_apart(runs):
+    """A script may hold a run and the run that has replaced its file."""
+    old, new = (store.read(runs / name / "seed-1.h5") for name in "ab")
+    new = replace(new, path=old.path)
+    films = [RunSummary(run, Clip(b"", b"", said)) for run, said in ((old, "it walks"), (new, "it falls"))]
+    page = html.render(comparison.begun_groups([old, new]), films)
+    assert (page.count("it walks"), page.count("it falls")) == (1, 1)
+
+
 def test_everything_from_a_file_is_escaped(runs, call, tmp_path):
     """Markup, a formula, a lone surrogate: in names, settings and the manifest; and the environment is not here."""
     evil = '<script>alert(1)</script> $\\\\frac{ " onload=x \\u0007'

@@ -37,6 +37,7 @@ _FRONT = (
 _ARCHIVE = "The archive: each cell has the fitness of its elite, the best candidate with these descriptors."
 _MAX_CHECKED = 10  # the largest number of generations whose champions are evaluated again
 _FILM_SECONDS = 12.0
+_Key = tuple[Path, str, str]
 
 
 @dataclass(frozen=True)
@@ -141,11 +142,11 @@ def render(groups: Sequence[RunGroup], summaries: Sequence[RunSummary], empty: S
     runs = [summary.run for summary in summaries]
     names = statistics.short_names([run.path for run in runs])
     named = list(zip(names, runs, strict=True))
-    champions = {run.path: reported_champion(run, group) for group in groups for run in group.runs}
+    champions = {_key(run): reported_champion(run, group) for group in groups for run in group.runs}
     compared, notes = comparison.deduplicate_seeds(groups)
-    best = [champions[best_run(group).path] for group in compared]
-    evaluated = [(name, run.path, found) for name, run in named if (found := evaluation_of(run))]
-    returns = {path: (name, statistics.finite(found.returns)) for name, path, found in evaluated}
+    best = [champions[_key(best_run(group))] for group in compared]
+    evaluated = [(name, _key(run), found) for name, run in named if (found := evaluation_of(run))]
+    returns = {key: (name, statistics.finite(found.returns)) for name, key, found in evaluated}
     unfilmed = [(name, summary) for name, summary in zip(names, summaries, strict=True) if summary.why_no_film]
     text: str = _template().render(
         title=", ".join(sorted({group.config.env.id for group in groups})),
@@ -156,7 +157,7 @@ def render(groups: Sequence[RunGroup], summaries: Sequence[RunSummary], empty: S
         tables=[
             tables.experiments_table(compared),
             tables.training_table(names, runs),
-            tables.champion_table(names, runs, [champions[run.path].connections for run in runs]),
+            tables.champion_table(names, runs, [champions[_key(run)].connections for run in runs]),
             tables.digest_table(names, runs),
         ],
         notes=notes,
@@ -196,10 +197,15 @@ def make_page(
         summaries = [RunSummary(run, why_no_film=_NO_EPISODE_PLAYED) for run in begun]
     else:
         counted, _ = comparison.deduplicate_seeds(groups)
-        best = {best_run(group).path for group in counted}  # one film for each experiment
-        summaries = [summarize(run, run.path in best) for run in begun]
+        best = {_key(best_run(group)) for group in counted}  # one film for each experiment
+        summaries = [summarize(run, _key(run) in best) for run in begun]
     empty = [run.path for run in runs if not run.num_generations]
     return render(groups, summaries, empty), any(summary.film for summary in summaries)
+
+
+def _key(run: StoredRun) -> _Key:
+    """Return what identifies a run: a script may hold two runs of one path, of which one has replaced the other."""
+    return run.path, run.header.config, run.digest
 
 
 def save(text: str, path: Path) -> None:
@@ -292,7 +298,7 @@ def _seed(run: StoredRun, group: RunGroup) -> str:
 
 
 def _spreads(
-    groups: Sequence[RunGroup], returns: Mapping[Path, tuple[str, Float64]]
+    groups: Sequence[RunGroup], returns: Mapping[_Key, tuple[str, Float64]]
 ) -> list[tuple[str, Picture | None, list[str]]]:
     """Return the label of each group with evaluated champions, histograms of returns, and notes on constant returns.
 
@@ -300,7 +306,7 @@ def _spreads(
     """
     spreads = []
     for number, group in enumerate(groups):
-        known = [found for run in group.runs if (found := returns.get(run.path)) and len(found[1])]
+        known = [found for run in group.runs if (found := returns.get(_key(run))) and len(found[1])]
         if not known:
             continue
         varying = [(name, values) for name, values in known if values.min() < values.max()]
@@ -317,12 +323,12 @@ def _spreads(
 
 def _films(groups: Sequence[RunGroup], summaries: Sequence[RunSummary]) -> list[tuple[str, str, str]]:
     """Return for each film its caption, and data URLs of the film and of a still."""
-    clips = {summary.run.path: summary.film for summary in summaries}
+    clips = {_key(summary.run): summary.film for summary in summaries}
     films = []
     for group in groups:
         label = f"{group.label}: " if len(groups) > 1 else ""
         for run in group.runs:
-            if film := clips[run.path]:
+            if film := clips[_key(run)]:
                 urls = data_url("video/mp4", film.mp4), data_url("image/jpeg", film.jpeg)
                 films.append((f"{label}{_seed(run, group)}, {film.caption}", *urls))
     return films

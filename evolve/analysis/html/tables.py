@@ -65,11 +65,11 @@ def conclude(groups: Sequence[RunGroup], summaries: Sequence[RunSummary], connec
         summaries: The summaries of all runs of the page.
         connections: The remaining connections of each group's best champion, "31 of 32 acting connections left".
     """
-    left = {group.runs[0].path: remaining for group, remaining in zip(groups, connections, strict=True)}
+    left = {group.label: remaining for group, remaining in zip(groups, connections, strict=True)}
     lines = []
     for compared in comparison.by_environment(groups):
         group = compared[0]
-        result = _compared_result(compared) if len(compared) > 1 else _single_result(group, left[group.runs[0].path])
+        result = _compared_result(compared) if len(compared) > 1 else _single_result(group, left[group.label])
         lines.append(sanitize(result, _MAX_LINE))
     repeats = _repetition_sentence(summaries)
     return [" ".join([lines[0], *repeats])] if len(lines) == 1 else [*lines, *repeats]
