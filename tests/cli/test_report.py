@@ -298,6 +298,14 @@ def test_films_and_verification(runs, tmp_path):
         assert text in page.text, text
 
 
+def test_each_film_that_is_missing_has_its_reason(runs):
+    read = [store.read(runs / name / "seed-1.h5") for name in "ab"]
+    reasons = [RunSummary(run, why_no_film=why) for run, why in zip(read, ("Too dark.", "Too cold."), strict=True)]
+    page = html.render(comparison.begun_groups(read), reasons)
+    assert "a/seed-1.h5: Too dark." in page
+    assert "b/seed-1.h5: Too cold." in page
+
+
 def test_two_runs_of_one_path_are_told_apart(runs):
     """A script may hold a run and the run that has replaced its file."""
     old, new = (store.read(runs / name / "seed-1.h5") for name in "ab")
