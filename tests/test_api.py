@@ -9,6 +9,7 @@ import threading
 from pathlib import Path
 
 import gymnasium
+import h5py
 import numpy as np
 import pytest
 import toys
@@ -215,6 +216,10 @@ def test_all_genomes_of_a_generation_are_returned_if_they_are_stored(run, tmp_pa
     assert policy.outputs(seen).tobytes() == champion.outputs(seen).tobytes()
     with pytest.raises(InputError, match=r"^generation: expected one of 0 to 2, got 3"):
         kept.population(3)
+    with h5py.File(kept.path, "r+") as file:  # as if another run had replaced it
+        file["population/weights"][1, best] += 1
+    with pytest.raises(InputError, match=r"the file that the script has loaded, .* Load it again: evolve\.load\("):
+        kept.population(1)
     with pytest.raises(InputError, match=r"a run that stores all genomes, got .*output\.genomes=\"all\""):
         run.population(1)
 

@@ -397,14 +397,19 @@ class Run(_EvolvedFile):
     def population(self, generation: int) -> Genomes:
         """Return the genomes of all candidates of a generation: `weights` [P, W] and `mask` [P, W].
 
-        Raises InputError unless the run has this generation and stores all genomes (`output.genomes`).
+        They are read from the run file. Raises InputError unless the run has this generation and stores all genomes
+        (`output.genomes`), and if another run has replaced the file.
         """
         self._check_champion()
         check_which(self._stored, GenomeChoice(generation))
         if not self._stored.has_population:
             cure = "Begin a new run with ", Setting("output.genomes", "all"), "."
             raise InputError(str(self.path), "a run that stores all genomes", "one of the champions alone", *cure)
-        return population(self.path, generation)
+        genomes, record = population(self.path, generation), self._stored.records[generation]
+        best = int(record.champion_candidate)
+        if genomes.weights[best : best + 1].tobytes() != record.champion_weights.tobytes():
+            raise _changed_file(str(self.path), self.path)
+        return genomes
 
     def front(self, generation: int | None = None) -> list[Member]:
         """Return the front of a run of nsga2 after a generation, by default the last, sorted by its first measure.
@@ -513,12 +518,17 @@ def wrap_stored(stored: Stored) -> Run | ChampionFile:
     return Run(stored) if isinstance(stored, StoredRun) else ChampionFile(stored)
 
 
+def _changed_file(argument: str, path: str | Path) -> InputError:
+    """Return the error for a file that is not the one that the script has loaded."""
+    cure = f"Load it again: evolve.load({str(path)!r})."
+    return InputError(argument, "the file that the script has loaded", "one that has changed since then", cure)
+
+
 def _play_for_script(ranks: Collective, _link: Link, request: Mapping[str, Any], coordinator: Coordinator) -> bytes:
     """On rank 0, return the answer of a method of the file that a script has loaded; see `_EvolvedFile._play`."""
     file = wrap_stored(read_any(Path(request["path"])))
     if file.digest != request["digest"]:
-        cure = f"Load it again: evolve.load({request['path']!r})."
-        raise InputError("workers", "the file that the script has loaded", "one that has changed since then", cure)
+        raise _changed_file("workers", request["path"])
     try:
         experiment = file._reloaded(**request["changes"])
     except InputError as error:
