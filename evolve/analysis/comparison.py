@@ -85,14 +85,13 @@ def group_runs(runs: Sequence[tuple[StoredRun, Config]]) -> list[RunGroup]:
     groups: list[tuple[Config, list[StoredRun]]] = []
     for run, own_config in runs:
         config = _without_seed(own_config, run.header.seed)
-        for known, members in groups:
+        for known, members in reversed(groups):  # the seeds of one experiment usually follow one another
             if not differences(known, config) and known.evaluates_like(config):
                 members.append(run)
                 break
         else:
             groups.append((config, [run]))
-    configs = [config for config, _ in groups]
-    distinctions = [_distinctions(config, configs) for config in configs]
+    distinctions = _distinctions([config for config, _ in groups])
     if any(len(settings) > _MOST_SETTINGS for _, settings in distinctions):
         # Names of directories replace the settings if each group has a directory of its own.
         folders = [{run.path.resolve().parent.name for run in members} for _, members in groups]
@@ -121,29 +120,41 @@ def _without_seed(config: Config, seed: int) -> Config:
     return config.model_copy(update={"start_from": start.model_copy(update={"file": str(path), "digest": None})})
 
 
-def _distinctions(config: Config, configs: Sequence[Config]) -> tuple[list[str], list[str]]:
-    """Return the names and the settings, in words, that distinguish a configuration from the others.
+def _distinctions(configs: Sequence[Config]) -> list[tuple[list[str], list[str]]]:
+    """Return for each configuration the names and the settings, in words, that distinguish it from the others.
 
     The names are of its environment, network and strategy; a name that all configurations share is left out. The
     settings are those in which the configurations with the same three names differ.
     """
-    names = _names(config)
-    columns = zip(*map(_names, configs), strict=True)
-    different = [name for name, column in zip(names, columns, strict=True) if len(set(column)) > 1]
-    alike = [other for other in configs if _names(other) == names]
-    keys = {key for other in alike for key, _, _ in group_differences(alike[0], other)}
-    values = flatten(config.model_dump(mode="json", exclude={"start_from"}))
-    values["start_from"] = _start_in_words(config.start_from)
-    short_names = _short_names(sorted(keys))
-    return different, [f"{name} {values[key]}" for key, name in short_names.items() if values.get(key) is not None]
+    several = [len(set(column)) > 1 for column in zip(*map(_names, configs), strict=True)]
+    short_names: dict[tuple[str, str, str], dict[str, str]] = {}
+    found = []
+    for config in configs:
+        names = _names(config)
+        alike = [other for other in configs if _names(other) == names]
+        if names not in short_names:
+            keys = {key for other in alike for key, _, _ in group_differences(alike[0], other)}
+            short_names[names] = _short_names(sorted(keys))
+        values = flatten(config.model_dump(mode="json", exclude={"start_from"}))
+        values["start_from"] = _start_in_words(config.start_from, [other.start_from for other in alike])
+        shown = [f"{name} {values[key]}" for key, name in short_names[names].items() if values.get(key) is not None]
+        found.append(([name for name, differs in zip(names, several, strict=True) if differs], shown))
+    return found
 
 
-def _start_in_words(start: StartFromOptions | None) -> str:
-    """Return the start of the runs of a group: its file, and the setting by which a genome in it was chosen."""
-    if start is None or start.file is None:
-        return "random genomes" if start is None else "a given genome"
-    chosen = start.model_dump(mode="json", exclude={"file", "digest"}, exclude_none=True)
-    return " ".join([start.file, *(f"{name} {value}" for name, value in chosen.items())])
+def _start_in_words(start: StartFromOptions | None, starts: Iterable[StartFromOptions | None]) -> str:
+    """Return the start of the runs of a group: its file, and the setting by which a genome in it was chosen.
+
+    If another one of `starts` has the same words, the digest follows: given genomes have no file, and the genome in a
+    file may have changed.
+    """
+    if start is None:
+        return "random genomes"
+    named = start.model_copy(update={"digest": None})
+    chosen = named.model_dump(mode="json", exclude={"file"}, exclude_none=True)
+    words = " ".join([start.file or "a given genome", *(f"{name} {value}" for name, value in chosen.items())])
+    digests = {other.digest for other in starts if other and other.model_copy(update={"digest": None}) == named}
+    return words if len(digests) == 1 else f"{words} {str(start.digest)[:8]}"
 
 
 def group_differences(ours: Config, theirs: Config) -> list[tuple[str, object, object]]:

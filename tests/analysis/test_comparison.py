@@ -212,6 +212,14 @@ def test_runs_whose_held_out_evaluation_differs_are_another_group():
     assert [row[1:] for row in differing_settings(found).rows] == [("none",), ("900",)]
 
 
+@pytest.mark.parametrize(("file", "said"), [(None, "a given genome"), ("runs/seed-7.h5", "runs/seed-7.h5")])
+def test_starts_of_one_name_are_told_apart_by_their_digests(file, said):
+    starts = [{"file": file, "digest": digest * 64} for digest in "ab"] + [{"file": "c.champion", "digest": "c" * 64}]
+    configs = [parse(Config, {"start_from": {k: v for k, v in start.items() if v}}) for start in starts]
+    labels = [each.label for each in group_runs([(run(n, 1.0), config) for n, config in enumerate(configs)])]
+    assert labels == [f"start_from {name}" for name in (f"{said} aaaaaaaa", f"{said} bbbbbbbb", "c.champion")]
+
+
 @pytest.mark.parametrize("directory", ["runs/walker", "runs/noise=0.5"])
 def test_seeds_that_began_with_runs_of_one_directory_are_one_group(directory):
     def sizes(file):
