@@ -481,6 +481,13 @@ def test_a_run_file_whose_name_begins_with_an_underscore_is_in_the_legend(made, 
     assert len(figures.draw_front(runs).axes[0].get_legend_handles_labels()[1]) == 2
 
 
+def test_a_run_whose_candidates_all_failed_has_no_front_to_draw(made):
+    stored = store.read(made.path)
+    failed = [replace(record, fitness=np.full_like(record.fitness, np.nan)) for record in stored.records]
+    with pytest.raises(InputError, match=r"a front after the last generation, got none, as every candidate failed"):
+        figures.draw_front([replace(stored, records=tuple(failed))])
+
+
 def test_the_axis_of_a_front_suits_the_fronts_that_are_drawn(made, monkeypatch):
     """A logarithmic axis of few connections needs more ticks than 1 and 10."""
     stored = store.read(made.path)

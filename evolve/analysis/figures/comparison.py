@@ -231,6 +231,9 @@ def draw_front(runs: Sequence[StoredRun], titled: bool = True) -> Any:
     Raises InputError if a run has no front, or the environments or the objectives of the runs differ.
     """
     histories = [list(map(_points, fronts_of(run))) for run in runs]  # of each run, the fronts of its generations
+    for run, fronts in zip(runs, histories, strict=True):
+        if not len(fronts[-1]):
+            raise InputError(str(run.path), "a front after the last generation", "none, as every candidate failed")
     goals = sorted(set(map(_goals, runs)))
     if len(goals) > 1:
         raise InputError("FILE", "runs of one environment with the same objectives", " and ".join(goals))
