@@ -288,12 +288,12 @@ def fronts_of(run: StoredRun) -> list[Front]:
     strategy, W = experiment.strategy(run.header.seed), experiment.network.num_weights
     state, fronts = strategy.start(), []
     for record in run.records:
-        if record.front is None or record.measures is None:
+        # A strategy of another package may record a front, too.
+        if record.front is None or record.measures is None or not isinstance(state, FrontState):
             raise InputError(str(run.path), "a run with a front (strategy nsga2)", "another one")
         shape = len(record.fitness), W  # selection reads no genome, so one number stands for all
         no_genomes = Genomes(np.broadcast_to(np.float32(0), shape), np.broadcast_to(np.False_, shape))
         state = strategy.tell(state, no_genomes, Results(record.fitness, measures=record.measures))
-        assert isinstance(state, FrontState)
         found = np.flatnonzero(state.fronts == 0)
         scores, measures = state.parents.score[found], state.measures[found]
         order = np.lexsort((state.candidates[found], -scores, measures[:, 0]))

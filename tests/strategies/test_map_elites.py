@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 import evolve
 from evolve import networks, store
 from evolve.analysis import figures
+from evolve.config import Config, parse
 from evolve.errors import InputError
 from evolve.genome import Genomes
 from evolve.strategies import AskedGenomes, Results, from_table, make
@@ -428,6 +429,13 @@ def test_an_archive_and_its_elites_are_shown_from_python(made):
         made.film(cell=(0, 9))
     with pytest.raises(InputError, match="a run with a front"):
         made.plot_front()
+
+
+def test_the_archive_of_another_package_s_strategy_is_not_drawn(made):
+    stored = store.read(made.path)
+    config = made.config.model_copy(update={"strategy": parse(Config, {"strategy": "ga"}).strategy})
+    with pytest.raises(InputError, match=r"expected a run with an archive \(strategy map-elites\), got another one"):
+        figures.draw_archive(replace(stored, header=replace(stored.header, config=config.to_toml())))
 
 
 def test_an_archive_is_drawn(made, call, tmp_path):

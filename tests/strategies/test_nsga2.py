@@ -16,6 +16,7 @@ import evolve
 from evolve import networks, store
 from evolve.analysis import figures
 from evolve.analysis.figures import comparison
+from evolve.config import Config, parse
 from evolve.errors import InputError
 from evolve.genome import Genomes
 from evolve.strategies import Results, make
@@ -486,6 +487,13 @@ def test_a_run_whose_candidates_all_failed_has_no_front_to_draw(made):
     failed = [replace(record, fitness=np.full_like(record.fitness, np.nan)) for record in stored.records]
     with pytest.raises(InputError, match=r"a front after the last generation, got none, as every candidate failed"):
         figures.draw_front([replace(stored, records=tuple(failed))])
+
+
+def test_the_front_of_another_package_s_strategy_is_not_drawn(made):
+    stored = store.read(made.path)
+    config = made.config.model_copy(update={"strategy": parse(Config, {"strategy": "ga"}).strategy})
+    with pytest.raises(InputError, match=r"expected a run with a front \(strategy nsga2\), got another one"):
+        figures.draw_front([replace(stored, header=replace(stored.header, config=config.to_toml()))])
 
 
 def test_the_axis_of_a_front_suits_the_fronts_that_are_drawn(made, monkeypatch):
