@@ -10,7 +10,7 @@ import numpy as np
 from evolve import networks, store
 from evolve.analysis import statistics
 from evolve.config import Config, Options, StartFromOptions, differences, flatten, names_function, quantile_of
-from evolve.errors import InputError, pluralize, sanitize
+from evolve.errors import FAILURES, InputError, pluralize, sanitize
 from evolve.shapes import Float64
 from evolve.store import StoredRun
 from evolve.training import config_of
@@ -57,10 +57,10 @@ class RunGroup:
 def mask_unit(config: Config) -> str:
     """Return the unit in which masks are counted: "connections", or "coefficients" of learning rules."""
     try:
-        network = networks.make(config.network, 1, 1)  # of any size
-    except InputError:  # a network of a package that is not installed
+        spans = networks.make(config.network, 1, 1).blocks[0].span  # of any size
+    except FAILURES:  # a network of another package, which is not installed or cannot have these sizes
         return "connections"
-    return "coefficients" if network.blocks[0].span else "connections"
+    return "coefficients" if spans else "connections"
 
 
 def read_groups(files: Sequence[Path]) -> tuple[list[StoredRun], list[RunGroup]]:

@@ -3,11 +3,12 @@
 import re
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
 
-from evolve import store
+from evolve import networks, store
 from evolve.analysis import statistics
 from evolve.analysis.comparison import (
     RunGroup,
@@ -15,6 +16,7 @@ from evolve.analysis.comparison import (
     deduplicate_seeds,
     group_runs,
     held_out_interval,
+    mask_unit,
     uneven_lengths,
 )
 from evolve.analysis.html.tables import comparison_table, conclude, differing_settings
@@ -112,6 +114,11 @@ def test_the_best_comes_first_and_tests_stay_within_an_environment():
     assert [each.label for each in found] == ["high", "middle", "low", "other"]
     assert [each.against_best for each in found] == ["best", "p = 0.016", "p = 0.016", ""]
     assert found[2].p == pytest.approx(2 * 2 / 252)  # of two tests
+
+
+def test_a_network_may_refuse_the_sizes_with_which_its_unit_is_found(monkeypatch):
+    monkeypatch.setattr(networks, "make", lambda *_: SimpleNamespace(blocks=()))
+    assert mask_unit(Config()) == "connections"
 
 
 def test_experiments_of_one_environment_may_be_different_tasks():
