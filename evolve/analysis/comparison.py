@@ -41,7 +41,7 @@ class RunGroup:
     @property
     def name(self) -> str:
         """The label without the environment."""
-        return self.label.removeprefix(f"{self.config.env.id}, ")
+        return self.label.removeprefix(f"{sanitize(self.config.env.id)}, ")
 
     @cached_property
     def num_generations(self) -> int:
@@ -288,7 +288,7 @@ class Comparison:
 
     Attributes:
         label: The label of the group.
-        env: Its environment.
+        env: Its environment, without control characters.
         scores: [n], one for each seed that has one.
         missing: The number of seeds without a score.
         interval: The 95 % interval of the mean score, cut to the range of all returns, or of all best
@@ -385,7 +385,7 @@ def different_tasks(groups: Sequence[RunGroup], evaluated: bool) -> str:
     configs = [group.config for group in groups]
     trained = [config.env for config in configs]
     played = [config.in_evaluation().env for config in configs] if evaluated else trained
-    env = trained[0].id
+    env = sanitize(trained[0].id)
     different = [
         f"env.{name}" if _differ(trained, name) else f"evaluation_{name}"
         for name in ("kwargs", "randomize", "wrappers", "max_episode_steps") if _differ(played, name)
@@ -469,7 +469,7 @@ def _unranked(group: RunGroup, score: Callable[[StoredRun], float], limits: stat
     """
     scores = statistics.finite(np.array([score(run) for run in group.runs]))
     interval = statistics.interval(scores, *limits) if len(scores) >= _FEWEST_SCORES else None
-    return Comparison(group.label, group.config.env.id, scores, len(group.runs) - len(scores), interval)
+    return Comparison(group.label, sanitize(group.config.env.id), scores, len(group.runs) - len(scores), interval)
 
 
 def _range(runs: Sequence[StoredRun], evaluated: bool) -> statistics.Interval:

@@ -116,6 +116,14 @@ def test_the_best_comes_first_and_tests_stay_within_an_environment():
     assert found[2].p == pytest.approx(2 * 2 / 252)  # of two tests
 
 
+def test_the_environment_of_a_file_has_no_control_characters():
+    one = group("a", range(5), "\x1b[31mPole")
+    heavy = replace(one, label="b", config=one.config.with_env_changes({"kwargs": {"gravity": 20.0}}))
+    found = compare_groups([one, heavy])
+    assert "env.kwargs" in found.notes[0]
+    assert "\x1b" not in "".join([*found.notes, *(row.env for row in found.rows)])
+
+
 def test_a_network_may_refuse_the_sizes_with_which_its_unit_is_found(monkeypatch):
     monkeypatch.setattr(networks, "make", lambda *_: SimpleNamespace(blocks=()))
     assert mask_unit(Config()) == "connections"
