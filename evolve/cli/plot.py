@@ -14,7 +14,8 @@ from evolve.analysis.progress import width
 from evolve.cli.app import App, StopFlag, launch, say
 from evolve.cli.parser import Parser, file_argument, which_of
 from evolve.display import table
-from evolve.errors import InputError, sanitize
+from evolve.errors import InputError, RunError, sanitize
+from evolve.store import reading
 from evolve.store.disk import check_writable
 
 _LOOK_EVERY = 1.0  # seconds
@@ -116,22 +117,34 @@ def _draw_network(app: App, file: Path, which: training.GenomeChoice, traces: bo
 
 def _follow(paths: list[Path], output: Path, over: str, load: bool, stop: StopFlag) -> None:
     """Draw run files, or all run files in directories, whenever one changes, until all are complete."""
-    drawn: list[int] = []
+    drawn: list[int | None] = []
     waiting = False
     while stop.reason() is None:
         files: list[Path] = []
         with suppress(InputError):  # there is no run file yet
             files = store.run_files(paths)
-        times = [path.stat().st_mtime_ns if path.exists() else 0 for path in files]
-        if all(times) and times != drawn and any(store.read(path).num_generations for path in files):
-            drawn = times
-            print(f"{time.strftime('%H:%M:%S')}  {output}", flush=True)
-            if _draw_curves(files, output, over, load, prints_notes=False):
-                return
-        elif not (drawn or waiting):
+        times = list(map(_time_of_change, files))
+        if None not in times and times != drawn:
+            with suppress(RunError):  # no generation is complete yet
+                all_complete = _draw_curves(files, output, over, load, prints_notes=False)
+                drawn = times
+                print(f"{time.strftime('%H:%M:%S')}  {output}", flush=True)
+                if all_complete:
+                    return
+        if not (drawn or waiting):
             waiting = True
             _say(f"waiting for a complete generation in {', '.join(map(str, paths))}")
         time.sleep(_LOOK_EVERY)
+
+
+def _time_of_change(path: Path) -> int | None:
+    """Return the time of a file's last change; None if there is no file yet. Raises InputError without access to it."""
+    try:
+        return path.stat().st_mtime_ns
+    except (FileNotFoundError, NotADirectoryError):
+        return None
+    except (OSError, ValueError):
+        raise InputError(str(path), "a run file", reading.why_missing(path)) from None
 
 
 def _arguments(argv: list[str]) -> argparse.Namespace:

@@ -126,6 +126,7 @@ def test_seeds_of_several_lengths_are_said(call, runs, tmp_path):
         (("--final", "--load"), "--load: expected a picture of curves with it, got --final"),
         (("--network", "-x", "time"), "-x/--over: expected a picture of curves with it, got --network"),
         (("missing.h5",), "no such file"),
+        ((f"{300 * 'x'}.h5", "--live"), "expected a run file, got File name too long."),
     ],
 )
 def test_wrong_input(call, runs, arguments, message):
