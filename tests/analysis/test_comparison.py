@@ -77,6 +77,8 @@ def test_the_conclusion_of_a_page_names_its_only_experiment(seeds, said):
     (line,) = conclude([group("x", range(seeds))], [], ["31 of 32 connections left"])
     assert line.startswith("CartPole-v1: hebbian-dag evolved by prune reaches a mean return of ")
     assert f"on held-out episodes ({said}" in line
+    champion = "with" if seeds == 1 else "the best champion with"
+    assert line.endswith(f"), {champion} 31 of 32 connections left.")
 
 
 def test_the_best_fitness_of_a_page_ignores_generations_that_failed():

@@ -93,7 +93,8 @@ def _single_result(group: RunGroup, connections: str) -> str:
         which = "" if evaluated_seeds == len(group.runs) else f"{evaluated_seeds} of "
         seeds = f"over {which}{len(group.runs)} seeds"
     reached = f"reaches a mean return of {number(mean)} on held-out episodes ({seeds}{spread})"
-    return f"{evolved} {reached}, with {connections}."
+    champion = "the best champion with" if len(group.runs) > 1 else "with"
+    return f"{evolved} {reached}, {champion} {connections}."
 
 
 def _compared_result(groups: Sequence[RunGroup]) -> str:
