@@ -68,7 +68,8 @@ def _draw_comparison(files: list[Path], output: Path) -> None:
     figures.save(figures.draw_comparison(found), output)
     print(f"{found.score}:\n\n{_table(found.rows)}\n")
     if any(row.interval for row in found.rows):
-        print("95 % interval: of the mean over seeds (Student's t), cut to the range of all returns")
+        seen = "best fitness values" if found.score == comparison.TRAINING else "returns"
+        print(f"95 % interval: of the mean over seeds (Student's t), cut to the range of all {seen}")
     if any(row.p is not None for row in found.rows):
         print("p: two-sided Mann-Whitney test against the best of the environment, with Holm's correction;")
         print("   it is a little too small, because the same scores choose the best")
