@@ -243,4 +243,4 @@ def short_names(paths: Sequence[Path]) -> list[str]:
     shared = 0
     while parts and all(len(p) > shared + 1 and p[shared] == parts[0][shared] for p in parts):
         shared += 1
-    return [sanitize("/".join(p[shared:])) for p in parts]
+    return [sanitize(str(Path(*p[shared:]))) for p in parts]

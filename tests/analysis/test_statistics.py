@@ -171,4 +171,5 @@ def test_names_are_paths_without_their_common_directories():
     paths = [Path("runs/a/seed-1.h5"), Path("runs/a/seed-2.h5"), Path("runs/b/seed-1.h5")]
     assert short_names(paths) == ["a/seed-1.h5", "a/seed-2.h5", "b/seed-1.h5"]
     assert short_names(paths[:1]) == ["seed-1.h5"]
+    assert short_names([Path("runs/a.h5"), Path("/runs/b.h5")]) == ["runs/a.h5", "/runs/b.h5"]
     assert short_names([]) == []
