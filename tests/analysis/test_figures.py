@@ -71,6 +71,8 @@ def test_a_damaged_file_whose_generations_took_no_time_is_drawn(runs):
     (throughput,) = drawn.axes[1].lines
     assert np.isnan(throughput.get_ydata()).all()
     assert "rank 0" in figures.to_svg(figures.draw_load([("timeless", timeless)]), "x")
+    unknown = replace(run, records=tuple(replace(record, seconds=np.nan) for record in run.records))
+    assert figures.draw_curves([replace(group, runs=(unknown,))], "time").axes[-1].get_xlabel() == "minutes"
 
 
 def test_a_note_explains_bands_and_marks_if_groups_share_a_panel(runs):

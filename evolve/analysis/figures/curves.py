@@ -69,8 +69,9 @@ class Facet:
             return np.arange(group.num_generations, dtype=np.float64)
         divisor = 60 if self.axis == "time" else 1  # "time" is in minutes
         name = "steps" if self.axis == "steps" else "seconds"
-        rows = [[getattr(record, name) / divisor for record in run.records] for run in group.runs]
-        return np.median([np.cumsum(row[: group.num_generations]) for row in rows], axis=0)
+        rows = [[getattr(record, name) for record in run.records[: group.num_generations]] for run in group.runs]
+        # A damaged run file may hold NaN, and an axis needs an end.
+        return np.median(np.cumsum(np.nan_to_num(rows), axis=1) / divisor, axis=0)
 
 
 @style.styled
@@ -245,7 +246,7 @@ def _set_x_range(panel: Any, facet: Facet) -> None:
     panel.margins(x=0.01)
     x = np.concatenate([facet.x(group) for group in facet.groups])
     if x.min() == x.max():
-        panel.set_xlim(*(x[0] + np.array((-0.5, 0.5)) * (1 if facet.axis == "generation" else x[0])))
+        panel.set_xlim(*(x[0] + np.array((-0.5, 0.5)) * (1 if facet.axis == "generation" else x[0] or 1)))
     elif not np.isfinite(panel.dataLim.intervaly).all():
         panel.set_xlim(x.min(), x.max())
 
@@ -489,7 +490,7 @@ def _draw_idle_workers(panel: Any, run: StoredRun, x: Float64) -> None:
         return
     ranks = np.arange(first, first + idle.shape[1] + 1) - 0.5
     # An SVG would store each cell as a path, so the map is rasterized.
-    colours = {"cmap": "cividis", "vmin": 0, "vmax": max(10.0, float(np.nanmax(idle)))}
+    colours = {"cmap": "cividis", "vmin": 0, "vmax": float(np.nanmax(idle, initial=10.0))}
     shades = panel.pcolormesh(style.cell_borders(x), ranks, idle.T, **colours, rasterized=True)
     panel.set_ylabel("rank")
     panel.grid(False)
