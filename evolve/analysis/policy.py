@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from evolve.analysis.exports import export_policy
+from evolve.cluster.cores import usable_memory
 from evolve.environments import Codec, Spaces
 from evolve.environments.spaces import Space, check_observation, kind_of, member_of, members_of
 from evolve.errors import InputError, check_path, check_whole, one_line
@@ -19,7 +20,7 @@ from evolve.rollouts.inference import ObservationNormalizer
 from evolve.shapes import Float32
 from evolve.strategies.acting import Paths
 from evolve.training import Experiment, load_config
-from evolve.training.experiment import memory, prepare_policy
+from evolve.training.experiment import prepare_policy
 
 _SLOTS = 256  # the most rows of a batch that are computed at once if the network has no memory
 
@@ -106,8 +107,8 @@ class Policy:
         slots = n if self._remembers else min(n, _SLOTS)
         if slots != self._slots:
             needed = 4 * slots * self.experiment.network.slot_size
-            if needed > memory():
-                expected = f"rows whose networks fit into {memory() / 1e9:,.1f} GB of memory"
+            if needed > usable_memory():
+                expected = f"rows whose networks fit into {usable_memory() / 1e9:,.1f} GB of memory"
                 raise InputError("batch", expected, f"{n:,}: at least {needed / 1e9:,.1f} GB")
             backend = host_backend(self.experiment.config.compute.backend)
             self._networks = self.experiment.network.batch(slots, backend)

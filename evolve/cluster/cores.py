@@ -1,14 +1,15 @@
-"""The cores of this process: those that it may use, and its share of them among the workers of its host."""
+"""The cores and the memory that this process may use, and its share of the cores among the workers of its host."""
 
 import math
 import os
 from collections import Counter, defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import NamedTuple
 
 _ROUNDING = 1e-9
+_ROOT = Path("/sys/fs/cgroup")  # the directory of all control groups
 _share: list[int] = []  # the number of cores that `set_share` has set; empty if it has set none
 
 
@@ -32,9 +33,19 @@ def usable_cores() -> Cores:
     except AttributeError:  # not Linux
         bound = []
     cores = len(bound) or os.cpu_count() or 1
-    with suppress(OSError):
-        cores = max(1, round(min(cores, quota_of(Path("/proc/self/cgroup").read_text(), Path("/sys/fs/cgroup")))))
-    return Cores(bound, cores)
+    return Cores(bound, max(1, round(min(cores, quota_of(_groups(), _ROOT)))))
+
+
+def usable_memory() -> float:
+    """Return the bytes of memory that this process may use: those of the machine, or the limit of its control groups.
+
+    It is infinity if the system does not tell.
+    """
+    try:
+        machine = float(os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"))
+    except (AttributeError, ValueError, OSError):
+        machine = math.inf
+    return min(machine, memory_of(_groups(), _ROOT))
 
 
 def quota_of(groups: str, root: Path) -> float:
@@ -44,19 +55,40 @@ def quota_of(groups: str, root: Path) -> float:
         groups: Its file /proc/self/cgroup: a line for each hierarchy of control groups, version 1 or 2.
         root: The directory of all control groups. A container has its own group there, whatever its line says.
     """
-    quota = math.inf
+    found = _limits(groups, root, "cpu", ("cpu.cfs_quota_us", "cpu.cfs_period_us"), "cpu.max")
+    return min((limit / period for limit, period in found if limit > 0), default=math.inf)
+
+
+def memory_of(groups: str, root: Path) -> float:
+    """Return the bytes of memory that the control groups of a process allow; infinity without a limit.
+
+    groups and root: those of `quota_of`.
+    """
+    found = _limits(groups, root, "memory", ("memory.limit_in_bytes",), "memory.max")
+    return min((float(limit) for (limit,) in found), default=math.inf)
+
+
+def _groups() -> str:
+    with suppress(OSError):  # not Linux
+        return Path("/proc/self/cgroup").read_text()
+    return ""
+
+
+def _limits(groups: str, root: Path, controller: str, names: Sequence[str], name: str) -> Iterator[list[int]]:
+    """Yield the limits of a controller for the groups of a process, and for the groups around them.
+
+    names: the files of version 1, each with one number. name: the file of version 2, with all numbers.
+    """
     for line in groups.splitlines():
         _, controllers, path = line.split(":", 2)
-        if controllers and "cpu" not in controllers.split(","):
+        if controllers and controller not in controllers.split(","):
             continue
-        names = ("cpu.cfs_quota_us", "cpu.cfs_period_us") if controllers else ("cpu.max",)
         parts = path.strip("/").split("/")
         for depth in range(len(parts) + 1):
-            folder = Path(root, "cpu" if controllers else "", *parts[:depth])
+            folder = Path(root, controller if controllers else "", *parts[:depth])
             with suppress(OSError, ValueError):  # no such file, or "max"
-                limit, period = map(int, " ".join((folder / name).read_text() for name in names).split())
-                quota = min(quota, limit / period) if limit > 0 else quota
-    return quota
+                files = names if controllers else (name,)
+                yield [int(number) for file in files for number in (folder / file).read_text().split()]
 
 
 def number_of_cores() -> int:

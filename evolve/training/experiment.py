@@ -1,8 +1,6 @@
 """The experiment: a complete, checked configuration, and the network, strategy and episodes that it describes."""
 
 import logging
-import math
-import os
 from contextlib import closing
 from dataclasses import dataclass, replace
 from functools import cache, cached_property
@@ -11,7 +9,7 @@ from typing import Any, Literal
 
 from evolve import __version__, environments, networks, store, strategies
 from evolve.cluster import Watchdog
-from evolve.cluster.cores import share_of_cores
+from evolve.cluster.cores import share_of_cores, usable_memory
 from evolve.config import MOST_SLOTS, Config, RacingOptions, observation_index, parse, read_table
 from evolve.errors import EpisodeTimeout, InputError, Setting
 from evolve.networks import NETWORKS, Network
@@ -256,7 +254,7 @@ def _suggested_slots(config: Config, network: Network, most: int) -> int:
 
 
 def _check_size(config: Config, network: Network) -> None:
-    """Raise InputError if an experiment does not fit into this machine's memory."""
+    """Raise InputError if an experiment does not fit into the memory that this process may use."""
     P, E, W, slots = config.population, config.episodes, network.num_weights, config.compute.slots or 1
     validation = config.early_stop.episodes if config.early_stop.mean_return is not None else 0
     num_episodes, argument = max(
@@ -264,7 +262,7 @@ def _check_size(config: Config, network: Network) -> None:
         (config.held_out_episodes, "held_out_episodes"),
         (validation, "early_stop.episodes"),
     )
-    available = memory()
+    available = usable_memory()
     # With whole episodes each thread holds only the networks that its kernel steps together. `plays_whole_episodes`
     # makes a tile of networks, so it is asked only if they fit.
     tile_fits = backend(config.compute.backend) == "native" and 4 * native.lanes() * network.slot_size < available
@@ -411,14 +409,6 @@ def num_threads(config: Config) -> int:
     if asked == 1 or not plays_whole_episodes(config):
         return 1
     return share_of_cores() if asked == "auto" else asked
-
-
-def memory() -> float:
-    """Return the memory of this machine in bytes; infinity if it is unknown."""
-    try:
-        return float(os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"))
-    except (AttributeError, ValueError, OSError):
-        return math.inf
 
 
 @dataclass(frozen=True)

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from evolve.cluster import Coordinator
+from evolve.cluster.cores import usable_memory
 from evolve.config import Config
 from evolve.errors import InputError, RunError
 from evolve.genome import DIGEST_START, GenomeDescriptions, Genomes, GenomeSource, candidate_digests, chain_digest
@@ -18,7 +19,7 @@ from evolve.rollouts import EpisodeBatch, Moments, PopulationResults, generation
 from evolve.shapes import Float32, Float64, Int64
 from evolve.store import HeldOut, Record, RunLog, Stored
 from evolve.strategies import best_candidate
-from evolve.training.experiment import Experiment, memory
+from evolve.training.experiment import Experiment
 from evolve.training.fitness import Metrics, Scores, evaluate_population, mean_metrics, with_step_limit
 from evolve.training.resume import CHAMPION_NORMALIZER, champion_normalizer, restore, restore_moments
 from evolve.training.shared_strategy import SharedStrategy
@@ -239,9 +240,9 @@ def evaluate_champion(
         which: The genome; by default the final champion.
 
     Raises:
-        InputError: N episodes do not fit into this machine's memory, there is no such genome, or the file is damaged.
+        InputError: N episodes do not fit into this process's memory, there is no such genome, or the file is damaged.
     """
-    needed, available = _EPISODE_BYTES * episodes, memory()
+    needed, available = _EPISODE_BYTES * episodes, usable_memory()
     if needed > available:
         expected = f"as many as fit into {available / 1e9:,.1f} GB of memory"
         raise InputError("episodes", expected, f"{episodes:,}: about {needed / 1e9:,.0f} GB")

@@ -6,7 +6,16 @@ import os
 import pytest
 
 from evolve.cluster import cores
-from evolve.cluster.cores import Cores, number_of_cores, quota_of, set_share, share_of_cores, shares
+from evolve.cluster.cores import (
+    Cores,
+    memory_of,
+    number_of_cores,
+    quota_of,
+    set_share,
+    share_of_cores,
+    shares,
+    usable_memory,
+)
 
 
 def test_cores_are_those_this_process_may_use(monkeypatch):
@@ -39,6 +48,33 @@ def test_the_quota_of_control_groups_of_both_versions(tmp_path, groups, files, q
         path.write_text(f"{text}\n")
         path.with_name("cpu.cfs_period_us").write_text("100000\n")
     assert quota_of(groups, tmp_path) == quota
+
+
+@pytest.mark.parametrize(
+    ("groups", "files", "memory"),
+    [
+        ("0::/\n", {"memory.max": "8000000000"}, 8e9),
+        ("0::/\n", {"memory.max": "max"}, math.inf),
+        ("0::/a/b\n", {"a/memory.max": "4000000000", "a/b/memory.max": "max"}, 4e9),
+        ("4:memory:/docker/1\n0::/\n", {"memory/memory.limit_in_bytes": "2000000000"}, 2e9),
+        ("4:cpu:/slurm/2\n", {"memory/slurm/2/memory.limit_in_bytes": "2000000000"}, math.inf),
+    ],
+)
+def test_the_memory_of_control_groups_of_both_versions(tmp_path, monkeypatch, groups, files, memory):
+    for name, text in files.items():
+        path = tmp_path / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(f"{text}\n")
+    assert memory_of(groups, tmp_path) == memory
+    monkeypatch.setattr(cores, "memory_of", lambda *_: memory)
+    monkeypatch.setattr(os, "sysconf", lambda name: 1_000_000)  # a page of 1 MB, a million times
+    assert usable_memory() == min(memory, 1e12)
+
+
+def test_the_memory_of_a_system_that_does_not_tell_it_is_no_limit(monkeypatch):
+    monkeypatch.setattr(os, "sysconf", lambda name: -1 if name == "SC_PAGE_SIZE" else int("none"))
+    monkeypatch.setattr(cores, "memory_of", lambda *_: math.inf)
+    assert usable_memory() == math.inf
 
 
 def test_without_other_ranks_a_process_plays_on_all_its_cores():

@@ -82,7 +82,7 @@ def test_masks_are_searched_by_the_others(name):
     "stop", ["held_out_episodes = 2_000_000_000", "[early_stop]\nmean_return = 1.0\nepisodes = 2_000_000_000"]
 )
 def test_champions_are_not_evaluated_in_more_episodes_than_fit_into_memory(stop, monkeypatch):
-    monkeypatch.setattr(experiment, "memory", lambda: 16e9)
+    monkeypatch.setattr(experiment, "usable_memory", lambda: 16e9)
     with pytest.raises(InputError, match=r"^(held_out_episodes|early_stop\.episodes): .*16\.0 GB"):
         prepare(load_config(stop))
     few = load_config(stop.replace("2_000_000_000", "2_000"))
@@ -93,7 +93,7 @@ def test_champions_are_not_evaluated_in_more_episodes_than_fit_into_memory(stop,
 def test_kernels_of_whole_episodes_need_memory_for_a_few_slots(monkeypatch, engine):
     if not native.available():
         pytest.skip("the native kernels were not built")
-    monkeypatch.setattr(experiment, "memory", lambda: 1e9)
+    monkeypatch.setattr(experiment, "usable_memory", lambda: 1e9)
     env = {"id": "CartPole-v1", "engine": engine}
     large = Config(env=env, network={"name": "mlp", "hidden": [600, 600]}, compute={"slots": 1024, "threads": 4})
     with (

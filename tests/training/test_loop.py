@@ -9,7 +9,7 @@ from some_results import results
 
 import evolve
 from evolve import store
-from evolve.cluster import Coordinator, Transport
+from evolve.cluster import Coordinator, Transport, cores
 from evolve.config import Config, EarlyStopOptions, EnvOptions
 from evolve.errors import InputError
 from evolve.genome import Genomes
@@ -17,7 +17,7 @@ from evolve.numerics.streams import Purpose, environment_seeds
 from evolve.rollouts import EPISODE_QUANTITIES, ResultsCollector
 from evolve.store import Record
 from evolve.strategies import STRATEGIES
-from evolve.training import evaluate_champion, experiment, iterate, make_rollout, prepare
+from evolve.training import evaluate_champion, iterate, make_rollout, prepare
 from evolve.training.loop import is_good_enough, is_validation_due, validation_returns
 
 CART = ("-e", "CartPole-v1", "-p", 8, "-r", 2, "-d", 2, "-s", 3, "--set", "held_out_episodes=4")
@@ -216,14 +216,9 @@ def test_validations_of_other_episodes_are_forgotten(call, tmp_path):
 
 
 def test_an_evaluation_that_does_not_fit_into_memory_is_refused(monkeypatch):
-    monkeypatch.setattr(experiment.os, "sysconf", lambda name: 1000)  # a page of 1,000 bytes, 1,000 times
+    monkeypatch.setattr(cores.os, "sysconf", lambda name: 1000)  # a page of 1,000 bytes, 1,000 times
     with pytest.raises(InputError, match=r"episodes: expected as many as fit into 0\.0 GB of memory, got 1,000,000"):
         evaluate_champion(None, None, None, 1_000_000)
-
-
-def test_the_memory_of_a_system_that_does_not_tell_it_is_no_limit(monkeypatch):
-    monkeypatch.setattr(experiment.os, "sysconf", lambda name: -1 if name == "SC_PAGE_SIZE" else int("none"))
-    assert experiment.memory() == np.inf
 
 
 def test_a_strategy_whose_state_is_a_dictionary_of_arrays_gets_its_own_arrays_alone(tmp_path, monkeypatch):
