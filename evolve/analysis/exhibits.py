@@ -42,7 +42,10 @@ class Exhibit:
         """One line about the content."""
 
     def save(self, path: str | Path) -> Path:
-        """Write a file in the format of its ending; return its path. Raises InputError if that fails."""
+        """Write a file in the format of its ending; return its path.
+
+        Raises InputError if that fails, and EpisodeError if a film plays its episodes again for a GIF, and one fails.
+        """
         path = check_path("path", path)
         if all_ranks().rank == 0:
             check_writable(path, tuple(self.formats))
@@ -72,7 +75,10 @@ class Picture(Exhibit):
         """The figure of matplotlib."""
 
     def _repr_png_(self) -> tuple[bytes, dict[str, int]]:
-        """Return the picture and the size to show it at, in fewer pixels than it has, so that it is sharp."""
+        """Return the picture, and the size to show it at.
+
+        The picture has more pixels than this size, so that it is sharp on a screen of high resolution.
+        """
         width, height = (round(inches * _PIXELS_PER_INCH) for inches in self.figure.get_size_inches())
         return figures.to_bytes(self.figure, "png"), {"width": width, "height": height}
 
@@ -148,7 +154,9 @@ class Page(Exhibit):
 
 
 def plot(runs: Sequence[StoredRun], over: str, load: bool) -> Picture:
-    """Return the curves of runs. over: the x axis, a key of `figures.AXES`. load: whether to draw the load of workers.
+    """Return the curves of runs; of several runs with one seed, the longest.
+
+    over: the x axis, a key of `figures.AXES`. load: whether to draw the load of workers.
 
     Raises InputError for an unknown axis or without matplotlib, and RunError if no run has a complete generation.
     """
@@ -159,13 +167,17 @@ def plot(runs: Sequence[StoredRun], over: str, load: bool) -> Picture:
 
 
 def plot_network(run: Stored, ranks: Collective, which: GenomeChoice, traces: bool) -> Picture:
-    """Return the network of a champion. Raises InputError, and RunError without a complete generation.
+    """Return the picture of a champion's network.
 
     Args:
         run: The run.
         ranks: The ranks, which play the champion's episodes if traces are drawn.
-        which: The genome.
-        traces: Whether to draw its mean traces instead of its weights.
+        which: The choice of the champion.
+        traces: Whether to draw the mean traces of its connections instead of their weights.
+
+    Raises:
+        InputError: There is no such champion, its network leaves no traces, or matplotlib is missing.
+        RunError: The run has no complete generation.
     """
     champion, experiment = champion_to_draw(run, which, traces)
 
@@ -197,7 +209,8 @@ def film(
         changes: The changed settings of the environment and the network, in words.
 
     Raises:
-        InputError: The environment cannot be drawn, a library is missing, or the run lacks a generation or an episode.
+        InputError: An argument is wrong, the environment cannot be drawn, a library is missing, or the run lacks a
+            generation or an episode.
         RunError: The run has no complete generation.
         EpisodeError: An episode fails.
     """
@@ -227,7 +240,7 @@ def film(
             chosen = verification.choose_episode(run, experiment, champion.generation, None, episode, purpose)
             description = f"episode {episode}"
         subjects.append(video.Subject(run, drawable, chosen, champion.title, shown_changes))
-        # The titles of several champions share one line, so they leave out the episode.
+        # The titles of several champions share one line, so they leave out an episode that the caller did not choose.
         about = "" if len(genomes) > 1 and episode is None and not remark else f", {remark or description}"
         titles.append(f"{champion.title}{about}{changed}")
     return _film(subjects, titles, seconds)
@@ -256,7 +269,7 @@ def report(runs: Sequence[StoredRun], ranks: Collective, quick: bool) -> Page:
             return html.summarize_run(run, coordinator, ranks.transport, filmed)
 
         text, _ = html.make_page(runs, groups, None if quick else summarize)
-        return text.encode("utf-8", "backslashreplace")
+        return text.encode("utf-8", "backslashreplace")  # an error may quote bytes that are no UTF-8
 
     title = ", ".join(dict.fromkeys(group.label for group in groups))
     return Page(ranks.call(work).decode(), f"report on {title}")

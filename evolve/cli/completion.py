@@ -1,4 +1,4 @@
-"""evolve completion: a script by which a shell completes the commands, options and names of `evolve` at Tab.
+"""evolve completion: a script by which a shell completes what follows `evolve` at Tab.
 
 The script is generated once and starts no process at Tab. (A library that runs the command at each Tab would import
 NumPy and Gymnasium every time.)
@@ -21,7 +21,7 @@ _CHOICES = {
     "compute.backend": ("auto", "numpy", "native", "cupy"),
     **dict.fromkeys(("workers", "threads", "compute.threads"), ("auto", "2", "4", "8")),
 }
-"""The completions of an option or argument, by its `dest` in argparse."""
+"""The completions of an option or argument, by its `dest` in argparse. Any number of workers or threads is allowed."""
 # The `dest` of each option or argument that takes an environment, a directory, or a file.
 _ENVIRONMENTS = {"env", "env.id"}
 _DIRECTORIES = {"output.directory", "tensorboard"}
@@ -50,7 +50,7 @@ def _all_commands(shtab: Any) -> argparse.ArgumentParser:
     """Return one parser of all commands, with the completions of each option."""
     everything = argparse.ArgumentParser("evolve", description="neuroevolution over MPI")
     everything.add_argument("--version", action="store_true", help="print the version")
-    commands = everything.add_subparsers(dest="command", parser_class=argparse.ArgumentParser)
+    commands = everything.add_subparsers(dest="command")
     for name, summary in cli.COMMANDS.items():
         parser = parser_of(name)
         for action in parser._actions:
@@ -65,7 +65,7 @@ def _add_completions(action: argparse.Action, shtab: Any) -> None:
     """Attach the completions to an option or an argument."""
     if action.dest in _CHOICES:
         known = _CHOICES[action.dest]
-        # The contest takes numbers of workers only.
+        # `--workers` of the contest is of type int: it takes numbers only.
         action.choices = known if action.type is not int else [word for word in known if word.isdecimal()]
     elif action.dest in _ENVIRONMENTS:
         action.choices = environments.registered_ids()

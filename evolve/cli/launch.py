@@ -37,49 +37,51 @@ from evolve.errors import InputError, Stopped, pluralize
 _MAX_FUTILE = 3  # attempts in a row without progress: no new generation, and no run that has ended
 _MAX_PAUSE = 10.0  # seconds
 _REFUSED = ("--overwrite", "--dry-run", "--workers", "--settings")
-_END_SECONDS, _END_SECONDS_PER_RANK = 20.0, 0.15  # the time that mpirun may take to end after rank 0
+_END_SECONDS, _END_SECONDS_PER_RANK = 20.0, 0.15  # the sum is the time that mpirun may take to end after rank 0
 _HERE = "localhost"
 _say = partial(say, "launch")
 
 
-def run_until_complete(launch: "Launch") -> int:
+def run_until_complete(job: "Launch") -> int:
     """Start a run, and resume it until it ends by itself; return its exit code.
 
-    The run is resumed if a rank has died, if a host was lost, and if a lost host is available again. After three
-    attempts in a row in which no generation was completed and no run ended, the launcher gives up.
+    The run is resumed after each end that rank 0 did not decide, such as the death of a rank or the loss of a host, and
+    if a lost host is available again. After three attempts in a row in which no generation was completed and no run
+    ended, the launcher gives up.
     """
-    before, futile, is_first = launch.progress(), 0, True
+    before, futile, is_first = job.progress(), 0, True
     while True:
-        outcome = launch.start(futile)
-        if launch.stopping and outcome is not None and outcome.is_from_rank_0:  # rank 0 has said how to resume
+        outcome = job.start(futile)
+        if job.stopping and outcome is not None and outcome.is_from_rank_0:  # rank 0 has said how to resume
             return outcome.code
-        if launch.stopping:
-            return _stopped(launch)
-        if outcome is not None and _is_final(outcome, is_first, launch.reclaims_host):
+        if job.stopping:
+            return _stopped(job)
+        if outcome is not None and _is_final(outcome, is_first, job.reclaims_host):
             return outcome.code
-        now = launch.progress()
+        now = generations, ended = job.progress()
         # Rank 0 on another host cannot hand its exit code over, so the run files have to confirm a success.
-        if outcome is not None and not outcome.is_from_rank_0 and outcome.code == 0 and now[1] == launch.runs:
+        if outcome is not None and not outcome.is_from_rank_0 and outcome.code == 0 and ended == job.runs:
             return 0
-        futile = futile + 1 if now <= before and not launch.reclaims_host else 0
+        # Neither number ever falls, so a pair that is not greater has no new generation and no new end.
+        futile = futile + 1 if now <= before and not job.reclaims_host else 0
         cause = "no host answers"
         if outcome is not None:
             cause = "a host or a rank was lost" if outcome.start_again else f"the ranks ended with code {outcome.code}"
-        done = f"{pluralize(now[0], 'generation')} complete"
+        done = f"{pluralize(generations, 'generation')} complete"
         if futile >= _MAX_FUTILE:
-            launch.say(f"{cause}; {done}; {_MAX_FUTILE} attempts without any progress: given up")
+            job.say(f"{cause}; {done}; {_MAX_FUTILE} attempts without any progress: given up")
             return 1 if outcome is None else outcome.code or 1
-        if not launch.reclaims_host:
-            launch.say(f"{cause}; {done}; the run is resumed")
-            launch.pause(min(2.0**futile, _MAX_PAUSE))
-        if launch.stopping:
-            return _stopped(launch)
+        if not job.reclaims_host:
+            job.say(f"{cause}; {done}; the run is resumed")
+            job.pause(min(2.0**futile, _MAX_PAUSE))
+        if job.stopping:
+            return _stopped(job)
         before, is_first = now, False
 
 
-def _stopped(launch: "Launch") -> int:
-    done = pluralize(launch.progress()[0], "generation")
-    launch.say(f"stopped; {done} complete; continue with the same command: {launch.command}")
+def _stopped(job: "Launch") -> int:
+    done = pluralize(job.progress()[0], "generation")
+    job.say(f"stopped; {done} complete; continue with the same command: {job.command}")
     return Stopped.exit_code
 
 
@@ -91,6 +93,7 @@ def _is_final(outcome: Outcome, is_first: bool, reclaims_host: bool) -> bool:
     # still locked by ranks of an earlier attempt.
     if outcome.code == InputError.exit_code:
         return is_first
+    # The launcher itself has stopped the ranks, to start them again with a lost host.
     return not (reclaims_host and outcome.code == Stopped.exit_code)
 
 
@@ -103,7 +106,7 @@ def _parser() -> Parser:
     )
     add = parser.add_argument
     add("--hostfile", type=Path, metavar="FILE", help="the hosts, one on each line: node1 slots=32")
-    ranks = "number of ranks (the slots of all hosts; here: a worker per core)"
+    ranks = "number of ranks (the slots of all hosts; without a hostfile a coordinator and a worker per core)"
     add("-n", "--ranks", type=int, metavar="R", help=ranks)
     how = "start the ranks by this command in place of mpirun, such as srun --mpi=pmix in a SLURM job"
     add("--launcher", metavar="COMMAND", help=how)
@@ -131,7 +134,7 @@ class Launch:
         self._paths = _run_files(request)
         self.runs = len(self._paths)
         """The number of runs."""
-        limit = request.configs[0].compute.time_limit
+        limit = request.configs[0].compute.time_limit  # the same in all experiments of a sweep
         self._deadline = math.inf if limit is None else time.monotonic() + seconds(limit)
         given = options.launcher
         self._launcher: Launcher | GivenLauncher = (
@@ -141,12 +144,12 @@ class Launch:
         self.command = command_line("launch", *argv)
         """The command line, which also continues the run."""
         self._requested_ranks = options.ranks
-        # An allocation decides on which hosts the ranks run.
+        # An allocation, or the launcher that the user gave, decides on which hosts the ranks run.
         self._allocated = options.hostfile is None and (
             options.launcher is not None or int(os.environ.get("SLURM_JOB_NUM_NODES") or 1) > 1
         )
         self._all_hosts = read_hostfile(options.hostfile) if options.hostfile else [Host(_HERE, number_of_cores() + 1)]
-        is_alone = all(host.is_here for host in self._all_hosts)  # then no ssh is needed
+        is_alone = all(host.is_here for host in self._all_hosts)  # then no ssh is called, so none is checked
         ssh = "ssh" if options.ssh is None else options.ssh
         self._ssh = [] if self._allocated else ["ssh"] if is_alone else command_words("--ssh", ssh)
         if is_alone and not self._allocated:
@@ -173,7 +176,10 @@ class Launch:
         return time.monotonic() > self._deadline
 
     def _wait_for_old_ranks(self) -> None:
-        """Wait until no process has locked a run file. Ranks of an earlier launch end when they notice its end."""
+        """Wait until no process has locked a run file, but not for ever.
+
+        Ranks of an earlier launch end when rank 0 has been silent for `silence_seconds`; slow ones get three times it.
+        """
         deadline, said = time.monotonic() + 3 * silence_seconds(), False
         while time.monotonic() < deadline and not self.stopping:
             try:
@@ -238,7 +244,7 @@ class Launch:
         return sum(generations), sum(ended)
 
     def pause(self, seconds: float) -> None:
-        """Wait for a number of seconds, or until the user asks to stop."""
+        """Wait for a number of seconds, or until `stopping`."""
         end = time.monotonic() + seconds
         while time.monotonic() < end and not self.stopping:
             time.sleep(0.1)
@@ -283,9 +289,9 @@ def _body(app: App, argv: list[str]) -> int:
     check_start("evolve launch")
     request = load(run_arguments)
     with tempfile.TemporaryDirectory(prefix="evolve-") as folder:
-        launch = Launch(argv, options, run_arguments, request, Path(folder))
+        job = Launch(argv, options, run_arguments, request, Path(folder))
         app.stop.check()  # a signal that came before the supervisor caught signals
-        return launch.run()
+        return job.run()
 
 
 main = partial(launch, "launch", _body)

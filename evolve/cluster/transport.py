@@ -28,21 +28,22 @@ Buffer = NDArray[np.uint8]
 
 _TAG = 1
 _ASK_EVERY = 0.2  # seconds between questions to MPI for ranks that died
-# `send` asks MPI which messages have left only if more messages wait, because the call may yield a shared core.
+# `send` asks MPI which messages have left only if more than these wait, because the question may yield a shared core.
 _MOST_UNSENT = 256
 SHORTEST_SLEEP, LONGEST_SLEEP = 2e-3, 5e-2
-"""Seconds that a waiting rank sleeps between two looks for messages."""
-# The shortest sleep grows with the number of other ranks, up to `SHORTEST_SLEEP`: among few ranks a rank waits more
-# often for the answer of one other rank, which a long sleep would delay.
+"""Bounds of the seconds that a waiting rank sleeps between two looks for messages."""
+# The shortest sleep is this time for each other rank, and at most `SHORTEST_SLEEP`. With few ranks, rank 0 often has
+# nothing to do until one worker answers, and a long sleep would delay that.
 _SHORTEST_PER_RANK = 1.5e-4  # seconds
 SHARE_ASLEEP = 0.03
-"""The longest sleep as a share of the wait so far, and so the largest relative delay of a message."""
+"""A rank that has waited for t seconds sleeps for this share of t, so a message is late by at most this share."""
 
 PATIENCE, LONG_PATIENCE = 10, 60
-"""Seconds until a launcher that was asked to end the job is killed."""
+"""Seconds until a launcher that was asked to end the job is killed, and more if it probably ends by itself."""
 _MPIRUN = ("prterun", "mpirun", "orterun")
 _FINALIZING = threading.Lock()
 _NO_FABRIC = {"OMPI_MCA_btl": "^ofi", "OMPI_MCA_mtl": "^ofi"}
+# A shell script: kill the process $1 and its children after $2 seconds, unless it ends or its number is used again.
 _END_LAUNCHER = f"""
 for _ in $(seq "$2"); do
     sleep 1
@@ -108,7 +109,10 @@ class Transport:
         return not self.tolerant and version is not None and int(version[1]) >= 5
 
     def send(self, rank: int, buffer: Buffer) -> None:
-        """Send a buffer without waiting until it arrives; the caller must not change it afterwards."""
+        """Send a buffer without waiting until it arrives; the caller must not change it afterwards.
+
+        Nothing is sent to a rank in `gone`.
+        """
         if rank in self.gone:
             return
         self._unsent.append((rank, self._comm.Isend(buffer, dest=rank, tag=_TAG), buffer))
@@ -117,7 +121,10 @@ class Transport:
             self._drop_sent()
 
     def probe(self) -> tuple[int, Buffer] | None:
-        """Return (source rank, buffer) of the next message, or None if there is no message yet."""
+        """Receive the next message, if one has arrived; return (source rank, buffer), or None.
+
+        Rank 0 hears all other ranks, and these hear only rank 0.
+        """
         if self._comm is None:
             return None
         from mpi4py import MPI  # noqa: PLC0415 - not needed by one rank
@@ -125,7 +132,7 @@ class Transport:
         status, source = MPI.Status(), MPI.ANY_SOURCE if self.rank == 0 else 0
         try:
             message = self._comm.Improbe(source=source, tag=_TAG, status=status)
-            if message is None:  # a message that has arrived may be visible only to the second probe
+            if message is None:  # the first probe may only make MPI fetch a message, which the second one then finds
                 self._drop_sent()
                 message = self._comm.Improbe(source=source, tag=_TAG, status=status)
             if message is None:
@@ -142,7 +149,9 @@ class Transport:
         return status.Get_source(), buffer
 
     def find_lost(self) -> None:
-        """Add to `gone`, at intervals, ranks that died, if MPI survives that, and ranks on silent hosts.
+        """Add to `gone` the ranks on silent hosts and, if MPI survives the death of ranks, those that died.
+
+        It looks for them only if some time has passed since the last look.
 
         A worker on another host adds rank 0 if it has ended, or if its host is silent.
         """
@@ -152,7 +161,7 @@ class Transport:
         self._asked = now
         if self.tolerant:
             failed = self._failed_ranks()
-            self.abandoned.difference_update(failed)
+            self.abandoned.difference_update(failed)  # their processes do not exist any more
             self.mark_dead(failed)
         if self.host_watch is not None:
             self.silent.update(self.hosts[rank] for rank in self.host_watch.silent())
@@ -196,9 +205,10 @@ class Transport:
     def backoff(self, least: float = 0.0) -> None:
         """Sleep for a moment. The sleep grows with the time since the last message or other work of this rank.
 
-        least: The shortest sleep in seconds, for a rank with answers that are not urgent.
+        least: The shortest sleep in seconds, for a rank whose answers nobody waits for.
         """
         # If this rank did other work since the last sleep, messages may come soon, so it sleeps for short times again.
+        # More time than a sleep takes was other work.
         now = time.monotonic()
         if now - self._woke > LONGEST_SLEEP:
             self._quiet_since = now
@@ -216,15 +226,15 @@ class Transport:
         return not self._unsent
 
     def leave(self, exit_code: int) -> None:
-        """End this process if MPI may have lost ranks."""
-        # Python calls MPI_Finalize at exit, which may wait for lost ranks forever.
+        """End this process without MPI_Finalize if MPI lets ranks die; otherwise do nothing."""
+        # Python calls MPI_Finalize at exit, which would wait for ranks that have died, forever.
         if self.tolerant:
             sys.stdout.flush()
             sys.stderr.flush()
             os._exit(exit_code)
 
     def abort(self, exit_code: int) -> None:
-        """End every rank of the job at once."""
+        """End every rank of the job at once; do nothing if there is only this rank."""
         if self._comm is not None:
             kill_launcher_later(waits=bool(self.silent) or 0 in self.gone)
             self._comm.Abort(exit_code)
@@ -271,6 +281,7 @@ def initialize(MPI: Any) -> None:
         return
     skip_fabric_search()
     provided = ctypes.c_int()
+    # mpi4py would hold the lock of the interpreter until all ranks have started; a call by ctypes releases it.
     ctypes.CDLL(MPI.__file__).MPI_Init_thread(None, None, int(MPI.THREAD_MULTIPLE), ctypes.byref(provided))
     for communicator in (MPI.COMM_WORLD, MPI.COMM_SELF):
         communicator.Set_errhandler(MPI.ERRORS_RETURN)  # mpi4py raises them

@@ -25,7 +25,8 @@ _SHORT = 64  # up to this length, Python adds numbers faster than NumPy checks t
 class FailureDetector:
     """Adds episodes with invalid numbers, or over the time limit, to `engine.faults`, beside the faults of the engine.
 
-    observations: [B, O], the observations of the slots. max_episode_seconds: the wall time that an episode may take.
+    observations: [B, O], the observations of the slots. max_episode_seconds: the seconds of `clock` that an episode may
+        take.
     """
 
     def __init__(self, engine: Engine, observations: Float32, max_episode_seconds: float) -> None:
@@ -96,12 +97,12 @@ class FailureDetector:
 
     def _check_time(self, live: Slots) -> None:
         """Report episodes of live slots [k] over the time limit, and compute the deadline of the others."""
-        latest = self.clock - self._max_episode_seconds
-        for slot in live[self._begun[live] < latest].tolist():
+        earliest = self.clock - self._max_episode_seconds  # at which an episode may have begun
+        for slot in live[self._begun[live] < earliest].tolist():
             message = f"it has taken {self._max_episode_seconds:g} s (env.max_episode_seconds)"
             self._engine.faults.setdefault(slot, message)
         begun = self._begun[live]
-        self._deadline = float(begun[begun >= latest].min(initial=math.inf)) + self._max_episode_seconds
+        self._deadline = float(begun[begun >= earliest].min(initial=math.inf)) + self._max_episode_seconds
 
 
 class Rollout:
@@ -112,7 +113,7 @@ class Rollout:
         network: The kind of network.
         slots: B.
         backend: The back end of the network; all back ends give the same bits.
-        max_episode_seconds: The wall time that an episode may take.
+        max_episode_seconds: The seconds that an episode may take, by the clock of a `FailureDetector`.
         normalize: Whether networks see normalized observations.
         check: Whether a tick raises UnannouncedCopyError for copies to or from a device that it did not announce.
         queue: The queue of episodes, if several rollouts share one; by default a new one.
@@ -173,7 +174,7 @@ class Rollout:
         return len(self._live)
 
     def submit(self, batch: EpisodeBatch) -> None:
-        """Queue episodes and begin as many as there are free slots."""
+        """Queue episodes, and begin as many as there are free slots, if they are enough for `engine.refill`."""
         self._queue.append(batch)
         self.fill()
 
@@ -197,7 +198,7 @@ class Rollout:
         self.engine.on_fault = callback
 
     def make_genomes_within(self, context: Callable[[], AbstractContextManager[object]]) -> None:
-        """Set a context manager that is entered while genomes are generated."""
+        """Set a function that returns a context manager, which is entered while genomes are generated."""
         self._queue.generating = context
 
     def newest(self, slot: int) -> tuple[int, float]:
@@ -211,7 +212,7 @@ class Rollout:
 
     def begin(self) -> None:
         """Begin a tick: networks compute outputs for the observations. Only `finish` or `clear` may follow."""
-        restore_ieee()  # an environment may have loaded a library that changed it
+        restore_ieee()  # an environment may have loaded a library that changed how this thread computes
         self.inference.begin(self._span)
         self.begun = True
 
@@ -272,7 +273,7 @@ class Rollout:
             self._metrics[slots] = self.engine.metrics(slots)
 
     def _fail(self, rewards: Float64, ended: Bool, outputs: Float32) -> None:
-        """End the episodes that failed: write NaN into rewards [k], and True into `ended` [k].
+        """Record the episodes that failed, and end them: write NaN into rewards [k], and True into `ended` [k].
 
         outputs: [k, A], the outputs of the networks; the message of a failure says if they are not finite.
         """

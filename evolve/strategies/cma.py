@@ -18,8 +18,8 @@ eigenvectors and norms come from BLAS. On machines of one kind the bits are the 
 module limits BLAS to one thread.
 
 sep-cma-es, in portable arithmetic: Ros & Hansen, "A Simple Modification in CMA-ES Achieving Linear Time and Space
-Complexity" (2008), with its parameters. As in the library cmaes, its c_cov is c_mu, and c_1 is the tutorial's. With
-C = 1 at first, mu = floor(P/2), x_i the i-th best candidate, NaN last, and all operations elementwise:
+Complexity" (2008), with its parameters, but as in the library cmaes the paper's c_cov is named c_mu, and c_1 is the
+tutorial's. With C = 1 at first, mu = floor(P/2), x_i the i-th best candidate, NaN last, and all operations elementwise:
 
     candidate    m + σ sqrt(C) z, z ~ N(0, I) from keyed streams
     w_i          (ln(mu + 1) - ln i) / Σ_j (ln(mu + 1) - ln j), i = 1 … mu; mu_eff = 1/Σ w_i²
@@ -35,8 +35,8 @@ C = 1 at first, mu = floor(P/2), x_i the i-th best candidate, NaN last, and all 
                  c_mu = (n + 2)/3 (2/mu_eff/(n + sqrt(2))² + (1 - 1/mu_eff) min(1, (2mu_eff - 1)/((n + 2)² + mu_eff)))
 
 c_mu is reduced to 1 - c_1 if the formula gives more, as it does if P is much larger than n. Sums over candidates are
-taken in the order of their rank, from the float32 weights that were evaluated. The exponential function has the
-precision of float32, a relative error of σ below 1e-7.
+taken in the order of their rank, from the float32 weights that were evaluated. The exponential function of σ takes and
+gives float32.
 """
 
 import math
@@ -69,7 +69,7 @@ from evolve.strategies.wrapper import RestartOptions
 _MAX_WEIGHT = 1e30  # also the largest standard deviation of sep-cma-es; cmaes refuses a mean above 1e32
 _MIN_SIGMA = 1e-12  # σ could vanish while the covariance grows
 _MAX_CONNECTIONS = 2_000
-"""The largest n."""
+"""The largest n; an update of cmaes finds the eigenvectors of C, which takes n³ operations."""
 _MAX_PRODUCTS = 2**28
 """The largest P·n²; cmaes allocates two arrays of P·n² float64."""
 
@@ -178,7 +178,7 @@ class Cma(EvolutionStrategy[CmaState]):
         return self._threads.limit(limits=1, user_api="blas")
 
     def _optimizer(self, mean: Float64, sigma: float) -> Any:
-        """Return a new optimizer of cmaes."""
+        """Return a new optimizer of cmaes. It never draws, so its seed has no effect."""
         return self._cmaes.CMA(mean=mean.copy(), sigma=sigma, population_size=self._P, seed=0)
 
     def _restored(self, state: CmaState) -> Any:
@@ -251,7 +251,8 @@ class SepCma(EvolutionStrategy[SepCmaState]):
             layout: The layout of the genomes.
             population: P.
             seed: The seed of the streams.
-            dimensions: The n of the formulas, fewer than the connections if the caller leaves some of them at 0.
+            dimensions: The n of the formulas, by default the number of connections; fewer if the caller prunes some of
+                the connections, whose weights stay 0.
         """
         super().__init__(layout, population, seed)
         self._connections = SearchedConnections.of(self._initial, population, "sep-cma-es")
@@ -282,10 +283,10 @@ class SepCma(EvolutionStrategy[SepCmaState]):
 
         fitness: [P].
         """
-        places, connections = self._connections.within(columns)
+        columns_of_sums, connections = self._connections.within(columns)
         best = self._best(fitness)
         total = np.zeros((columns.stop - columns.start, 2))
-        total[places] = moments_about_centre(
+        total[columns_of_sums] = moments_about_centre(
             state.mean[connections],
             np.sqrt(state.covariance[connections]),
             np.full(len(best), state.progress.sigma),
@@ -299,7 +300,7 @@ class SepCma(EvolutionStrategy[SepCmaState]):
     def tell(self, state: SepCmaState, genomes: GenomeSource, results: Results) -> SepCmaState:
         """Adapt mean, step size and covariance."""
         check_population(genomes, results, self._P, self._W)
-        if results.sums is None:
+        if results.sums is None:  # no worker has computed them
             best, places = self._best(results.fitness), self._connections.places
             moved, squares = weighted_moments(genomes, best, self._rates.weights, state.mean, places).T
         else:
@@ -340,12 +341,14 @@ def _bounded(mean: Float64, p_sigma: Float64, p_c: Float64, covariance: Float64,
     mean = np.clip(mean, -_MAX_WEIGHT, _MAX_WEIGHT)
     sigma = min(max(progress.sigma, _MIN_SIGMA), _MAX_WEIGHT)
     resolution = np.spacing(np.abs(mean).astype(np.float32))
-    smallest, exact, largest = resolution / sigma, resolution.astype(np.float64) / sigma, _MAX_WEIGHT / sigma
-    # The square is float32, as in published runs, unless float32 cannot hold it, such as near a weight of 0.
+    # The smallest and largest standard deviations in units of σ; the smallest in float32, as in published runs, unless
+    # float32 cannot hold its square, such as near a weight of 0.
+    smallest, exact_smallest = resolution / sigma, resolution.astype(np.float64) / sigma
+    largest = _MAX_WEIGHT / sigma
     with np.errstate(over="ignore"):
         square = smallest * smallest
     in_range = (square >= np.finfo(np.float32).tiny) & (square < np.inf)
-    least = np.where(in_range, square, exact * exact)
+    least = np.where(in_range, square, exact_smallest * exact_smallest)
     covariance = np.clip(covariance, least, largest * largest)
     return SepCmaState(mean, p_sigma, p_c, covariance, CmaProgress(sigma, progress.generations))
 

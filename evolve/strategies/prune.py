@@ -5,9 +5,10 @@ and the K best of the last generation, sorted by score. A genome can be in the p
 the first of the leaderboard. A generation is the first `survivors` of the leaderboard, unchanged, and children:
 
     parent     drawn from the pool with probability proportional to (pool size - rank)
-    K swaps    two children exchange one matrix or, half the time, all matrices into one layer
+    K swaps    two children exchange one matrix or, half the time, all matrices that lead to one layer
     trace      P(prune w) = min(1, q·c·softmax(-|H̄|)(w)) in each matrix, over its c connections left; H̄ is the parent's
-               mean trace over its episodes; swaps exchange traces, too; without traces this step prunes nothing
+               mean trace over the episodes of its last evaluation; swaps exchange traces, too; networks that leave no
+               traces are not pruned by them
     uniform    in a share `uniform_pruning_chance` of the children, each connection is pruned with probability
                `uniform_pruning`; "adaptive" takes the rate of the binary-mask perceptron of 2020, the relative standard
                deviation of the numbers of connections C in the pool: sqrt(mean((C - C̄)²))/C̄, limited to [0.001, 0.0125]
@@ -18,8 +19,8 @@ See `elitist` for scores and prior evaluations. The K best of the last generatio
 that generation alone. Survivors are evaluated again in every generation, so a lucky score does not last. With one
 survivor, as in the 2020 script, the other genomes on the leaderboard keep their first score until they lead.
 
-A search that begins with a given genome draws its first children from that genome alone. Without traces yet, its
-connections are pruned by chance at the rate q.
+A search that begins with a given genome draws its first children from that genome alone. This genome has played no
+episode, so all its traces are 0, and each connection is pruned with probability q.
 """
 
 import math
@@ -94,13 +95,15 @@ def parent_ranks(pool_size: int, children: int, stream: Stream) -> NDArray[np.in
 def swap_blocks(sources: Int64, blocks: Sequence[Block], draws: Float64) -> Int64:
     """Return sources [children, blocks] after swaps between pairs of children: of one block, or of a layer's blocks.
 
+    A source is the number of the member of the pool from which a child takes a block.
+
     draws: [K, 5], uniform numbers for each of K swaps. They choose the first child, the second child, the block,
     whether a layer is swapped instead of the block, and the layer.
     """
     children = len(sources)
     if children < 2:
         return sources
-    layer_of = [block.layer for block in blocks]
+    layer_of = [block.layer for block in blocks]  # ascending, so the blocks of a layer are neighbours
     layers = [slice(layer_of.index(n), layer_of.index(n) + layer_of.count(n)) for n in range(layer_of[-1] + 1)]
     bounds = children, children - 1, len(blocks), len(layers)
     # A uniform number times a bound, rounded down, as in `Stream.below`.
@@ -173,12 +176,12 @@ def trace_pruning_probability(q: float, mask: Bool, traces: Float32) -> Float64:
     return np.minimum(1.0, q * count * _softmax_of_negative(np.abs(traces), mask))
 
 
-def _softmax_of_negative(size: Float32, mask: Bool) -> Float64:
-    """Return [n, k] float64: softmax(-size) of each row of size [n, k], over the connections of the mask, else 0."""
-    size = np.where(mask, size, np.float32(np.inf))
-    smallest = size.min(axis=1, keepdims=True)
+def _softmax_of_negative(x: Float32, mask: Bool) -> Float64:
+    """Return [n, k] float64: softmax(-x) of each row of x [n, k], over the connections of the mask, else 0."""
+    x = np.where(mask, x, np.float32(np.inf))
+    smallest = x.min(axis=1, keepdims=True)
     smallest[np.isinf(smallest)] = 0  # a row without connections: inf - inf would be NaN
-    weight = np.where(mask, exp(smallest - size), np.float32(0)).astype(np.float64)
+    weight = np.where(mask, exp(smallest - x), np.float32(0)).astype(np.float64)
     total = ordered_sum(weight)[:, None]
     return weight / np.where(total > 0, total, 1.0)
 
@@ -191,7 +194,7 @@ class Prune(Elitist[PruneState]):
         super().__init__(layout, population, seed, self._K, options.survivors, options.prior_evaluations)
         self._options = options
         self._plan_of = contract.NewestValue(self._plan)
-        self.capacity = 2 * self._K
+        self.capacity = 2 * self._K  # the genomes that a state holds: the leaderboard and the recent ones
         self.traces = "each" if layout.num_traces else "none"
 
     @staticmethod
@@ -205,7 +208,7 @@ class Prune(Elitist[PruneState]):
 
     def start(self) -> PruneState:
         """Return the state before generation 0: nothing has been evaluated."""
-        W = self._layout.num_weights
+        W = self._layout.num_weights  # also the number of traces, which are zeros if the network leaves none
         return PruneState(ScoredGenomes.initial(self._layout, W), recent=ScoredGenomes.empty(W, W))
 
     def tell(self, state: PruneState, genomes: GenomeSource, results: contract.Results) -> PruneState:

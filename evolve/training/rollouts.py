@@ -1,4 +1,4 @@
-"""Make the rollout of an experiment on the host or on a device, and measure which is faster.
+"""Make the rollout of an experiment, which plays its episodes, on the host or on a device; measure which is faster.
 
 With `backend = "auto"` a short trial decides: both back ends play initial genomes.
 """
@@ -38,13 +38,13 @@ from evolve.strategies import initial_genomes
 from evolve.training.experiment import Experiment, exact_parts, load_config, num_threads
 
 _FEED = 4
-"""Episodes of each slot in one call of a device; with several, few slots wait for the longest episode."""
+"""Episodes of each slot in a feed of a device. If there were one, most slots would wait for the longest episode."""
 FEED_BYTES = 2**26
-"""The memory of the largest feed on the host."""
+"""The memory of the largest feed on the host. A feed holds the episodes that one call of a kernel plays."""
 _FEW_WORLDS = 4
 """The smallest number of rigid-body worlds in a feed. A thread steps four worlds in half of the time of sixteen."""
 _CROWD_BYTES = 2**22
-"""The memory of the networks whose worlds a thread steps together; so these networks stay in a second-level cache."""
+"""The memory of the networks that a thread steps in turn with their worlds. It fits into a second-level cache."""
 LEAST_GAIN = 1.3
 """A GPU is used from this multiple of the host's speed on."""
 TRIAL_SECONDS = 0.5
@@ -73,7 +73,7 @@ def rollout_of(config: Config) -> AnyRollout:
             return _exact_rollout(config, slots, chosen) or _rollout(config, slots)
         except DeviceMemoryError:
             free = device().free_memory()
-            if slots <= WIDTH:
+            if slots <= WIDTH:  # a device plays no less than one tile
                 break
         # Rank 0 has checked the slots, see `fitted`, but its device may have more free memory than this rank's. The
         # number of slots cannot change results.
@@ -84,7 +84,8 @@ def rollout_of(config: Config) -> AnyRollout:
 def _halves(config: Config, slots: int) -> int:
     """Return the number of rollouts, 1 or 2, that share the slots of a device.
 
-    Rigid bodies are fastest in blocks of many tiles, see `tiles_together`, and the host has little to do beside them.
+    While the device plays one half, the host works on the other. Rigid bodies share one rollout: the host has little to
+    do beside them, and they are fastest in large blocks of slots (`in_whole_blocks`).
     """
     has_world = config.env.engine == "exact" and environments.exact_task(config.env).has_world
     return 1 if slots == 1 or has_world else 2
@@ -93,11 +94,12 @@ def _halves(config: Config, slots: int) -> int:
 def fitted(experiment: Experiment) -> Experiment:
     """Return an experiment with no more slots than fit into the memory of the device, estimated from a few slots.
 
-    Only a number of slots that the user did not ask for is reduced.
+    The number of slots is reduced if it is a default. If the user has set it, it stays.
 
     Raises:
         InputError: The slots that the user asked for do not fit, or not even a few slots fit.
     """
+    # A rank keeps the rollouts of training and of evaluation on its device at the same time, if they differ.
     free = device().free_memory() // (1 if _plays_alike(experiment) else 2)
     fitting, wanted = _slots_that_fit(experiment, free), experiment.device_slots
     least = (experiment.config.compute.slots or 1) if wanted is None else min(wanted, WIDTH)
@@ -118,7 +120,10 @@ def _plays_alike(experiment: Experiment) -> bool:
 
 
 def _slots_that_fit(experiment: Experiment, free: int) -> float:
-    """Return the number of slots, of both halves together, that fit into `free` bytes."""
+    """Return the number of slots, of both halves together, that fit into `free` bytes; infinity if all do.
+
+    The bytes grow linearly with the tiles, and those of one and two tiles are measured.
+    """
     try:
         one, two = (_needed(experiment, WIDTH * tiles) for tiles in (1, 2))
     except DeviceMemoryError:
@@ -126,7 +131,7 @@ def _slots_that_fit(experiment: Experiment, free: int) -> float:
     if one == two:  # the network runs on the host
         return math.inf
     if experiment.config.env.engine == "exact":
-        free -= 2 * MOST_STAGING  # many slots need these bytes in addition
+        free -= 2 * MOST_STAGING  # the staging of large copies, which one or two tiles do not need
     halves = _halves(experiment.config, 2)
     tiles = (free // halves - (2 * one - two)) // (two - one)  # of each half
     slots = fitting = max(0, halves * WIDTH * tiles)
@@ -223,7 +228,7 @@ class BackendTrial:
 
     def __str__(self) -> str:
         gain = self.device_speed / self.host_speed
-        steps = f"{self.device_speed:,.0f} against {self.host_speed:,.0f} steps/s in a trial, network and environment"
+        steps = f"{self.device_speed:,.0f} against {self.host_speed:,.0f} steps/s of network and environment in a trial"
         if self.pays:
             return f"backend cupy: the {self.device} is {gain:.2f} × as fast as {self.host} ({steps})"
         verdict = f"the {self.device} would be {gain:.2f} × as fast, less than the {LEAST_GAIN} that pay"
@@ -236,7 +241,7 @@ def choose_backend(experiment: Experiment) -> tuple[Experiment, BackendTrial | N
     The trial is None if another back end is asked for, or no GPU can be used.
 
     Raises:
-        InputError: A GPU is asked for, but has too little memory.
+        InputError: A GPU is asked for, but has too little memory, or the rollout cannot be made here.
     """
     compute = experiment.config.compute
     if compute.backend == "cupy":
@@ -274,7 +279,7 @@ def _device_speed(experiment: Experiment) -> tuple[Experiment, float]:
 
 @dataclass(frozen=True)
 class RolloutSpeed:
-    """The seconds of a rollout per environment step (`step`), and the part of them in the environment."""
+    """How fast a rollout is: the seconds per environment step (`step`), and those of them in the environment."""
 
     step: float
     environment: float
@@ -299,8 +304,8 @@ def rollout_speed(experiment: Experiment, backend: str, seconds: float) -> Rollo
     at_once = min(config.compute.slots or 1, config.population * config.episodes)
     genomes = initial_genomes(experiment.network, 0, 0, range(min(at_once, _MOST_GENOMES)))
     keys, episodes = generation_keys(0, len(genomes)), range(-(-at_once // len(genomes)))
-    none = Moments.none(experiment.network.observation_size)
-    normalizer = none.normalizer() if config.normalize_observations else None
+    no_moments = Moments.none(experiment.network.observation_size)
+    normalizer = no_moments.normalizer() if config.normalize_observations else None
     batch = EpisodeBatch.of(0, Purpose.CHECK, genomes, keys, episodes, normalizer)
     with closing(rollout), Watchdog(config.env.max_episode_seconds, fatal=True) as watchdog:
         return _measure(rollout, batch, seconds, watchdog.pat)

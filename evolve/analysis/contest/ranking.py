@@ -1,4 +1,7 @@
-"""Contests of several machines, compared by time and cost, as numbers and as a figure; and the benchmark of 2020."""
+"""Contests of several machines, compared by time and cost, as numbers and as a figure; and the benchmark of 2020.
+
+A leg is a part of the contest: one task with one network and one strategy.
+"""
 
 import itertools
 import textwrap
@@ -20,8 +23,10 @@ STEPS = 228_539_753
 _PUBLISHED = "3,491 s (24 cores), 6,666 s (64 vCPUs)"
 
 _MARKERS = "os^Dv<"
-_LINES_HEIGHT, _ROW_HEIGHT = 3.1, 0.42  # inches
-_NAME_CHARACTERS = 26
+# Heights in inches: of the upper panels, of a bar, of the titles and axes around the bars, and of the figure's title.
+_LINES_HEIGHT, _ROW_HEIGHT, _AXES_HEIGHT, _TITLE_HEIGHT = 3.1, 0.42, 0.9, 0.5
+_NAME_CHARACTERS = 26  # in a line of a machine's name beside its bar; the legend has room for twice as many
+# The box behind a number, which hides the lines that would cross the number.
 _BEHIND = {"facecolor": PAPER, "edgecolor": "none", "pad": 1.5}
 _ROOM = 1.25  # the width of a panel of bars, in lengths of the longest bar, so that numbers fit beside the bars
 
@@ -33,11 +38,11 @@ class RankedRow:
     Attributes:
         machine: The unique name of its machine.
         measured: The measurement.
-        verdict: The verdict on its file.
+        verdict: The verdict on its file, by `ContestFile.assess`.
         speedup: The time of one worker of the same machine, divided by its own time; None if one worker was not timed.
         price: The price of an hour of its machine, if it was given.
         ratio: Its time, divided by the time of the first machine's fastest row: geometric means of all repeats.
-        interval: The 95 % interval of the ratio; None for the first machine's fastest row itself.
+        interval: The 95 % interval of the ratio; None for the first machine's fastest row itself, and with one repeat.
     """
 
     machine: str
@@ -68,7 +73,7 @@ class ContestRanking:
 
 
 def rank(paths: Sequence[Path]) -> ContestRanking:
-    """Compare the contests in files.
+    """Compare the contests in files. The rows keep the order of the files.
 
     Raises:
         InputError: A file cannot be read, was edited, or differs from the first in its version, size or work.
@@ -81,27 +86,27 @@ def rank(paths: Sequence[Path]) -> ContestRanking:
             raise InputError(str(path), expected, f"one of contest {other.contest}", "Compare files of one version.")
         if other.size != first.size:
             raise InputError(str(path), f"size {first.size}, as {paths[0]} has", other.size, "Compare one size.")
-        if found := results.leg_difference(first.legs, other.legs):
-            raise InputError(str(path), f"the work of {paths[0]}", f"different work ({found})")
-    names = _distinct([found.name for found in files])
-    rows = [row for name, found in zip(names, files, strict=True) for row in ranked(name, found, first.best)]
+        if difference := results.leg_difference(first.legs, other.legs):
+            raise InputError(str(path), f"the work of {paths[0]}", f"different work ({difference})")
+    names = _distinct([file.name for file in files])
+    rows = [row for name, file in zip(names, files, strict=True) for row in ranked(name, file, first.best)]
     return ContestRanking(first.contest, first.size, tuple(rows))
 
 
-def ranked(name: str, found: results.ContestFile, reference: results.ContestRow) -> list[RankedRow]:
+def ranked(name: str, file: results.ContestFile, reference: results.ContestRow) -> list[RankedRow]:
     """Return the rows of a file, compared with a reference."""
-    alone = next((row for row in found.rows if row.workers == 1 and not row.device), None)
-    verdict, _ = found.assess()
+    one_worker = next((row for row in file.rows if row.workers == 1 and not row.device), None)
+    verdict, _ = file.assess()
     rows = []
-    for row in found.rows:
+    for row in file.rows:
         times = np.array(row.times), np.array(reference.times)
         rows.append(
             RankedRow(
                 machine=name,
                 measured=row,
                 verdict=verdict,
-                speedup=None if alone is None else alone.seconds / row.seconds,
-                price=found.price,
+                speedup=None if one_worker is None else one_worker.seconds / row.seconds,
+                price=file.price,
                 ratio=statistics.geometric_ratio(*times),
                 interval=None if row is reference else statistics.ratio_interval(*times),
             )
@@ -119,24 +124,25 @@ def _distinct(names: Sequence[str]) -> list[str]:
     return found
 
 
-def benchmark_2020(found: results.ContestFile, row: results.ContestRow) -> str:
+def benchmark_2020(file: results.ContestFile, row: results.ContestRow) -> str:
     """Return a text: the time that the workers of a row take for the benchmark of 2020, and the published times.
 
     The time follows from the seconds per environment step. The first generation is not timed; its steps are assumed to
-    be as fast as the others. The text is empty if the leg was not played, or was played with another population.
+    be as fast as the others. The text is empty if the leg of the walker was not played or not timed, or was played with
+    another population.
     """
     leg = row.legs.get(contest.WALKER)
-    whole = contest.LEGS[contest.WALKER]
-    population, generations = contest.SIZES[found.size].walker
-    if leg is None or not leg.timed_steps or population != whole["population"]:
+    large = contest.LEGS[contest.WALKER]  # in the size "large"
+    population, generations = contest.SIZES[file.size].walker
+    if leg is None or not leg.timed_steps or population != large["population"]:
         return ""
     seconds_per_step = results.score([repeat.legs[contest.WALKER] for repeat in row.repeats]) / leg.timed_steps
-    if generations == whole["generations"]:
+    if generations == large["generations"]:
         took = f"took {seconds_per_step * leg.steps:,.0f} s here"
     else:
         source = f"an extrapolation from {generations - 1} generations, by steps"
         took = f"would take about {seconds_per_step * STEPS:,.0f} s here ({source})"
-    return f"walker, the benchmark of 2020: {whole['generations']} generations {took}; published in 2020: {_PUBLISHED}"
+    return f"walker, the benchmark of 2020: {large['generations']} generations {took}; published in 2020: {_PUBLISHED}"
 
 
 @style.styled
@@ -145,8 +151,8 @@ def draw(ranking: ContestRanking) -> Any:
     best = [min(ranking.of(machine), key=lambda row: row.measured.seconds) for machine in ranking.machines]
     # Costs in several currencies have no common axis.
     priced = len({row.price.currency for row in best if row.price is not None}) == 1
-    below = 0.9 + _ROW_HEIGHT * len(best)
-    figure = style.new_figure(_LINES_HEIGHT + below + 0.5)
+    below = _AXES_HEIGHT + _ROW_HEIGHT * len(best)
+    figure = style.new_figure(_LINES_HEIGHT + below + _TITLE_HEIGHT)
     top, bottom = figure.subfigures(2, 1, height_ratios=(_LINES_HEIGHT, below))
     _draw_lines(top, ranking)
     panels = bottom.subplots(1, 2 if priced else 1, squeeze=False, gridspec_kw={"wspace": 0.08})
@@ -202,7 +208,7 @@ def _label(panel: Any, title: str, unit: str, ranking: ContestRanking) -> None:
 
 
 def _draw_bars(panels: Sequence[Any], best: Sequence[RankedRow]) -> None:
-    """Draw the ratio of each machine's shortest time to the first machine's, and the cost."""
+    """Draw the ratio of each machine's fastest row to the first machine's fastest row, and the cost."""
     names = [
         textwrap.fill(f"{sanitize(row.machine)}, {sanitize(row.measured.title)}", _NAME_CHARACTERS) for row in best
     ]
@@ -226,7 +232,10 @@ def _draw_bars(panels: Sequence[Any], best: Sequence[RankedRow]) -> None:
 def _bars(
     panel: Any, values: Sequence[float], texts: Sequence[str], ends: Sequence[float], names: Sequence[str]
 ) -> None:
-    """Draw a bar for each value, with its name to the left, and its text to the right of its number in `ends`."""
+    """Draw a bar for each value, with its name to the left, and its text behind the end of the bar and its interval.
+
+    ends: where the bar and its interval end, on the axis of the values.
+    """
     places = range(len(values))
     panel.barh(places, values, 0.55, color=[COLOURS[n % len(COLOURS)] for n in places], alpha=0.85)
     widest = max(ends) or 1.0

@@ -4,7 +4,8 @@ Gymnasium's LunarLander-v3, discrete and continuous (Oleg Klimov, MIT licence), 
 zlib licence): the same seed gives the same moon, first push and dispersion of the engines, and each episode has
 Gymnasium's observations, rewards and end, to the bit. `environments/physics/` has the physics. The wind is the tanh of
 a sum of two sines. Gymnasium calls libm for them, and this module computes them itself. The last of their 53 bits may
-differ, but the physics keeps only 24.
+differ. The physics keeps 24 bits, so a difference shows only where rounding to 24 bits is about to change: in fewer
+than one of ten million steps with wind.
 
 A discrete action is the largest of four outputs: nothing, the left engine, the main engine, the right engine. With
 continuous actions, output 0 above 0 fires the main engine, at 50 % to 100 % of its power, and output 1 beyond ±0.5
@@ -12,6 +13,7 @@ fires a side engine. A step is rewarded with the change of
 
     -100 |position| - 100 |velocity| - 100 |angle| + 10 for each leg on the ground
 
+(position and velocity as the network observes them: scaled, and relative to the pad between the flags),
 less 0.3 for the main engine and 0.03 for a side engine at full power. The last reward is -100 if the hull touches the
 ground or the lander leaves the moon to the left or right, and 100 if the lander comes to rest.
 """
@@ -39,10 +41,11 @@ LANDER_POLY = [(17, -10), (17, 0), (14, 17), (-14, 17), (-17, 0), (-17, -10)]
 LEG_AWAY, LEG_DOWN = 20 / SCALE, 18 / SCALE
 LEG_W, LEG_H = 2 / SCALE, 8 / SCALE
 LEG_SPRING_TORQUE = 40
-CHUNKS = 11
+CHUNKS = 11  # the vertices of the moon's surface
 MOON_FRICTION, BOTTOM_FRICTION = 0.1, 0.2
-INITIAL_RANDOM = 1000.0
-MAIN_ENGINE_POWER, SIDE_ENGINE_POWER = 13.0, 0.6
+INITIAL_RANDOM = 1000.0  # the largest force of the first push in x and in y, in newtons
+MAIN_ENGINE_POWER, SIDE_ENGINE_POWER = 13.0, 0.6  # the impulse in a step at full power, by meter of the engine's offset
+FPS = 50  # steps per second
 # ln 2 in two parts, so that small multiples of the first part are exact (Cody and Waite).
 _LN2_HIGH, _LN2_LOW = float.fromhex("0x1.62e42feep-1"), float.fromhex("0x1.a39ef35793c76p-33")
 
@@ -53,13 +56,13 @@ class LunarLanderOptions(Options):
     continuous: bool = False
     """Whether two outputs set the power of the engines. By default the largest of four outputs chooses an engine."""
     gravity: float = Field(-10.0, gt=-12.0, lt=0.0)
-    """The vertical acceleration of a free fall; negative values point down."""
+    """The vertical acceleration of a free fall in m/s²; negative values point down."""
     enable_wind: bool = False
     """Whether wind pushes and turns the lander while no leg is on the ground."""
     wind_power: float = Field(15.0, ge=0.0, le=1000.0)
-    """The largest horizontal force of the wind, if `enable_wind`."""
+    """The largest horizontal force of the wind in newtons, if `enable_wind`."""
     turbulence_power: float = Field(1.5, ge=0.0, le=1000.0)
-    """The largest torque of the wind, if `enable_wind`."""
+    """The largest torque of the wind in newton meters, if `enable_wind`."""
 
 
 class LunarLanderContinuousOptions(LunarLanderOptions):
@@ -96,6 +99,7 @@ def _tanh(x: Float64) -> Float64:
     n = (twice * (1.0 / 0.69314718055994530942) + ROUND) - ROUND
     r = (twice - n * _LN2_HIGH) - n * _LN2_LOW
     # The series gives p in exp(r) = 1 + p r. The exponent bits of `power` make it 2**n. Then e = 2**n exp(r) - 1.
+    # |r| is at most ln 2 / 2, so the terms after these are below the last bit.
     p = np.ones_like(r)
     for i in range(14, 1, -1):
         p = 1.0 + p * r / i
@@ -134,7 +138,7 @@ class LunarLander(ExactTask[LunarLanderOptions]):
         """The bodies and joints, a record of `frames.MODEL`."""
         model = np.zeros((), frames.MODEL)
         # The first edge is the bottom of the picture; the others are the moon. Box2D's island solver begins at the body
-        # that was created last, which gives the two orders. Gravity is a parameter of each episode.
+        # that was created last, which gives `body_order` and `joint_order`. Gravity is a parameter of each episode.
         model["num_bodies"], model["num_joints"], model["num_edges"], model["base"] = 3, 2, CHUNKS, 1
         model["body_order"][:3], model["joint_order"][:2] = (2, 0, 1), (1, 0)
         # The kernel reads the options of the task in `flag` and `option`.
@@ -145,6 +149,7 @@ class LunarLander(ExactTask[LunarLanderOptions]):
         hull_friction, leg_friction = (
             [polygons.mixed_friction(ground, own) for ground in (MOON_FRICTION, BOTTOM_FRICTION)] for own in (0.1, 0.2)
         )
+        # The densities (5 and 1), frictions, angles (radians) and speed of the legs are Gymnasium's.
         lander = polygons.hull(corners, 5.0, hull_friction)
         lander["p"] = WIDTH / 2, HEIGHT
         model["hull"][0] = lander
@@ -179,7 +184,8 @@ class LunarLander(ExactTask[LunarLanderOptions]):
         """Draw the moon, the first push and the beginning of the wind's pattern into a record of `frames.WORLD`."""
         generator = Pcg64.seeded(seed)
         height = [generator.uniform(0, HEIGHT / 2) for _ in range(CHUNKS + 1)]
-        height[CHUNKS // 2 - 2 : CHUNKS // 2 + 3] = [HEIGHT / 4] * 5
+        height[CHUNKS // 2 - 2 : CHUNKS // 2 + 3] = [HEIGHT / 4] * 5  # the flat pad
+        # As in Gymnasium, 0.33 is not 1/3, and the vertex before the first is the last.
         smooth = [0.33 * (height[i - 1] + height[i] + height[i + 1]) for i in range(CHUNKS)]
         state["height"][: CHUNKS + 2] = 0, 0, *smooth  # two vertices of the bottom, then the moon
         state["body"]["force"][0] = [generator.uniform(-INITIAL_RANDOM, INITIAL_RANDOM) for _ in range(2)]
@@ -195,10 +201,10 @@ class LunarLander(ExactTask[LunarLanderOptions]):
         return np.array([
             (x - WIDTH / 2) / (WIDTH / 2),
             (y - (HEIGHT / 4 + LEG_DOWN)) / (HEIGHT / 2),
-            vx * (WIDTH / 2) / 50,
-            vy * (HEIGHT / 2) / 50,
+            vx * (WIDTH / 2) / FPS,
+            vy * (HEIGHT / 2) / FPS,
             lander["a"],
-            20.0 * lander["w"].astype(np.float64) / 50,
+            20.0 * lander["w"].astype(np.float64) / FPS,
             *(bodies["grounded"][:, leg] != 0 for leg in (1, 2)),
         ])  # fmt: skip
 
@@ -230,8 +236,9 @@ class LunarLander(ExactTask[LunarLanderOptions]):
     def _apply_forces(self, states: Any, engines: _Engines) -> None:
         """Apply the forces of the wind and the impulses of the engines, before the physics makes a step.
 
-        An engine acts at the offset (ox, oy). The terms have Gymnasium's order, because another order may give other
-        bits. As in Gymnasium, the height of the side engines is 17 in the term for x, and 14 in the term for y.
+        An engine acts at the offset (ox, oy). The terms have Gymnasium's numbers, and Gymnasium's order, because
+        another order may give other bits. As in Gymnasium, the height of the side engines is 17 in the term for x, and
+        14 in the term for y.
         """
         lander = states["body"][:, 0]
         if self.options.enable_wind:
