@@ -130,6 +130,14 @@ def test_the_start_is_measured_with_the_same_environment_and_network(call, monke
     assert (config.network.name, config.network.options.hidden, config.env.max_episode_steps) == ("mlp", (), 9)
 
 
+@pytest.mark.usefixtures("quick")
+@pytest.mark.parametrize("network", ["elman", "hebbian-lstm"])
+def test_a_network_has_the_layers_of_its_defaults(call, monkeypatch, network):
+    known = dict.fromkeys(("python", "import", "first_step", "import_budget", "first_step_budget"), 1.0)
+    monkeypatch.setattr(measurements, "startup_seconds", lambda *_: known)
+    assert f"{network} with " in call("bench", "--set", f"network.name={network}", "--pairs", 0).ok().out
+
+
 def test_an_interrupt_is_no_failure_of_the_processes_that_it_ends(call, monkeypatch):
     def interrupted(*_):
         signal.raise_signal(signal.SIGINT)

@@ -48,8 +48,8 @@ def _parser() -> Parser:
     add("--engine", dest="env.engine", metavar="NAME", help="gymnasium, envpool or exact (gymnasium)")
     add("-p", "--population", type=int, metavar="P", default=138, help="candidates (138)")
     add("-r", "--episodes", type=int, metavar="E", default=8, help="episodes per candidate (8)")
-    layers = "hidden layers (8 8)"
-    add("-d", "--hidden", dest="network.hidden", type=int, nargs="*", metavar="H", default=[8, 8], help=layers)
+    sizes = "hidden layer sizes (8 8 for hebbian-dag)"
+    add("-d", "--hidden", dest="network.hidden", type=int, nargs="*", metavar="H", help=sizes)
     measured = "measure this generation (0, the initial population)"
     add("-g", "--generation", type=int, default=0, metavar="G", help=measured)
     add("--set", action="append", default=[], dest="assignments", metavar="section.key=value", help="set any key")
@@ -87,8 +87,9 @@ def _experiment(arguments: dict[str, Any]) -> Experiment:
     # A bare process, to which each worker is compared, has one thread.
     table: dict[str, Any] = {"network": {"name": "hebbian-dag"}, "held_out_episodes": 0, "compute": {"threads": 1}}
     table["generations"] = arguments["generation"] + 1
-    for key in ("env.id", "env.engine", "population", "episodes", "network.hidden"):
-        set_key(table, key, _ENVIRONMENT.get(key) if arguments[key] is None else arguments[key])
+    keys = ("env.id", "env.engine", "population", "episodes", "network.hidden")
+    for key, value in (_ENVIRONMENT | {key: arguments[key] for key in keys if arguments[key] is not None}).items():
+        set_key(table, key, value)
     if arguments["sleep_env"] is not None:
         asleep = {"id": SLEEP, "kwargs": {"seconds": arguments["sleep_env"]}, "reuse": True}
         table["env"], table["compute"]["slots"] = asleep, 1
