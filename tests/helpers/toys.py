@@ -440,13 +440,13 @@ class Values(gymnasium.Env):
 
 
 class Prints(Values):
-    """Prints in each reset, and its constructor needs an argument."""
+    """Prints in each reset, without an end of the line, and its constructor needs an argument."""
 
     def __init__(self, x: float):
         super().__init__(x)
 
     def reset(self, *, seed=None, options=None):
-        print("reset")
+        print("reset", end="")
         return super().reset(seed=seed, options=options)
 
 

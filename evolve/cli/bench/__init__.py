@@ -224,7 +224,10 @@ def _body(app: App, argv: list[str]) -> int:
     arguments = vars(_parser().parse_args(argv))
     # The bench starts itself under mpirun with the hidden option; this process is then one of its ranks.
     if arguments["measure"]:
-        return measurements.measure(_experiment(arguments), app, arguments["measure"])
+        with stdout_for_json(True):
+            measured = measurements.measure(_experiment(arguments), app, arguments["measure"])
+        print(json.dumps(measured), flush=True)
+        return 0
     _check_options(arguments, app.transport)
     try:
         with stdout_for_json(arguments["json"]):

@@ -128,10 +128,10 @@ def _header(experiment: Experiment, seed: int) -> Header:
     return Header(config.to_toml(), {}, seed, config.env.id)
 
 
-def measure(experiment: Experiment, app: App, path: str) -> int:
-    """In a process of `figures_of_job`: continue a run by one generation of the training loop, and print its figures.
+def measure(experiment: Experiment, app: App, path: str) -> dict[str, Any]:
+    """In a process of `figures_of_job`: continue a run by one generation of the training loop; return its figures.
 
-    A generation of another run comes first, as a warm-up. Returns the exit code.
+    A generation of another run comes first, as a warm-up.
     """
     coordinator = coordinator_of(app)
     # A run freezes the garbage collector, too: otherwise scanning all modules takes a tenth of the time.
@@ -145,9 +145,7 @@ def measure(experiment: Experiment, app: App, path: str) -> int:
         continued = shutil.copy(path, folder)
         with closing(reopen(Path(continued))) as log, closing(iterate(experiment, coordinator, log)) as records:
             found = next(timed(records, app, coordinator))
-    figures = {"ranks": app.transport.size, "backend": backend(experiment.config.compute.backend)}
-    print(json.dumps(figures | found), flush=True)
-    return 0
+    return {"ranks": app.transport.size, "backend": backend(experiment.config.compute.backend)} | found
 
 
 def figures_of_job(words: Sequence[str], ranks: int) -> dict[str, Any]:
