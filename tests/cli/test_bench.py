@@ -4,6 +4,7 @@ import json
 import signal
 from functools import partial
 from multiprocessing import resource_tracker, spawn
+from types import SimpleNamespace
 
 import pytest
 import warm
@@ -136,6 +137,26 @@ def test_a_network_has_the_layers_of_its_defaults(call, monkeypatch, network):
     known = dict.fromkeys(("python", "import", "first_step", "import_budget", "first_step_budget"), 1.0)
     monkeypatch.setattr(measurements, "startup_seconds", lambda *_: known)
     assert f"{network} with " in call("bench", "--set", f"network.name={network}", "--pairs", 0).ok().out
+
+
+@pytest.mark.usefixtures("quick")
+@pytest.mark.parametrize("words", [("--sleep-env", 0.001), ("--engine", "exact")])
+def test_a_signal_ends_the_bench_between_two_pairs(call, monkeypatch, words):
+    known = dict.fromkeys(("python", "import", "first_step", "import_budget", "first_step_budget"), 1.0)
+    monkeypatch.setattr(measurements, "startup_seconds", lambda *_: known)
+    monkeypatch.setattr(measurements, "BareProcesses", lambda *_: SimpleNamespace(rate=lambda: 1.0, close=lambda: None))
+
+    measured = []
+
+    def measure(*_):
+        if not measured:
+            signal.raise_signal(signal.SIGTERM)
+        measured.append({"ranks": 1, "seconds": 1.0, "rate": 1.0, "returns": [1.0]})
+        return measured[-1]
+
+    monkeypatch.setattr(measurements, "figures_of_job", measure)
+    done = call("bench", *words, "-p", 2, "-r", 1, "--ranks", 1)
+    assert (done.code, done.err, len(measured)) == (75, "evolve.bench: stopped by SIGTERM\n", 1)
 
 
 def test_an_interrupt_is_no_failure_of_the_processes_that_it_ends(call, monkeypatch):

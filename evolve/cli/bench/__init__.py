@@ -186,7 +186,7 @@ def _sweep(
             sweep[ranks] = measurements.compare(experiment, words, run, ranks, arguments["pairs"], stop)
             show(_rollout_table(sweep[ranks]))
         else:
-            sweep[ranks] = measurements.schedule(words, ranks, arguments["pairs"])
+            sweep[ranks] = measurements.schedule(words, ranks, arguments["pairs"], stop)
             show(_schedule_table(sweep[ranks]))
     return sweep
 

@@ -244,6 +244,7 @@ def compare(
     bare, rows = BareProcesses(experiment, run, max(ranks - 1, 1), stop), []
     try:
         for _ in range(pairs):
+            stop.check()
             bare_rate = bare.rate()
             figures = figures_of_job(words, ranks)
             del figures["returns"]
@@ -253,15 +254,16 @@ def compare(
     return rows
 
 
-def schedule(words: Sequence[str], ranks: int, pairs: int) -> list[dict[str, Any]]:
+def schedule(words: Sequence[str], ranks: int, pairs: int, stop: StopFlag) -> list[dict[str, Any]]:
     """Measure the engine on environments that only sleep; the ratio is to workers that never wait.
 
     The return of an episode is the time that it slept, which is the work in seconds. Even a scheduler that costs
     nothing waits for the last episodes to end: `list_seconds` is the time of Graham's list scheduling (1966) of the
-    same episodes.
+    same episodes. Raises RunError and Stopped.
     """
     rows = []
     for _ in range(pairs):
+        stop.check()
         row, workers = figures_of_job(words, ranks), max(ranks - 1, 1)
         slept = row.pop("returns")
         ideal = sum(slept) / workers
