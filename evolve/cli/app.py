@@ -321,7 +321,8 @@ def _coordinate(name: str, body: Body, app: App, argv: list[str], work: Callable
     is_lost = bool(transport.silent) or app.stop.signal == signal.SIGTERM
     code = mpirun.hand_over(code, start_again=is_lost and code == Stopped.exit_code)
     all_have_left = cluster.dismiss(transport)
-    _close_environments()
+    with stdout_for_json("--json" in argv):  # an environment may print when it is closed
+        _close_environments()
     if not all_have_left or transport.abandoned:
         sys.stdout.flush()
         transport.abort(code)  # the result is settled, so remaining ranks need not end by themselves

@@ -51,9 +51,11 @@ def test_json_stays_json_if_an_environment_prints(call, monkeypatch):
     step = toys.Prints.step
     monkeypatch.setattr(toys.Prints, "step", lambda *given: (step(*given)[0], 2.0, True, False, {}))
     call("run", *task, "-o", "other").ok()
+    monkeypatch.setattr(toys.Prints, "close", lambda _: print("closed"))
     for files in (("one",), ("one", "other")):  # of two files, the first different episode is played here
         done = call("verify", *files, "--json")
         assert (done.code, json.loads(done.out)["equal"], "reset" in done.err) == (1, False, True)
+        assert done.err.endswith("closed\n")
 
 
 def test_a_manifest_cannot_forge_a_line(call, runs):
