@@ -57,6 +57,13 @@ WATCHED = {"exec", "compile", "import", "subprocess.Popen", "os.system", "os.exe
            "socket.connect", "ctypes.dlopen", "os.remove", "os.rename"}  # fmt: skip
 
 
+class LateError(BaseException):
+    """Reading takes too long. It is no Exception, so that the code which reads cannot take it for an error of the file.
+
+    A TimeoutError would be an OSError, for which a file is refused.
+    """
+
+
 class Guard:
     """Watches a process while it reads untrusted data: the time, and any attempt to run code."""
 
@@ -64,14 +71,15 @@ class Guard:
         self.armed, self.seen = False, ""
         cell_len("語")  # rich imports its table of wide characters with the first of them
         sys.addaudithook(self._hear)
-        signal.signal(signal.SIGALRM, self._late)
+        signal.signal(signal.SIGALRM, self.late)
 
     def _hear(self, event: str, arguments: tuple[Any, ...]) -> None:
         if self.armed and event in WATCHED:
             self.seen = f"{event} {arguments!r}"[:300]
 
-    def _late(self, _number: int, _frame: Any) -> None:
-        raise TimeoutError(f"still reading after {MOST_SECONDS} s")
+    def late(self, _number: int, _frame: Any) -> None:
+        """Raise LateError; the handler of SIGALRM."""
+        raise LateError(f"still reading after {MOST_SECONDS} s")
 
     @contextmanager
     def watching(self) -> Iterator[None]:

@@ -5,6 +5,7 @@ import json
 import os
 import re
 import shutil
+import signal
 import subprocess
 import sys
 import time
@@ -282,6 +283,20 @@ def test_a_fuzz_can_be_interrupted(monkeypatch):
 
     with pytest.raises(KeyboardInterrupt):
         importlib.import_module("fuzz").trials(2, "it", interrupt, SimpleNamespace(watching=nullcontext), [])
+
+
+def test_a_fuzz_counts_what_takes_too_long_as_wrong(monkeypatch):
+    monkeypatch.syspath_prepend(str(ROOT / "benchmarks"))
+    fuzz = importlib.import_module("fuzz")
+
+    def read(_):
+        try:
+            fuzz.Guard.late(None, signal.SIGALRM, None)
+        except OSError:  # as the package refuses a file that cannot be read
+            return "refused"
+
+    counts = fuzz.trials(1, "it", read, SimpleNamespace(watching=nullcontext), [])
+    assert (counts["wrong"], counts["refused"]) == (1, 0)
 
 
 @pytest.mark.slow
