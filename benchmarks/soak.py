@@ -5,7 +5,8 @@
 
 Prints the resident memory of every rank after the first minute, at half time and at the end, in MB, and the largest
 lasting numbers of files and threads in each half of the time. Exit code 1 if a rank grew by more than 5 MB, if its
-files or threads grew, or if no rank was seen. Needs psutil, which the test extra brings.
+files or threads grew, if no rank was seen, or if the run ended before its time. Needs psutil, which the test extra
+brings.
 """
 
 import argparse
@@ -23,6 +24,7 @@ from torture import MPIRUN, ranks_of
 
 from evolve import store
 from evolve.config import seconds
+from evolve.errors import Stopped
 
 _SETTLED = 60.0  # seconds until everything has been imported and made once
 _MOST_GROWTH = 5.0  # MB
@@ -57,6 +59,9 @@ def main() -> int:
                         series.setdefault(rank, []).append((time.monotonic() - begin, *sample(process)))
         if not series:
             print("no rank was seen: the run failed, or ended within five seconds", file=sys.stderr)
+            return 1
+        if job.returncode != Stopped.exit_code:
+            print(f"the run ended with exit code {job.returncode} before its time", file=sys.stderr)
             return 1
         file = Path(folder) / "seed-0.h5"
         stored, generations = file.stat().st_size / 1e6, store.read(file).num_generations

@@ -17,6 +17,7 @@ from importlib.util import find_spec
 from types import SimpleNamespace
 
 import numpy as np
+import psutil
 import pytest
 from conftest import OPENMPI, ROOT, environment, finished, launcher, without
 from emulation import emulation_available
@@ -297,6 +298,15 @@ def test_a_fuzz_counts_what_takes_too_long_as_wrong(monkeypatch):
 
     counts = fuzz.trials(1, "it", read, SimpleNamespace(watching=nullcontext), [])
     assert (counts["wrong"], counts["refused"]) == (1, 0)
+
+
+def test_a_soak_notices_a_run_that_ends_too_early(torture, bench, monkeypatch, tmp_path):
+    (tmp_path / "mpirun").write_text("#!/bin/sh\nsleep 0.3\nexit 3\n")
+    (tmp_path / "mpirun").chmod(0o755)
+    monkeypatch.setattr(torture, "MPIRUN", str(tmp_path / "mpirun"))
+    monkeypatch.setattr(torture, "ranks_of", lambda _: {0: psutil.Process()})
+    monkeypatch.setattr(time, "sleep", lambda _, wait=time.sleep: wait(0.02))
+    assert bench("soak", "--for", "1m") == (1, "", "the run ended with exit code 3 before its time\n")
 
 
 @pytest.mark.slow
