@@ -89,7 +89,8 @@ class Launched:
         """Kill its remaining processes."""
         with suppress(psutil.Error):
             for process in psutil.Process(self.popen.pid).children(recursive=True):
-                process.kill()
+                with suppress(psutil.Error):  # it has ended; the others have not
+                    process.kill()
         self.popen.kill()
         self.popen.wait()
 

@@ -210,7 +210,8 @@ class Campaign:
         while (left := job.processes()) and time.monotonic() < deadline:
             time.sleep(0.1)
         for process in left.values():
-            process.kill()
+            with suppress(psutil.Error):
+                process.kill()
         return f"left behind: {', '.join(left)}" if left else ""
 
     def _finish(self, job: Job, experiment: str, ranks: int, verdict: Verdict | None, expected: list[bytes]) -> None:

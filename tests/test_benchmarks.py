@@ -457,6 +457,21 @@ def test_a_run_that_writes_its_log_is_not_stuck(launched, tmp_path):
     assert run.over()
 
 
+def test_the_end_of_a_launch_kills_all_its_processes_though_one_has_ended(launched, tmp_path, monkeypatch):
+    killed = []
+
+    def gone():
+        raise psutil.NoSuchProcess(1)
+
+    monkeypatch.setattr(psutil.Process, "children", lambda *_, **__: [
+        SimpleNamespace(kill=gone), SimpleNamespace(kill=lambda: killed.append("a rank"))
+    ])  # fmt: skip
+    run = launched.Launched(tmp_path / "a", ["sh", "-c", "exec sleep 600"], {})
+    run.end()
+    assert killed == ["a rank"]
+    assert run.over()
+
+
 def test_verdicts_are_appended_to_their_file(launched, tmp_path):
     path = tmp_path / "verdicts"
     assert launched.read_verdicts(path, launched.Verdict) == []
