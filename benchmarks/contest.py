@@ -42,7 +42,8 @@ def described(paths: Sequence[Path]) -> str:
     lines = []
     for path in paths:
         found = results.read(path)
-        system, loads = found.system, [repeat.load for row in found.rows for repeat in row.repeats if repeat.load]
+        system, repeats = found.system, [repeat for row in found.rows for repeat in row.repeats]
+        loads = [repeat.load for repeat in repeats if repeat.load is not None]
         busy = f"load {min(loads):.1f} to {max(loads):.1f} meanwhile" if loads else "its load is not known"
         compiler = f"{system['kernel_compiler']}, {system['kernel_variant']}"
         machine = f"{system['cpu']}, {system['cores']} cores, {system['system_release']}"

@@ -634,6 +634,19 @@ def test_gpu_sees_every_bit(monkeypatch):
     assert list(differences("exp", bits, right + np.float32(1e-6))) == [*bits[[0, 1, 3]]]
 
 
+def test_a_machine_without_load_is_described(monkeypatch, tmp_path):
+    monkeypatch.syspath_prepend(str(ROOT / "benchmarks"))
+    page = importlib.import_module("contest")
+    path = page.by_size()[2, "small"][0]
+    found = page.results.read(path)
+    row = found.rows[0]
+    loads = iter((0.0, 1.5, None))
+    repeats = tuple(repeat.model_copy(update={"load": next(loads)}) for repeat in row.repeats[:3])
+    row = row.model_copy(update={"repeats": repeats})
+    page.results.write(found.model_copy(update={"rows": (row,)}), tmp_path / "quiet.json")
+    assert "; load 0.0 to 1.5 meanwhile" in page.described([tmp_path / "quiet.json"])
+
+
 def test_the_page_of_the_contest_is_made_of_its_results(monkeypatch):
     monkeypatch.syspath_prepend(str(ROOT / "benchmarks"))
     page = importlib.import_module("contest")
