@@ -143,6 +143,8 @@ def main() -> None:
         raise SystemExit("--jax needs jax and gymnax. Run pip install -r benchmarks/requirements-jax.txt")
     if not native.available():
         raise SystemExit("expected native kernels, which are not built. Install a C compiler and run pip install -e .")
+    if min(np.diff([-TOGETHER, *sorted(asked.generations)])) < TOGETHER:
+        parser.error(f"--generations: expected numbers from 0 on, at least {TOGETHER} apart")
     if asked.walker:
         compare_walkers(asked)
     else:

@@ -327,6 +327,14 @@ def test_exact(bench):
     assert first["jax"] is None
 
 
+@pytest.mark.skipif(not native.available(), reason="the native kernels were not built")
+@pytest.mark.parametrize("generations", [(0, 3), (5, 2), (-1,)])
+def test_exact_measures_generations_that_do_not_overlap(bench, generations):
+    code, _, err = bench("exact", "-p", 16, "-r", 2, "--generations", *generations)
+    assert code == 2
+    assert err.endswith("error: --generations: expected numbers from 0 on, at least 4 apart\n")
+
+
 @pytest.mark.parametrize("more", [(), ("--walker",)])
 def test_exact_needs_its_kernels(bench, monkeypatch, more):
     monkeypatch.setattr(native, "available", lambda: False)
