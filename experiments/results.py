@@ -166,7 +166,10 @@ def results(paths: Sequence[Path], found: Found) -> str:
 
 
 def swept(path: Path, runs: Runs) -> str:
-    """Return a table for each network of a sweep: strategies down, environments across, means in the cells."""
+    """Return a table for each network of a sweep: strategies down, environments across, means in the cells.
+
+    The text is empty if a run is missing.
+    """
     points = [prepare(config).config for config in load([str(path)])[0]]
     tasks = list(dict.fromkeys(config.env.id for config in points))
     networks = [config.network.table() for config in points]
@@ -175,19 +178,19 @@ def swept(path: Path, runs: Runs) -> str:
     for config in points:
         network, strategy = describe(config.network.table(), networks), describe(config.strategy.table(), strategies)
         means = [result_of(run).mean for run in of(config, runs)]
+        if len(means) < len(config.seeds):
+            return ""
         cells.setdefault(network, {}).setdefault(strategy, {})[config.env.id] = means
-    if not any(mean for rows in cells.values() for means in rows.values() for mean in means.values()):
-        return ""
     tables = []
     for network, by_strategy in cells.items():
-        rows = [[name, *(cell(means.get(task, [])) for task in tasks)] for name, means in by_strategy.items()]
+        rows = [[name, *(cell(means[task]) for task in tasks)] for name, means in by_strategy.items()]
         tables.append(f"\n**{network}**\n\n{table(['strategy', *tasks], rows)}")
     return "\n".join(tables)
 
 
 def cell(means: list[float]) -> str:
     """Return a mean over seeds, with the worst and the best seed."""
-    return f"{np.mean(means):.0f} ({min(means):.0f} to {max(means):.0f})" if means else ""
+    return f"{np.mean(means):.0f} ({min(means):.0f} to {max(means):.0f})"
 
 
 def against_random(path: Path, runs: Runs) -> str:
@@ -243,12 +246,13 @@ def robustness(names: Sequence[str]) -> str:
 
 
 def compared(paths: Sequence[Path], runs: Runs) -> str:
-    """Return the table of experiments compared with the first of them."""
+    """Return the table of experiments compared with the first of them, "" if a run is missing."""
     rows, first = [], None
     for path in paths:
-        found = of(load([str(path)])[0][0], runs)
-        if not found:
-            continue
+        (config,) = load([str(path)])[0]
+        found = of(config, runs)
+        if len(found) < len(config.seeds):
+            return ""
         of_seeds = [result_of(run) for run in found]
         means, steps = np.array([seed.mean for seed in of_seeds]), float(np.mean([seed.steps for seed in of_seeds]))
         first = first or (means, steps)
@@ -285,7 +289,7 @@ def write(section: str, text: str, names: Sequence[str] = (), page: Path | None 
         page: The page, by default the page of results.
     """
     if not text:
-        print(f"{section}: no whole run was found, so its table stays as it is", file=sys.stderr)
+        print(f"{section}: not all of its runs were found, so its table stays as it is", file=sys.stderr)
         return
     fill(page or PAGE, section, lambda earlier: merged(text, names, earlier) if names else text)
 

@@ -119,12 +119,15 @@ def test_many_seeds_are_shown_by_their_quartiles(results):
 
 
 def test_a_sweep_has_a_table_of_means_over_seeds_for_each_network(results, place):
-    table = results.swept(place / "many.toml", results.find(place / "runs")).splitlines()
+    runs = results.find(place / "runs")
+    table = results.swept(place / "many.toml", runs).splitlines()
     assert table[1] == f"**{prepare(load([str(place / 'many.toml')])[0][0]).config.network.name}**"
     assert table[3] == "| strategy | CartPole-v1 |"
     means = [store.read(place / "runs/many/strategy=ga" / f"seed-{s}.h5").held_out.returns.mean() for s in (1, 2)]
     assert table[5].endswith(f"| ga | {np.mean(means):.0f} ({min(means):.0f} to {max(means):.0f}) |")
     assert "| prune |" in table[6]
+    assert results.swept(place / "many.toml", [run for run in runs if run[0].path.parent.name != "strategy=ga"]) == ""
+    assert results.swept(place / "many.toml", [run for run in runs if run[0].header.seed == 1]) == ""
     known = [{"name": "ga", "parents": 2}, {"name": "ga", "parents": 3, "survivors": 1}, {"name": "umda", "parents": 9}]
     assert results.describe(known[0], known) == "ga (parents 2)"
     assert results.describe(known[1], known) == "ga (parents 3)"
@@ -169,6 +172,10 @@ def test_experiments_are_compared_with_the_first(results, place):
     table = results.compared([place / "one.toml", place / "two.toml"], results.find(place / "runs")).splitlines()
     assert table[2].count("| 1.00 |") == 1
     assert float(table[3].split(" | ")[3]) < 1
+    for missing in (["three", "one"], ["one", "three"]):
+        assert results.compared([place / f"{name}.toml" for name in missing], results.find(place / "runs")) == ""
+    first_seeds = [run for run in results.find(place / "runs") if run[0].header.seed == 1]
+    assert results.compared([place / "one.toml", place / "two.toml"], first_seeds) == ""
 
 
 def test_tables_take_their_place(results, tmp_path, monkeypatch):
