@@ -142,7 +142,7 @@ def test_break_even():
     assert break_even([row(1, 2.0, 1.0), row(2, 1.0, 2.0)], 1) == math.inf  # faster, but not from there on
 
 
-@pytest.mark.parametrize("words", [("-o", "a.jpg"), ("--budget", -1), ("--budget", "nan")])
+@pytest.mark.parametrize("words", [("-o", "a.jpg"), ("--budget", -1), ("--budget", "nan"), ("-e", "Nowhere-v0")])
 def test_bad_options_are_refused(script, words):
     script("devices", *words).refused()
 

@@ -7,7 +7,7 @@ from typing import Any
 
 from device_parts import tables
 from device_parts.figure import draw_device_speed
-from device_parts.rollout_gain import rollout_rows
+from device_parts.rollout_gain import rollout_experiments, rollout_rows
 from device_parts.steps import SLOTS, WIDTHS, Budget, Row, break_even, cores, layer_sizes, rows, why_no_device
 from device_parts.timing import Effort
 from evolve.analysis import figures
@@ -62,6 +62,7 @@ def measure_devices(
         sizes: Widths of layers, and numbers of slots in ascending order; by default `WIDTHS` and `SLOTS`.
     """
     widths, slots = sizes or (WIDTHS, SLOTS)
+    experiments = rollout_experiments(environment)  # a wrong environment is refused before the measurements
     whole = Budget(budget)
     missing = why_no_device()
     name = "" if missing else device().name
@@ -75,7 +76,7 @@ def measure_devices(
         measured = rows(*network, slots, effort, Budget(share))
         show(tables.network_steps(measured, cores()))
         found["networks"].append(_with_break_even(measured))
-    for row in rollout_rows(environment, min(LONGEST_TRIAL, _TRIAL * budget), whole):
+    for row in rollout_rows(experiments, min(LONGEST_TRIAL, _TRIAL * budget), whole):
         check()
         found["rollouts"].append(row)
     show(tables.whole_rollouts(found["rollouts"]))

@@ -1,6 +1,6 @@
 """Whole rollouts on the host and on a device, and the most that a device could gain there."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 from device_parts.steps import Budget, parted, why_no_device
@@ -19,19 +19,24 @@ SLOTS = 1024
 _EPISODES = 8
 
 
-def rollout_rows(asked: tuple[str, str] | None, seconds: float, budget: Budget) -> Iterator[Row]:
-    """Yield, for each environment and network, steps per second of the host and of a device, and the bound of the gain.
+def rollout_experiments(asked: tuple[str, str] | None) -> list[Experiment]:
+    """Return an experiment for each environment and network. Raises InputError if there is no such environment.
 
     asked: the environment and its engine; None for EnvPool's environments, or without EnvPool Gymnasium's CartPole.
     """
-    for environment in [asked] if asked else _environments():
-        for hidden in HIDDEN:
-            yield _row(_experiment(*environment, hidden), hidden, seconds, budget)
+    return [_experiment(*environment, hidden) for environment in ([asked] if asked else _environments())
+            for hidden in HIDDEN]  # fmt: skip
 
 
-def _row(experiment: Experiment, hidden: tuple[int, ...], seconds: float, budget: Budget) -> Row:
-    env = experiment.config.env
-    row: Row = {"env": env.id, "engine": env.engine, "hidden": list(hidden), "slots": experiment.config.compute.slots}
+def rollout_rows(experiments: Sequence[Experiment], seconds: float, budget: Budget) -> Iterator[Row]:
+    """Yield, for each experiment, steps per second of the host and of a device, and the bound of the gain."""
+    for experiment in experiments:
+        yield _row(experiment, seconds, budget)
+
+
+def _row(experiment: Experiment, seconds: float, budget: Budget) -> Row:
+    env, hidden = experiment.config.env, list(experiment.config.network.options.hidden)
+    row: Row = {"env": env.id, "engine": env.engine, "hidden": hidden, "slots": experiment.config.compute.slots}
     if budget.left < 0:
         return row | parted(dict.fromkeys(("host", "gpu", "most", "gain"), "it would take too long"))
     host = rollout_speed(experiment, host_backend("auto"), seconds)
