@@ -22,6 +22,7 @@ sys.path.insert(0, str(Path(__file__).parent))
 import numpy as np
 from lifetime_parts.presets import OFF
 from pages import fill, markdown
+from ppo_parts.records import write
 from resumable import Job, announcer, run_all
 
 import evolve
@@ -81,7 +82,7 @@ def judge(run: evolve.Run) -> dict[str, float]:
         found[OFF_NAME] = float(run.evaluate(EPISODES, network=off).mean)
     # Other ranks may be reading a file that is complete already.
     if found != known and script_ranks().leads:
-        kept.write_text(json.dumps(found))
+        write(kept, found)
     return {name: value for name, value in found.items() if name != "digest"}
 
 

@@ -23,6 +23,7 @@ import evolve
 sys.path.insert(0, str(Path(__file__).parent))
 
 from pages import fill, markdown
+from ppo_parts.records import write
 
 from evolve.analysis.figures.style import COLOURS, LineLabel, alternating_dashes, label_lines, new_figure, save, styled
 
@@ -88,8 +89,7 @@ def searches(task: Task, by: str, seed: int, directory: Path, rounds: int = ROUN
         assert run.held_out is not None
         connections = int(run.generations[-1].record.connections[0])
         points.append(Point(connections, run.held_out.mean, run.digest))
-        kept.parent.mkdir(parents=True, exist_ok=True)
-        kept.write_text(json.dumps([asdict(point) for point in points]))
+        write(kept, [asdict(point) for point in points])
     return points
 
 

@@ -1,6 +1,7 @@
 """The study of lottery tickets: its runs are resumed, and its tables hold their results."""
 
 import sys
+from pathlib import Path
 
 import pytest
 from conftest import ROOT
@@ -29,8 +30,19 @@ def test_a_run_is_resumed_and_each_of_its_points_is_a_search(tmp_path, monkeypat
     assert longer[:2] == found["magnitude"][0]
     run = evolve.load(directory / "seed-1.h5")
     assert (len(run.generations), run.held_out.mean, run.digest) == (6, longer[2].mean, longer[2].digest)
+    write = Path.write_text
+
+    def full_disk(path, *_, **__):
+        write(path, "")
+        raise OSError("no space")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Path, "write_text", full_disk)
+        with pytest.raises(OSError, match="no space"):
+            tickets.searches(task, "magnitude", 1, directory, rounds=4)
+    assert tickets.searches(task, "magnitude", 1, directory, rounds=4)[:3] == longer
     (directory / "seed-1.json").unlink()
-    with pytest.raises(InputError, match="at least 6"):
+    with pytest.raises(InputError, match="at least 8"):
         tickets.searches(task, "magnitude", 1, directory, rounds=3)
 
 

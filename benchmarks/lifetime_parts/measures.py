@@ -6,6 +6,7 @@ from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
+from ppo_parts.records import write
 
 import evolve
 from evolve import store
@@ -60,7 +61,7 @@ def measure(job: Job, out: Path) -> Measured:
         if found.digest == run.digest:
             return found
     found = _measure(job, run)
-    kept.write_text(json.dumps(asdict(found)))
+    write(kept, asdict(found))
     return found
 
 

@@ -89,7 +89,7 @@ def is_there(path: Path, asked: dict[str, Any]) -> bool:
     return True
 
 
-def write(path: Path, record: dict[str, Any]) -> None:
+def write(path: Path, record: Any) -> None:
     """Write a record atomically, so that an existing file is complete."""
     path.parent.mkdir(parents=True, exist_ok=True)
     partial = path.with_suffix(".partial")
