@@ -73,12 +73,16 @@ def means(runs: list[evolve.Run]) -> np.ndarray:
 
 
 def table(found: dict[str, list[evolve.Run]]) -> str:
-    """Return the table of learning: for each rank the median over seeds, and the smallest and the largest number."""
+    """Return the table of learning: for each rank the median over seeds, and the smallest and the largest number.
+
+    A run that never has the mean needs "inf" generations.
+    """
     rows = []
     for name, runs in found.items():
         values = means(runs)
+        good = values >= GOOD
         columns = (
-            (values >= GOOD).argmax(axis=1) + 1,
+            np.where(good.any(axis=1), good.argmax(axis=1) + 1, np.inf),
             values[:, -10:].mean(axis=1),
             [r.held_out.returns.mean() for r in runs],
         )

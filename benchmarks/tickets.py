@@ -132,15 +132,19 @@ def _cell(values: np.ndarray) -> str:
 
 def fewest(task: Task, found: Curves) -> str:
     """Return the table of the sparsest networks that have learnt a task: for each variant, by seed."""
-    whole = found["signal-to-noise"][0][0].connections
     rows = []
     for name, runs in found.items():
-        least = [min((p.connections for p in run if p.mean >= task.aim), default=whole) for run in runs]
+        least = [min((p.connections for p in run if p.mean >= task.aim), default=math.inf) for run in runs]
         digests = " ".join(f"`{run[-1].digest[:8]}`" for run in runs)
-        rows.append([name, f"**{np.median(least):.0f}**", ", ".join(map(str, least)), digests])
+        rows.append([name, f"**{_count(float(np.median(least)))}**", ", ".join(map(_count, least)), digests])
     return markdown(
         ["chosen by", f"fewest connections with {task.aim:g} or more, median", "by seed", "digests at the end"], rows
     )
+
+
+def _count(connections: float) -> str:
+    """Return a number of connections as text; "never" for infinity."""
+    return "never" if math.isinf(connections) else f"{connections:.0f}"
 
 
 @styled

@@ -6,6 +6,7 @@ import json
 import re
 import shutil
 import sys
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -306,6 +307,19 @@ def test_a_seed_goes_through_the_stages_of_pruning(results, tmp_path, monkeypatc
     assert "| 4 of 4 |" in rows[1]  # no episode is that long
     panel = sparse.draw([made]).axes[0]
     assert [text.get_text() for text in panel.texts][-1] == f"median {few.held_out.mean:.0f}"
+
+
+def test_a_rank_that_never_learns_is_not_the_fastest(results):
+    import low_rank  # beside pages.py, whose folder `results` puts on the path
+
+    def run(means):
+        held_out = SimpleNamespace(returns=np.array(means[-1:]))
+        return SimpleNamespace(table=lambda: {"mean_fitness": means}, held_out=held_out, digest="0" * 64)
+
+    found = {"full rank": [run([-300.0, -90.0, -80.0])], "rank 1": [run([-300.0, -200.0, -150.0])]}
+    *_, full, one = low_rank.table(found).splitlines()
+    assert full.startswith("| full rank | **2** (2 to 2) |")
+    assert one.startswith("| rank 1 | **inf** (inf to inf) |")
 
 
 @pytest.mark.parametrize(("name", "option"), [("sparse", ()), ("hardcore", ()), ("low_rank", ("--runs",))])

@@ -52,5 +52,8 @@ def test_tables_have_medians_and_the_sparsest(tmp_path):
     assert tickets.table(found).splitlines()[3] == "| 25.0% | 25 |" + " **470** (440 to 497) |" * 3
     last = tickets.fewest(tickets.TASKS["cartpole"], found).splitlines()[2]
     assert last == "| signal-to-noise | **33** | 25, 33, 50 | `` `` `` |"
+    hard = tickets.Task("CartPole-v1", {}, 499.5, (0.0, 520.0))
+    never = tickets.fewest(hard, {"signal-to-noise": [runs[0], runs[2][1:]]})
+    assert never.splitlines()[2] == "| signal-to-noise | **never** | 100, never | `` `` |"
     tickets.save(tickets.draw({tickets.TASKS["cartpole"]: found}), tmp_path / "figure.svg")
     assert (tmp_path / "figure.svg").stat().st_size > 5000
