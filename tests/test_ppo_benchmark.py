@@ -173,6 +173,35 @@ def test_an_evolution_ends_where_its_experiment_does(parts, monkeypatch, tmp_pat
     assert f"steps = {expected[-1]}" in outcome.settings["experiment"]
 
 
+def test_an_interrupted_evolution_keeps_its_processor_time(parts, tmp_path, monkeypatch):
+    from ppo_parts import evolution, tasks
+
+    config = Config(early_stop={"steps": 100})
+    held_out = SimpleNamespace(mean=1.0, returns=[1.0])
+    experiment = SimpleNamespace(in_evaluation=lambda: SimpleNamespace(config=config))
+    table = {"steps": [100], "seconds": [1.0]}
+    run = SimpleNamespace(table=lambda: table, held_out=held_out, config=config, experiment=experiment, digest="")
+    spent, outcomes = iter(range(0, 100, 5)), iter([KeyboardInterrupt, run])
+
+    def evolve_until(*_):
+        outcome = next(outcomes)
+        if outcome is run:
+            return run
+        (tmp_path / "seed-1.h5").touch()
+        raise outcome
+
+    monkeypatch.setattr(evolution, "configuration", lambda _: config)
+    monkeypatch.setattr(evolution, "evolve_until", evolve_until)
+    monkeypatch.setattr(
+        evolution.resource, "getrusage", lambda _: SimpleNamespace(ru_utime=float(next(spent)), ru_stime=0.0)
+    )
+    arguments = tasks.TASKS["cheetah"], 1, tmp_path, 1, [], None, 4
+    with pytest.raises(KeyboardInterrupt):
+        evolution.evolve_task(*arguments)
+    (point,) = evolution.evolve_task(*arguments).curve
+    assert point.cpu_seconds == 10.0
+
+
 @pytest.mark.usefixtures("warm_ranks")
 def test_a_record_does_not_tell_after_which_point_an_evolution_came_to_its_end(parts, tmp_path):
     from ppo_parts import evolution, tasks

@@ -43,18 +43,25 @@ def evolve_task(
     curve, spent = _begun(progress)
     ends = [steps for steps in (most, configuration(task).early_stop.steps) if steps is not None]
     end = min(ends, default=None)
+
+    def keep() -> None:
+        write(progress, {"curve": [asdict(point) for point in curve], "spent": spent})
+
     for steps in [*(point for point in points if end is None or point < end), end]:
         if curve and steps is not None and steps != end and steps <= curve[-1].steps:
             continue  # in the same generation
         before = _children()
-        run = evolve_until(task, seed, folder, cores, steps, episodes)
-        spent += _children() - before
+        try:
+            run = evolve_until(task, seed, folder, cores, steps, episodes)
+        finally:  # an interrupted run has used its processors, too
+            spent += _children() - before
+            keep()
         table = run.table()
         assert run.held_out is not None
         point = Point(sum(table["steps"]), sum(table["seconds"]), spent, float(run.held_out.mean))
         if not curve or curve[-1].steps < point.steps:
             curve.append(point)
-        write(progress, {"curve": [asdict(point) for point in curve], "spent": spent})
+        keep()
         if steps is not None and point.steps < steps:  # the experiment has ended
             break
     asked = {  # neither the directory of the file nor the last point matters
