@@ -18,7 +18,7 @@ from evolve.training import final_champion
 sys.path.insert(0, str(ROOT / "benchmarks"))
 
 import pages
-from lifetime_parts import bounds, presets, runs, tables
+from lifetime_parts import bounds, presets, report, runs, tables
 from lifetime_parts.lives import Lives, by_trial, play
 from lifetime_parts.measures import Measured, measure
 from resumable import run_all
@@ -180,6 +180,19 @@ def test_runs_are_taken_up_and_measured(tmp_path):
     assert plastic.off is not None
     assert plastic.off == jobs[0].load(tmp_path).evaluate(1000, network={"plasticity": 0.0}).mean
     assert measure(jobs[0], tmp_path) == plastic  # from the file beside the run
+
+
+def test_a_report_keeps_the_tables_of_all_tasks_if_a_task_is_missing(tmp_path, monkeypatch):
+    monkeypatch.setattr(report.bounds, "bandit", lambda **_: {"static": bounds.Value(50.0)})
+    page, notebook = tmp_path / "page.md", tmp_path / "notebook.md"
+    page.write_text("<!-- bounds -->\n<!-- end of bounds -->\n")
+    before = "".join(f"<!-- {name} -->\na table\n<!-- end of {name} -->\n" for name in ("presets", "digests"))
+    notebook.write_text(before)
+    said = []
+    report.report(tmp_path, [1], said.append, page, notebook, tmp_path)
+    assert notebook.read_text() == before
+    assert "| bandit | 50 |" in page.read_text()
+    assert "not all tasks are complete, so the tables and figures of all together stay as they are" in said
 
 
 def some(mean, reached=None, off=None):

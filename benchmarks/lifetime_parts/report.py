@@ -28,7 +28,7 @@ Say = Callable[[str], None]
 def report(
     out: Path, seeds: Sequence[int], say: Say, page: Path = PAGE, notebook: Path = NOTEBOOK, figures: Path = FIGURES
 ) -> None:
-    """Write the tables and figures of the tasks, and of the sweep, whose runs are complete."""
+    """Write the tables of the tasks, and of the sweep, whose runs are complete; and what the tasks share if all are."""
     results = {name: _results(name, out, seeds) for name in TASKS}
     for name, found in results.items():
         missing = [network for network in NETWORKS if network not in found]
@@ -41,14 +41,16 @@ def report(
     for name, found in results.items():
         fill(page, name, tables.reached(TASKS[name], found))
         fill(notebook, f"{name} seeds", tables.all_seeds(found))
-    fill(notebook, "presets", tables.presets(results))
-    fill(notebook, "digests", tables.digests(results))
     figures.mkdir(parents=True, exist_ok=True)
-    if results:
+    if len(results) == len(TASKS):
+        fill(notebook, "presets", tables.presets(results))
+        fill(notebook, "digests", tables.digests(results))
         index = bounds.play_bandit(bounds.index_learner())
         save(draw_lives(results, optima(index)), figures / "lives.svg")
         lines = {name: [(word, values[name][word].mean) for word in _MARKED[name]] for name in results}
         save(draw_seeds(results, lines), figures / "seeds.svg")
+    else:
+        say("not all tasks are complete, so the tables and figures of all together stay as they are")
     learnt = sweep_results(out)
     if learnt:
         fill(page, "sweep", tables.swept(learnt))
@@ -80,7 +82,7 @@ def _long_results(out: Path) -> dict[str, list[tables.Measured]]:
 
 
 def sweep_results(out: Path) -> dict[str, dict[tuple[int, int], float]]:
-    """Return for each network, by cues and presentations, the learnt share; cells with missing runs are left out.
+    """Return for each network, by cues and presentations, the learnt share; nothing if a run is missing.
 
     0 is guessing, 1 is the optimum; a mean over seeds.
     """
