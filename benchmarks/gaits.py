@@ -5,8 +5,8 @@
 
 A damaged joint has no motor: the connections to its output are removed, so its torque is 0. Every elite of the archive
 plays five held-out episodes unharmed and damaged, by which gaits are chosen; the chosen ones play twenty others for the
-table, and unharmed all do. An episode counts as a fall if
-it ends before its limit of steps with a return below 230: a walker that reaches the end of the ground has more.
+table, and unharmed all do. An episode counts as a fall if it ends before its limit of steps with a return below 230: a
+walker that reaches the end of the ground has more.
 """
 
 import argparse

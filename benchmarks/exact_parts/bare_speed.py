@@ -40,7 +40,7 @@ class TimedSlots(CompiledSlots):
 
 
 def play_exact(task: Box2DTask, episodes: Sequence[Recording], least: int) -> Timed:
-    """Play at least `steps` steps; a slot whose episode has ended begins the next one."""
+    """Play at least `least` steps; a slot whose episode has ended begins the next one."""
     exact = exact_task(task.options)
     slots = TimedSlots(exact, TOGETHER)
     outputs = [np.stack(episode.outputs) for episode in episodes]

@@ -42,7 +42,7 @@ class Row:
 
 
 def rows(episodes: int) -> Iterator[Row]:
-    """Yield the rows, each of `recorded` episodes."""
+    """Yield the rows. episodes: the number of recorded episodes of a row, before its factor."""
     for name, player, times in ROWS:
         task = BOX2D_TASKS[name]
         recorded = list(play(task, player, range(times * episodes)))
