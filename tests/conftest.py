@@ -23,6 +23,7 @@ import hypothesis
 import psutil
 import pytest
 
+from evolve.cluster.mpirun import STOPPING
 from evolve.errors import InputError
 from evolve.numerics import device
 from evolve.numerics.device_protocol import DeviceMemoryError
@@ -458,7 +459,7 @@ def as_a_process(**env: str | None) -> Iterator[None]:
 
     env: environment variables; None removes a variable.
     """
-    handlers = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM, signal.SIGUSR1)}
+    handlers = {number: signal.getsignal(number) for number in STOPPING}
     before, executable = dict(os.environ), sys.executable
     log = logging.getLogger("evolve")
     log.addHandler(logging.lastResort)  # pytest's own handler would take its place

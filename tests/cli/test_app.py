@@ -253,6 +253,12 @@ def test_a_worker_whose_rank_0_is_lost_at_the_start_ends_at_once(launched, monke
     assert capfd.readouterr().err == "evolve.walk: rank 0 was lost\n"
 
 
+def test_a_command_in_the_process_of_the_tests_leaves_the_handlers_of_signals(call):
+    before = [signal.getsignal(number) for number in mpirun.STOPPING]
+    call("run", "--help").ok()
+    assert [signal.getsignal(number) for number in mpirun.STOPPING] == before
+
+
 def test_an_interrupt_without_a_signal_is_an_error_of_the_called_code(launched):
     def wrong():
         raise KeyboardInterrupt("mine")
