@@ -100,6 +100,18 @@ def test_bad_options_are_refused(call, words):
     call("bench", *words).refused(f"{words[0]}: expected at least ")
 
 
+@pytest.mark.usefixtures("quick")
+def test_a_generation_after_the_end_of_the_run_is_refused(call, monkeypatch):
+    known = dict.fromkeys(("python", "import", "first_step", "import_budget", "first_step_budget"), 1.0)
+    monkeypatch.setattr(measurements, "startup_seconds", lambda *_: known)
+    words = ("--engine", "exact", "-p", 2, "-r", 1, "--ranks", 1, "--pairs", 1, "--set", "early_stop.steps=5")
+    expected = "--generation: expected at most 0, as the run ends then, got "
+    done = call("bench", *words, "-g", 2)
+    assert (done.code, done.err) == (2, f"evolve.bench: {expected}2.\n")
+    done = call("bench", *words, "-g", 1, **environment())
+    assert (done.code, f"{expected}1." in done.err, "Traceback" in done.err) == (1, True, False)
+
+
 def test_options_without_effect_are_refused(call):
     call("bench", "-e", "CartPole-v1", "--sleep-env", 0.01).refused("--sleep-env: expected no --env and no --engine")
 

@@ -113,14 +113,20 @@ def timed(records: Iterator[Record], app: App, coordinator: TimedCoordinator) ->
 def play_earlier_generations(experiment: Experiment, generation: int, path: Path) -> Genomes:
     """Write a run file with the generations before the measured one; return the candidates of the measured one.
 
-    This process plays all of them, with seed 0.
+    This process plays all of them, with seed 0. Raises InputError if the run ends before (`--set early_stop.steps=9`).
     """
     with closing(create(path, _header(experiment, 0))) as log:
         with closing(iterate(experiment, Coordinator(Transport(), make_rollout), log)) as records:
-            for _ in range(generation):
-                next(records)
+            for number in range(generation):
+                if next(records, None) is None:
+                    raise _ended(number, generation)
         strategy, state = restore(experiment, log)
         return strategy.ask(state, generation)
+
+
+def _ended(generations: int, measured: int) -> InputError:
+    """Return the error of a run that ends after a number of generations, before the measured one."""
+    return InputError("--generation", f"at most {generations - 1}, as the run ends then", measured)
 
 
 def _header(experiment: Experiment, seed: int) -> Header:
@@ -144,7 +150,9 @@ def measure(experiment: Experiment, app: App, path: str) -> dict[str, Any]:
             next(records)
         continued = shutil.copy(path, folder)
         with closing(reopen(Path(continued))) as log, closing(iterate(experiment, coordinator, log)) as records:
-            found = next(timed(records, app, coordinator))
+            found = next(timed(records, app, coordinator), None)
+            if found is None:
+                raise _ended(log.num_generations, log.num_generations)
     return {"ranks": app.transport.size, "backend": backend(experiment.config.compute.backend)} | found
 
 
