@@ -32,7 +32,7 @@ from evolve.cluster import Coordinator, Transport
 from evolve.cluster.mpirun import mpirun_environment, mpirun_words
 from evolve.config import Config
 from evolve.environments import ENGINES, Recorder, Recording
-from evolve.errors import InputError, RunError, on_error
+from evolve.errors import InputError, RunError, on_error, pluralize
 from evolve.genome import Genomes, concatenate
 from evolve.networks import Network
 from evolve.numerics import backend, native
@@ -164,7 +164,7 @@ def figures_of_job(words: Sequence[str], ranks: int) -> dict[str, Any]:
     command = [*(mpirun_words(ranks) if ranks > 1 else []), sys.executable, *words]
     done = subprocess.run(command, env=mpirun_environment(), capture_output=True, text=True, check=False)
     if done.returncode:
-        raise RunError(f"the measurement under mpirun failed: {done.stderr or done.stdout}")
+        raise RunError(f"the measurement on {pluralize(ranks, 'rank')} failed: {done.stderr or done.stdout}")
     figures: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
     return figures | {"rate": figures["steps"] / figures["seconds"]}
 
