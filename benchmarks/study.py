@@ -36,6 +36,22 @@ def jobs_of(name: str, folder: Path = FOLDER) -> list[Job]:
     ]
 
 
+def missing_start(names: list[str], out: Path) -> str:
+    """Return in words which runs are missing with which an experiment begins, "" if none are.
+
+    They have to be there, or to be made in the same folder by an earlier experiment.
+    """
+    made: list[Path] = []
+    for name in names:
+        for job in jobs_of(name):
+            start = Path(job.settings.get("start_from", {}).get("file", "."))
+            if not start.exists() and start not in made:
+                cure = f"expected them there, or {start.name} before, with -o {start.parent}"
+                return f"{name} begins with runs in {start}: {cure}"
+        made.append(out / name)
+    return ""
+
+
 def describe(names: list[str], out: Path) -> None:
     """Print how many runs of each experiment are missing, and an estimate of their time."""
     clock = Clock(out, [job for name in names for job in jobs_of(name)])
@@ -57,6 +73,8 @@ def main() -> None:
     names = options.names or FOR_CORES
     if unknown := [name for name in names if name not in EXPERIMENTS]:
         parser.error(f"expected experiments ({', '.join(EXPERIMENTS)}), got {unknown[0]}")
+    if missing := missing_start(names, options.output):
+        parser.error(missing)
     if options.dry_run:
         describe(names, options.output)
         return

@@ -264,6 +264,26 @@ def test_the_study_has_the_experiments_for_cores_unless_some_are_named(monkeypat
     assert re.search(r"expected experiments .*, got landr$", capsys.readouterr().err, re.M)
 
 
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["walker-sparse", "walker-farther"],  # the first is needed first
+        ["walker-farther", "walker-sparse", "-o", "elsewhere"],
+        ["walker-farther", "walker-sparser"],
+    ],
+)
+def test_the_study_refuses_experiments_whose_first_runs_are_missing(monkeypatch, tmp_path, capsys, words):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(study, "run_all", lambda *_: pytest.fail("the study has begun"))
+    monkeypatch.setattr(sys, "argv", ["study.py", *words])
+    with pytest.raises(SystemExit):
+        study.main()
+    name = "walker-sparse" if "walker-sparser" in words else "walker-farther"
+    assert f"begins with runs in runs/study/{name}: expected them there, or {name} before" in capsys.readouterr().err
+    (tmp_path / "runs" / "study" / name).mkdir(parents=True)
+    assert study.missing_start(words[:2], tmp_path) == ""
+
+
 def test_the_time_of_a_run_that_begins_with_a_missing_run_is_estimated(place, tmp_path):
     (settings,) = (job.settings for job in study.jobs_of("one", place) if job.seed == 1)
     clock = Clock(tmp_path, [Job(settings | {"start_from": {"file": str(tmp_path / "missing")}}, 1, "later")])
