@@ -127,6 +127,8 @@ def main() -> None:
     parser.add_argument("--repeats", type=int, default=3)
     parser.add_argument("--runs", type=Path, metavar="DIR", help="report these runs instead")
     args = parser.parse_args()
+    if args.generations < 2 or args.repeats < 1:
+        parser.error("expected at least one repeat, and two generations, as the first is left out")
     if args.runs is not None:
         found = curves(args.runs)
         fill(PAGE, "low rank", table(found))

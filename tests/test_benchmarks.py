@@ -242,6 +242,13 @@ def test_threads_need_generations(bench, words):
     assert f"error: {words[0]}: expected at least" in err
 
 
+@pytest.mark.parametrize("words", [("--generations", 1), ("--repeats", 0)])
+def test_low_rank_needs_generations(bench, words):
+    code, out, err = bench("low_rank", "--steps", 5, "--ranks", 1, "--hidden", 4, "--population", 8, *words)
+    assert (code, out) == (2, "")
+    assert "expected at least one repeat, and two generations" in err
+
+
 def test_threads_of_workers_are_seen_by_rank_0():
     words = (ROOT / "benchmarks" / "threads.py", "--tasks", "few", "--threads", 1, "--repeats", 1, "--generations", 3)
     done = finished([*launcher(3), sys.executable, *words, "--seen"])
