@@ -1,4 +1,4 @@
-"""Markdown tables, and their places on the pages of the site."""
+"""Markdown tables with their numbers, and their places on the pages of the site."""
 
 import re
 from collections.abc import Callable, Iterable, Sequence
@@ -8,6 +8,16 @@ from pathlib import Path
 def markdown(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
     """Return a Markdown table."""
     return "\n".join(f"| {' | '.join(line)} |" for line in [head, ["---"] * len(head), *rows])
+
+
+def figure(value: float) -> str:
+    """Return a return as text with the digits that matter."""
+    return f"{value:.1f}" if abs(value) >= 10 else f"{value:.3f}"
+
+
+def clock(seconds: float) -> str:
+    """Return a duration as text."""
+    return f"{seconds:.0f} s" if seconds < 100 else f"{seconds / 60:.1f} min"
 
 
 def fill(page: Path, section: str, content: str | Callable[[str], str]) -> None:

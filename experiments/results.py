@@ -20,7 +20,7 @@ import numpy as np
 sys.path.insert(0, str(Path(__file__).parent))
 sys.path.insert(0, str(Path(__file__).parents[1] / "benchmarks"))
 
-from pages import fill, markdown
+from pages import clock, figure, fill, markdown
 from seeds import SeedResult, result_of, update
 
 from evolve import store
@@ -109,16 +109,6 @@ def of(config: Config, runs: Runs) -> list[StoredRun]:
 def table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
     """Return a table in Markdown, "" without rows."""
     return markdown(head, rows) if rows else ""
-
-
-def clock(seconds: float) -> str:
-    """Return a duration as text."""
-    return f"{seconds:.0f} s" if seconds < 100 else f"{seconds / 60:.1f} min"
-
-
-def figure(mean: float) -> str:
-    """Return a mean as text with the digits that matter."""
-    return f"{mean:.1f}" if abs(mean) >= 10 else f"{mean:.3f}"
 
 
 def each(values: Sequence[float], show: Callable[[float], str]) -> str:

@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 
 import numpy as np
-from pages import markdown
+from pages import figure, markdown
 from resumable import in_words
 
 from evolve.analysis.statistics import holm, rank_test
@@ -55,11 +55,6 @@ def tests(results: Results) -> dict[str, str]:
 
 def _p(p: float) -> str:
     return "< 0.001" if p < 0.001 else f"{p:.3f}"
-
-
-def figure(value: float) -> str:
-    """Return a return as text with the digits that matter."""
-    return f"{value:.1f}" if abs(value) >= 10 else f"{value:.3f}"
 
 
 def all_seeds(results: Results) -> str:

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from pages import fill, markdown
+from pages import clock, fill, markdown
 
 from evolve.analysis.figures.style import COLOURS, FAINT, matplotlib, new_figure, set_title, styled
 from evolve.errors import pluralize
@@ -110,11 +110,6 @@ def spread(means: Sequence[float]) -> str:
 def count(steps: float) -> str:
     """Return a number of steps as text."""
     return f"{steps / 1e6:.2f} M" if steps >= 1e6 else f"{steps / 1e3:.0f} k"
-
-
-def clock(seconds: float) -> str:
-    """Return a duration as text."""
-    return f"{seconds:.0f} s" if seconds < 100 else f"{seconds / 60:.1f} min"
 
 
 def notes(found: dict[tuple[str, str], list[dict[str, Any]]]) -> list[str]:
