@@ -12,7 +12,6 @@ from device_parts.steps import SLOTS, WIDTHS, Budget, Row, break_even, cores, la
 from device_parts.timing import Effort
 from evolve.analysis import figures
 from evolve.cli.app import App
-from evolve.errors import Stopped
 from evolve.numerics.device import device
 from evolve.store.disk import check_writable
 
@@ -38,11 +37,7 @@ def hooks(app: App, silent: bool) -> tuple[Callable[[str], None], Callable[[], N
         if not silent:
             print(text, flush=True)
 
-    def check() -> None:
-        if app.stop.reason() is not None:
-            raise Stopped(f"stopped by {app.stop.reason()}")
-
-    return show, check
+    return show, app.stop.check
 
 
 def measure_devices(

@@ -4,11 +4,11 @@ import importlib.metadata
 import platform
 import subprocess
 import time
-from pathlib import Path
 
 import numpy as np
 from device_parts.steps import cores
 from device_parts.timing import Effort, some_genomes
+from ppo_parts.records import machine
 
 from evolve import __version__, networks
 from evolve.numerics import native
@@ -48,7 +48,7 @@ def measure(context: Context) -> Outcome:
 def versions() -> dict[str, str]:
     """Return the versions of the relevant software."""
     found = {"evolve": __version__, "Python": platform.python_version(), "native kernels": str(native.available())}
-    found |= {"CPU": _processor(), "cores": str(cores())}
+    found |= {"CPU": machine(1)["cpu"], "cores": str(cores())}
     words = ["git", "-C", str(ROOT), "rev-parse", "--short", "HEAD"]
     try:
         found["commit"] = subprocess.run(words, capture_output=True, text=True, check=True).stdout.strip()
@@ -60,15 +60,6 @@ def versions() -> dict[str, str]:
         except importlib.metadata.PackageNotFoundError:
             continue
     return found
-
-
-def _processor() -> str:
-    """Return the name of the processor."""
-    try:
-        lines = Path("/proc/cpuinfo").read_text().splitlines()
-    except OSError:
-        return platform.machine()
-    return next((line.split(":")[1].strip() for line in lines if line.startswith("model name")), platform.machine())
 
 
 def about(device: Device) -> dict[str, object]:

@@ -4,6 +4,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from evolve.analysis.figures.style import COLOURS, FAINT, matplotlib, new_figure, set_title, styled
+from scale_parts.tables import duration, size
 
 _INCHES = 3.6
 _MARKS = "os^Dv<"
@@ -22,19 +23,19 @@ def draw_growth(rows: Sequence[Row]) -> Any:
         rows: The cells of `scale_parts.cell`, of one number of ranks.
     """
     ranks = rows[0]["ranks"]
-    panels: list[tuple[str, str, float, Callable[[float, Any], str]]] = [
-        ("rank 0: processor time", "cpu_seconds", _MAKING, _duration),
-        ("rank 0: memory", "memory", _GENOME, _size),
+    panels: list[tuple[str, str, float, Callable[[float], str]]] = [
+        ("rank 0: processor time", "cpu_seconds", _MAKING, duration),
+        ("rank 0: memory", "memory", _GENOME, size),
     ]
     if ranks > 1:
-        panels.insert(0, ("bytes moved", "bytes", _GENOME, _size))
+        panels.insert(0, ("bytes moved", "bytes", _GENOME, size))
     figure = new_figure(_INCHES)
     for panel, (title, column, guide, unit) in zip(figure.subplots(1, len(panels)), panels, strict=True):
         known = [row for row in rows if row[column]]
         panel.set(title=title, xlabel="weights", xscale="log", yscale="log")
         if known:
             _draw(panel, known, column, guide)
-        panel.yaxis.set_major_formatter(unit)
+        panel.yaxis.set_major_formatter(lambda n, _, unit=unit: unit(n))
         panel.yaxis.set_minor_formatter("")
         panel.xaxis.set_major_formatter(_count)
         panel.xaxis.set_minor_formatter("")
@@ -66,15 +67,3 @@ def _count(n: float, _: Any) -> str:
     """Return a power of ten as a short text."""
     unit, size = next((u, s) for u, s in (("M", 1e6), ("k", 1e3), ("", 0.0)) if n >= s)
     return f"{n / (size or 1):g}{unit}"
-
-
-def _size(n: float, _: Any) -> str:
-    """Return a number of bytes as a short text."""
-    unit, size = next((u, s) for u, s in (("GB", 1e9), ("MB", 1e6), ("kB", 1e3), ("B", 0.0)) if n >= 0.999 * s)
-    return f"{n / (size or 1):g} {unit}"
-
-
-def _duration(n: float, _: Any) -> str:
-    """Return a duration as a short text."""
-    unit, size = next((u, s) for u, s in (("s", 1.0), ("ms", 1e-3), ("µs", 0.0)) if n >= 0.999 * s)
-    return f"{n / (size or 1e-6):g} {unit}"
