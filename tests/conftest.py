@@ -14,7 +14,7 @@ import tempfile
 import time
 import tomllib
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import chdir, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -428,13 +428,8 @@ def run_on(ranks: int, *words: object, where: Path) -> None:
 
 def make_runs(where: Path, *arguments: object, **env: str | None) -> None:
     """Run `evolve run` in this process, in the directory `where`: for shared fixtures."""
-    before = Path.cwd()
-    os.chdir(where)
-    try:
-        with as_a_process(**env):
-            assert importlib.import_module("evolve.cli.run").main([str(a) for a in arguments]) == 0
-    finally:
-        os.chdir(before)
+    with chdir(where), as_a_process(**env):
+        assert importlib.import_module("evolve.cli.run").main([str(a) for a in arguments]) == 0
 
 
 @pytest.fixture(scope="session")

@@ -8,6 +8,8 @@ from pathlib import Path
 
 from hosts import NETWORK, Hosts, why_not
 
+from evolve.errors import on_error
+
 PACKAGES = "slurmctld slurmd slurm-client munge libpmix-dev"  # srun --mpi=pmix loads libpmix.so
 _CONTROLLER = 4
 _SOCKETS = Path("/run/evolve-munge")
@@ -33,11 +35,8 @@ class Slurm:
 
     def __enter__(self) -> "Slurm":
         self.hosts.__enter__()
-        try:
+        with on_error(self.__exit__):
             self._start()
-        except BaseException:
-            self.__exit__()
-            raise
         return self
 
     def __exit__(self, *_: object) -> None:

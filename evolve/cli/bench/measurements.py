@@ -249,16 +249,14 @@ def compare(
 
     words: see `figures_of_job`. Raises RunError and Stopped.
     """
-    bare, rows = BareProcesses(experiment, run, max(ranks - 1, 1), stop), []
-    try:
+    rows = []
+    with closing(BareProcesses(experiment, run, max(ranks - 1, 1), stop)) as bare:
         for _ in range(pairs):
             stop.check()
             bare_rate = bare.rate()
             figures = figures_of_job(words, ranks)
             del figures["returns"]
             rows.append(figures | {"bare_rate": bare_rate, "ratio": figures["rate"] / bare_rate})
-    finally:
-        bare.close()
     return rows
 
 
