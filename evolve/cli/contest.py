@@ -167,10 +167,12 @@ def _cells(ranked: ranking.RankedRow) -> dict[str, str]:
 def summary(found: ContestFile) -> str:
     """Return the result of one machine: the table, its fastest row by leg and on the benchmark of 2020, and `line`."""
     best = found.best
-    last_repeat = ", ".join(f"{leg} {seconds:.2f} s" for leg, seconds in best.repeats[-1].legs.items())
+    # The score is a median of all repeats, so the legs of one repeat would not add up to it.
+    by_leg = {leg: results.score([repeat.legs[leg] for repeat in best.repeats]) for leg in found.legs}
+    legs = ", ".join(f"{leg} {seconds:.2f} s" for leg, seconds in by_leg.items())
     steps = sum(leg.steps for leg in found.legs.values())
     older = ranking.benchmark_2020(found, best)
-    lines = [f"{best.title}, by leg: {last_repeat}; {steps:,} steps in all, {duration(best.seconds)}"]
+    lines = [f"{best.title}, by leg: {legs}; {steps:,} steps in all, {duration(best.seconds)}"]
     lines += [f"{best.title}, {older}"] if older else []
     return "\n\n".join([table(ranking.ranked(found.name, found, best), several=False), *lines, line(found)])
 

@@ -1,6 +1,7 @@
 """evolve contest: rows by workers, a file that cannot be edited unnoticed, and a comparison of files."""
 
 import json
+import re
 from functools import cache
 from unittest.mock import Mock
 
@@ -90,6 +91,20 @@ def test_a_contest_without_the_known_run_is_called_unverified(call):
     assert "do not agree" not in done.out
     assert done.code == 0, done.err
     assert done.out.splitlines()[-3].endswith("; unverified")
+
+
+@pytest.mark.usefixtures("here")
+def test_the_legs_of_a_result_are_medians_as_the_score_is(call, monkeypatch):
+    run_job = contest_command.run_job
+
+    def varied(*arguments):
+        row = run_job(*arguments)
+        changes = ({"seconds": 6 * each, "legs": dict.fromkeys(row.legs, each)} for each in (1.0, 2.0, 10.0))
+        return row.model_copy(update={"repeats": tuple(row.repeats[0].model_copy(update=each) for each in changes)})
+
+    monkeypatch.setattr(contest_command, "run_job", varied)
+    said = call("contest", "--size", "trial", "--unverified", "--repeats", 1, "--workers", 1).ok().out
+    assert re.search(r"1 worker, by leg: pole 2\.00 s, .*walker 2\.00 s; .* steps in all, 12\.0 s$", said, re.M)
 
 
 def test_a_job_that_fails_loses_no_row_before_it(call, here, monkeypatch, tmp_path):
