@@ -101,6 +101,22 @@ def test_bad_options_are_refused(call, words):
 
 
 @pytest.mark.usefixtures("quick")
+@pytest.mark.parametrize("where", ["step", "reset"])
+def test_an_episode_that_fails_is_named(call, monkeypatch, where):
+    known = dict.fromkeys(("python", "import", "first_step", "import_budget", "first_step_budget"), 1.0)
+    monkeypatch.setattr(measurements, "startup_seconds", lambda *_: known)
+    faulty = ("-e", "toys:Faulty-v0", "--set", "env.kwargs.share=0.5", "--set", f"env.kwargs.where={where}")
+    words = (*faulty, "-p", 16, "-r", 1, "--ranks", 1, "--pairs", 1)
+    done = call("bench", *words)
+    assert done.code == 1
+    failed = f"evolve.bench: an episode failed in {'step 3' if where == 'step' else 'reset'}, environment seed "
+    assert done.err.startswith(failed)
+    assert done.err.endswith("RuntimeError: the motor burnt out\n")
+    monkeypatch.setattr(measurements, "engine_rows", lambda *_: [])
+    assert call("bench", *words, **environment()).err == done.err  # seen by a bare process
+
+
+@pytest.mark.usefixtures("quick")
 def test_a_generation_after_the_end_of_the_run_is_refused(call, monkeypatch):
     known = dict.fromkeys(("python", "import", "first_step", "import_budget", "first_step_budget"), 1.0)
     monkeypatch.setattr(measurements, "startup_seconds", lambda *_: known)

@@ -170,7 +170,10 @@ def figures_of_job(words: Sequence[str], ranks: int) -> dict[str, Any]:
 
 
 def record_episodes(experiment: Experiment, genomes: Genomes, candidates: range, generation: int) -> list[Recording]:
-    """Play all episodes of some candidates of a generation of seed 0; return their seeds and network outputs."""
+    """Play all episodes of some candidates of a generation of seed 0; return their seeds and network outputs.
+
+    Raises RunError if an episode fails, because a bare environment would fail, too.
+    """
     config = experiment.config
     slots = config.compute.slots or 1
     recorder = Recorder(environments.make(config.env, slots), slots, observations=False)
@@ -180,6 +183,10 @@ def record_episodes(experiment: Experiment, genomes: Genomes, candidates: range,
     rollout.submit(batch)
     while rollout.pending:
         rollout.tick()
+        for failure in rollout.take_failures():
+            place = f"step {failure.step}" if failure.step else "reset"
+            place = f"{place}, environment seed {failure.seed}"
+            raise RunError(f"an episode failed in {place}:\n{failure.message.rstrip()}")
     recorder.close()
     return recorder.finished
 
@@ -190,7 +197,11 @@ def _bare_process(experiment: Experiment, run: Path, share: range, orders: Any, 
     strategy, state = restore(experiment, begun)
     genomes = strategy.ask(state, begun.num_generations)
     with redirect_stdout(sys.stderr):  # an environment may print, and stdout may be JSON
-        episodes = record_episodes(experiment, genomes, share, begun.num_generations)
+        try:
+            episodes = record_episodes(experiment, genomes, share, begun.num_generations)
+        except RunError as error:
+            results.put(error)
+            return
         results.put(None)
         while orders.get():
             ready.wait()
@@ -223,6 +234,8 @@ class BareProcesses:
         while len(gathered) < len(self._processes):
             try:
                 gathered.append(self._results.get(timeout=0.5))
+                if isinstance(gathered[-1], RunError):
+                    raise gathered[-1]
             except queue.Empty:
                 if any(process.exitcode is not None for process in self._processes):
                     raise RunError("a bare process has ended early; its traceback is above") from None
