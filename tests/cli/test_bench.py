@@ -2,6 +2,7 @@
 
 import json
 import signal
+from contextlib import closing
 from functools import partial
 from multiprocessing import resource_tracker, spawn
 from types import SimpleNamespace
@@ -10,9 +11,11 @@ import pytest
 import warm
 from conftest import environment
 
-from evolve import training
+from evolve import store, training
 from evolve.cli.bench import measurements
 from evolve.cli.bench.measurements import list_schedule
+from evolve.cluster import Coordinator, Transport
+from evolve.config import Config, parse
 from evolve.errors import RunError
 
 
@@ -98,6 +101,35 @@ def test_scheduling_is_measured_with_sleep(call):
 @pytest.mark.parametrize("words", [("--ranks", 0), ("--pairs", -1), ("--sleep-env", -1), ("--generation", -1)])
 def test_bad_options_are_refused(call, words):
     call("bench", *words).refused(f"{words[0]}: expected at least ")
+
+
+@pytest.mark.parametrize(
+    "more",
+    [
+        {"normalize_observations": True},
+        {"early_max_episode_steps": 9, "early_generations": 3},
+        {"common_random_numbers": True},
+    ],
+)
+def test_bare_environments_play_the_episodes_of_the_generation(tmp_path, more):
+    table = {
+        "env": {"id": "CartPole-v1", "engine": "exact"},
+        "network": {"name": "mlp", "hidden": [4]},
+        "strategy": {"name": "openai-es", "sigma": 1.0},
+        "population": 6,
+        "episodes": 3,
+        "generations": 2,
+        "held_out_episodes": 0,
+    }
+    experiment, path = training.prepare(parse(Config, table | more)), tmp_path / "run.h5"
+    measurements.play_earlier_generations(experiment, 1, path)
+    run = store.read(path)
+    limited = training.with_recorded_limit(experiment, run.records, 1)
+    recorded = measurements.record_episodes(limited, run, range(6))
+    with closing(store.reopen(path)) as log:
+        record = next(training.iterate(experiment, Coordinator(Transport(), training.make_rollout), log))
+    assert sorted(len(each.outputs) for each in recorded) == sorted(record.lengths.ravel())
+    assert len({len(each.outputs) for each in recorded}) > 1 or "early_max_episode_steps" in more
 
 
 @pytest.mark.usefixtures("quick")

@@ -211,9 +211,9 @@ def _measure(arguments: dict[str, Any], argv: list[str], stop: StopFlag) -> dict
     if arguments["pairs"]:
         with tempfile.TemporaryDirectory() as folder:
             run = Path(folder) / "run.h5"
-            genomes = measurements.play_earlier_generations(experiment, arguments["generation"], run)
+            measurements.play_earlier_generations(experiment, arguments["generation"], run)
             if arguments["sleep_env"] is None:
-                figures["engines"] = measurements.engine_rows(experiment, genomes, arguments["generation"])
+                figures["engines"] = measurements.engine_rows(experiment, run)
                 if figures["engines"]:  # empty if only the exact engine has the environment, and no kernel is built
                     show(_engine_table(figures["engines"]))
             figures["rollouts"] = _sweep(experiment, run, arguments, argv, stop, show)

@@ -33,13 +33,21 @@ from evolve.cluster.mpirun import mpirun_environment, mpirun_words
 from evolve.config import Config
 from evolve.environments import ENGINES, Recorder, Recording
 from evolve.errors import InputError, RunError, on_error, pluralize
-from evolve.genome import Genomes, concatenate
+from evolve.genome import concatenate
 from evolve.networks import Network
 from evolve.numerics import backend, native
 from evolve.numerics.streams import Purpose, Stream
 from evolve.rollouts import EpisodeBatch, PopulationResults, Rollout, generation_keys
-from evolve.store import Header, Record, create, read, reopen
-from evolve.training import Experiment, iterate, make_rollout, prepare, restore
+from evolve.store import Header, Record, StoredRun, create, read, reopen
+from evolve.training import (
+    Experiment,
+    iterate,
+    make_rollout,
+    normalizer_of,
+    prepare,
+    restore,
+    with_recorded_limit,
+)
 
 MEASURE = "--measure"
 """The hidden option with which the bench starts itself under mpirun; its value is a run file."""
@@ -110,18 +118,18 @@ def timed(records: Iterator[Record], app: App, coordinator: TimedCoordinator) ->
                "bytes": transport.bytes_moved - moved, "idle": idle.round(4).tolist()}  # fmt: skip
 
 
-def play_earlier_generations(experiment: Experiment, generation: int, path: Path) -> Genomes:
-    """Write a run file with the generations before the measured one; return the candidates of the measured one.
+def play_earlier_generations(experiment: Experiment, generation: int, path: Path) -> None:
+    """Write a run file with the generations before the measured one.
 
     This process plays all of them, with seed 0. Raises InputError if the run ends before (`--set early_stop.steps=9`).
     """
-    with closing(create(path, _header(experiment, 0))) as log:
-        with closing(iterate(experiment, Coordinator(Transport(), make_rollout), log)) as records:
-            for number in range(generation):
-                if next(records, None) is None:
-                    raise _ended(number, generation)
-        strategy, state = restore(experiment, log)
-        return strategy.ask(state, generation)
+    with (
+        closing(create(path, _header(experiment, 0))) as log,
+        closing(iterate(experiment, Coordinator(Transport(), make_rollout), log)) as records,
+    ):
+        for number in range(generation):
+            if next(records, None) is None:
+                raise _ended(number, generation)
 
 
 def _ended(generations: int, measured: int) -> InputError:
@@ -169,18 +177,23 @@ def figures_of_job(words: Sequence[str], ranks: int) -> dict[str, Any]:
     return figures | {"rate": figures["steps"] / figures["seconds"]}
 
 
-def record_episodes(experiment: Experiment, genomes: Genomes, candidates: range, generation: int) -> list[Recording]:
-    """Play all episodes of some candidates of a generation of seed 0; return their seeds and network outputs.
+def record_episodes(experiment: Experiment, run: StoredRun, candidates: range) -> list[Recording]:
+    """Play all episodes of some candidates of the next generation of a run; return their seeds and network outputs.
 
     Raises RunError if an episode fails, because a bare environment would fail, too.
+
+    experiment: the experiment of the run with the step limit of this generation, see `with_recorded_limit`.
     """
-    config = experiment.config
+    config, generation = experiment.config, run.num_generations
+    strategy, state = restore(experiment, run)
+    genomes, normalizer = strategy.ask(state, generation), normalizer_of(experiment, run, generation)
     slots = config.compute.slots or 1
     recorder = Recorder(environments.make(config.env, slots), slots, observations=False)
-    rollout = Rollout(recorder.engine, experiment.network, slots, backend("auto"))
-    keys = generation_keys(generation, len(genomes), config.common_random_numbers)
-    batch = EpisodeBatch.of(0, Purpose.EPISODE, genomes, keys, range(config.episodes), rows=np.array(candidates))
-    rollout.submit(batch)
+    normalize = config.normalize_observations
+    rollout = Rollout(recorder.engine, experiment.network, slots, backend("auto"), normalize=normalize)
+    keys, episodes = generation_keys(generation, len(genomes), config.common_random_numbers), range(config.episodes)
+    rows = np.array(candidates)
+    rollout.submit(EpisodeBatch.of(run.header.seed, Purpose.EPISODE, genomes, keys, episodes, normalizer, rows))
     while rollout.pending:
         rollout.tick()
         for failure in rollout.take_failures():
@@ -194,18 +207,17 @@ def record_episodes(experiment: Experiment, genomes: Genomes, candidates: range,
 def _bare_process(experiment: Experiment, run: Path, share: range, orders: Any, ready: Barrier, results: Any) -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the bench ends this process; a traceback would hide the reason
     begun = read(run)
-    strategy, state = restore(experiment, begun)
-    genomes = strategy.ask(state, begun.num_generations)
+    limited = with_recorded_limit(experiment, begun.records, begun.num_generations)
     with redirect_stdout(sys.stderr):  # an environment may print, and stdout may be JSON
         try:
-            episodes = record_episodes(experiment, genomes, share, begun.num_generations)
+            episodes = record_episodes(limited, begun, share)
         except RunError as error:
             results.put(error)
             return
         results.put(None)
         while orders.get():
             ready.wait()
-            results.put(environments.replay(experiment.config.env, episodes))
+            results.put(environments.replay(limited.config.env, episodes))
 
 
 class BareProcesses:
@@ -368,13 +380,14 @@ def network_row(network: Network, slots: int, rounds: int = 5, seconds: float = 
     return {"slots": slots} | {name: took / slots * 1e9 for name, took in best.items()}
 
 
-def engine_rows(experiment: Experiment, genomes: Genomes, generation: int) -> list[dict[str, Any]]:
+def engine_rows(experiment: Experiment, path: Path) -> list[dict[str, Any]]:
     """Return a row for each engine: its name, steps, and microseconds of CPU time per step; the fastest comes first.
 
-    Networks first play episodes in the engine, and their outputs are recorded. Then the engine replays these outputs,
-    so the time of networks is not measured. An engine without the environment has no row;
+    Networks first play episodes of the next generation of a run in the engine, and their outputs are recorded. Then the
+    engine replays these outputs, so the time of networks is not measured. An engine without the environment has no row;
     neither has the exact engine without native kernels.
     """
+    run = read(path)
     found = []
     config = experiment.config
     for engine in ENGINES:
@@ -385,10 +398,10 @@ def engine_rows(experiment: Experiment, genomes: Genomes, generation: int) -> li
             other = prepare(config.model_copy(update={"env": options}))
         except InputError:
             continue
+        other = with_recorded_limit(other, run.records, run.num_generations)
         # At least as many candidates as give `_EPISODES`: the division is rounded up.
-        candidates = range(min(len(genomes), -(-_EPISODES[engine] // config.episodes)))
-        steps, seconds = environments.replay(
-            options, record_episodes(other, genomes, candidates, generation), time.process_time
-        )
+        candidates = range(min(config.population, -(-_EPISODES[engine] // config.episodes)))
+        recorded = record_episodes(other, run, candidates)
+        steps, seconds = environments.replay(other.config.env, recorded, time.process_time)
         found.append({"engine": engine, "steps": steps, "microseconds": seconds / steps * 1e6})
     return sorted(found, key=lambda row: row["microseconds"])
