@@ -59,7 +59,10 @@ def keys(asked: argparse.Namespace) -> Iterator[tuple[str, int, int]]:
 
 
 def measure(asked: argparse.Namespace) -> None:
-    """Measure the rows that the file does not have, and write each of them."""
+    """Measure the rows that the file does not have, and write each of them.
+
+    Ends the process with a message if the file has rows of another machine.
+    """
     here = machine(os.cpu_count() or 1)
     about = {"cpu": here["cpu"], "cores": here["cores"], "versions": versions(_PACKAGES)}
     kept = load(asked.output) if asked.output.exists() else Machine(here["cpu"], about=about)
@@ -68,6 +71,9 @@ def measure(asked: argparse.Namespace) -> None:
     if asked.price is not None:
         kept = replace(kept, about=kept.about | {"price": f"{asked.price.currency}{asked.price.hour}/h"})
     for contestant, ranks, threads in keys(asked):
+        if kept.rows and any(kept.about[name] != about[name] for name in ("cpu", "cores")):
+            where, this = (f"{one['cpu']}, {one['cores']} cores" for one in (kept.about, about))
+            raise SystemExit(f"{asked.output}: expected rows of this machine ({this}), got rows of {where}. Choose -o.")
         if any(row.key == (contestant, ranks, threads) for row in kept.rows):
             continue
         timed = (

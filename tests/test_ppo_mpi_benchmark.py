@@ -229,6 +229,18 @@ def test_a_file_keeps_rows_and_curves(contest, tmp_path):
         rows.load(tmp_path / "mine.json")
 
 
+def test_rows_of_two_machines_do_not_meet_in_a_file(contest, bench, tmp_path):
+    _, rows = contest
+    row = timed(rows, rows.PPO, 1, 1, 8.0, "a", loads=(0.5, 1.5))
+    rows.save(rows.Machine("another", (row,), (), {"cpu": "a CPU", "cores": 999}), tmp_path / "mine.json")
+    for ranks in (1, 2):
+        code, out, err = bench("contest_2020", "-o", tmp_path / "mine.json", "--ranks", ranks, "--workers", "--threads")
+        assert (code, out) == (1, "")
+        assert "expected rows of this machine (" in err
+        assert err.endswith("), got rows of a CPU, 999 cores. Choose -o.\n")
+    assert bench("contest_2020", "-o", tmp_path / "mine.json", "--ranks", "--workers", "--threads")[0] == 0
+
+
 def test_the_page_is_made_of_its_files(contest):
     page, rows = contest
     machines = [rows.load(path) for path in sorted(page.RESULTS.glob("*.json"))]
