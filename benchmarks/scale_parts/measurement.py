@@ -8,7 +8,7 @@ from device_parts.steps import Budget, cores
 
 from evolve.analysis import figures
 from evolve.cluster.mpirun import mpirun_words
-from evolve.errors import InputError, RunError
+from evolve.errors import InputError, RunError, pluralize
 from scale_parts import tables
 from scale_parts.cell import measured
 from scale_parts.figure import draw_growth
@@ -122,7 +122,7 @@ def _sentences(rows: Sequence[Row]) -> list[str]:
     fitted = _most_ranks(rows)
     ranks = fitted[0]["ranks"]
     return [
-        sentence(f"{what}, {ranks} ranks", _growth(fitted, column), unit)
+        sentence(f"{what}, {pluralize(ranks, 'rank')}", _growth(fitted, column), unit)
         for what, column, unit in _COSTS
         if ranks > 1 or column != "bytes"
     ]
