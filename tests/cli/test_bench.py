@@ -12,6 +12,7 @@ import warm
 from conftest import environment
 
 from evolve import store, training
+from evolve.cli.app import StopFlag
 from evolve.cli.bench import measurements
 from evolve.cli.bench.measurements import list_schedule
 from evolve.cluster import Coordinator, Transport
@@ -122,7 +123,7 @@ def test_bare_environments_play_the_episodes_of_the_generation(tmp_path, more):
         "held_out_episodes": 0,
     }
     experiment, path = training.prepare(parse(Config, table | more)), tmp_path / "run.h5"
-    measurements.play_earlier_generations(experiment, 1, path)
+    measurements.play_earlier_generations(experiment, 1, path, StopFlag())
     run = store.read(path)
     limited = training.with_recorded_limit(experiment, run.records, 1)
     recorded = measurements.record_episodes(limited, run, range(6))
@@ -218,6 +219,24 @@ def test_a_signal_ends_the_bench_between_two_pairs(call, monkeypatch, words):
     monkeypatch.setattr(measurements, "figures_of_job", measure)
     done = call("bench", *words, "-p", 2, "-r", 1, "--ranks", 1)
     assert (done.code, done.err, len(measured)) == (75, "evolve.bench: stopped by SIGTERM\n", 1)
+
+
+@pytest.mark.usefixtures("quick")
+def test_an_interrupt_ends_the_generations_before_the_measured_one(call, monkeypatch):
+    known = dict.fromkeys(("python", "import", "first_step", "import_budget", "first_step_budget"), 1.0)
+    monkeypatch.setattr(measurements, "startup_seconds", lambda *_: known)
+    iterate, seen = measurements.iterate, []
+
+    def interrupted(*arguments):
+        for record in iterate(*arguments):
+            if not seen:
+                signal.raise_signal(signal.SIGINT)
+            seen.append(record)
+            yield record
+
+    monkeypatch.setattr(measurements, "iterate", interrupted)
+    done = call("bench", "--engine", "exact", "-p", 2, "-r", 1, "--ranks", 1, "--pairs", 1, "-g", 5)
+    assert (done.code, done.err, len(seen)) == (75, "evolve.bench: stopped by SIGINT\n", 1)
 
 
 def test_an_interrupt_is_no_failure_of_the_processes_that_it_ends(call, monkeypatch):

@@ -23,7 +23,7 @@ from evolve.cluster.mpirun import mpirun_words
 from evolve.config import Config, parse, read_assignment, set_key
 from evolve.display import table
 from evolve.environments.function_task import SLEEP
-from evolve.errors import InputError, RunError, pluralize
+from evolve.errors import InputError, RunError, Stopped, pluralize
 from evolve.numerics import backend
 from evolve.training import Experiment, prepare
 
@@ -211,7 +211,7 @@ def _measure(arguments: dict[str, Any], argv: list[str], stop: StopFlag) -> dict
     if arguments["pairs"]:
         with tempfile.TemporaryDirectory() as folder:
             run = Path(folder) / "run.h5"
-            measurements.play_earlier_generations(experiment, arguments["generation"], run)
+            measurements.play_earlier_generations(experiment, arguments["generation"], run, stop)
             if arguments["sleep_env"] is None:
                 figures["engines"] = measurements.engine_rows(experiment, run)
                 if figures["engines"]:  # empty if only the exact engine has the environment, and no kernel is built
@@ -232,8 +232,8 @@ def _body(app: App, argv: list[str]) -> int:
     try:
         with stdout_for_json(arguments["json"]):
             figures = _measure(arguments, argv, app.stop)
-    except RunError:
-        app.stop.check()  # Ctrl-C also interrupts the measured processes, which then fail
+    except (RunError, Stopped):  # Ctrl-C also interrupts the measured processes, which then fail
+        app.stop.check()
         raise
     if arguments["json"]:
         print(json.dumps(figures))

@@ -118,14 +118,15 @@ def timed(records: Iterator[Record], app: App, coordinator: TimedCoordinator) ->
                "bytes": transport.bytes_moved - moved, "idle": idle.round(4).tolist()}  # fmt: skip
 
 
-def play_earlier_generations(experiment: Experiment, generation: int, path: Path) -> None:
+def play_earlier_generations(experiment: Experiment, generation: int, path: Path, stop: StopFlag) -> None:
     """Write a run file with the generations before the measured one.
 
-    This process plays all of them, with seed 0. Raises InputError if the run ends before (`--set early_stop.steps=9`).
+    This process plays all of them, with seed 0. Raises InputError if the run ends before (`--set early_stop.steps=9`),
+    and Stopped.
     """
     with (
         closing(create(path, _header(experiment, 0))) as log,
-        closing(iterate(experiment, Coordinator(Transport(), make_rollout), log)) as records,
+        closing(iterate(experiment, Coordinator(Transport(), make_rollout, stop.reason), log)) as records,
     ):
         for number in range(generation):
             if next(records, None) is None:
