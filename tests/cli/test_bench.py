@@ -35,6 +35,13 @@ def quick(monkeypatch):
         yield
 
 
+@pytest.fixture
+def started(monkeypatch):
+    """Let the start be known, which is not measured."""
+    known = dict.fromkeys(("python", "import", "first_step", "import_budget", "first_step_budget"), 1.0)
+    monkeypatch.setattr(measurements, "startup_seconds", lambda *_: known)
+
+
 @pytest.mark.usefixtures("quick")
 def test_the_start_of_whole_rollouts_is_measured(call):
     done = call(
@@ -133,11 +140,9 @@ def test_bare_environments_play_the_episodes_of_the_generation(tmp_path, more):
     assert len({len(each.outputs) for each in recorded}) > 1 or "early_max_episode_steps" in more
 
 
-@pytest.mark.usefixtures("quick")
+@pytest.mark.usefixtures("quick", "started")
 @pytest.mark.parametrize("where", ["step", "reset"])
 def test_an_episode_that_fails_is_named(call, monkeypatch, where):
-    known = dict.fromkeys(("python", "import", "first_step", "import_budget", "first_step_budget"), 1.0)
-    monkeypatch.setattr(measurements, "startup_seconds", lambda *_: known)
     faulty = ("-e", "toys:Faulty-v0", "--set", "env.kwargs.share=0.5", "--set", f"env.kwargs.where={where}")
     words = (*faulty, "-p", 16, "-r", 1, "--ranks", 1, "--pairs", 1)
     done = call("bench", *words)
@@ -149,10 +154,8 @@ def test_an_episode_that_fails_is_named(call, monkeypatch, where):
     assert call("bench", *words, **environment()).err == done.err  # seen by a bare process
 
 
-@pytest.mark.usefixtures("quick")
-def test_a_generation_after_the_end_of_the_run_is_refused(call, monkeypatch):
-    known = dict.fromkeys(("python", "import", "first_step", "import_budget", "first_step_budget"), 1.0)
-    monkeypatch.setattr(measurements, "startup_seconds", lambda *_: known)
+@pytest.mark.usefixtures("quick", "started")
+def test_a_generation_after_the_end_of_the_run_is_refused(call):
     words = ("--engine", "exact", "-p", 2, "-r", 1, "--ranks", 1, "--pairs", 1, "--set", "early_stop.steps=5")
     expected = "--generation: expected at most 0, as the run ends then, got "
     done = call("bench", *words, "-g", 2)
@@ -193,19 +196,15 @@ def test_the_start_is_measured_with_the_same_environment_and_network(call, monke
     assert (config.network.name, config.network.options.hidden, config.env.max_episode_steps) == ("mlp", (), 9)
 
 
-@pytest.mark.usefixtures("quick")
+@pytest.mark.usefixtures("quick", "started")
 @pytest.mark.parametrize("network", ["elman", "hebbian-lstm"])
-def test_a_network_has_the_layers_of_its_defaults(call, monkeypatch, network):
-    known = dict.fromkeys(("python", "import", "first_step", "import_budget", "first_step_budget"), 1.0)
-    monkeypatch.setattr(measurements, "startup_seconds", lambda *_: known)
+def test_a_network_has_the_layers_of_its_defaults(call, network):
     assert f"{network} with " in call("bench", "--set", f"network.name={network}", "--pairs", 0).ok().out
 
 
-@pytest.mark.usefixtures("quick")
+@pytest.mark.usefixtures("quick", "started")
 @pytest.mark.parametrize("words", [("--sleep-env", 0.001), ("--engine", "exact")])
 def test_a_signal_ends_the_bench_between_two_pairs(call, monkeypatch, words):
-    known = dict.fromkeys(("python", "import", "first_step", "import_budget", "first_step_budget"), 1.0)
-    monkeypatch.setattr(measurements, "startup_seconds", lambda *_: known)
     monkeypatch.setattr(measurements, "BareProcesses", lambda *_: SimpleNamespace(rate=lambda: 1.0, close=lambda: None))
 
     measured = []
@@ -221,10 +220,8 @@ def test_a_signal_ends_the_bench_between_two_pairs(call, monkeypatch, words):
     assert (done.code, done.err, len(measured)) == (75, "evolve.bench: stopped by SIGTERM\n", 1)
 
 
-@pytest.mark.usefixtures("quick")
+@pytest.mark.usefixtures("quick", "started")
 def test_an_interrupt_ends_the_generations_before_the_measured_one(call, monkeypatch):
-    known = dict.fromkeys(("python", "import", "first_step", "import_budget", "first_step_budget"), 1.0)
-    monkeypatch.setattr(measurements, "startup_seconds", lambda *_: known)
     iterate, seen = measurements.iterate, []
 
     def interrupted(*arguments):
