@@ -80,11 +80,10 @@ def find(folder: Path) -> list[tuple[StoredRun, Config]]:
     for path in sorted(folder.rglob("seed-*.h5")):
         try:
             run = store.read(path)
-        except InputError as wrong:
+            if run.complete and run.held_out is not None:
+                runs.append((run, load_config(run.header.config, str(path))))
+        except InputError as wrong:  # also settings of another version
             print(wrong, file=sys.stderr)
-            continue
-        if run.complete and run.held_out is not None:
-            runs.append((run, load_config(run.header.config, str(path))))
     return runs
 
 

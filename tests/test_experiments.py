@@ -11,6 +11,7 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 from conftest import ROOT, make_runs
+from tampering import edit_config
 
 import evolve
 from evolve import store
@@ -104,6 +105,14 @@ def test_results_are_those_of_whole_runs(results, place, capfd):
     assert f"{left[0]}, {left[1]} of {ours[0].held_out.mask.size}" in one
     assert "Does two hold its pole?" in two
     assert [seed.digest for seed in found["one"]] == [run.records[-1].digest.decode() for run in ours]
+
+
+def test_runs_with_settings_of_another_version_are_named_and_left_out(results, place, tmp_path, capfd):
+    for name in ("seed-1.h5", "seed-2.h5"):
+        shutil.copy(place / "runs" / "one" / name, tmp_path)
+    edit_config(tmp_path / "seed-1.h5", "population = 6", 'population = "six"')
+    assert [run.header.seed for run, _ in results.find(tmp_path)] == [2]
+    assert "seed-1.h5: expected settings that version" in capfd.readouterr().err
 
 
 def test_an_aim_is_counted_over_all_seeds(results, place, monkeypatch):
