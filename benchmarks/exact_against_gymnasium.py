@@ -102,6 +102,9 @@ def main() -> int:
     parser.add_argument("--workers", type=int, default=os.cpu_count(), help="with --box2d: processes")
     parser.add_argument("--json", type=Path, metavar="FILE", help="with --box2d: the parts that are done")
     arguments = parser.parse_args()
+    for name in ("episodes", "box2d", "workers"):
+        if (number := getattr(arguments, name)) is not None and number < 1:
+            parser.error(f"--{name}: expected at least 1, got {number}")
     if arguments.box2d is not None:
         return compare_box2d(arguments.box2d, arguments.workers, arguments.json)
     compare_classical(arguments.env, arguments.episodes)

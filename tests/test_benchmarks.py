@@ -689,6 +689,13 @@ def test_only_classical_tasks_are_compared_from_the_same_states(bench):
     assert "invalid choice: 'Cues-v0'" in err
 
 
+@pytest.mark.parametrize("option", ["--episodes", "--box2d", "--workers"])
+def test_no_episode_is_equal_to_gymnasiums_by_playing_none(bench, option):
+    code, out, err = bench("exact_against_gymnasium", option, 0)
+    assert (code, out) == (2, "")
+    assert err.endswith(f"error: {option}: expected at least 1, got 0\n")
+
+
 @pytest.mark.skipif(not native.available(), reason="the native kernels were not built")
 def test_box2d_episodes_are_compared(bench, monkeypatch, tmp_path):
     tasks = importlib.import_module("exact_parts.box2d").BOX2D_TASKS
