@@ -271,8 +271,12 @@ def _rows(app: App, options: argparse.Namespace) -> tuple[list[ContestRow], int]
 
 
 def _in_words(planned: list[tuple[int, str]]) -> str:
-    """Return the workers of planned rows in words: "1 worker, 2 workers, a GPU"."""
-    return ", ".join("a GPU" if chosen == "cupy" else pluralize(n, "worker") for n, chosen in planned)
+    """Return the workers of planned rows in words: "1 worker, 2 workers, a GPU, a GPU with 2 workers"."""
+    words = []
+    for n, chosen in planned:
+        workers = pluralize(n, "worker")
+        words.append(workers if chosen != "cupy" else "a GPU" if n == 1 else f"a GPU with {workers}")
+    return ", ".join(words)
 
 
 def _contest_file(

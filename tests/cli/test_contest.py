@@ -191,6 +191,13 @@ def test_which_workers_play(monkeypatch):
     assert plan_rows(None, None, 1)[-1] == (1, "cupy")
 
 
+def test_workers_that_share_a_gpu_are_counted(call, monkeypatch):
+    for name, found in (("mpirun_words", []), ("check_start", None), ("backend", "cupy"), ("run_job", 75)):
+        monkeypatch.setattr(contest_command, name, lambda *_, found=found: found)
+    done = call("contest", "--size", "trial", "--backend", "cupy", "--workers", 1, 2)
+    assert done.err.startswith("evolve.contest: contest 2, size trial: a GPU, a GPU with 2 workers\n")
+
+
 def test_without_mpi_one_worker_can_play(monkeypatch):
     def none(*_):
         raise InputError("mpirun", "an MPI launcher", "none")
