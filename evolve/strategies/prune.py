@@ -103,8 +103,8 @@ def swap_blocks(sources: Int64, blocks: Sequence[Block], draws: Float64) -> Int6
     children = len(sources)
     if children < 2:
         return sources
-    layer_of = [block.layer for block in blocks]  # ascending, so the blocks of a layer are neighbours
-    layers = [slice(layer_of.index(n), layer_of.index(n) + layer_of.count(n)) for n in range(layer_of[-1] + 1)]
+    layer_of = [block.layer for block in blocks]  # the blocks of a layer are neighbours
+    layers = [slice(layer_of.index(n), layer_of.index(n) + layer_of.count(n)) for n in dict.fromkeys(layer_of)]
     bounds = children, children - 1, len(blocks), len(layers)
     # A uniform number times a bound, rounded down, as in `Stream.below`.
     one, other, block, layer = np.floor(draws[:, (0, 1, 2, 4)] * bounds).astype(np.int64).T

@@ -1,5 +1,7 @@
 """prune: the formulas of its docstring, and the bugs of the 2020 script that must not come back."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -138,6 +140,15 @@ def test_swaps_exchange_whole_matrices_and_carry_the_traces():
     rows = {tuple(i for i, b in enumerate(net.blocks) if b.layer == layer) for layer in range(3)}
     singles = {(i,) for i in range(len(net.blocks))}
     assert kinds == rows | singles
+
+
+def test_layers_without_a_matrix_are_never_swapped():
+    """A network of another package may count its layers from 1."""
+    blocks = network(hidden=(3, 2)).blocks
+    later = [replace(block, layer=2 * block.layer + 1) for block in blocks]
+    draws = Streams(0, Purpose.SWAPS, 1, np.arange(20)).uniform(5)
+    sources = np.repeat(np.arange(6)[:, None], len(blocks), axis=1)
+    assert np.array_equal(swap_blocks(sources, later, draws), swap_blocks(sources, blocks, draws))
 
 
 def test_trace_pruning_probability_is_the_softmax_of_the_formula():
