@@ -414,7 +414,7 @@ class NamedNumbers:
         """Return the numbers in an array of a checkpoint. Raises ValueError if it is missing or damaged."""
         numbers = stored_array(arrays, name, f"{len(fields(cls))}", cls.dtype).tolist()
         for i, number in enumerate(fields(cls)):
-            if number.type is int:
+            if number.type in (int, "int"):  # a text if the module of the subclass postpones annotations
                 if numbers[i] % 1 != 0:  # also true for NaN and infinity, whose remainder is NaN
                     raise ValueError(f"{name}: expected a whole number of {number.name}, got {numbers[i]}")
                 numbers[i] = int(numbers[i])

@@ -1,6 +1,7 @@
 """Restarts: their generations, the states that they return to, and the champion."""
 
 import math
+from dataclasses import dataclass
 
 import numpy as np
 import pytest
@@ -12,6 +13,7 @@ from evolve import networks, strategies
 from evolve.errors import InputError
 from evolve.numerics.streams import Purpose, Stream
 from evolve.strategies import STRATEGIES, Results
+from evolve.strategies.strategy import NamedNumbers
 from evolve.strategies.wrapper import Restarting, RestartRecord, joined
 
 NETWORK = networks.make({"name": "hebbian-dag", "hidden": [3], "init_sparsity": 0.2}, 4, 2)
@@ -140,6 +142,19 @@ def test_a_stored_record_has_whole_counts():
     for count in (0.5, np.nan, np.inf):
         with pytest.raises(ValueError, match="restarts: expected a whole number of generations"):
             strategy.from_arrays(arrays | {"restarts": np.array([0.0, 0.0, 0.0, 0.0, count])})
+
+
+@dataclass(frozen=True)
+class Counts(NamedNumbers):
+    """Annotated as in a module that postpones annotations."""
+
+    sigma: "float"
+    generations: "int"
+
+
+def test_whole_numbers_stay_whole_if_annotations_are_postponed():
+    again = Counts.from_arrays({"counts": Counts(0.5, 3).to_array()}, "counts")
+    assert (again, type(again.generations)) == (Counts(0.5, 3), int)
 
 
 @pytest.mark.parametrize("name", ES)
