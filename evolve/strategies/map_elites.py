@@ -299,10 +299,13 @@ class MapElites(contract.Strategy[Archive]):
         cells = found["cells"]
         if len(cells) and not (cells[0] >= 0 and cells[-1] < self._num_cells and (cells[1:] > cells[:-1]).all()):
             raise ValueError("elites_cells: expected ascending numbers of cells")
+        origins, generations = found["origins"], int(found["generations"][0])
+        if not ((origins >= 0) & (origins < (generations, self._P))).all():
+            raise ValueError("elites_origins: expected numbers of generations and candidates")
         genomes = Genomes(found["weights"], found["mask"])
-        parts = cells, found["fitness"], found["measures"], found["origins"]
+        parts = cells, found["fitness"], found["measures"], origins, generations
         emitters = self._stored_emitters(arrays) if len(cells) and self._options.emitters else ()
-        return Archive(genomes, *parts, int(found["generations"][0]), emitters)
+        return Archive(genomes, *parts, emitters)
 
     def _stored_emitters(self, arrays: contract.Arrays) -> tuple[Emitter, ...]:
         """Return the emitters that `to_arrays` stored. Raises ValueError as `from_arrays` does."""

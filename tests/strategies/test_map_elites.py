@@ -198,6 +198,17 @@ def test_an_elite_stays_before_an_equal_candidate():
     assert two.genomes.weights[kept].tobytes() == one.genomes.weights.tobytes()
 
 
+@pytest.mark.parametrize("wrong", [(-1, 0), (1, 0), (0, -1), (0, 16)])
+def test_a_stored_elite_comes_from_a_candidate_of_a_generation(wrong):
+    made = strategy()
+    state = step(made, made.start(), 0, lambda w: np.zeros(len(w)))
+    arrays = made.to_arrays(state)
+    assert np.array_equal(made.from_arrays(arrays).origins, state.origins)
+    arrays["elites_origins"] = np.vstack([state.origins[:-1], wrong])
+    with pytest.raises(ValueError, match="elites_origins: expected numbers of generations and candidates"):
+        made.from_arrays(arrays)
+
+
 def test_candidates_without_a_descriptor_have_no_cell():
     made = strategy()
     genomes = made.ask(made.start(), 0)
