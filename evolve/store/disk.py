@@ -220,7 +220,7 @@ class Lock:
 
     def _take(self, path: Path) -> bool:
         """Open and lock the lock file of a run file; return whether it is still in its place."""
-        self._descriptor = os.open(self._path, os.O_RDWR | os.O_CREAT, 0o644)
+        self._descriptor = os.open(self._path, os.O_RDWR | os.O_CREAT, 0o666)  # less the umask
         with on_error(lambda: os.close(self._descriptor)):
             self.is_effective = _lock(path, self._descriptor)
             """Whether the lock is effective; some file systems have no locks."""

@@ -183,6 +183,17 @@ def test_a_lock_ends_with_its_file(tmp_path):
     assert [p.name for p in tmp_path.iterdir()] == ["seed-0.h5"]
 
 
+def test_others_may_lock_a_file_that_they_may_write(tmp_path):
+    """In the directory of a group, a run that was killed leaves its lock file to the next writer."""
+    before = os.umask(0o002)
+    try:
+        lock = Lock(store.path_of(tmp_path, 0))
+    finally:
+        os.umask(before)
+    assert (tmp_path / ".seed-0.h5.lock").stat().st_mode & 0o777 == 0o664
+    lock.release()
+
+
 def test_a_second_release_leaves_other_locks_alone(tmp_path):
     first = Lock(store.path_of(tmp_path, 0))
     first.release()
