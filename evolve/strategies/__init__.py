@@ -268,6 +268,8 @@ def make(
         raise InputError("genome_size", "either genome_size or a layout", got)
     if layout is None:
         layout = VectorLayout(genome_size or 0)
+    elif not hasattr(layout, "num_weights"):
+        raise InputError("layout", "a network, or another layout of genomes, such as VectorLayout", repr(layout))
     if start is not None and start.num_weights != layout.num_weights:
         raise InputError("x0", f"{layout.num_weights:,} numbers, the size of a genome", f"{start.num_weights:,}")
     population, seed = check_whole("population", population, 2), check_whole("seed", seed, 0)
