@@ -26,11 +26,13 @@ _Size = Annotated[int, Field(ge=1, le=65536)]
 Hidden = Annotated[tuple[_Size, ...], Field(max_length=64, strict=False)]
 """The sizes of hidden layers, from the observation on."""
 
-OneHiddenOfTwoOrMore = Annotated[tuple[Annotated[int, Field(ge=2, le=65536)]], Field(strict=False)]
-"""The size of the one hidden layer, which needs two neurons or more."""
+_OneLayer = Field(min_length=1, max_length=1, strict=False)
 
-OneHidden = Annotated[tuple[_Size, ...], Field(min_length=1, max_length=1, strict=False)]
+OneHidden = Annotated[tuple[_Size, ...], _OneLayer]
 """The size of the one hidden layer."""
+
+OneHiddenOfTwoOrMore = Annotated[tuple[Annotated[int, Field(ge=2, le=65536)], ...], _OneLayer]
+"""The size of the one hidden layer, which needs two neurons or more."""
 
 Share = Annotated[float, Field(ge=0, lt=1)]
 """A share of connections."""

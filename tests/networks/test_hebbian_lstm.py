@@ -99,8 +99,9 @@ def test_golden_by_hand():
 def test_needs_two_cells():
     with pytest.raises(InputError, match=r"network\.hidden\.0: expected .* 2, got 1"):
         NETWORKS.parse({"name": "hebbian-lstm", "hidden": [1]})
-    with pytest.raises(InputError, match=r"network\.hidden"):
-        NETWORKS.parse({"name": "hebbian-lstm", "hidden": [8, 8]})
+    for hidden in ([], [8, 8]):
+        with pytest.raises(InputError, match=r"network\.hidden: .*a list of at (least|most) 1, got"):
+            NETWORKS.parse({"name": "hebbian-lstm", "hidden": hidden})
 
 
 def test_traces_are_bounded_and_only_where_connections_are():
