@@ -171,9 +171,16 @@ def test_the_champion_is_that_of_the_best_finalist_that_has_ended():
     assert states[5].record.best_score == 3.0  # in the first round the third start had 9
 
 
-@pytest.mark.parametrize(("starts", "finalists"), [(1, 2), (3, 3)])
-def test_a_round_without_a_choice_is_refused(starts, finalists):
-    with pytest.raises(InputError, match=rf"finalists: expected fewer than the {starts} starts, got {finalists}"):
+@pytest.mark.parametrize(
+    ("starts", "finalists", "message"),
+    [
+        (1, 2, r"strategy\.starts: expected more than the 2 finalists, got 1"),
+        (2, 2, r"strategy\.finalists: expected fewer than the 2 starts, got 2"),
+        (3, 3, r"strategy\.finalists: expected fewer than the 3 starts, got 3"),
+    ],
+)
+def test_a_round_without_a_choice_is_refused(starts, finalists, message):
+    with pytest.raises(InputError, match=message):
         STRATEGIES.validate({"name": "pgpe", "starts": starts, "finalists": finalists}, NETWORK)
 
 
