@@ -87,6 +87,9 @@ def check(section: Section, network: Network, action_size: int) -> None:
         check_shape(genome.weights, "weights", "P W", np.float32, P=1, W=network.num_weights)
     with NETWORKS.as_input_error(section, "property blocks"):
         _check_blocks(network)
+    with NETWORKS.as_input_error(section, "property num_traces"):
+        if network.num_traces not in (0, network.num_weights):
+            raise ValueError(f"expected 0 or num_weights = {network.num_weights}, got {network.num_traces}")
     with NETWORKS.as_input_error(section, "batch"):
         batch = network.batch(1, "numpy")
     NETWORKS.check(section, batch, Batch)

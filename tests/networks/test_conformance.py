@@ -87,6 +87,7 @@ def _random(_init):
         ("LeakyBatch.step", lambda _: lambda *_: [[0.0] * A], "actions: expected an array, got list"),
         ("Leaky.init", _random, "init .*other weights; draw from the stream only"),
         ("Leaky.num_traces", lambda _: None, "property num_traces fails"),
+        ("Leaky.num_traces", lambda _: 5, "property num_traces fails .*expected 0 or num_weights = 21, got 5"),
         ("Leaky.__init__", lambda _: lambda *_: 1 / 0, r"constructor fails .*, line \d+ of test_conformance\.py"),
     ],
 )
