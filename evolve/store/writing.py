@@ -75,11 +75,12 @@ class RunFile(RunLog):
 
         flush: Whether to flush now if a flush is due. `flush_every_generation` flushes in any case.
 
-        Raises InputError for more arrays or metrics than a reader accepts, and RunError as `flush` does.
+        Raises InputError for arrays that a reader would refuse, and RunError as `flush` does.
         """
         for setting, arrays in (("strategy.name", checkpoint), ("env.metrics", record.metrics)):
             if len(arrays) > schema.MOST_ENTRIES:
                 raise InputError(setting, f"at most {schema.MOST_ENTRIES:,} arrays in the run file", len(arrays))
+        self._check_selection(record)
         with uninterrupted():  # a flush after half of this would damage the file
             self._pending.append(record)
             if genomes is not None:
@@ -90,6 +91,20 @@ class RunFile(RunLog):
             self.flush()
         elif flush:
             self.flush_if_due()
+
+    def _check_selection(self, record: Record) -> None:
+        """Raise InputError if the columns of a strategy have other shapes than declared, or than in the last record."""
+        for name in ("measures", "front", "archive"):
+            values, symbols = getattr(record, name), schema.COLUMNS[name].symbols.split()[1:]
+            shape = np.shape(values)  # () if it is None
+            if self.last is not None:
+                fits = shape == np.shape(getattr(self.last, name))
+            else:
+                fits = values is None or (len(shape) == len(symbols) and 0 not in shape)
+            if not fits or ("P" in symbols and shape[:1] not in ((), record.fitness.shape)):
+                expected = f"a strategy whose {name} is an array [{', '.join(symbols)}], the same in all generations"
+                got = "none" if values is None else f"an array of shape {list(shape)}"
+                raise InputError("strategy.name", expected, got)
 
     def flush_if_due(self) -> None:
         """Flush if the last flush is long enough ago, or too many bytes wait. Raises RunError as `flush` does."""

@@ -679,6 +679,32 @@ def test_more_arrays_than_a_reader_accepts_are_not_written(path, monkeypatch):
     assert len(store.read(path).checkpoint) == 100
 
 
+@pytest.mark.parametrize(
+    ("name", "good", "bad"),
+    [
+        ("front", np.zeros(P), [np.zeros(P + 1), np.zeros((P, 1)), 0.0, None]),
+        ("archive", np.zeros(4), [np.zeros(5), np.zeros(0), np.zeros((4, 1)), None]),
+        ("measures", np.zeros((P, 2)), [np.zeros((P, 1)), np.zeros(P), None]),
+    ],
+)
+def test_columns_of_a_strategy_that_could_not_be_read_are_not_written(path, name, good, bad):
+    """A strategy of another package may fill its archive late, or have a front of its own size."""
+    with closing(store.create(path, header())) as file:
+        for number, values in enumerate(bad[:-1]):
+            if number or name == "front":  # another size of an archive, or number of measures, is a fault only later
+                with pytest.raises(InputError, match=rf"^strategy\.name: .* {name} .*, got an array of shape"):
+                    file.append(replace(record(0), **{name: values}), {})
+        file.append(replace(record(0), **{name: good}), {})
+        for values in bad:
+            with pytest.raises(InputError, match=rf"{name} is an array \[.*\], the same in all generations, got"):
+                file.append(replace(record(1), **{name: values}), {})
+        file.append(replace(record(1), **{name: good}), {})
+        file.flush()
+    assert [getattr(each, name).shape for each in store.read(path).records] == [good.shape] * 2
+    with closing(store.reopen(path)) as file, pytest.raises(InputError, match=f"{name} .*, got none"):
+        file.append(record(2), {})
+
+
 def test_memory_does_not_grow_with_the_run(path):
     """What is on disk is not kept, and a flush does not read it back."""
     import tracemalloc
