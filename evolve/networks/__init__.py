@@ -12,7 +12,7 @@ from evolve.config import ImportedOnDemand, Kind, Registry, Section, plain
 from evolve.errors import check_whole
 from evolve.genome import Block, Genomes
 from evolve.networks.network import Activity, Batch, Network
-from evolve.numerics.streams import Purpose, Stream
+from evolve.numerics.streams import Purpose, Stream, Streams
 from evolve.shapes import Float32, check_shape
 
 __all__ = ["NETWORKS", "Activity", "Batch", "Block", "Network", "check", "make"]
@@ -58,7 +58,7 @@ def make(table: Section | str, observation_size: int, action_size: int) -> Netwo
     check_whole("action_size", action_size, 1)
     section = {"name": table} if isinstance(table, str) else plain(table)
     network: Network = NETWORKS.make(section, observation_size, action_size)
-    for name, least in (("num_weights", 1), ("num_traces", 0)):
+    for name, least in (("num_weights", 1), ("num_traces", 0), ("slot_size", 1)):
         with NETWORKS.as_input_error(section, f"property {name}"):
             if operator.index(getattr(network, name)) < least:
                 raise ValueError(f"expected at least {least}, got {getattr(network, name)}")
@@ -85,6 +85,8 @@ def check(section: Section, network: Network, action_size: int) -> None:
         if not isinstance(genome, Genomes):
             raise TypeError(f"expected evolve.genome.Genomes, got {type(genome).__name__}")
         check_shape(genome.weights, "weights", "P W", np.float32, P=1, W=network.num_weights)
+        if genome.weights[~genome.mask].any():
+            raise ValueError("expected the weight 0 at each absent connection; return evolve.genome.pruned(…)")
     with NETWORKS.as_input_error(section, "property blocks"):
         _check_blocks(network)
     with NETWORKS.as_input_error(section, "property num_traces"):
@@ -104,6 +106,10 @@ def check(section: Section, network: Network, action_size: int) -> None:
     with NETWORKS.as_input_error(section, "init"):
         if network.init(Stream(0, Purpose.CHECK)).weights.tobytes() != genome.weights.tobytes():
             raise ValueError("a second call with the same stream gives other weights; draw from the stream only")
+        if getattr(network, "batched_init", False):
+            many = network.init(Streams(0, Purpose.CHECK, 0, np.arange(2)))  # type: ignore[arg-type]
+            if len(many) != 2 or many.weights[0].tobytes() != genome.weights.tobytes():
+                raise ValueError("the Streams of several candidates give other weights than the Stream of each")
     with NETWORKS.as_input_error(section, "load, step or move"):
         _check_slots(network, genome, action_size)
 

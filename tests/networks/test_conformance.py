@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from evolve import networks
 from evolve.errors import InputError
-from evolve.genome import Block, concatenate, pruned
+from evolve.genome import Block, Genomes, concatenate, pruned
 from evolve.numerics import native
 from evolve.numerics.streams import Purpose, Stream, Streams
 
@@ -78,6 +78,26 @@ def _random(_init):
     return lambda network, _: pruned(np.random.rand(1, O * A).astype(np.float32), np.ones((1, O * A), np.bool_))  # noqa: NPY002
 
 
+def _unpruned(init):
+    return lambda network, stream: Genomes(init(network, stream).weights, np.zeros((1, O * A), np.bool_))
+
+
+def test_an_init_for_many_streams_gives_the_genome_of_each(monkeypatch):
+    def in_reverse(_network, streams):
+        weights = streams.normal_rows(O * A)[::-1]
+        return pruned(weights, np.ones(weights.shape, np.bool_))
+
+    leaky = importlib.import_module("outside").Leaky
+    monkeypatch.setattr(leaky, "batched_init", True, raising=False)
+    for init, fault in (
+        (leaky.init, "AttributeError: 'Streams' object has no attribute 'normal'"),
+        (in_reverse, "the Streams of several candidates give other weights than the Stream of each"),
+    ):
+        monkeypatch.setattr(leaky, "init", init)
+        with pytest.raises(InputError, match=rf"whose init fails .*{fault}"):
+            networks.check({"name": "leaky"}, networks.make({"name": "leaky"}, O, A), A)
+
+
 @pytest.mark.parametrize(
     ("part", "change", "fault"),
     [
@@ -85,6 +105,9 @@ def _random(_init):
         ("LeakyBatch.load", _once, "after a second load"),
         ("LeakyBatch.step", _centred, "beside another slot"),
         ("LeakyBatch.step", lambda _: lambda *_: [[0.0] * A], "actions: expected an array, got list"),
+        ("Leaky.slot_size", lambda _: None, "property slot_size fails"),
+        ("Leaky.slot_size", lambda _: 0, "property slot_size fails .*expected at least 1, got 0"),
+        ("Leaky.init", _unpruned, "init fails .*expected the weight 0 at each absent connection"),
         ("Leaky.init", _random, "init .*other weights; draw from the stream only"),
         ("Leaky.num_traces", lambda _: None, "property num_traces fails"),
         ("Leaky.num_traces", lambda _: 5, "property num_traces fails .*expected 0 or num_weights = 21, got 5"),
