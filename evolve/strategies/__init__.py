@@ -162,7 +162,7 @@ def from_table(
 
 
 def check(section: Section, strategy: Strategy[Any], layout: GenomeLayout, population: int) -> None:
-    """Check a strategy of another package: its genomes, its next state, its champion, and its state as arrays.
+    """Check a strategy of another package: its genomes, sums, measures, next state, champion, and its state as arrays.
 
     Args:
         section: The section of the experiment that names the strategy. Nothing is checked for a built-in one.
@@ -176,7 +176,7 @@ def check(section: Section, strategy: Strategy[Any], layout: GenomeLayout, popul
     """
     if STRATEGIES.parse(section).name in STRATEGIES:
         return
-    W, T = layout.num_weights, layout.num_traces
+    W = layout.num_weights
 
     def checked(genomes: Any, P: int) -> Genomes:
         if not isinstance(genomes, Genomes):
@@ -202,13 +202,7 @@ def check(section: Section, strategy: Strategy[Any], layout: GenomeLayout, popul
     with STRATEGIES.as_input_error(section, "start"):
         state = strategy.start()
     asked = ask_twice(state, 0)
-    results = Results(
-        np.arange(population, dtype=np.float64),
-        traces=np.zeros((population if strategy.traces == "each" else 0, T), np.float32),
-        mean_traces=np.zeros(T) if strategy.traces == "mean" else None,
-        sums=None if strategy.sum_shape is None else np.zeros((W, *strategy.sum_shape)),
-        measures=np.zeros((population, len(strategy.measured))) if strategy.measured else None,
-    )
+    results = _results(section, strategy, layout, population, state, ask_last(state, 0))
     with STRATEGIES.as_input_error(section, "tell"):
         before, state = state, strategy.tell(state, AskedGenomes(strategy, state, 0, population, W), results)
         if state is None and before is not None:
@@ -217,6 +211,9 @@ def check(section: Section, strategy: Strategy[Any], layout: GenomeLayout, popul
             raise ValueError("after tell, ask gives other genomes for the same state; return a new state instead")
     with STRATEGIES.as_input_error(section, "champion"):
         checked(strategy.champion(state), 1)
+    with STRATEGIES.as_input_error(section, "outcome"):
+        if unknown := set(strategy.outcome(state)) - {"front", "archive"}:
+            raise ValueError(f"expected front or archive, got {', '.join(map(str, unknown))}")
     following = ask_twice(state, 1)
     with STRATEGIES.as_input_error(section, "to_arrays or from_arrays"):
         arrays = strategy.to_arrays(state)
@@ -231,6 +228,27 @@ def check(section: Section, strategy: Strategy[Any], layout: GenomeLayout, popul
         again = strategy.from_arrays(arrays)
         if ask_last(again, 1).weights.tobytes() != following:
             raise ValueError("the state that was read back gives other candidates")
+
+
+def _results(
+    section: Section, strategy: Strategy[Any], layout: GenomeLayout, population: int, state: Any, genome: Genomes
+) -> Results:
+    """Return results for `tell`, after a check of the sums of one column and of the measures of one genome (P = 1)."""
+    W, T = layout.num_weights, layout.num_traces
+    fitness, sums, measures = np.arange(population, dtype=np.float64), None, None
+    with STRATEGIES.as_input_error(section, "sums"):
+        if strategy.sum_shape is not None:
+            sums = np.zeros((W, *strategy.sum_shape))
+            found, expected = np.shape(strategy.sums(state, 0, fitness, slice(0, 1))), sums[:1].shape
+            if found != expected:
+                raise ValueError(f"expected an array of shape {list(expected)} for one column, got {list(found)}")
+    with STRATEGIES.as_input_error(section, "measures"):
+        if D := len(strategy.measured):
+            measures = np.zeros((population, D))
+            of_one = strategy.measures(genome, dict.fromkeys(strategy.measured, np.zeros(1)))
+            check_shape(of_one, "measures", "P D", np.float64, P=1, D=D)
+    traces = np.zeros((population if strategy.traces == "each" else 0, T), np.float32)
+    return Results(fitness, traces, np.zeros(T) if strategy.traces == "mean" else None, sums, measures)
 
 
 def make(

@@ -289,6 +289,12 @@ def _random_later(_made, _state, generation, candidates):
         ("to_arrays", lambda *_: {"layer/0": np.zeros(1)}, "expected names without /, got 'layer/0'"),
         ("from_arrays", lambda made, _: made.start(), "the state that was read back gives other candidates"),
         ("ask", _random_later, "ask fails .*a second call gives a candidate other weights"),
+        ("sum_shape", (2,), r"sums fails \(NotImplementedError"),
+        ("sum_shape", 2, "sums fails .*must be an iterable, not int"),
+        ("measured", ("connections",), r"measures fails \(NotImplementedError"),
+        ("measured", None, "measures fails .*'NoneType' has no len"),
+        ("outcome", lambda *_: {"fronts": np.zeros(P)}, "outcome fails .*expected front or archive, got fronts"),
+        ("outcome", lambda *_: None, "outcome fails .*'NoneType' object is not iterable"),
         ("start", lambda _: 1 / 0, r"start fails \(ZeroDivisionError: .*, line \d+ of test_conformance\.py\)"),
     ],
 )
@@ -298,6 +304,23 @@ def test_an_added_strategy_that_breaks_the_contract_is_refused(monkeypatch, name
     monkeypatch.setattr(type(made), name, replacement)
     with pytest.raises(InputError, match=rf"^strategy\.name: .*got hill-climber, whose .*{fault}"):
         strategies.check({"name": "hill-climber"}, made, NETWORK, P)
+
+
+@pytest.mark.parametrize(
+    ("name", "attribute", "wrong", "right"),
+    [
+        ("sums", ("sum_shape", (2,)), np.zeros(1), np.zeros((1, 2))),
+        ("measures", ("measured", ("a", "b")), np.zeros((1, 1)), np.zeros((1, 2))),
+    ],
+)
+def test_sums_and_measures_of_an_added_strategy_have_their_shapes(monkeypatch, name, attribute, wrong, right):
+    made = strategy({"name": "hill-climber"})
+    monkeypatch.setattr(type(made), *attribute)
+    monkeypatch.setattr(type(made), name, lambda *_: wrong)
+    with pytest.raises(InputError, match=rf"whose {name} fails .*expected .*1, 2\]|P, D\]"):
+        strategies.check({"name": "hill-climber"}, made, NETWORK, P)
+    monkeypatch.setattr(type(made), name, lambda *_: right)
+    strategies.check({"name": "hill-climber"}, made, NETWORK, P)
 
 
 def test_one_that_grows_learns_from_the_first_as_if_they_were_all(table):
