@@ -235,6 +235,9 @@ def _results(
 ) -> Results:
     """Return results for `tell`, after a check of the sums of one column and of the measures of one genome (P = 1)."""
     W, T = layout.num_weights, layout.num_traces
+    with STRATEGIES.as_input_error(section, "traces"):
+        if strategy.traces not in ("each", "mean", "none"):
+            raise ValueError(f"expected each, mean or none, got {strategy.traces}")
     fitness, sums, measures = np.arange(population, dtype=np.float64), None, None
     with STRATEGIES.as_input_error(section, "sums"):
         if strategy.sum_shape is not None:

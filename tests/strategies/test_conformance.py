@@ -289,6 +289,7 @@ def _random_later(_made, _state, generation, candidates):
         ("to_arrays", lambda *_: {"layer/0": np.zeros(1)}, "expected names without /, got 'layer/0'"),
         ("from_arrays", lambda made, _: made.start(), "the state that was read back gives other candidates"),
         ("ask", _random_later, "ask fails .*a second call gives a candidate other weights"),
+        ("traces", "all", "traces fails .*expected each, mean or none, got all"),
         ("sum_shape", (2,), r"sums fails \(NotImplementedError"),
         ("sum_shape", 2, "sums fails .*must be an iterable, not int"),
         ("measured", ("connections",), r"measures fails \(NotImplementedError"),
