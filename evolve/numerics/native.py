@@ -27,7 +27,7 @@ DOUBLE = ctypes.c_double
 ADDRESS = ctypes.c_void_p
 _ALIGNMENT = 64  # bytes, a cache line
 _BYTE = ctypes.c_char
-_TYPES = {int: INT64, np.int64: INT64, float: DOUBLE, np.float64: DOUBLE, np.float32: FLOAT}
+_TYPES = {int: INT64, np.int32: INT64, np.int64: INT64, float: DOUBLE, np.float64: DOUBLE, np.float32: FLOAT}
 """The types that `call` passes; all others are addresses."""
 
 

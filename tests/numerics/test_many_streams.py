@@ -40,6 +40,12 @@ def test_rows_of_normals_are_those_of_the_streams(seed, candidates, first, size)
     assert rows.tolist() == [s.normal(first + size)[first:].tolist() for s in alone(seed, candidates)]
 
 
+@pytest.mark.parametrize("kind", [np.int32, np.int64])
+def test_a_size_may_be_an_integer_of_numpy(kind):
+    """The number of weights of a network of another package, for example."""
+    assert opened(3, [1, 2]).normal_rows(kind(5)).tolist() == opened(3, [1, 2]).normal_rows(5).tolist()
+
+
 @given(parts, sizes)
 def test_each_number_is_compared_with_its_threshold(candidates, size):
     n = len(candidates)
