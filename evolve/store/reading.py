@@ -14,7 +14,7 @@ from typing import Any
 
 import h5py
 import numpy as np
-from h5py import h5d
+from h5py import h5d, h5l
 from numpy.typing import NDArray
 
 from evolve.errors import InputError, Setting
@@ -45,7 +45,7 @@ class Reader:
         """Return the whole run. path: where the file is, for messages."""
         self._check_schema(path)
         header = self.header()
-        columns: dict[str, Any] = self.columns(schema.COLUMNS) if "generation" in self._file else {}
+        columns: dict[str, Any] = self.columns(schema.COLUMNS) if self._has_item("generation") else {}
         if columns:
             _check(columns)
             columns["champion_step_hashes"] = self._step_hashes(columns)
@@ -56,16 +56,16 @@ class Reader:
             for g, row in enumerate(zip(*columns.values(), strict=True))
         )
         checkpoint = self._checkpoint(len(records))
-        held_out = self.held_out() if "evaluation" in self._file else None
+        held_out = self.held_out() if self._has_item("evaluation") else None
         if held_out is not None:
             check_held_out(held_out, len(records[0].champion_weights) if records else 0)
-        has_population = "population" in self._file
+        has_population = self._has_item("population")
         validations = self._validations(len(records))
         return StoredRun(path, header, self._complete(), records, checkpoint, held_out, has_population, validations)
 
     def _validations(self, num_generations: int) -> dict[int, NDArray[Any]]:
         """Return the validation returns [N] by the number of generations before the validation."""
-        if "validation" not in self._file:
+        if not self._has_item("validation"):
             return {}
         numbers, returns = self.columns(schema.VALIDATIONS).values()
         if len(set(numbers.tolist())) < len(numbers) or not ((numbers > 0) & (numbers <= num_generations)).all():
@@ -77,7 +77,7 @@ class Reader:
         manifest = json.loads(self.text("manifest"))
         if not isinstance(manifest, dict):
             raise ValueError("manifest: not a JSON object")
-        start = Start(**self.columns(schema.START)) if "start" in self._file else None
+        start = Start(**self.columns(schema.START)) if self._has_item("start") else None
         spaces = json.loads(self.text("spaces")) if self.has("spaces") else None
         header = Header(self.text("config"), manifest, self.integer("seed"), self.text("env"), start, spaces)
         if not 0 <= header.seed < 2**63:
@@ -91,7 +91,7 @@ class Reader:
 
     def metrics(self, group: str, symbols: str, shape: tuple[int, ...]) -> dict[str, NDArray[Any]]:
         """Return the columns of metrics in a group, by name. Raises ValueError if their types or shapes are wrong."""
-        if f"{group}/metrics" not in self._file:
+        if not self._has_item(f"{group}/metrics"):
             return {}
         names = list(self._item(f"{group}/metrics", h5py.Group))
         if len(names) > schema.MOST_ENTRIES:
@@ -152,7 +152,7 @@ class Reader:
         sizes: dict[str, int] = {}
         columns = {}
         for name, place in places.items():
-            if place.optional and place.path not in self._file:
+            if place.optional and not self._has_item(place.path):
                 continue
             column = columns[name] = self._array(place.path)
             check_shape(column, place.path, place.symbols, np.dtype(place.dtype), **sizes)
@@ -166,6 +166,15 @@ class Reader:
         if len(group) > schema.MOST_ENTRIES:
             raise ValueError(f"checkpoint: {len(group)} entries")
         return {name: self._array(f"checkpoint/{name}") for name in group}
+
+    def _has_item(self, path: str) -> bool:
+        """Return whether the file has an item, or a link to elsewhere, at a path. Raises errors as `_item` does."""
+        # h5py's `in` follows links, and to open another file, such as a pipe, may take forever.
+        folder, _, name = path.rpartition("/")
+        if folder and not self._has_item(folder):
+            return False
+        group = self._item(folder, h5py.Group) if folder else self._file
+        return bool(group.id.links.exists(name.encode()))
 
     def _item(self, path: str, kind: type[Any]) -> Any:
         """Return a group or dataset. Raises KeyError if it is missing, or its path has a soft or an external link."""
@@ -230,7 +239,8 @@ class Reader:
 
 def _member(group: Any, name: str, path: str, kind: type[Any]) -> Any:
     """Return a member of a group on the path to an item. Raises KeyError or TypeError as `Reader._item` does."""
-    if not isinstance(group.get(name, getlink=True), h5py.HardLink):
+    links, encoded = group.id.links, name.encode()
+    if not (links.exists(encoded) and links.get_info(encoded).type == h5l.TYPE_HARD):
         raise KeyError(f"{path}: missing, or a link to elsewhere")
     member = group[name]
     if not isinstance(member, kind):

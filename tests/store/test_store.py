@@ -498,6 +498,7 @@ def test_truncated_files_are_refused(path, keep):
     [
         put("generation/returns", h5py.ExternalLink("/etc/passwd", "/")),
         put("champion", h5py.SoftLink("/generation")),
+        put("selection", h5py.ExternalLink("a pipe", "/")),  # never opened, although its columns are optional
         put("generation/returns", (10**9, 10**3, 10), dtype="f8"),  # a file of a few bytes claims 80 TB
         put("generation/returns", None, data=np.zeros((2, P, E)), compression="gzip"),
         put("checkpoint/leaderboard", (8,), dtype="u1", external=[("/etc/passwd", 0, 8)]),
