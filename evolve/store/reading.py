@@ -1,5 +1,6 @@
 """Read run files, which may come from strangers: everything is checked before memory is taken."""
 
+import errno
 import fnmatch
 import io
 import json
@@ -8,7 +9,7 @@ import os
 import re
 import shlex
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -26,7 +27,12 @@ from evolve.store.schema import Column, Header, HeldOut, Record, Start, StoredRu
 
 ANOTHER_FILE = "Name another file, or move this one away to begin its run anew."
 _MAX_NAMES = 3  # in an error
+_ATTEMPTS = 3
 _PLAIN_LAYOUTS = (h5d.CONTIGUOUS, h5d.COMPACT, h5d.CHUNKED)
+
+
+class _ReplacedError(InputError):
+    """A flush on another host has replaced the file during the reading, and its file system keeps no replaced files."""
 
 
 class Reader:
@@ -382,6 +388,9 @@ def _by_numbers(path: Path) -> tuple[list[list[str | float]], str]:
 
 def read(path: Path) -> StoredRun:
     """Read a run file. Raises InputError if it is missing, truncated, not a run file, or of another schema."""
+    for _ in range(_ATTEMPTS - 1):
+        with suppress(_ReplacedError), open_file(path, "run file") as reader:
+            return reader.run(path)
     with open_file(path, "run file") as reader:
         return reader.run(path)
 
@@ -432,6 +441,9 @@ def _opened(argument: str, source: Path | io.BytesIO, kind: str) -> Iterator[Rea
         got = "a file that another program has open to change it"
         raise InputError(argument, f"a readable {kind}", got, "Close it there.") from None
     except (OSError, RuntimeError) as error:
+        if f"errno = {errno.ESTALE}," in str(error):
+            got = "a file that another host has replaced meanwhile"
+            raise _ReplacedError(argument, f"a readable {kind}", got, "Read it again.") from None
         got = f"a truncated or foreign file ({error})"
         cure = "If it was copied in part, copy it again. "
         raise InputError(argument, f"a readable {kind}", got, cure, ANOTHER_FILE) from None

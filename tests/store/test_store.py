@@ -252,6 +252,25 @@ def test_a_file_replaced_by_a_longer_one_before_it_is_opened_is_read(path, monke
     assert len(store.read(path).records) == 40
 
 
+@pytest.mark.parametrize("times", [1, 2, 3])
+def test_a_file_that_another_host_replaces_is_read_again(path, monkeypatch, times):
+    """NFS does not keep a file that another host replaces for the readers that have opened it."""
+    write(path)
+    opened, failures = reading.Reader.run, iter(range(times))
+
+    def run(reader, path):
+        for _ in failures:
+            raise OSError(f"Can't synchronously read data (file read failed: errno = {errno.ESTALE}, error message = …")
+        return opened(reader, path)
+
+    monkeypatch.setattr(reading.Reader, "run", run)
+    if times < 3:
+        assert len(store.read(path).records) == 2
+    else:
+        with pytest.raises(InputError, match=r"got a file that another host has replaced meanwhile\. Read it again\."):
+            store.read(path)
+
+
 def test_an_existing_file_is_never_overwritten(path):
     write(path)
     before = path.read_bytes()
