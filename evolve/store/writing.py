@@ -94,6 +94,7 @@ class RunFile(RunLog):
 
     def _check_selection(self, record: Record) -> None:
         """Raise InputError if the columns of a strategy have other shapes than declared, or than in the last record."""
+        # Strategies of other packages may give any shape. A file with another one could not be read.
         for name in ("measures", "front", "archive"):
             values, symbols = getattr(record, name), schema.COLUMNS[name].symbols.split()[1:]
             shape = np.shape(values)  # () if it is None
