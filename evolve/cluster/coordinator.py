@@ -77,7 +77,7 @@ class Coordinator:
             return
         self._spec = spec
         self._own_rollout = None
-        self._workers.set_up(messages.Setup(spec.experiment, json.dumps(loaded_versions())))
+        self._workers.set_up(messages.Setup(spec.experiment, json.dumps(loaded_versions(spec.experiment))))
 
     def forget_setup(self) -> None:
         """Set workers up again before the next batch. Needed after `dismiss`; the workers keep their shared state."""

@@ -1,15 +1,18 @@
 """A worker rank: it plays chunks of episodes, updates its shared state, answers questions, and reports to rank 0."""
 
 import hashlib
+import importlib.util
 import json
 import math
 import sys
 import time
+import tomllib
 import traceback
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import replace
 from functools import cache
+from pathlib import Path
 from typing import Protocol
 
 import numpy as np
@@ -18,7 +21,7 @@ from evolve.cluster import messages
 from evolve.cluster.messages import Message
 from evolve.cluster.transport import Buffer, Transport
 from evolve.cluster.watchdog import Watchdog, kill
-from evolve.errors import SOURCE, EvolveError, RunError
+from evolve.errors import FAILURES, SOURCE, EvolveError, RunError
 from evolve.genome import GenomeSource, select
 from evolve.numerics import restore_ieee
 from evolve.rollouts import AnyRollout, EpisodeBatch, EpisodeResults, join, sum_traces
@@ -68,11 +71,15 @@ class KeptRollouts:
             self._kept.pop(next(iter(self._kept))).close()
 
 
-def loaded_versions() -> dict[str, str]:
-    """Return the versions of the loaded packages that play episodes, and a fingerprint of the source of evolve."""
+def loaded_versions(experiment: str) -> dict[str, str]:
+    """Return the versions of the loaded packages that play the episodes of an experiment (TOML text).
+
+    Also fingerprints of the source of evolve, and of the module of the environment if `env.id` names one.
+    """
     loaded = {name: str(getattr(sys.modules[name], "__version__", "")) for name in _PLAYING if name in sys.modules}
-    fingerprint = _source_fingerprint()
-    return loaded | ({"the source of evolve": fingerprint} if fingerprint else {})
+    module = tomllib.loads(experiment)["env"]["id"].rpartition(":")[0]
+    sources = {"the source of evolve": _source_fingerprint(), f"the module {module}": _module_fingerprint(module)}
+    return loaded | {name: fingerprint for name, fingerprint in sources.items() if fingerprint}
 
 
 @cache
@@ -86,9 +93,24 @@ def _source_fingerprint() -> str:
     return texts.hexdigest()[:12] if files else ""
 
 
-def check_versions(versions: dict[str, str]) -> None:
-    """Raise RunError if a package that both ranks have loaded has another version on rank 0, for returns may differ."""
-    for name, version in loaded_versions().items():
+@cache  # this process keeps the code that it has loaded, even if the file changes later
+def _module_fingerprint(module: str) -> str:
+    """Return a fingerprint of the Python file of a module; "" if there is none."""
+    with suppress(*FAILURES):  # the package around the module may raise any error
+        spec = importlib.util.find_spec(module)
+        if spec is not None and spec.origin is not None and spec.origin.endswith(".py"):
+            return hashlib.sha256(Path(spec.origin).read_bytes()).hexdigest()[:12]
+    return ""
+
+
+def check_versions(versions: dict[str, str], experiment: str) -> None:
+    """Raise RunError if code that both ranks have loaded is another version on rank 0, because returns may differ.
+
+    Args:
+        versions: The versions that rank 0 has loaded, see `loaded_versions`.
+        experiment: The experiment (TOML text).
+    """
+    for name, version in loaded_versions(experiment).items():
         if versions.get(name, version) != version:
             raise RunError(f"{name} is {version} here and {versions[name]} on rank 0: install one version on all hosts")
 
@@ -147,7 +169,7 @@ class Worker:
         match message:
             case messages.Setup(experiment, versions):
                 self.set_up(experiment)
-                check_versions(json.loads(versions))
+                check_versions(json.loads(versions), experiment)
             case messages.Chunk(serial, batch) if self._rollout is not None:
                 self.evaluate(serial, batch)
             case messages.Update(content) if self._shared is not None:

@@ -271,11 +271,14 @@ def test_a_failure_is_reported_once_and_another_setup_begins_anew():
     assert "\n" not in error.report  # an error in plain words has no traceback
 
 
-@pytest.mark.parametrize("name", ["gymnasium", "the source of evolve"])
-def test_a_worker_with_another_version_of_a_package_ends_the_run(name):
+@pytest.mark.parametrize(
+    ("name", "env"),
+    [("gymnasium", CART), ("the source of evolve", CART), ("the module toys", {"id": "toys:Values-v0"})],
+)
+def test_a_worker_with_another_version_of_a_package_ends_the_run(name, env):
     """Its episodes would be another version's, so returns would depend on the rank that played them."""
-    text = experiment(CART).config.to_toml()
-    same = worker.loaded_versions()
+    text = experiment(env).config.to_toml()
+    same = worker.loaded_versions(text)
     setups = [Setup(text, json.dumps(same)), Setup(text, json.dumps(same | {name: "0.1"}))]
     script = work(Script(*((now, setup) for setup in setups), (lambda script: script.of(WorkerError), LEAVE)))
     (error,) = script.of(WorkerError)

@@ -191,8 +191,7 @@ def prepare():
     from evolve.config import Config
     from evolve.training.manifest import machine_manifest
 
-    Config()
-    loaded_versions()
+    loaded_versions(Config().to_toml())
     machine_manifest(Transport())
 
 
