@@ -203,9 +203,9 @@ def check(engine: Engine) -> None:
                 closing(engine.trial(_SEED, outputs, used)) as two,
             ):
                 found = _first_difference(one, two)
-        except InputError:
+        except (InputError, KeyboardInterrupt):
             raise
-        except FAILURES:  # the evaluation will meet the same error, and report where it happened
+        except BaseException:  # the evaluation will meet the same error, and report where it happened
             return
         if found is not None:
             which = "a used and a new environment differ" if used else "two episodes differ"

@@ -95,7 +95,9 @@ class GymnasiumEngine:
                 if fault := reset_fault(self.spaces.observation, result):
                     raise EvolveError(fault)
                 self._encode(result[0], observations[slot])
-            except FAILURES as error:
+            except KeyboardInterrupt:
+                raise
+            except BaseException as error:  # see `step`
                 self._note_fault(slot, error)
                 observations[slot] = 0
                 if self._ends_run(error):
@@ -119,7 +121,10 @@ class GymnasiumEngine:
                 reward = float(raw_reward)
                 elapsed[slot] += 1
                 over = bool(terminated or truncated) or elapsed[slot] >= limits[slot]
-            except FAILURES as error:
+            except KeyboardInterrupt:
+                raise
+            # A panic of a library in Rust, and asyncio's CancelledError, are no subclasses of Exception.
+            except BaseException as error:
                 # If `step` itself raised, there is no result that could break the interface.
                 fault = result is not _NO_STEP and step_fault(self.spaces.observation, result)
                 self._note_fault(slot, EvolveError(fault) if fault else error)

@@ -221,6 +221,10 @@ def _crash():
     ctypes.string_at(0)
 
 
+class PanicError(BaseException):
+    """As code in Rust raises it, and asyncio if it is cancelled: no Exception."""
+
+
 class Faulty(gymnasium.Env):
     """A keyed share of the episodes fails in step 3, or in reset, in one of many ways."""
 
@@ -241,8 +245,8 @@ class Faulty(gymnasium.Env):
     def _fail(self, observation):
         ways = self.how.split(" or ")
         match ways[int(observation[0] > 0) % len(ways)]:
-            case "raise":
-                raise RuntimeError("the motor burnt out")
+            case "raise" | "panic" as way:
+                raise (RuntimeError if way == "raise" else PanicError)("the motor burnt out")
             case "exit":
                 raise SystemExit("the environment wants to leave")
             case "observation":
