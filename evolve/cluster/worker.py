@@ -27,7 +27,7 @@ from evolve.numerics import restore_ieee
 from evolve.rollouts import AnyRollout, EpisodeBatch, EpisodeResults, join, sum_traces
 
 COORDINATOR = 0
-_PLAYING = ("evolve", "gymnasium", "envpool", "Box2D", "mujoco")
+_PLAYING = ("evolve", "numpy", "gymnasium", "envpool", "Box2D", "mujoco")
 _PLAYING_PARTS = ("environments", "networks", "numerics", "rollouts", "strategies")  # of evolve
 _MOST_KEPT = 2  # rollouts
 PROBE_EVERY = 0.01  # seconds between probes while there is work; a probe costs as much as several steps
@@ -76,8 +76,9 @@ def loaded_versions(experiment: str) -> dict[str, str]:
 
     Also fingerprints of the source of evolve, and of the module of the environment if `env.id` names one.
     """
-    loaded = {name: str(getattr(sys.modules[name], "__version__", "")) for name in _PLAYING if name in sys.modules}
     module = tomllib.loads(experiment)["env"]["id"].rpartition(":")[0]
+    packages = (*_PLAYING, module.partition(".")[0])
+    loaded = {name: str(getattr(sys.modules[name], "__version__", "")) for name in packages if name in sys.modules}
     sources = {"the source of evolve": _source_fingerprint(), f"the module {module}": _module_fingerprint(module)}
     return loaded | {name: fingerprint for name, fingerprint in sources.items() if fingerprint}
 

@@ -273,7 +273,12 @@ def test_a_failure_is_reported_once_and_another_setup_begins_anew():
 
 @pytest.mark.parametrize(
     ("name", "env"),
-    [("gymnasium", CART), ("the source of evolve", CART), ("the module toys", {"id": "toys:Values-v0"})],
+    [
+        ("numpy", CART),
+        ("gymnasium", CART),
+        ("the source of evolve", CART),
+        ("the module toys", {"id": "toys:Values-v0"}),
+    ],
 )
 def test_a_worker_with_another_version_of_a_package_ends_the_run(name, env):
     """Its episodes would be another version's, so returns would depend on the rank that played them."""
@@ -283,6 +288,11 @@ def test_a_worker_with_another_version_of_a_package_ends_the_run(name, env):
     script = work(Script(*((now, setup) for setup in setups), (lambda script: script.of(WorkerError), LEAVE)))
     (error,) = script.of(WorkerError)
     assert error.report.endswith(f"{name} is {same[name]} here and 0.1 on rank 0: install one version on all hosts")
+
+
+def test_the_package_of_an_environment_has_a_version(monkeypatch):
+    monkeypatch.setattr(toys, "__version__", "2.1", raising=False)
+    assert worker.loaded_versions('env = { id = "toys:Values-v0" }')["toys"] == "2.1"
 
 
 def test_a_signal_is_passed_on_once():
