@@ -48,6 +48,7 @@ class GymnasiumEngine:
         self._elapsed = [0] * slots
         self._limits = [math.inf] * slots  # they may depend on randomized arguments
         self._infos: list[Any] = [None] * slots  # of the latest steps
+        self._hangs = False  # whether the last reset ended the run, see `_ends_run`
         self.metric_names = options.reported_metrics
         self._drawn: list[Table] = [{}] * slots
         """The randomized arguments of the environment in each slot."""
@@ -87,6 +88,7 @@ class GymnasiumEngine:
     def reset(self, slots: Slots, seeds: Int64, observations: Float32) -> None:
         """Begin the episodes of seeds [k] in slots [k]; write their observations [B, O]."""
         tables = draw_tables(self._randomize, seeds)
+        self._hangs = False
         for slot, seed, drawn in zip(slots.tolist(), seeds.tolist(), tables, strict=True):
             try:
                 if self._envs[slot] is None or not self.reuses or self._drawn[slot] != drawn:
@@ -101,11 +103,15 @@ class GymnasiumEngine:
                 self._note_fault(slot, error)
                 observations[slot] = 0
                 if self._ends_run(error):
+                    self._hangs = True
                     break
             self._elapsed[slot] = 0
 
     def step(self, slots: Slots, outputs: Float32, observations: Float32) -> tuple[Float64, Bool]:
         """Step slots [k] by outputs [k, A]; write observations [B, O]; return rewards [k] and ends [k]."""
+        if self._hangs:
+            failed = np.isin(slots, list(self.faults))
+            return np.where(failed, np.nan, 0.0), failed
         actions = self.decode(outputs)
         steps, encode, elapsed, limits = self._step, self._encode, self._elapsed, self._limits
         infos = self._infos

@@ -2,12 +2,13 @@
 
 import numpy as np
 import pytest
+import toys
 from toys import Rated, Texts
 
 from evolve import environments
 from evolve.config import EnvOptions
 from evolve.environments.engine import FPS
-from evolve.errors import InputError
+from evolve.errors import EpisodeTimeout, InputError
 
 ENVIRONMENTS = [
     "CartPole-v1", "Pendulum-v1", "Acrobot-v1", "MountainCarContinuous-v0", "Taxi-v4", "FrozenLake-v1",
@@ -256,6 +257,33 @@ def test_every_fault_is_noted_and_announced(where, steps, recorded, how):
     if steps:
         assert np.isnan(rewards).all()
         assert ends.all()
+    engine.close()
+
+
+@pytest.mark.parametrize(("reaction", "stepped"), [("stop", 0), ("worst", 1)])
+def test_after_a_reset_that_hangs_the_run_ends_without_a_step(monkeypatch, reaction, stepped):
+    """Each of the other environments, which may need the same server, could hang for as long."""
+    reset, step, calls = toys.Memory.reset, toys.Memory.step, []
+    monkeypatch.setattr(toys.Memory, "step", lambda env, action: calls.append(env) or step(env, action))
+    engine = environments.make(EnvOptions(id="toys:Memory-v0", on_failure=reaction), 2)
+    slots, observations = np.arange(2), np.zeros((2, engine.observation_size), np.float32)
+    outputs = np.zeros((2, engine.action_size), np.float32)
+    engine.reset(slots, slots, observations)
+
+    def hang(env, **more):
+        raise EpisodeTimeout("no answer")
+
+    monkeypatch.setattr(toys.Memory, "reset", hang)
+    engine.reset(slots[:1], slots[:1], observations)
+    rewards, ends = engine.step(slots, outputs, observations)
+    assert np.isnan(rewards).tolist() == [True, False]
+    assert ends[0]
+    assert len(calls) == stepped
+    monkeypatch.setattr(toys.Memory, "reset", reset)  # a script may go on after the error
+    engine.faults.clear()
+    engine.reset(slots, slots, observations)
+    engine.step(slots, outputs, observations)
+    assert len(calls) == stepped + 2
     engine.close()
 
 
