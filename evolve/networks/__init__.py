@@ -13,7 +13,7 @@ from evolve.errors import check_whole
 from evolve.genome import Block, Genomes
 from evolve.networks.network import Activity, Batch, Network
 from evolve.numerics.streams import Purpose, Stream, Streams
-from evolve.shapes import Float32, check_shape
+from evolve.shapes import Float32, check_shape, read_only
 
 __all__ = ["NETWORKS", "Activity", "Batch", "Block", "Network", "check", "make"]
 
@@ -87,6 +87,7 @@ def check(section: Section, network: Network, action_size: int) -> None:
         check_shape(genome.weights, "weights", "P W", np.float32, P=1, W=network.num_weights)
         if genome.weights[~genome.mask].any():
             raise ValueError("expected the weight 0 at each absent connection; return evolve.genome.pruned(…)")
+        genome = Genomes(read_only(genome.weights), read_only(genome.mask))
     with NETWORKS.as_input_error(section, "property blocks"):
         _check_blocks(network)
     with NETWORKS.as_input_error(section, "property num_traces"):

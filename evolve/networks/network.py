@@ -96,8 +96,8 @@ class Batch(Protocol):
 
         Args:
             slots: [k].
-            weights: [k, W] of the genomes.
-            mask: [k, W] of the genomes.
+            weights: [k, W] of the genomes, read-only.
+            mask: [k, W] of the genomes, read-only.
             seeds: [k], the seeds of the episodes' environments. A network may draw its initial state from them.
         """
 

@@ -23,7 +23,7 @@ from evolve.numerics import Backend, native, ordered_sum
 from evolve.numerics.device import DeviceStep
 from evolve.numerics.hashing import MAX_HASHED_STEPS, FingerprintsStructure, StepHashes, coefficients, end_to_end
 from evolve.numerics.native import ADDRESS, INT64
-from evolve.shapes import Bool, Float32, Float64, Int32, Int64, Slots, UInt8, UInt64, stored_array
+from evolve.shapes import Bool, Float32, Float64, Int32, Int64, Slots, UInt8, UInt64, read_only, stored_array
 
 _LEAST_DEVIATION = 1e-2  # so that a number that hardly changes is magnified at most 100 times
 CLIP = np.float32(5)  # normalized observations are clipped to ± this
@@ -174,7 +174,8 @@ class Inference(ABC):
 
     def load(self, slots: Slots, weights: Float32, mask: Bool, seeds: Int64, normalizers: Float32) -> None:
         """Begin episodes: genomes [k, W], environment seeds [k], normalizers [k, 2, O] (O = 0 without them)."""
-        self._batch.load(slots, weights, mask, seeds)
+        # Later episodes of the same genome load the same arrays, so a network of another package must not change them.
+        self._batch.load(slots, read_only(weights), read_only(mask), seeds)
         self._hashes.begin(slots)
         if self._normalizer is not None:
             self._normalizer.begin(slots, normalizers)
@@ -234,7 +235,8 @@ class HostInference(Inference):
         self._hashes.update(n)
 
     def _step_of_batch(self, n: int) -> None:
-        self._outputs[:n] = self._batch.step(self._seen[:n])
+        # A copy, because a network of another package may change the observations, or keep them for its next step.
+        self._outputs[:n] = self._batch.step(self._seen[:n].copy())
 
     def finish(self) -> Float32:
         """Return [n, A]: the outputs of the step."""

@@ -74,6 +74,10 @@ def _once(load):
     return lambda batch, *arguments: batch in loaded or loaded.append(batch) or load(batch, *arguments)
 
 
+def _in_place(load):
+    return lambda batch, slots, weights, *rest: load(batch, slots, np.sign(weights, out=weights), *rest)
+
+
 def _random(_init):
     return lambda network, _: pruned(np.random.rand(1, O * A).astype(np.float32), np.ones((1, O * A), np.bool_))  # noqa: NPY002
 
@@ -103,6 +107,7 @@ def test_an_init_for_many_streams_gives_the_genome_of_each(monkeypatch):
     [
         ("LeakyBatch.move", lambda _: lambda *_: None, "after move"),
         ("LeakyBatch.load", _once, "after a second load"),
+        ("LeakyBatch.load", _in_place, "array is read-only"),
         ("LeakyBatch.step", _centred, "beside another slot"),
         ("LeakyBatch.step", lambda _: lambda *_: [[0.0] * A], "actions: expected an array, got list"),
         ("Leaky.slot_size", lambda _: None, "property slot_size fails"),

@@ -12,6 +12,7 @@ from evolve.genome import SelectedGenomes, concatenate
 from evolve.numerics import backend
 from evolve.numerics.streams import Purpose, Stream
 from evolve.rollouts import EpisodeBatch, Rollout, RolloutInHalves, generation_keys, queue
+from evolve.rollouts.inference import HostInference
 
 P, E = 5, 3
 
@@ -256,3 +257,32 @@ def test_the_making_of_genomes_is_no_episodes_time(monkeypatch):
     assert len(finish(ours)) == P * E
     assert source.seconds == 100 * P
     assert ours.detector.clock == 0
+
+
+class Careless:
+    """A batch that changes its arguments, and keeps them."""
+
+    def __init__(self):
+        self.kept = []
+
+    def load(self, slots, weights, mask, seeds):
+        weights *= 2
+
+    def step(self, observations):
+        self.kept.append(observations)
+        observations *= 2
+        return observations[:, :1]
+
+
+def test_a_network_changes_nothing_outside_itself():
+    """Its observations are its own, and later episodes load the same genomes."""
+    careless, seen = Careless(), np.ones((2, 3), np.float32)
+    inference = HostInference(careless, seen, 1, "numpy", normalize=False)
+    for _ in range(2):
+        inference.begin(2)
+    assert (seen == 1).all()
+    assert not np.shares_memory(*careless.kept)
+    genomes = np.ones((2, 5), np.float32), np.ones((2, 5), np.bool_)
+    with pytest.raises(ValueError, match="read-only"):
+        inference.load(np.arange(2), *genomes, np.zeros(2, np.int64), np.zeros((2, 2, 0), np.float32))
+    assert (genomes[0] == 1).all()
