@@ -1,7 +1,6 @@
 """A worker rank: it plays chunks of episodes, updates its shared state, answers questions, and reports to rank 0."""
 
 import hashlib
-import importlib.util
 import json
 import math
 import sys
@@ -13,6 +12,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import replace
 from functools import cache
 from pathlib import Path
+from types import ModuleType
 from typing import Protocol
 
 import numpy as np
@@ -21,7 +21,7 @@ from evolve.cluster import messages
 from evolve.cluster.messages import Message
 from evolve.cluster.transport import Buffer, Transport
 from evolve.cluster.watchdog import Watchdog, kill
-from evolve.errors import FAILURES, SOURCE, EvolveError, RunError
+from evolve.errors import SOURCE, EvolveError, RunError
 from evolve.genome import GenomeSource, select
 from evolve.numerics import restore_ieee
 from evolve.rollouts import AnyRollout, EpisodeBatch, EpisodeResults, join, sum_traces
@@ -74,13 +74,13 @@ class KeptRollouts:
 def loaded_versions(experiment: str) -> dict[str, str]:
     """Return the versions of the loaded packages that play the episodes of an experiment (TOML text).
 
-    Also fingerprints of the source of evolve, and of the module of the environment if `env.id` names one.
+    Also fingerprints of the source of evolve and, if `env.id` names a module, of this module and of those beside it.
     """
     module = tomllib.loads(experiment)["env"]["id"].rpartition(":")[0]
     packages = (*_PLAYING, module.partition(".")[0])
     loaded = {name: str(getattr(sys.modules[name], "__version__", "")) for name in packages if name in sys.modules}
-    sources = {"the source of evolve": _source_fingerprint(), f"the module {module}": _module_fingerprint(module)}
-    return loaded | {name: fingerprint for name, fingerprint in sources.items() if fingerprint}
+    fingerprint = _source_fingerprint()
+    return loaded | _module_fingerprints(module) | ({"the source of evolve": fingerprint} if fingerprint else {})
 
 
 @cache
@@ -94,14 +94,20 @@ def _source_fingerprint() -> str:
     return texts.hexdigest()[:12] if files else ""
 
 
-@cache  # this process keeps the code that it has loaded, even if the file changes later
-def _module_fingerprint(module: str) -> str:
-    """Return a fingerprint of the Python file of a module; "" if there is none."""
-    with suppress(*FAILURES):  # the package around the module may raise any error
-        spec = importlib.util.find_spec(module)
-        if spec is not None and spec.origin is not None and spec.origin.endswith(".py"):
-            return hashlib.sha256(Path(spec.origin).read_bytes()).hexdigest()[:12]
-    return ""
+@cache  # this process keeps the code that it has loaded, even if a file changes later
+def _module_fingerprints(module: str) -> dict[str, str]:
+    """Return fingerprints of a loaded module and of the loaded modules in the same folder, if they are Python files."""
+    loaded = [(name, vars(each).get("__file__")) for name, each in [*sys.modules.items()] if type(each) is ModuleType]
+    files = {name: Path(file) for name, file in loaded if isinstance(file, str) and file.endswith(".py")}
+    if module not in files:
+        return {}
+    folder = files[module].parent
+    installed = folder.name.endswith("-packages")  # then the other modules of the folder may be anything
+    files = {name: file for name, file in files.items() if name == module or (file.parent == folder and not installed)}
+    with suppress(OSError):
+        digests = {name: hashlib.sha256(file.read_bytes()).hexdigest() for name, file in files.items()}
+        return {f"the module {name}": digest[:12] for name, digest in digests.items()}
+    return {}
 
 
 def check_versions(versions: dict[str, str], experiment: str) -> None:

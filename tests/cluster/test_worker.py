@@ -1,9 +1,11 @@
 """A worker, message by message: it plays, sends heartbeats, and leaves its process as it was."""
 
+import importlib
 import itertools
 import json
 import math
 import signal
+import sys
 import time
 from contextlib import nullcontext
 
@@ -288,6 +290,20 @@ def test_a_worker_with_another_version_of_a_package_ends_the_run(name, env):
     script = work(Script(*((now, setup) for setup in setups), (lambda script: script.of(WorkerError), LEAVE)))
     (error,) = script.of(WorkerError)
     assert error.report.endswith(f"{name} is {same[name]} here and 0.1 on rank 0: install one version on all hosts")
+
+
+def test_modules_beside_the_environment_have_fingerprints(monkeypatch, tmp_path):
+    """The module of an environment may import its physics from another one in the same folder."""
+    text = 'env = {{ id = "{}:Task-v0" }}'
+    for name, folder in [("sleds", "mine"), ("ice", "mine"), ("skis", "site-packages"), ("wax", "site-packages")]:
+        (tmp_path / folder).mkdir(exist_ok=True)
+        (tmp_path / folder / f"{name}.py").write_text("")
+        monkeypatch.syspath_prepend(tmp_path / folder)
+        monkeypatch.delitem(sys.modules, name, raising=False)
+        importlib.import_module(name)
+    versions = {name: worker.loaded_versions(text.format(name)) for name in ("sleds", "skis", "snow")}
+    found = {name: {key for key in keys if key.startswith("the module")} for name, keys in versions.items()}
+    assert found == {"sleds": {"the module sleds", "the module ice"}, "skis": {"the module skis"}, "snow": set()}
 
 
 def test_the_package_of_an_environment_has_a_version(monkeypatch):
