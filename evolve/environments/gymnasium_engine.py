@@ -16,7 +16,7 @@ from evolve.config import EnvOptions, Table
 from evolve.environments import gymnasium_making, spaces
 from evolve.environments.engine import FPS, Transition, as_frame, do_nothing, encode_metrics
 from evolve.environments.exact import exact_task
-from evolve.environments.randomization import draw_tables, example_arguments
+from evolve.environments.randomization import draw_tables, example_arguments, may_repeat
 from evolve.environments.spaces import Space, separate
 from evolve.errors import FAILURES, EpisodeTimeout, EvolveError, InputError, describe, on_error, one_line
 from evolve.shapes import Bool, Float32, Float64, Int64, Slots, UInt8
@@ -53,7 +53,7 @@ class GymnasiumEngine:
         self._drawn: list[Table] = [{}] * slots
         """The randomized arguments of the environment in each slot."""
         self._spare: list[tuple[Table, _Env]] = []
-        """Environments that no slot needs at present, if environments may be reused; the oldest first."""
+        """Environments that no slot needs at present, if a later episode may reuse them; the oldest first."""
         first = gymnasium_making.make_or_explain(options, self._make)
         self._place(0, first, example_arguments(self._randomize))
         with on_error(self.close):  # a thread of the environment would keep the process alive
@@ -238,7 +238,7 @@ class GymnasiumEngine:
         found = next((place for place, (arguments, _) in enumerate(self._spare) if arguments == drawn), None)
         spare = None if found is None else self._spare.pop(found)[1]
         previous = self._envs[slot]
-        if previous is not None and self.reuses and self._randomize:
+        if previous is not None and self.reuses and may_repeat(self._randomize):
             self._spare.append((self._drawn[slot], previous))
             self._envs[slot] = None
         if len(self._spare) > len(self._envs):

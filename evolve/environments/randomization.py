@@ -42,6 +42,11 @@ def fixed(options: EnvOptions, seed: int) -> EnvOptions:
     return options.model_copy(update={"kwargs": kwargs, "randomize": {}})
 
 
+def may_repeat(randomize: Mapping[str, Any]) -> bool:
+    """Return whether two episodes may draw the same arguments: none of them has a continuous distribution."""
+    return all(kind in ("choice", "integers") for distribution in randomize.values() for kind in distribution)
+
+
 def extremes(distribution: Mapping[str, Any]) -> list[Any]:
     """Return the bounds of a distribution, or all values of a choice."""
     ((_, values),) = distribution.items()

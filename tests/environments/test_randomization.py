@@ -234,6 +234,15 @@ def test_environments_are_used_again_if_their_values_come_again():
     assert toys.Values.closed == toys.Values.made
 
 
+def test_environments_whose_values_never_come_again_are_closed():
+    toys.Values.made = toys.Values.closed = 0
+    engine = environments.make(EnvOptions(id="toys:Values-v0", reuse=True, randomize={"x": {"uniform": [1.0, 2.0]}}), 2)
+    for seed in range(6):
+        engine.reset(np.array([seed % 2]), np.array([seed]), np.zeros((2, 1), np.float32))
+    assert toys.Values.made - toys.Values.closed == 2
+    engine.close()
+
+
 @pytest.mark.parametrize(
     ("env", "message"),
     [
