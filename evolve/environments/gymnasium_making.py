@@ -9,7 +9,7 @@ import inspect
 import re
 import sys
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from typing import Any
 
 import gymnasium
@@ -228,8 +228,12 @@ def make_or_explain(options: EnvOptions, make: Callable[[], _Env]) -> _Env:
 
 def close_silently(env: _Env) -> None:
     """Close an environment. An error does not matter, because the environment is not used any more."""
-    with suppress(*FAILURES):
+    try:
         env.close()
+    except KeyboardInterrupt:
+        raise
+    except BaseException:  # code in Rust that has panicked may panic again
+        pass
 
 
 @contextmanager

@@ -241,7 +241,11 @@ def test_an_unversioned_id_is_completed():
 @pytest.mark.parametrize(("where", "steps"), [("reset", 0), ("step", 3)])
 @pytest.mark.parametrize("recorded", [False, True])
 @pytest.mark.parametrize("how", ["raise", "panic"])
-def test_every_fault_is_noted_and_announced(where, steps, recorded, how):
+def test_every_fault_is_noted_and_announced(where, steps, recorded, how, monkeypatch):
+    def panic(env):
+        raise toys.PanicError
+
+    monkeypatch.setattr(toys.Faulty, "close", panic)
     engine = environments.make(EnvOptions(id="toys:Faulty-v0", kwargs={"share": 1.0, "where": where, "how": how}), 3)
     environments.check(engine)
     observer = environments.Recorder(engine, 3, observations=False) if recorded else engine
