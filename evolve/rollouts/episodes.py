@@ -134,9 +134,9 @@ class EpisodeBatch:
     def take(self, indices: Int64) -> "EpisodeBatch":
         """Return the batch of the episodes at indices [k], with only the genomes that play them."""
         places = _as_slice(indices)
-        if isinstance(places, slice) and places == slice(0, len(self)):
-            return self
         needed, rows = _distinct(self.rows[places].astype(np.int64))
+        if len(needed) == len(self.genomes) and isinstance(places, slice) and places == slice(0, len(self)):
+            return self
         genomes = _as_slice(needed)
         return replace(
             self,

@@ -33,6 +33,16 @@ def test_genomes_play_one_after_another():
     assert len(some.genomes) == P
 
 
+def test_all_episodes_of_a_race_have_no_genome_that_has_left_it():
+    """One process takes all at once, and would also generate the genomes between those that play."""
+    whole = batch()
+    assert whole.take(np.arange(P * E)) is whole
+    race = batch(rows=np.array([1, 3]), episodes=range(E, E + 2))
+    part = race.take(np.arange(4))
+    assert part.genome_ids.tolist() == [1, 3]
+    assert part.rows.tolist() == [0, 0, 1, 1]
+
+
 @given(st.lists(st.integers(0, P * E - 1), unique=True))
 def test_a_part_has_its_episodes_and_no_genome_that_it_does_not_need(places):
     whole = batch(candidates=np.arange(P) + 100)
