@@ -21,6 +21,7 @@ from evolve.cluster import messages
 from evolve.cluster.messages import Message
 from evolve.cluster.transport import Buffer, Transport
 from evolve.cluster.watchdog import Watchdog, kill
+from evolve.config.registry import entry_points_of, registry_of
 from evolve.errors import SOURCE, EvolveError, RunError
 from evolve.genome import GenomeSource, select
 from evolve.numerics import restore_ieee
@@ -74,13 +75,20 @@ class KeptRollouts:
 def loaded_versions(experiment: str) -> dict[str, str]:
     """Return the versions of the loaded packages that play the episodes of an experiment (TOML text).
 
-    Also fingerprints of the source of evolve and, if `env.id` names a module, of this module and of those beside it.
+    Also fingerprints of the source of evolve, and of the modules of the environment and of an added network or strategy
+    with the modules beside them.
     """
-    module = tomllib.loads(experiment)["env"]["id"].rpartition(":")[0]
-    packages = (*_PLAYING, module.partition(".")[0])
-    loaded = {name: str(getattr(sys.modules[name], "__version__", "")) for name in packages if name in sys.modules}
+    table = tomllib.loads(experiment)
+    modules = [table["env"]["id"].rpartition(":")[0]]
+    for section, name in ((section, table[section]["name"]) for section in ("network", "strategy")):
+        if name not in registry_of(section).kinds:
+            modules += [point.module for point in entry_points_of(section).get(name, ())]
+    packages = (*_PLAYING, *(module.partition(".")[0] for module in modules))
+    found = {name: str(getattr(sys.modules[name], "__version__", "")) for name in packages if name in sys.modules}
+    for module in modules:
+        found |= _module_fingerprints(module)
     fingerprint = _source_fingerprint()
-    return loaded | _module_fingerprints(module) | ({"the source of evolve": fingerprint} if fingerprint else {})
+    return found | ({"the source of evolve": fingerprint} if fingerprint else {})
 
 
 @cache

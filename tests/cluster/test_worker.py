@@ -292,23 +292,29 @@ def test_a_worker_with_another_version_of_a_package_ends_the_run(name, env):
     assert error.report.endswith(f"{name} is {same[name]} here and 0.1 on rank 0: install one version on all hosts")
 
 
+def text_of(env, network="mlp"):
+    return Config().to_toml().replace('"CartPole-v1"', f'"{env}:Task-v0"').replace('"hebbian-dag"', f'"{network}"')
+
+
 def test_modules_beside_the_environment_have_fingerprints(monkeypatch, tmp_path):
     """The module of an environment may import its physics from another one in the same folder."""
-    text = 'env = {{ id = "{}:Task-v0" }}'
     for name, folder in [("sleds", "mine"), ("ice", "mine"), ("skis", "site-packages"), ("wax", "site-packages")]:
         (tmp_path / folder).mkdir(exist_ok=True)
         (tmp_path / folder / f"{name}.py").write_text("")
         monkeypatch.syspath_prepend(tmp_path / folder)
         monkeypatch.delitem(sys.modules, name, raising=False)
         importlib.import_module(name)
-    versions = {name: worker.loaded_versions(text.format(name)) for name in ("sleds", "skis", "snow")}
+    versions = {name: worker.loaded_versions(text_of(name)) for name in ("sleds", "skis", "snow")}
     found = {name: {key for key in keys if key.startswith("the module")} for name, keys in versions.items()}
     assert found == {"sleds": {"the module sleds", "the module ice"}, "skis": {"the module skis"}, "snow": set()}
 
 
-def test_the_package_of_an_environment_has_a_version(monkeypatch):
-    monkeypatch.setattr(toys, "__version__", "2.1", raising=False)
-    assert worker.loaded_versions('env = { id = "toys:Values-v0" }')["toys"] == "2.1"
+def test_packages_of_an_environment_and_a_network_have_versions(monkeypatch):
+    for module in (toys, importlib.import_module("outside")):
+        monkeypatch.setattr(module, "__version__", "2.1", raising=False)
+    found = worker.loaded_versions(text_of("toys", "leaky"))
+    assert found["toys"] == found["outside"] == "2.1"
+    assert {"the module toys", "the module outside"} <= {*found}
 
 
 def test_a_signal_is_passed_on_once():
