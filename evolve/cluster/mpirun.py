@@ -21,7 +21,10 @@ from evolve.cluster.hosts import SSH_OPTIONS, Host, write_hostfile
 from evolve.errors import InputError, how_to_install, is_installed, one_line
 
 _ROOT = ("OMPI_ALLOW_RUN_AS_ROOT", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM")
-_PASSED = ("PATH", "PYTHONPATH", "LD_LIBRARY_PATH", "VIRTUAL_ENV", "MPI4PY_LIBMPI", "PYTHONUNBUFFERED")
+_PASSED = (
+    "PATH", "PYTHONPATH", "PYTHONHASHSEED", "PYTHONUNBUFFERED", "LD_LIBRARY_PATH", "GLIBC_TUNABLES", "VIRTUAL_ENV",
+    "MPI4PY_LIBMPI",
+)  # fmt: skip
 _PASSED_GROUPS = ("EVOLVE_", "OMP_", "OPENBLAS_", "MKL_")
 """Environment variables, and prefixes of their names, that Open MPI has to pass to ranks on other hosts."""
 MPI_PROBE = """

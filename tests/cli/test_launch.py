@@ -273,6 +273,7 @@ def test_hostfiles_are_read_in_both_spellings(tmp_path):
 
 def test_each_mpi_is_started_in_its_own_way(tmp_path, monkeypatch):
     monkeypatch.setenv("EVOLVE_SILENCE_SECONDS", "9")
+    monkeypatch.setenv("PYTHONHASHSEED", "0")
     ssh = ["ssh", "-F", "a file"]
     ours = Launcher("/bin/mpirun", is_open_mpi=True, tolerant=True)
     words = ours.words(6, [A, C], tmp_path)
@@ -280,6 +281,7 @@ def test_each_mpi_is_started_in_its_own_way(tmp_path, monkeypatch):
     for expected in ("--with-ft ulfm", f"--hostfile {tmp_path}/hostfile", "-n 6", "-x PATH", "-x EVOLVE_EXIT_CODE"):
         assert expected in " ".join(words)
     assert "-x EVOLVE_SILENCE_SECONDS" in " ".join(words)
+    assert "-x PYTHONHASHSEED" in " ".join(words)  # without it returns of some environments depend on the host
     assert ours.environment(ssh, tmp_path)["PRTE_MCA_plm_ssh_agent"].startswith("ssh -F 'a file' -o ")
     other = Launcher("/bin/mpiexec", is_open_mpi=False, tolerant=False)
     assert other.words(6, [A, C], tmp_path) == ["/bin/mpiexec", "-f", f"{tmp_path}/hostfile", "-n", "6"]
