@@ -65,7 +65,8 @@ class Transport:
         self._unsent: deque[tuple[int, Any, Buffer]] = deque()  # receiver, request, buffer
         self._undeliverable: list[tuple[int, Any, Buffer]] = []  # kept, because MPI may still read their buffers
         enabled = os.environ.get("OMPI_MCA_mpi_ft_enable")  # noqa: SIM112 - as mpirun --with-ft ulfm spells it
-        self.tolerant = communicator is not None and enabled in ("1", "true")
+        self._knows_failures = hasattr(communicator, "Get_failed")  # an older mpi4py does not
+        self.tolerant = self._knows_failures and enabled in ("1", "true")
         """Whether this MPI survives the death of a rank (User Level Failure Mitigation)."""
         self.gone: set[int] = set()
         """The ranks that died, were abandoned or, at rank 0, ended their scripts."""
@@ -106,7 +107,7 @@ class Transport:
     def could_tolerate(self) -> bool:
         """Whether this MPI would survive the death of a rank if mpirun had been given the option for it."""
         version = re.match(r"Open MPI v(\d+)", self.library)
-        return not self.tolerant and version is not None and int(version[1]) >= 5
+        return not self.tolerant and self._knows_failures and version is not None and int(version[1]) >= 5
 
     def send(self, rank: int, buffer: Buffer) -> None:
         """Send a buffer without waiting until it arrives; the caller must not change it afterwards.

@@ -32,6 +32,16 @@ def test_a_message_to_a_dead_rank_is_not_waited_for():
     assert sending.gone == {1}
 
 
+@pytest.mark.parametrize("parts", [{}, {"Get_failed": None}])
+def test_an_mpi4py_that_reports_no_failed_ranks_survives_no_death(monkeypatch, parts):
+    monkeypatch.setenv("OMPI_MCA_mpi_ft_enable", "true")
+    communicator = SimpleNamespace(Get_rank=lambda: 0, Get_size=lambda: 3, **parts)
+    assert Transport(communicator).tolerant == bool(parts)
+    monkeypatch.setattr(Transport, "library", "Open MPI v5.0.8")
+    monkeypatch.delenv("OMPI_MCA_mpi_ft_enable")
+    assert Transport(communicator).could_tolerate == bool(parts)
+
+
 @pytest.fixture
 def slept(monkeypatch):
     """A function that lets rank 0 of `size` ranks wait for `seconds`; it returns the duration of each sleep."""
