@@ -1,5 +1,6 @@
 """The frame of every command: ranks, signals, broken output, one plain message for each error, the exit code."""
 
+import ctypes
 import errno
 import faulthandler
 import gc
@@ -10,8 +11,8 @@ import sys
 import threading
 import time
 import traceback
-from collections.abc import Callable
-from contextlib import AbstractContextManager, nullcontext, redirect_stdout, suppress
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, redirect_stdout, suppress
 from dataclasses import dataclass
 from functools import cache, partial
 from types import FrameType
@@ -253,9 +254,23 @@ def _run_in_ranks(command: str, argv: list[str], work: Callable[[list[str]], Wor
         return _refuse(command, error)
 
 
-def stdout_for_json(is_json: bool) -> AbstractContextManager[Any]:
+@contextmanager
+def stdout_for_json(is_json: bool) -> Iterator[None]:
     """Keep stdout for JSON: environments that print do so on stderr meanwhile. is_json: whether JSON is asked for."""
-    return redirect_stdout(sys.stderr) if is_json else nullcontext()
+    if not is_json:
+        yield
+        return
+    sys.stdout.flush()
+    # Simulators print by C, past `sys.stdout`.
+    stdout = os.dup(1)
+    os.dup2(2, 1)
+    try:
+        with redirect_stdout(sys.stderr):
+            yield
+    finally:
+        ctypes.CDLL(None).fflush(None)
+        os.dup2(stdout, 1)
+        os.close(stdout)
 
 
 def say(command: str, text: str) -> None:

@@ -55,6 +55,7 @@ def test_json_stays_json_if_an_environment_prints(call, monkeypatch):
     for files in (("one",), ("one", "other")):  # of two files, the first different episode is played here
         done = call("verify", *files, "--json")
         assert (done.code, json.loads(done.out)["equal"], "reset" in done.err) == (1, False, True)
+        assert "reset by C\n" in done.err
         assert done.err.endswith("closed\n")
 
 

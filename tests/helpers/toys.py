@@ -1,5 +1,6 @@
 """Environments of the tests, named `toys:Switches-v0` and so on; importing this module registers them."""
 
+import ctypes
 import os
 import time
 
@@ -444,13 +445,14 @@ class Values(gymnasium.Env):
 
 
 class Prints(Values):
-    """Prints in each reset, without an end of the line, and its constructor needs an argument."""
+    """Prints in each reset, without an end of the line and also by C, and its constructor needs an argument."""
 
     def __init__(self, x: float):
         super().__init__(x)
 
     def reset(self, *, seed=None, options=None):
         print("reset", end="")
+        ctypes.CDLL(None).puts(b"reset by C")
         return super().reset(seed=seed, options=options)
 
 

@@ -18,7 +18,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import closing, redirect_stdout
+from contextlib import closing
 from functools import partial
 from multiprocessing.synchronize import Barrier
 from pathlib import Path
@@ -27,7 +27,7 @@ from typing import Any
 import numpy as np
 
 from evolve import environments
-from evolve.cli.app import App, StopFlag
+from evolve.cli.app import App, StopFlag, stdout_for_json
 from evolve.cluster import Coordinator, Transport
 from evolve.cluster.mpirun import mpirun_environment, mpirun_words
 from evolve.config import Config
@@ -209,7 +209,7 @@ def _bare_process(experiment: Experiment, run: Path, share: range, orders: Any, 
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the bench ends this process; a traceback would hide the reason
     begun = read(run)
     limited = with_recorded_limit(experiment, begun.records, begun.num_generations)
-    with redirect_stdout(sys.stderr):  # an environment may print, and stdout may be JSON
+    with stdout_for_json(True):
         try:
             episodes = record_episodes(limited, begun, share)
         except RunError as error:
