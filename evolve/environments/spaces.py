@@ -4,6 +4,7 @@ Both follow the spaces of Gymnasium, but only `silence_gymnasium` needs Gymnasiu
 environment, so a policy works without the environment.
 """
 
+import json
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cache
@@ -24,6 +25,7 @@ Space = Any
 """A space of Gymnasium, or a `StoredSpace`."""
 
 _KINDS = ("Box", "Discrete", "MultiDiscrete", "MultiBinary", "Dict", "Tuple")
+_OBSERVATIONS = "observations of Box, Discrete, MultiDiscrete, MultiBinary, or of a Dict or Tuple of them"
 _LARGEST_SHAPE = 2**31  # the largest number of elements, or of values, of a stored space
 
 
@@ -237,8 +239,7 @@ def observation_encoder(space: Space) -> tuple[int, Encode]:
             return int(sizes.sum()), _one_hot(space, sizes, space.start.ravel().astype(np.int64))
         case "Dict" | "Tuple" if members_of(space):
             return _encode_members(space)
-    expected = "observations of Box, Discrete, MultiDiscrete, MultiBinary, or of a Dict or Tuple of them"
-    raise InputError("env.id", expected, repr(space), "A wrapper (env.wrappers) can turn others into these.")
+    raise InputError("env.id", _OBSERVATIONS, repr(space), "A wrapper (env.wrappers) can turn others into these.")
 
 
 def check_observation(space: Space, observation: Any) -> None:
@@ -346,8 +347,21 @@ def _one_hot(space: Space, sizes: Any, start: Any) -> Encode:
     return encode
 
 
+def _is_known(space: Space) -> bool:
+    """Return whether encoders know the kind of a space, and the kinds of all its members."""
+    kind = kind_of(space)
+    return kind in _KINDS and (kind not in ("Dict", "Tuple") or all(_is_known(part) for _, part in members_of(space)))
+
+
 def _encode_members(space: Space) -> tuple[int, Encode]:
-    """Return the size and the encoder of a Dict or Tuple."""
+    """Return the size and the encoder of a Dict or Tuple. Raises InputError, with the cure, for an unknown member."""
+    other = next(((key, member) for key, member in members_of(space) if not _is_known(member)), None)
+    known = [key for key, member in members_of(space) if _is_known(member) and isinstance(key, str)]
+    if other is not None and known and kind_of(space) == "Dict":
+        got = f"{other[1]!r}, the member {other[0]!r} of a Dict"
+        keys = json.dumps(known, ensure_ascii=False)
+        cure = f'A wrapper leaves it out: env.wrappers=[{{name="FilterObservation", kwargs={{filter_keys={keys}}}}}].'
+        raise InputError("env.id", _OBSERVATIONS, got, cure)
     size, parts = _members(space, observation_encoder)
 
     def encode_all(observation: Any, row: Float32) -> None:

@@ -1,5 +1,6 @@
 import json
 import math
+import tomllib
 from fractions import Fraction
 
 import numpy as np
@@ -164,6 +165,19 @@ def test_keys_that_json_cannot_hold_are_refused(key):
 def test_other_observation_spaces_are_refused(space):
     with pytest.raises(InputError, match=r"expected observations of Box.*, got (Text|Dict\(\)|Tuple\(\))"):
         observation_encoder(space)
+
+
+@pytest.mark.parametrize("other", [spaces.Text(3), spaces.Dict(image=spaces.Discrete(2), words=spaces.Text(3))])
+def test_a_wrapper_can_leave_out_a_member_that_is_refused(other):
+    space = spaces.Dict(image=spaces.Box(0, 1, (2,)), mission=other, view=spaces.Discrete(4))
+    with pytest.raises(
+        InputError, match=r"got .*, the member 'mission' of a Dict\. A wrapper leaves it out: "
+    ) as refused:
+        observation_encoder(space)
+    # The cure is a setting as TOML writes it, and it works.
+    advised = tomllib.loads(str(refused.value).partition("out: env.")[2].rstrip("."))
+    assert advised == {"wrappers": [{"name": "FilterObservation", "kwargs": {"filter_keys": ["image", "view"]}}]}
+    assert observation_encoder(spaces.Dict({key: space[key] for key in ("image", "view")}))[0] == 6
 
 
 @pytest.mark.parametrize(
