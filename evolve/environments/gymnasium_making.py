@@ -38,6 +38,19 @@ _PATH_CURE = (
     Setting("env.id", "module:Name-v0"),
     ".",
 )
+_PACKAGES = {
+    r"ALE/|\w+NoFrameskip-": ("ale-py", "ale_py"),
+    r"(MiniGrid|BabyAI)-": ("minigrid", "minigrid"),
+    r"MiniWorld-": ("miniworld", "miniworld"),
+    r"(highway|highway-fast|merge|roundabout|parking|intersection|racetrack)-v": ("highway-env", "highway_env"),
+    r"(Fetch|HandReach|HandManipulate|PointMaze|AntMaze|AdroitHand|FrankaKitchen)\w*-": (
+        "gymnasium-robotics", "gymnasium_robotics",
+    ),
+    r"dm_control/": ("'shimmy[dm-control]'", "shimmy"),
+    r"Meta-World/": ("metaworld", "metaworld"),
+    r"FlappyBird-": ("flappy-bird-gymnasium", "flappy_bird_gymnasium"),
+}  # fmt: skip
+"""The package, as pip names it, and its module, for the names of environments that other packages register."""
 _ONE_AGENT = "An environment has one agent here, so PettingZoo's environments are not supported."
 
 
@@ -315,8 +328,10 @@ def _unknown_cure(env_id: str) -> tuple[str | Setting, ...]:
         return "The exact engine has it: ", Setting("env.engine", "exact"), "."
     if _of_pettingzoo(env_id):
         return (_ONE_AGENT,)
-    if re.match(r"ALE/|\w+NoFrameskip-", env_id):
-        return "Its package registers it: pip install ale-py, then ", Setting("env.id", f"ale_py:{env_id}"), "."
+    for names, (package, registering) in _PACKAGES.items():
+        if re.match(names, env_id):
+            how = f"Its package registers it: pip install {package}, then "
+            return how, Setting("env.id", f"{registering}:{env_id}"), "."
     module, _, name = env_id.rpartition(":")
     if module:
         return (_module_cure(module, name),)

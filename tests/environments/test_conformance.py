@@ -418,6 +418,9 @@ def test_a_wrapper_of_gymnasium_needs_no_module():
     [
         ("ALE/Pong-v5", "ale_py:ALE/Pong-v5"),
         ("PongNoFrameskip-v4", "ale_py:PongNoFrameskip-v4"),
+        ("MiniGrid-Empty-5x5-v0", 'pip install minigrid, then env.id="minigrid:MiniGrid-Empty-5x5-v0"'),
+        ("FetchReach-v4", "gymnasium_robotics:FetchReach-v4"),
+        ("dm_control/cartpole-balance-v0", "pip install 'shimmy[dm-control]', then"),
         ("pettingzoo.classic:tictactoe_v3", "one agent"),
         ("simple_spread_v3", "one agent"),
         ("cartpole_v1", "Did you mean CartPole-v1?"),
