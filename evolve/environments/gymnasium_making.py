@@ -120,7 +120,8 @@ def _wrapper_class(name: str, env_id: str) -> type[gymnasium.Wrapper[Any, Any, A
         expected = "a wrapper of gymnasium.wrappers, or of the module that env.id names"
         full = Setting("env.id", f"{module}:{env_id.rpartition(':')[2]}")
         cure = f"Put the wrapper into {own}, or import {own} in {module} and write " if own else "Write "
-        raise InputError("env.wrappers", expected, name, cure, full, ".")
+        other = " Or import both in a module of yours, and name that module for both." if own else ""
+        raise InputError("env.wrappers", expected, name, cure, full, f".{other}")
     try:
         found = getattr(importlib.import_module(module), attribute)
         if not (isinstance(found, type) and issubclass(found, gymnasium.Wrapper)):
@@ -131,10 +132,22 @@ def _wrapper_class(name: str, env_id: str) -> type[gymnasium.Wrapper[Any, Any, A
         is_missing = isinstance(error, AttributeError) and module in sys.modules
         held = vars(sys.modules[module]).items() if is_missing else ()
         wrappers = (known for known, value in held if isinstance(value, type) and issubclass(value, gymnasium.Wrapper))
-        raise InputError(
-            "env.wrappers", expected, f"{name} ({one_line(error)})", nearest(attribute, wrappers)
-        ) from error
+        advice: tuple[str | Setting, ...] = (nearest(attribute, wrappers),)
+        if module == "gymnasium.wrappers":
+            places = [place for place in (own, f"{own}.wrappers") if _has(place, attribute)]
+            if places or not advice[0]:
+                whole = Setting("env.wrappers", (f"{places[0] if places else 'module'}:{attribute}",))
+                advice = "If it is not Gymnasium's, name its module, too: ", whole, "."
+        raise InputError("env.wrappers", expected, f"{name} ({one_line(error)})", *advice) from error
     return found
+
+
+def _has(module: str, name: str) -> bool:
+    """Return whether a module can be imported and has an attribute of a name."""
+    try:
+        return hasattr(importlib.import_module(module), name)
+    except FAILURES:  # as above
+        return False
 
 
 def _wrapper_kwargs(name: str, kwargs: Table) -> Table:

@@ -229,6 +229,10 @@ WRONG = [
         ("-e", "toys:Memory-v0", "--set", 'env.wrappers=[{name="other:Bonus"}]'),
         "Put the wrapper into toys, or import toys in other and write",
     ),
+    (
+        ("-e", "toys:Memory-v0", "--set", 'env.wrappers=[{name="other:Bonus"}]'),
+        "--env other:Memory-v0. Or import both in a module of yours, and name that module for both.",
+    ),
     (("--set", 'env.wrappers=[{name="gymnasium.wrappers:x"}]'), "env.wrappers: expected a wrapper `module:Class`"),
     (("--set", 'env.wrappers=[{name="gymnasium.wrappers.common:time"}]'), "time is no gymnasium.Wrapper"),
     (("-d", 60000, 60000), "population × network.hidden: expected sizes that fit into"),

@@ -405,6 +405,16 @@ def test_a_module_of_a_wrapper_that_cannot_be_imported_is_named(line, tmp_path, 
     assert isinstance(refused.value.__cause__, AttributeError | SystemExit)
 
 
+def test_a_wrapper_of_another_package_is_named_in_full():
+    for name, advised in (("Notes", "toys:Notes"), ("Nowhere", "module:Nowhere")):
+        with pytest.raises(InputError) as refused:
+            environments.make(EnvOptions.model_validate({"id": "toys:Switches-v0", "wrappers": [name]}), 1)
+        assert str(refused.value).endswith(f'name its module, too: env.wrappers=["{advised}"].')
+    with pytest.raises(InputError, match="Did you mean TimeAwareObservation") as refused:
+        environments.make(EnvOptions.model_validate({"id": "CartPole-v1", "wrappers": ["TimeAwareObservatio"]}), 1)
+    assert "its module" not in str(refused.value)
+
+
 def test_a_wrapper_of_gymnasium_needs_no_module():
     options = EnvOptions.model_validate({"id": "Pendulum-v1", "wrappers": ["TimeAwareObservation"]})
     assert options.wrappers[0].name == "gymnasium.wrappers:TimeAwareObservation"
