@@ -224,7 +224,7 @@ def make_or_explain(options: EnvOptions, make: Callable[[], _Env]) -> _Env:
         if _is_path(options.id):
             raise InputError(argument, "a module, and the name of an environment", options.id, *_PATH_CURE) from None
         # Gymnasium adds all arguments to the message of the constructor.
-        said = one_line(error).partition(" was raised from the environment creator")[0]
+        said = _said(error).partition(" was raised from the environment creator")[0]
         lacks_argument = "missing" in said and "argument" in said
         module, colon, name = options.id.rpartition(":")
         # A module that fails while it is imported is no fault of the arguments.
@@ -250,6 +250,17 @@ def make_or_explain(options: EnvOptions, make: Callable[[], _Env]) -> _Env:
         if hasattr(_named_object(options.id), "possible_agents"):
             advice = _ONE_AGENT
         raise InputError(argument, "an environment that can be made", f"{options.id} ({said})", advice) from error
+
+
+def _said(error: BaseException) -> str:
+    """Return an exception as one line; with the place where it was raised, if it has no message, as of an `assert`."""
+    said = one_line(error)
+    innermost = error.__traceback__
+    while innermost is not None and innermost.tb_next is not None:
+        innermost = innermost.tb_next
+    if ": " in said or innermost is None:
+        return said
+    return f"{said} in {innermost.tb_frame.f_code.co_filename}, line {innermost.tb_lineno}"
 
 
 def close_silently(env: _Env) -> None:

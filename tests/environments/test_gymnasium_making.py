@@ -119,3 +119,9 @@ def test_an_environment_may_fail_when_it_is_closed(own):
     )
     environments.check_randomized(EnvOptions(id=f"{module}:Stuck", randomize={"g": {"uniform": [5, 15]}}))
     assert not environments.check_drawable(EnvOptions(id=f"{module}:Stuck"))
+
+
+def test_an_error_without_a_message_is_placed(own):
+    module = own("def make():\n    assert 1 > 2\n")
+    with pytest.raises(InputError, match=rf"{module}:make \(AssertionError in .*{module}\.py, line 2\)\.$"):
+        environments.make(EnvOptions(id=f"{module}:make"), 1)
