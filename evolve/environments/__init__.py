@@ -37,7 +37,7 @@ from evolve.errors import InputError, Setting, import_on_demand
 if TYPE_CHECKING:
     from evolve.environments.function_task import register_task
     from evolve.environments.gymnasium_engine import GymnasiumFallback
-    from evolve.environments.gymnasium_making import is_quick, registered_ids
+    from evolve.environments.gymnasium_making import is_quick, modules_of, registered_ids
     from evolve.environments.rendering import check_drawable, draw_without_display, drawable_options, has_picture, names
 
 
@@ -49,7 +49,7 @@ __getattr__ = import_on_demand(
     {
         "function_task": "register_task",
         "gymnasium_engine": "GymnasiumFallback",
-        "gymnasium_making": "is_quick registered_ids",
+        "gymnasium_making": "is_quick modules_of registered_ids",
         "rendering": "check_drawable draw_without_display drawable_options has_picture names",
     },
 )

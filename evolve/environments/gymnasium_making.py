@@ -191,6 +191,14 @@ def _registered(name: str) -> EnvSpec | None:
     return max(versions, key=lambda spec: spec.version or 0, default=None)
 
 
+def modules_of(options: EnvOptions) -> set[str]:
+    """Return the names of the modules that hold an environment and its wrappers."""
+    module, _, name = options.id.rpartition(":")
+    entry = getattr(_registered(name), "entry_point", None)
+    entry_module = entry.partition(":")[0] if isinstance(entry, str) else getattr(entry, "__module__", "")
+    return {module, entry_module, *(wrapper.name.partition(":")[0] for wrapper in options.wrappers)} - {""}
+
+
 def renders_by_mujoco(env: _Env | None) -> bool:
     """Return whether MuJoCo renders the pictures of an environment."""
     return env is not None and hasattr(env.unwrapped, "mujoco_renderer")

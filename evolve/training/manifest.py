@@ -23,9 +23,9 @@ from typing import Any
 
 import numpy as np
 
-from evolve import __version__, strategies
+from evolve import __version__, environments, strategies
 from evolve.cluster import Transport
-from evolve.config import Config, flatten, names_function
+from evolve.config import Config, EnvOptions, flatten, names_function
 from evolve.config.registry import entry_points_of
 from evolve.errors import FAILURES, SOURCE, sanitize
 from evolve.numerics import native
@@ -77,14 +77,29 @@ def make_manifest(experiment: Experiment, transport: Transport) -> dict[str, Any
 
     Also digests of the user's modules: their code explains a difference better than the version of a library does.
     """
+    machine = machine_manifest(transport)
     return {
-        **machine_manifest(transport),
+        **machine,
+        "packages": machine["packages"] | packages_of(experiment.config.env),
         "kernel": experiment.backend,
         "threads": num_threads(experiment.config),
         "strategy": portability(experiment.config),
         "modules": module_digests(experiment.config),
         "command": sys.orig_argv,
     }
+
+
+def packages_of(env: EnvOptions) -> dict[str, str]:
+    """Return the versions of the installed packages that hold a Gymnasium environment and its wrappers.
+
+    A package is found if its name is the name of its module, but for "-" in place of "_".
+    """
+    names = environments.modules_of(env) if env.engine == "gymnasium" else ()
+    found = {}
+    for name in sorted({name.partition(".")[0] for name in names} - {"gymnasium", "evolve"}):
+        with contextlib.suppress(importlib.metadata.PackageNotFoundError):
+            found[name] = _version(name)
+    return found
 
 
 def module_digests(config: Config) -> dict[str, str]:

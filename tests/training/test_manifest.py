@@ -5,10 +5,12 @@ import subprocess
 from importlib.metadata import EntryPoint
 from pathlib import Path
 
+import gymnasium
 import pytest
 import toy_fitness
 import toys
 
+import evolve
 from evolve.config import Config, parse
 from evolve.training import manifest
 
@@ -55,3 +57,24 @@ def test_a_module_that_cannot_be_imported_has_no_digest(tmp_path, monkeypatch):
     monkeypatch.syspath_prepend(tmp_path)
     named = {"env": {"id": "CartPole-v1"}, "fitness": "unlicensed.scores:best"}
     assert manifest.module_digests(parse(Config, named)) == {}
+
+
+def test_the_package_of_the_environment_has_a_version(tmp_path, monkeypatch):
+    """Its version may explain a difference; the file that `env.id` names may be equal in all versions."""
+    (tmp_path / "maze_world").mkdir()
+    (tmp_path / "maze_world" / "__init__.py").touch()
+    (tmp_path / "maze_world-1.4.2.dist-info").mkdir()
+    (tmp_path / "maze_world-1.4.2.dist-info" / "METADATA").write_text("Name: maze-world\nVersion: 1.4.2\n")
+    monkeypatch.syspath_prepend(tmp_path)
+    spec = gymnasium.envs.registration.EnvSpec("World/Maze-v0", entry_point="maze_world.envs:Maze")
+    monkeypatch.setitem(gymnasium.registry, "World/Maze-v0", spec)
+    for env in ({"id": "maze_world:World/Maze-v0"}, {"id": "World/Maze-v0"}, {"wrappers": ["maze_world.envs:Wall"]}):
+        assert manifest.packages_of(parse(Config, {"env": env}).env) == {"maze_world": "1.4.2"}
+    for env in ({"id": "toys:Elsewhere-v0"}, {"id": "CartPole-v1", "engine": "exact"}):
+        assert manifest.packages_of(parse(Config, {"env": env}).env) == {}
+    (tmp_path / "toys-3.0.dist-info").mkdir()
+    (tmp_path / "toys-3.0.dist-info" / "METADATA").write_text("Name: toys\nVersion: 3.0\n")
+    few = {"generations": 1, "population": 2, "episodes": 1, "held_out_episodes": 0}
+    run = evolve.train(env={"id": "toys:Values-v0", "kwargs": {"x": 1.0}}, **few, output=tmp_path / "run")
+    assert run.manifest["packages"]["toys"] == "3.0"
+    assert run.manifest["packages"]["numpy"]
