@@ -1,6 +1,7 @@
 """The Gymnasium engine: one environment object per slot, stepped one after another."""
 
 import copy
+import logging
 import math
 import re
 import time
@@ -26,6 +27,9 @@ _NO_STEP = object()
 _MEASURING_SECONDS = 0.005
 _TICK_SECONDS = 600e-6
 """The time that a tick (one step of all slots) should exceed: 15 times its overhead of 40 µs."""
+LONG_SECONDS = 60.0
+"""The seconds without the end of an episode after which a process warns that no limit of steps is declared."""
+_LOG = logging.getLogger("evolve")
 
 
 class GymnasiumEngine:
@@ -56,6 +60,8 @@ class GymnasiumEngine:
         """Environments that no slot needs at present, if a later episode may reuse them; the oldest first."""
         first = gymnasium_making.make_or_explain(options, self._make)
         self._place(0, first, example_arguments(self._randomize))
+        self._warns = self._limits[0] == math.inf  # whether the warning of `LONG_SECONDS` is due
+        self._deadline = math.inf
         with on_error(self.close):  # a thread of the environment would keep the process alive
             self._examine(first, options)
 
@@ -106,6 +112,8 @@ class GymnasiumEngine:
                     self._hangs = True
                     break
             self._elapsed[slot] = 0
+        if self._warns:
+            self._deadline = time.monotonic() + LONG_SECONDS
 
     def step(self, slots: Slots, outputs: Float32, observations: Float32) -> tuple[Float64, Bool]:
         """Step slots [k] by outputs [k, A]; write observations [B, O]; return rewards [k] and ends [k]."""
@@ -142,6 +150,11 @@ class GymnasiumEngine:
                     break
             rewards.append(reward)
             ended.append(over)
+        if self._warns and time.monotonic() > self._deadline:
+            self._warns = False
+            none_ends = f"{self.id} declares no limit of steps, and no episode has ended here for {LONG_SECONDS:g} s"
+            lasts = "an episode without an end lasts for env.max_episode_seconds"
+            _LOG.warning("%s: %s, unless env.max_episode_steps limits it", none_ends, lasts)
         return np.array(rewards, np.float64), np.array(ended, np.bool_)
 
     def metrics(self, slots: Slots) -> Int64:

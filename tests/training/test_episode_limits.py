@@ -1,13 +1,15 @@
 """Step limits that depend on the generation, and on the mean episode length of the previous generation."""
 
 import math
+import time
 
 import numpy as np
 import pytest
 from conftest import make_runs, run_on
 
-from evolve import store
+from evolve import environments, store
 from evolve.config import Config, EnvOptions, parse
+from evolve.environments import gymnasium_engine
 from evolve.errors import InputError
 from evolve.training.experiment import prepare, validate_new_run
 from evolve.training.fitness import step_limit
@@ -59,6 +61,24 @@ def test_an_environment_without_an_end_is_announced(caplog):
     caplog.clear()
     prepare(parse(Config, {"env": {"id": "toys:Switches"}}))  # its episodes end by themselves
     assert not caplog.text
+
+
+def test_an_episode_that_does_not_end_is_announced_while_it_lasts(caplog, monkeypatch):
+    """Random actions may end the episodes in which a network goes to and fro forever."""
+    for limit, seconds in ((30, 0.0), (None, 60.0), (None, 0.0)):
+        monkeypatch.setattr(gymnasium_engine, "LONG_SECONDS", seconds)
+        caplog.clear()
+        engine = environments.make(EnvOptions(id="toys:Endless", max_episode_steps=limit), 1)
+        observations, outputs = (np.zeros((1, n), np.float32) for n in (engine.observation_size, engine.action_size))
+        engine.reset(np.array([0]), np.array([0]), observations)
+        for _ in range(3):
+            time.sleep(1e-3)
+            engine.step(np.array([0]), outputs, observations)
+        said = (
+            "toys:Endless declares no limit of steps, and no episode has ended here for 0 s: an episode without an end"
+        )
+        assert caplog.text.count(said) == (limit is None and not seconds)  # once
+        engine.close()
 
 
 @pytest.fixture(scope="module")
