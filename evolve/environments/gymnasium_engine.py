@@ -4,6 +4,7 @@ import copy
 import logging
 import math
 import re
+import sys
 import time
 from collections.abc import Callable, Generator, Mapping
 from contextlib import suppress
@@ -15,7 +16,7 @@ from gymnasium.wrappers import OrderEnforcing, TimeLimit
 
 from evolve.config import EnvOptions, Table
 from evolve.environments import gymnasium_making, spaces
-from evolve.environments.engine import FPS, Transition, as_frame, do_nothing, encode_metrics
+from evolve.environments.engine import FPS, OWN_GENERATOR, REPEATABLE, Transition, as_frame, do_nothing, encode_metrics
 from evolve.environments.exact import exact_task
 from evolve.environments.randomization import draw_tables, example_arguments, may_repeat
 from evolve.environments.spaces import Space, separate
@@ -171,7 +172,8 @@ class GymnasiumEngine:
     def trial(self, seed: int, outputs: Float32, used: bool) -> Generator[Transition, None, None]:
         """Play one episode in a new object; see `Engine.trial`.
 
-        Raises InputError if the environment breaks Gymnasium's interface.
+        Raises InputError if the environment breaks Gymnasium's interface, or if a step draws from a generator that the
+        episodes of a process share: its results then depend on the other episodes.
         """
         actions = self.decode(outputs)
         with gymnasium_making.closing_silently(self._make(draw_tables(self._randomize, np.array([seed]))[0])) as env:
@@ -188,6 +190,7 @@ class GymnasiumEngine:
             self._refuse(reset_fault(self.spaces.observation, begun))
             # Copies, because the objects of a class may share the array that they return, and each change it.
             yield {"observation": copy.deepcopy(begun[0])}
+            generators = _global_generators()
             for action in actions:
                 stepped = env.step(action)
                 self._refuse(step_fault(self.spaces.observation, stepped))
@@ -195,6 +198,9 @@ class GymnasiumEngine:
                 yield copy.deepcopy(transition)
                 if transition["terminated"] or transition["truncated"]:
                     break
+            if _global_generators() != generators:
+                got = f"{self.id}, which draws from np.random or random, as all episodes of a process do"
+                raise InputError("env.id", OWN_GENERATOR, got, *REPEATABLE)
 
     def decode(self, outputs: Float32) -> Any:
         """Return the n actions of network outputs [n, A]."""
@@ -305,6 +311,13 @@ class GymnasiumFallback(GymnasiumEngine):
                 env.unwrapped.render_mode = None
 
         return as_frame(self.id, render)
+
+
+def _global_generators() -> tuple[Any, ...]:
+    """Return the states of the generators of random numbers that all code of a process shares."""
+    numpys: Any = np.random.get_state(legacy=False)["state"]  # noqa: NPY002 - an environment may use it
+    python = sys.modules.get("random")
+    return numpys["pos"], numpys["key"].tobytes(), python and python.getstate()
 
 
 def _no_environment(_: Any) -> Any:

@@ -63,3 +63,13 @@ def test_environments_are_closed_where_time_is_over(monkeypatch):
     engines.check(engine)
     assert made
     assert all(each.closed for each in made)
+
+
+@pytest.mark.parametrize("python", [False, True])
+def test_steps_that_draw_from_a_generator_of_the_whole_process_are_refused(python):
+    """Also if the pair of episodes draws nothing in its steps."""
+    kwargs = {"python": python}
+    with pytest.raises(InputError, match="whose steps draw from a generator of their own, got toys:Shared") as refused:
+        engines.check(make(EnvOptions(id="toys:Shared", kwargs=kwargs), 1))
+    assert "self.np_random" in str(refused.value)
+    engines.check(make(EnvOptions(id="toys:Shared", kwargs=kwargs | {"steps": False}), 1))  # `reset` is not interrupted

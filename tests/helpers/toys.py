@@ -2,6 +2,7 @@
 
 import ctypes
 import os
+import random
 import time
 
 import gymnasium
@@ -454,6 +455,26 @@ class Prints(Values):
         print("reset", end="")
         ctypes.CDLL(None).puts(b"reset by C")
         return super().reset(seed=seed, options=options)
+
+
+class Shared(Values):
+    """Seeds NumPy's global generator, or Python's, in `reset`; draws from it there, and in some of the steps, too.
+
+    Two episodes of one seed are equal, unless other episodes are played in the same process meanwhile.
+    """
+
+    def __init__(self, python: bool = False, steps: bool = True):
+        super().__init__(0.0)
+        self.shared, self.steps = random if python else np.random, steps
+
+    def reset(self, *, seed=None, options=None):
+        self.shared.seed(seed)
+        self.rare = self.shared.random() < 0.3
+        return super().reset(seed=seed, options=options)
+
+    def step(self, action):
+        reward = self.shared.random() if self.steps and self.rare else 0.0
+        return np.zeros(1, np.float32), reward, True, False, {}
 
 
 class Wanders(Switches):
