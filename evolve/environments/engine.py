@@ -47,6 +47,7 @@ PAIR_SECONDS = 0.2
 OWN_GENERATOR = "an environment whose steps draw from a generator of their own"
 REPEATABLE = (
     "Draw from self.np_random only (a task: from its argument), and set everything up again in reset. "
+    "If the environment takes its seed as an argument, env.randomize.seed={integers=[0, 2147483647]} draws it. "
     "(To run it all the same, with digests that prove nothing: ",
     Setting("compute.check", False), ".)",
 )  # fmt: skip

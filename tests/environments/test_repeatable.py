@@ -1,9 +1,12 @@
 """Whether an environment repeats itself is tried in a short time, but never without a step."""
 
+import re
 import time
+import tomllib
 from types import SimpleNamespace
 
 import gymnasium
+import numpy as np
 import pytest
 
 from evolve.config import EnvOptions
@@ -73,3 +76,14 @@ def test_steps_that_draw_from_a_generator_of_the_whole_process_are_refused(pytho
         engines.check(make(EnvOptions(id="toys:Shared", kwargs=kwargs), 1))
     assert "self.np_random" in str(refused.value)
     engines.check(make(EnvOptions(id="toys:Shared", kwargs=kwargs | {"steps": False}), 1))  # `reset` is not interrupted
+
+
+def test_an_environment_may_take_its_seed_as_an_argument():
+    with pytest.raises(InputError, match="two episodes differ: reward") as refused:
+        engines.check(make(EnvOptions(id="toys:SeededOnce"), 1))
+    advised = tomllib.loads(re.search(r"env\.(randomize\.seed=\{.*?\})", str(refused.value))[1])
+    options = EnvOptions.model_validate({"id": "toys:SeededOnce"} | advised)
+    engines.check(engine := make(options, 2))
+    engine.reset(np.arange(2), np.array([5, 6]), np.zeros((2, 1), np.float32))
+    rewards, _ = engine.step(np.arange(2), np.zeros((2, 2), np.float32), np.zeros((2, 1), np.float32))
+    assert rewards[0] != rewards[1]

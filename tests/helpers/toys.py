@@ -477,6 +477,13 @@ class Shared(Values):
         return np.zeros(1, np.float32), reward, True, False, {}
 
 
+class SeededOnce(Values):
+    """Takes its seed as an argument, and ignores the seed of `reset`."""
+
+    def __init__(self, seed: int | None = None):
+        super().__init__(float(np.random.default_rng(seed).random()))
+
+
 class Wanders(Switches):
     """The switches; each object changes the current directory to its parent."""
 
