@@ -62,6 +62,7 @@ def maker(options: EnvOptions) -> Callable[..., _Env]:
     example = example_arguments(options.randomize)
     wrappers = [(_wrapper_class(w.name, options.id), _wrapper_kwargs(w.name, w.kwargs)) for w in options.wrappers]
     found = _class_or_function(options.id)
+    _registered(options.id)  # imports the package that registers the environment
 
     def make(drawn: Table = example) -> _Env:
         # Each object gets copies, because it may change its lists and tables: `config.pop("size")`.
@@ -115,7 +116,7 @@ def _named_object(env_id: str) -> Callable[..., Any] | None:
 
 def _wrapper_class(name: str, env_id: str) -> type[gymnasium.Wrapper[Any, Any, Any, Any]]:
     module, _, attribute = name.partition(":")
-    own = env_id.rpartition(":")[0]
+    own = env_id.rpartition(":")[0] or _package_of(env_id)[1]
     if not any(module == known or module.startswith(f"{known}.") for known in ("gymnasium.wrappers", own) if known):
         expected = "a wrapper of gymnasium.wrappers, or of the module that env.id names"
         full = Setting("env.id", f"{module}:{env_id.rpartition(':')[2]}")
@@ -187,8 +188,17 @@ def registered_limit(env_id: str) -> int | None:
 
 def _registered(name: str) -> EnvSpec | None:
     """Return the specification that Gymnasium makes by a name: the newest version if the name has none."""
+    module = _package_of(name)[1]
+    if module and name not in gymnasium.registry:
+        with suppress(*FAILURES):  # `gymnasium.make` will not find the environment
+            importlib.import_module(module)
     versions = [spec for spec in gymnasium.registry.values() if name in (spec.id, spec.id.rpartition("-v")[0])]
     return max(versions, key=lambda spec: spec.version or 0, default=None)
+
+
+def _package_of(name: str) -> tuple[str, str]:
+    """Return the package that registers environments with such a name, and its module; "" if unknown."""
+    return next((found for names, found in _PACKAGES.items() if re.match(names, name)), ("", ""))
 
 
 def modules_of(options: EnvOptions) -> set[str]:
@@ -360,11 +370,11 @@ def _unknown_cure(env_id: str) -> tuple[str | Setting, ...]:
         return "The exact engine has it: ", Setting("env.engine", "exact"), "."
     if _of_pettingzoo(env_id):
         return (_ONE_AGENT,)
-    for names, (package, registering) in _PACKAGES.items():
-        if re.match(names, env_id):
-            how = f"Its package registers it: pip install {package}, then "
-            return how, Setting("env.id", f"{registering}:{env_id}"), "."
     module, _, name = env_id.rpartition(":")
+    package, registering = _package_of(env_id)
+    if package and registering not in sys.modules:
+        how = f"Its package registers it: pip install {package}, then "
+        return how, Setting("env.id", f"{registering}:{env_id}"), "."
     if module:
         return (_module_cure(module, name),)
     similar = nearest(env_id, gymnasium.registry)

@@ -125,3 +125,27 @@ def test_an_error_without_a_message_is_placed(own):
     module = own("def make():\n    assert 1 > 2\n")
     with pytest.raises(InputError, match=rf"{module}:make \(AssertionError in .*{module}\.py, line 2\)\.$"):
         environments.make(EnvOptions(id=f"{module}:make"), 1)
+
+
+def test_a_known_package_is_imported_for_its_environments(monkeypatch, tmp_path):
+    """Its documentation imports it in another line, and leaves the module out of the name."""
+    for name in [name for name in sys.modules if name.partition(".")[0] == "miniworld"]:
+        monkeypatch.delitem(sys.modules, name)
+    (tmp_path / "miniworld").mkdir()
+    (tmp_path / "miniworld" / "__init__.py").write_text(
+        "import gymnasium\n"
+        "from gymnasium.envs.classic_control import PendulumEnv\n"
+        "gymnasium.register('MiniWorld-Toy-v3', entry_point=PendulumEnv, max_episode_steps=7)\n"
+    )
+    (tmp_path / "miniworld" / "wrappers.py").write_text("from gymnasium.wrappers import TimeAwareObservation as Timed")
+    monkeypatch.syspath_prepend(str(tmp_path))
+    try:
+        options = EnvOptions.model_validate({"id": "MiniWorld-Toy-v3", "wrappers": ["miniworld.wrappers:Timed"]})
+        assert environments.max_episode_steps(options) == 7
+        assert environments.make(options, 1).observation_size == 4
+        with pytest.raises(InputError, match=r"got MiniWorld-Tow-v3\. Did you mean MiniWorld-Toy-v3"):
+            environments.make(EnvOptions(id="MiniWorld-Tow-v3"), 1)
+    finally:
+        gymnasium.registry.pop("MiniWorld-Toy-v3", None)
+        for name in ("miniworld", "miniworld.wrappers"):
+            sys.modules.pop(name, None)
