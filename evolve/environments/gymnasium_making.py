@@ -79,8 +79,14 @@ def maker(options: EnvOptions) -> Callable[..., _Env]:
             except Exception as error:
                 close_silently(env)
                 got = f"{wrapper.__name__} ({one_line(error)})"
-                cure = f"Its arguments are env.wrappers.{number}.kwargs."
-                raise InputError(f"env.wrappers.{number}", f"a wrapper that fits {options.id}", got, cure) from error
+                if isinstance(error, DependencyNotInstalled):
+                    expected, cure = "a wrapper whose packages are installed", ""
+                else:
+                    expected, cure = (
+                        f"a wrapper that fits {options.id}",
+                        f"Its arguments are env.wrappers.{number}.kwargs.",
+                    )
+                raise InputError(f"env.wrappers.{number}", expected, got, cure) from error
         return env
 
     return make

@@ -110,6 +110,18 @@ def test_an_environment_that_its_wrapper_refuses_is_closed(own):
     assert len(sys.modules[module].closed) == 1
 
 
+def test_a_wrapper_that_lacks_a_package_is_not_said_to_have_wrong_arguments(own):
+    module = own(
+        "import gymnasium\n"
+        "from gymnasium.envs.classic_control import PendulumEnv\n"
+        "class Resizes(gymnasium.Wrapper):\n"
+        "    def __init__(self, env): raise gymnasium.error.DependencyNotInstalled('opencv is not installed')\n"
+    )
+    options = EnvOptions.model_validate({"id": f"{module}:PendulumEnv", "wrappers": [f"{module}:Resizes"]})
+    with pytest.raises(InputError, match=r"whose packages are installed, got Resizes \(.*opencv is not installed\)\.$"):
+        environments.make(options, 1)
+
+
 def test_an_environment_may_fail_when_it_is_closed(own):
     module = own(
         "from gymnasium.envs.classic_control import PendulumEnv\n"
