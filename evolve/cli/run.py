@@ -6,7 +6,7 @@ import os
 import shlex
 import sys
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import closing, contextmanager, nullcontext, redirect_stdout
+from contextlib import closing, contextmanager, nullcontext, redirect_stdout, suppress
 from functools import cache, partial, reduce
 from itertools import groupby
 from operator import add
@@ -22,7 +22,17 @@ from evolve.cli.app import App, BestEffortStream, launch, say
 from evolve.cli.parser import Parser, command_line, file_argument, how_to_resume, steps_after
 from evolve.cluster import mpirun
 from evolve.cluster.hosts import Work, count_workers
-from evolve.config import Config, annotated_toml, differences, documents, parse, read_assignment, read_file, seconds
+from evolve.config import (
+    Config,
+    EnvOptions,
+    annotated_toml,
+    differences,
+    documents,
+    parse,
+    read_assignment,
+    read_file,
+    seconds,
+)
 from evolve.errors import EpisodeError, InputError, RunError, Setting, Stopped, pluralize, sanitize
 from evolve.training import Experiment, config_of, iterate, plan, prepare, resume, rollouts
 from evolve.training.experiment import PlannedRun
@@ -246,9 +256,17 @@ def run_all(app: App, request: Request) -> None:
         _say(_HINT_ON_LOSSES)
     _evolve(app, runs, {each.run.path for each in replaced}, request, after_generation)
     page = report.write_after_runs(app, runs) if request.report else ""
-    env = runs[0].experiment.config.env
-    can_film = env.engine != "exact" or environments.has_picture(env.id)
+    can_film = _can_film(runs[0].experiment.config.env)
     print(steps_after([run.path for run in runs], page, can_film), flush=True)
+
+
+def _can_film(env: EnvOptions) -> bool:
+    """Return whether an environment can be drawn, as far as it says so. For EnvPool's, Gymnasium's may be drawn."""
+    if env.engine == "exact":
+        return environments.has_picture(env.id)
+    with suppress(InputError):  # the run has succeeded
+        return env.engine == "envpool" or environments.declares_frames(env)
+    return True
 
 
 def _check_tensorboard(request: Request, runs: Sequence[PlannedRun]) -> None:

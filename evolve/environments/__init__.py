@@ -38,7 +38,14 @@ if TYPE_CHECKING:
     from evolve.environments.function_task import register_task
     from evolve.environments.gymnasium_engine import GymnasiumFallback
     from evolve.environments.gymnasium_making import is_quick, modules_of, registered_ids
-    from evolve.environments.rendering import check_drawable, draw_without_display, drawable_options, has_picture, names
+    from evolve.environments.rendering import (
+        check_drawable,
+        declares_frames,
+        draw_without_display,
+        drawable_options,
+        has_picture,
+        names,
+    )
 
 
 ENGINES = ("gymnasium", "envpool", "exact")
@@ -50,7 +57,7 @@ __getattr__ = import_on_demand(
         "function_task": "register_task",
         "gymnasium_engine": "GymnasiumFallback",
         "gymnasium_making": "is_quick modules_of registered_ids",
-        "rendering": "check_drawable draw_without_display drawable_options has_picture names",
+        "rendering": "check_drawable declares_frames draw_without_display drawable_options has_picture names",
     },
 )
 

@@ -135,6 +135,13 @@ def _expected(mode: Mode) -> str:
 
 
 @keeping_directory()
+def declares_frames(options: EnvOptions) -> bool:
+    """Return whether an environment of Gymnasium declares that it can be drawn as frames. It is made, but not drawn."""
+    with closing_silently(make_or_explain(options, maker(options))) as env:
+        return "rgb_array" in ((env.unwrapped.metadata or {}).get("render_modes") or [])
+
+
+@keeping_directory()
 def check_drawable(options: EnvOptions) -> bool:
     """Return whether an environment declares that it can be drawn as frames.
 
@@ -148,9 +155,7 @@ def check_drawable(options: EnvOptions) -> bool:
         if has_picture(options.id):
             picture(options.id, task, task.blank(1)[..., 0], seed=0, step=0)
         return has_picture(options.id)
-    with closing_silently(make_or_explain(options, maker(options))) as env:
-        modes = (env.unwrapped.metadata or {}).get("render_modes") or []
-    if "rgb_array" not in modes:
+    if not declares_frames(options):
         return False
     with closing(GymnasiumEngine(drawable_options(options, "rgb_array"), slots=1)) as engine:
         slots = np.zeros(1, np.int64)

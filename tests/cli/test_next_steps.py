@@ -40,6 +40,12 @@ def test_a_champion_of_a_task_without_a_picture_is_drawn_instead():
     assert parser_of("plot").parse_args(words).network
 
 
+def test_a_film_is_offered_if_the_environment_declares_frames(call):
+    few = ("-g", 1, "-p", 2, "-r", 1, "-d", 2, "--set", "held_out_episodes=1", "-a", "mlp")
+    for env, offered in (("toys:Values-v0", "Draw its champion: "), ("CartPole-v1", "Film its champion: ")):
+        assert offered in call("run", "-e", env, *few).ok().out
+
+
 def test_the_library_of_films_is_named_where_it_is_missing(monkeypatch):
     monkeypatch.setattr(parser.importlib.util, "find_spec", lambda _: None)
     assert steps_after([Path("seed-1.h5")]).splitlines()[1].endswith(f"# needs: {install_command('video')}")
