@@ -10,6 +10,7 @@ import numpy as np
 
 from evolve.config import read_file
 from evolve.store import StoredRun
+from evolve.store.disk import write_output
 
 SEEDS = Path(__file__).parents[1] / "evolve" / "verification" / "published.json"
 
@@ -75,7 +76,7 @@ def update(experiment: Path, runs: Sequence[StoredRun], file: Path = SEEDS) -> l
         }
     else:
         known.pop(experiment.stem, None)
-    file.write_text(_written(known))
+    write_output(file, _written(known).encode())
     return found
 
 

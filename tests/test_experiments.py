@@ -6,6 +6,7 @@ import json
 import re
 import shutil
 import sys
+from pathlib import Path
 from types import SimpleNamespace
 
 import numpy as np
@@ -17,6 +18,7 @@ import evolve
 from evolve import store
 from evolve.cli.run import load
 from evolve.config import Config, differences
+from evolve.errors import InputError
 from evolve.strategies import STRATEGIES
 from evolve.training import load_config, prepare, validate_new_run
 
@@ -89,6 +91,24 @@ def test_results_of_seeds_are_kept_until_the_settings_change(results, place, tmp
     experiment.write_text(SMALL.format(name="one", more="connection_cost = 1.0"))
     assert results.update(experiment, [], file) == []
     assert json.loads(file.read_text()) == {}
+
+
+def test_a_full_disk_leaves_the_results_of_seeds(results, place, tmp_path, monkeypatch):
+    runs = results.of(load([str(place / "one.toml")])[0][0], results.find(place / "runs"))
+    file = tmp_path / "results.json"
+    kept = results.update(place / "one.toml", runs, file)
+    write = Path.write_bytes
+
+    def full_disk(path, *_, **__):
+        write(path, b"")
+        raise OSError("no space")
+
+    with monkeypatch.context() as patch:
+        for name in ("write_bytes", "write_text"):
+            patch.setattr(Path, name, full_disk)
+        with pytest.raises((OSError, InputError), match="no space"):
+            results.update(place / "one.toml", runs, file)
+    assert results.update(place / "one.toml", [], file) == kept
 
 
 def test_results_are_those_of_whole_runs(results, place, capfd):
