@@ -28,13 +28,13 @@ from evolve.numerics import restore_ieee
 from evolve.rollouts import AnyRollout, EpisodeBatch, EpisodeResults, join, sum_traces
 
 COORDINATOR = 0
-_PLAYING = ("evolve", "numpy", "gymnasium", "envpool", "Box2D", "mujoco")
+_PLAYING = ("evolve", "numpy", "gymnasium", "envpool", "Box2D", "mujoco")  # packages that play episodes
 _PLAYING_PARTS = ("environments", "networks", "numerics", "rollouts", "strategies")  # of evolve
-_MOST_KEPT = 2  # rollouts
+_MOST_KEPT = 2  # rollouts: training and evaluation take turns, and may have different ones
 PROBE_EVERY = 0.01  # seconds between probes while there is work; a probe costs as much as several steps
 PROBE_RARELY = 0.1
-"""Seconds between probes of a worker that expects no message. If ranks share cores, a probe without a message gives the
-core to another rank."""
+"""Seconds between probes of a worker that expects no message. If ranks share a core, MPI gives the core to another rank
+when a probe finds nothing, so each probe may cost the time of that rank."""
 SHORTEST_HELD = 0.005
 """The shortest time, in seconds, for which a worker with more work holds results back. It sends results when half of
 its work is done. Without this limit, it would then send a half of the rest, and so on, in ever smaller messages."""
@@ -93,10 +93,13 @@ def loaded_versions(experiment: str) -> dict[str, str]:
 
 @cache
 def _source_fingerprint() -> str:
-    """Return a fingerprint of the source that plays episodes, as clones of one version may differ; "" without files."""
+    """Return a fingerprint of the source that plays episodes; "" if evolve has no files here, as in an archive.
+
+    Two clones of one version may have different source.
+    """
     texts = hashlib.sha256()
-    folders = [SOURCE / "evolve" / part for part in _PLAYING_PARTS]
-    files = [path for folder in folders for ending in ("py", "h") for path in sorted(folder.rglob(f"*.{ending}"))]
+    folders, endings = [SOURCE / "evolve" / part for part in _PLAYING_PARTS], ("py", "h", "c", "cu")
+    files = [path for folder in folders for ending in endings for path in sorted(folder.rglob(f"*.{ending}"))]
     for path in files:
         texts.update(path.read_bytes())
     return texts.hexdigest()[:12] if files else ""
@@ -138,7 +141,10 @@ def error_report(transport: Transport) -> str:
 
 
 class SharedState(Protocol):
-    """State supplied by the caller that every worker has: it takes updates, answers questions, generates genomes."""
+    """A copy of the coordinator's state at every worker, such as a strategy's: it can generate genomes.
+
+    The coordinator sends updates and questions, whose bytes only the two copies understand.
+    """
 
     def update(self, content: Buffer) -> None:
         """Take an update of the coordinator."""
@@ -162,7 +168,7 @@ class Worker:
         self._shared = shared
         self._rollout: AnyRollout | None = None
         self._watchdog = Watchdog(math.inf, fatal=False)  # watches nothing; `set_up` makes another one
-        self._serial = -1
+        self._serial = -1  # the number of the evaluation whose chunks are played
         self._failures = 0
         self._busy = 0.0  # seconds of work since the last results were sent
         self._finished: list[EpisodeResults] = []
@@ -170,7 +176,7 @@ class Worker:
         self._sent = self._reported = 0.0  # the times of the last message, and of the last results or setup
         self._longest_silence = math.inf  # seconds after which a heartbeat is due
         self.expects_message = True
-        """Whether rank 0 owes a message: it answers results by the next chunk."""
+        """Whether rank 0 is to send a message: after a start and after results, the next chunk."""
 
     @property
     def idle(self) -> bool:
@@ -178,12 +184,12 @@ class Worker:
         return self._rollout is None or self._rollout.pending == 0
 
     def handle(self, message: Message) -> None:
-        """Do the work that a message asks for."""
-        restore_ieee()
+        """Do the work that a message asks for, except a chunk without a rollout, and what needs a missing `shared`."""
+        restore_ieee()  # an environment may have loaded a library that changed how this thread computes
         self.expects_message = False
         match message:
             case messages.Setup(experiment, versions):
-                self.set_up(experiment)
+                self.set_up(experiment)  # which loads the packages whose versions are compared
                 check_versions(json.loads(versions), experiment)
             case messages.Chunk(serial, batch) if self._rollout is not None:
                 self.evaluate(serial, batch)
@@ -216,7 +222,7 @@ class Worker:
         if serial != self._serial:  # no rank waits for the rest of an abandoned evaluation
             self._begin(serial)
         with self._timed():
-            if not len(batch.genomes) and self._shared is not None:
+            if not len(batch.genomes) and self._shared is not None:  # the chunk names genomes by number
                 genomes = select(self._shared.genomes(), batch.genome_ids.astype(np.int64))
                 batch = replace(batch, genomes=genomes)
             self._rollout.submit(batch)
@@ -236,8 +242,8 @@ class Worker:
             self._finished.append(results)
             self._num_finished += len(results)
         if self._finished:
-            # Send half of the work in hand at a time. Larger messages would be too late for the next chunk; smaller
-            # ones only cost the coordinator time.
+            # Send results when half of the work in hand is done: rank 0 answers by the next chunk, which should arrive
+            # before the other half is done. More and smaller messages would only cost rank 0 time.
             pending, since = self._rollout.pending, now - self._reported
             half = self._num_finished >= pending
             if not pending or (half and since > SHORTEST_HELD) or since > LONGEST_HELD:
@@ -257,7 +263,10 @@ class Worker:
         self._watchdog.disarm()
 
     def _begin(self, serial: int) -> None:
-        """Begin a job: drop the episodes and the results of the last one, but count its seconds of work."""
+        """Begin a job: drop the episodes and the results of the last one.
+
+        The seconds of work for it stay, so that the next results report all the time that this worker was busy.
+        """
         assert self._rollout is not None
         self._serial = serial
         self._finished, self._num_finished = [], 0
@@ -276,7 +285,8 @@ class Worker:
         """Pause the watchdog while genomes are generated; then watch the resets of the episodes that begin."""
         with self._watchdog.paused():
             yield
-        self._go_on()  # even if `idle`, because these episodes count as neither waiting nor running yet
+        # These episodes are no longer in the queue and not yet in slots, so `idle` may be True although they begin.
+        self._go_on()
 
     def _send(self, message: Message) -> None:
         self._sent = time.perf_counter()
@@ -303,9 +313,10 @@ def serve(
     shared: SharedState | None = None,
     before_leaving: Callable[[], None] = lambda: None,
 ) -> bytes:
-    """Work until the coordinator dismisses this worker; return the answer in that message, see `dismiss`.
+    """Work until the coordinator dismisses this worker; return the answer in that message, see `cluster.dismiss`.
 
-    A failure is reported, see `error_report`. Then the worker only waits for another setup, or to be dismissed.
+    Raises RunError if rank 0 was lost, or has ended its script. Any other failure is reported, see `error_report`; then
+    the worker only waits for another setup, or to be dismissed.
 
     Args:
         transport: To the coordinator.
@@ -335,14 +346,15 @@ def _serve(
     kept_alive_at = probed_at = -math.inf  # times of the last `keep_alive`, and of the last probe that found no message
     while True:
         message = None
-        # Between steps of running episodes the worker probes rarely; with nothing to do it always does.
+        # A probe costs as much as several steps. So a worker that plays probes every `PROBE_EVERY` seconds, or every
+        # `PROBE_RARELY` if it expects no message. Without anything to play it probes each time.
         now = time.perf_counter()
         if failed or worker.idle or now - kept_alive_at > PROBE_EVERY:
             worker.keep_alive()
             kept_alive_at = now
             if failed or worker.idle or worker.expects_message or now - probed_at > PROBE_RARELY:
                 message = _receive(transport)
-                # A job begins with two chunks, so another message may follow a message at once: probe again.
+                # A job begins with two chunks, so another message may follow a message: do not wait `PROBE_RARELY`.
                 probed_at = now if message is None else -math.inf
         if isinstance(message, messages.Dismiss):
             return message.answer

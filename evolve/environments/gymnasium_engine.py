@@ -25,7 +25,7 @@ from evolve.shapes import Bool, Float32, Float64, Int64, Slots, UInt8
 
 _Env = gymnasium.Env[Any, Any]
 _NO_STEP = object()
-_MEASURING_SECONDS = 0.005
+_MEASURING_SECONDS = 0.005  # for which `_step_seconds` steps an environment, unless its episode ends
 _TICK_SECONDS = 600e-6
 """The time that a tick (one step of all slots) should exceed: 15 times its overhead of 40 µs."""
 LONG_SECONDS = 60.0
@@ -36,7 +36,9 @@ _LOG = logging.getLogger("evolve")
 class GymnasiumEngine:
     """B slots of a Gymnasium environment.
 
-    A slot gets a new environment object for each episode, unless `options.reuse` permits keeping the object.
+    A slot holds the environment object of one episode after another. Each episode gets a new object, unless
+    `options.reuse` permits that one object plays several episodes of equal randomized arguments.
+
     Raises InputError if the environment cannot be made or its spaces are not supported.
     """
 
@@ -49,7 +51,7 @@ class GymnasiumEngine:
         self._make = gymnasium_making.maker(options)
         self._randomize = options.randomize
         self._envs: list[_Env | None] = [None] * slots
-        self._step: list[Any] = [_no_environment] * slots  # step methods below the step counters
+        self._step: list[Any] = [_no_environment] * slots  # step methods inside the wrappers of `_without_counters`
         self._elapsed = [0] * slots
         self._limits = [math.inf] * slots  # they may depend on randomized arguments
         self._infos: list[Any] = [None] * slots  # of the latest steps
@@ -70,7 +72,7 @@ class GymnasiumEngine:
         """Set the attributes that do not depend on the slot. Raises InputError for unsupported spaces."""
         try:
             self.spaces = spaces.Spaces(first.observation_space, first.action_space)
-        except FAILURES as error:  # a class without spaces, its constructor does not set them, or a property raises
+        except FAILURES as error:  # the spaces are missing, or are properties that raise
             expected = "an environment with an observation_space and an action_space"
             raise InputError("env.id", expected, f"{options.id} ({one_line(error)})") from error
         self.observation_size, self._encode = spaces.observation_encoder(first.observation_space)
@@ -79,10 +81,13 @@ class GymnasiumEngine:
         self.reuses = gymnasium_making.may_reuse(first, options)
         self.fps = _frames_per_second(first)
         self._stops = options.on_failure == "stop"
+        # Gymnasium adds the newest version to an id without one.
         self.id = options.id if ":" in options.id or first.spec is None else first.spec.id
 
     def suggested_slots(self) -> int:
-        """Return a power of two, 8 to 64: fewer slots for slower steps, because the environments share the cache.
+        """Return a power of two, 8 to 64: as few as make a tick long against its overhead.
+
+        More environments would compete for the cache of the processor.
 
         Call it before any episode begins: it steps the environment of slot 0. Raises EpisodeTimeout if that hangs.
         """
@@ -183,7 +188,7 @@ class GymnasiumEngine:
             try:
                 begun = env.reset(seed=seed)
             except TypeError as error:
-                # A keyword that another function does not take is an ordinary error of `reset`.
+                # If `reset` calls another function by a keyword that it does not take, that is an ordinary error.
                 if not re.search(r"reset\(\) got an unexpected keyword argument '(seed|options)'", str(error)):
                     raise
                 self._refuse(f"reset must take seed and options, as reset(self, *, seed=None, options=None) ({error})")
@@ -228,12 +233,12 @@ class GymnasiumEngine:
         self._spare.clear()
 
     def _refuse(self, fault: str | None) -> None:
-        """Raise InputError for a fault that `reset_fault` or `step_fault` describes."""
+        """Raise InputError for a fault against Gymnasium's interface, in words; do nothing for None."""
         if fault:
             raise InputError("env.id", "an environment that keeps Gymnasium's interface", f"{self.id}: {fault}")
 
     def _note_fault(self, slot: int, error: BaseException) -> None:
-        """Record the error of an environment, unless its slot has a fault already, and drop the object."""
+        """Record the error of an environment, unless its slot has a fault already; drop the object; call `on_fault`."""
         self.faults.setdefault(slot, describe(error))
         self._drop(slot)
         self.on_fault()
