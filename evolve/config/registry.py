@@ -10,7 +10,7 @@ import difflib
 import os
 import traceback
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import dataclass, field
 from functools import cache
 from importlib import import_module
@@ -225,7 +225,9 @@ class Registry:
         """
         choice = self.parse(section)
         validate = getattr(self._entry(choice.name)[1], "validate", None)
-        if validate is not None:
+        if validate is None:
+            return
+        with nullcontext() if choice.name in self.kinds else self.as_input_error(choice, "validate"):
             validate(choice.options, *arguments)
 
     def check(self, section: Section, made: Any, contract: type) -> None:

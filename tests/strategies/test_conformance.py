@@ -307,6 +307,13 @@ def test_an_added_strategy_that_breaks_the_contract_is_refused(monkeypatch, name
         strategies.check({"name": "hill-climber"}, made, NETWORK, P)
 
 
+def test_an_error_in_validate_of_an_added_strategy_is_refused(monkeypatch):
+    kind = type(strategy({"name": "hill-climber"}))
+    monkeypatch.setattr(kind, "validate", staticmethod(lambda *_: 1 / 0), raising=False)
+    with pytest.raises(InputError, match=r"got hill-climber, whose validate fails \(ZeroDivisionError"):
+        strategies.STRATEGIES.validate({"name": "hill-climber"}, NETWORK)
+
+
 @pytest.mark.parametrize(
     ("name", "attribute", "wrong", "right"),
     [
