@@ -322,7 +322,9 @@ def _global_generators() -> tuple[Any, ...]:
     """Return the states of the generators of random numbers that all code of a process shares."""
     numpys: Any = np.random.get_state(legacy=False)["state"]  # noqa: NPY002 - an environment may use it
     python = sys.modules.get("random")
-    return numpys["pos"], numpys["key"].tobytes(), python and python.getstate()
+    # The state has other entries if the user has chosen another kind of generator by `np.random.set_bit_generator`.
+    values = tuple(each.tobytes() if isinstance(each, np.ndarray) else each for each in numpys.values())
+    return *values, python and python.getstate()
 
 
 def _no_environment(_: Any) -> Any:

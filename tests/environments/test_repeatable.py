@@ -8,6 +8,7 @@ from types import SimpleNamespace
 import gymnasium
 import numpy as np
 import pytest
+import toys
 
 from evolve.config import EnvOptions
 from evolve.environments import engine as engines
@@ -87,3 +88,18 @@ def test_an_environment_may_take_its_seed_as_an_argument():
     engine.reset(np.arange(2), np.array([5, 6]), np.zeros((2, 1), np.float32))
     rewards, _ = engine.step(np.arange(2), np.zeros((2, 2), np.float32), np.zeros((2, 1), np.float32))
     assert rewards[0] != rewards[1]
+
+
+def test_the_global_generator_may_be_of_another_kind(monkeypatch):
+    def step(*_):
+        np.random.random()  # noqa: NPY002 - an environment may use it
+        return np.zeros(1, np.float32), 0.0, True, False, {}
+
+    monkeypatch.setattr(toys.Values, "step", step)
+    usual = np.random.get_bit_generator()
+    np.random.set_bit_generator(np.random.PCG64(1))
+    try:
+        with pytest.raises(InputError, match="whose steps draw from a generator of their own, got toys:Values-v0"):
+            engines.check(make(EnvOptions(id="toys:Values-v0", kwargs={"x": 1.0}), 1))
+    finally:
+        np.random.set_bit_generator(usual)
