@@ -6,6 +6,7 @@
 import copy
 import importlib
 import inspect
+import logging
 import re
 import sys
 from collections.abc import Callable, Iterator
@@ -51,6 +52,8 @@ _PACKAGES = {
     r"FlappyBird-": ("flappy-bird-gymnasium", "flappy_bird_gymnasium"),
 }  # fmt: skip
 """The package, as pip names it, and its module, for the names of environments that other packages register."""
+_LOG = logging.getLogger("evolve")
+_warned: set[str] = set()  # the texts of MuJoCo's warnings that this process has passed on
 _ONE_AGENT = "An environment has one agent here, so PettingZoo's environments are not supported."
 
 
@@ -66,13 +69,14 @@ def maker(options: EnvOptions) -> Callable[..., _Env]:
 
     def make(drawn: Table = example) -> _Env:
         # Each object gets copies, because it may change its lists and tables: `config.pop("size")`.
-        env: _Env = gymnasium.make(
-            options.id if found is None else EnvSpec(options.id, entry_point=found),
-            max_episode_steps=options.max_episode_steps,
-            disable_env_checker=True,
-            **copy.deepcopy(options.kwargs),
-            **copy.deepcopy(drawn),
-        )
+        with _each_warning_of_mujoco_once():
+            env: _Env = gymnasium.make(
+                options.id if found is None else EnvSpec(options.id, entry_point=found),
+                max_episode_steps=options.max_episode_steps,
+                disable_env_checker=True,
+                **copy.deepcopy(options.kwargs),
+                **copy.deepcopy(drawn),
+            )
         for number, (wrapper, kwargs) in enumerate(wrappers):
             try:
                 env = wrapper(env, **copy.deepcopy(kwargs))
@@ -90,6 +94,26 @@ def maker(options: EnvOptions) -> Callable[..., _Env]:
         return env
 
     return make
+
+
+@contextmanager
+def _each_warning_of_mujoco_once() -> Iterator[None]:
+    """Log a warning of MuJoCo only if it is new; MuJoCo would print it for each object, and append it to a file."""
+    mujoco: Any = sys.modules.get("mujoco")
+    if mujoco is None or mujoco.get_mju_user_warning() is not None:  # the user has another place for warnings
+        yield
+        return
+    mujoco.set_mju_user_warning(_warn_once)
+    try:
+        yield
+    finally:
+        mujoco.set_mju_user_warning(None)
+
+
+def _warn_once(text: str) -> None:
+    if text not in _warned:
+        _warned.add(text)
+        _LOG.warning("MuJoCo: %s", text)
 
 
 def _class_or_function(env_id: str) -> Callable[..., Any] | None:

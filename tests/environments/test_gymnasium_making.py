@@ -1,12 +1,14 @@
 """A module of one's own that cannot be imported, or registers no environment of the asked name, is explained."""
 
 import sys
+from types import SimpleNamespace
 
 import gymnasium
 import pytest
 
 from evolve import environments
 from evolve.config import EnvOptions
+from evolve.environments import gymnasium_making
 from evolve.errors import InputError
 
 
@@ -161,3 +163,19 @@ def test_a_known_package_is_imported_for_its_environments(monkeypatch, tmp_path)
         gymnasium.registry.pop("MiniWorld-Toy-v3", None)
         for name in ("miniworld", "miniworld.wrappers"):
             sys.modules.pop(name, None)
+
+
+@pytest.mark.parametrize("own_handler", [False, True])
+def test_each_warning_of_mujoco_is_logged_once(monkeypatch, caplog, own_handler):
+    users = []
+    fake = SimpleNamespace(handler=users.append if own_handler else None)
+    fake.get_mju_user_warning = lambda: fake.handler
+    fake.set_mju_user_warning = lambda handler: setattr(fake, "handler", handler)
+    monkeypatch.setitem(sys.modules, "mujoco", fake)
+    make = gymnasium_making.maker(EnvOptions(id="toys:Warns", randomize={"x": {"uniform": [1.0, 2.0]}}))
+    for x in (1.0, 2.0, 1.0):
+        make({"x": x})
+    logged = [record.getMessage() for record in caplog.records]
+    assert logged == ([] if own_handler else ["MuJoCo: attribute 1.0", "MuJoCo: attribute 2.0"])
+    assert len(users) == (3 if own_handler else 0)
+    assert (fake.handler is None) != own_handler

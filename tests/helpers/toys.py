@@ -3,6 +3,7 @@
 import ctypes
 import os
 import random
+import sys
 import time
 
 import gymnasium
@@ -455,6 +456,14 @@ class Prints(Values):
         print("reset", end="")
         ctypes.CDLL(None).puts(b"reset by C")
         return super().reset(seed=seed, options=options)
+
+
+class Warns(Values):
+    """Calls the handler of MuJoCo's warnings, as the compiler of models does, when it is made."""
+
+    def __init__(self, x: float):
+        super().__init__(x)
+        sys.modules["mujoco"].handler(f"attribute {x}")
 
 
 class Shared(Values):
