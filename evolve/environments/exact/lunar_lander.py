@@ -4,8 +4,8 @@ Gymnasium's LunarLander-v3, discrete and continuous (Oleg Klimov, MIT licence), 
 zlib licence): the same seed gives the same moon, first push and dispersion of the engines, and each episode has
 Gymnasium's observations, rewards and end, to the bit. `environments/physics/` has the physics. The wind is the tanh of
 a sum of two sines. Gymnasium calls libm for them, and this module computes them itself. The last of their 53 bits may
-differ. The physics keeps 24 bits, so a difference shows only where rounding to 24 bits is about to change: in fewer
-than one of ten million steps with wind.
+differ. The physics keeps 24 bits, so a difference shows only where rounding to 24 bits is about to change: by estimate
+in fewer than one of ten million steps with wind.
 
 A discrete action is the largest of four outputs: nothing, the left engine, the main engine, the right engine. With
 continuous actions, output 0 above 0 fires the main engine, at 50 % to 100 % of its power, and output 1 beyond ±0.5
