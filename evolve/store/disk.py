@@ -57,16 +57,20 @@ def sync(path: Path) -> None:
 
 
 @contextmanager
-def atomic_write(path: Path) -> Iterator[Path]:
+def atomic_write(path: Path, is_locked: bool = False) -> Iterator[Path]:
     """Yield the path of a partial file, which replaces `path` when the block ends without an error.
 
     No process ever sees half a file: if the block fails, the partial file is removed and `path` stays as it was. The
     partial file lies beside the file that it replaces, and has the suffix of this file, because libraries choose the
     format by the suffix. If `path` is a symbolic link, it stays one, and its target is replaced. The permissions of the
     file stay, too, but its owner may always write it.
+
+    is_locked: whether this process holds the `Lock` of the file. The partial file then has the same name in every
+    process, and replaces that of a process that was killed. Otherwise its name has the number of the process, because
+    two commands may write one output at a time.
     """
     path = without_links(path)
-    partial = _partial(path)
+    partial = _partial(path, "" if is_locked else f".{os.getpid()}")
     try:
         yield partial
         # A new file has no permissions to keep, and some shared folders refuse to set them.
@@ -101,8 +105,8 @@ def without_links(path: Path) -> Path:
     return Path(os.path.realpath(path))  # Path.resolve raises RuntimeError for a circle of links
 
 
-def _partial(path: Path) -> Path:
-    return path.with_name(f".{path.name}.partial{path.suffix}")
+def _partial(path: Path, owner: str) -> Path:
+    return path.with_name(f".{path.name}{owner}.partial{path.suffix}")
 
 
 @contextmanager
@@ -130,7 +134,7 @@ def check_writable(path: Path, suffixes: Sequence[str] = ()) -> None:
     with explain_write_errors(path):
         if path.is_dir():
             raise IsADirectoryError
-        partial = _partial(without_links(path))
+        partial = _partial(without_links(path), f".{os.getpid()}")
         partial.open("wb").close()
         partial.unlink()
 

@@ -159,7 +159,7 @@ class RunFile(RunLog):
 
     def _replace(self) -> None:
         """Replace the file by a copy with all pending changes."""
-        with atomic_write(self._target) as partial:
+        with atomic_write(self._target, is_locked=True) as partial:
             if self._exists:
                 shutil.copyfile(self._target, partial)
             else:

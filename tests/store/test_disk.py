@@ -226,6 +226,17 @@ def test_the_same_process_number_on_another_host_is_another_process(tmp_path, mo
     lock.release()
 
 
+def test_two_processes_write_one_output(tmp_path):
+    path = tmp_path / "film.gif"
+    with disk_module.atomic_write(path) as partial:
+        partial.write_bytes(b"long work")
+        other = f"from evolve.store import disk; disk.check_writable(disk.Path({str(path)!r}))"
+        other += f"; disk.write_output(disk.Path({str(path)!r}), b'short work')"
+        subprocess.run([sys.executable, "-c", other], check=True)
+        assert path.read_bytes() == b"short work"
+    assert [file.read_bytes() for file in tmp_path.iterdir()] == [b"long work"]
+
+
 def test_a_link_into_a_missing_directory_names_the_directory(tmp_path):
     link = tmp_path / "page.html"
     link.symlink_to(tmp_path / "nowhere" / "page.html")
