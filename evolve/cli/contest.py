@@ -326,10 +326,10 @@ def _body(app: App, argv: list[str]) -> int:
         return code
     found = _contest_file(app, options, rows, load)
     try:
-        results.write(found, options.output)
+        written = results.write(found, options.output)
     finally:  # a full disk does not lose the result of an hour
         print(summary(found))
-    print(f"\n{options.output}")
+    print(f"\n{written}")
     if code:
         _say(f"the file has {pluralize(len(rows), 'row')}: the job of the next row ended with exit code {code}.")
     return code

@@ -107,6 +107,21 @@ def test_the_legs_of_a_result_are_medians_as_the_score_is(call, monkeypatch):
     assert re.search(r"1 worker, by leg: pole 2\.00 s, .*walker 2\.00 s; .* steps in all, 12\.0 s$", said, re.M)
 
 
+def test_two_contests_with_one_output_keep_both_results(call, here, monkeypatch, tmp_path):
+    run_job = contest_command.run_job
+
+    def run_beside_another(*arguments):
+        for name in ("a.json", "a-2.json"):
+            (tmp_path / name).write_text("of another contest")
+        return run_job(*arguments)
+
+    monkeypatch.setattr(contest_command, "run_job", run_beside_another)
+    words = ("contest", "--size", "trial", "--unverified", "--repeats", 1, "--workers", 1)
+    assert call(*words, "-o", "a.json").ok().out.splitlines()[-1] == "a-3.json"
+    assert json.loads((tmp_path / "a-3.json").read_text())["verdict"] == "unverified"
+    assert (tmp_path / "a.json").read_text() == (tmp_path / "a-2.json").read_text() == "of another contest"
+
+
 def test_a_job_that_fails_loses_no_row_before_it(call, here, monkeypatch, tmp_path):
     run_job = contest_command.run_job
     monkeypatch.setattr(contest_command, "run_job", lambda *a: 75 if here else run_job(*a))

@@ -4,6 +4,7 @@ A contest plays six experiments, its *legs*. A *repeat* plays all legs one or mo
 """
 
 import hashlib
+import itertools
 import json
 import math
 import re
@@ -255,12 +256,18 @@ def check_new(path: Path) -> None:
     disk.check_writable(path, (".json",))
 
 
-def write(found: ContestFile, path: Path) -> None:
-    """Write a signed file. Raises InputError if that fails."""
-    check_new(path)
+def write(found: ContestFile, path: Path) -> Path:
+    """Write a signed file and return its path, which has a number if `path` exists by now.
+
+    Raises InputError if the file cannot be written.
+    """
+    # Another contest may have written its result there meanwhile; a long contest does not end without one for that.
+    numbered = (path.with_stem(f"{path.stem}-{number}") for number in itertools.count(2))
+    path = next(free for free in itertools.chain([path], numbered) if not free.exists())
     contents = found.model_dump(mode="json")
     contents[_SIGNATURE] = signature(contents)
     disk.write_output(path, f"{json.dumps(contents, indent=1, ensure_ascii=False)}\n".encode())
+    return path
 
 
 def read(path: Path) -> ContestFile:
