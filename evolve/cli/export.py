@@ -50,6 +50,8 @@ def _output(options: argparse.Namespace) -> tuple[str, Path]:
     by_suffix = {suffix: name for name, suffix in _SUFFIXES.items() if suffix}
     chosen = options.format or by_suffix.get(given.suffix if given else "", "champion")
     output = given or file.with_suffix(_SUFFIXES[chosen])
+    if output.exists() and output.samefile(file):
+        raise InputError("output", "another file than FILE, which is not replaced", str(output))
     check_writable(output, (_SUFFIXES[chosen],) if options.format else tuple(by_suffix))
     return chosen, output
 

@@ -184,6 +184,13 @@ def test_outputs_are_refused_before_any_work(here, call):
     assert call("export", run, "--format", "csv", "--tensorboard").code == 2
 
 
+def test_a_champion_file_is_not_replaced_by_itself(champion, call):
+    _, file = champion
+    before = file.read_bytes()
+    call("export", file).refused("expected another file than FILE")
+    assert file.read_bytes() == before
+
+
 @pytest.mark.parametrize("words", [("--csv",), ("--csv=a.csv",), ("--c", "a.c"), ("--tensorboard", "logs")])
 def test_options_of_earlier_versions_name_their_replacement(call, words):
     now = words[0].partition("=")[0].replace("--", "--format ")
