@@ -11,6 +11,7 @@ import sys
 import numpy as np
 
 from evolve.errors import RunError
+from evolve.numerics import native
 from evolve.shapes import Float32, Float64
 
 _LN2 = 0.69314718055994530942
@@ -55,6 +56,7 @@ _COSINE = (
     -1.38888888888741095749e-03, 4.16666666666666019037e-02,
 )  # fmt: skip
 _BLOCK = 2**16  # numbers that `norm` sums at a time
+_PANEL = 32  # rows of a factor whose outer products are taken from the rest together
 
 
 def restore_ieee(_tried: bool = False) -> None:
@@ -225,3 +227,54 @@ def norm(x: Float64) -> float:
     """Return the Euclidean norm ‖x‖ of x [n]. Its squares are summed by blocks of 2¹⁶ numbers, which fit in a cache."""
     parts = (x[start : start + _BLOCK] for start in range(0, len(x), _BLOCK))
     return math.sqrt(float(ordered_sum(np.array([ordered_sum(part * part) for part in parts]))))
+
+
+def add_outer(target: Float64, left: Float64, right: Float64) -> None:
+    """Add left[0] ⊗ right[0], left[1] ⊗ right[1], … to target [m, n]. left: [k, m]. right: [k, n].
+
+    The rows of `target` must be contiguous; it may be a slice of rows and columns.
+    """
+    if not native.available():
+        for a, b in zip(left, right, strict=True):
+            target += a[:, None] * b
+        return
+    arrays = target, *(each if each.strides[1] == 8 else np.ascontiguousarray(each) for each in (left, right))
+    places = (native.ADDRESS(each.ctypes.data) for each in arrays)
+    native.call("add_outer", *places, *target.shape, len(left), *(each.strides[0] // 8 for each in arrays))
+
+
+def cholesky(upper: Float64, smallest: Float64) -> Float64:
+    """Return the factor U [n, n] of a covariance C = Uᵀ U; zeros are below its diagonal.
+
+    The rows of U are found one after the other, and their outer products are taken from the rest of C: Golub & Van
+    Loan, "Matrix Computations", section 4.2. The operations on an element, and their order, do not depend on `_PANEL`.
+
+    Args:
+        upper: [n, n], the upper half of C, which this function overwrites. The lower half may have any numbers.
+        smallest: [n], the smallest squares of the diagonal of U. A row with a smaller square is rounding: its square
+            becomes the smallest one, and its other numbers 0.
+    """
+    n = len(upper)
+    for first in range(0, n, _PANEL):
+        last = min(first + _PANEL, n)
+        for j in range(first, last):
+            if upper[j, j] < smallest[j]:
+                upper[j, j], upper[j, j + 1 :] = smallest[j], 0
+            upper[j, j:] /= math.sqrt(upper[j, j])
+            upper[j + 1 : last, j + 1 :] -= upper[j, j + 1 : last, None] * upper[j, j + 1 :]
+        for start in range(last, n, _PANEL):
+            rows = slice(start, start + _PANEL)
+            add_outer(upper[rows, start:], -upper[first:last, rows], upper[first:last, start:])
+    return np.triu(upper)
+
+
+def solve(factor: Float64, rows: Float64) -> Float64:
+    """Return [N, n]: x with Uᵀ x = y for each row y of `rows` [N, n]. factor: U [n, n], as `cholesky` returns it."""
+    found, n = rows.copy(), len(factor)
+    for first in range(0, n, _PANEL):
+        last = min(first + _PANEL, n)
+        for j in range(first, last):
+            found[:, j] /= factor[j, j]
+            found[:, j + 1 : last] -= found[:, j, None] * factor[j, j + 1 : last]
+        add_outer(found[:, last:], -found[:, first:last].T, factor[first:last, last:])
+    return found

@@ -7,6 +7,7 @@
 #include "columns.h"
 #include "fingerprints.h"
 #include "normalization.h"
+#include "outer.h"
 #include "perturbation.h"
 #include "play.h"
 #include "sha256.h"

@@ -7,7 +7,7 @@ import arithmetic
 import mpmath
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
@@ -22,6 +22,7 @@ from evolve.numerics import (
     sigmoid,
     tanh,
 )
+from evolve.numerics.portable import add_outer, cholesky, solve
 
 mpmath.mp.dps = 30
 FUNCTIONS = {
@@ -128,3 +129,42 @@ def test_another_mode_of_the_processor_is_restored_or_refused(change, monkeypatc
     assert results() == usual
     restore_ieee()
     assert results() == usual
+
+
+def normals(*shape):
+    return np.random.Generator(np.random.Philox(3)).normal(size=shape)
+
+
+@pytest.mark.usefixtures("with_and_without_kernels")
+@settings(max_examples=15)
+@given(st.integers(0, 9), st.integers(0, 100), st.integers(0, 9), st.booleans())
+def test_outer_products_are_added_in_their_order(m, n, k, turned):
+    target, right = normals(m, n + 3)[:, 2 : n + 2], normals(k, n + 4)[:, 1 : n + 1]
+    left = normals(m, k).T if turned else normals(k, m)
+    expected = target.copy()
+    for a, b in zip(left, right, strict=True):
+        expected += np.multiply.outer(a, b)
+    add_outer(target, left, right)
+    assert target.tobytes() == expected.tobytes()
+
+
+@pytest.mark.usefixtures("with_and_without_kernels")
+@settings(max_examples=15)
+@given(st.integers(1, 100), st.integers(0, 5))
+def test_a_factor_and_its_solutions(n, N):
+    """The bits are those of plain loops over rows; the control is NumPy's library."""
+    spread, rows = normals(n, 2 * n), normals(N, n)
+    covariance = spread @ spread.T
+    factor = cholesky(np.triu(covariance), np.zeros(n))
+    solved = solve(factor, rows)
+    left, found = covariance.copy(), rows.copy()
+    for j in range(n):
+        left[j, j:] /= np.sqrt(left[j, j])
+        left[j + 1 :, j + 1 :] -= np.multiply.outer(left[j, j + 1 :], left[j, j + 1 :])
+        found[:, j] /= left[j, j]
+        found[:, j + 1 :] -= np.multiply.outer(found[:, j], left[j, j + 1 :])
+    assert factor.tobytes() == np.triu(left).tobytes()
+    assert solved.tobytes() == found.tobytes()
+    theirs = np.linalg.cholesky(covariance).T
+    assert factor == pytest.approx(theirs, rel=1e-9, abs=1e-9)
+    assert solved == pytest.approx(np.linalg.solve(theirs.T, rows.T).T, rel=1e-9, abs=1e-9)
