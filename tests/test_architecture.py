@@ -24,8 +24,6 @@ DOORS = {
     "PIL": {"analysis/video/"},
     "scipy": {"analysis/statistics.py"},
     "tensorboardX": {"analysis/tensorboard.py"},
-    "cmaes": {"strategies/cma.py"},
-    "threadpoolctl": {"strategies/cma.py"},
     "jinja2": {"analysis/html/__init__.py"},
     "rich": {"display.py"},
     "shtab": {"cli/completion.py"},

@@ -37,7 +37,6 @@ EXTRAS: Mapping[str, tuple[str, tuple[str, ...]]] = {
     "envpool": ("EnvPool's environments", ("envpool",)),
     "plot": ("figures", ("matplotlib",)),
     "report": ("HTML pages", ("jinja2", "matplotlib")),
-    "cma": ("the strategy cma-es", ("cmaes", "threadpoolctl")),
     "stats": ("rank tests", ("scipy",)),
     "gpu": ("a GPU, by CUDA 13", ("cupy",)),
     "gpu-cuda12": ("a GPU, by CUDA 12", ("cupy",)),

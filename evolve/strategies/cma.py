@@ -5,21 +5,28 @@ The champion is m, an average over many candidates of all generations, so the lu
 changes it. Weights are float32. A standard deviation is never smaller than the distance of m to the next float32.
 Otherwise all candidates could be equal, and σ would adapt to noise until it vanished or overflowed.
 
-cma-es: Hansen, "The CMA Evolution Strategy: A Tutorial" (2016, arXiv:1604.00772), by the library cmaes, which comes
-with the extra `cma`. This module is its sole importer.
+cma-es: Hansen, "The CMA Evolution Strategy: A Tutorial" (2016, arXiv:1604.00772), with the constants of the library
+cmaes. In place of the root B D Bᵀ of C, from eigenvectors, it has the Cholesky factor L of C, as in Krause, Arbonès &
+Igel, "CMA-ES with Optimal Covariance Update and Storage Complexity" (2016). Eigenvectors come from libraries whose bits
+differ between processors; L takes only products, differences, quotients and square roots. The weights w_i of the worse
+half are negative. With C = 1 at first, mu = floor(P/2), x_i the i-th best candidate, NaN last:
 
-    candidate    m + σ B D z, z ~ N(0, I) from keyed streams, C = B D² Bᵀ
-    update       cmaes gets the candidates in order of fitness, NaN last, and updates m, σ and C
+    candidate    m + σ L z, C = L Lᵀ, z ~ N(0, I) from keyed streams
+    w'_i         ln((P + 1)/2) - ln i, i = 1 … P; mu_eff = (Σ w'_i)²/Σ w'_i² over i ≤ mu, and mu_neg that over i > mu
+    w_i          w'_i/Σ_j max(0, w'_j) if w'_i ≥ 0, else w'_i a/Σ_j max(0, -w'_j),
+                 a = min(1 + c_1/c_mu, 1 + 2mu_neg/(mu_eff + 2), (1 - c_1 - c_mu)/(n c_mu))
+    y_i          (x_i - m)/σ; y = Σ_i w_i y_i over i ≤ mu
+    m            m + σ y
+    p_σ          (1 - c_σ) p_σ + sqrt(c_σ (2 - c_σ) mu_eff) L⁻¹ y, c_σ = (mu_eff + 2)/(n + mu_eff + 5)
+    σ, h         as in sep-cma-es, below
+    p_c          (1 - c_c) p_c + h sqrt(c_c (2 - c_c) mu_eff) y, c_c = (4 + mu_eff/n)/(n + 4 + 2mu_eff/n)
+    C            (1 - c_1 - c_mu Σ w_i + (1 - h) c_1 c_c (2 - c_c)) C + c_1 p_c p_cᵀ + c_mu Σ_i v_i y_i y_iᵀ,
+                 v_i = w_i if w_i ≥ 0, else w_i n/‖L⁻¹ y_i‖²; c_1 = 2/((n + 1.3)² + mu_eff),
+                 c_mu = min(1 - c_1, 2 (mu_eff - 2 + 1/mu_eff)/((n + 2)² + mu_eff))
 
-The state is kept as plain arrays, from which each ask and tell restores an optimizer of cmaes. cmaes has no public
-function for that, so this module uses private parts that may change: `__getstate__` and `__setstate__`, their entries
-`_sigma`, `_p_sigma`, `_pc`, `_g` and `_c_1d`, and `_eigen_decomposition`. The library's arithmetic is not portable:
-eigenvectors and norms come from BLAS. On machines of one kind the bits are the same if BLAS uses one thread, so this
-module limits BLAS to one thread.
-
-sep-cma-es, in portable arithmetic: Ros & Hansen, "A Simple Modification in CMA-ES Achieving Linear Time and Space
-Complexity" (2008), with its parameters, but as in the library cmaes the paper's c_cov is named c_mu, and c_1 is the
-tutorial's. With C = 1 at first, mu = floor(P/2), x_i the i-th best candidate, NaN last, and all operations elementwise:
+sep-cma-es: Ros & Hansen, "A Simple Modification in CMA-ES Achieving Linear Time and Space Complexity" (2008), with its
+parameters, but as in the library cmaes the paper's c_cov is named c_mu, and c_1 is the tutorial's. With C = 1 at first,
+mu = floor(P/2), x_i the i-th best candidate, NaN last, and all operations elementwise:
 
     candidate    m + σ sqrt(C) z, z ~ N(0, I) from keyed streams
     w_i          (ln(mu + 1) - ln i) / Σ_j (ln(mu + 1) - ln j), i = 1 … mu; mu_eff = 1/Σ w_i²
@@ -34,25 +41,22 @@ tutorial's. With C = 1 at first, mu = floor(P/2), x_i the i-th best candidate, N
     C            (1 - c_1 - c_mu + (1 - h) c_1 c_c (2 - c_c)) C + c_1 p_c² + c_mu y², c_1 = 2/((n + 1.3)² + mu_eff),
                  c_mu = (n + 2)/3 (2/mu_eff/(n + sqrt(2))² + (1 - 1/mu_eff) min(1, (2mu_eff - 1)/((n + 2)² + mu_eff)))
 
-c_mu is reduced to 1 - c_1 if the formula gives more, as it does if P is much larger than n. Sums over candidates are
-taken in the order of their rank, from the float32 weights that were evaluated. The exponential function of σ takes and
-gives float32.
+c_mu is reduced to 1 - c_1 if the formula gives more, as it does if P is much larger than n. The order of
+sums over candidates depends on their ranks alone. The sums use the float32 weights that were evaluated. The exponential
+function of σ takes and gives float32.
 """
 
 import math
-from contextlib import AbstractContextManager
 from dataclasses import dataclass
-from functools import cache
-from typing import Any
 
 import numpy as np
 from pydantic import Field
 
-from evolve.errors import InputError, Setting, import_extra, pluralize
+from evolve.errors import InputError, Setting, pluralize
 from evolve.genome import GenomeLayout, Genomes, GenomeSource
 from evolve.numerics import exp, ordered_sum
 from evolve.numerics.perturbation import moments_about_centre, perturbed
-from evolve.numerics.portable import log, norm
+from evolve.numerics.portable import add_outer, cholesky, log, norm, solve
 from evolve.numerics.streams import Purpose, normal_rows
 from evolve.shapes import Float64, Int64
 from evolve.strategies.evolution_strategy import (
@@ -66,12 +70,12 @@ from evolve.strategies.pruning_schedules import PruningOptions
 from evolve.strategies.strategy import Results, check_population, ranking, requested_candidates, require_evolved_weights
 from evolve.strategies.wrapper import RestartOptions
 
-_MAX_WEIGHT = 1e30  # also the largest standard deviation of sep-cma-es; cmaes refuses a mean above 1e32
+_MAX_WEIGHT = 1e30  # also the largest standard deviation
 _MIN_SIGMA = 1e-12  # σ could vanish while the covariance grows
+_MIN_PIVOT = 1e-13  # of the variance of a weight; what is left of a smaller pivot, and of its row, is rounding
+_NEAR_ZERO = 1e-8  # so that a candidate at the mean has a length
 _MAX_CONNECTIONS = 2_000
-"""The largest n; an update of cmaes finds the eigenvectors of C, which takes n³ operations."""
-_MAX_PRODUCTS = 2**28
-"""The largest P·n²; cmaes allocates two arrays of P·n² float64."""
+"""The largest n: the covariance of 2,000 connections takes 32 MB, and a generation half a second."""
 
 
 class CmaOptions(RestartOptions):
@@ -97,32 +101,47 @@ class CmaState:
     progress: CmaProgress = stored(CmaProgress)
 
 
-@cache
-def _controller(threadpoolctl: Any) -> Any:
-    """Return the controller of the threads of loaded libraries, cached: the search for them takes some 10 ms."""
-    return threadpoolctl.ThreadpoolController()
+class _FullRates:
+    """The constants of cma-es at the top of this module, with the same names; weights: w_i, [P]."""
+
+    def __init__(self, n: int, population: int) -> None:
+        self.mu = mu = population // 2
+        unscaled = log(np.array([(population + 1) / 2])) - log(np.arange(1.0, population + 1))
+        self.mu_eff = mu_eff = _effective(unscaled[:mu])
+        self.c_sigma = (mu_eff + 2) / (n + mu_eff + 5)
+        self.c_c = (4 + mu_eff / n) / (n + 4 + 2 * mu_eff / n)
+        self.c_1 = c_1 = 2 / ((n + 1.3) * (n + 1.3) + mu_eff)
+        # A little below the formula's 1 - c_1, as in the library, because c_mu is near it if P is much larger than n.
+        self.c_mu = c_mu = min(1 - c_1 - 1e-8, 2 * (mu_eff - 2 + 1 / mu_eff) / ((n + 2) * (n + 2) + mu_eff))
+        limits = 1 + c_1 / c_mu, 1 + 2 * _effective(unscaled[mu:]) / (mu_eff + 2), (1 - c_1 - c_mu) / (n * c_mu)
+        best, worst = np.maximum(unscaled, 0), np.minimum(unscaled, 0)
+        self.weights: Float64 = best / ordered_sum(best) - worst * (min(limits) / ordered_sum(worst))
+
+
+def _effective(weights: Float64) -> float:
+    total = float(ordered_sum(weights))
+    return total * total / float(ordered_sum(weights * weights))
 
 
 class Cma(EvolutionStrategy[CmaState]):
     """CMA-ES with a full covariance for P = `population` candidates of a layout."""
 
-    portable = False
+    central = True
     traces = "none"
     state_type = CmaState
 
     def __init__(self, options: CmaOptions, layout: GenomeLayout, population: int, seed: int) -> None:
-        self._cmaes = import_extra("cmaes", "cma", "strategy.name")
-        self._threads = _controller(import_extra("threadpoolctl", "cma", "strategy.name"))
         super().__init__(layout, population, seed)
         self._connections = SearchedConnections.of(self._initial, population, "cma-es")
-        self._n = len(self._connections)
-        self._sizes |= {"n": self._n, "c": self._n * (self._n + 1) // 2}
-        most = min(_MAX_CONNECTIONS, math.isqrt(_MAX_PRODUCTS // population))
-        if self._n > most:
-            expected = f"genomes of at most {most:,} connections with cma-es and a population of {population:,}"
+        self._n = n = len(self._connections)
+        self._sizes |= {"n": n, "c": n * (n + 1) // 2}
+        if n > _MAX_CONNECTIONS:
+            expected = f"genomes of at most {_MAX_CONNECTIONS:,} connections with cma-es"
             cure = "Use ", Setting("strategy.name", "sep-cma-es"), ", which has a diagonal covariance."
-            raise InputError("strategy.name", expected, pluralize(self._n, "connection"), *cure)
+            raise InputError("strategy.name", expected, pluralize(n, "connection"), *cure)
+        self._rates = _FullRates(n, population)
         self._options = options
+        self._factored: tuple[Float64, Float64] | None = None  # the latest covariance, and its factor
 
     @staticmethod
     def validate(options: CmaOptions, layout: GenomeLayout) -> None:
@@ -131,73 +150,85 @@ class Cma(EvolutionStrategy[CmaState]):
         options.check_combinations()
 
     def _initial_state(self, initial: Genomes) -> CmaState:
-        mean = np.clip(self._connections.weights(initial), -_MAX_WEIGHT, _MAX_WEIGHT)
-        return self._state(self._optimizer(mean, self._options.sigma))
+        mean, zeros = self._connections.weights(initial), np.zeros(self._n)
+        progress = CmaProgress(self._options.sigma, generations=0)
+        return self._bounded(mean, zeros, zeros, np.eye(self._n), progress)
 
     def ask(self, state: CmaState, generation: int, candidates: Int64 | None = None) -> Genomes:
         """Return candidates, drawn around the mean."""
         candidates = requested_candidates(self._P, candidates)
         z = normal_rows(self._seed, Purpose.WEIGHT_NOISE, generation, candidates, self._n).astype(np.float64)
-        return self._genomes(state.mean + state.progress.sigma * self._shaped(state, z))
+        factor = self._factor(state)
+        shaped = np.zeros_like(z)
+        add_outer(shaped, z.T, factor)
+        return self._genomes(state.mean + state.progress.sigma * shaped)
 
     def tell(self, state: CmaState, genomes: GenomeSource, results: Results) -> CmaState:
-        """Adapt mean, step size and covariance by cmaes, which needs all candidates at once."""
+        """Adapt mean, step size and covariance, for which all candidates are needed at once."""
         check_population(genomes, results, self._P, self._W)
-        x = genomes.take(np.arange(self._P)).weights[:, self._connections.places].astype(np.float64)
-        with self._one_thread():
-            optimizer = self._restored(state)
-            order = ranking(results.fitness)
-            optimizer.tell([(x[candidate], float(rank)) for rank, candidate in enumerate(order)])
-        return self._state(optimizer)
+        r, n, sigma = self._rates, self._n, state.progress.sigma
+        x = genomes.take(ranking(results.fitness)).weights[:, self._connections.places].astype(np.float64)
+        steps = (x - state.mean) / sigma
+        y = ordered_sum((r.weights[: r.mu, None] * steps[: r.mu]).T)
+        whitened = solve(self._factor(state), np.concatenate([y[None], steps[r.mu :]]))
+        path_step = math.sqrt(r.c_sigma * (2 - r.c_sigma) * r.mu_eff)
+        p_sigma = (1 - r.c_sigma) * state.p_sigma + path_step * whitened[0]
+        progress, h = _adapted(state.progress, p_sigma, n, r.c_sigma, r.mu_eff)
+        p_c = (1 - r.c_c) * state.p_c + (h * math.sqrt(r.c_c * (2 - r.c_c) * r.mu_eff)) * y
+        kept = 1 - r.c_1 - r.c_mu * float(ordered_sum(r.weights)) + (1 - h) * r.c_1 * r.c_c * (2 - r.c_c)
+        covariance = kept * self._upper(state) + (r.c_1 * p_c)[:, None] * p_c
+        shares = r.c_mu * r.weights
+        lengths = ordered_sum(whitened[1:] * whitened[1:])
+        shares[r.mu :] *= np.where(shares[r.mu :] < 0, n / (lengths + _NEAR_ZERO), 1)
+        add_outer(covariance, shares[:, None] * steps, steps)
+        return self._bounded(state.mean + sigma * y, p_sigma, p_c, covariance, progress)
 
     def champion(self, state: CmaState) -> Genomes:
         """Return the mean."""
         return self._genomes(state.mean[None])
 
-    @property
-    def _diagonal(self) -> Int64:
-        """[n]: the places of the diagonal in the upper half of the covariance."""
-        rows = np.arange(self._n)
-        return rows * self._n - rows * (rows - 1) // 2
-
-    def _shaped(self, state: CmaState, z: Float64) -> Float64:
-        """Return B D z for each row of z [N, n]."""
-        with self._one_thread():
-            B, D = self._restored(state)._eigen_decomposition()
-        # No matrix product: with BLAS the bits of a candidate could depend on the other candidates of the same call.
-        shaped = np.zeros_like(z)
-        for column, scale, along in zip(np.ascontiguousarray(B.T), D, z.T, strict=True):
-            shaped += (scale * along)[:, None] * column
-        return shaped
-
     def _genomes(self, x: Float64) -> Genomes:
         """Return the genomes of weights x [N, n]."""
         return self._connections.genomes(np.clip(x, -_MAX_WEIGHT, _MAX_WEIGHT).astype(np.float32))
 
-    def _one_thread(self) -> AbstractContextManager[Any]:
-        return self._threads.limit(limits=1, user_api="blas")
+    def _upper(self, state: CmaState) -> Float64:
+        """Return the covariance [n, n] of a state, with zeros in the lower half."""
+        upper = np.zeros((self._n, self._n))
+        upper[np.triu_indices(self._n)] = state.covariance
+        return upper
 
-    def _optimizer(self, mean: Float64, sigma: float) -> Any:
-        """Return a new optimizer of cmaes. It never draws, so its seed has no effect."""
-        return self._cmaes.CMA(mean=mean.copy(), sigma=sigma, population_size=self._P, seed=0)
+    def _factor(self, state: CmaState) -> Float64:
+        """Return Lᵀ [n, n] of a state. It is kept, because it serves all candidates of a generation and its tell."""
+        kept = self._factored
+        if kept is None or kept[0] is not state.covariance:
+            upper = self._upper(state)
+            kept = self._factored = state.covariance, cholesky(upper, _MIN_PIVOT * np.diagonal(upper))
+        return kept[1]
 
-    def _restored(self, state: CmaState) -> Any:
-        """Return an optimizer that continues from a state."""
-        optimizer = self._optimizer(state.mean, state.progress.sigma)
-        generations = state.progress.generations
-        parts = {"_p_sigma": state.p_sigma, "_pc": state.p_c, "_g": generations, "_c_1d": state.covariance}
-        optimizer.__setstate__(optimizer.__getstate__() | parts)
-        return optimizer
+    def _bounded(
+        self, mean: Float64, p_sigma: Float64, p_c: Float64, covariance: Float64, progress: CmaProgress
+    ) -> CmaState:
+        """Return a state whose standard deviations are above the resolution of float32, and give finite weights."""
+        mean = np.clip(mean, -_MAX_WEIGHT, _MAX_WEIGHT)
+        variances = np.diagonal(covariance)
+        sigma = min(max(progress.sigma, _MIN_SIGMA), _MAX_WEIGHT / math.sqrt(float(variances.max())))
+        resolution = np.spacing(np.abs(mean).astype(np.float32)).astype(np.float64) / sigma
+        np.fill_diagonal(covariance, np.maximum(variances, resolution * resolution))
+        upper = covariance[np.triu_indices(self._n)]
+        return CmaState(mean, p_sigma, p_c, upper, CmaProgress(sigma, progress.generations))
 
-    def _state(self, optimizer: Any) -> CmaState:
-        """Return the state of an optimizer, with standard deviations above the resolution of float32."""
-        parts = optimizer.__getstate__()
-        covariance = parts["_c_1d"].copy()
-        progress = CmaProgress(max(float(parts["_sigma"]), _MIN_SIGMA), int(parts["_g"]))
-        size = np.minimum(np.abs(optimizer.mean), _MAX_WEIGHT).astype(np.float32)
-        resolution = np.spacing(size).astype(np.float64) / progress.sigma
-        covariance[self._diagonal] = np.maximum(covariance[self._diagonal], resolution * resolution)
-        return CmaState(optimizer.mean, parts["_p_sigma"], parts["_pc"], covariance, progress)
+
+def _adapted(
+    progress: CmaProgress, p_sigma: Float64, n: int, c_sigma: float, mu_eff: float
+) -> tuple[CmaProgress, float]:
+    """Return the next σ, with the number of completed generations, and h, which stops p_c if p_σ is long."""
+    generations = progress.generations + 1
+    d_sigma = 1 + 2 * max(0, math.sqrt((mu_eff - 1) / (n + 1)) - 1) + c_sigma
+    ratio = norm(p_sigma) / (math.sqrt(n) * (1 - 1 / (4 * n) + 1 / (21 * n * n)))
+    start_correction = math.sqrt(1 - _power(1 - c_sigma, 2 * (generations + 1)))
+    h = 1.0 if ratio / start_correction < 1.4 + 2 / (n + 1) else 0.0
+    factor = exp(np.array([c_sigma / d_sigma * (ratio - 1)], np.float32))[0]
+    return CmaProgress(progress.sigma * float(factor), generations), h
 
 
 class SepCmaOptions(PruningOptions):
@@ -214,8 +245,8 @@ class SepCmaState(CmaState):
     covariance: Float64 = stored("n")
 
 
-class _Rates:
-    """The constants of the formulas at the top of this module, with the same names; weights: w_i, [mu]."""
+class _SepRates:
+    """The constants of sep-cma-es at the top of this module, with the same names; weights: w_i, [mu]."""
 
     def __init__(self, n: int, population: int) -> None:
         self.n = n
@@ -224,14 +255,12 @@ class _Rates:
         self.weights: Float64 = unscaled / ordered_sum(unscaled)
         self.mu_eff = mu_eff = 1 / float(ordered_sum(self.weights * self.weights))
         self.c_sigma = (mu_eff + 2) / (n + mu_eff + 3)
-        self.d_sigma = 1 + 2 * max(0, math.sqrt((mu_eff - 1) / (n + 1)) - 1) + self.c_sigma
         self.c_c = 4 / (n + 4)
         self.c_1 = 2 / ((n + 1.3) * (n + 1.3) + mu_eff)
         shifted = n + math.sqrt(2)
         limited = min(1, (2 * mu_eff - 1) / ((n + 2) * (n + 2) + mu_eff))
         c_mu = 2 / mu_eff / (shifted * shifted) + (1 - 1 / mu_eff) * limited
         self.c_mu = min((n + 2) / 3 * c_mu, 1 - self.c_1)
-        self.chi = math.sqrt(n) * (1 - 1 / (4 * n) + 1 / (21 * n * n))
 
 
 class SepCma(EvolutionStrategy[SepCmaState]):
@@ -257,7 +286,7 @@ class SepCma(EvolutionStrategy[SepCmaState]):
         super().__init__(layout, population, seed)
         self._connections = SearchedConnections.of(self._initial, population, "sep-cma-es")
         self._n = self._sizes["n"] = len(self._connections)
-        self._rates = _Rates(self._n if dimensions is None else dimensions, population)
+        self._rates = _SepRates(self._n if dimensions is None else dimensions, population)
         self._options = options
 
     @staticmethod
@@ -306,18 +335,14 @@ class SepCma(EvolutionStrategy[SepCmaState]):
         else:
             moved, squares = results.sums[self._connections.places].T
         r = self._rates
-        sigma, generations = state.progress.sigma, state.progress.generations + 1
+        sigma = state.progress.sigma
         y = moved / sigma
         path_step = math.sqrt(r.c_sigma * (2 - r.c_sigma) * r.mu_eff) * (y / np.sqrt(state.covariance))
         p_sigma = (1 - r.c_sigma) * state.p_sigma + path_step
-        ratio = norm(p_sigma) / r.chi
-        start_correction = math.sqrt(1 - _power(1 - r.c_sigma, 2 * (generations + 1)))
-        h = 1.0 if ratio / start_correction < 1.4 + 2 / (r.n + 1) else 0.0
+        progress, h = _adapted(state.progress, p_sigma, r.n, r.c_sigma, r.mu_eff)
         p_c = (1 - r.c_c) * state.p_c + (h * math.sqrt(r.c_c * (2 - r.c_c) * r.mu_eff)) * y
         kept = 1 - r.c_1 - r.c_mu + (1 - h) * r.c_1 * r.c_c * (2 - r.c_c)
         covariance = kept * state.covariance + r.c_1 * (p_c * p_c) + r.c_mu * (squares / (sigma * sigma))
-        factor = exp(np.array([r.c_sigma / r.d_sigma * (ratio - 1)], np.float32))[0]
-        progress = CmaProgress(sigma * float(factor), generations)
         return _bounded(state.mean + moved, p_sigma, p_c, covariance, progress)
 
     def champion(self, state: SepCmaState) -> Genomes:

@@ -86,6 +86,8 @@ class Strategy(Generic[State]):
         portable: True if ask and tell give the same bits on every machine. Every rank can then hold the state and
             compute the candidates that it plays, see `runs_on_every_rank`. If False, the bits repeat only on machines
             of the same kind.
+        central: True if rank 0 computes all candidates of a portable strategy, too, because to compute a state takes
+            longer than to send the candidates.
         shared_mask: True if all candidates have the same connections.
         traces: The traces that `tell` reads: the traces of "each" candidate, their "mean", or "none".
         grows: True if `tell` accepts the results of only the first n candidates, for even n and even P. A population
@@ -104,6 +106,7 @@ class Strategy(Generic[State]):
     """
 
     portable: bool = False
+    central: bool = False
     shared_mask: bool = False
     traces: Literal["each", "mean", "none"] = "each"
     grows: bool = False
@@ -298,9 +301,9 @@ def runs_on_every_rank(strategy: Strategy[Any], num_traces: int) -> bool:
     """Return whether every rank runs the strategy, and computes the candidates that it plays from the state.
 
     num_traces: T, the number of traces of an episode. If a strategy needs each candidate's traces, rank 0 computes its
-    candidates, because only rank 0 receives the traces.
+    candidates, because only rank 0 receives the traces. Rank 0 also computes those of a `central` strategy.
     """
-    return strategy.portable and wanted_traces(strategy, num_traces) != "each"
+    return strategy.portable and not strategy.central and wanted_traces(strategy, num_traces) != "each"
 
 
 def check_population(genomes: GenomeSource, results: Results, P: int, W: int, grows: bool = False) -> None:

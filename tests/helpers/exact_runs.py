@@ -39,6 +39,7 @@ SETS = {
     "plastic-mlp": (["Cues-v0"], ("-a", "plastic-mlp", "--strategy", "random")),
     "pgpe": (["Pendulum-v1"], ("-a", "mlp", *PGPE)),
     "sep-cma-es": (["Acrobot-v1"], ("-a", "dag", "--strategy", "sep-cma-es")),
+    "cma-es": (["Acrobot-v1"], ("-a", "dag", "--strategy", "cma-es")),
     "growing": (["CartPole-v1"], ("-a", "mlp", *PGPE, *GROWING)),
     "binary-mask-mlp": (["CartPole-v1"], ("-a", "binary-mask-mlp", *UMDA)),
     "plastic-bodies": ([*WALKERS, *LANDERS], (*PLASTIC, *PRUNE, *NORMALIZED, *BODIES)),

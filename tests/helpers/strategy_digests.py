@@ -17,6 +17,7 @@ SETS = {
     "pruning by flow": {**OPENAI_ES, "pruning": 0.9, "pruning_generations": 5, "pruning_by": "flow"},
     "pgpe": {**PGPE, "sigma_learning_rate": 0.5},
     "sep-cma-es": {"name": "sep-cma-es", "sigma": 0.3},
+    "cma-es": {"name": "cma-es", "sigma": 0.3},
     "map-elites": {"name": "map-elites", "descriptors": ["connections"], "line_noise": 0.4},
     "map-elites with emitters": {"name": "map-elites", "descriptors": ["connections"], "emitters": 1},
     "nsga2": {"name": "nsga2", "parents": 4, "regrowth": 0.05},
