@@ -249,6 +249,15 @@ def test_low_rank_needs_generations(bench, words):
     assert "expected at least one repeat, and two generations" in err
 
 
+def test_cma_es_beside_the_library():
+    """Both need about 430 generations."""
+    code, out, err = bench_process("cma_es", "--functions", 1, "--seeds", 2, "--connections", 5, "--repeats", 2)
+    assert code == 0, err
+    row = re.search(r"^\| 10 \| 1,000,000 \| 10 \| (\d+) ± \d+ \| (\d+) ± \d+ \|$", out, re.M)
+    assert all(380 < int(generations) < 480 for generations in row.groups())
+    assert re.search(r"^\| 5 \| [\d.]+ \| [\d.]+ \| [\d.]+ \|$", out, re.M)
+
+
 def test_threads_of_workers_are_seen_by_rank_0():
     words = (ROOT / "benchmarks" / "threads.py", "--tasks", "few", "--threads", 1, "--repeats", 1, "--generations", 3)
     done = finished([*launcher(3), sys.executable, *words, "--seen"])
