@@ -225,9 +225,9 @@ def member_of(space: Space, observation: Any, key: Any) -> Any:
 def observation_encoder(space: Space) -> tuple[int, Encode]:
     """Return (O, encode): encode(observation, row) writes the flattened observation into row [O].
 
-    Box is flattened (uint8 is scaled to [0, 1]). Discrete and MultiDiscrete become one-hot, MultiBinary becomes
-    0 and 1. Dict and Tuple become their members end to end, in the order of the space. Raises InputError for any other,
-    and for empty spaces.
+    Box is flattened; uint8 is divided by its largest bound. Discrete and MultiDiscrete become one-hot, MultiBinary
+    becomes 0 and 1. Dict and Tuple become their members end to end, in the order of the space. Raises InputError for
+    any other, and for empty spaces.
     """
     match kind_of(space):
         case "Box" | "MultiBinary":
@@ -321,6 +321,7 @@ def _size(space: Space) -> int:
 def _box_encoder(space: Space) -> Encode:
     shape = space.shape
     is_flat, is_uint8 = len(shape) == 1, kind_of(space) == "Box" and space.dtype == np.uint8
+    largest = np.float32(max(1, np.max(space.high))) if is_uint8 else np.float32(1)
 
     def encode(observation: Any, row: Float32) -> None:
         values = np.asarray(observation)
@@ -328,7 +329,7 @@ def _box_encoder(space: Space) -> Encode:
             check_observation(space, observation)
         row[:] = values if is_flat else values.reshape(-1)
         if is_uint8:
-            row /= np.float32(255)
+            row /= largest
 
     return encode
 
