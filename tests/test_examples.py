@@ -46,8 +46,8 @@ for name, cells in json.load(sys.stdin).items():
             found = eval(compile(ast.Expression(value.value), f"cell {number}", "eval"), namespace)
             if hasattr(found, "_repr_html_"):
                 print("html:", *re.sub("<[^>]*>", " ", found._repr_html_()).split())
-            elif hasattr(found, "_repr_png_"):
-                print("png:", found.title, len(found._repr_png_()[0]))
+            elif hasattr(found, "_repr_mimebundle_"):
+                print("png:", found.title, len(found._repr_mimebundle_()[0]["image/png"]))
             elif found is not None:
                 print(repr(found))
     break

@@ -74,13 +74,14 @@ class Picture(Exhibit):
         self.figure = figure
         """The figure of matplotlib."""
 
-    def _repr_png_(self) -> tuple[bytes, dict[str, int]]:
-        """Return the picture, and the size to show it at.
+    def _repr_mimebundle_(self, **_types: Any) -> tuple[dict[str, bytes], dict[str, dict[str, int]]]:
+        """Return the picture, and the size to show it at, for a notebook of Jupyter or marimo.
 
         The picture has more pixels than this size, so that it is sharp on a screen of high resolution.
         """
         width, height = (round(inches * _PIXELS_PER_INCH) for inches in self.figure.get_size_inches())
-        return figures.to_bytes(self.figure, "png"), {"width": width, "height": height}
+        png = figures.to_bytes(self.figure, "png")
+        return {"image/png": png}, {"image/png": {"width": width, "height": height}}
 
     def _write(self, path: Path) -> None:
         figures.save(self.figure, path)

@@ -37,7 +37,8 @@ def film(run):
 
 def test_a_picture_is_shown_and_saved(run, tmp_path):
     picture = run.plot(over="steps")
-    png, size = picture._repr_png_()
+    shown, sizes = picture._repr_mimebundle_(include=None, exclude=None)  # as notebooks call it
+    png, size = shown["image/png"], sizes["image/png"]
     assert png.startswith(b"\x89PNG")
     assert size["width"] == 768
     assert picture.figure.axes[0].get_ylabel() == "mean return"

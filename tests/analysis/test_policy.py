@@ -329,7 +329,7 @@ def test_a_policy_works_without_its_environment_and_without_gymnasium(tmp_path, 
     assert "a file of an earlier version" in error
     assert "Export the champion where its environment is installed" in error
     # The same in this process, which has Gymnasium but not the environment.
-    assert evolve.load("mlp.champion").plot_network()._repr_png_()[0]
+    assert evolve.load("mlp.champion").plot_network()._repr_mimebundle_()[0]
     assert call("plot", "mlp.champion", "--network", "-o", "network.svg").ok().out == "network.svg\n"
     with pytest.raises(evolve.InputError, match="gone_task"):
         _ = evolve.load("mlp.champion").experiment
