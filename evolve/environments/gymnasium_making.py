@@ -82,15 +82,11 @@ def maker(options: EnvOptions) -> Callable[..., _Env]:
                 env = wrapper(env, **copy.deepcopy(kwargs))
             except Exception as error:
                 close_silently(env)
-                got = f"{wrapper.__name__} ({one_line(error)})"
+                setting = f"env.wrappers.{number}"
+                expected, cure = f"a wrapper that fits {options.id}", f"Its arguments are {setting}.kwargs."
                 if isinstance(error, DependencyNotInstalled):
                     expected, cure = "a wrapper whose packages are installed", ""
-                else:
-                    expected, cure = (
-                        f"a wrapper that fits {options.id}",
-                        f"Its arguments are env.wrappers.{number}.kwargs.",
-                    )
-                raise InputError(f"env.wrappers.{number}", expected, got, cure) from error
+                raise InputError(setting, expected, f"{wrapper.__name__} ({one_line(error)})", cure) from error
         return env
 
     return make
@@ -133,15 +129,21 @@ def _named_object(env_id: str) -> Callable[..., Any] | None:
     module, _, name = env_id.rpartition(":")
     if not module or not name.isidentifier():
         return None
-    try:
-        found = getattr(importlib.import_module(module), name, None)
-    except FAILURES:  # `gymnasium.make` will fail in the same way, and its error is reported
+    found = _attribute(module, name)
+    if not callable(found):
         return None
     # A user's class may have the name of an environment of Gymnasium, such as Pendulum.
     own = not str(getattr(found, "__module__", "")).startswith(_GYMNASIUM)
     spec = _registered(name)
-    unknown = spec is None or (own and str(spec.entry_point).startswith(_GYMNASIUM))
-    return found if callable(found) and unknown else None
+    return found if spec is None or (own and str(spec.entry_point).startswith(_GYMNASIUM)) else None
+
+
+def _attribute(module: str, name: str) -> Any:
+    """Return an attribute of a module; None if the module has none, or cannot be imported."""
+    try:
+        return getattr(importlib.import_module(module), name, None)
+    except FAILURES:  # an import runs the code of the module, which may raise anything
+        return None
 
 
 def _wrapper_class(name: str, env_id: str) -> type[gymnasium.Wrapper[Any, Any, Any, Any]]:
@@ -165,20 +167,12 @@ def _wrapper_class(name: str, env_id: str) -> type[gymnasium.Wrapper[Any, Any, A
         wrappers = (known for known, value in held if isinstance(value, type) and issubclass(value, gymnasium.Wrapper))
         advice: tuple[str | Setting, ...] = (nearest(attribute, wrappers),)
         if module == "gymnasium.wrappers":
-            places = [place for place in (own, f"{own}.wrappers") if _has(place, attribute)]
+            places = [place for place in (own, f"{own}.wrappers") if _attribute(place, attribute) is not None]
             if places or not advice[0]:
                 whole = Setting("env.wrappers", (f"{places[0] if places else 'module'}:{attribute}",))
                 advice = "If it is not Gymnasium's, name its module, too: ", whole, "."
         raise InputError("env.wrappers", expected, f"{name} ({one_line(error)})", *advice) from error
     return found
-
-
-def _has(module: str, name: str) -> bool:
-    """Return whether a module can be imported and has an attribute of a name."""
-    try:
-        return hasattr(importlib.import_module(module), name)
-    except FAILURES:  # as above
-        return False
 
 
 def _wrapper_kwargs(name: str, kwargs: Table) -> Table:
