@@ -358,12 +358,12 @@ class CupyQueue:
 
     def upload(self, target: int, source: NDArray[Any]) -> None:
         """Copy an array of the host to an address of the device."""
-        self.transfers.add(up=source.nbytes)
+        self.transfers.up += source.nbytes
         self._copy(target, source.ctypes.data, source, _TO_DEVICE)
 
     def download(self, source: int, target: NDArray[Any]) -> None:
         """Copy from an address of the device into an array of the host."""
-        self.transfers.add(down=target.nbytes)
+        self.transfers.down += target.nbytes
         self._copy(target.ctypes.data, source, target, _TO_HOST)
 
     def _copy(self, target: int, source: int, array: NDArray[Any], direction: int) -> None:

@@ -7,8 +7,6 @@ counted, and the host goes on while the device works.
 import ctypes
 import os
 import re
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -93,36 +91,12 @@ class DeviceMemoryError(Exception):
         super().__init__(f"{needed:,} bytes needed, {free:,} free")
 
 
-class UnannouncedCopyError(Exception):
-    """A tick of a rollout has copied other bytes between host and device than it announced: `Transfers.announced`."""
-
-
 @dataclass
 class Transfers:
     """Counts of the bytes copied to a device and from it."""
 
     up: int = 0
     down: int = 0
-    limit: tuple[int, int] | None = None
-    """Within `announced`: the values that `up` and `down` must reach and must not exceed; None otherwise."""
-
-    def add(self, up: int = 0, down: int = 0) -> None:
-        """Count a copy. Raises UnannouncedCopyError if the copy was not announced."""
-        self.up += up
-        self.down += down
-        if self.limit is not None and (self.up > self.limit[0] or self.down > self.limit[1]):
-            raise UnannouncedCopyError(f"a copy of {up or down:,} bytes {'to' if up else 'from'} the device")
-
-    @contextmanager
-    def announced(self, up: int, down: int) -> Iterator[None]:
-        """Check that exactly `up` and `down` bytes are copied within this context."""
-        self.limit = self.up + up, self.down + down
-        try:
-            yield
-            if self.up < self.limit[0] or self.down < self.limit[1]:
-                raise UnannouncedCopyError("a tick that copied less than it announced")
-        finally:
-            self.limit = None
 
 
 def local_ranks() -> tuple[int, int]:

@@ -266,6 +266,10 @@ def device_step(batch: Batch) -> DeviceStep | None:
     return kernel if isinstance(kernel, DeviceStep) else None
 
 
+class UnexpectedCopyError(Exception):
+    """A tick of a rollout has copied other bytes between host and device than its observations and its actions."""
+
+
 class DeviceInference(Inference):
     """The inference on the device of this process.
 
@@ -273,7 +277,7 @@ class DeviceInference(Inference):
         batch: A batch of B slots on the device.
         step: The device step of that batch.
         normalize: Whether networks see normalized observations.
-        check: Whether a tick raises UnannouncedCopyError for copies that it did not announce.
+        check: Whether a tick raises UnexpectedCopyError if it copies anything else than observations and actions.
 
     Raises:
         DeviceMemoryError: The device has too little memory.
@@ -290,13 +294,13 @@ class DeviceInference(Inference):
     def begin(self, n: int) -> None:
         """Begin a step of the first n slots."""
         self._n = n
-        if not self._check:
-            self.device_step.begin(n, *self._addresses)
-            return
-        # Each tick copies n observations to the device and n actions back, and nothing else.
-        up, down = (n * array.shape[1] * array.itemsize for array in (self.observations, self.device_step.actions))
-        with self.device_step.arrays.queue.transfers.announced(up, down):
-            self.device_step.begin(n, *self._addresses)
+        step = self.device_step
+        transfers = step.arrays.queue.transfers
+        before = transfers.up, transfers.down
+        step.begin(n, *self._addresses)
+        copied = transfers.up - before[0], transfers.down - before[1]
+        if self._check and copied != (step.observations[:n].nbytes, step.actions[:n].nbytes):
+            raise UnexpectedCopyError(f"a tick copied {copied[0]:,} bytes to the device and {copied[1]:,} from it")
 
     def finish(self) -> Float32:
         """Return [n, A]: the outputs of the step that was begun."""

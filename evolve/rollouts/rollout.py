@@ -115,7 +115,7 @@ class Rollout:
         backend: The back end of the network; all back ends give the same bits.
         max_episode_seconds: The seconds that an episode may take, by the clock of a `FailureDetector`.
         normalize: Whether networks see normalized observations.
-        check: Whether a tick raises UnannouncedCopyError for copies to or from a device that it did not announce.
+        check: Whether a tick raises UnexpectedCopyError, see `DeviceInference`.
         queue: The queue of episodes, if several rollouts share one; by default a new one.
         max_steps: The number of steps after which an episode ends; by default only its environment ends it.
 

@@ -5,7 +5,6 @@ import pytest
 
 from evolve.numerics import device
 from evolve.numerics.device import DeviceArrays
-from evolve.numerics.device_protocol import Transfers, UnannouncedCopyError
 
 pytestmark = pytest.mark.usefixtures("any_device")
 
@@ -41,18 +40,6 @@ def test_what_is_on_its_way_is_not_overwritten(monkeypatch):
             column.put(np.arange(32), value)
     for column, value in zip(columns, values, strict=True):
         assert np.array_equal(column.take(np.arange(32)), value)
-
-
-def test_copies_beyond_those_announced_are_refused():
-    transfers = Transfers()
-    with transfers.announced(up=100, down=8):
-        transfers.add(up=60)
-        transfers.add(up=40)
-        transfers.add(down=8)
-        with pytest.raises(UnannouncedCopyError, match="1 bytes from the device"):
-            transfers.add(down=1)
-    transfers.add(up=1000)
-    assert (transfers.up, transfers.down) == (1100, 9)
 
 
 @pytest.mark.parametrize("n", [1, 3, 4, 31])

@@ -224,7 +224,7 @@ class EmulatedQueue:
 
     def upload(self, target: int, source: NDArray[Any]) -> None:
         """Copy an array of the host to an address of the device."""
-        self.transfers.add(up=source.nbytes)
+        self.transfers.up += source.nbytes
         before = self._checked(source).tobytes()
 
         def copy() -> None:
@@ -237,7 +237,7 @@ class EmulatedQueue:
 
     def download(self, source: int, target: NDArray[Any]) -> None:
         """Copy from an address of the device into an array of the host, which until then holds nonsense."""
-        self.transfers.add(down=target.nbytes)
+        self.transfers.down += target.nbytes
         self._checked(target).reshape(-1).view(np.uint8)[:] = _POISON
 
         def copy() -> None:
