@@ -3,7 +3,7 @@
 import os
 import re
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from contextlib import closing
 from ctypes.util import find_library
 from functools import lru_cache, partial
@@ -17,7 +17,7 @@ from evolve.config import EnvOptions
 from evolve.environments.engine import Mode, as_frame, keeping_directory
 from evolve.environments.envpool_engine import can_draw
 from evolve.environments.exact import AnyTask, exact_task
-from evolve.environments.exact.bipedal_walker import Terrain, draw_terrain
+from evolve.environments.exact.bipedal_walker import BipedalWalker, Terrain, draw_terrain
 from evolve.environments.exact.task import Pcg64
 from evolve.environments.gymnasium_engine import GymnasiumEngine
 from evolve.environments.gymnasium_making import (
@@ -82,6 +82,7 @@ GYMNASIUM_INDICES = {
     "Pendulum-v1": [0, 3],
 }
 """The indices of the numbers in the state [S] of an exact task that are the state of Gymnasium's environment."""
+_WORLDS = ("BipedalWalker-v3", "BipedalWalkerHardcore-v3", "LunarLander-v3", "LunarLanderContinuous-v3")
 _WIDTH = 20.0  # meters that Gymnasium's pictures of a walker show
 _MUJOCO_BACKENDS = {"egl": "EGL", "osmesa": "OSMesa"}  # values of MUJOCO_GL without a display, and their libraries
 
@@ -231,8 +232,18 @@ def _keys(space: Space, coder: Callable[[Space], tuple[int, Any]]) -> tuple[str,
     return tuple(found)
 
 
-def _place_walker(env: Any, task: AnyTask, world: Any, seed: int, step: int) -> None:
-    _place_bodies([env.hull, *env.legs], world)
+def _place_bodies(env: Any, task: AnyTask, world: Any, seed: int, step: int) -> None:
+    """Bring Gymnasium's environment into the state of a world of rigid bodies, see `ExactTask.has_world`."""
+    main = env.hull if isinstance(task, BipedalWalker) else env.lander
+    # `world` has room for more bodies than a task uses.
+    for body, place in zip([main, *env.legs], world["body"], strict=False):
+        body.transform = place["p"].tolist(), float(place["a"])
+    if isinstance(task, BipedalWalker):
+        _place_surroundings(env, task, world, seed, step)
+
+
+def _place_surroundings(env: Any, task: BipedalWalker, world: Any, seed: int, step: int) -> None:
+    """Draw the ground, the view and the lidar of a walker as they are in the state of a world."""
     obstacles = float(world["parameter"][task.randomizable.index("obstacles")])
     # The environment's own ground has obstacles of size 1. All parameters are 0 in a world without an episode.
     if obstacles and obstacles != getattr(env, "obstacles", 1.0):
@@ -240,7 +251,7 @@ def _place_walker(env: Any, task: AnyTask, world: Any, seed: int, step: int) -> 
         env.obstacles = obstacles
     x, y = env.hull.position
     env.scroll = x - _WIDTH / 5
-    for ray, (forward, down) in zip(env.lidar, task.rays, strict=True):  # type: ignore[attr-defined]
+    for ray, (forward, down) in zip(env.lidar, task.rays, strict=True):
         ray.p1, ray.p2 = (x, y), (x + forward, y - down)
         env.world.RayCast(ray, ray.p1, ray.p2)
     # Gymnasium draws the lidar in 20 of every 100 frames that it counts. Set its count as if each step had been drawn.
@@ -258,28 +269,6 @@ def _place_ground(env: Any, terrain: Terrain) -> None:
         ([left, right, (right[0], 0), (left[0], 0)], color)
         for (left, right), (_, color) in zip(edges, env.terrain_poly, strict=True)
     ]
-
-
-def _place_lander(env: Any, _task: AnyTask, world: Any, _seed: int, _step: int) -> None:
-    _place_bodies([env.lander, *env.legs], world)
-
-
-def _place_bodies(bodies: Sequence[Any], world: Any) -> None:
-    # `world` has room for more bodies than a task uses.
-    for body, place in zip(bodies, world["body"], strict=False):
-        body.transform = place["p"].tolist(), float(place["a"])
-
-
-_WORLDS: dict[str, Callable[[Any, AnyTask, Any, int, int], None]] = {
-    "BipedalWalker-v3": _place_walker,
-    "BipedalWalkerHardcore-v3": _place_walker,
-    "LunarLander-v3": _place_lander,
-    "LunarLanderContinuous-v3": _place_lander,
-}
-"""Functions (environment, task, world, seed, step) that bring Gymnasium's environment into the state of a task's world.
-
-A world is a record of rigid bodies, see `ExactTask.has_world`.
-"""
 
 
 def has_picture(env_id: str) -> bool:
@@ -315,7 +304,7 @@ def picture(env_id: str, task: AnyTask, state: Any, seed: int, step: int) -> UIn
     else:
         settings = task.options.model_dump(exclude=set(task.own_settings))  # Gymnasium does not know own settings
         env = _environment(env_id, tuple(settings.items()), seed)
-        _WORLDS[env_id](env, task, state, seed, step)
+        _place_bodies(env, task, state, seed, step)
     return as_frame(env_id, env.render)
 
 
