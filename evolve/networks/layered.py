@@ -317,12 +317,8 @@ class Dag(LayeredNetwork[DagOptions]):
     @cached_property
     def wiring(self) -> Wiring:
         """Each layer reads all nodes before its own."""
-        layers = []
-        rows = 0
-        for inputs, columns in pairwise(self.sizes):
-            rows += inputs
-            layers.append(Layer(first_input=0, fan_in=rows, first_output=rows, fan_out=columns))
-        return Wiring(rows + self.sizes[-1], tuple(layers))
+        *before, nodes = accumulate(self.sizes)
+        return Wiring(nodes, tuple(Layer(0, n, n, columns) for n, columns in zip(before, self.sizes[1:], strict=True)))
 
 
 class ElmanOptions(network.NetworkOptions):
