@@ -125,16 +125,13 @@ def assemble(
     A source is the number of a member of the pool: the leader, the leaderboard and the recent genomes, in this order.
     The probability is the `trace_pruning_probability` of the rate q; 0 if q is None.
     """
-    n, W, pool_size = len(sources), blocks[-1].stop, 1 + len(state.leaderboard) + len(state.recent)
+    n, W = len(sources), blocks[-1].stop
     weights, mask, probability = np.empty((n, W), np.float32), np.empty((n, W), np.bool_), np.zeros((n, W))
     # Children are put together block by block: a copy of the whole pool would double the memory of the strategy.
     for column, block in enumerate(blocks):
         place = slice(block.start, block.stop)
-        # Several children can have the same source, so its block is computed once. If there are fewer children than
-        # members, only the members that are sources are computed.
-        members, row_of_child = np.arange(pool_size), sources[:, column]
-        if n < pool_size:
-            members, row_of_child = np.unique(row_of_child, return_inverse=True)
+        # Several children can have the same source, so its block is computed once.
+        members, row_of_child = np.unique(sources[:, column], return_inverse=True)
         block_weights, block_mask, block_traces = _blocks_of(state, members, place)
         weights[:, place] = block_weights[row_of_child]
         mask[:, place] = block_mask[row_of_child]
