@@ -4,14 +4,7 @@ connections that a covariance covers.
 cma-es, sep-cma-es, openai-es and pgpe begin at one initial genome. Their states are dataclasses of arrays.
 
 An optimizer turns an estimate of the gradient of the fitness into a step that raises the fitness. It is a frozen object
-of settings. Its memory of earlier steps is a part of the strategy's state. `step` takes
-
-    memory         the memory before the step
-    gradient       [W], the gradient times `divisor`
-    divisor        a number; ClipUp ignores it, because it uses only the direction of the gradient
-    learning_rate  α
-
-and returns the step, in units of the learning rate, and the new m and v; each is a new array [W].
+of settings. Its memory of earlier steps is a part of the strategy's state.
 """
 
 from collections.abc import Iterator
@@ -181,20 +174,6 @@ def low_rank_matrices(layout: GenomeLayout, rank: int) -> tuple[PerturbedMatrix,
 
 
 @dataclass(frozen=True)
-class OptimizerMemory:
-    """The memory of an optimizer.
-
-    m, v: [W] float64, see the optimizers.
-    beta1_power, beta2_power: β1^t and β2^t, t the number of steps, the next one included.
-    """
-
-    m: Float64
-    v: Float64
-    beta1_power: float
-    beta2_power: float
-
-
-@dataclass(frozen=True)
 class Adam:
     """Kingma & Ba, "Adam" (2015), algorithm 1: m and v are exponential means of gradients and of their squares.
 
@@ -205,16 +184,25 @@ class Adam:
     beta2: float
 
     def step(
-        self, memory: OptimizerMemory, gradient: Float64, divisor: float, _learning_rate: float
+        self, before: tuple[Float64, Float64], powers: tuple[float, float], gradient: Float64, divisor: float
     ) -> tuple[Float64, Float64, Float64]:
-        """Return m/(1 - β1^t) / (sqrt(v/(1 - β2^t)) + 1e-8), m and v, each [W]."""
+        """Return the step, m/(1 - β1^t) / (sqrt(v/(1 - β2^t)) + 1e-8), and the new m and v, each [W].
+
+        Args:
+            before: m and v, [W] each, before the step.
+            powers: β1^t and β2^t, t the number of steps, this one included.
+            gradient: [W], the gradient times `divisor`.
+            divisor: A number.
+        """
         step, m, v = (np.empty(len(gradient)) for _ in range(3))
+        old_m, old_v = before
+        unbias_m, unbias_v = 1 - powers[0], 1 - powers[1]
         # In parts, because whole arrays of a large network would go through memory once for each operation.
         for part in parts(len(gradient)):
             g = gradient[part] / divisor
-            m[part] = self.beta1 * memory.m[part] + (1 - self.beta1) * g
-            v[part] = self.beta2 * memory.v[part] + (1 - self.beta2) * (g * g)
-            step[part] = (m[part] / (1 - memory.beta1_power)) / (np.sqrt(v[part] / (1 - memory.beta2_power)) + _EPSILON)
+            m[part] = self.beta1 * old_m[part] + (1 - self.beta1) * g
+            v[part] = self.beta2 * old_v[part] + (1 - self.beta2) * (g * g)
+            step[part] = (m[part] / unbias_m) / (np.sqrt(v[part] / unbias_v) + _EPSILON)
         return step, m, v
 
 
@@ -222,7 +210,7 @@ class Adam:
 class ClipUp:
     """Toklu, Liskowski & Srivastava, "ClipUp" (2020): steps of one length along the gradient, and a limited velocity.
 
-    Only the direction of a gradient counts. m is the velocity; v is not used.
+    Only the direction of a gradient counts.
 
     momentum: μ, the share of the velocity that stays.
     max_speed: v_max, the largest length of the velocity; by default twice the learning rate.
@@ -230,13 +218,6 @@ class ClipUp:
 
     momentum: float
     max_speed: float | None = None
-
-    def step(
-        self, memory: OptimizerMemory, gradient: Float64, _divisor: float, learning_rate: float
-    ) -> tuple[Float64, Float64, Float64]:
-        """Return the velocity in units of the learning rate, the velocity, and v as it was, each [W]."""
-        velocity = self.velocity(memory.m, gradient, learning_rate)
-        return velocity / learning_rate, velocity, memory.v.copy()
 
     def velocity(self, before: Float64, gradient: Float64, learning_rate: float) -> Float64:
         """Return the velocity [W] after a gradient; a gradient of 0 has no direction.

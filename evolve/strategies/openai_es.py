@@ -148,8 +148,6 @@ class OpenAiEs(base.EvolutionStrategy[OpenAiEsState]):
         super().__init__(layout, population, seed)
         self._options = options
         self._pairs = population // 2
-        adam, clip_up = base.Adam(options.beta1, options.beta2), base.ClipUp(options.beta1, options.max_speed)
-        self._optimizer: base.Adam | base.ClipUp = adam if options.optimizer == "adam" else clip_up
         rank = options.perturbation_rank
         self._matrices = None if rank is None else base.low_rank_matrices(layout, rank)
         # Cached, so that all candidates of a generation share one array: kernels compare its address to find candidates
@@ -232,8 +230,13 @@ class OpenAiEs(base.EvolutionStrategy[OpenAiEsState]):
         total = self._sums_from_genomes(genomes, results.fitness) if results.sums is None else results.sums
         # total is Σ (u_2i - u_{2i+1}) 2σ ε_i, and g is 1/(2nσ) Σ (u_2i - u_{2i+1}) ε_i.
         divisor = 4 * (len(results.fitness) // 2) * now.sigma * now.sigma
-        memory = base.OptimizerMemory(state.m, state.v, after.beta1_power, after.beta2_power)
-        step, m, v = self._optimizer.step(memory, total, divisor, now.learning_rate)
+        if o.optimizer == "adam":
+            powers = after.beta1_power, after.beta2_power
+            step, m, v = base.Adam(o.beta1, o.beta2).step((state.m, state.v), powers, total, divisor)
+        else:
+            # m is the velocity, and v is not used.
+            m, v = base.ClipUp(o.beta1, o.max_speed).velocity(state.m, total, now.learning_rate), state.v.copy()
+            step = m / now.learning_rate
         decay = o.weight_decay * (o.learning_rate / now.learning_rate if o.constant_weight_decay else 1)
         centre, average = np.empty(self._W), np.empty(self._W)
         for part in base.parts(self._W):

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from evolve.numerics.portable import norm
 from evolve.strategies import best_candidate, ranking
-from evolve.strategies.evolution_strategy import Adam, ClipUp, OptimizerMemory, centred_ranks, scaled_fitness
+from evolve.strategies.evolution_strategy import Adam, ClipUp, centred_ranks, scaled_fitness
 
 numbers = st.lists(st.floats(-1e6, 1e6).map(lambda x: 0.0 if abs(x) < 1e-100 else x), min_size=1, max_size=40)
 
@@ -62,23 +62,17 @@ def test_scaled_fitness(fitness, expected):
 def test_adam_takes_a_gradient_or_a_multiple_of_it(m, gradient, divisor):
     m, gradient = same_size(m, gradient)
     v = np.abs(m)
-    memory = OptimizerMemory(m, v, beta1_power=0.5, beta2_power=0.75)
-    step, new_m, new_v = Adam(beta1=0.8, beta2=0.9).step(memory, gradient, divisor, 0.1)
+    step, new_m, new_v = Adam(beta1=0.8, beta2=0.9).step((m, v), (0.5, 0.75), gradient, divisor)
     g = gradient / divisor
     assert new_m == pytest.approx(0.8 * m + (1 - 0.8) * g, rel=1e-12)
     assert new_v == pytest.approx(0.9 * v + (1 - 0.9) * g * g, rel=1e-12)
     assert step == pytest.approx(2 * new_m / (np.sqrt(4 * new_v) + 1e-8), rel=1e-9)
 
 
-@given(numbers, numbers, st.floats(1e-3, 1e3))
-def test_the_step_of_clip_up_is_its_velocity_in_units_of_the_learning_rate(velocity, gradient, divisor):
+@given(numbers, numbers)
+def test_the_largest_speed_is_twice_the_learning_rate_by_default(velocity, gradient):
     velocity, gradient = same_size(velocity, gradient)
-    clip_up, v = ClipUp(momentum=0.9), np.ones(len(velocity))
-    step, new_velocity, new_v = clip_up.step(OptimizerMemory(velocity, v, 0.5, 0.5), gradient, divisor, 0.25)
-    assert np.array_equal(new_velocity, clip_up.velocity(velocity, gradient, 0.25))
-    assert step == pytest.approx(4 * new_velocity)
-    assert np.array_equal(new_v, v)
-    assert norm(new_velocity) <= 2 * 0.25 * (1 + 1e-12)  # twice the learning rate
+    assert norm(ClipUp(momentum=0.9).velocity(velocity, gradient, 0.25)) <= 2 * 0.25 * (1 + 1e-12)
 
 
 @given(numbers, numbers, st.floats(1e-6, 10), st.floats(0, 0.99), st.floats(1e-6, 10))
