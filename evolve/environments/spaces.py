@@ -424,8 +424,6 @@ def _decode_box(space: Space, scale: float) -> Decode:
     if dtype == np.float32 and not centre.any() and (half == 1).all():
         # Adding 0 turns -0 into 0, as `decode` does below.
         zero = np.float32(0)
-        if len(shape) == 1:
-            return lambda outputs: outputs + zero
         return lambda outputs: (outputs + zero).reshape(-1, *shape)
     whole = is_rounded(space)
 
