@@ -27,7 +27,7 @@ from evolve.genome import GenomeLayout, Genomes, GenomeSource, concatenate, prun
 from evolve.numerics import ordered_sum
 from evolve.numerics.perturbation import add_noise
 from evolve.numerics.streams import Purpose, Stream, Streams
-from evolve.shapes import Float32, Float64, Int64, stored_array
+from evolve.shapes import Float32, Float64, Int64, stored_array, stored_arrays
 from evolve.strategies import strategy as contract
 from evolve.strategies.wrapper import StartOptions
 
@@ -84,12 +84,11 @@ class ScoredGenomes:
         Raises:
             ValueError: An array is missing or has another shape.
         """
-        sizes = {"W": W, "T": T, "N": len(stored_array(arrays, f"{name}_count", "N", np.int64))}
-        parts: dict[str, NDArray[Any]] = {"traces": np.zeros((sizes["N"], 0), np.float32)}
-        for part, (symbols, dtype) in _PARTS.items():
-            if part != "traces" or T:
-                parts[part] = stored_array(arrays, f"{name}_{part}", symbols, dtype, **sizes)
-        return cls(Genomes(parts["weights"], parts["mask"]), parts["traces"], parts["total"], parts["count"])
+        N = len(stored_array(arrays, f"{name}_count", "N", np.int64))
+        shapes = {part: shape for part, shape in _PARTS.items() if T or part != "traces"}
+        parts = stored_arrays(arrays, f"{name}_", shapes, N=N, W=W, T=T)
+        traces = parts.get("traces", np.zeros((N, 0), np.float32))
+        return cls(Genomes(parts["weights"], parts["mask"]), traces, parts["total"], parts["count"])
 
     def to_arrays(self, name: str) -> dict[str, NDArray[Any]]:
         """Return arrays for a checkpoint, `<name>_weights` and so on; without traces if T = 0."""

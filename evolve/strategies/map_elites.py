@@ -41,7 +41,7 @@ from evolve.errors import InputError
 from evolve.genome import GenomeLayout, Genomes, GenomeSource, concatenate
 from evolve.numerics.perturbation import perturbed
 from evolve.numerics.streams import Purpose, Stream, Streams
-from evolve.shapes import Bool, Float32, Float64, Int64, stored_array
+from evolve.shapes import Bool, Float32, Float64, Int64, stored_array, stored_arrays
 from evolve.strategies import strategy as contract
 from evolve.strategies.acting import ACTING, GENOME_MEASURES, Paths, measure
 from evolve.strategies.cma import SepCma, SepCmaOptions, SepCmaState
@@ -292,10 +292,7 @@ class MapElites(contract.Strategy[Archive]):
         shapes = {"weights": ("n W", np.float32), "mask": ("n W", np.bool_), "cells": ("n", np.int64),
                   "fitness": ("n", np.float64), "measures": ("n D", np.float64), "origins": ("n 2", np.int64),
                   "generations": ("1", np.int64)}  # fmt: skip
-        found = {
-            name: stored_array(arrays, f"elites_{name}", symbols, dtype, **sizes)
-            for name, (symbols, dtype) in shapes.items()
-        }
+        found = stored_arrays(arrays, "elites_", shapes, **sizes)
         cells = found["cells"]
         if len(cells) and not (cells[0] >= 0 and cells[-1] < self._num_cells and (cells[1:] > cells[:-1]).all()):
             raise ValueError("elites_cells: expected ascending numbers of cells")
@@ -310,11 +307,8 @@ class MapElites(contract.Strategy[Archive]):
     def _stored_emitters(self, arrays: contract.Arrays) -> tuple[Emitter, ...]:
         """Return the emitters that `to_arrays` stored. Raises ValueError as `from_arrays` does."""
         sizes = {"K": self._options.emitters, "W": self._layout.num_weights}
-        shapes = dict.fromkeys(("mean", "p_sigma", "p_c", "covariance"), "K W") | {"progress": "K 2"}
-        found = {
-            name: stored_array(arrays, f"emitters_{name}", symbols, np.float64, **sizes)
-            for name, symbols in shapes.items()
-        }
+        shapes = dict.fromkeys(("mean", "p_sigma", "p_c", "covariance"), ("K W", np.float64))
+        found = stored_arrays(arrays, "emitters_", shapes | {"progress": ("K 2", np.float64)}, **sizes)
         masks = stored_array(arrays, "emitters_mask", "K W", np.bool_, **sizes)
         rows = ({name: array[number] for name, array in found.items()} for number in range(sizes["K"]))
         return tuple(Emitter(self._cma.from_arrays(row), mask) for row, mask in zip(rows, masks, strict=True))

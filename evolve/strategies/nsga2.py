@@ -35,7 +35,7 @@ from evolve.errors import InputError, check_whole
 from evolve.genome import GenomeLayout, Genomes, GenomeSource
 from evolve.numerics import ordered_sum
 from evolve.numerics.streams import Purpose, Stream, Streams
-from evolve.shapes import Bool, Float32, Float64, Int64, stored_array
+from evolve.shapes import Bool, Float32, Float64, Int64, stored_arrays
 from evolve.strategies import strategy as contract
 from evolve.strategies.acting import ACTING, Paths, measure
 from evolve.strategies.elitist import Elitist, ScoredGenomes
@@ -252,13 +252,11 @@ class Nsga2(Elitist[FrontState]):
     def from_arrays(self, arrays: contract.Arrays) -> FrontState:
         """Return the state that `to_arrays` stored. Raises ValueError if an array is missing or has another shape."""
         parents = ScoredGenomes.from_arrays(arrays, "parents", self._layout.num_weights)
-        sizes = {"N": len(parents), "D": len(self.measured)}
-        measured = stored_array(arrays, "parents_measured", "N D", np.float64, **sizes)
-        names = "parents_fronts", "parents_candidates"
-        fronts, candidates = (stored_array(arrays, name, "N", np.int64, **sizes) for name in names)
-        if not ((candidates >= 0) & (candidates < self._P)).all():
+        shapes = {"measured": ("N D", np.float64), "fronts": ("N", np.int64), "candidates": ("N", np.int64)}
+        own = stored_arrays(arrays, "parents_", shapes, N=len(parents), D=len(self.measured))
+        if not ((own["candidates"] >= 0) & (own["candidates"] < self._P)).all():
             raise ValueError("parents_candidates: expected numbers of candidates")
-        return FrontState(parents, measured, fronts, candidates)
+        return FrontState(parents, **own)
 
     def _elite(self, state: FrontState) -> ScoredGenomes:
         return state.parents
