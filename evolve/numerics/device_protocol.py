@@ -86,8 +86,6 @@ class DeviceMemoryError(Exception):
     """A device does not have enough memory. `needed` and `free` are in bytes."""
 
     def __init__(self, needed: int, free: int) -> None:
-        self.needed = needed
-        self.free = free
         super().__init__(f"{needed:,} bytes needed, {free:,} free")
 
 
