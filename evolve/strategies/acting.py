@@ -86,10 +86,8 @@ class Paths:
 
     def count(self, mask: Bool) -> Int64:
         """Return [P]: the number of connections that can act."""
-        total: Int64 = np.zeros(len(mask), np.int64)
-        for acting in self.acting(mask):
-            total += np.count_nonzero(acting, axis=(1, 2))
-        return total
+        none: Int64 = np.zeros(len(mask), np.int64)
+        return sum((np.count_nonzero(acting, axis=(1, 2)) for acting in self.acting(mask)), none)
 
     def flow(self, weights: Float64) -> Float64:
         """Return the flow [W] through the connections of a genome with weights [W], 0 for connections that are absent.
