@@ -1,9 +1,9 @@
 """The Python interface: functions that train, load and iterate, and the classes of their results.
 
 Under `mpirun -n R python script.py` every rank calls the same functions: rank 0 coordinates, the others play episodes,
-and all get the same objects. With `workers` the process of the script starts such ranks itself, receives each
-generation from their rank 0, and tells it whether to go on. Only `progress=True` prints, and no function keeps a
-signal handler: during a call an alarm watches the environments.
+and all get the same objects. With `workers` the process of the script starts such ranks itself. It receives each
+generation from their rank 0, and tells rank 0 whether to go on. Only `progress=True` prints. During a call an alarm
+watches the environments; after the call no function keeps a signal handler.
 """
 
 import json
@@ -60,9 +60,9 @@ class RunComparison(exhibits.Picture):
     def table(self) -> dict[str, list[Any]]:
         """Return columns by experiment, best first (`pandas.DataFrame(comparison.table())`).
 
-        `low` and `high` are the 95 % interval of the mean over seeds, `p` is the two-sided rank test against the best
-        with Holm's correction; they are NaN if there are too few seeds, and `p` also for the best itself. The same
-        scores choose the best and test it, so `p` is a little too small.
+        `low` and `high` are the 95 % interval of the mean over seeds. `p` is the two-sided rank test against the best
+        experiment, with Holm's correction. All three are NaN if there are too few seeds, and `p` is also NaN for the
+        best experiment itself. The same scores choose the best and test it, so `p` is a little too small.
         """
         rows = self._ranking.rows
         intervals = [row.interval or (np.nan, np.nan) for row in rows]
@@ -111,9 +111,9 @@ class Sweep(Sequence[Run]):
     def table(self) -> dict[str, list[Any]]:
         """Return columns by run (`pandas.DataFrame(sweep.table())`).
 
-        The first columns are the varied settings, a table or a list as text. `held_out_low` and `held_out_high` are the
-        95 % interval of the champion's mean return on the held-out episodes that did not fail; NaN for fewer than two.
-        `held_out_metric_NAME` is the mean of a metric over these episodes.
+        The first columns are the varied settings; a table or a list is given as text. `held_out_low` and
+        `held_out_high` are the 95 % interval of the champion's mean return on the held-out episodes that did not fail.
+        They are NaN for fewer than two such episodes. `held_out_metric_NAME` is the mean of a metric over them.
         """
         columns: dict[str, list[Any]] = {key: [_cell(point[key]) for point in self.points] for key in self.points[0]}
         last = [run.generations[-1] if run.generations else None for run in self.runs]

@@ -40,10 +40,11 @@ def path() -> Path:
 def load_library() -> ctypes.CDLL | None:
     """Return the library of native kernels; None if it was not built.
 
-    Raises RunError if it was built from other headers than the ones here, because its C structures may then differ from
-    the structures that Python fills. A library without a fingerprint is from an earlier version. Also raises RunError
-    if this system cannot load it, such as a node of a cluster with an older C library than the one that built it: array
-    operations would be much slower, and nobody would know why.
+    Raises:
+        RunError: The library was built from other headers than the ones here, so its C structures may differ from the
+            structures that Python fills. A library without a fingerprint is from an earlier version. Or this system
+            cannot load the library, for example because its C library is older than the one of the node that built it.
+            Array operations would then be much slower, for a reason that no message names.
     """
     try:
         library = ctypes.CDLL(str(path()))

@@ -7,9 +7,9 @@ is present as long as any coefficient of its rule is present.
 The flow through a connection measures its effect: the sum, over all paths through it from an observation or a bias to
 an action, of the product of the |weights| on the path. It is above 0 if and only if the connection can act. Tanaka,
 Kunin, Yamins & Ganguli, "Pruning Neural Networks without Any Data by Iteratively Conserving Synaptic Flow" (2020),
-section 6. Recurrent connections lead to infinitely many paths, so only some are followed: in rounds, each with one
-recurrent connection more, until a round reaches no further neuron; forwards from the observations and biases, and
-backwards from the actions.
+section 6. Recurrent connections lead to infinitely many paths, so only some are followed. Each round follows the paths
+with one recurrent connection more, until a round reaches no further neuron. There are two such series of rounds:
+forwards from the observations and biases, and backwards from the actions.
 """
 
 from collections.abc import Mapping, Sequence

@@ -9,7 +9,7 @@ cma-es: Hansen, "The CMA Evolution Strategy: A Tutorial" (2016, arXiv:1604.00772
 cmaes. In place of the root B D Bᵀ of C, from eigenvectors, it has the Cholesky factor L of C, as in Krause, Arbonès &
 Igel, "CMA-ES with Optimal Covariance Update and Storage Complexity" (2016). Eigenvectors come from libraries whose bits
 differ between processors; L takes only products, differences, quotients and square roots. The weights w_i of the worse
-half are negative. With C = 1 at first, mu = floor(P/2), x_i the i-th best candidate, NaN last:
+half are negative. C is 1 at first, and mu = floor(P/2). x_i is the i-th best candidate; NaN is last.
 
     candidate    m + σ L z, C = L Lᵀ, z ~ N(0, I) from keyed streams
     w'_i         ln((P + 1)/2) - ln i, i = 1 … P; mu_eff = (Σ w'_i)²/Σ w'_i² over i ≤ mu, and mu_neg that over i > mu
@@ -25,8 +25,8 @@ half are negative. With C = 1 at first, mu = floor(P/2), x_i the i-th best candi
                  c_mu = min(1 - c_1, 2 (mu_eff - 2 + 1/mu_eff)/((n + 2)² + mu_eff))
 
 sep-cma-es: Ros & Hansen, "A Simple Modification in CMA-ES Achieving Linear Time and Space Complexity" (2008), with its
-parameters, but as in the library cmaes the paper's c_cov is named c_mu, and c_1 is the tutorial's. With C = 1 at first,
-mu = floor(P/2), x_i the i-th best candidate, NaN last, and all operations elementwise:
+parameters. As in the library cmaes, the paper's c_cov is named c_mu, and c_1 is the tutorial's. C is 1 at first, and
+mu = floor(P/2). x_i is the i-th best candidate; NaN is last. All operations are elementwise:
 
     candidate    m + σ sqrt(C) z, z ~ N(0, I) from keyed streams
     w_i          (ln(mu + 1) - ln i) / Σ_j (ln(mu + 1) - ln j), i = 1 … mu; mu_eff = 1/Σ w_i²

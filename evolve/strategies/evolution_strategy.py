@@ -93,9 +93,9 @@ class EvolutionStrategy(Strategy[State]):
 def centred_ranks(fitness: Float64) -> Float64:
     """Return [N]: each fitness [N] as 1/2 - r/(N - 1), r its rank from the best, 0, to the worst, N - 1.
 
-    So a single best is 1/2, a single worst -1/2, and the sum 0. Equal values share the mean of their ranks, so a
-    population of equal fitness has no gradient. NaN is worst. Salimans et al. (2017), section 2.1, as in their code,
-    which gives equal values different ranks. N is at least 2.
+    So a single best is 1/2, a single worst -1/2, and the sum 0. NaN is worst. N is at least 2. The formula is from
+    Salimans et al. (2017), section 2.1, and their code. Their code gives equal values different ranks. Here equal
+    values share the mean of their ranks, so a population of equal fitness has no gradient.
     """
     N = len(fitness)
     order = np.argsort(-fitness)  # NaN comes last

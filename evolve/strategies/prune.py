@@ -6,12 +6,13 @@ the first of the leaderboard. A generation is the first `survivors` of the leade
 
     parent     drawn from the pool with probability proportional to (pool size - rank)
     K swaps    two children exchange one matrix or, half the time, all matrices that lead to one layer
-    trace      P(prune w) = min(1, q·c·softmax(-|H̄|)(w)) in each matrix, over its c connections left; H̄ is the parent's
-               mean trace over the episodes of its last evaluation; swaps exchange traces, too; networks that leave no
-               traces are not pruned by them
+    trace      P(prune w) = min(1, q·c·softmax(-|H̄|)(w)) in each matrix, over its c connections left. H̄ is the parent's
+               mean trace over the episodes of its last evaluation. Swaps exchange traces, too. A network that leaves no
+               traces is not pruned by them
     uniform    in a share `uniform_pruning_chance` of the children, each connection is pruned with probability
-               `uniform_pruning`; "adaptive" takes the rate of the binary-mask perceptron of 2020, the relative standard
-               deviation of the numbers of connections C in the pool: sqrt(mean((C - C̄)²))/C̄, limited to [0.001, 0.0125]
+               `uniform_pruning`. "adaptive" takes the rate of the binary-mask perceptron of 2020. It is the relative
+               standard deviation of the numbers of connections C in the pool: sqrt(mean((C - C̄)²))/C̄, limited to
+               [0.001, 0.0125]
     regrowth   each absent connection returns with probability `regrowth`, its weight N(0, 1)
     noise      every connection left moves by `weight_noise` · N(0, 1)
 

@@ -36,8 +36,10 @@ class Results:
     sums: [W, *sum_shape], the value of the strategy's `sums` for all columns; None lets `tell` compute them.
     measures: [P, D], the value of the strategy's `measures`; None lets `tell` compute them from the genomes alone.
 
-    Raises InputError if the fitness is not an array [P] of numbers, ValueError if traces or measures have another shape
-    or type, and TypeError if they are no arrays.
+    Raises:
+        InputError: The fitness is not an array [P] of numbers.
+        ValueError: The traces or the measures have another shape or type.
+        TypeError: The traces or the measures are no arrays.
     """
 
     fitness: Float64

@@ -72,10 +72,11 @@ class WrapperState:
     best: The state of the strategy that has the wrapper's champion.
     means: [k] float64, the mean fitness of each of the last k generations.
     record: The scores and counts of the wrapper.
-    first_generation: The generation from whose streams the first weights of this search are drawn, above 0 in later
-        starts and in controls of pruning in rounds. Its own starts and restarts add to it the generations since then.
-    waiting: The best starts so far, or the finalists that have yet to go on, the best first: the score and the last
-        state of each.
+    first_generation: The generation from whose streams the first weights of this search are drawn. It is above 0 if
+        the strategy around this wrapper began the search later: as its second start, or as a control of pruning in
+        rounds. A start or restart within this search adds the completed generations of this search to it.
+    waiting: The score and the last state of each waiting start, the best first. During the starts these are the best
+        ones so far, later the finalists that have yet to go on.
     """
 
     now: Any
@@ -245,8 +246,8 @@ class Multistart(Wrapper):
     With finalists, this is sequential halving (Karnin, Koren & Somekh, "Almost Optimal Exploration in Multi-Armed
     Bandits", 2013) in two rounds.
 
-    The best state is the last state of the best start; with finalists, of the best finalist as soon as one has ended.
-    Before the first start or finalist has ended, and after the choice, it is the newest state.
+    The best state is the last state of the best start or, as soon as a finalist has ended, of the best finalist. Before
+    the first start or finalist has ended, and after the choice, it is the newest state.
     """
 
     name, best_prefix, no_mean = "start", "chosen_", 0.0
@@ -345,8 +346,8 @@ class RestartRecord(NamedNumbers):
 class Restarting(Wrapper):
     """An evolution strategy that restarts, see `RestartOptions`.
 
-    The best state is the state before the generation with the best score; the newest state before the first score.
-    `means` are NaN for generations before the last restart.
+    The best state is the state before the generation with the best score. Before there is a score, it is the newest
+    state. `means` are NaN for generations before the last restart.
     """
 
     name, best_prefix, no_mean = "restart", "best_", np.nan
