@@ -5,6 +5,7 @@ NumPy's `SeedSequence` and Philox are the definition. `Stream` reads one stream,
 such as the streams of all candidates of a generation.
 """
 
+import copy
 import hashlib
 import math
 from enum import IntEnum
@@ -147,9 +148,8 @@ class Streams:
 
         which: Indexes [k], or a mask [n].
         """
-        selected = object.__new__(Streams)  # not `Streams(…)`, which would compute the keys again
+        selected = copy.copy(self)  # not `Streams(…)`, which would compute the keys again
         selected._keys = self._keys[which]
-        selected._position = self._position
         return selected
 
     def skip(self, size: int) -> "Streams":
