@@ -9,6 +9,7 @@ import inspect
 import logging
 import re
 import sys
+import traceback
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from typing import Any
@@ -297,12 +298,8 @@ def make_or_explain(options: EnvOptions, make: Callable[[], _Env]) -> _Env:
 def _said(error: BaseException) -> str:
     """Return an exception as one line; with the place where it was raised, if it has no message, as of an `assert`."""
     said = one_line(error)
-    innermost = error.__traceback__
-    while innermost is not None and innermost.tb_next is not None:
-        innermost = innermost.tb_next
-    if ": " in said or innermost is None:
-        return said
-    return f"{said} in {innermost.tb_frame.f_code.co_filename}, line {innermost.tb_lineno}"
+    frames = traceback.extract_tb(error.__traceback__)
+    return said if ": " in said or not frames else f"{said} in {frames[-1].filename}, line {frames[-1].lineno}"
 
 
 def close_silently(env: _Env) -> None:
