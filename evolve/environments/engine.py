@@ -26,8 +26,8 @@ from evolve.numerics.streams import Purpose, Stream
 from evolve.shapes import Bool, Float32, Float64, Int64, Slots, UInt8
 
 Transition = Mapping[str, Any]
-"""The answer of an environment, by name: observation; after a step also reward, terminated and, except from an exact
-task, truncated."""
+"""The answer of an environment, by name. After a reset it has an observation. After a step it also has reward,
+terminated and truncated; an exact task gives no truncated."""
 
 Mode = Literal["rgb_array", "human"]
 """How an environment draws: as frames, or in a window."""

@@ -27,7 +27,8 @@ class EnvPoolEngine:
     """B slots of an EnvPool environment. The environment of a slot belongs to a pool; see `Engine` for the attributes.
 
     Raises:
-        InputError: EnvPool is missing, cannot make the environment (see `make_pool`), or has unsupported spaces for it.
+        InputError: EnvPool is missing or cannot make the environment (see `make_pool`), or the spaces of the
+            environment are not supported.
     """
 
     def __init__(self, options: EnvOptions, slots: int, threads: int = 1) -> None:

@@ -73,7 +73,8 @@ class CompiledSlots:
     Args:
         task: The task.
         slots: B.
-        per_call: The number of slots that a call of the kernel steps: a multiple of `slots_per_call`, by default equal.
+        per_call: The number of slots that a call of the kernel steps: a multiple of `slots_per_call`, by default
+            `slots_per_call` itself.
 
     Attributes:
         address: The address of the structure that the kernels receive.

@@ -85,7 +85,7 @@ class GymnasiumEngine:
         self.id = options.id if ":" in options.id or first.spec is None else first.spec.id
 
     def suggested_slots(self) -> int:
-        """Return a power of two, 8 to 64: as few as make a tick long against its overhead.
+        """Return a power of two from 8 to 64: the smallest one that makes a tick long compared with its overhead.
 
         More environments would compete for the cache of the processor.
 

@@ -173,9 +173,10 @@ class DeviceArrays:
     def scratch(self, nbytes: int, more: int = 0) -> int:
         """Return the address of staging memory that is valid until the next `wait`.
 
-        A call for which no memory is left begins with a `wait`.
+        If too little memory is left, this call first waits, and may replace the memory by a larger one.
 
-        more: The bytes of later calls that may not `wait`, because the memory of this call is still needed then.
+        more: The bytes that later calls will take while the memory of this call is still needed. This call makes sure
+            that they are left, so that those calls need not wait.
         """
         nbytes, room = _aligned(nbytes), _aligned(nbytes) + _aligned(more)
         if self._used + room > self._staging.nbytes:
