@@ -39,8 +39,7 @@ def largest_crowd(task: AnyTask) -> int:
 
 def is_left_to_gymnasium(task: AnyTask) -> bool:
     """Return whether Gymnasium plays a task with rigid bodies, because the kernels were not built and Box2D is here."""
-    fits = task.has_world and task.fits_gymnasium
-    return fits and not native.available() and find_spec("Box2D") is not None
+    return task.has_world and task.fits_gymnasium and not native.available() and find_spec("Box2D") is not None
 
 
 class TaskStructure(ctypes.Structure):

@@ -84,8 +84,7 @@ class PlasticMlp(BaseNetwork[PlasticMlpOptions]):
     def first_weights(self, seeds: Int64) -> Float32:
         """Return the weights [k, connections] at the start of the episodes of environment seeds [k]."""
         streams = Streams(seeds, Purpose.INITIAL_WEIGHTS, 0, np.zeros(len(seeds), np.int64))
-        uniform = streams.uniform(self.connections)
-        return ((2 * uniform - 1) * self.options.initial_scale).astype(np.float32)
+        return ((2 * streams.uniform(self.connections) - 1) * self.options.initial_scale).astype(np.float32)
 
     def unpruned(self, mask: Bool) -> Bool:
         """Return [k, connections]: whether each connection has a coefficient left, by masks [k, W]."""
