@@ -126,6 +126,21 @@ def pruned(weights: Float32, mask: Bool) -> Genomes:
     return Genomes(np.where(mask, weights, np.float32(0)), mask)
 
 
+def check_genomes(genomes: Any, P: int, W: int) -> Genomes:
+    """Return P genomes of W weights that code of another package has made.
+
+    Raises:
+        TypeError: They are no `Genomes`.
+        ValueError: There are other numbers of genomes or weights, or an absent connection has a weight other than 0.
+    """
+    if not isinstance(genomes, Genomes):
+        raise TypeError(f"expected evolve.genome.Genomes, got {type(genomes).__name__}")
+    check_shape(genomes.weights, "weights", "P W", np.float32, P=P, W=W)
+    if genomes.weights[~genomes.mask].any():
+        raise ValueError("expected the weight 0 at each absent connection; return evolve.genome.pruned(…)")
+    return genomes
+
+
 def concatenate(*parts: Genomes) -> Genomes:
     """Return the genomes of all parts, end to end."""
     return Genomes(np.concatenate([p.weights for p in parts]), np.concatenate([p.mask for p in parts]))

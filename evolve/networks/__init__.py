@@ -10,7 +10,7 @@ import numpy as np
 
 from evolve.config import ImportedOnDemand, Kind, Registry, Section, plain
 from evolve.errors import check_whole
-from evolve.genome import Block, Genomes
+from evolve.genome import Block, Genomes, check_genomes
 from evolve.networks.network import Activity, Batch, Network
 from evolve.numerics.streams import Purpose, Stream, Streams
 from evolve.shapes import Float32, check_shape, read_only
@@ -81,12 +81,7 @@ def check(section: Section, network: Network, action_size: int) -> None:
     """
     slots = np.arange(1)  # slot 0, the only slot of the batch
     with NETWORKS.as_input_error(section, "init"):
-        genome = network.init(Stream(0, Purpose.CHECK))
-        if not isinstance(genome, Genomes):
-            raise TypeError(f"expected evolve.genome.Genomes, got {type(genome).__name__}")
-        check_shape(genome.weights, "weights", "P W", np.float32, P=1, W=network.num_weights)
-        if genome.weights[~genome.mask].any():
-            raise ValueError("expected the weight 0 at each absent connection; return evolve.genome.pruned(…)")
+        genome = check_genomes(network.init(Stream(0, Purpose.CHECK)), 1, network.num_weights)
         genome = Genomes(read_only(genome.weights), read_only(genome.mask))
     with NETWORKS.as_input_error(section, "property blocks"):
         _check_blocks(network)

@@ -18,7 +18,7 @@ import numpy as np
 
 from evolve.config import ImportedOnDemand, Kind, Registry, Section, plain
 from evolve.errors import InputError, check_whole
-from evolve.genome import GenomeLayout, Genomes, VectorLayout, one_genome
+from evolve.genome import GenomeLayout, Genomes, VectorLayout, check_genomes, one_genome
 from evolve.shapes import Float64, check_shape
 from evolve.strategies.pruning_schedules import PruningOptions, PruningRounds
 from evolve.strategies.strategy import (
@@ -178,18 +178,10 @@ def check(section: Section, strategy: Strategy[Any], layout: GenomeLayout, popul
         return
     W = layout.num_weights
 
-    def checked(genomes: Any, P: int) -> Genomes:
-        if not isinstance(genomes, Genomes):
-            raise TypeError(f"expected evolve.genome.Genomes, got {type(genomes).__name__}")
-        check_shape(genomes.weights, "weights", "P W", np.float32, P=P, W=W)
-        if genomes.weights[~genomes.mask].any():
-            raise ValueError("expected the weight 0 at each absent connection; return evolve.genome.pruned(…)")
-        return genomes
-
     def ask_last(state: Any, generation: int, n: int = 1) -> Genomes:
         """Return the last n candidates, or all if there are fewer."""
         candidates = np.arange(population)[-n:]
-        return checked(strategy.ask(state, generation, candidates), len(candidates))
+        return check_genomes(strategy.ask(state, generation, candidates), len(candidates), W)
 
     def ask_twice(state: Any, generation: int) -> bytes:
         """Return the weights of the last candidate, which must not depend on the other candidates in the call."""
@@ -210,7 +202,7 @@ def check(section: Section, strategy: Strategy[Any], layout: GenomeLayout, popul
         if ask_last(before, 0).weights.tobytes() != asked:
             raise ValueError("after tell, ask gives other genomes for the same state; return a new state instead")
     with STRATEGIES.as_input_error(section, "champion"):
-        checked(strategy.champion(state), 1)
+        check_genomes(strategy.champion(state), 1, W)
     with STRATEGIES.as_input_error(section, "outcome"):
         if unknown := set(strategy.outcome(state)) - {"front", "archive"}:
             raise ValueError(f"expected front or archive, got {', '.join(map(str, unknown))}")
