@@ -13,7 +13,7 @@ import numpy as np
 from pydantic import Field
 
 from evolve.config import Options
-from evolve.environments.exact.task import Draws, ExactTask, Moved, NoOptions, bounded, clipped, largest
+from evolve.environments.exact.task import Draws, ExactTask, Moved, NoOptions, clipped, largest
 from evolve.numerics.portable import ROUND, sincos
 from evolve.shapes import Float32, Float64
 
@@ -200,11 +200,6 @@ class MountainCarContinuous(MountainCar):
     limit = 999
     discrete = False
 
-    @property
-    def constants(self) -> tuple[float, ...]:
-        """The largest absolute action."""
-        return (self.action_share,)
-
     def parameters(self, options: Any) -> tuple[Any, ...]:
         """Return the push at full force, gravity, and the least speed at the goal."""
         return options.power, options.gravity, options.goal_velocity
@@ -215,10 +210,6 @@ class MountainCarContinuous(MountainCar):
         moved = _drive(states, states[2] * action)
         at_goal = (moved[0] >= 0.45) & (moved[1] >= states[4])
         return Moved(moved, np.where(at_goal, 100.0, 0.0) - 0.1 * (action * action), at_goal)
-
-    def actions(self, outputs: Float32) -> Any:
-        """Return the actions [k, 1]."""
-        return bounded(outputs) * self.constants[0]
 
 
 def _drive(states: Float64, force: Float64) -> Float64:
@@ -254,11 +245,6 @@ class Pendulum(ExactTask[PendulumOptions]):
     action_bound = 2.0
     fps = 30.0
 
-    @property
-    def constants(self) -> tuple[float, ...]:
-        """The largest absolute torque."""
-        return (2.0 * self.action_share,)
-
     def parameters(self, options: Any) -> tuple[Any, ...]:
         """Return the angular acceleration by gravity if the rod is level, and by a torque of 1."""
         return 3.0 * options.g / (2.0 * options.l), 3.0 / (options.m * (options.l * options.l))
@@ -285,7 +271,3 @@ class Pendulum(ExactTask[PendulumOptions]):
         angle = angle + speed * 0.05
         moved = np.concatenate([[angle, *sincos(angle), speed], states[4:]])
         return Moved(moved, reward, np.zeros(len(outputs), np.bool_))
-
-    def actions(self, outputs: Float32) -> Any:
-        """Return the torques [k, 1]."""
-        return bounded(outputs) * self.constants[0]

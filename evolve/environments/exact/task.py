@@ -130,6 +130,11 @@ class ExactTask(Generic[OptionsT]):
         return min(self.action_scale, 1.0)
 
     @property
+    def largest_action(self) -> float:
+        """The largest action of this experiment, if actions are bounded numbers; 0 for other actions."""
+        return 0.0 if self.discrete or self.action_bound is None else self.action_bound * self.action_share
+
+    @property
     def step_limit(self) -> int:
         """The limit of steps of an episode in this experiment."""
         return self.max_episode_steps or self.limit
@@ -153,14 +158,10 @@ class ExactTask(Generic[OptionsT]):
         rows = self.parameters(options)
         return np.array([np.broadcast_to(row, seeds.shape) for row in rows], np.float64).reshape(len(rows), len(seeds))
 
-    @property
-    def constants(self) -> tuple[float, ...]:
-        """The numbers that the kernel needs."""
-        return tuple(float(getattr(self.options, name)) for name in self.kernel_settings)
-
     def kernel_constants(self) -> UInt8:
-        """Return the bytes that the kernel reads: the constants or, in a task with a world, its model."""
-        return np.array([*self.constants, 0.0]).view(np.uint8)  # 0.0: an empty array has no valid address
+        """Return the bytes that the kernel reads: settings and largest action, or the model of a task with a world."""
+        settings = (float(getattr(self.options, name)) for name in self.kernel_settings)
+        return np.array([*settings, self.largest_action]).view(np.uint8)
 
     def blank(self, slots: int) -> Any:
         """Return the states of slots in which no episode has begun."""
@@ -186,7 +187,7 @@ class ExactTask(Generic[OptionsT]):
 
     def actions(self, outputs: Float32) -> Any:
         """Return [k] or [k, A]: the actions of outputs [k, A]."""
-        return largest(outputs)
+        return largest(outputs) if self.discrete else bounded(outputs) * self.largest_action
 
 
 AnyTask = ExactTask[Any]
