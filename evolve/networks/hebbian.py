@@ -137,10 +137,8 @@ class HebbianDagBatch(base.SlotArrays):
         self.kept_traces = self._traces  # strategies receive all traces of an episode
         # The gain of a connection is m, or 0 if the connection is pruned.
         self._gains = self._hold(network.num_weights) if network.options.plasticity else None
-        if self._compiled:
-            sizes = network.observation_size, network.action_size, max(network.sizes[1:])
-            self.kernel = self._arrays.kernel("hebbian_dag", self._structure(), sizes)
-        else:
+        self._compile("hebbian_dag", network)
+        if not self._compiled:
             D = network.sizes
             bounds = np.cumsum([0, *D]).tolist()
             self._nodes = np.zeros((sum(D), slots), np.float32)
@@ -290,9 +288,7 @@ class HebbianLstmBatch(base.SlotArrays):
         self._mask = self._hold(network.num_weights)
         self._traces = self.kept_traces = self._hold(network.num_weights)
         self._cells = self._hold(self._sizes[1])
-        if self._compiled:
-            O, H, A = self._sizes
-            self.kernel = self._arrays.kernel("hebbian_lstm", self._structure(), (O, A, max(H, A)))
+        self._compile("hebbian_lstm", network)
         self._last_step: tuple[Float32, ...] = ()  # observations and actions of `_reference`, for `activity`
 
     def initial(self, weights: Float32, mask: Bool, seeds: Int64) -> tuple[Float32 | None, ...]:

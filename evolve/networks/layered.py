@@ -18,12 +18,13 @@ import ctypes
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import accumulate, pairwise
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from evolve.genome import Block, FactoredGenomes, Genomes, pruned
-from evolve.networks import network
+from evolve.networks import network as base
 from evolve.networks.network import SlotArrays, structure
 from evolve.numerics import Backend, native, sequential_sum, tanh
 from evolve.numerics.native import ADDRESS, INT64
@@ -63,11 +64,6 @@ class Wiring:
     ones: tuple[int, ...] = ()
     feedback: tuple[int, int, int] = (0, 0, 0)
 
-    @property
-    def num_weights(self) -> int:
-        """W, the weights of all layers."""
-        return sum(layer.num_weights for layer in self.layers)
-
 
 def chain(sizes: tuple[int, ...], biased: bool) -> Wiring:
     """Return the feed-forward wiring of layers of these sizes, each with a bias unit beside its inputs if `biased`."""
@@ -87,7 +83,7 @@ def scale_by_fan_in(wiring: Wiring, scale: float) -> Float32:
     return np.repeat(np.float32(scale) / np.sqrt(fan_in), [layer.num_weights for layer in wiring.layers])
 
 
-class LayeredNetwork(network.BaseNetwork[network.OptionsT]):
+class LayeredNetwork(base.BaseNetwork[base.OptionsT]):
     """The description of a layered network."""
 
     is_static = True
@@ -101,7 +97,7 @@ class LayeredNetwork(network.BaseNetwork[network.OptionsT]):
     def blocks(self) -> tuple[Block, ...]:
         """W_0, W_1, …: the matrix of each layer. If the layer reads a bias unit, the last row is the biases."""
         matrices = [(n, n, layer.fan_in, layer.fan_out) for n, layer in enumerate(self.wiring.layers)]
-        return network.end_to_end(matrices, [f"W_{number}" for number in range(len(matrices))])
+        return base.end_to_end(matrices, [f"W_{number}" for number in range(len(matrices))])
 
     @property
     def slot_size(self) -> int:
@@ -110,25 +106,22 @@ class LayeredNetwork(network.BaseNetwork[network.OptionsT]):
 
     def batch(self, slots: int, backend: Backend) -> "LayeredBatch":
         """Return an empty batch of B = `slots` slots."""
-        return LayeredBatch(self.observation_size, self.wiring, slots, backend)
+        return LayeredBatch(self, slots, backend)
 
 
 class LayeredBatch(SlotArrays):
     """The weights and nodes of B slots."""
 
-    def __init__(self, observation_size: int, wiring: Wiring, slots: int, backend: Backend) -> None:
+    def __init__(self, network: LayeredNetwork[Any], slots: int, backend: Backend) -> None:
         super().__init__(slots, backend)
-        self._O = observation_size
-        self._wiring = wiring
-        self._weights = self._hold(wiring.num_weights)
-        self._nodes = self._hold(wiring.nodes)
+        self._O, self._W = network.observation_size, network.num_weights
+        self._wiring = network.wiring
+        self._weights = self._hold(self._W)
+        self._nodes = self._hold(self._wiring.nodes)
         self._matrices: NDArray[np.int64] = np.zeros(0, np.int64)
         self._centre: Float32 | None = None
         """The common centre of the candidates if slots hold factors, see `Factors`; None if slots hold weights."""
-        if self._compiled:
-            widest = max(layer.fan_out for layer in wiring.layers)
-            sizes = observation_size, wiring.layers[-1].fan_out, widest
-            self.kernel = self._arrays.kernel("layered", self._structure(), sizes)
+        self._compile("layered", network)
 
     def initial(self, weights: Float32, mask: Bool, seeds: Int64) -> tuple[Float32 | None, ...]:
         """Return weights and nodes of slots at the start of an episode; nodes are 0, bias units 1."""
@@ -156,7 +149,7 @@ class LayeredBatch(SlotArrays):
         if factors is not None:
             self._set_weight_layout(factors.values.shape[1], factors.centre, factors.matrices)
             return factors.values, *other_columns
-        self._set_weight_layout(self._wiring.num_weights, None, ())
+        self._set_weight_layout(self._W, None, ())
         return weights, *other_columns
 
     def _usable_factors(self, genomes: Genomes) -> Factors | None:
@@ -169,7 +162,7 @@ class LayeredBatch(SlotArrays):
         if not isinstance(genomes, FactoredGenomes) or not isinstance(self.kernel, native.NativeStep):
             return None
         factors = genomes.factors
-        has_room = factors.values.shape[1] <= self._wiring.num_weights
+        has_room = factors.values.shape[1] <= self._W
         return factors if has_room and all(matrix.rank <= 1 for matrix in factors.matrices) else None
 
     def _set_weight_layout(self, rows: int, centre: Float32 | None, matrices: tuple[PerturbedMatrix, ...]) -> None:
@@ -190,12 +183,12 @@ class LayeredBatch(SlotArrays):
         """Return the weights [k, W] of slots."""
         return self._weights.take(slots)
 
-    def activity(self, slot: int) -> network.Activity:
+    def activity(self, slot: int) -> base.Activity:
         """Return the last step of a slot's network."""
         slots = np.array([slot])
         edges = [0, *(layer.first_output for layer in self._wiring.layers), self._wiring.nodes]
         nodes = self._nodes.take(slots)[0]
-        return network.Activity(tuple(nodes[a:b] for a, b in pairwise(edges)), self.weights(slots)[0])
+        return base.Activity(tuple(nodes[a:b] for a, b in pairwise(edges)), self.weights(slots)[0])
 
     def _structure(self) -> ctypes.Structure:
         """Return the C structure `layered` of kernels/layered.h."""
@@ -203,7 +196,7 @@ class LayeredBatch(SlotArrays):
         layers = np.array([(a.first_input, a.fan_in, a.first_output, a.fan_out) for a in wiring.layers], np.int64)
         return structure(
             layers=(INT64, len(wiring.layers)),
-            weight_rows=(INT64, wiring.num_weights),
+            weight_rows=(INT64, self._W),
             node_rows=(INT64, wiring.nodes),
             observations=(INT64, self._O),
             wiring=(ADDRESS, self._arrays.constant(layers)),
@@ -234,14 +227,14 @@ class LayeredBatch(SlotArrays):
         return nodes[output.first_output : output.first_output + output.fan_out].T.copy()
 
 
-class MlpOptions(network.NetworkOptions):
+class MlpOptions(base.NetworkOptions):
     """Settings of `[network]` for mlp."""
 
-    hidden: network.Hidden = (16, 16)
+    hidden: base.Hidden = (16, 16)
     """The sizes of the hidden layers."""
-    init_scale: network.Scale = 1.0
+    init_scale: base.Scale = 1.0
     """The standard deviation of initial weights, before division by the square root of the number of their inputs."""
-    init_sparsity: network.Share = 0.0
+    init_sparsity: base.Share = 0.0
     """The share of connections that is pruned initially."""
 
 
@@ -259,12 +252,12 @@ class Mlp(LayeredNetwork[MlpOptions]):
         return scale_by_fan_in(self.wiring, self.options.init_scale)
 
 
-class BinaryMaskMlpOptions(network.NetworkOptions):
+class BinaryMaskMlpOptions(base.NetworkOptions):
     """Settings of `[network]` for binary-mask-mlp."""
 
-    hidden: network.Hidden = (8, 8)
+    hidden: base.Hidden = (8, 8)
     """The sizes of the hidden layers."""
-    init_sparsity: network.Share = 0.25
+    init_sparsity: base.Share = 0.25
     """The share of connections that is pruned initially."""
 
 
@@ -285,7 +278,7 @@ class BinaryMaskMlp(LayeredNetwork[BinaryMaskMlpOptions]):
 
     def batch(self, slots: int, backend: Backend) -> LayeredBatch:
         """Return an empty batch of B = `slots` slots."""
-        return _MaskBatch(self.observation_size, self.wiring, slots, backend)
+        return _MaskBatch(self, slots, backend)
 
 
 class _MaskBatch(LayeredBatch):
@@ -295,14 +288,14 @@ class _MaskBatch(LayeredBatch):
         return super().initial(mask.astype(np.float32), mask, seeds)
 
 
-class DagOptions(network.NetworkOptions):
+class DagOptions(base.NetworkOptions):
     """Settings of `[network]` for dag."""
 
-    hidden: network.Hidden = (8, 8)
+    hidden: base.Hidden = (8, 8)
     """The sizes of the hidden layers."""
-    init_scale: network.Scale = 1.0
+    init_scale: base.Scale = 1.0
     """The standard deviation of initial weights."""
-    init_sparsity: network.Share = 0.025
+    init_sparsity: base.Share = 0.025
     """The share of connections that is pruned initially."""
 
 
@@ -312,7 +305,7 @@ class Dag(LayeredNetwork[DagOptions]):
     @cached_property
     def blocks(self) -> tuple[Block, ...]:
         """W_00, W_10, W_11, W_20, …: layer by layer, so that all inputs of a layer form one matrix."""
-        return network.all_earlier(self.sizes)
+        return base.all_earlier(self.sizes)
 
     @cached_property
     def wiring(self) -> Wiring:
@@ -321,14 +314,14 @@ class Dag(LayeredNetwork[DagOptions]):
         return Wiring(nodes, tuple(Layer(0, n, n, columns) for n, columns in zip(before, self.sizes[1:], strict=True)))
 
 
-class ElmanOptions(network.NetworkOptions):
+class ElmanOptions(base.NetworkOptions):
     """Settings of `[network]` for elman."""
 
-    hidden: network.OneHidden = (16,)
+    hidden: base.OneHidden = (16,)
     """H, the size of the one hidden layer."""
-    init_scale: network.Scale = 1.0
+    init_scale: base.Scale = 1.0
     """The standard deviation of initial weights, before division by the square root of the number of their inputs."""
-    init_sparsity: network.Share = 0.0
+    init_sparsity: base.Share = 0.0
     """The share of connections that is pruned initially."""
 
 
@@ -348,7 +341,7 @@ class Elman(LayeredNetwork[ElmanOptions]):
     def blocks(self) -> tuple[Block, ...]:
         """W from x_t to h_t; U from h_{t-1}, with biases as its last row; V from h_t to the action, likewise."""
         O, H, A = self.sizes
-        return network.end_to_end([(0, 0, O, H), (0, 1, H + 1, H), (1, 1, H + 1, A)], "WUV")
+        return base.end_to_end([(0, 0, O, H), (0, 1, H + 1, H), (1, 1, H + 1, A)], "WUV")
 
     @property
     def weight_scale(self) -> Float32:

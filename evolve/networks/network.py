@@ -299,6 +299,16 @@ class SlotArrays:
         self.kept_traces: Columns | None = None
         self.kernel: native.NativeStep | DeviceStep | None = None
 
+    def _compile(self, kernel: str, network: BaseNetwork[Any]) -> None:
+        """Set `kernel` to the compiled step of this name, unless the back end is numpy."""
+        if self._compiled:
+            sizes = network.observation_size, network.action_size, max(network.sizes[1:])
+            self.kernel = self._arrays.kernel(kernel, self._structure(), sizes)
+
+    def _structure(self) -> ctypes.Structure:
+        """Return the first argument of the kernel, with the addresses of the arrays."""
+        raise NotImplementedError
+
     def _hold(self, n: int) -> Any:
         """Return new columns of n zeros that move with their slots: `HostColumns`, or the columns of a device."""
         self.held.append(self._arrays.columns(n))

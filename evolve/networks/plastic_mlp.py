@@ -112,10 +112,8 @@ class PlasticMlpBatch(SlotArrays):
         self._rules = self._hold(network.num_weights)
         self._weights = self._hold(network.connections)
         self._age = self._hold(1)
-        if self._compiled:
-            sizes = network.observation_size, network.action_size, max(network.sizes[1:])
-            self.kernel = self._arrays.kernel("plastic_mlp", self._structure(), sizes)
-        else:
+        self._compile("plastic_mlp", network)
+        if not self._compiled:
             self._nodes = np.zeros((sum(network.sizes), slots), np.float32)
 
     def initial(self, weights: Float32, mask: Bool, seeds: Int64) -> tuple[Float32 | None, ...]:
