@@ -110,10 +110,10 @@ def replay(
 ) -> tuple[int, float]:
     """Play recorded episodes; return (environment steps, seconds by a clock).
 
-    The exact engine steps episodes side by side, and begins the next episode in a slot that is free. Its steps include
-    the decoding of actions; for the other engines, actions are decoded before the clock starts. Gymnasium plays
+    The exact engine steps episodes side by side, and begins the next episode in a slot that is free. Gymnasium plays
     episodes one after another. EnvPool plays all episodes side by side in one pool with one thread. The pool restarts
-    each episode that has ended, until it has made as many steps as were recorded.
+    each episode that has ended, until it has made as many steps as were recorded. The time of the exact engine includes
+    the decoding of actions; for the other engines, actions are decoded before the clock starts.
     """
     if not episodes:  # a bench with more processes than candidates leaves some without an episode
         return 0, math.inf

@@ -120,10 +120,10 @@ class Network(GenomeLayout, Protocol):
     It may have an attribute `modulators`: the neurons (layer, number) that modulate learning. The last A neurons of the
     last layer must then be the action. Its other neurons have no effect unless they are modulators.
 
-    It may have an attribute `is_static`, True if its blocks define it: each layer is tanh of the sum of its sources
-    times their matrices, the last A outputs of the last layer are the action, and weights do not change in an episode.
-    Such a network can be exported as a graph. A sum runs over the rows of all sources in ascending order. If the
-    attribute `sums_by_source` is True, the rows of each source are summed first, and then these sums.
+    It may have an attribute `is_static`, True if its blocks define it. Then each layer is tanh of the sum of its
+    sources times their matrices. The last A outputs of the last layer are the action, and weights do not change in an
+    episode. Such a network can be exported as a graph. A sum runs over the rows of all sources in ascending order. If
+    the attribute `sums_by_source` is True, the rows of each source are summed first, and then these sums are added.
     """
 
     @property

@@ -178,8 +178,9 @@ class PerturbedMatrix:
 class Factors:
     """The factors of candidates around one centre.
 
-    centre: [W], rounded to float32. matrices: The matrices of the genome, which tile it. values: [P, F], for each
-    matrix σ/√r · left, and then right, as `PerturbedMatrix.factors` returns them for all rows.
+    centre: [W], rounded to float32.
+    matrices: The matrices of the genome, which tile it.
+    values: [P, F], for each matrix σ/√r · left and then right, as `PerturbedMatrix.factors` returns them for all rows.
     """
 
     centre: Float32

@@ -21,8 +21,9 @@ floor(P/2K) candidates from the first emitter, and so on. The others are childre
 
     start      at a random elite, whose connections it keeps, with σ = `sigma`
     order      of its candidates: first the candidates that find an empty cell, the best fitness first; then the
-               candidates in filled cells, the largest gain first: the fitness minus the fitness of the elite there;
-               then candidates without a cell or with a NaN. All are compared with the archive before this generation
+               candidates in filled cells, the largest gain first; then candidates without a cell or with a NaN. The
+               gain is the fitness minus the fitness of the elite in the cell. All are compared with the archive before
+               this generation
     update     sep-cma-es by this order. Its parents are the first half, also if fewer than half entered the archive
     restart    if none of its candidates found an empty cell or a gain above 0
 """

@@ -10,8 +10,8 @@ so most connections are pruned early. `pruning_by` selects the connections that 
     trace       the smallest |H̄|; H̄ is the Hebbian trace, averaged over all candidates. A matrix without traces is
                 pruned by magnitude
     random      a random order, as a control
-    flow        the smallest flow, see `acting`. Connections that cannot act have flow 0; if no connection can act, the
-                smallest |θ|. C then counts the connections of all matrices together
+    flow        the smallest flow, see `acting`; connections that cannot act have flow 0. If no connection can act, the
+                smallest |θ|. With flow, C counts the connections of all matrices together
 
 **Pruning in rounds**: after each round the search begins again with the remaining connections. Pruning by
 signal-to-noise ratio is from Lange & Sprekeler, "Lottery Tickets in Evolutionary Optimization: On Sparse

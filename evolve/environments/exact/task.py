@@ -72,8 +72,10 @@ OptionsT = TypeVar("OptionsT", bound=Options)
 class ExactTask(Generic[OptionsT]):
     """A task with its settings.
 
-    options: the validated `env.kwargs`. action_scale: `env.action_scale`. max_episode_steps: the limit of steps of an
-    episode; None for the default of the task, `limit`. randomize: `env.randomize`.
+    options: the validated `env.kwargs`.
+    action_scale: `env.action_scale`.
+    max_episode_steps: the limit of steps of an episode; None for the default of the task, `limit`.
+    randomize: `env.randomize`.
     """
 
     options: OptionsT
