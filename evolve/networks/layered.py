@@ -77,12 +77,6 @@ def chain(sizes: tuple[int, ...], biased: bool) -> Wiring:
     return Wiring(at + sizes[-1], tuple(layers), ones)
 
 
-def scale_by_fan_in(wiring: Wiring, scale: float) -> Float32:
-    """Return scale/sqrt(fan-in) for each weight, [W]. A bias unit counts as an input."""
-    fan_in = np.array([layer.fan_in for layer in wiring.layers], np.float32)
-    return np.repeat(np.float32(scale) / np.sqrt(fan_in), [layer.num_weights for layer in wiring.layers])
-
-
 class LayeredNetwork(base.BaseNetwork[base.OptionsT]):
     """The description of a layered network."""
 
@@ -107,6 +101,17 @@ class LayeredNetwork(base.BaseNetwork[base.OptionsT]):
     def batch(self, slots: int, backend: Backend) -> "LayeredBatch":
         """Return an empty batch of B = `slots` slots."""
         return LayeredBatch(self, slots, backend)
+
+
+class ScaledNetwork(LayeredNetwork[base.OptionsT]):
+    """A layered network whose initial weights are divided by the square root of their layer's number of inputs."""
+
+    @property
+    def weight_scale(self) -> Float32:
+        """The standard deviation of each initial weight, [W]. A bias unit counts as an input."""
+        layers = self.wiring.layers
+        scale = np.float32(self.options.init_scale) / np.sqrt(np.array([layer.fan_in for layer in layers], np.float32))
+        return np.repeat(scale, [layer.num_weights for layer in layers])
 
 
 class LayeredBatch(SlotArrays):
@@ -238,18 +243,13 @@ class MlpOptions(base.NetworkOptions):
     """The share of connections that is pruned initially."""
 
 
-class Mlp(LayeredNetwork[MlpOptions]):
+class Mlp(ScaledNetwork[MlpOptions]):
     """The description of a multilayer perceptron."""
 
     @cached_property
     def wiring(self) -> Wiring:
         """Each layer reads the layer before it and a bias unit."""
         return chain(self.sizes, biased=True)
-
-    @property
-    def weight_scale(self) -> Float32:
-        """The standard deviation of each initial weight, [W]."""
-        return scale_by_fan_in(self.wiring, self.options.init_scale)
 
 
 class BinaryMaskMlpOptions(base.NetworkOptions):
@@ -325,7 +325,7 @@ class ElmanOptions(base.NetworkOptions):
     """The share of connections that is pruned initially."""
 
 
-class Elman(LayeredNetwork[ElmanOptions]):
+class Elman(ScaledNetwork[ElmanOptions]):
     """The description of a simple recurrent network."""
 
     @cached_property
@@ -342,8 +342,3 @@ class Elman(LayeredNetwork[ElmanOptions]):
         """W from x_t to h_t; U from h_{t-1}, with biases as its last row; V from h_t to the action, likewise."""
         O, H, A = self.sizes
         return base.end_to_end([(0, 0, O, H), (0, 1, H + 1, H), (1, 1, H + 1, A)], "WUV")
-
-    @property
-    def weight_scale(self) -> Float32:
-        """The standard deviation of each initial weight, [W]."""
-        return scale_by_fan_in(self.wiring, self.options.init_scale)
