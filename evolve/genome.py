@@ -117,7 +117,12 @@ def select(source: GenomeSource, candidates: Int64) -> GenomeSource:
     return SelectedGenomes(source, candidates)
 
 
-NO_GENOMES = Genomes(np.zeros((0, 0), np.float32), np.zeros((0, 0), np.bool_))
+def no_genomes(W: int) -> Genomes:
+    """Return P = 0 genomes of W weights."""
+    return Genomes(np.zeros((0, W), np.float32), np.zeros((0, W), np.bool_))
+
+
+NO_GENOMES = no_genomes(0)
 """Takes the place of genomes in messages to a rank that computes the genomes itself."""
 
 

@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 from pydantic import Field
 
 from evolve.config import Options
-from evolve.genome import GenomeLayout, Genomes, GenomeSource, concatenate, pruned
+from evolve.genome import GenomeLayout, Genomes, GenomeSource, concatenate, no_genomes, pruned
 from evolve.numerics import ordered_sum
 from evolve.numerics.perturbation import add_noise
 from evolve.numerics.streams import Purpose, Stream, Streams
@@ -54,8 +54,7 @@ class ScoredGenomes:
     @classmethod
     def empty(cls, W: int, T: int = 0) -> "ScoredGenomes":
         """Return no genomes (N = 0), for genomes of W weights and T trace values."""
-        genomes = Genomes(np.zeros((0, W), np.float32), np.zeros((0, W), np.bool_))
-        return cls(genomes, np.zeros((0, T), np.float32), np.zeros(0), np.zeros(0, np.int64))
+        return cls(no_genomes(W), np.zeros((0, T), np.float32), np.zeros(0), np.zeros(0, np.int64))
 
     @classmethod
     def evaluated(cls, genomes: Genomes, fitness: Float64, traces: Float32 | None = None) -> "ScoredGenomes":

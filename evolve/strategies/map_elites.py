@@ -39,7 +39,7 @@ from pydantic import Field
 
 from evolve.config import Options
 from evolve.errors import InputError
-from evolve.genome import GenomeLayout, Genomes, GenomeSource, concatenate
+from evolve.genome import GenomeLayout, Genomes, GenomeSource, concatenate, no_genomes
 from evolve.numerics.perturbation import perturbed
 from evolve.numerics.streams import Purpose, Stream, Streams
 from evolve.shapes import Bool, Float32, Float64, Int64, stored_array, stored_arrays
@@ -191,10 +191,9 @@ class MapElites(contract.Strategy[Archive]):
 
     def start(self) -> Archive:
         """Return the state before generation 0: no cell is filled."""
-        W, D = self._layout.num_weights, len(self.measured)
-        genomes = Genomes(np.zeros((0, W), np.float32), np.zeros((0, W), np.bool_))
-        no_cells: Int64 = np.zeros(0, np.int64)
-        return Archive(genomes, no_cells, np.zeros(0), np.zeros((0, D)), np.zeros((0, 2), np.int64), 0)
+        genomes, no_cells = no_genomes(self._layout.num_weights), np.zeros(0, np.int64)
+        measures, origins = np.zeros((0, len(self.measured))), np.zeros((0, 2), np.int64)
+        return Archive(genomes, no_cells, np.zeros(0), measures, origins, generations=0)
 
     def ask(self, state: Archive, generation: int, candidates: Int64 | None = None) -> Genomes:
         """Return candidates: of the emitters, and children of elites.

@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
 from evolve.errors import InputError, one_line
-from evolve.genome import GenomeLayout, Genomes, GenomeSource, concatenate
+from evolve.genome import GenomeLayout, Genomes, GenomeSource, concatenate, no_genomes
 from evolve.numerics import ordered_sum
 from evolve.numerics.streams import Purpose, Stream, Streams
 from evolve.shapes import Float32, Float64, Int64, check_shape, read_only, stored_array
@@ -265,7 +265,7 @@ class AskedGenomes(Generic[State]):
     def take(self, candidates: Int64) -> Genomes:
         """Return the given candidates, in the given order."""
         if not len(candidates):  # `ask` is called for one candidate or more
-            return Genomes(np.zeros((0, self.num_weights), np.float32), np.zeros((0, self.num_weights), np.bool_))
+            return no_genomes(self.num_weights)
         return self.strategy.ask(self.state, self.generation, candidates)
 
 
