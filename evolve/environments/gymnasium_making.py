@@ -296,7 +296,7 @@ def make_or_explain(options: EnvOptions, make: Callable[[], _Env]) -> _Env:
 
 
 def _said(error: BaseException) -> str:
-    """Return an exception as one line; with the place where it was raised, if it has no message, as of an `assert`."""
+    """Return an exception as one line. If it has no message, as of an `assert`, add the place where it was raised."""
     said = one_line(error)
     frames = traceback.extract_tb(error.__traceback__)
     return said if ": " in said or not frames else f"{said} in {frames[-1].filename}, line {frames[-1].lineno}"
@@ -379,7 +379,7 @@ def _import_cure(env_id: str, said: str) -> tuple[str | Setting, ...]:
 
 
 def _unregistered(env_id: str, error: Exception) -> InputError:
-    """Return the error for an environment that is not registered, or whose own code asks for one that is not."""
+    """Return the error for an environment that is not registered, or that makes another one that is not registered."""
     if _named_object(env_id) is not None or _registered(env_id.rpartition(":")[2]) is not None:
         return InputError("env.id", "an environment that can be made", f"{env_id} ({one_line(error)})")
     return InputError("env.id", "a registered environment", env_id, *_unknown_cure(env_id))

@@ -79,7 +79,7 @@ def to_json(space: Space) -> dict[str, Any]:
 
 
 def _unbounded(space: Space) -> tuple[Any, Any]:
-    """Return where a Box has no lower bound, and where it has no upper bound."""
+    """Return two masks: the numbers of a Box without a lower bound, and the numbers without an upper bound."""
     # For integers, Gymnasium replaces an infinite bound by the smallest or the largest integer, and notes it.
     below, above = (getattr(space, f"bounded_{side}", True) for side in ("below", "above"))
     return np.isinf(space.low) | ~np.asarray(below), np.isinf(space.high) | ~np.asarray(above)

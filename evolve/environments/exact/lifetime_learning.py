@@ -169,9 +169,9 @@ class Cues(_OneOutputTask[CuesOptions]):
         C = self.options.cues
         shown = states.copy()
         left = shown[C : 2 * C]
-        # Number the presentations that are left: those of cue 0 first, then those of cue 1, and so on. The cue of the
-        # drawn number is the number of cues whose presentations all come before it. The counts are whole numbers, so
-        # the order of their sum does not matter.
+        # Number the presentations that are left: first the presentations of cue 0, then of cue 1, and so on. The cue of
+        # the drawn number is the number of cues whose presentations all come before it. The counts are whole numbers,
+        # so the order of their sum does not matter.
         drawn = np.count_nonzero(np.add.accumulate(left[:-1]) <= u * left.sum(axis=0), axis=0)
         left[drawn, np.arange(len(u))] -= 1
         shown[2 * C :] = drawn, np.zeros(len(u)), np.zeros(len(u))
