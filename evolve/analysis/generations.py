@@ -88,10 +88,8 @@ def idle_shares(run: StoredRun) -> Float64:
 
 
 def mean_idle_shares(run: StoredRun) -> list[float]:
-    """Return the mean of `idle_shares` over the workers present in each generation, in %."""
-    idle = idle_shares(run)
-    present = ~np.isnan(idle)
-    return (np.where(present, idle, 0).sum(axis=1) / np.maximum(present.sum(axis=1), 1)).tolist()
+    """Return the mean of `idle_shares` over the workers present in each generation, in %; 0 if no worker was."""
+    return np.ma.masked_invalid(idle_shares(run)).mean(axis=1).filled(0).tolist()
 
 
 def _spread(sample: Float64) -> dict[str, float]:

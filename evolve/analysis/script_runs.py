@@ -98,9 +98,8 @@ def _check_options(plan: PlannedRun, options: RunOptions) -> None:
     """Raise InputError for options that exclude each other or do not suit the run, before any file is written."""
     plan.experiment.strategy(plan.seed)  # raises InputError for options of the strategy
     if options.resume and options.overwrite:
-        raise InputError(
-            "overwrite", "not together with resume=True: overwrite begins a new run, resume continues one", "both"
-        )
+        expected = "not together with resume=True: overwrite begins a new run, resume continues one"
+        raise InputError("overwrite", expected, "both")
 
 
 def evolve_here(

@@ -186,12 +186,9 @@ class LiveLog:
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
         if self._writer is None:
             return
-        if error is None:
-            with self._explain_errors():
-                self._writer.close()
-        else:  # the first error is the one to report
-            with suppress(OSError):
-                self._writer.close()
+        # After an error in the block, that error is the one to report.
+        with self._explain_errors() if error is None else suppress(OSError):
+            self._writer.close()
 
 
 def live_log(directory: str | Path | None, run: Path, argument: str) -> AbstractContextManager[LogGeneration]:

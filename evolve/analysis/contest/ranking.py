@@ -99,18 +99,11 @@ def ranked(name: str, file: results.ContestFile, reference: results.ContestRow) 
     verdict, _ = file.assess()
     rows = []
     for row in file.rows:
+        speedup = None if one_worker is None else one_worker.seconds / row.seconds
         times = np.array(row.times), np.array(reference.times)
-        rows.append(
-            RankedRow(
-                machine=name,
-                measured=row,
-                verdict=verdict,
-                speedup=None if one_worker is None else one_worker.seconds / row.seconds,
-                price=file.price,
-                ratio=statistics.geometric_ratio(*times),
-                interval=None if row is reference else statistics.ratio_interval(*times),
-            )
-        )
+        ratio = statistics.geometric_ratio(*times)
+        interval = None if row is reference else statistics.ratio_interval(*times)
+        rows.append(RankedRow(name, row, verdict, speedup, file.price, ratio, interval))
     return rows
 
 

@@ -111,16 +111,13 @@ def alternating_dashes(lines: Sequence[Float64], from_zero: bool = False) -> lis
     values = np.concatenate(lines)
     finite = values[np.isfinite(values)]
     near = 0.015 * float(finite.max() - (0.0 if from_zero else finite.min())) if len(finite) else 0.0
-    groups: list[list[int]] = []
+    groups: dict[int, list[int]] = {}  # lines that hide one another, by the first of them
     for n, line in enumerate(lines):
-        hidden = (group for group in groups if _hides(lines[group[0]], line, near))
-        if group := next(hidden, None):
-            group.append(n)
-        else:
-            groups.append([n])
+        first = next((first for first in groups if _hides(lines[first], line, near)), n)
+        groups.setdefault(first, []).append(n)
     # Each of n lines that hide one another draws one dash in n, and leaves the place of the other lines' dashes empty.
     styles: list[dict[str, Any]] = [{} for _ in lines]
-    for group in groups:
+    for group in groups.values():
         for turn, n in enumerate(group if len(group) > 1 else ()):
             styles[n] = {"ls": (turn * _DASH_LENGTH, (_DASH_LENGTH, (len(group) - 1) * _DASH_LENGTH))}
     return styles

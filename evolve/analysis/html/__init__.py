@@ -6,7 +6,6 @@ and `render`, which draws the figures and fills the template, `report.html` with
 """
 
 import base64
-import functools
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -65,8 +64,12 @@ class ReportedChampion:
 
 def check_libraries() -> None:
     """Raise InputError unless Jinja2 and matplotlib are installed."""
-    _template()
+    _jinja2()
     figures.check_library()
+
+
+def _jinja2() -> Any:
+    return import_extra("jinja2", "report", "report", "Jinja2")
 
 
 def summarize_run(run: StoredRun, coordinator: Coordinator, transport: Transport, filmed: bool) -> RunSummary:
@@ -216,19 +219,10 @@ def save(text: str, path: Path) -> None:
 
 def _template() -> Any:
     """Return the template, which escapes all texts. Raises InputError without Jinja2."""
-    return _compiled_template(import_extra("jinja2", "report", "report", "Jinja2"))
-
-
-@functools.cache
-def _compiled_template(jinja2: Any) -> Any:
-    environment = jinja2.Environment(
-        loader=jinja2.FileSystemLoader(Path(__file__).parent),
-        autoescape=True,
-        undefined=jinja2.StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-    )
-    return environment.get_template("report.html")
+    jinja2 = _jinja2()
+    loader, undefined = jinja2.FileSystemLoader(Path(__file__).parent), jinja2.StrictUndefined
+    blocks = {"trim_blocks": True, "lstrip_blocks": True}
+    return jinja2.Environment(loader=loader, undefined=undefined, autoescape=True, **blocks).get_template("report.html")
 
 
 def _picture(name: str, description: str, figure: Any) -> Picture:

@@ -230,16 +230,10 @@ def training_table(names: Sequence[str], runs: Sequence[StoredRun]) -> ReportTab
     for name, run in zip(names, runs, strict=True):
         # The runs of a group may differ in their number of generations.
         wanted = config_of(run).generations
-        early = run.num_generations < wanted
-        state = ("stopped early" if early else "complete") if run.complete else "not complete"
-        rows.append((
-            name,
-            f"{run.num_generations:,} of {wanted:,}, {state}",
-            number(run.best_fitness),
-            f"{run.steps:,}",
-            duration(run.seconds),
-            f"{_ranks(run)} on {words(run.header.manifest.get('host', 'unknown'))}",
-        ))  # fmt: skip
+        state = ("complete" if run.num_generations == wanted else "stopped early") if run.complete else "not complete"
+        done = f"{run.num_generations:,} of {wanted:,}, {state}"
+        ranks = f"{_ranks(run)} on {words(run.header.manifest.get('host', 'unknown'))}"
+        rows.append((name, done, number(run.best_fitness), f"{run.steps:,}", duration(run.seconds), ranks))
     names_of_numbers = ("generations completed", "best fitness in any generation", "environment steps", "wall time")
     columns = (("run", "run"), *_number_columns(*names_of_numbers), ("ranks", ""))
     return ReportTable("Training", columns, tuple(rows))
@@ -306,9 +300,9 @@ def verification_table(names: Sequence[str], summaries: Sequence[RunSummary]) ->
     """Return a table of the verification of each run: its result, or the command that verifies the run."""
     rows = []
     for name, summary in zip(names, summaries, strict=True):
-        answer = "not checked" if summary.equal is None else "equal" if summary.equal else "different"
+        answer = {None: "not checked", True: "equal", False: "different"}[summary.equal]
         command = f"python -m evolve.verify {file_argument(summary.run)}"
-        rows.append((name, answer, words(summary.verification) if summary.verification else command))
+        rows.append((name, answer, words(summary.verification or command)))
     return ReportTable("Can it be repeated?", (("run", "run"), ("result", ""), ("details", "long")), tuple(rows))
 
 
