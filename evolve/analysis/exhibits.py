@@ -244,10 +244,6 @@ def film(
         # The titles of several champions share one line, so they leave out an episode that the caller did not choose.
         about = "" if len(genomes) > 1 and episode is None and not remark else f", {remark or description}"
         titles.append(f"{champion.title}{about}{changed}")
-    return _film(subjects, titles, seconds)
-
-
-def _film(subjects: Sequence[video.Subject], titles: Sequence[str], seconds: float) -> Film:
     mp4, jpeg, size, results = video.film_in_memory(subjects, seconds)
     returns = [number(float(each.returns[0])) for each in results]
     title = "; ".join(f"{title}: return {found}" for title, found in zip(titles, returns, strict=True))

@@ -16,7 +16,6 @@ from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
 from typing import Any, Literal
 
@@ -74,8 +73,6 @@ _ABSENT = "a GPU", "a driver that finds a GPU"
 """The values of `InputError.expected` that mean that no GPU is there. With other values, a part is broken."""
 
 State = Literal["works", "missing", "broken"]
-Probe = Callable[[Sequence[str], Mapping[str, str]], tuple[Any, str]]
-"""Runs a process with the given environment variables, see `run_probe`."""
 
 
 @dataclass(frozen=True)
@@ -94,14 +91,11 @@ class Finding:
 
 
 def run_probe(
-    words: Sequence[str],
-    environment: Mapping[str, str],
-    seconds: float = SECONDS,
-    stopping: threading.Event | None = None,
+    words: Sequence[str], environment: Mapping[str, str], stopping: threading.Event, seconds: float = SECONDS
 ) -> tuple[Any, str]:
     """Run a process to its end. Return the JSON value that it printed after `_MARK`, or None and the reason.
 
-    The process is killed after some seconds, or once the event is set.
+    The process is killed after some seconds, or once `stopping` is set.
     """
     path = os.pathsep.join(filter(None, [str(SOURCE), environment.get("PYTHONPATH", "")]))
     deadline = time.monotonic() + seconds
@@ -122,7 +116,7 @@ def run_probe(
         ):
             try:
                 while answer is None:
-                    if time.monotonic() > deadline or (stopping is not None and stopping.is_set()):
+                    if time.monotonic() > deadline or stopping.is_set():
                         return None, f"no answer within {seconds:g} s"
                     with suppress(subprocess.TimeoutExpired):
                         answer = process.communicate(timeout=_CHECK_EVERY)
@@ -139,25 +133,21 @@ def run_probe(
     return None, f"exit code {process.returncode}: {said[-1].strip() if said else 'it printed nothing'}"
 
 
-def examine(
-    transport: Transport, probe: Probe | None = None, check: Callable[[], object] = lambda: None
-) -> list[Finding]:
+def examine(transport: Transport, check: Callable[[], object] = lambda: None) -> list[Finding]:
     """Return the state of every part.
 
     The probes start two ranks, unless this process is a rank already, and a process that opens a GPU.
 
     Args:
         transport: The transport of this process.
-        probe: Runs the processes, by default `run_probe`.
         check: Called often meanwhile; may raise an error, which also ends the processes.
     """
     stopping = threading.Event()
-    probe = probe or partial(run_probe, stopping=stopping)
     software = machine_manifest(transport)
     revision = f" ({short_revision(software['revision'])})" if software["revision"] else ""
     python = f"Python {platform.python_version()}, {platform.system()} {platform.machine()}, {software['libc']}"
     with ThreadPoolExecutor() as pool, on_error(stopping.set):
-        mpi, gpu = pool.submit(_mpi, transport, probe), pool.submit(_gpu, probe)
+        mpi, gpu = pool.submit(_mpi, transport, stopping), pool.submit(_gpu, stopping)
         evolve = Finding("evolve", "works", f"{software['evolve']}{revision}, {python.rstrip(', ')}")
         quick = [evolve, _kernels(), _cores(software["cpu"]), _engines(software["packages"])]
         while not (mpi.done() and gpu.done()):
@@ -198,7 +188,7 @@ def _engines(versions: Mapping[str, str]) -> Finding:
     return Finding("engines", "works", ", ".join(found))
 
 
-def _mpi(transport: Transport, probe: Probe) -> Finding:
+def _mpi(transport: Transport, stopping: threading.Event) -> Finding:
     """Return the state of MPI: it works if two ranks of the launcher find each other by mpi4py."""
     if transport.size > 1:
         return Finding("MPI", "works", f"this is rank 0 of {transport.size}, by {transport.library}")
@@ -210,7 +200,7 @@ def _mpi(transport: Transport, probe: Probe) -> Finding:
         state: State = "missing" if error.got == "none" else "broken"  # "none": there is no mpirun
         return Finding("MPI", state, f"mpi4py; expected {error.expected}, got {error.got}. {install_command('mpi')}")
     words = [launcher.path, *launcher.more_ranks_than_cores(), "-n", "2", sys.executable, "-c", MPI_PROBE, _MARK]
-    found, why = probe(words, mpirun_environment())
+    found, why = run_probe(words, mpirun_environment(), stopping)
     started = f"mpirun of {launcher.version} ({launcher.path})"
     if found is None:
         return Finding("MPI", "broken", f"{started} starts no ranks with mpi4py: {why}")
@@ -222,11 +212,11 @@ def _mpi(transport: Transport, probe: Probe) -> Finding:
     return Finding("MPI", "works", f"{started}; two ranks met by mpi4py {mpi4py} with {library}")
 
 
-def _gpu(probe: Probe) -> list[Finding]:
+def _gpu(stopping: threading.Event) -> list[Finding]:
     """Return the states of the GPU and of its compiler, NVRTC."""
     driver = driver_version()
     extra = "gpu" if driver is None or driver >= _CUDA13 else "gpu-cuda12"
-    found, why = probe([sys.executable, "-c", _GPU_PROBE], os.environ)
+    found, why = run_probe([sys.executable, "-c", _GPU_PROBE], os.environ, stopping)
     if found is None:
         return [Finding("GPU", "broken", why)]
     compiler = Finding("NVRTC", "missing", f"compiles the kernels of a GPU: {install_command(extra)}")

@@ -22,7 +22,7 @@ def _parser() -> Parser:
 
 def _body(app: App, argv: list[str]) -> int:
     _parser().parse_args(argv)
-    found = examine(app.transport, check=app.stop.check)
+    found = examine(app.transport, app.stop.check)
     rows = [(each.part, each.state, sanitize(each.text, 2000)) for each in found]
     print(display.table(rows, progress.width(), left=(0, 1, 2)))
     return int(any(each.state == "broken" for each in found))

@@ -10,6 +10,7 @@ import time
 import tomllib
 from contextlib import suppress
 from pathlib import Path
+from threading import Event
 from types import SimpleNamespace
 from unittest.mock import Mock
 
@@ -33,11 +34,12 @@ def examined(monkeypatch, tmp_path):
     monkeypatch.setattr(installation, "DRIVER", tmp_path / "driver")
 
     def findings(ranks=(2, "Open MPI v5.0.11, and more", "4.1.2"), gpu=NO_CUPY, transport=None):
-        def ask(words, _):
+        def ask(words, _environment, _stopping):
             found = ranks if "-n" in words else gpu
             return (None, found) if isinstance(found, str) else (found, "")
 
-        found = examine(Transport() if transport is None else transport, ask)
+        monkeypatch.setattr(installation, "run_probe", ask)
+        found = examine(Transport() if transport is None else transport)
         parts = {each.part: (each.state, each.text) for each in found if each.part != "extras"}
         return parts | {f"extras that are {each.state}": each.text for each in found if each.part == "extras"}
 
@@ -77,19 +79,19 @@ def test_a_cupy_that_cannot_be_imported_is_broken(call, tmp_path, monkeypatch, m
 @pytest.mark.cold
 def test_a_process_that_hangs_is_ended():
     begin = time.monotonic()
-    assert run_probe([sys.executable, "-c", "import time; time.sleep(600)"], os.environ, 0.5) == (
+    assert run_probe([sys.executable, "-c", "import time; time.sleep(600)"], os.environ, Event(), 0.5) == (
         None,
         "no answer within 0.5 s",
     )
     assert time.monotonic() - begin < 300
-    found, why = run_probe(["/nowhere/mpirun"], os.environ)
+    found, why = run_probe(["/nowhere/mpirun"], os.environ, Event())
     assert found is None
     assert "/nowhere/mpirun" in why
 
 
 def test_a_full_disk_is_a_reason(monkeypatch):
     monkeypatch.setattr(tempfile, "mkdtemp", Mock(side_effect=OSError(errno.ENOSPC, "No space left on device")))
-    assert run_probe(["true"], os.environ) == (None, "[Errno 28] No space left on device")
+    assert run_probe(["true"], os.environ, Event()) == (None, "[Errno 28] No space left on device")
 
 
 def test_an_interrupt_ends_the_processes(call, monkeypatch):
@@ -117,7 +119,7 @@ time.sleep(600)
 def test_the_ranks_of_a_launcher_that_hangs_are_ended(tmp_path):
     file = tmp_path / "rank"
     words = [sys.executable, "-IS", "-c", LAUNCHER, str(file)]
-    assert run_probe(words, os.environ, 2.0) == (None, "no answer within 2 s")
+    assert run_probe(words, os.environ, Event(), 2.0) == (None, "no answer within 2 s")
     deadline = time.monotonic() + 60
     with suppress(psutil.NoSuchProcess):
         rank = psutil.Process(int(file.read_text()))

@@ -361,13 +361,10 @@ def draw_archive(run: StoredRun, titled: bool = True) -> Any:
 
     Raises InputError if the run has no archive.
     """
-    error = InputError(str(run.path), "a run with an archive (strategy map-elites)", "another one")
-    if run.records[-1].archive is None:
-        raise error
     config = config_of(run)
     strategy = from_table(config.strategy, VectorLayout(run.records[0].champion_weights.size), config.population, 0)
-    if not isinstance(strategy, MapElites):  # a strategy of another package
-        raise error
+    if run.records[-1].archive is None or not isinstance(strategy, MapElites):  # another package may have archives, too
+        raise InputError(str(run.path), "a run with an archive (strategy map-elites)", "another one")
     archives = np.stack([drawable(record.archive) for record in run.records if record.archive is not None])
     # An archive of one descriptor is a row of cells, which needs little height.
     height = 4.8 if len(strategy.grid) > 1 else 1.0
