@@ -29,25 +29,22 @@ from evolve.numerics import native, portable
 from evolve.training.manifest import kernel_variant, machine_manifest, short_revision
 
 EXTRAS: Mapping[str, tuple[str, tuple[str, ...]]] = {
-    "mpi": ("many processes, by Open MPI", ("mpi4py",)),
-    "mpich": ("many processes, by MPICH", ("mpi4py",)),
     "box2d": ("Gymnasium's walkers, landers and cars", ("Box2D",)),
     "mujoco": ("HalfCheetah and similar tasks", ("mujoco",)),
     "envpool": ("EnvPool's environments", ("envpool",)),
     "plot": ("figures", ("matplotlib",)),
     "report": ("HTML pages", ("jinja2", "matplotlib")),
     "stats": ("rank tests", ("scipy",)),
-    "gpu": ("a GPU, by CUDA 13", ("cupy",)),
-    "gpu-cuda12": ("a GPU, by CUDA 12", ("cupy",)),
     "tensorboard": ("event files for TensorBoard", ("tensorboardX",)),
     "onnx": ("champions as ONNX", ("onnx",)),
     "torch": ("champions as PyTorch", ("torch",)),
     "completion": ("Tab completion", ("shtab",)),
     "video": ("films", ("av", "PIL", "pygame")),
 }
-"""The purpose of each extra for users, and the modules that show whether it is installed."""
-_REPORTED_ELSEWHERE = ("mpi", "mpich", "gpu", "gpu-cuda12")
-"""Extras that the findings about MPI and the GPU cover."""
+"""The purpose of each extra for users, and the modules that show whether it is installed.
+
+The extras of MPI and of the GPU are missing here: these parts have findings of their own.
+"""
 SECONDS = 120.0
 """The time limit of a process; it includes the compilation of kernels for a GPU."""
 _CHECK_EVERY = 0.1  # seconds between two checks whether to stop
@@ -250,11 +247,10 @@ def _cuda(version: int) -> str:
 
 def _extras() -> list[Finding]:
     """Return the installed extras, and the missing extras with the command that installs them."""
-    others = {name: parts for name, parts in EXTRAS.items() if name not in _REPORTED_ELSEWHERE}
-    missing = {name: purpose for name, (purpose, modules) in others.items() if not is_installed(*modules)}
+    missing = {name: purpose for name, (purpose, modules) in EXTRAS.items() if not is_installed(*modules)}
     found = []
-    if len(missing) < len(others):
-        found.append(Finding("extras", "works", ", ".join(name for name in others if name not in missing)))
+    if installed := [name for name in EXTRAS if name not in missing]:
+        found.append(Finding("extras", "works", ", ".join(installed)))
     if missing:
         named = ", ".join(f"{name} ({purpose})" for name, purpose in missing.items())
         found.append(Finding("extras", "missing", f"{named}: {install_command(','.join(missing))}"))

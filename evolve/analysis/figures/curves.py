@@ -16,7 +16,7 @@ from evolve.analysis import comparison, generations
 from evolve.analysis.comparison import RunGroup
 from evolve.analysis.figures import style
 from evolve.analysis.figures.style import COLOURS, FAINT, INK, LineLabel, Mark, drawable
-from evolve.analysis.statistics import finite, number
+from evolve.analysis.statistics import finite, mean, number, quantile
 from evolve.config import Config, names_function
 from evolve.errors import InputError, pluralize, sanitize
 from evolve.shapes import Float64
@@ -90,9 +90,8 @@ def draw_curves(groups: list[RunGroup], axis: str = "generation", titled: bool =
     if axis == "time" and max(run.seconds for group in groups for run in group.runs) <= _SHORT_RUN:
         axis = "seconds"
     # Groups of one name have one style, in all environments.
-    styles: dict[str, LineStyle] = {
-        name: style.line_style(n) for n, name in enumerate(dict.fromkeys(group.name for group in groups))
-    }
+    names = dict.fromkeys(group.name for group in groups)
+    styles: dict[str, LineStyle] = {name: style.line_style(n) for n, name in enumerate(names)}
     facets = []
     for in_env in comparison.by_environment(groups):
         # A constant number of connections has no panel.
@@ -292,10 +291,10 @@ def _draw_fitness(panel: Any, facet: Facet) -> list[LineLabel]:
     labels = []
     # One seed has room for the spread of its population. With several seeds the band is the spread of seeds.
     if seeds == 1:
-        fitness = [record.fitness for record in group.runs[0].records]
-        low, high = ([_over_finite(np.percentile, each, percent) for each in fitness] for percent in (10, 90))
+        fitness = [finite(record.fitness) for record in group.runs[0].records]
+        low, high = (drawable(np.array([quantile(each, share) for each in fitness])) for share in (0.1, 0.9))
         panel.fill_between(x, low, high, color=FAINT, alpha=0.25, lw=0 if len(x) > 1 else 6)
-        labels.append(LineLabel("middle 80 % of the population", *_end(x, np.array(low)), FAINT))
+        labels.append(LineLabel("middle 80 % of the population", *_end(x, low), FAINT))
     _band(panel, x, summary, line_style, seeds)
     _line(panel, x, other, color=INK, lw=1.1, ls="--")
     of_seeds = f": median and quartiles of {pluralize(seeds, 'seed')}" if seeds > 1 else ""
@@ -426,14 +425,14 @@ def _held_out(group: RunGroup) -> tuple[str, Mark | None]:
     found = comparison.held_out_score(group)
     if found is None:
         return "", None
-    mean, interval, _ = found
+    score, interval, _ = found
     own = names_function(group.config.fitness)
     what = "held-out mean return" if own or comparison.costs_connections([group]) else "held-out mean"
-    text = f"{what} {number(mean).replace('-', '−')}"
+    text = f"{what} {number(score).replace('-', '−')}"
     if own:
         return text, None
-    low, high = drawable(np.array(interval or (mean, mean))).tolist()
-    return text, (float(drawable(np.array(mean))), (low, high) if interval else None)
+    value, low, high = drawable(np.array([score, *(interval or (score, score))])).tolist()
+    return text, (value, (low, high) if interval else None)
 
 
 def _band(panel: Any, x: Float64, quartiles: Quartiles, line_style: LineStyle, seeds: int) -> None:
@@ -453,7 +452,7 @@ def _line(panel: Any, x: Float64, values: Float64, **line_style: Any) -> None:
 
 def _quartiles(group: RunGroup, series: Series) -> Quartiles:
     """Return the quartiles of a series over the runs of a group; NaN if no run has a value."""
-    rows = np.array([series(run)[: group.num_generations] for run in group.runs])
+    rows = drawable(np.array([series(run)[: group.num_generations] for run in group.runs]))
     low, middle, high = np.full((3, group.num_generations), np.nan)
     # nanpercentile warns if a generation has no value at all, so such generations are skipped.
     known = ~np.isnan(rows).all(axis=0)
@@ -462,15 +461,9 @@ def _quartiles(group: RunGroup, series: Series) -> Quartiles:
     return low, middle, high
 
 
-def _over_finite(function: Callable[..., Any], fitness: Float64, *arguments: float) -> float:
-    """Apply a function to the finite fitness values of a population; return NaN if no value is finite."""
-    known = drawable(finite(fitness))
-    return float(function(known, *arguments)) if len(known) else np.nan
-
-
 _SERIES: dict[str, Series] = {
-    _BEST: lambda run: drawable(np.array([record.champion_fitness for record in run.records])).tolist(),
-    _MEAN: lambda run: [_over_finite(np.mean, record.fitness) for record in run.records],
+    _BEST: lambda run: [record.champion_fitness for record in run.records],
+    _MEAN: lambda run: [mean(finite(record.fitness)) for record in run.records],
     "connections": generations.best_connections,
     "throughput": lambda run: [record.steps / (record.seconds or np.nan) for record in run.records],
     "idle": generations.mean_idle_shares,
