@@ -102,8 +102,8 @@ def champion_to_draw(run: Stored, which: training.GenomeChoice, traces: bool) ->
 def export_champion(run: Stored, path: Path) -> StoredChampion:
     """Write a champion file: the final champion of a run, or of another such file, with its held-out returns.
 
-    Returns the contents of the new file. Raises InputError if the run has no held-out returns of its champion yet, the
-    file cannot be written, or its name has another ending than `SUFFIX`, since it might replace a file of another kind.
+    Returns the contents of the new file. Raises InputError if the run has no held-out returns of its champion yet, or
+    if the file cannot be written. The name must end with `SUFFIX`, so that no file of another kind is replaced.
     """
     disk.check_writable(path, (SUFFIX,))
     held_out = run.held_out
@@ -155,8 +155,8 @@ def mean_traces(run: Stored, experiment: training.Experiment, champion: Champion
 def typical_episode(run: Stored, experiment: training.Experiment, champion: Champion) -> tuple[Episode, str]:
     """Return the held-out episode in which a champion has its median return, and a description of the episode.
 
-    A failed episode is returned only if every episode failed. For a champion without held-out episodes, return the
-    first episode of its generation.
+    If every held-out episode failed, it is a failed one. A champion without held-out episodes plays the first episode
+    of its generation.
     """
     if champion.generation is not None or run.held_out is None:
         return verification.choose_episode(run, experiment, champion.generation), "its first episode"

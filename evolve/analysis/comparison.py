@@ -145,8 +145,8 @@ def _distinctions(configs: Sequence[Config]) -> list[tuple[list[str], list[str]]
 def _start_in_words(start: StartFromOptions | None, starts: Iterable[StartFromOptions | None]) -> str:
     """Return the start of the runs of a group: its file, and the setting by which a genome in it was chosen.
 
-    If another one of `starts` has the same words, the digest follows: given genomes have no file, and the genome in a
-    file may have changed.
+    If another one of `starts` has the same words, the digest follows. That happens to given genomes, which have no
+    file, and to a file whose genome has changed between two runs.
     """
     if start is None:
         return "random genomes"
@@ -235,7 +235,10 @@ def costs_connections(groups: Sequence[RunGroup]) -> bool:
 
 
 def deduplicate_seeds(groups: Sequence[RunGroup]) -> tuple[list[RunGroup], list[str]]:
-    """Return groups with only the longest run of each seed, and notes: on the other runs, and on uneven lengths."""
+    """Return groups with only the longest run of each seed, and notes.
+
+    One note names the runs that are left out. Another one tells if the remaining runs differ in their lengths.
+    """
     kept_groups = []
     left_out = []
     for group in groups:
@@ -380,7 +383,7 @@ def by_environment(groups: Iterable[RunGroup]) -> list[list[RunGroup]]:
 def different_tasks(groups: Sequence[RunGroup], evaluated: bool) -> str:
     """Return a note if the scores of groups in one environment cannot be compared; empty otherwise.
 
-    evaluated: whether the scores are returns of held-out episodes; otherwise they are fitness in training.
+    evaluated: True if the scores are returns of held-out episodes, False if they are fitness in training.
     """
     configs = [group.config for group in groups]
     trained = [config.env for config in configs]
@@ -438,7 +441,7 @@ def _last_best(run: StoredRun) -> float:
 
 
 def _missing(runs: Sequence[StoredRun]) -> str:
-    """Return a note about runs without a held-out mean, and about failed held-out episodes; empty if there are none."""
+    """Return a note about runs without a held-out mean and about failed held-out episodes; empty without any."""
     all_failed, not_evaluated, some_failed = [], [], []
     for run in runs:
         path = sanitize(str(run.path))
@@ -473,9 +476,9 @@ def _unranked(group: RunGroup, score: Callable[[StoredRun], float], limits: stat
 
 
 def _range(runs: Sequence[StoredRun], evaluated: bool) -> statistics.Interval:
-    """Return the smallest and the largest number that runs of one environment contain; infinite if they contain none.
+    """Return the smallest and the largest score that runs of one environment contain; infinite without any.
 
-    evaluated: whether these are the returns of all episodes; otherwise they are the best fitness of each generation.
+    evaluated: True for the returns of all episodes, False for the best fitness of each generation.
     """
     if evaluated:
         seen = [run.held_out.returns for run in runs if run.held_out is not None]
@@ -489,7 +492,10 @@ def _range(runs: Sequence[StoredRun], evaluated: bool) -> statistics.Interval:
 
 
 def _compare(rows: Sequence[Comparison]) -> tuple[list[Comparison], str]:
-    """Return the groups of one environment, best first and tested against the best, and a note on missing tests."""
+    """Sort the groups of one environment, best first, and test each group against the best.
+
+    Return the sorted groups with their p values, and a note about tests that could not be made.
+    """
     best, *others = sorted(rows, key=lambda row: np.nan_to_num(row.mean, nan=-np.inf), reverse=True)
     if not others:
         return [best], ""

@@ -95,7 +95,7 @@ class Film(Exhibit):
         mp4: The film.
         jpeg: A still.
         size: Its width and height in pixels.
-        make: Films the same episodes again into a file, for other formats; None on a rank that saves nothing.
+        make: Films the same episodes again, into a file of another format. None on the ranks that save nothing.
     """
 
     formats = tuple(video.FORMATS)
@@ -204,8 +204,8 @@ def film(
         run: The run.
         experiment: Its experiment, or the same with changes.
         genomes: The genomes, such as the best candidates of several generations.
-        episode: The number of the episode; None for a final champion's held-out episode of median return, or episode 0
-            of other genomes.
+        episode: The number of the episode. None: a final champion plays the held-out episode of median return, and
+            other genomes play episode 0.
         seconds: The seconds that an episode lasts at most; a longer one is shown at a higher speed.
         changes: The changed settings of the environment and the network, in words.
 

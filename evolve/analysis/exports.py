@@ -202,9 +202,9 @@ def _matrix(weights: Mapping[str, Float32], block: Block) -> Float32:
 def onnx_model(policy: "Policy") -> bytes:
     """Return a policy as a model of ONNX.
 
-    Inputs: observation [N, O], flat; a recurrent network also has memory [N, M], zeros at the start of an episode.
-    Outputs: action, missing without a decoding of actions; outputs [N, A]; a recurrent network also has next_memory
-    [N, M].
+    Inputs: `observation` [N, O], flat. A recurrent network also has `memory` [N, M], zeros at the start of an episode.
+    Outputs: `outputs` [N, A], and before it `action` if actions can be decoded. A recurrent network also has
+    `next_memory` [N, M].
     """
     layers = layers_of(policy, "ONNX")
     onnx = import_extra("onnx", "onnx", "export", "ONNX")
@@ -338,8 +338,9 @@ def _onnx_action(graph: _OnnxGraph, policy: "Policy", space: Any, outputs: str) 
 def torch_program(policy: "Policy") -> bytes:
     """Return a policy as a saved program of `torch.export`.
 
-    `torch.export.load(path).module()` takes observation [N, O], flat; a recurrent network also takes memory [N, M]. The
-    result is (action, outputs), and a recurrent network adds memory. Without a decoding of actions, action is missing.
+    `torch.export.load(path).module()` takes the observation [N, O], flat. A recurrent network also takes the memory
+    [N, M]. The result is (action, outputs), to which a recurrent network adds its memory. It has no action if actions
+    cannot be decoded.
     """
     layers = layers_of(policy, "PyTorch")
     torch = import_extra("torch", "torch", "export", "PyTorch")

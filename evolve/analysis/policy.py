@@ -127,9 +127,9 @@ class Policy:
     def outputs(self, observation: Any) -> Float32:
         """Advance the network by one step; return its outputs [A] in [-1, 1], from which `decode` makes the action.
 
-        observation: an observation of the environment, or a batch of N observations: each array then has N rows, as in
-        Gymnasium's vector environments, the outputs are [N, A], and each row has a network of its own. Unless `reset`
-        has set N, the first observation after it does; only networks without memory take another N later.
+        observation: an observation of the environment, or a batch of N observations. In a batch, each array has N rows,
+        as in Gymnasium's vector environments. Each row then has a network of its own, and the outputs are [N, A].
+        Unless `reset` sets N, the next observation does. After that, only networks without memory take another N.
 
         Raises:
             InputError: The observation has another shape, or a number that is not finite.

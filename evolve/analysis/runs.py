@@ -311,8 +311,8 @@ class _EvolvedFile:
         `.champion`: a small file, which `load` reads. `.c`, `.json`, `.onnx`, `.pt2`: see `Policy.export`. `.csv`: the
         columns of `Run.table`. In a script of several ranks, rank 0 writes.
 
-        Raises InputError if the name has another ending, or the file cannot be written; for a champion file, also if
-        the run has no held-out returns, which `evolve evaluate` adds to the run file.
+        Raises InputError if the name has another ending, if the file cannot be written, or if a champion file lacks its
+        held-out returns. `evolve evaluate` adds these to the run file.
         """
 
         def work(_: Coordinator) -> bytes:
@@ -486,12 +486,12 @@ class Run(_EvolvedFile):
     def table(self) -> dict[str, list[Any]]:
         """Return columns by generation, for CSV or pandas (`pandas.DataFrame(run.table())`).
 
-        Columns of fitness and connections have a prefix: `best` for the best candidate, or the statistic of all
-        candidates: mean, standard deviation (n - 1), median or quartile (q25, q75). Columns `validation_…` describe the
-        champion's returns on the validation episodes (`early_stop.mean_return`), and `held_out_…` its returns on the
-        held-out episodes, in the row of the last generation; other rows have NaN. Each metric NAME of `env.metrics` has
-        `best_metric_NAME`, the mean over the best candidate's episodes, and `mean_metric_NAME`, the mean over all
-        candidates. Statistics ignore values that are not finite.
+        Columns of fitness and connections begin with `best` for the best candidate, or with a statistic of all
+        candidates: `mean`, `std` (n - 1), `median`, `q25` or `q75` (quartiles). Columns `validation_…` describe the
+        champion's returns on the validation episodes (`early_stop.mean_return`). Columns `held_out_…` describe its
+        returns on the held-out episodes, in the row of the last generation. Rows without such episodes have NaN. For a
+        metric NAME of `env.metrics`, `best_metric_NAME` is the mean over the best candidate's episodes, and
+        `mean_metric_NAME` the mean over all candidates. Statistics ignore values that are not finite.
         """
         return table(self._stored)
 

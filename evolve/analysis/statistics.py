@@ -72,8 +72,8 @@ def interval(sample: Float64, low: float = -math.inf, high: float = math.inf) ->
 def interval_of_returns(returns: Float64) -> Interval | None:
     """Return the 95 % interval of the mean of finite returns [n] of episodes; None for fewer than two returns.
 
-    It is Student's interval. If several episodes share the best or the worst return, the interval is cut there: such a
-    return is assumed to be a bound of the task, as 500 is in CartPole-v1, so no mean can be beyond it.
+    It is Student's interval. If several episodes share the best or the worst return, that return is assumed to be a
+    bound of the task, as 500 is in CartPole-v1. No mean can be beyond a bound, so the interval is cut there.
     """
     low, high = returns.min(initial=math.inf), returns.max(initial=-math.inf)
     return interval(
@@ -151,8 +151,8 @@ def holm(ps: Sequence[float]) -> list[float]:
 def rank_test(one: Float64, other: Float64) -> float:
     """Return p of the two-sided Mann-Whitney U test (1947) of two samples [n], [m].
 
-    The test is exact, with ties too, for up to 10,000 permutations, as with two samples of seven values. The normal
-    approximation, which SciPy uses for most larger samples, would be too cautious there.
+    The test is exact, with ties too, for up to 10,000 permutations. Two samples of seven values have 3,432 of them. The
+    normal approximation, which SciPy uses for most larger samples, would be too cautious for so few values.
 
     Raises:
         InputError: SciPy is not installed.

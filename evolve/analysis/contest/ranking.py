@@ -225,9 +225,9 @@ def _draw_bars(panels: Sequence[Any], best: Sequence[RankedRow]) -> None:
 def _bars(
     panel: Any, values: Sequence[float], texts: Sequence[str], ends: Sequence[float], names: Sequence[str]
 ) -> None:
-    """Draw a bar for each value, with its name to the left, and its text behind the end of the bar and its interval.
+    """Draw a bar for each value, with its name to the left and its text to the right.
 
-    ends: where the bar and its interval end, on the axis of the values.
+    ends: the right end of each bar and its interval, on the axis of the values.
     """
     places = range(len(values))
     panel.barh(places, values, 0.55, color=[COLOURS[n % len(COLOURS)] for n in places], alpha=0.85)

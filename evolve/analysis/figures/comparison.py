@@ -225,8 +225,9 @@ def draw_front(runs: Sequence[StoredRun], titled: bool = True) -> Any:
     """Return the figure of the fronts of runs of nsga2: fitness over the first measure, and hypervolume by generation.
 
     The last front of each run is drawn, and of a single run some earlier ones. A diamond marks the best fitness.
-    The hypervolume is the area that a front dominates, from the lowest fitness and the worst measure of all fronts of
-    its run, as a share of the rectangle that ends at the best fitness and the best measure of all runs.
+    The hypervolume is the area that a front dominates, as a share of a rectangle. The rectangle begins at the lowest
+    fitness and the worst measure of all fronts of the run, and ends at the best fitness and the best measure of all
+    runs.
 
     Raises InputError if a run has no front, or the environments or the objectives of the runs differ.
     """
@@ -344,7 +345,10 @@ def _draw_volumes(panel: Any, histories: Sequence[Sequence[Float64]], is_small: 
 
 
 def _draw_over_generations(panel: Any, generations: Any, values: Any, **appearance: Any) -> None:
-    """Draw a line over generations; a single value is a point, in the middle of the panel unless it has other lines."""
+    """Draw a line over generations.
+
+    A single value is a point. It is in the middle of the panel unless the panel has other lines.
+    """
     alone = len(generations) == 1
     panel.plot(generations, values, **appearance, marker="o" if alone else "", ms=4, clip_on=not alone)
     panel.set_xlabel("generation")

@@ -184,8 +184,9 @@ class LineLabel:
         y: The y coordinate of the line's end.
         colour: The colour of the line.
         mark: The mean and the interval drawn for the line; None to draw none.
-        key: The dashes of the line, one of `DASHES`, for a sample of it beside the text; "" for no line. None: a
-            pointer connects the line's end with the text; with several lines, pointers would cross lines and marks.
+        key: How the text refers to its line. None: a pointer leads from the end of the line to the text. One of
+            `DASHES`: a sample of the line stands beside the text, since pointers of many lines would cross lines and
+            marks. "": not at all.
     """
 
     text: str

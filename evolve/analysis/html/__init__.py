@@ -1,8 +1,8 @@
 """The report: tables, figures and films of runs on one HTML page that needs no other file.
 
-`summarize_run` plays episodes of a run again, for the verification and for a film. `make_page` calls it for each run,
-and `render`, which draws the figures and fills the template, `report.html` with `report.css`. `save` writes the page.
-`tables` has the tables and sentences. Only this module imports Jinja2, which comes with the extra `report`.
+`make_page` makes the page, and `save` writes it. For each run, `make_page` calls `summarize_run`, which plays episodes
+again for the verification and for a film. Then `render` draws the figures and fills the template: `report.html` with
+`report.css`. `tables` has the tables and sentences. Only this module imports Jinja2 (extra `report`).
 """
 
 import base64
@@ -207,7 +207,7 @@ def make_page(
 
 
 def _key(run: StoredRun) -> _Key:
-    """Return what identifies a run: a script may hold two runs of one path, of which one has replaced the other."""
+    """Return a key of a run. Its path is not enough: a script may hold a run and the run that replaced its file."""
     return run.path, run.header.config, run.digest
 
 
@@ -294,7 +294,9 @@ def _seed(run: StoredRun, group: RunGroup) -> str:
 def _spreads(
     groups: Sequence[RunGroup], returns: Mapping[_Key, tuple[str, Float64]]
 ) -> list[tuple[str, Picture | None, list[str]]]:
-    """Return the label of each group with evaluated champions, histograms of returns, and notes on constant returns.
+    """Describe the held-out returns of each group that has some.
+
+    Return for each group its label, histograms of returns, and notes on champions whose returns are all equal.
 
     returns: the name and the finite held-out returns of each evaluated run.
     """
