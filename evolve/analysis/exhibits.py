@@ -196,7 +196,7 @@ def film(
     genomes: Sequence[GenomeChoice],
     episode: int | None,
     seconds: float,
-    changes: str = "",
+    changes: str,
 ) -> Film:
     """Return a film of champions, one after another; to be called on one rank.
 

@@ -144,7 +144,7 @@ class _EvolvedFile:
         which = GenomeChoice(generation, connections, cell)
         check_which(self._stored, which)
         arguments = {"episodes": episodes, **vars(which)}
-        answer = self._play("_evaluate", changes | {"threads": threads}, arguments, workers, episodes)
+        answer = self._play("_evaluate", changes | {"threads": threads}, arguments, workers)
         return Evaluation(**unpack(answer))
 
     def _evaluate(
@@ -178,27 +178,21 @@ class _EvolvedFile:
         return json.dumps(verification.name_engines(verdict, self._stored, experiment).to_json()).encode()
 
     def _play(
-        self,
-        method: str,
-        changes: Mapping[str, Any],
-        arguments: Mapping[str, Any],
-        workers: int | str | None,
-        episodes: int | None = None,
+        self, method: str, changes: Mapping[str, Any], arguments: Mapping[str, Any], workers: int | str | None
     ) -> bytes:
         """Return the answer of a method that rank 0 calls with the ranks, the coordinator and an experiment.
 
         Args:
             method: The name of the method.
             changes: The changes of the experiment, see `_reloaded`.
-            arguments: Further arguments of the method.
+            arguments: Further arguments of the method. `episodes`, if it is among them, limits the number of workers.
             workers: The argument of the script.
-            episodes: The number of episodes, if it limits the number of workers.
         """
         if workers is not None:
             check_not_importing()
         experiment = self._reloaded(**changes)
         if workers is not None:
-            work = Work(episodes, threads=num_threads(experiment.config))
+            work = Work(arguments.get("episodes"), threads=num_threads(experiment.config))
             request = {"path": self.path.absolute(), "digest": self._stored.digest, "method": method}
             request = plain(request | {"changes": changes, "arguments": arguments})
             if (answer := call_elsewhere(workers, work, f"{__name__}:play_for_script", request)) is not None:

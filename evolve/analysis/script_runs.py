@@ -32,6 +32,10 @@ from evolve.verification import spot_check
 
 _LOG = logging.getLogger("evolve")
 _LINE_EVERY = 5.0  # seconds between lines of progress if they do not go to a terminal
+OpenReporter = Callable[[PlannedRun, int, int], ProgressReporter]
+"""Returns the receiver of a run's progress, given the run, its number of complete generations, and their steps."""
+ScriptWork = Callable[[Collective, Link, Mapping[str, Any], Coordinator], bytes]
+"""Returns rank 0's answer to a script, given the ranks, the link to the script, its request, and the coordinator."""
 
 
 def script_ranks() -> Collective:
@@ -103,17 +107,9 @@ def _check_options(plan: PlannedRun, options: RunOptions) -> None:
 
 
 def evolve_here(
-    ranks: Collective,
-    coordinator: Coordinator,
-    plan: PlannedRun,
-    options: RunOptions,
-    open_reporter: Callable[[PlannedRun, int, int], ProgressReporter],
+    ranks: Collective, coordinator: Coordinator, plan: PlannedRun, options: RunOptions, open_reporter: OpenReporter
 ) -> Generator[Generation]:
-    """Evolve a run on rank 0 until it ends or is stopped; yield each generation.
-
-    open_reporter: called with the run, its number of complete generations and their steps; returns the receiver of the
-    progress.
-    """
+    """Evolve a run on rank 0 until it ends or is stopped; yield each generation."""
     experiment, trial = choose_backend(plan.experiment)
     plan = replace(plan, experiment=experiment)
     if trial is not None:
@@ -236,12 +232,8 @@ def _messages(ranks: StartedRanks, *cure: str | errors.Setting) -> Iterator[tupl
     raise ranks.unexpected_end(*cure)
 
 
-def serve_script(work: Callable[[Collective, Link, Mapping[str, Any], Coordinator], bytes]) -> None:
-    """Do the work of a rank that a script has started.
-
-    work: called on rank 0 with the ranks, the link to the script, the script's request and the coordinator; returns the
-    answer to the script.
-    """
+def serve_script(work: ScriptWork) -> None:
+    """Do the work of a rank that a script has started."""
     link = Link.to_script() if launched().rank == 0 else None
     try:
         ranks = script_ranks()
@@ -259,12 +251,7 @@ def serve_script(work: Callable[[Collective, Link, Mapping[str, Any], Coordinato
         raise
 
 
-def _answer(
-    work: Callable[[Collective, Link, Mapping[str, Any], Coordinator], bytes],
-    ranks: Collective,
-    link: Link,
-    coordinator: Coordinator,
-) -> bytes:
+def _answer(work: ScriptWork, ranks: Collective, link: Link, coordinator: Coordinator) -> bytes:
     """On rank 0, return the answer to the request of a script, and relay log messages."""
     request = json.loads(link.receive() or b"{}")
     if not request:
