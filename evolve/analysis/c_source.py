@@ -2,6 +2,7 @@
 
 The file contains the headers of the network's kernel, compiled for one lane, and the network's arrays. So it equals the
 engine by construction, for every network with a kernel. Traces, cells and plastic weights are updated in C, too.
+`policy.c` is the template of the file.
 
 To find the arrays, `RecordedArrays` stand in for the arrays of a back end with one slot. Every array gets a number in
 place of an address, and the structure that a network gives its kernel refers to arrays by these numbers.
@@ -13,6 +14,7 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from string import Template
 from types import SimpleNamespace
 from typing import Any
 
@@ -31,44 +33,11 @@ _NUMBERS_PER_LINE = 8
 _FOLDERS = [Path(__file__).parents[1] / package / "kernels" for package in ("numerics", "networks")]
 _TYPES = {np.dtype(np.float32): "float", np.dtype(np.int64): "int64_t"}
 
-_HEAD = """\
-/* {title}
- *
- * void policy_reset(void)                                    starts an episode: clears the memory of the last one
- * void policy_step(const float *observation, float *output)  advances the network by one step
- *
- * observation: POLICY_OBSERVATIONS numbers, flattened as in training: 8-bit images divided by 255, discrete values
- * one-hot. output: POLICY_OUTPUTS numbers in [-1, 1].
-{spaces}
- *
- * It allocates nothing: {constants:,} bytes of constants, {state:,} bytes of state.
- *
- * Compile with: cc -std=gnu11 -O2 -ffp-contract=off, or c++ -std=gnu++17 and the same options. Fast-math changes
- * results, and so does fused multiply-add, which some compilers use by default. Written by evolve {version}; its
- * kernels are under the MIT licence.
- */
-#ifdef __FAST_MATH__
-#error "compile without -ffast-math, which changes results"
-#endif
-#define POLICY_OBSERVATIONS {observations}
-#define POLICY_OUTPUTS {outputs}
-#define LANES 1
-"""
+_TEMPLATE = Path(__file__).with_name("policy.c")
 # The engine's own library has one copy of each kernel for every instruction set; a policy needs one.
 _ONE_COPY = """
 #undef DISPATCH
 #define DISPATCH static inline
-"""
-_STEP = """
-void policy_reset(void)
-{{
-{reset}
-}}
-
-void policy_step(const float *observation, float *output)
-{{
-{normalization}    evolve_{kernel}(&net, {seen}, output, 1);
-}}
 """
 # numerics/kernels/normalization.h does the same, and also adds up moments.
 _NORMALIZATION = """\
@@ -167,29 +136,28 @@ def c_source(experiment: Experiment, genome: Genomes, normalizer: Float32 | None
     # Constants are the arrays that the kernel only reads, the normalizer, and the values with which the other arrays
     # start, unless they are all zero.
     constants = [array for array in arrays.made if array.constant or array.start.any()]
-    head = _HEAD.format(
+    state = [array for array in arrays.made if not array.constant]
+    definitions = [*map(_definition, arrays.made), _structure(arrays)]
+    if normalizer is not None:
+        names = "subtracted", "multiplied"
+        definitions += [_array(name, row, "static const") for name, row in zip(names, normalizer, strict=True)]
+    num_bytes = sum(array.start.nbytes for array in constants) + (0 if normalizer is None else normalizer.nbytes)
+    return Template(_TEMPLATE.read_text(encoding="utf-8")).substitute(
         # One line, because C joins lines that end with a backslash before it looks for the end of a comment.
         title=sanitize(title).replace("*/", "* /"),
         spaces="\n".join(f" * {line.replace('*/', '* /')}" for line in describe_spaces(experiment)),
         version=evolve.__version__,
         observations=experiment.network.observation_size,
         outputs=experiment.action_size,
-        constants=sum(array.start.nbytes for array in constants) + (0 if normalizer is None else normalizer.nbytes),
-        state=sum(array.start.nbytes for array in arrays.made if not array.constant),
+        constants=f"{num_bytes:,}",
+        state=f"{sum(array.start.nbytes for array in state):,}",
+        headers=_inlined(f"{arrays.kernel_name}.h", set()),
+        arrays="\n".join(definitions),
+        reset="\n".join(map(_reset, state)),
+        normalization="" if normalizer is None else _NORMALIZATION,
+        seen="observation" if normalizer is None else "seen",
+        kernel=arrays.kernel_name,
     )
-    parts = [head, _inlined(f"{arrays.kernel_name}.h", set()), *map(_definition, arrays.made), _structure(arrays)]
-    if normalizer is not None:
-        names = "subtracted", "multiplied"
-        parts += [_array(name, row, "static const") for name, row in zip(names, normalizer, strict=True)]
-    parts.append(
-        _STEP.format(
-            reset="\n".join(_reset(array) for array in arrays.made if not array.constant),
-            normalization="" if normalizer is None else _NORMALIZATION,
-            seen="observation" if normalizer is None else "seen",
-            kernel=arrays.kernel_name,
-        )
-    )
-    return "\n".join(parts)
 
 
 def describe_spaces(experiment: Experiment) -> list[str]:

@@ -4,6 +4,7 @@ import ctypes
 import re
 import shutil
 import subprocess
+import tomllib
 from importlib import metadata
 
 import numpy as np
@@ -150,3 +151,8 @@ small
 device
 #endif"""
     assert without_cuda(text).split() == ["host", "#if", "LARGE", "large", "#else", "small", "#endif"]
+
+
+def test_the_template_is_installed_with_the_package():
+    table = tomllib.loads((ROOT / "pyproject.toml").read_text())
+    assert "policy.c" in table["tool"]["setuptools"]["package-data"]["evolve.analysis"]

@@ -1,0 +1,34 @@
+/* $title
+ *
+ * void policy_reset(void)                                    starts an episode: clears the memory of the last one
+ * void policy_step(const float *observation, float *output)  advances the network by one step
+ *
+ * observation: POLICY_OBSERVATIONS numbers, flattened as in training: 8-bit images divided by 255, discrete values
+ * one-hot. output: POLICY_OUTPUTS numbers in [-1, 1].
+$spaces
+ *
+ * It allocates nothing: $constants bytes of constants, $state bytes of state.
+ *
+ * Compile with: cc -std=gnu11 -O2 -ffp-contract=off, or c++ -std=gnu++17 and the same options. Fast-math changes
+ * results, and so does fused multiply-add, which some compilers use by default. Written by evolve $version; its
+ * kernels are under the MIT licence.
+ */
+#ifdef __FAST_MATH__
+#error "compile without -ffast-math, which changes results"
+#endif
+#define POLICY_OBSERVATIONS $observations
+#define POLICY_OUTPUTS $outputs
+#define LANES 1
+
+$headers
+$arrays
+
+void policy_reset(void)
+{
+$reset
+}
+
+void policy_step(const float *observation, float *output)
+{
+$normalization    evolve_$kernel(&net, $seen, output, 1);
+}
