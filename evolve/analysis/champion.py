@@ -311,13 +311,12 @@ def members_of_front(run: StoredRun, generation: int | None) -> list[Member]:
     check_generation(run, number)
     names = names_of_measures(run)
     order, fitness, measures = fronts_of(run)[number]
-    kept: dict[int, tuple[int, Genomes]] = {}
+    kept: dict[int, tuple[int, Genomes]] = {}  # the evaluations and the genome of each candidate in the checkpoint
     if number == last:
         _, state = training.restore(training.reload_policy(run), run)
         assert isinstance(state, FrontState)
-        counts = state.parents.count.tolist()
-        for place, candidate in enumerate(state.candidates.tolist()):
-            kept[candidate] = counts[place], state.parents.genomes.take(np.array([place]))
+        parents = enumerate(zip(state.candidates.tolist(), state.parents.count.tolist(), strict=True))
+        kept = {candidate: (count, state.parents.genomes.take(np.array([n]))) for n, (candidate, count) in parents}
     return [
         Member(value, dict(zip(names, row, strict=True)), candidate, *kept.get(candidate, ()))
         for candidate, value, row in zip(order.tolist(), fitness.tolist(), measures.tolist(), strict=True)

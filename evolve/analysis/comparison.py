@@ -9,6 +9,7 @@ import numpy as np
 
 from evolve import networks, store
 from evolve.analysis import statistics
+from evolve.analysis.generations import evaluation_of
 from evolve.config import Config, Options, StartFromOptions, differences, flatten, names_function, quantile_of
 from evolve.errors import FAILURES, InputError, pluralize, sanitize
 from evolve.shapes import Float64
@@ -413,12 +414,8 @@ def held_out_score(group: RunGroup) -> tuple[float, statistics.Interval | None, 
     row = _unranked(group, _held_out_mean, _range(group.runs, evaluated=True))
     if not len(row.scores):
         return None
-    return row.mean, row.interval if len(group.runs) > 1 else held_out_interval(group.runs[0]), len(row.scores)
-
-
-def held_out_interval(run: StoredRun) -> statistics.Interval | None:
-    """Return the interval of the mean over a run's held-out episodes."""
-    return None if run.held_out is None else statistics.interval_of_returns(statistics.finite(run.held_out.returns))
+    alone = evaluation_of(group.runs[0]) if len(group.runs) == 1 else None
+    return row.mean, row.interval if alone is None else alone.interval, len(row.scores)
 
 
 def best_run(group: RunGroup) -> StoredRun:

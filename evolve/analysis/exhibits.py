@@ -261,10 +261,7 @@ def report(runs: Sequence[StoredRun], ranks: Collective, quick: bool) -> Page:
 
     def work(coordinator: Coordinator) -> bytes:
         environments.draw_without_display()
-
-        def summarize(run: StoredRun, filmed: bool) -> Any:
-            return html.summarize_run(run, coordinator, ranks.transport, filmed)
-
+        summarize = partial(html.summarize_run, coordinator=coordinator, transport=ranks.transport)
         text, _ = html.make_page(runs, groups, None if quick else summarize)
         return text.encode("utf-8", "backslashreplace")  # an error may quote bytes that are no UTF-8
 

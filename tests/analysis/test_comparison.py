@@ -15,7 +15,7 @@ from evolve.analysis.comparison import (
     compare_groups,
     deduplicate_seeds,
     group_runs,
-    held_out_interval,
+    held_out_score,
     mask_unit,
     uneven_lengths,
 )
@@ -177,8 +177,9 @@ def test_an_interval_ends_where_no_return_has_been():
 
 def test_the_interval_of_a_run_is_the_interval_of_its_held_out_returns():
     held_out = replace(run(1, 500.0).held_out, returns=np.array([500.0, 500.0, 460.0]))
-    assert held_out_interval(replace(run(1, 500.0), held_out=held_out)) == (pytest.approx(429.3, abs=0.1), 500.0)
-    assert held_out_interval(replace(run(1, 500.0), held_out=None)) is None
+    alone = RunGroup("x", Config(), (replace(run(1, 500.0), held_out=held_out),))
+    assert held_out_score(alone) == (pytest.approx(486.7, abs=0.1), (pytest.approx(429.3, abs=0.1), 500.0), 1)
+    assert held_out_score(RunGroup("x", Config(), (replace(run(1, 500.0), held_out=None),))) is None
 
 
 def test_a_note_says_if_training_fitness_takes_the_place_of_held_out_returns():

@@ -16,8 +16,9 @@ from conftest import LONG, ROOT, make_runs, wait_for
 
 from evolve import store
 from evolve.analysis import comparison, html
-from evolve.analysis.comparison import held_out_interval, read_groups
+from evolve.analysis.comparison import read_groups
 from evolve.analysis.figures import connections_of
+from evolve.analysis.generations import evaluation_of
 from evolve.analysis.html import reported_champion
 from evolve.analysis.html.tables import Clip, RunSummary, champion_table, conclude, training_table
 from evolve.cluster import Coordinator, Transport
@@ -100,7 +101,7 @@ def test_one_run(call, runs, tmp_path):
     acting = connections_of(reload(run).network, run.held_out.mask, run.held_out.weights)
     left = f"{len(acting)} of 20 acting connections"
     middle = sorted(run.held_out.returns)[2]
-    low, high = held_out_interval(run)
+    low, high = evaluation_of(run).interval
     mean = f"{run.held_out.returns.mean():.2f} ({low:.2f} to {high:.2f})"
     best = f"{max(record.champion_fitness for record in run.records):.2f}"
     steps = f"{sum(record.steps for record in run.records):,}"
@@ -183,7 +184,7 @@ def test_only_a_film_that_cannot_be_made_is_left_out(runs, monkeypatch, error):
     monkeypatch.setattr(html.video, "film_episodes", Mock(side_effect=error))
     transport = Transport()
     coordinator = Coordinator(transport, make_rollout)
-    found = html.summarize_run(store.read(runs / "a" / "seed-1.h5"), coordinator, transport, True)
+    found = html.summarize_run(store.read(runs / "a" / "seed-1.h5"), True, coordinator, transport)
     assert (found.why_no_film, found.film, found.equal) == (f"No film: {error}", None, True)
 
 
@@ -196,7 +197,7 @@ def test_a_stop_ends_a_film_and_its_page(call, runs, monkeypatch, tmp_path):
 
 def test_only_a_run_that_was_to_be_filmed_has_no_film(runs, monkeypatch):
     monkeypatch.setattr(html, "reload", Mock(side_effect=InputError("env.id", "an environment", "none")))
-    found = [html.summarize_run(store.read(runs / "a" / "seed-1.h5"), None, None, filmed) for filmed in (True, False)]
+    found = [html.summarize_run(store.read(runs / "a" / "seed-1.h5"), filmed, None, None) for filmed in (True, False)]
     assert [each.verification[:24] for each in found] == ["It cannot be checked: en"] * 2
     assert [each.why_no_film[:9] for each in found] == ["No film: ", ""]
 

@@ -72,16 +72,16 @@ def _jinja2() -> Any:
     return import_extra("jinja2", "report", "report", "Jinja2")
 
 
-def summarize_run(run: StoredRun, coordinator: Coordinator, transport: Transport, filmed: bool) -> RunSummary:
+def summarize_run(run: StoredRun, filmed: bool, coordinator: Coordinator, transport: Transport) -> RunSummary:
     """Evaluate champions of a run again, and film the run's champion.
 
     Errors of the run are not raised: the summary says why something is missing.
 
     Args:
         run: The run file.
+        filmed: Whether to make a film.
         coordinator: Plays the episodes.
         transport: The ranks, for the description of this machine.
-        filmed: Whether to make a film.
 
     Raises:
         Stopped: A stop was requested.
