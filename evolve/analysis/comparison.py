@@ -184,15 +184,17 @@ def _names(config: Config) -> tuple[str, str, str]:
 
 def describe_groups(groups: Sequence[RunGroup]) -> str:
     """Return the environments, networks, strategies and seeds of groups in words."""
-    seeds = sorted({run.header.seed for group in groups for run in group.runs})
-    parts = [describe_searches(groups)]
-    if len(groups) > 1:
-        parts.append(pluralize(len(groups), "experiment"))
+    experiments = [pluralize(len(groups), "experiment")] if len(groups) > 1 else []
+    seeds = seeds_in_words([run for group in groups for run in group.runs])
+    return sanitize(", ".join([describe_searches(groups), *experiments, seeds]), _LONGEST_NOTE)
+
+
+def seeds_in_words(runs: Sequence[StoredRun]) -> str:
+    """Return the seeds of runs in words: "seed 1", "seeds 1, 2", or only their number if there are many."""
+    seeds = sorted({run.header.seed for run in runs})
     if len(seeds) > _MOST_SEEDS:
-        parts.append(f"{len(seeds)} seeds")
-    else:
-        parts.append(f"seed{'s' * (len(seeds) > 1)} {', '.join(map(str, seeds))}")
-    return sanitize(", ".join(parts), _LONGEST_NOTE)
+        return f"{len(seeds)} seeds"
+    return f"seed{'s' * (len(seeds) > 1)} {', '.join(map(str, seeds))}"
 
 
 def describe_searches(groups: Sequence[RunGroup]) -> str:

@@ -17,6 +17,7 @@ from evolve.analysis.comparison import (
     group_runs,
     held_out_score,
     mask_unit,
+    seeds_in_words,
     uneven_lengths,
 )
 from evolve.analysis.html.tables import comparison_table, conclude, differing_settings
@@ -64,6 +65,12 @@ def test_seeds_of_several_lengths_are_said():
     assert uneven_lengths(groups[1:]) == ""
     longest = replace(run(3, 5.0, 30), held_out=None)  # not a part of the mean
     assert uneven_lengths([RunGroup("x", Config(), (run(1, 5.0, 3), run(2, 5.0, 3), longest))]).endswith("shortest run")
+
+
+def test_a_title_counts_many_seeds():
+    runs = [run(seed, 1.0) for seed in (3, 1, 3)]
+    assert [seeds_in_words(runs[:1]), seeds_in_words(runs)] == ["seed 3", "seeds 1, 3"]
+    assert seeds_in_words([run(seed, 1.0) for seed in range(9)]) == "9 seeds"
 
 
 def test_the_conclusion_of_a_page_counts_the_seeds_of_its_mean():

@@ -12,7 +12,7 @@ import numpy as np
 from evolve import environments
 from evolve.analysis import statistics
 from evolve.analysis.champion import Front, fronts_of, names_of_measures
-from evolve.analysis.comparison import Comparison, Ranking, group_runs
+from evolve.analysis.comparison import Comparison, Ranking, group_runs, seeds_in_words
 from evolve.analysis.figures import style
 from evolve.analysis.figures.style import COLOURS, FAINT, GRID, INK, PAPER, drawable
 from evolve.config import observation_index
@@ -290,8 +290,7 @@ def _set_title(figure: Any, runs: Sequence[StoredRun]) -> None:
     """Put the experiments and the seeds of runs above a figure."""
     configs = map(config_of, runs)
     names = dict.fromkeys(f"{config.env.id}, {config.network.name}, {config.strategy.name}" for config in configs)
-    seeds = ", ".join(str(run.header.seed) for run in runs)
-    style.set_title(figure, f"{' and '.join(names)}, seed{'s' * (len(runs) > 1)} {seeds}")
+    style.set_title(figure, f"{' and '.join(names)}, {seeds_in_words(runs)}")
 
 
 def _points(front: Front) -> Float64:
