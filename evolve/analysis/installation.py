@@ -25,7 +25,7 @@ from evolve.cluster import Transport
 from evolve.cluster.cores import number_of_cores
 from evolve.cluster.mpirun import MPI_PROBE, SESSION_FOLDER, Launcher, kill_launcher, mpirun_environment
 from evolve.errors import SOURCE, InputError, install_command, is_installed, on_error
-from evolve.numerics import native, portable
+from evolve.numerics import cupy_device, native, portable
 from evolve.training.manifest import kernel_variant, machine_manifest, short_revision
 
 EXTRAS: Mapping[str, tuple[str, tuple[str, ...]]] = {
@@ -51,15 +51,8 @@ _CHECK_EVERY = 0.1  # seconds between two checks whether to stop
 _MARK = "evolve.installation: "  # precedes the value in the output of a probe
 _GPU_PROBE = f"""
 import json
-from evolve.errors import InputError
-from evolve.numerics import cupy_device
-found = {{"NVRTC": cupy_device.available() and ".".join(map(str, cupy_device.nvrtc_version()))}}
-try:
-    device = cupy_device.open_device()
-    found |= {{"name": device.name}} | device.facts()
-except InputError as error:
-    found["error"] = [error.expected, error.got]
-print({_MARK!r} + json.dumps(found), flush=True)
+from evolve.analysis.installation import try_gpu
+print({_MARK!r} + json.dumps(try_gpu()), flush=True)
 """
 DRIVER = Path("/proc/driver/nvidia/version")
 """The file in which NVIDIA's driver states its version."""
@@ -231,6 +224,16 @@ def _gpu(stopping: threading.Event) -> list[Finding]:
     if driver is None:
         text = f"neither an NVIDIA driver nor CuPy. With a driver: {install_command(extra)} (CUDA 12: gpu-cuda12)"
     return [Finding("GPU", "missing", text), compiler]
+
+
+def try_gpu() -> dict[str, Any]:
+    """Open a GPU; return the version of NVRTC, and the facts about the GPU or the error. It may crash this process."""
+    found: dict[str, Any] = {"NVRTC": cupy_device.available() and ".".join(map(str, cupy_device.nvrtc_version()))}
+    try:
+        device = cupy_device.open_device()
+        return found | {"name": device.name} | device.facts()
+    except InputError as error:
+        return found | {"error": [error.expected, error.got]}
 
 
 def driver_version() -> int | None:

@@ -21,8 +21,8 @@ from conftest import OPENMPI, ROOT
 from evolve.analysis import installation
 from evolve.analysis.installation import EXTRAS, examine, run_probe
 from evolve.cluster import Transport, mpirun
-from evolve.errors import RunError
-from evolve.numerics import native
+from evolve.errors import InputError, RunError
+from evolve.numerics import cupy_device, native
 
 GPU = {"NVRTC": "13.5", "name": "a GPU", "architecture": "sm_90", "free_bytes": 8e10, "driver": 13020, "runtime": 13000}
 NO_CUPY = {"NVRTC": "13.5", "error": ["a working CuPy", "ModuleNotFoundError"]}
@@ -180,6 +180,14 @@ def test_the_driver_decides_which_cupy_is_missing(examined, absent, monkeypatch,
 def test_a_system_that_does_not_name_its_libc_has_no_empty_entry(examined, monkeypatch):
     monkeypatch.setattr(platform, "libc_ver", lambda: ("", ""))  # as on macOS
     assert examined()["evolve"][1].endswith(f" {platform.machine()}")
+
+
+def test_the_facts_about_a_gpu_or_its_error_are_found(monkeypatch):
+    monkeypatch.setattr(cupy_device, "available", lambda: False)
+    monkeypatch.setattr(cupy_device, "open_device", lambda: SimpleNamespace(name="a GPU", facts=lambda: {"driver": 1}))
+    assert installation.try_gpu() == {"NVRTC": False, "name": "a GPU", "driver": 1}
+    monkeypatch.setattr(cupy_device, "open_device", Mock(side_effect=InputError("backend", "a GPU", "none")))
+    assert installation.try_gpu() == {"NVRTC": False, "error": ["a GPU", "none"]}
 
 
 def test_a_gpu_is_described(examined):
