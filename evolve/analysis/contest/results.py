@@ -218,11 +218,9 @@ class ContestFile(StoredPart):
 
 
 def leg_difference(ours: Mapping[str, LegDigest], theirs: Mapping[str, LegDigest]) -> str:
-    """Return the first difference between two sets of legs in words; "" if they are equal."""
+    """Return the first difference between two sets of the same legs in words; "" if they are equal."""
     for leg, one in ours.items():
-        other = theirs.get(leg)
-        if other is None:
-            return f"{leg} is missing"
+        other = theirs[leg]
         if one.digest != other.digest:
             place = next((n for n, (a, b) in enumerate(zip(one.marks, other.marks, strict=False)) if a != b), None)
             if place is None:
