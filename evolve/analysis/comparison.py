@@ -432,7 +432,7 @@ def any_evaluated(runs: Iterable[StoredRun]) -> bool:
 
 
 def _held_out_mean(run: StoredRun) -> float:
-    return np.nan if run.held_out is None else statistics.mean(statistics.finite(run.held_out.returns))
+    return np.nan if run.held_out is None else statistics.mean(run.held_out.returns)
 
 
 def _last_best(run: StoredRun) -> float:

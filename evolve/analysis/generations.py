@@ -94,13 +94,12 @@ def mean_idle_shares(run: StoredRun) -> list[float]:
 
 def _spread(sample: Float64) -> dict[str, float]:
     """Return mean, standard deviation, quartiles and median of the finite values; NaN if there are too few values."""
-    known = statistics.finite(sample)
     return {
-        "mean": statistics.mean(known),
-        "std": statistics.deviation(known),
-        "q25": statistics.quantile(known, 0.25),
-        "median": statistics.median(known),
-        "q75": statistics.quantile(known, 0.75),
+        "mean": statistics.mean(sample),
+        "std": statistics.deviation(sample),
+        "q25": statistics.quantile(sample, 0.25),
+        "median": statistics.median(sample),
+        "q75": statistics.quantile(sample, 0.75),
     }
 
 
@@ -110,8 +109,8 @@ def _metric_columns(records: Sequence[Record]) -> dict[str, list[float]]:
     for name in records[0].metrics if records else ():
         played = [np.where(np.isnan(record.returns), np.nan, record.metrics[name]) for record in records]
         best = (values[record.champion_candidate] for values, record in zip(played, records, strict=True))
-        columns[f"best_metric_{name}"] = [statistics.mean(statistics.finite(values)) for values in best]
-        columns[f"mean_metric_{name}"] = [statistics.mean(statistics.finite(values)) for values in played]
+        columns[f"best_metric_{name}"] = [statistics.mean(values) for values in best]
+        columns[f"mean_metric_{name}"] = [statistics.mean(values) for values in played]
     return columns
 
 
@@ -167,7 +166,7 @@ class Generation:
     @property
     def mean(self) -> float:
         """The mean of the finite fitness values; NaN if there are none."""
-        return statistics.mean(statistics.finite(self.record.fitness))
+        return statistics.mean(self.record.fitness)
 
     @property
     def digest(self) -> str:
@@ -205,7 +204,7 @@ class Evaluation:
     @property
     def mean(self) -> float:
         """The mean return of the episodes that did not fail; NaN if all failed."""
-        return statistics.mean(self._known)
+        return statistics.mean(self.returns)
 
     @property
     def interval(self) -> tuple[float, float] | None:
@@ -213,21 +212,17 @@ class Evaluation:
 
         None for fewer than two returns.
         """
-        return statistics.interval_of_returns(self._known)
+        return statistics.interval_of_returns(self.returns)
 
     @property
     def failed(self) -> int:
         """The number of episodes that failed."""
-        return len(self.returns) - len(self._known)
+        return len(self.returns) - len(statistics.finite(self.returns))
 
     def __repr__(self) -> str:
         failed = f", {self.failed} failed" if self.failed else ""
         between = f", 95 % interval {self.interval[0]:.6g} to {self.interval[1]:.6g}" if self.interval else ""
         return f"<Evaluation: {len(self.returns)} episodes, mean {self.mean:.6g}{between}{failed}>"
-
-    @property
-    def _known(self) -> Float64:
-        return statistics.finite(self.returns)
 
 
 def evaluation_of(run: Stored) -> Evaluation | None:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, TextIO
 
 import numpy as np
 
-from evolve.analysis.statistics import finite, mean, number
+from evolve.analysis.statistics import mean, number
 from evolve.errors import sanitize
 from evolve.numerics.streams import Purpose
 from evolve.store import Record
@@ -207,7 +207,7 @@ class ProgressReporter:
 def _describe_fitness(record: Record) -> str:
     """Return the fitness of a generation, and the connections of its median candidate, as one text."""
     connections = int(np.median(record.connections))
-    fitness = f"best fitness {number(record.champion_fitness)}  mean {number(mean(finite(record.fitness)))}"
+    fitness = f"best fitness {number(record.champion_fitness)}  mean {number(mean(record.fitness))}"
     return f"{fitness}  median connections {connections:,}"
 
 

@@ -1,5 +1,7 @@
 """Statistics of samples of returns or scores: means, their intervals, and tests between samples.
 
+Means, quantiles and intervals are of the finite values of a sample. An episode or a candidate that failed has NaN.
+
 The module also formats values for tables, messages and pages, as texts without control characters.
 
 This is the only module that imports SciPy (extra `stats`). Only the rank test needs it.
@@ -34,48 +36,50 @@ def finite(values: Float64) -> Float64:
 
 
 def mean(sample: Float64) -> float:
-    """Return the mean of finite values [n]; NaN for an empty sample."""
+    """Return the mean of a sample [n]; NaN without finite values."""
     return _without_overflow(np.mean, sample)
 
 
 def median(sample: Float64) -> float:
-    """Return the median of finite values [n]; NaN for an empty sample."""
+    """Return the median of a sample [n]; NaN without finite values."""
     return _without_overflow(np.median, sample)
 
 
 def quantile(sample: Float64, share: float) -> float:
-    """Return a quantile of finite values [n], by linear interpolation; NaN for an empty sample. share: 0 to 1."""
+    """Return a quantile of a sample [n], by linear interpolation; NaN without finite values. share: 0 to 1."""
     return _without_overflow(lambda scaled: np.quantile(scaled, share), sample)
 
 
 def deviation(sample: Float64) -> float:
-    """Return the standard deviation (n - 1) of finite values [n]; NaN for fewer than two values."""
-    return _without_overflow(lambda scaled: np.std(scaled, ddof=1), sample) if len(sample) > 1 else math.nan
+    """Return the standard deviation (n - 1) of a sample [n]; NaN for fewer than two finite values."""
+    return _without_overflow(lambda scaled: np.std(scaled, ddof=1), sample) if len(finite(sample)) > 1 else math.nan
 
 
 def interval(sample: Float64, low: float = -math.inf, high: float = math.inf) -> Interval | None:
-    """Return the 95 % interval of the mean of finite values [n], by Student's t (1908); None for fewer than two values.
+    """Return the 95 % interval of the mean of a sample [n], by Student's t (1908); None for fewer than two values.
 
     It serves for the returns of many episodes (`interval_of_returns`) and for the scores of few seeds. The bootstrap
     would be too narrow for few seeds, as it never leaves the range of its sample.
 
     low, high: bounds of the mean, at which the interval is cut.
     """
-    if len(sample) < 2:
+    number_of_values = len(finite(sample))
+    if number_of_values < 2:
         return None
-    half = _student(len(sample) - 1) * deviation(sample) / math.sqrt(len(sample))
+    half = _student(number_of_values - 1) * deviation(sample) / math.sqrt(number_of_values)
     centre = mean(sample)
     # The mean of equal values may lie beyond them by a rounding error, but never outside its interval.
     return max(centre - half, min(low, centre)), min(centre + half, max(high, centre))
 
 
 def interval_of_returns(returns: Float64) -> Interval | None:
-    """Return the 95 % interval of the mean of finite returns [n] of episodes; None for fewer than two returns.
+    """Return the 95 % interval of the mean of returns [n] of episodes; None for fewer than two finite returns.
 
     It is Student's interval. If several episodes share the best or the worst return, that return is assumed to be a
     bound of the task, as 500 is in CartPole-v1. No mean can be beyond a bound, so the interval is cut there.
     """
-    low, high = returns.min(initial=math.inf), returns.max(initial=-math.inf)
+    known = finite(returns)
+    low, high = known.min(initial=math.inf), known.max(initial=-math.inf)
     return interval(
         returns,
         low=float(low) if np.count_nonzero(returns == low) > 1 else -math.inf,
@@ -109,12 +113,16 @@ def ratio_interval(one: Float64, other: Float64) -> Interval | None:
 
 
 def _without_overflow(statistic: Callable[[Float64], Any], sample: Float64) -> float:
-    """Return a statistic of a sample [n], which is scaled by a power of two (so exactly) to avoid overflow."""
-    if not len(sample):
+    """Return a statistic of the finite values of a sample [n].
+
+    The values are scaled by a power of two, and thus exactly, so that their sums do not overflow.
+    """
+    known = finite(sample)
+    if not len(known):
         return math.nan
-    exponent = math.frexp(float(np.abs(sample).max()))[1]
+    exponent = math.frexp(float(np.abs(known).max()))[1]
     with np.errstate(over="ignore"):
-        return float(np.ldexp(statistic(np.ldexp(sample, -exponent)), exponent))
+        return float(np.ldexp(statistic(np.ldexp(known, -exponent)), exponent))
 
 
 def _student(degrees: int) -> float:
@@ -190,7 +198,7 @@ def summary(returns: Float64) -> str:
 def metrics_means(metrics: Mapping[str, NDArray[Any]], returns: Float64) -> dict[str, float]:
     """Return the mean of each metric [N] over the episodes with a finite return, by name."""
     played = np.isfinite(returns)  # other episodes failed: their metrics are NaN, 0 or false
-    return {name: mean(finite(values[played].astype(float))) for name, values in metrics.items()}
+    return {name: mean(values[played].astype(float)) for name, values in metrics.items()}
 
 
 def metrics_summary(metrics: Mapping[str, NDArray[Any]], returns: Float64) -> str:

@@ -2,6 +2,7 @@
 
 import math
 import re
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -65,6 +66,13 @@ def test_values_near_the_largest_float_do_not_overflow():
     assert statistics.median(sample) == 1e308
     assert statistics.interval(sample)[1] == math.inf
     assert "mean 6.25e+307" in statistics.summary(sample)
+
+
+def test_values_that_are_not_finite_do_not_count():
+    known, more = np.array([1.0, 2.0, 2.0, 5.0]), np.array([1.0, np.nan, 2.0, np.inf, 2.0, 5.0])
+    for statistic in (statistics.mean, statistics.median, statistics.deviation, statistics.interval,
+                      statistics.interval_of_returns, partial(statistics.quantile, share=0.25)):  # fmt: skip
+        assert statistic(more) == statistic(known)
 
 
 def test_means_keep_their_bits():

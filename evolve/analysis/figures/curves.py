@@ -16,7 +16,7 @@ from evolve.analysis import comparison, generations
 from evolve.analysis.comparison import RunGroup
 from evolve.analysis.figures import style
 from evolve.analysis.figures.style import COLOURS, FAINT, INK, LineLabel, Mark, drawable
-from evolve.analysis.statistics import finite, mean, number, quantile
+from evolve.analysis.statistics import mean, number, quantile
 from evolve.config import Config, names_function
 from evolve.errors import InputError, pluralize, sanitize
 from evolve.shapes import Float64
@@ -291,8 +291,8 @@ def _draw_fitness(panel: Any, facet: Facet) -> list[LineLabel]:
     labels = []
     # One seed has room for the spread of its population. With several seeds the band is the spread of seeds.
     if seeds == 1:
-        fitness = [finite(record.fitness) for record in group.runs[0].records]
-        low, high = (drawable(np.array([quantile(each, share) for each in fitness])) for share in (0.1, 0.9))
+        records = group.runs[0].records
+        low, high = (drawable(np.array([quantile(each.fitness, share) for each in records])) for share in (0.1, 0.9))
         panel.fill_between(x, low, high, color=FAINT, alpha=0.25, lw=0 if len(x) > 1 else 6)
         labels.append(LineLabel("middle 80 % of the population", *_end(x, low), FAINT))
     _band(panel, x, summary, line_style, seeds)
@@ -463,7 +463,7 @@ def _quartiles(group: RunGroup, series: Series) -> Quartiles:
 
 _SERIES: dict[str, Series] = {
     _BEST: lambda run: [record.champion_fitness for record in run.records],
-    _MEAN: lambda run: [mean(finite(record.fitness)) for record in run.records],
+    _MEAN: lambda run: [mean(record.fitness) for record in run.records],
     "connections": generations.best_connections,
     "throughput": lambda run: [record.steps / (record.seconds or np.nan) for record in run.records],
     "idle": generations.mean_idle_shares,
