@@ -287,8 +287,7 @@ def held_out_table(evaluations: Sequence[tuple[str, Evaluation]]) -> ReportTable
     """Return a table of the held-out returns of the champions of named runs."""
     rows = []
     for name, found in evaluations:
-        known = statistics.finite(found.returns)
-        spread = [number(f(known)) if len(known) else "none" for f in (statistics.median, np.min, np.max)]
+        spread = [number(f(found.returns)) for f in (statistics.median, np.fmin.reduce, np.fmax.reduce)]
         interval = between(found.interval) if found.interval else "none"
         rows.append((name, f"{len(found.returns):,}", number(found.mean), interval, *spread, f"{found.failed:,}"))
     names = "episodes", "mean", "95 % interval", "median", "worst", "best", "failed"
