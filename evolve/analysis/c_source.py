@@ -133,8 +133,8 @@ def c_source(experiment: Experiment, genome: Genomes, normalizer: Float32 | None
         raise InputError("network", "a network with a C kernel", experiment.config.network.name, cure)
     seeds = np.zeros(1, np.int64)  # plastic-mlp draws its first weights from the environment seed: take seed 0
     batch.load(np.zeros(1, np.intp), genome.weights, genome.mask, seeds)
-    # Constants are the arrays that the kernel only reads, the normalizer, and the values with which the other arrays
-    # start, unless they are all zero.
+    # Constants are the arrays that the kernel only reads, and the start values of the other arrays if these are not all
+    # zero. The normalizer is a constant, too.
     constants = [array for array in arrays.made if array.constant or array.start.any()]
     state = [array for array in arrays.made if not array.constant]
     definitions = [*map(_definition, arrays.made), _structure(arrays)]

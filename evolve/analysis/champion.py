@@ -281,8 +281,8 @@ Front = tuple[Int64, Float64, Float64]
 def fronts_of(run: StoredRun) -> list[Front]:
     """Return the front after each generation, sorted by the first measure. Raises InputError if the run has no front.
 
-    The file has the measures of each candidate in each generation, but the strategy compares means over generations. So
-    its selections are repeated here, from the fitness and the measures in the file.
+    The file has the fitness and the measures of each candidate in each generation. The strategy compares their means
+    over generations, so its selections are repeated here.
     """
     experiment = training.reload_policy(run)
     strategy, W = experiment.strategy(run.header.seed), experiment.network.num_weights

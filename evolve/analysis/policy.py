@@ -79,8 +79,8 @@ class Policy:
         Args:
             seed: The seed with which the environment is reset. Networks that draw weights for each episode
                 (plastic-mlp) draw them by this seed. In a batch, row i has the seed `seed` + i, as in Gymnasium's
-                vector environments, or seed i of a list of N seeds.
-            batch: N, the number of rows. Without it there is a row for each of several seeds, or else the first
+                vector environments. A list of N seeds has one for each row.
+            batch: N, the number of rows. By default it is the number of seeds in a list. Without a list, the first
                 observation decides.
 
         Raises:
@@ -348,7 +348,10 @@ def _check_finite(encoded: Float32) -> None:
 
 
 def _weight_blocks(network: Network) -> Iterator[Block]:
-    """Yield the blocks of the weights that batches report: one replaces all blocks of coefficients of a rule."""
+    """Yield the blocks of the weights that batches report.
+
+    A learning rule has several blocks of coefficients. One block of weights takes their place.
+    """
     start = 0
     for block, *_ in Paths(network).matrices:
         if block.span is None:

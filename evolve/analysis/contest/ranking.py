@@ -41,8 +41,9 @@ class RankedRow:
         verdict: The verdict on its file, by `ContestFile.assess`.
         speedup: The time of one worker of the same machine, divided by its own time; None if one worker was not timed.
         price: The price of an hour of its machine, if it was given.
-        ratio: Its time, divided by the time of the first machine's fastest row: geometric means of all repeats.
-        interval: The 95 % interval of the ratio; None for the first machine's fastest row itself, and with one repeat.
+        ratio: The geometric mean of the times of its repeats, divided by the geometric mean of the reference. The
+            reference is the fastest row of the first machine.
+        interval: The 95 % interval of the ratio; None for the reference itself, and with one repeat.
     """
 
     machine: str

@@ -183,7 +183,7 @@ def differing_settings(groups: Sequence[RunGroup]) -> ReportTable | None:
 
 
 def manifest_values(names: Sequence[str], runs: Sequence[StoredRun]) -> dict[str, dict[str, str]]:
-    """Return for each entry of the manifests its values, and for each value the names of the runs that have it.
+    """Return the entries of the manifests: for each entry its values, for each value the names of its runs.
 
     The keys of nested tables are dotted.
     """
