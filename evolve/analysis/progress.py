@@ -34,13 +34,11 @@ def on_terminal(stream: TextIO | None = None) -> bool:
         return True
     # Open MPI gives every rank pseudo-terminals, so mpirun's own stream decides.
     try:
-        descriptor = os.open(f"/proc/{os.getppid()}/fd/{stream.fileno()}", os.O_WRONLY | os.O_NOCTTY)
+        of_mpirun = f"/proc/{os.getppid()}/fd/{stream.fileno()}"
+        with os.fdopen(os.open(of_mpirun, os.O_WRONLY | os.O_NOCTTY), "wb", buffering=0) as opened:
+            return opened.isatty()
     except OSError:
         return False
-    try:
-        return os.isatty(descriptor)
-    finally:
-        os.close(descriptor)
 
 
 def width() -> int | None:
