@@ -148,7 +148,7 @@ class Sweep(Sequence[Run]):
         by_point: dict[tuple[str, ...], list[float]] = {}
         for point, run in zip(self.points, self.runs, strict=True):
             scores = by_point.setdefault(tuple(words(_cell(value)) for value in point.values()), [])
-            if run.held_out is not None:
+            if run.held_out is not None and not np.isnan(run.held_out.mean):
                 scores.append(run.held_out.mean)
         means = {point: statistics.mean(np.array(scores)) for point, scores in by_point.items()}
         rows = [

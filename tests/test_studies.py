@@ -4,6 +4,7 @@ import shutil
 import sys
 from xml.etree import ElementTree
 
+import h5py
 import numpy as np
 import pytest
 from conftest import finished, launcher
@@ -53,6 +54,16 @@ def test_the_table_of_a_sweep_has_a_row_for_each_run(sweep):
     means = [float(row.split("|")[2]) for row in rows[2:]]
     assert len(means) == 4
     assert means == sorted(means, reverse=True)
+
+
+def test_a_seed_whose_held_out_episodes_failed_does_not_hide_the_others(sweep, tmp_path):
+    for run in sweep[:2]:
+        shutil.copy(run.path, tmp_path)
+    with h5py.File(tmp_path / "seed-0.h5", "r+") as file:
+        file["evaluation/returns"][...] = np.nan
+    runs = [evolve.load(tmp_path / f"seed-{seed}.h5") for seed in range(2)]
+    row = list(ElementTree.fromstring(evolve.Sweep(runs, sweep.points[:2])._repr_html_()))[-1]
+    assert list(row.itertext())[2:] == [f"{runs[1].held_out.mean:.2f}"]
 
 
 def test_the_table_of_a_sweep_can_be_grouped_and_has_the_metrics_of_held_out_episodes(tmp_path):
