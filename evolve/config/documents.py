@@ -22,7 +22,7 @@ from datetime import date, time
 from pathlib import Path
 from typing import Any
 
-from evolve.config.options import Table, parse, plain
+from evolve.config.options import Table, flatten, parse, plain
 from evolve.config.settings import NAMED_SECTIONS, Config
 from evolve.errors import InputError
 
@@ -209,11 +209,11 @@ def combinations(grid: Any) -> list[dict[str, Any]]:
     """Return the values of each experiment of a sweep by dotted keys, in the order of `points`. Raises InputError."""
     if not isinstance(grid, dict):
         raise InputError("sweep", "a table of lists", grid)
-    lists = _lists(grid, "")
-    if math.prod(len(values) for _, values in lists) > MAX_EXPERIMENTS:
-        raise InputError("sweep", f"at most {MAX_EXPERIMENTS} combinations", " × ".join(str(len(v)) for _, v in lists))
-    keys = [key for key, _ in lists]
-    return [dict(zip(keys, values, strict=True)) for values in itertools.product(*(values for _, values in lists))]
+    lists = _lists(grid)
+    sizes = [len(values) for values in lists.values()]
+    if math.prod(sizes) > MAX_EXPERIMENTS:
+        raise InputError("sweep", f"at most {MAX_EXPERIMENTS} combinations", " × ".join(map(str, sizes)))
+    return [dict(zip(lists, values, strict=True)) for values in itertools.product(*lists.values())]
 
 
 def override(table: Table, given: Sequence[tuple[str, object]]) -> None:
@@ -235,31 +235,33 @@ def override(table: Table, given: Sequence[tuple[str, object]]) -> None:
         set_key(table, key, value)
     for key, value in swept:
         set_key(table, key, value)
-    lists = _lists(table["sweep"], "") if swept and isinstance(table["sweep"], dict) else []
-    for (key, value), (name, values) in itertools.product(single, lists):
+    lists = _lists(table["sweep"]) if swept and isinstance(table["sweep"], dict) else {}
+    for (key, value), (name, values) in itertools.product(single, lists.items()):
         if key in (name, swept_key(name, values)) or _determine(name, values, key):
             raise InputError.plainly(key, f"{key} is given twice: as {value!r}, and as sweep.{name}.")
 
 
 def _remove_from_sweep(table: Table, key: str) -> None:
     """Remove a key from the sweep. Raises InputError if the key is inside a table that is one value of the sweep."""
-    *sections, last = key.split(".")
-    grid: Any = table.get("sweep", {})
-    if isinstance(grid, dict):
-        # A TOML file can spell the same key in quotes, "strategy.name", or as nested tables. Remove both.
-        grid.pop(key, None)
-        for name, values in _lists(grid, ""):
-            if swept_key(name, values) == key:  # strategy = ["ga", "umda"] sweeps over strategy.name
-                grid.pop(name, None)
-        # With sweep.strategy = [{…}, {…}] each table has its own strategy.survivors, so no single value is right.
-        swept_tables = [name for name, values in _lists(grid, "") if _determine(name, values, key)]
-        if swept_tables:
-            message = f"{key} cannot be set: the tables of sweep.{swept_tables[0]} in the file determine it. Set it"
+    grid = table.get("sweep", {})
+    if not isinstance(grid, dict):  # `combinations` refuses it
+        return
+    _remove(grid, key)
+    for name, values in _lists(grid).items():
+        if swept_key(name, values) == key:  # strategy = ["ga", "umda"] sweeps over strategy.name
+            _remove(grid, name)
+        elif _determine(name, values, key):
+            # With sweep.strategy = [{…}, {…}] each table has its own strategy.survivors, so no single value is right.
+            message = f"{key} cannot be set: the tables of sweep.{name} in the file determine it. Set it"
             raise InputError.plainly(key, f"{message} in these tables.")
-    for section in sections:
-        grid = grid.get(section, {}) if isinstance(grid, dict) else {}
-    if isinstance(grid, dict):
-        grid.pop(last, None)
+
+
+def _remove(grid: Table, key: str) -> None:
+    """Remove a dotted key from a sweep. A TOML file can spell it in quotes, "strategy.name", or as nested tables."""
+    grid.pop(key, None)
+    section, _, rest = key.partition(".")
+    if isinstance(grid.get(section), dict):
+        _remove(grid[section], rest)
 
 
 def _determine(name: str, values: Sequence[Any], key: str) -> bool:
@@ -284,21 +286,16 @@ def swept_key(key: str, values: Sequence[Any]) -> str:
     return f"{key}.{NAMED_SECTIONS[key]}" if is_named else key
 
 
-def _lists(grid: Mapping[str, Any], prefix: str) -> list[tuple[str, list[Any]]]:
-    """Return the dotted keys of a sweep with their values. Raises InputError for a key that cannot be swept over."""
-    found = []
-    for name, value in grid.items():
-        key = prefix + name
-        if isinstance(value, dict):
-            found += _lists(value, f"{key}.")
-        elif isinstance(value, list) and value:
-            found.append((key, value))
-        else:
-            raise InputError(f"sweep.{key}", "a list of values", value)
+def _lists(grid: Mapping[str, Any]) -> dict[str, list[Any]]:
+    """Return the values of a sweep by dotted keys. Raises InputError for a key that cannot be swept over."""
+    lists = flatten(grid)
+    for key, values in lists.items():
+        if not (isinstance(values, list) and values):
+            raise InputError(f"sweep.{key}", "a list of values", values)
         if key.partition(".")[0] in ("seeds", "output", "compute", "sweep"):
             message = f"sweep.{key}: this cannot be swept over. (Several seeds are a list: seeds = [1, 2].)"
             raise InputError.plainly(f"sweep.{key}", message)
-    return found
+    return lists
 
 
 def _names(chosen: list[dict[str, Any]]) -> list[str]:
