@@ -128,14 +128,14 @@ def _look_closer(
     a: StoredRun, b: StoredRun, first: FirstDifference, play: bool
 ) -> tuple[int | None, str, tuple[Side, ...]]:
     """Return the first different step of an episode, the kind of difference, and the values of both sides."""
-    if first.what != "episode" or first.candidate is None or first.episode is None:
+    key, runs = first.key, (a, b)
+    if key is None:
         return None, first.what, ()
-    key, runs = (first.generation, first.candidate, first.episode), (a, b)
     logged = [logs.log_of_record(run.records[key[0]], key[1]).episode_log(key[2]) for run in runs]
     played = [_play(run, key) if play else None for run in runs]
     # A log without step hashes gets the hashes of the episode that was played here, if it is the same episode.
     known = [
-        found.log if log.step_hashes is None and found is not None and found.agrees(log) else log
+        found.log if log.step_hashes is None and found is not None and found.log.has_steps_of(log) else log
         for log, found in zip(logged, played, strict=True)
     ]
     step, what = logs.first_different_step(*known)
@@ -149,7 +149,7 @@ def _side(run: StoredRun, log: EpisodeLog, played: playing.PlayedEpisode | None,
     here = Side("")  # without values
     if played is not None and step is not None:
         later, _ = logs.first_different_step(log, played.log)
-        if played.agrees(log) or (later is not None and later > step):
+        if played.log.has_steps_of(log) or (later is not None and later > step):
             here = played.side("", step)
     return Side(str(run.path), log.return_, log.length, here.step_observation, here.step_action)
 

@@ -54,6 +54,10 @@ class EpisodeLog:
         """Its return and length."""
         return f"{self.return_!r} in {self.length} steps"
 
+    def has_steps_of(self, other: "EpisodeLog") -> bool:
+        """Return whether all observations and actions equal the steps of another episode."""
+        return bool((self.fingerprint == other.fingerprint).all())
+
     def matches_fingerprint(self) -> bool:
         """Return whether the hashes of the last step are the top bytes of the fingerprint; True if they were not kept.
 
@@ -207,17 +211,27 @@ def validation_returns(run: StoredRun, generations: int) -> Float64:
 
 @dataclass(frozen=True)
 class FirstDifference:
-    """The first difference of two logs.
+    """The first difference of two logs, or of a log and its repetition.
 
-    what: The kind of difference: shape, genome, episode, traces, fitness, validation, log or changed.
+    what: The kind of difference, a key of `_REASONS`, or "episode".
     summary: The difference in words.
+    generation, candidate, episode: Its place, as far as it is known.
+    returns: The returns of the different episode in the two logs, if they are known.
     """
 
     what: str
     summary: str
-    generation: int
+    generation: int | None = None
     candidate: int | None = None
     episode: int | None = None
+    returns: tuple[float | None, float | None] = (None, None)
+
+    @property
+    def key(self) -> tuple[int, int, int] | None:
+        """The generation, candidate and episode of the different episode; None if another kind of part differs."""
+        if self.what != "episode" or self.generation is None or self.candidate is None or self.episode is None:
+            return None
+        return self.generation, self.candidate, self.episode
 
 
 def _contradiction(generation: int, text: str) -> FirstDifference:
@@ -302,7 +316,7 @@ def _episode_difference(
 def describe_difference(candidate: int, episode: int, ours: EpisodeLog, theirs: EpisodeLog) -> str:
     """Return the difference of an episode in two logs, in words: return and length, or metrics."""
     a, b = ours.summary, theirs.summary
-    if a == b and (ours.fingerprint == theirs.fingerprint).all():
+    if a == b and ours.has_steps_of(theirs):
         names = sorted(ours.metrics.keys() & theirs.metrics)
         # The types may differ, see `same_metrics`, so 1 equals 1.0.
         unequal = [n for n in names if not np.array_equal(ours.metrics[n], theirs.metrics[n], equal_nan=True)]
@@ -454,7 +468,7 @@ def explain(what: str, step: int | None, seed: int = 0) -> tuple[Cause, str]:
     return next((cause, kinds[what].format(step=step, seed=seed)) for cause, kinds in _REASONS.items() if what in kinds)
 
 
-def refine(what: str, generation: int, manifests: tuple[dict[str, str], ...]) -> str:
+def refine(what: str, generation: int | None, manifests: tuple[dict[str, str], ...]) -> str:
     """Return the kind of a difference; "function" or "algebra" instead if the manifests of both sides explain it.
 
     "function": the fitness is a function of the user. That explains a different log, and different genomes after
@@ -466,4 +480,4 @@ def refine(what: str, generation: int, manifests: tuple[dict[str, str], ...]) ->
     one, other = manifests
     portable = one.get("strategy", PORTABLE) == other.get("strategy", PORTABLE) == PORTABLE
     alike = all(one.get(key) == other.get(key) for key in _ALGEBRA)
-    return what if what != "genome" or generation == 0 or portable or alike else "algebra"
+    return what if what != "genome" or not generation or portable or alike else "algebra"

@@ -306,27 +306,17 @@ def log_of_played(played: EpisodeResults, metric_names: Sequence[str]) -> logs.C
 
 @dataclass(frozen=True)
 class PlayedEpisode:
-    """An episode that was played here: all of its steps, its results (N = 1), and the names of its metrics."""
+    """An episode that was played here: all of its steps, and its log."""
 
     recording: Recording
-    results: EpisodeResults
-    metric_names: tuple[str, ...]
-
-    @property
-    def log(self) -> logs.EpisodeLog:
-        """The log of the episode, for comparison."""
-        return log_of_played(self.results, self.metric_names).episode_log(0)
-
-    def agrees(self, log: logs.EpisodeLog) -> bool:
-        """Return whether observations and actions equal the log."""
-        return bool((self.results.fingerprints[0] == log.fingerprint).all())
+    log: logs.EpisodeLog
 
     def side(self, name: str, step: int) -> Side:
         """Return one side of a verdict: the observation and the action of a step."""
         observations, actions = self.recording.observations, self.recording.outputs
         observation = tuple(observations[step].tolist()) if step < len(observations) else None
         action = tuple(actions[step].tolist()) if step < len(actions) else None
-        return Side(name, float(self.results.returns[0]), int(self.results.lengths[0]), observation, action)
+        return Side(name, self.log.return_, self.log.length, observation, action)
 
 
 def play_recorded(run: StoredRun, experiment: Experiment, key: tuple[int, int, int], genome: Genomes) -> PlayedEpisode:
@@ -340,7 +330,8 @@ def play_recorded(run: StoredRun, experiment: Experiment, key: tuple[int, int, i
         results, _ = _play(run, experiment, chosen, recorder.engine)
     finally:
         recorder.close()
-    return PlayedEpisode(recorder.running[0], results, experiment.config.env.metrics)
+    log = log_of_played(results, experiment.config.env.metrics).episode_log(0)
+    return PlayedEpisode(recorder.running[0], log)
 
 
 def diagnose(

@@ -65,7 +65,7 @@ class _Repetition:
         """The manifests of the file and of this process."""
         return manifest_texts(self.run.header.manifest, self.local_manifest)
 
-    def _held_out_difference(self, stored: HeldOut, repeated: HeldOut) -> Verdict | None:
+    def _held_out_difference(self, stored: HeldOut, repeated: HeldOut) -> FirstDifference | None:
         """Return the difference between the held-out episodes in the file and here; None if they are equal."""
         different = ~logs.equal_numbers(repeated.returns, stored.returns)
         episodes = pluralize(len(stored.returns), "held-out episode")
@@ -74,31 +74,24 @@ class _Repetition:
             returns = float(stored.returns[episode]), float(repeated.returns[episode])
             summary = f"{np.count_nonzero(different)} of {episodes} have different returns, first episode {episode}: "
             summary += f"{returns[0]!r} against {returns[1]!r} on {HERE}"
-            return self._unequal(summary, "held-out", (None, None, episode), returns)
+            return FirstDifference("held-out", summary, episode=episode, returns=returns)
         if not np.array_equal(repeated.seeds, stored.seeds):
-            return self._unequal("the environment seeds of its held-out episodes do not follow from its seed", "log")
+            return FirstDifference("log", "the environment seeds of its held-out episodes do not follow from its seed")
         if not logs.same_metrics(stored.metrics, repeated.metrics, np.isnan(stored.returns)).all():
-            return self._unequal(f"the champion's metrics on {episodes} differ on {HERE}", "metrics")
+            return FirstDifference("metrics", f"the champion's metrics on {episodes} differ on {HERE}")
         return None
 
-    def _unequal(
-        self,
-        summary: str,
-        kind: str,
-        place: tuple[int | None, int | None, int | None] = (None, None, None),
-        returns: tuple[float | None, float | None] = (None, None),
-    ) -> Verdict:
-        """Return the verdict on a file that differs from its repetition.
+    def _verdict(self, found: FirstDifference | None, equal: str = "") -> Verdict:
+        """Return the verdict on a file with a difference from its repetition, or without one.
 
-        Args:
-            summary: The difference in one sentence.
-            kind: The kind of difference, see `explain`.
-            place: Generation, candidate and episode of the difference, as far as they are known.
-            returns: The returns of the different episode, in the file and here.
+        equal: The verdict in one sentence if there is no difference.
         """
-        sides = tuple(Side(name, value) for name, value in zip((str(self.run.path), HERE), returns, strict=True))
-        cause, why = explain(kind, None, self.run.header.seed)
-        return Verdict(False, summary, cause, why, *place, what=kind, sides=sides, manifests=self._manifests)
+        if found is None:
+            return Verdict(True, equal)
+        place = found.generation, found.candidate, found.episode
+        sides = Side(str(self.run.path), found.returns[0]), Side(HERE, found.returns[1])
+        cause, why = explain(found.what, None, self.run.header.seed)
+        return Verdict(False, found.summary, cause, why, *place, None, found.what, sides, manifests=self._manifests)
 
 
 def repetition(
@@ -144,16 +137,10 @@ class RunRepetition(_Repetition):
         except EvolveError as error:
             difference = None
             summary += f"; but the fitness was not computed again ({str(error).splitlines()[0]})"
-        if difference is not None:
-            kind = "function" if names_function(self.experiment.config.fitness) else "fitness"
-            return self._unequal(difference.summary, kind, (difference.generation, difference.candidate, None))
-        difference = logs.selection_difference(run, self.experiment)
-        if difference is not None:
-            return self._unequal(difference.summary, "log", (difference.generation, None, None))
-        validation = self._validation_difference(run)
-        if validation is not None:
-            return self._unequal(validation, "validation")
-        return self._later_difference() or Verdict(True, summary)
+        if difference is not None and names_function(self.experiment.config.fitness):
+            difference = replace(difference, what="function")
+        difference = difference or logs.selection_difference(run, self.experiment) or self._validation_difference(run)
+        return self._verdict(difference or self._later_difference(), summary)
 
     def rerun(self, on_generation: Callable[[Record], None]) -> Verdict:
         """Run the experiment again, for the number of generations in the file, and compare everything that is stored.
@@ -166,15 +153,14 @@ class RunRepetition(_Repetition):
             difference = logs.first_difference(generation, self.run.records[generation], record)
             if difference is None:
                 on_generation(record)
-                if (summary := self._validation_difference(log)) is not None:
-                    difference = FirstDifference("validation", summary, generation)
+                difference = self._validation_difference(log)
             if difference is not None:
                 return self._explain(difference, record, before)
             before = copy(log)
         if not logs.same_checkpoints(log.checkpoint, self.run.checkpoint):
-            return self._unequal("the checkpoint does not belong to its generations", "log")
-        equal = Verdict(True, f"{pluralize(self.run.num_generations, 'generation')}, digest {self.run.digest}")
-        return self._later_difference() or equal
+            return self._verdict(FirstDifference("log", "the checkpoint does not belong to its generations"))
+        equal = f"{pluralize(self.run.num_generations, 'generation')}, digest {self.run.digest}"
+        return self._verdict(self._later_difference(), equal)
 
     def _batches(self, numbers: Sequence[int]) -> Iterator[Sequence[int]]:
         """Yield generations in batches of at most `_GENERATIONS_AT_ONCE`, which one call of the coordinator can play.
@@ -270,13 +256,10 @@ class RunRepetition(_Repetition):
         # The genomes of a generation may be wrong although the champion's genome is not.
         found = None if error is None and kind in ("init", "log") else candidate
         summary = f"generation {generation}: {error or _CONTRADICTIONS[kind]}"
-        return self._unequal(summary, kind, (generation, found, None))
+        return self._verdict(FirstDifference(kind, summary, generation, found))
 
-    def _validation_difference(self, run: RunState) -> str | None:
-        """Repeat the validation after the complete generations of `run`, if the file has one.
-
-        Return the difference in words; None if there is none.
-        """
+    def _validation_difference(self, run: RunState) -> FirstDifference | None:
+        """Repeat the validation after the complete generations of `run`, if the file has one; return the difference."""
         stored = logs.validation_returns(self.run, run.num_generations)
         if not len(stored):
             return None
@@ -286,25 +269,25 @@ class RunRepetition(_Repetition):
         if np.array_equal(repeated, stored, equal_nan=True):
             return None
         after = f"after {pluralize(generations, 'generation')}"
-        return f"the champion's returns on {pluralize(episodes, 'validation episode')} {after} differ on {HERE}"
+        summary = f"the champion's returns on {pluralize(episodes, 'validation episode')} {after} differ on {HERE}"
+        return FirstDifference("validation", summary, generations - 1)
 
-    def _later_difference(self) -> Verdict | None:
+    def _later_difference(self) -> FirstDifference | None:
         """Check the digests if the file has all genomes, then the held-out episodes, also that none are missing.
 
         Return the first difference; None if there is none.
         """
-        difference = logs.digest_difference(self.run)
-        if difference is not None:
-            return self._unequal(difference.summary, "log", (difference.generation, None, None))
+        if (difference := logs.digest_difference(self.run)) is not None:
+            return difference
         stored = self.run.held_out
         if stored is None:
             if not (self.run.complete and self.experiment.config.held_out_episodes):
                 return None
-            return self._unequal("the held-out evaluation is missing, though the run is complete", "log")
+            return FirstDifference("log", "the held-out evaluation is missing, though the run is complete")
         player = newest_champion(self.experiment, self.run)
         if (candidate_digests(player[0]) != candidate_digests(stored.champion)).any():
             summary = "the champion of the held-out evaluation is not the champion of the checkpoint"
-            return self._unequal(summary, "log")
+            return FirstDifference("log", summary)
         seed, episodes = self.run.header.seed, len(stored.returns)
         repeated = training.held_out(self.experiment, self.coordinator, player, seed, episodes)
         return self._held_out_difference(stored, repeated)
@@ -317,18 +300,18 @@ class RunRepetition(_Repetition):
             record: The generation of the repetition in which it was found.
             before: The repetition before this generation.
         """
-        generation, candidate, episode = difference.generation, difference.candidate, difference.episode
         # Only an episode can be played again for a diagnosis.
-        if difference.what != "episode" or candidate is None or episode is None:
-            kind = "init" if difference.what == "genome" and generation == 0 else difference.what
-            verdict = self._unequal(difference.summary, kind, (generation, candidate, episode))
-            cause, why = explain(logs.refine(kind, generation, verdict.manifests), None, self.run.header.seed)
-            return replace(verdict, cause=cause, why=why)
+        if (key := difference.key) is None:
+            if difference.what == "genome" and difference.generation == 0:
+                difference = replace(difference, what="init")
+            kind = logs.refine(difference.what, difference.generation, self._manifests)
+            cause, why = explain(kind, None, self.run.header.seed)
+            return replace(self._verdict(difference), cause=cause, why=why)
+        generation, candidate, _ = key
         # From the state before this generation, the strategy generates the candidate again.
         strategy, state = training.restore(self.experiment, before)
         genome = strategy.ask(state, generation, np.array([candidate]))
         local_log = logs.log_of_record(record, candidate)
-        key = generation, candidate, episode
         return playing.diagnose(self.run, self.experiment, key, local_log, None, self._manifests, genome)
 
 
@@ -344,8 +327,8 @@ class ChampionRepetition(_Repetition):
         repeated = training.evaluate_champion(self.run, self.experiment, self.coordinator, len(stored.returns))
         generations = pluralize(self.run.num_generations, "generation")
         episodes = pluralize(len(stored.returns), "held-out episode")
-        equal = Verdict(True, f"the champion of {generations}, {episodes} again")
-        return self._held_out_difference(stored, repeated) or equal
+        difference = self._held_out_difference(stored, repeated)
+        return self._verdict(difference, f"the champion of {generations}, {episodes} again")
 
     def rerun(self, on_generation: Callable[[Record], None]) -> Verdict:
         """Run the experiment again; compare the digest, the steps, the champion, its normalizer and held-out episodes.
@@ -357,7 +340,8 @@ class ChampionRepetition(_Repetition):
             on_generation(record)
         digest = "" if log.last is None else log.last.digest.decode()
         if digest != run.digest:
-            return self._unequal(f"on {HERE} its run ends with digest {digest}, not {run.digest}", "digest")
+            summary = f"on {HERE} its run ends with digest {digest}, not {run.digest}"
+            return self._verdict(FirstDifference("digest", summary))
         champion, normalizer = newest_champion(self.experiment, log)
         contents = {
             "genome": np.array_equal(candidate_digests(champion), candidate_digests(run.held_out.champion)),
@@ -366,9 +350,8 @@ class ChampionRepetition(_Repetition):
         }
         for name, equal in contents.items():
             if not equal:
-                return self._unequal(
-                    f"its {name} differs from the {name} of its run, though the digest is equal", "log"
-                )
+                summary = f"its {name} differs from the {name} of its run, though the digest is equal"
+                return self._verdict(FirstDifference("log", summary))
         verdict = self.reevaluate()
         return replace(verdict, summary=f"{verdict.summary}; digest {digest}") if verdict.equal else verdict
 

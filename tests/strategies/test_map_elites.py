@@ -339,7 +339,7 @@ def test_a_mean_observation_is_what_a_replay_sees(made):
     best = int(record.champion_candidate)
     chosen = choose_episode(stored, made.experiment, 3, episode=1)
     played = playing.play_recorded(stored, made.experiment, (3, best, 1), chosen.genome)
-    seen = np.array(played.recording.observations[: played.results.lengths[0]], np.float64)
+    seen = np.array(played.recording.observations[: played.log.length], np.float64)
     assert record.metrics["mean_observation_0"][best, 1] == pytest.approx(seen[:, 0].mean(), rel=1e-12)
     assert played.log.metrics["mean_observation_2"] == record.metrics["mean_observation_2"][best, 1]
 
