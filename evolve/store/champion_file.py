@@ -5,7 +5,6 @@ the held-out returns, and the digest of the run. The files in the zoo have 10 to
 """
 
 import io
-import os
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -14,7 +13,7 @@ import numpy as np
 
 from evolve.errors import InputError, RunError
 from evolve.shapes import Float32
-from evolve.store.disk import atomic_write, explain_write_errors
+from evolve.store.disk import write_output
 from evolve.store.reading import check_held_out, open_file, read
 from evolve.store.schema import Column, Header, HeldOut, StoredRun
 from evolve.store.writing import write_columns, write_held_out, write_start
@@ -65,7 +64,8 @@ def check_begun(consequence: str, *runs: Stored) -> None:
 
 def write_champion(champion: StoredChampion) -> None:
     """Write a champion file; an existing one is replaced. Raises InputError if it cannot be written."""
-    content = io.BytesIO()  # Python writes the file, because HDF5's own messages about a full disk are long
+    # Python writes the file, because HDF5's own messages about a full disk are long.
+    content = io.BytesIO()
     with h5py.File(content, "w") as file:
         file.attrs.update(champion.header.attributes(), champion_schema=CHAMPION_SCHEMA, digest=champion.digest,
                           num_generations=champion.num_generations, steps=champion.steps,
@@ -75,10 +75,7 @@ def write_champion(champion: StoredChampion) -> None:
         write_start(file, champion.header)
         write_held_out(file, champion.held_out)
         write_columns(file, _NORMALIZER, vars(champion))
-    with explain_write_errors(champion.path), atomic_write(champion.path) as partial, open(partial, "wb") as output:
-        output.write(content.getvalue())
-        output.flush()
-        os.fsync(output.fileno())
+    write_output(champion.path, content.getvalue())
 
 
 def read_champion(path: Path) -> StoredChampion:

@@ -120,8 +120,10 @@ def explain_write_errors(path: Path) -> Iterator[None]:
 
 def write_output(path: Path, content: bytes) -> None:
     """Write a file completely or not at all; an existing file is replaced. Raises InputError if that fails."""
-    with explain_write_errors(path), atomic_write(path) as partial:
-        partial.write_bytes(content)
+    with explain_write_errors(path), atomic_write(path) as partial, open(partial, "wb") as output:
+        output.write(content)
+        output.flush()
+        os.fsync(output.fileno())
 
 
 def check_writable(path: Path, suffixes: Sequence[str] = ()) -> None:

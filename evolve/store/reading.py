@@ -99,7 +99,7 @@ class Reader:
         """Return the columns of metrics in a group, by name. Raises ValueError if their types or shapes are wrong."""
         if not self._has_item(f"{group}/metrics"):
             return {}
-        names = list(self._item(f"{group}/metrics", h5py.Group))
+        names = list(self._group(f"{group}/metrics"))
         if len(names) > schema.MOST_ENTRIES:
             raise ValueError(f"{group}/metrics: {len(names)} entries")
         columns = {name: self._array(f"{group}/metrics/{name}") for name in names}
@@ -115,7 +115,7 @@ class Reader:
 
     def progress(self) -> tuple[int, bool]:
         """Return the number of generations, and whether the run is complete."""
-        return int(self._number(self._item("checkpoint", h5py.Group), "num_generations", "iu")), self._complete()
+        return int(self._number(self._group("checkpoint"), "num_generations", "iu")), self._complete()
 
     def _complete(self) -> bool:
         return bool(self._number(self._file, "complete", "b"))
@@ -166,7 +166,7 @@ class Reader:
         return columns
 
     def _checkpoint(self, num_generations: int) -> dict[str, NDArray[Any]]:
-        group = self._item("checkpoint", h5py.Group)
+        group = self._group("checkpoint")
         if self._number(group, "num_generations", "iu") != num_generations:
             raise ValueError("its checkpoint belongs to another generation")
         if len(group) > schema.MOST_ENTRIES:
@@ -179,18 +179,24 @@ class Reader:
         folder, _, name = path.rpartition("/")
         if folder and not self._has_item(folder):
             return False
-        group = self._item(folder, h5py.Group) if folder else self._file
-        return bool(group.id.links.exists(name.encode()))
+        return bool(self._group(folder).id.links.exists(name.encode()))
 
     def _item(self, path: str, kind: type[Any]) -> Any:
         """Return a group or dataset. Raises KeyError if it is missing, or its path has a soft or an external link."""
         folder, _, name = path.rpartition("/")
-        if folder not in self._groups:
-            group = self._file
-            for part in folder.split("/"):
-                group = _member(group, part, path, h5py.Group)
-            self._groups[folder] = group
-        return _member(self._groups[folder], name, path, kind)
+        group, encoded = self._group(folder), name.encode()
+        links = group.id.links
+        if not (links.exists(encoded) and links.get_info(encoded).type == h5l.TYPE_HARD):
+            raise KeyError(f"{path}: missing, or a link to elsewhere")
+        item = group[name]
+        if not isinstance(item, kind):
+            raise TypeError(f"{path}: a {type(item).__name__}")
+        return item
+
+    def _group(self, path: str) -> Any:
+        if path not in self._groups:
+            self._groups[path] = self._item(path, h5py.Group)
+        return self._groups[path]
 
     def _array(self, path: str) -> NDArray[Any]:
         item = self._dataset(path)
@@ -241,17 +247,6 @@ class Reader:
         if attribute.shape != () or attribute.dtype.kind not in kinds:
             raise TypeError(f"{name}: not a single number of the expected type (NumPy kind {' or '.join(kinds)})")
         return item.attrs[name]
-
-
-def _member(group: Any, name: str, path: str, kind: type[Any]) -> Any:
-    """Return a member of a group on the path to an item. Raises KeyError or TypeError as `Reader._item` does."""
-    links, encoded = group.id.links, name.encode()
-    if not (links.exists(encoded) and links.get_info(encoded).type == h5l.TYPE_HARD):
-        raise KeyError(f"{path}: missing, or a link to elsewhere")
-    member = group[name]
-    if not isinstance(member, kind):
-        raise TypeError(f"{path}: a {type(member).__name__}")
-    return member
 
 
 def _check(columns: Mapping[str, NDArray[Any]]) -> None:

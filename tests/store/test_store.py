@@ -577,7 +577,7 @@ def test_a_dataset_in_the_place_of_a_group_is_refused(path):
     with h5py.File(path, "r+") as f:
         del f["champion"]
         f["champion"] = np.zeros(2)
-    with pytest.raises(InputError, match=r"champion/.*: a Dataset"):
+    with pytest.raises(InputError, match=r"champion: a Dataset"):
         store.read(path)
 
 
