@@ -81,18 +81,19 @@ def choose_episode(
     Raises:
         InputError: The file does not have the episode.
     """
-    if which.cell is not None and purpose is Purpose.EPISODE:
-        return _episode_of_elite(run, experiment, episode, which)
     require_run_file(run, "generation", generation)
     require_run_file(run, "candidate", candidate)
-    if purpose is Purpose.EPISODE and (isinstance(run, StoredChampion) or not which.is_champion):
+    is_elite = purpose is Purpose.EPISODE and which.cell is not None
+    if purpose is Purpose.EPISODE and not is_elite and (isinstance(run, StoredChampion) or not which.is_champion):
         purpose = Purpose.HELD_OUT
-    num_generations = run.num_generations
     most = experiment.config.episodes if purpose is Purpose.EPISODE else 2**31  # other purposes have no last episode
     if not 0 <= episode < most:
         raise InputError("episode", f"one of the {most:,} episodes (0 to {most - 1:,})" if most > 1 else "0", episode)
+    if is_elite:
+        return _episode_of_elite(run, experiment, episode, which)
     if isinstance(run, StoredChampion) or purpose is not Purpose.EPISODE:
         return _episode_of_final_champion(run, experiment, episode, purpose, which)
+    num_generations = run.num_generations
     generation = max(num_generations - 1, 0) if generation is None else generation
     if not 0 <= generation <= num_generations:
         raise InputError("generation", f"one of 0 to {num_generations} (the next one)", generation)
@@ -173,8 +174,6 @@ def _episode_of_elite(run: Stored, experiment: Experiment, episode: int, which: 
     strategy, state = restore(experiment, run)
     genome = strategy.select(state, cell=which.cell)
     generation, candidate = strategy.origin(state, which.cell)
-    if not 0 <= episode < experiment.config.episodes:
-        raise InputError("episode", f"one of the {experiment.config.episodes:,} episodes of a candidate", episode)
     record = run.records[generation]
     logged = _logged_return(experiment.config, record, candidate, episode)
     is_best = candidate == record.champion_candidate

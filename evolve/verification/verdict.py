@@ -40,17 +40,12 @@ def _side_by_side(names: list[str], manifests: tuple[dict[str, str], ...], width
     return ["manifests differ in", *lines]
 
 
-def _fitted(lines: list[str], width: int | None) -> list[str]:
-    """Return lines of at most `width` characters: longer ones are broken between words, and continue indented."""
-    if width is None:
-        return lines
-    return [part for line in lines for part in _broken(line, width)]
-
-
-def _broken(line: str, width: int) -> list[str]:
+def _fitted(line: str, width: int | None) -> str:
+    """Return a line, broken between words if it has more than `width` characters; its other lines are indented."""
+    if width is None or len(line) <= width:
+        return line
     indent = " " * (len(line) - len(line.lstrip()) + 2)
-    wrapper = textwrap.TextWrapper(width, subsequent_indent=indent, break_long_words=False, break_on_hyphens=False)
-    return [line] if len(line) <= width else wrapper.wrap(line)
+    return textwrap.fill(line, width, subsequent_indent=indent, break_long_words=False, break_on_hyphens=False)
 
 
 def _short(text: str) -> str:
@@ -157,8 +152,11 @@ class Verdict:
         """Return the verdict as lines of text. width: the longest line that is wanted, in characters, at least 20."""
         width = None if width is None else max(width, _MIN_WIDTH)
         table = _side_by_side([side.name for side in self.sides], self.manifests, width)
-        if self.equal:
-            return "\n".join(_fitted([f"equal: {self.summary}", *self._engines(), *table], width))
+        lines = [f"equal: {self.summary}", *self._engines()] if self.equal else self._describe_difference()
+        return "\n".join(_fitted(line, width) for line in [*lines, *table])
+
+    def _describe_difference(self) -> list[str]:
+        """Return the lines about the first difference, and about the different settings."""
         lines = [f"different: {self.summary}"]
         if self.cause:
             lines.append(f"{self.cause}: {self.why}")
@@ -173,7 +171,7 @@ class Verdict:
             lines.append(f"configurations differ in {', '.join(others)}")
         elif not self.configuration and len(self.manifests) == 2:
             lines.append("configurations are the same")
-        return "\n".join(_fitted([*lines, *table], width))
+        return lines
 
     def _repr_html_(self) -> str:
         """Return the verdict as a table for a notebook."""
