@@ -333,7 +333,9 @@ def _evolve(
         with closing(opened) as file:
             generations, limit = run.experiment.config.generations, run.experiment.config.early_stop.steps
             if file.complete:
-                print(f"{run.path}: already complete{_why_short(file.num_generations, generations)}")
+                played = f"after {file.num_generations:,} of {generations:,} generations"
+                early = f": it stopped early, {played}. Another early_stop continues it"
+                print(f"{run.path}: already complete{early if file.num_generations < generations else ''}")
                 continue
             print(heading(run.path, number, len(runs)), end="", flush=True)
             clock.start(number - 1)
@@ -356,12 +358,6 @@ def _evolve(
             if math.isnan(file.best[0]):
                 _say(_failure_warning(file))
             app.stop.stop_message = ""
-
-
-def _why_short(played: int, most: int) -> str:
-    """Return the reason why a complete run has fewer than `most` generations, and how to go on; "" if it has `most`."""
-    early = f"it stopped early, after {played:,} of {most:,} generations. Another early_stop continues it"
-    return f": {early}" if played < most else ""
 
 
 def _remaining_episodes(run: PlannedRun, replaced: bool) -> int:

@@ -250,24 +250,23 @@ def _play(
         limit = recorded_limit(experiment, run.records, chosen.generation)
     normalize = config.normalize_observations
     rollout = Rollout(engine, experiment.network, 1, backend, seconds, normalize, max_steps=limit)
-    results = None
-    failures: list[EpisodeFailure] = []
     with Watchdog(config.env.max_episode_seconds, fatal=True) as watchdog:
         rollout.make_genomes_within(watchdog.paused)
         rollout.submit(episode_batch(run, experiment, chosen))
-        failed = bool(engine.faults)
-        # Tick until the results come. After each tick, and before the first, `each_step` sees the newest step.
-        while True:
-            if each_step is not None and not failed:
+
+        def show_step(has_failed: bool) -> None:
+            if each_step is not None and not has_failed:
                 watchdog.disarm()
                 each_step(*rollout.newest(0))
-            if results is not None:
-                break
+
+        show_step(bool(engine.faults))  # the observation of reset
+        while True:
             watchdog.pat()
             results = rollout.tick()
             failures = rollout.take_failures()
-            failed = bool(failures)
-    return results, failures
+            show_step(bool(failures))
+            if results is not None:
+                return results, failures
 
 
 def episode_batch(run: Stored, experiment: Experiment, chosen: Episode) -> EpisodeBatch:
