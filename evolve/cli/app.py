@@ -298,15 +298,13 @@ def _launch_here(name: str, body: Body, argv: list[str], work: Callable[[list[st
             transport.leave(0)
             return 0
         return _coordinate(name, body, App(transport, stop), argv, work)
-    except EvolveError as error:  # rank 0 has died: the lowest rank left prints the message
-        if transport.rank == min(set(range(transport.size)) - transport.gone):
-            _print_error(name, error)
+    except BaseException as error:
+        if not isinstance(error, EvolveError):
+            traceback.print_exc()
+        elif transport.rank == min(set(range(transport.size)) - transport.gone):
+            _print_error(name, error)  # rank 0 has died: the lowest rank left prints the message
         else:
             transport.leave(1)  # a launcher that is asked twice to abort may hang, or lose the exit code
-        transport.abort(1)
-        return 1
-    except BaseException:
-        traceback.print_exc()
         transport.abort(1)
         return 1
 

@@ -8,7 +8,7 @@ a larger evaluation, cannot be written, or is being written by another process.
 import argparse
 import json
 import os
-from contextlib import closing
+from contextlib import closing, nullcontext
 from functools import partial
 from typing import Any
 
@@ -50,33 +50,22 @@ def _parser() -> Parser:
     return parser
 
 
-def _evaluate_and_store(
-    app: App, run: store.Stored, experiment: training.Experiment, episodes: int
-) -> tuple[store.HeldOut, RunError | None]:
-    """Evaluate the final champion, and store the returns in the run file. Raises InputError and RunError.
-
-    Also return the error if the returns could not be stored, so that the caller can print them first.
-    """
-    # The file is locked before the evaluation, so that no work is lost if another process is writing it.
-    with closing(store.reopen(run.path)) as file:
-        if file.num_generations != run.num_generations:  # a run that was writing it has ended meanwhile
-            raise RunError(f"{run.path} has more generations than when it was read. ", "Evaluate it again.")
-        evaluated = training.evaluate_champion(run, experiment, app.coordinator(), episodes)
-        before = file.held_out
-        if before is not None:
-            shared = min(len(before.returns), episodes)
-            if other := _first_difference(before, evaluated, shared):
-                why = f"the first {shared} episodes have other {other} in {run.path}, so nothing is stored. "
-                return evaluated, RunError(why, "Has the environment changed? Compare with evolve verify.")
-            if len(before.returns) > episodes:
-                return evaluated, None
-        file.held_out = evaluated
-        try:
-            file.flush()
-        except RunError as error:
-            why = f"{run.path} cannot be written ({error.__cause__}), so the evaluation is not stored. "
-            return evaluated, RunError(why, "Free disk space or mend the error, and evaluate again.")
-        return evaluated, None
+def _store(file: store.RunFile, evaluated: store.HeldOut) -> None:
+    """Store an evaluation, unless the file has a larger one. Raises RunError if that differs, or the disk is full."""
+    before, episodes = file.held_out, len(evaluated.returns)
+    if before is not None:
+        shared = min(len(before.returns), episodes)
+        if other := _first_difference(before, evaluated, shared):
+            why = f"the first {shared} episodes have other {other} in {file.path}, so nothing is stored. "
+            raise RunError(why, "Has the environment changed? Compare with evolve verify.")
+        if len(before.returns) > episodes:
+            return
+    file.held_out = evaluated
+    try:
+        file.flush()
+    except RunError as error:
+        why = f"{file.path} cannot be written ({error.__cause__}), so the evaluation is not stored. "
+        raise RunError(why, "Free disk space or mend the error, and evaluate again.") from None
 
 
 def _first_difference(before: store.HeldOut, now: store.HeldOut, episodes: int) -> str:
@@ -105,12 +94,16 @@ def _why_not_stored(run: store.Stored, changes: Changes, which: training.GenomeC
     return None
 
 
+def _as_text(title: str, evaluated: store.HeldOut) -> str:
+    """Return the mean and its interval, and the means of the metrics, as lines below a title."""
+    lines = [title, statistics.summary(evaluated.returns)]
+    if evaluated.metrics:
+        lines.append(f"metrics, mean: {statistics.metrics_summary(evaluated.metrics, evaluated.returns)}")
+    return "\n".join(lines)
+
+
 def _as_json(
-    run: store.Stored,
-    options: argparse.Namespace,
-    generation: int,
-    experiment: training.Experiment,
-    evaluated: store.HeldOut,
+    run: store.Stored, options: argparse.Namespace, experiment: training.Experiment, evaluated: store.HeldOut
 ) -> str:
     """Return settings, mean, interval, and the returns and metrics [N] as JSON, with null for failed episodes."""
     played = np.isfinite(evaluated.returns)
@@ -123,7 +116,7 @@ def _as_json(
     config = experiment.config.in_evaluation()
     about = {
         "file": str(run.path),
-        "generation": generation,
+        "generation": run.num_generations - 1 if options.generation is None else options.generation,
         **{name: value for name in ("connections", "cell") if (value := getattr(options, name)) is not None},
         "env": config.env.model_dump(mode="json", exclude_none=True),
         "network": config.network.table(),
@@ -150,26 +143,22 @@ def _body(app: App, argv: list[str]) -> int:
     check_which(run, which)
     own = training.config_of(run).env
     changes = changes_of(options).without(own)
-    failure = None
-    with stdout_for_json(options.json):
-        unstored = _why_not_stored(run, changes, which)
-        experiment = training.reload(run, changes.env, changes.network, threads=options.threads or "auto")
-        if unstored is None:
-            evaluated, failure = _evaluate_and_store(app, run, experiment, options.episodes)
-        else:
+    unstored = _why_not_stored(run, changes, which)
+    # The file is locked before the evaluation, so that no work is lost if another process is writing it.
+    with closing(store.reopen(run.path)) if unstored is None else nullcontext() as file:
+        if file is not None and file.num_generations != run.num_generations:  # another process has just written it
+            raise RunError(f"{run.path} has more generations than when it was read. ", "Evaluate it again.")
+        with stdout_for_json(options.json):
+            experiment = training.reload(run, changes.env, changes.network, threads=options.threads or "auto")
             evaluated = training.evaluate_champion(run, experiment, app.coordinator(), options.episodes, which)
-    generation = run.num_generations - 1 if options.generation is None else options.generation
-    if options.json:
-        print(_as_json(run, options, generation, experiment, evaluated))
-    else:
-        kind = which.title or f"champion after generation {generation}"
-        note = changes.describe(own) + (unstored or "")
-        print(f"{sanitize(str(run.path), 4000)}: {kind}, {pluralize(options.episodes, 'held-out episode')}{note}")
-        print(statistics.summary(evaluated.returns))
-        if evaluated.metrics:
-            print(f"metrics, mean: {statistics.metrics_summary(evaluated.metrics, evaluated.returns)}")
-    if failure is not None:
-        raise failure
+        try:
+            if file is not None:
+                _store(file, evaluated)
+        finally:  # a full disk does not lose the returns
+            kind = which.title or f"champion after generation {run.num_generations - 1}"
+            note = changes.describe(own) + (unstored or "")
+            title = f"{sanitize(str(run.path), 4000)}: {kind}, {pluralize(options.episodes, 'held-out episode')}{note}"
+            print(_as_json(run, options, experiment, evaluated) if options.json else _as_text(title, evaluated))
     return 0
 
 
