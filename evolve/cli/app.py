@@ -226,10 +226,10 @@ def _open_streams() -> None:
 def _run_in_ranks(command: str, argv: list[str], work: Callable[[list[str]], Work] | None) -> int | None:
     """Run a command in new ranks if `--workers` asks for them; return the exit code, None if no rank was started.
 
-    An error is printed: of the command line, of `count_workers_to_start`, or if mpi4py or mpirun is missing.
+    Errors are printed: a wrong command line or number of workers, and a missing mpi4py or mpirun.
 
-    work: Returns the amount of work. If it is None, only rank 0 checks the command line, and no rank is started for
-    `--workers auto` or 1 worker, which depend on the work.
+    work: Returns the amount of work. Without it, no rank is started for `--workers auto` or 1 worker, because the work
+    decides about them. Then only rank 0 checks the command line.
     """
     parser = Parser("evolve", "", add_help=False)
     parser.add_workers()
@@ -412,9 +412,9 @@ def kept_rollouts() -> "cluster.KeptRollouts":
 
 
 def exit_in_time(code: int) -> None:
-    """Let this process end after a while even if an environment has left a thread, for which Python waits forever.
+    """End this process after a while, even if an environment has left a thread that does not end.
 
-    All other ranks and the launcher would wait, too.
+    Python waits for such a thread forever, and all other ranks and the launcher would wait for this process.
     """
 
     def end() -> None:

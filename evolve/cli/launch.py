@@ -45,9 +45,9 @@ _say = partial(say, "launch")
 def run_until_complete(job: "Launch") -> int:
     """Start a run, and resume it until it ends by itself; return its exit code.
 
-    The run is resumed after each end that rank 0 did not decide, such as the death of a rank or the loss of a host, and
-    if a lost host is available again. After three attempts in a row in which no generation was completed and no run
-    ended, the launcher gives up.
+    The run is resumed if it ended without a decision of rank 0: a rank has died, or a host was lost. It is also stopped
+    and resumed if a lost host is available again. The launcher gives up after three attempts in a row in which no
+    generation was completed and no run ended.
     """
     before, futile, is_first = job.progress(), 0, True
     while True:
@@ -178,7 +178,8 @@ class Launch:
     def _wait_for_old_ranks(self) -> None:
         """Wait until no process has locked a run file, but not for ever.
 
-        Ranks of an earlier launch end when rank 0 has been silent for `silence_seconds`; slow ones get three times it.
+        Ranks of an earlier launch end when rank 0 has been silent for `silence_seconds`. Slow ones may take longer, so
+        this process waits three times as long.
         """
         deadline, said = time.monotonic() + 3 * silence_seconds(), False
         while time.monotonic() < deadline and not self.stopping:

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from evolve.training.stored import GenomeChoice
 
 _KEYS = {"env": "env.id", "engine": "env.engine", "threads": "compute.threads"}
-"""The settings that options give, by the `dest` of the option in argparse, if the `dest` is not the setting itself."""
+"""The settings of the options whose `dest` in argparse is another name, by this `dest`."""
 _WHOLE_SETTINGS = {
     Setting("resume", True): "--resume",
     Setting("overwrite", True): "--overwrite",
@@ -188,7 +188,7 @@ class Changes:
         return bool(self.env or self.network)
 
     def without(self, own: "EnvOptions") -> "Changes":
-        """Return the changes, without an id and an engine that the champion's environment `own` has already."""
+        """Return the changes without the id and the engine that change nothing. own: The champion's environment."""
         same = {key for key in ("id", "engine") if self.env.get(key) == getattr(own, key)}
         return Changes({key: value for key, value in self.env.items() if key not in same}, self.network)
 

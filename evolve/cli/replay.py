@@ -109,9 +109,11 @@ def _unlogged(run: store.Stored, chosen: Episode) -> str:
 def _compare(
     run: store.Stored, experiment: Experiment, chosen: Episode, results: EpisodeResults, other: str = ""
 ) -> str | None:
-    """Print the return of an episode; return its difference from the log in words, None if it is equal or not compared.
+    """Print the return of an episode, and compare it with the log.
 
-    other: The reason why the episode is no episode of the run, in words; then it is not compared with the log.
+    Return the difference in words; None if there is none, or if nothing was compared.
+
+    other: The reason not to compare, in words, if the episode is no episode of the run.
     """
     returned = float(results.returns[0])
     seed = environment_seed(run, experiment, chosen)

@@ -265,9 +265,9 @@ def _remove(grid: Table, key: str) -> None:
 
 
 def _determine(name: str, values: Sequence[Any], key: str) -> bool:
-    """Return whether a sweep over the table `name` leaves no room for a single value of the setting `key` inside it.
+    """Return whether a sweep over the table `name` decides about the setting `key` inside it.
 
-    This is so if a value of the sweep sets `key` itself, or replaces the whole table.
+    It does so if one of its values sets `key`, or replaces the whole table.
     """
     inside = key.removeprefix(f"{swept_key(name, values)}.")
     return inside != key and not all(_keeps(name, value, inside.partition(".")[0]) for value in values)

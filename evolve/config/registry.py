@@ -170,8 +170,8 @@ class Registry:
 
         Args:
             section: A table; or a choice, which is returned unchanged unless it has `UnknownOptions` to validate.
-            lenient: Whether the section comes from a file or a message. Options that are invalid, or belong to an
-                unknown kind, then stay unchanged, as `UnknownOptions`, and models may add defaults of earlier versions.
+            lenient: Whether the section comes from a file or a message. Then options that are invalid, or belong to an
+                unknown kind, stay unchanged as `UnknownOptions`. Models may then add defaults of earlier versions.
 
         Raises:
             InputError: The name or an option is invalid.

@@ -6,11 +6,11 @@ appends the new generations, syncs the copy, and renames it into place, which PO
 file that it opened. A flush that fails leaves the old file. Memory holds only generations that are not yet on disk. A
 generation is on disk once `RunFile.flush` has returned, and is never lost again.
 
-Copying costs half a percent of a run, or up to 5 % if the file is large: a flush waits until 200 times the duration of
-the last flush has passed, but not longer than two seconds or 20 times this duration, whichever is more. A kill loses at
-most the work of this interval, and a run that stops in an orderly way flushes first. If a Python script sees each
-generation (`flush_every_generation`), no flush is delayed, because the script may end at any time and in any way.
-(HDF5's own mode for such writers, SWMR, leaves a file that plain h5py refuses after a kill.)
+Copying costs half a percent of a run: between two flushes, 200 times the duration of a flush passes. If that is more
+than two seconds, the interval is two seconds, but at least 20 times the duration of a flush. So flushes of a large file
+cost up to 5 %. A kill loses at most the work of one interval. A run that stops in an orderly way flushes first. If a
+Python script sees each generation (`flush_every_generation`), no flush is delayed, because the script may end at any
+time and in any way. (HDF5's own mode for such writers, SWMR, leaves a file that plain h5py refuses after a kill.)
 
 **One writer.** A writer holds a lock (`flock`) on `.seed-S.h5.lock` while it lives, so a second run on the same file is
 refused. The kernel releases the lock however the process ends. On a file system without locks nothing is refused.

@@ -310,9 +310,9 @@ def chunk_shape(shape: tuple[int, ...], itemsize: int, size: int) -> tuple[int, 
     """Return the shape of the chunks of an array [G, …].
 
     A chunk holds several generations, about `size` bytes. If a single generation is larger than `size`, a chunk holds
-    one generation, or a part of it if it also exceeds `_LONGEST_PART` bytes. Parts are few, because HDF5 takes about
-    15 µs to add a chunk, and equally long, because HDF5 stores the last chunk in full, too. A part is less than twice
-    as long as the larger of `size` and `_LONGEST_PART`.
+    one generation. If the generation also exceeds `_LONGEST_PART` bytes, it is divided into parts, one chunk each. A
+    part is less than twice as long as the larger of `size` and `_LONGEST_PART`. Parts are few, because HDF5 takes about
+    15 µs to add a chunk. They are equally long, because HDF5 stores the last chunk in full, too.
     """
     row = max(1, math.prod(shape[1:]) * itemsize)
     if row <= size:

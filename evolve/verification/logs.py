@@ -143,9 +143,13 @@ def log_of_results(
 def first_different_step(ours: EpisodeLog, theirs: EpisodeLog) -> tuple[int | None, str]:
     """Return the first step in which two episodes differ, if it is known, and the kind of difference.
 
-    The kind is "observations", "actions", "end", "return" or "metrics"; "late" if they differ after the last step that
-    has a hash; "last action" or "somewhere" if no step hashes were kept; "log" if step hashes contradict their
-    fingerprint.
+    The kind is one of:
+
+    - "observations" or "actions": they differ in this step. "end": one episode ends before this step.
+    - "late": the episodes differ after the last step that has a hash.
+    - "last action" or "somewhere": the step is not known, because no step hashes were kept.
+    - "return" or "metrics": only these differ.
+    - "log": step hashes contradict their fingerprint, or one another.
     """
     same_observations, same_actions = (ours.fingerprint == theirs.fingerprint).tolist()
     if not (ours.matches_fingerprint() and theirs.matches_fingerprint()):

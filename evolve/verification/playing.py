@@ -32,11 +32,14 @@ HERE = "this machine"
 
 @dataclass(frozen=True)
 class Episode:
-    """An episode to play: a genome (P = 1), and the key of the episode.
+    """An episode to play: a genome, and the key of the episode.
 
-    logged: the return in the log; NaN if the episode failed, None if unknown. champion: whether the candidate is the
-    best of its generation; False for a generation that is not evaluated yet. which: the choice of the genome, for
-    held-out and validation episodes.
+    Attributes:
+        genome: The genome, P = 1.
+        purpose, generation, candidate, episode: The key.
+        logged: The return in the log; NaN if the episode failed, None if it is unknown.
+        champion: Whether the candidate is the best of its generation. False if the generation is not evaluated yet.
+        which: The choice of the genome, for held-out and validation episodes.
     """
 
     genome: Genomes

@@ -273,9 +273,10 @@ class RunRepetition(_Repetition):
         return FirstDifference("validation", summary, generations - 1)
 
     def _later_difference(self) -> FirstDifference | None:
-        """Check the digests if the file has all genomes, then the held-out episodes, also that none are missing.
+        """Return the first difference in the digests and in the held-out episodes; None if there is none.
 
-        Return the first difference; None if there is none.
+        Digests are only checked if the file has all genomes. If a complete run lacks its held-out episodes, that is a
+        difference, too.
         """
         if (difference := logs.digest_difference(self.run)) is not None:
             return difference

@@ -89,8 +89,13 @@ _Numbers = tuple[float | None, ...]
 class Side:
     """One of the two runs: its name, and its values at the first difference; None if unknown.
 
-    returned, length: the return and the number of steps of the first different episode. step_observation [O],
-    step_action [A]: in the first different step. A number from JSON is None if it was not finite.
+    Attributes:
+        name: The name.
+        returned: The return of the first different episode.
+        length: The number of steps of this episode.
+        step_observation: [O], the observation in the first different step. A number from JSON is None if it was not
+            finite.
+        step_action: [A], the action in this step.
     """
 
     name: str
