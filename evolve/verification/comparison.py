@@ -19,7 +19,7 @@ from evolve.store import Stored, StoredRun
 from evolve.training import config_of, is_portable, reload
 from evolve.training.resume import CHAMPION_NORMALIZER
 from evolve.verification import logs, playing
-from evolve.verification.logs import EpisodeLog, FirstDifference, explain
+from evolve.verification.logs import FirstDifference, explain
 from evolve.verification.verdict import ENGINE, Cause, Side, Verdict, manifest_texts
 
 _WHICH = "; `evolve verify --full` of each file tells which one"
@@ -139,19 +139,8 @@ def _look_closer(
         for log, found in zip(logged, played, strict=True)
     ]
     step, what = logs.first_different_step(*known)
-    sides = (_side(run, log, found, step) for run, log, found in zip(runs, logged, played, strict=True))
-    return step, what, tuple(sides)
-
-
-def _side(run: StoredRun, log: EpisodeLog, played: playing.PlayedEpisode | None, step: int | None) -> Side:
-    """Return the values of a run in a step: return and length from its log, observation and action as played here."""
-    # A log holds no observations. The episode that was played here shows them if it is equal up to this step.
-    here = Side("")  # without values
-    if played is not None and step is not None:
-        later, _ = logs.first_different_step(log, played.log)
-        if played.log.has_steps_of(log) or (later is not None and later > step):
-            here = played.side("", step)
-    return Side(str(run.path), log.return_, log.length, here.step_observation, here.step_action)
+    named = zip((str(run.path) for run in runs), logged, played, strict=True)
+    return step, what, tuple(playing.side(*each, step) for each in named)
 
 
 def _play(run: StoredRun, key: tuple[int, int, int]) -> playing.PlayedEpisode | None:

@@ -312,12 +312,20 @@ class PlayedEpisode:
     recording: Recording
     log: logs.EpisodeLog
 
-    def side(self, name: str, step: int) -> Side:
-        """Return one side of a verdict: the observation and the action of a step."""
-        observations, actions = self.recording.observations, self.recording.outputs
-        observation = tuple(observations[step].tolist()) if step < len(observations) else None
-        action = tuple(actions[step].tolist()) if step < len(actions) else None
-        return Side(name, self.log.return_, self.log.length, observation, action)
+
+def side(name: str, log: logs.EpisodeLog, played: PlayedEpisode | None, step: int | None) -> Side:
+    """Return one side of a verdict: return and length from a log, observation and action of a step as played here.
+
+    A log holds no observations and actions. They are shown if the episode that was played here equals the log up to
+    this step.
+    """
+    observation = action = None
+    if played is not None and step is not None:
+        different, _ = logs.first_different_step(log, played.log)
+        if played.log.has_steps_of(log) or (different is not None and different > step):
+            vectors = played.recording.observations, played.recording.outputs
+            observation, action = (tuple(rows[step].tolist()) if step < len(rows) else None for rows in vectors)
+    return Side(name, log.return_, log.length, observation, action)
 
 
 def play_recorded(run: StoredRun, experiment: Experiment, key: tuple[int, int, int], genome: Genomes) -> PlayedEpisode:
@@ -364,9 +372,7 @@ def diagnose(
     cause, why = logs.explain(known_kind or kind, step, run.header.seed)
     if known_kind is not None and step is not None:
         why += f"; {logs.explain(kind, step)[1]}"
-    played = Side(HERE, here.return_, here.length)
     # The log holds no observations and actions, so play the episode once more to show them.
-    if step is not None and genome is not None:
-        played = play_recorded(run, experiment, key, genome).side(HERE, step)
-    sides = Side(str(run.path), stored.return_, stored.length), played
+    played = None if step is None or genome is None else play_recorded(run, experiment, key, genome)
+    sides = side(str(run.path), stored, None, step), side(HERE, here, played, step)
     return Verdict(False, summary, cause, why, *key, step, known_kind or kind, sides, (), manifests)
