@@ -45,12 +45,10 @@ class Choice:
     """The kind that a section of an experiment names, with all its options.
 
     Attributes:
-        section: "network" or "strategy".
         name: The kind.
         options: An instance of the kind's model; `UnknownOptions` if they cannot be validated here.
     """
 
-    section: str
     name: str
     options: Options
 
@@ -189,11 +187,11 @@ class Registry:
                 # Workers and run files, which get TOML, would have the default instead.
                 if value is None and options_class.model_fields[key].default is not None:
                     raise InputError(f"{self.section}.{key}", "a value, because TOML has no None", value)
-            return Choice(self.section, name, options)
+            return Choice(name, options)
         except InputError:
             if not lenient:
                 raise
-            return Choice(self.section, name, parse(UnknownOptions, given, self.section))
+            return Choice(name, parse(UnknownOptions, given, self.section))
 
     def kind(self, section: Section) -> Any:
         """Return the class or function that a section names. Raises InputError for an invalid name or option."""

@@ -42,5 +42,5 @@ class Train(Options):
 
 
 def test_a_setting_whose_default_a_function_makes_has_a_comment():
-    text = annotated_toml(Config(strategy=Choice("strategy", "train", Train())))
+    text = annotated_toml(Config(strategy=Choice("train", Train())))
     assert "# The lengths of the carriages.\nlengths = [\n" in text

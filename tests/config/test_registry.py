@@ -36,7 +36,7 @@ def test_errors_name_the_option_its_value_and_a_hint(kinds, table, argument, got
 
 def test_a_section_becomes_a_choice_with_every_default():
     found = NETWORKS.parse({"name": "mlp", "hidden": [3]})
-    assert found == Choice("network", "mlp", MlpOptions(hidden=(3,)))
+    assert found == Choice("mlp", MlpOptions(hidden=(3,)))
     assert found.table() == {"name": "mlp", "hidden": [3], "init_scale": 1.0, "init_sparsity": 0.0}
     assert NETWORKS.parse(found) is found
     assert NETWORKS.parse(found.table()) == found
@@ -47,7 +47,7 @@ def test_an_experiment_takes_tables_and_choices():
     assert config.network.options.hidden == (3,)
     assert Config(network=config.network) == parse(Config, {"network": config.network.table()}) == config
     assert parse(Config, {"network": {"hidden": [3]}}).network.name == Config().network.name
-    assert (config.strategy.section, config.strategy.name) == ("strategy", "prune")
+    assert config.strategy.name == "prune"
     assert config.model_dump(mode="json")["network"] == config.network.table()
 
 
