@@ -8,6 +8,7 @@ meaning that this name has in another tool.
 
 import difflib
 import os
+import tomllib
 import traceback
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext, suppress
@@ -15,6 +16,7 @@ from dataclasses import dataclass, field
 from functools import cache
 from importlib import import_module
 from importlib.metadata import EntryPoint, entry_points
+from pathlib import Path
 from typing import Any, TypeVar, cast
 
 from pydantic import Field, model_validator
@@ -339,54 +341,15 @@ def _parts(contract: type) -> list[str]:
     return [name for name, member in public.items() if callable(member) or isinstance(member, property)]
 
 
-_WORKERS = "The number of workers is no setting: write workers=N in Python, or --workers N on the command line."
-_PROGRESS = "progress=True of evolve.train shows the progress."
-_CALLBACKS = "evolve.train takes callbacks=[function]; a loop over evolve.iterate needs none."
-_TENSORBOARD = 'tensorboard="logs" of evolve.train, or --tensorboard logs, writes event files.'
-_FILM = "run.film() shows the champion, and evolve replay plays it in a window."
-_NO_GRADIENTS = "It belongs to methods that learn by gradients from single steps; evolution has no such setting."
-_OPTIONS = 'Options are in the table of a network or strategy: network={"name": "mlp", "hidden": [64, 64]}.'
 _ARGUMENTS = ("callbacks", "overwrite", "progress", "resume", "tensorboard", "workers")
 """Arguments of `evolve.train` that are no settings."""
-_FOREIGN_NAMES = {
-    "learning_rate": "lr, step_size",
-    "sigma": "std, stdev, stdev_init, init_stdev, sigma_init, init_sigma, noise_std, noise_stdev",
-    "weight_noise": "mutation_rate, mutation_std, mutation_power, mutate_power, weight_mutate_power",
-    "survivors": "elitism, elites, num_elites, n_elites, elite_size",
-    "parents": "survival_threshold, num_parents, n_parents",
-    "hidden": "hidden_size, hidden_sizes, hidden_layers, hidden_dim, hidden_dims, num_hidden, layers, net_arch",
-    "population": "popsize, pop_size, population_size, num_individuals, n_individuals",
-    "generations": "num_generations, n_generations, max_generations, n_gen, num_steps, iterations, epochs",
-    "episodes": "num_episodes, n_episodes, num_rollouts, n_rollouts, rollouts, trials, runs",
-    "held_out_episodes": "n_eval_episodes, eval_episodes, test_episodes",
-    "early_stop.steps": "total_timesteps, timesteps, num_timesteps, max_interactions",
-    "early_stop.mean_return": "fitness_threshold, target_fitness, reward_threshold, target_return, solved_at",
-    "env.max_episode_steps": "episode_length, max_episode_length, max_steps, horizon, n_steps",
-    "env.id": "env_id, env_name, environment, gym_env, task",
-    "env.kwargs": "env_kwargs, env_args, env_config",
-    "env.randomize": "domain_randomization, randomization, randomizations, env_randomization, distributions",
-    "env.wrappers": "wrapper, wrapper_class, wrapper_kwargs",
-    "normalize_observations": "obs_norm, norm_obs, normalize_obs, observation_normalization, vec_normalize",
-    "network": "policy, agent, model, architecture, genome",
-    "strategy": "algorithm, algo, searcher, optimizer, emitter, solver",
-    "seeds": "random_state, random_seed, rng, key, prng_key",
-    "fitness": "fitness_function, fitness_fn, fitness_func, objective, objective_func, fit_fun",
-    "env.metrics": "info_keywords, info_keys, track, measures, descriptors",
-    "start_from": "x0, center_init, initial_solution, init_from, load_from, pretrained, warm_start, restore",
-    "compute.slots": "batch_size",
-    "compute.backend": "device, use_gpu, gpu, cuda, jit",
-    "compute.time_limit": "timeout, walltime, max_time, time_budget",
-    "output": "log_dir, logdir, save_path, out_dir, output_dir, results_dir",
-    _PROGRESS: "progress_bar, verbose, verbosity, show_progress, log_interval",
-    _CALLBACKS: "callback, callbacks, reporter, logger",
-    _TENSORBOARD: "tensorboard_log, tensorboard_dir, log_tensorboard",
-    _FILM: "render, render_mode, record_video, video, video_folder",
-    _NO_GRADIENTS: "gamma, gae_lambda, ent_coef, vf_coef, clip_range, n_epochs, buffer_size, learning_starts, tau",
-    _OPTIONS: "policy_kwargs, net_kwargs, network_kwargs, strategy_kwargs, model_kwargs",
-    _WORKERS: "workers, n_envs, num_envs, vec_env, n_workers, num_workers, num_actors, n_jobs, num_processes",
-}  # fmt: skip
-MEANINGS = {fold(foreign): ours for ours, names in _FOREIGN_NAMES.items() for foreign in names.split(", ")}
-"""By each name in other tools, folded by `fold`, the setting of this meaning here, or a sentence of advice."""
+
+
+@cache
+def meanings() -> dict[str, str]:
+    """Return, by each name in other tools, folded by `fold`, the setting of this meaning here, or advice."""
+    text = Path(__file__).with_name("foreign_names.toml").read_text(encoding="utf-8")
+    return {fold(foreign): ours for ours, names in tomllib.loads(text).items() for foreign in names}
 
 
 def advice(key: str, table: Mapping[str, Any], fields: Mapping[str, FieldInfo]) -> str:
@@ -399,7 +362,8 @@ def advice(key: str, table: Mapping[str, Any], fields: Mapping[str, FieldInfo]) 
     """
     # Networks and strategies have a name, an environment has an id.
     name = "id" if key == "env.name" else key.rpartition(".")[2]
-    meant = next((MEANINGS[each] for each in difflib.get_close_matches(fold(name), MEANINGS, n=1, cutoff=0.92)), name)
+    similar = difflib.get_close_matches(fold(name), meanings(), n=1, cutoff=0.92)
+    meant = meanings()[similar[0]] if similar else name
     if " " in meant:  # a sentence, not the name of a setting
         return meant
     if key == name and (close := difflib.get_close_matches(name, _ARGUMENTS, n=1, cutoff=0.75)):

@@ -1,6 +1,9 @@
 """Advice for the names of other tools."""
 
+import tomllib
+
 import pytest
+from conftest import ROOT
 
 from evolve.config import Config
 from evolve.config.options import UnknownKeyError, fold, nearest, parse
@@ -59,16 +62,21 @@ def test_the_number_of_workers_is_an_argument(key):
 
 def test_every_proposed_setting_exists():
     """The keys that advice proposes are settings of an experiment, of a network or of a strategy."""
-    from evolve.config.registry import MEANINGS
+    from evolve.config.registry import meanings
 
     names = {name for kinds in (NETWORKS, STRATEGIES) for kind in kinds for name in kinds.options_class(
         {"name": kind}).model_fields}  # fmt: skip
-    for ours in MEANINGS.values():
+    for ours in meanings().values():
         if " " in ours or ours in names:
             continue
         section, _, name = ours.rpartition(".")
         table = Config.model_fields[section].annotation.model_fields if section else Config.model_fields
         assert name in table, ours
+
+
+def test_the_names_in_other_tools_are_installed_with_the_package():
+    table = tomllib.loads((ROOT / "pyproject.toml").read_text())
+    assert "foreign_names.toml" in table["tool"]["setuptools"]["package-data"]["evolve.config"]
 
 
 def test_no_advice_for_a_name_without_a_meaning():
