@@ -322,14 +322,7 @@ def _coordinate(name: str, body: Body, app: App, argv: list[str], work: Callable
     transport = app.transport
     mpirun.say_begun()
     app.stop.interrupts = True
-
-    def with_remark() -> int:
-        cluster.check_arguments(transport)
-        if work is not None:
-            _remark(name, lambda: work(argv))
-        return body(app, argv)
-
-    code = _guarded(name, with_remark, app.stop)
+    code = _guarded(name, body, app, argv, work)
     # A supervisor asks its ranks to stop by SIGUSR1. SIGTERM comes from a launcher that ends the job after a death.
     is_lost = bool(transport.silent) or app.stop.signal == signal.SIGTERM
     code = mpirun.hand_over(code, start_again=is_lost and code == Stopped.exit_code)
@@ -353,19 +346,22 @@ def _remark(name: str, work: Callable[[], Work]) -> None:
             say(name, remark)
 
 
-def _guarded(name: str, body: Callable[[], int], stop: StopFlag) -> int:
-    """Run a command, and print its error as one message; return the exit code."""
+def _guarded(name: str, body: Body, app: App, argv: list[str], work: Callable[[list[str]], Work] | None) -> int:
+    """Run the body of a command, and print its error as one message; return the exit code."""
     try:
+        cluster.check_arguments(app.transport)
         code = 0
         with suppress(Answered):  # the parser has printed the help
-            code = body()
+            if work is not None:
+                _remark(name, lambda: work(argv))
+            code = body(app, argv)
         sys.stdout.flush()
         return code
     except EvolveError as error:
         _print_error(name, error)
         return error.exit_code
     except Interrupted:
-        _print_error(name, Stopped(f"stopped by {stop.reason()}, as an environment did not answer"))
+        _print_error(name, Stopped(f"stopped by {app.stop.reason()}, as an environment did not answer"))
         return Stopped.exit_code
     except BrokenPipeError:  # the reader of stdout has gone: stay silent, even at exit
         discard(sys.stdout)
@@ -374,7 +370,7 @@ def _guarded(name: str, body: Callable[[], int], stop: StopFlag) -> int:
         if isinstance(error, OSError) and error.errno in _DISK_FULL:
             discard(sys.stdout)
             print(f"evolve.{name}: the output cannot be written ({error}).", file=sys.stderr)
-        elif isinstance(error, KeyboardInterrupt) and stop.signal is None:
+        elif isinstance(error, KeyboardInterrupt) and app.stop.signal is None:
             message = f"code that evolve called raised KeyboardInterrupt:\n{describe(error).rstrip()}"
             _print_error(name, RunError(message))
         else:
