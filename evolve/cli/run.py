@@ -140,7 +140,8 @@ def load(argv: list[str]) -> Request:
         raise InputError("EXPERIMENT.toml", "a TOML file", f"{path}, which is named like a champion file", cure)
     if flags["resume"] and name and not os.path.exists(path):
         raise InputError("--resume", "a run file, its directory, or its TOML file", f"{path}, which does not exist")
-    file = store.one_run_file(path) if path.suffix == ".h5" or (flags["resume"] and os.path.isdir(path)) else None
+    names_run = path.suffix == ".h5" or (flags["resume"] and name and os.path.isdir(path))
+    file = store.one_run_file(path) if names_run else None
     if file and not (flags["resume"] or show_settings):
         cure = f"To continue it: python -m evolve.run --resume {shlex.quote(str(path))}."
         raise InputError("EXPERIMENT.toml", "a TOML file", f"{path}, which is named like a run file", cure)

@@ -62,6 +62,14 @@ def test_commands_take_directories(call, runs, tmp_path):
     assert str(runs / "one" / "seed-1.h5") in call("evaluate", runs / "one", "--episodes", 2).out
 
 
+def test_a_directory_of_any_name_is_resumed_by_its_experiment(call, tmp_path):
+    """A sweep without a file is called "sweep", but names no directory."""
+    seeds = (*QUICK, "-s", 1, 2, "-o", "sweep")
+    call("run", *seeds).ok()
+    done = call("run", *seeds, "-g", 3, "--resume").ok()
+    assert done.out.count("generation 2 (3 of 3)") == 2
+
+
 @pytest.mark.parametrize("command", ["report", "plot", "verify", "evaluate", "replay", "export"])
 def test_a_directory_without_run_files_is_refused(call, tmp_path, command):
     (tmp_path / "empty").mkdir()
