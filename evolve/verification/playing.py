@@ -1,4 +1,4 @@
-"""Choose episodes of a run, play an episode again in this process, and name the first different step."""
+"""Choose episodes of a run, and play an episode again in this process."""
 
 import logging
 import math
@@ -22,7 +22,7 @@ from evolve.store import Stored, StoredChampion, StoredRun
 from evolve.training import Experiment, GenomeChoice, final_champion, normalizer_of, recorded_limit, restore
 from evolve.training.stored import check_which, require_run_file
 from evolve.verification import logs
-from evolve.verification.verdict import Side, Verdict
+from evolve.verification.verdict import Side
 
 _LOG = logging.getLogger("evolve")
 _WEIGHTS_AT_ONCE = 2**22  # limits the candidates in memory while fingerprints are computed
@@ -341,38 +341,3 @@ def play_recorded(run: StoredRun, experiment: Experiment, key: tuple[int, int, i
         recorder.close()
     log = log_of_played(results, experiment.config.env.metrics).episode_log(0)
     return PlayedEpisode(recorder.running[0], log)
-
-
-def diagnose(
-    run: StoredRun,
-    experiment: Experiment,
-    key: tuple[int, int, int],
-    local_log: logs.CandidateLog,
-    known_kind: str | None,
-    manifests: tuple[dict[str, str], ...],
-    genome: Genomes | None = None,
-) -> Verdict:
-    """Return the verdict on an episode that differs here from its log.
-
-    Args:
-        run: The run file.
-        experiment: The experiment of the run.
-        key: (generation, candidate, episode).
-        local_log: The log of the candidate on this machine.
-        known_kind: The kind of difference if the genome is known to be wrong, else None.
-        manifests: The manifests of the file and of this process.
-        genome: The genome of the candidate (P = 1); by default the genome in the file, if the file determines it.
-    """
-    generation, candidate, episode = key
-    stored = logs.log_of_record(run.records[generation], candidate).episode_log(episode)
-    here = local_log.episode_log(episode)
-    summary = f"generation {generation}: {logs.describe_difference(candidate, episode, stored, here)} on {HERE}"
-    genome = genome_of(run, experiment, generation, candidate) if genome is None else genome
-    step, kind = logs.first_different_step(stored, here)
-    cause, why = logs.explain(known_kind or kind, step, run.header.seed)
-    if known_kind is not None and step is not None:
-        why += f"; {logs.explain(kind, step)[1]}"
-    # The log holds no observations and actions, so play the episode once more to show them.
-    played = None if step is None or genome is None else play_recorded(run, experiment, key, genome)
-    sides = side(str(run.path), stored, None, step), side(HERE, here, played, step)
-    return Verdict(False, summary, cause, why, *key, step, known_kind or kind, sides, (), manifests)

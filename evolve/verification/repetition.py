@@ -240,8 +240,7 @@ class RunRepetition(_Repetition):
         stored = logs.log_of_record(record, candidate, len(log.returns))
         different = np.flatnonzero(logs.different_episodes(stored, log)).tolist()
         if different:
-            key = generation, candidate, different[0]
-            return playing.diagnose(self.run, self.experiment, key, log, kind, self._manifests)
+            return self.diagnose((generation, candidate, different[0]), log, kind)
         # The episodes are equal, but other parts of the log may differ. A fingerprint of 0 is unknown. In a race, a
         # failed champion may have played more episodes than the log shows; its traces are a mean over all of them.
         comparable = len(log.returns) == self.experiment.config.episodes or not np.isnan(record.champion_fitness)
@@ -312,8 +311,32 @@ class RunRepetition(_Repetition):
         # From the state before this generation, the strategy generates the candidate again.
         strategy, state = training.restore(self.experiment, before)
         genome = strategy.ask(state, generation, np.array([candidate]))
-        local_log = logs.log_of_record(record, candidate)
-        return playing.diagnose(self.run, self.experiment, key, local_log, None, self._manifests, genome)
+        return self.diagnose(key, logs.log_of_record(record, candidate), genome=genome)
+
+    def diagnose(
+        self, key: tuple[int, int, int], log: CandidateLog, known_kind: str | None = None, genome: Genomes | None = None
+    ) -> Verdict:
+        """Return the verdict on an episode that differs here from its log.
+
+        Args:
+            key: (generation, candidate, episode).
+            log: The log of the candidate on this machine.
+            known_kind: The kind of difference if the genome is known to be wrong, else None.
+            genome: The genome of the candidate (P = 1); by default the genome in the file, if the file determines it.
+        """
+        run, experiment, (generation, candidate, episode) = self.run, self.experiment, key
+        stored = logs.log_of_record(run.records[generation], candidate).episode_log(episode)
+        here = log.episode_log(episode)
+        summary = f"generation {generation}: {logs.describe_difference(candidate, episode, stored, here)} on {HERE}"
+        step, kind = logs.first_different_step(stored, here)
+        cause, why = explain(known_kind or kind, step, run.header.seed)
+        if known_kind is not None and step is not None:
+            why += f"; {explain(kind, step)[1]}"
+        # The log holds no observations and actions, so play the episode once more to show them.
+        genome = genome or playing.genome_of(run, experiment, generation, candidate)
+        played = None if step is None or genome is None else playing.play_recorded(run, experiment, key, genome)
+        sides = playing.side(str(run.path), stored, None, step), playing.side(HERE, here, played, step)
+        return Verdict(False, summary, cause, why, *key, step, known_kind or kind, sides, (), self._manifests)
 
 
 @dataclass(frozen=True)

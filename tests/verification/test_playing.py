@@ -7,13 +7,14 @@ import pytest
 from conftest import run_on
 
 from evolve import environments, store
+from evolve.cluster import Coordinator, Transport
 from evolve.environments import Recorder
 from evolve.errors import EpisodeError
 from evolve.numerics.streams import Purpose
-from evolve.training import GenomeChoice, reload
-from evolve.verification import choose_episode, make_engine, play
+from evolve.training import GenomeChoice, make_rollout, reload
+from evolve.verification import choose_episode, make_engine, play, repetition
 from evolve.verification.logs import log_of_record
-from evolve.verification.playing import diagnose, environment_seed
+from evolve.verification.playing import environment_seed
 
 
 @pytest.fixture(scope="module")
@@ -70,7 +71,9 @@ def test_a_changed_genome_that_ends_its_episode_earlier_is_explained_by_both(rec
     hashes = stored.step_hashes[0][:-1]
     fingerprints = hashes[-1:].astype(np.uint64) << np.uint64(56)
     shorter = replace(stored, lengths=stored.lengths - 1, fingerprints=fingerprints, step_hashes=[hashes])
-    found = diagnose(run, reload(run), (1, candidate, 0), shorter, "weights", ({}, {}))
+    alone = Transport()
+    repeated = repetition(run, reload(run), Coordinator(alone, make_rollout), alone)
+    found = repeated.diagnose((1, candidate, 0), shorter, "weights")
     assert (found.what, found.step) == ("weights", len(hashes))
     assert f"was changed; only one side has a step {len(hashes)}" in found.why
 
