@@ -104,14 +104,27 @@ def _different_part(a: StoredRun, b: StoredRun) -> str | None:
 
 
 def _explain_difference(a: StoredRun, b: StoredRun, first: FirstDifference, unequal: Verdict, play: bool) -> Verdict:
-    step, what, sides = _look_closer(a, b, first, play)
+    """Return the verdict with the first difference, its step and its cause. play: see `compare`."""
+    step, what, sides = None, first.what, unequal.sides
+    if (key := first.key) is not None:
+        runs = (a, b)
+        logged = [logs.log_of_record(run.records[key[0]], key[1]).episode_log(key[2]) for run in runs]
+        played = [_play(run, key) if play else None for run in runs]
+        # A log without step hashes gets the hashes of the episode that was played here, if it is the same episode.
+        known = [
+            found.log if log.step_hashes is None and found is not None and found.log.has_steps_of(log) else log
+            for log, found in zip(logged, played, strict=True)
+        ]
+        step, what = logs.first_different_step(*known)
+        named = zip((str(a.path), str(b.path)), logged, played, strict=True)
+        sides = tuple(playing.side(*each, step) for each in named)
     cause, why = explain(logs.refine(what, first.generation, unequal.manifests), step)
     why += _WHICH if cause == "log" else ""
     keys = _different_settings(unequal)
     if keys:
         cause, why = ("random stream", "the seeds differ") if keys == "seed" else ("configuration", f"{keys}; {why}")
     found = replace(unequal, generation=first.generation, candidate=first.candidate, episode=first.episode, step=step)
-    return replace(found, summary=first.summary, cause=cause, why=why, what=what, sides=sides or unequal.sides)
+    return replace(found, summary=first.summary, cause=cause, why=why, what=what, sides=sides)
 
 
 def _configuration(a: StoredRun, b: StoredRun) -> tuple[tuple[str, object, object], ...]:
@@ -122,25 +135,6 @@ def _configuration(a: StoredRun, b: StoredRun) -> tuple[tuple[str, object, objec
 def _different_settings(verdict: Verdict) -> str:
     """Return the names of the different settings, without the engine, because two engines can play equal episodes."""
     return ", ".join(key for key, _, _ in verdict.configuration if key != ENGINE)
-
-
-def _look_closer(
-    a: StoredRun, b: StoredRun, first: FirstDifference, play: bool
-) -> tuple[int | None, str, tuple[Side, ...]]:
-    """Return the first different step of an episode, the kind of difference, and the values of both sides."""
-    key, runs = first.key, (a, b)
-    if key is None:
-        return None, first.what, ()
-    logged = [logs.log_of_record(run.records[key[0]], key[1]).episode_log(key[2]) for run in runs]
-    played = [_play(run, key) if play else None for run in runs]
-    # A log without step hashes gets the hashes of the episode that was played here, if it is the same episode.
-    known = [
-        found.log if log.step_hashes is None and found is not None and found.log.has_steps_of(log) else log
-        for log, found in zip(logged, played, strict=True)
-    ]
-    step, what = logs.first_different_step(*known)
-    named = zip((str(run.path) for run in runs), logged, played, strict=True)
-    return step, what, tuple(playing.side(*each, step) for each in named)
 
 
 def _play(run: StoredRun, key: tuple[int, int, int]) -> playing.PlayedEpisode | None:
