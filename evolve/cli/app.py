@@ -194,10 +194,10 @@ def launch(
 
 
 def launch_light(name: str, argv: list[str]) -> int | None:
-    """Run this process without the module of a command, if possible; return the exit code, else None.
+    """Run a command without importing its module, if possible; return the exit code, None if the module is needed.
 
-    The module of a command imports most of the package, which takes longer than all the rest of a start. Neither the
-    process that starts ranks by `--workers N` nor a worker rank needs it.
+    The module imports most of the package, which takes longer than all the rest of a start. A worker rank does not need
+    it, and neither does the process that starts the ranks of `--workers N`.
     """
     _open_streams()
     asks_for_workers = any(word.startswith("--workers") for word in argv)

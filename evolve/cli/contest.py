@@ -195,8 +195,8 @@ def plan_rows(workers: Sequence[int] | None, chosen: str | None, cores: int) -> 
 
     Args:
         workers: The requested numbers of workers; None for 1, 2, 4, … and all cores.
-        chosen: The requested back end; None for the fastest one on the host and, if no workers are requested, also a
-            row with the GPU, if there is one.
+        chosen: The requested back end; None for the fastest one on the host. If no workers are requested either, there
+            is also a row for the GPU of this machine.
         cores: The number of cores that may be used.
 
     Raises:

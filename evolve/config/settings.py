@@ -349,6 +349,6 @@ def differences(ours: Config, theirs: Config) -> list[tuple[str, object, object]
 
 
 def without_implied(found: Sequence[tuple[str, object, object]]) -> list[tuple[str, object, object]]:
-    """Return differences without the options that only one of two networks or strategies has: its name implies them."""
+    """Return differences without the options that follow from another name: only one network or strategy has them."""
     renamed = tuple(key.removesuffix("name") for key, _, _ in found if key in ("network.name", "strategy.name"))
     return [each for each in found if not (each[0].startswith(renamed) and None in each[1:])]

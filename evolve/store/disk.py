@@ -155,7 +155,7 @@ def _why(path: Path, error: OSError) -> str:
 
 
 def check_unlocked(path: Path) -> None:
-    """Raise InputError if a process, possibly this one, is writing a run file. Writes nothing."""
+    """Raise InputError if a process is writing a run file; it may be this process. Nothing is written."""
     with contextlib.suppress(OSError):  # without a lock file no process is writing
         descriptor = os.open(_lock_of(path), os.O_RDWR)
         try:

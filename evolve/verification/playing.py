@@ -78,8 +78,8 @@ def choose_episode(
         candidate: The candidate that plays; by default the champion, in the next generation candidate 0.
         episode: The number of the episode.
         purpose: EPISODE, or an episode of the final champion: HELD_OUT or VALIDATION.
-        which: A genome in place of the final champion. The elite of a cell plays an episode by which it took the cell;
-            other genomes play a held-out episode, or with VALIDATION a validation episode.
+        which: A genome in place of the final champion. The elite of a cell plays an episode by which it took the cell.
+            Other genomes play a held-out episode, or a validation episode if `purpose` says so.
 
     Raises:
         InputError: The file does not have the episode.
