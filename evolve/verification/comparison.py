@@ -217,19 +217,16 @@ def _compare_with_seed(run: Stored, config: Config, published: PublishedSeed) ->
         configuration=((ENGINE, *engines),) if engines[0] != engines[1] else (),
         manifests=manifest_texts(run.header.manifest),
     )
-    why = f"only the last digest is published, so continue the run to {length} first"
-    digest = ""
-    if run.num_generations == published.num_generations:
-        digest = run.digest
-    elif run.num_generations > published.num_generations and isinstance(run, StoredRun):
-        digest = run.records[published.num_generations - 1].digest.decode()
-    elif run.num_generations > published.num_generations:
-        why = "a champion file holds the digest of its last generation only; the run file holds all of them"
-    if not digest:
+    is_longer = run.num_generations > published.num_generations
+    if run.num_generations < published.num_generations or (is_longer and not isinstance(run, StoredRun)):
+        why = f"only the last digest is published, so continue the run to {length} first"
+        if is_longer:
+            why = "a champion file holds the digest of its last generation only; the run file holds all of them"
         summary = f"{name} has {length}, and this file {run.num_generations:,}"
         return replace(found, summary=summary, cause="configuration", why=why, what="shape")
+    digest = run.records[published.num_generations - 1].digest.decode() if isinstance(run, StoredRun) else run.digest
     if digest == published.digest:
-        more = "the first " if run.num_generations > published.num_generations else ""
+        more = "the first " if is_longer else ""
         return replace(found, equal=True, summary=f"{name}, {more}{length}, digest {digest}")
     summary = f"{name} has digest {published.digest} after {length}, and this file {digest}"
     cause, why = _explain_digest(run, config, published)
