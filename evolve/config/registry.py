@@ -209,11 +209,8 @@ class Registry:
         Raises InputError for an invalid name or option, and if the result of an added kind violates the contract.
         """
         choice = self.parse(section)
-        kind = self._entry(choice.name)[1]
-        if choice.name in self.kinds:
-            return kind(choice.options, *arguments)
-        with self.as_input_error(choice, "constructor"):
-            made = kind(choice.options, *arguments)
+        with nullcontext() if choice.name in self.kinds else self.as_input_error(choice, "constructor"):
+            made = self.kind(choice)(choice.options, *arguments)
         self.check(choice, made, self.contract)
         return made
 
@@ -224,7 +221,7 @@ class Registry:
         validated in this way; they keep their options.
         """
         choice = self.parse(section)
-        validate = getattr(self._entry(choice.name)[1], "validate", None)
+        validate = getattr(self.kind(choice), "validate", None)
         if validate is None:
             return
         with nullcontext() if choice.name in self.kinds else self.as_input_error(choice, "validate"):
