@@ -1,6 +1,7 @@
 """The bench: it measures the same work in both ways, and names what it has measured."""
 
 import json
+import multiprocessing
 import signal
 from contextlib import closing
 from functools import partial
@@ -138,6 +139,18 @@ def test_bare_environments_play_the_episodes_of_the_generation(tmp_path, more):
         record = next(training.iterate(experiment, Coordinator(Transport(), training.make_rollout), log))
     assert sorted(len(each.outputs) for each in recorded) == sorted(record.lengths.ravel())
     assert len({len(each.outputs) for each in recorded}) > 1 or "early_max_episode_steps" in more
+
+
+def test_a_bare_process_that_is_killed_ends_the_bench(tmp_path):
+    table = {"env": {"engine": "exact"}, "network": {"name": "mlp"}, "population": 2, "episodes": 1, "generations": 1}
+    experiment, path = training.prepare(parse(Config, table)), tmp_path / "run.h5"
+    measurements.play_earlier_generations(experiment, 0, path, StopFlag())
+    with closing(measurements.BareProcesses(experiment, path, 2, StopFlag())) as bare:
+        assert bare.rate() > 0
+        multiprocessing.active_children()[0].kill()
+        with pytest.raises(RunError, match="a bare process has ended early"):
+            bare.rate()
+    assert not multiprocessing.active_children()
 
 
 @pytest.mark.usefixtures("quick", "started")

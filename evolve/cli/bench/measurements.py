@@ -10,7 +10,6 @@ import gc
 import heapq
 import json
 import multiprocessing
-import queue
 import shutil
 import signal
 import subprocess
@@ -18,6 +17,8 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import FIRST_EXCEPTION, ProcessPoolExecutor, wait
+from concurrent.futures.process import BrokenProcessPool
 from contextlib import closing
 from functools import partial
 from multiprocessing.synchronize import Barrier
@@ -30,7 +31,7 @@ from evolve import environments
 from evolve.cli.app import App, StopFlag, stdout_for_json
 from evolve.cluster import Coordinator, Transport
 from evolve.cluster.mpirun import mpirun_environment, mpirun_words
-from evolve.config import Config
+from evolve.config import Config, EnvOptions
 from evolve.environments import ENGINES, Recorder, Recording
 from evolve.errors import InputError, RunError, on_error, pluralize
 from evolve.genome import concatenate
@@ -200,67 +201,62 @@ def record_episodes(experiment: Experiment, run: StoredRun, candidates: range) -
     return recorder.finished
 
 
-def _bare_process(experiment: Experiment, run: Path, share: range, orders: Any, ready: Barrier, results: Any) -> None:
+_READY: list[Barrier] = []
+"""In a bare process: the barrier at which it waits until all others are ready, too."""
+
+
+def _begin_bare(ready: Barrier) -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the bench ends this process; a traceback would hide the reason
+    _READY.append(ready)
+
+
+def _record_share(experiment: Experiment, run: Path, candidates: range) -> tuple[EnvOptions, list[Recording]]:
     begun = read(run)
     limited = with_recorded_limit(experiment, begun.records, begun.num_generations)
     with stdout_for_json(True):
-        try:
-            episodes = record_episodes(limited, begun, share)
-        except RunError as error:
-            results.put(error)
-            return
-        results.put(None)
-        while orders.get():
-            ready.wait()
-            results.put(environments.replay(limited.config.env, episodes))
+        return limited.config.env, record_episodes(limited, begun, candidates)
+
+
+def _replay_share(share: tuple[EnvOptions, list[Recording]]) -> tuple[int, float]:
+    _READY[0].wait()
+    with stdout_for_json(True):
+        return environments.replay(*share)
 
 
 class BareProcesses:
-    """N processes that each play their share of the generation in bare environments, on demand."""
+    """N processes that each play a share of the generation in bare environments, on demand."""
 
     def __init__(self, experiment: Experiment, run: Path, processes: int, stop: StopFlag) -> None:
-        self._stop = stop
         context = multiprocessing.get_context("spawn")
-        self._orders, self._results, ready = context.Queue(), context.Queue(), context.Barrier(processes)
-        P = experiment.config.population
-        self._processes = [
-            context.Process(
-                target=_bare_process,
-                args=(experiment, run, range(n, P, processes), self._orders, ready, self._results),
-                daemon=True,
-            )
-            for n in range(processes)
-        ]
-        for process in self._processes:
-            process.start()
+        self._pool = ProcessPoolExecutor(processes, context, _begin_bare, (context.Barrier(processes),))
+        self._stop = stop
+        shares = [range(n, experiment.config.population, processes) for n in range(processes)]
         with on_error(self.close):
-            self._gather()
+            self._shares = self._all_results(partial(_record_share, experiment, run), shares)
 
-    def _gather(self) -> list[Any]:
-        gathered: list[Any] = []
-        while len(gathered) < len(self._processes):
-            try:
-                gathered.append(self._results.get(timeout=0.5))
-                if isinstance(gathered[-1], RunError):
-                    raise gathered[-1]
-            except queue.Empty:
-                if any(process.exitcode is not None for process in self._processes):
-                    raise RunError("a bare process has ended early; its traceback is above") from None
+    def _all_results(self, function: Callable[[Any], Any], shares: Sequence[Any]) -> list[Any]:
+        """Return the results of a function for all shares, one in each process. Raises the first error of a process."""
+        futures = [self._pool.submit(function, share) for share in shares]
+        try:
+            others = set(futures)
+            while others:
+                done, others = wait(futures, 0.5, FIRST_EXCEPTION)
+                for future in done:
+                    future.result()
                 self._stop.check()
-        return gathered
+            return [future.result() for future in futures]
+        except BrokenProcessPool:
+            raise RunError("a bare process has ended early, perhaps by a crash of its environment") from None
 
     def rate(self) -> float:
         """Play everything once; return the rate of all processes together in environment steps per second."""
-        for _ in self._processes:
-            self._orders.put(True)
-        return float(sum(steps / seconds for steps, seconds in self._gather()))
+        return float(sum(steps / seconds for steps, seconds in self._all_results(_replay_share, self._shares)))
 
     def close(self) -> None:
         """End the processes."""
-        for process in self._processes:
+        for process in multiprocessing.active_children():
             process.terminate()
-            process.join()
+        self._pool.shutdown()
 
 
 def compare(
