@@ -129,17 +129,16 @@ class Reader:
             raise ValueError(f"{schema.STEP_HASHES.path}: {len(hashes)} steps, not {sum(parts)}")
         return np.split(hashes, np.cumsum(parts)[:-1])
 
-    def shape(self, path: str) -> tuple[int, ...]:
-        """Return the shape of a dataset."""
-        return self._dataset(path).shape
-
-    def generation(self, place: Column, generation: int, sizes: Mapping[str, int]) -> NDArray[Any]:
-        """Return one generation of a column. sizes: the sizes of its axes, by letter."""
-        item = self._dataset(place.path)
-        check_shape(item, place.path, place.symbols, np.dtype(place.dtype), **sizes)
-        size = math.prod(item.shape[1:]) * item.dtype.itemsize
-        self._spend(place.path, size, item.id.get_storage_size())
-        return item[generation]
+    def population(self, generation: int) -> Genomes:
+        """Return the P candidates of a generation."""
+        (G, P), (_, W) = (self._dataset(path).shape for path in ("generation/fitness", "champion/weights"))
+        parts = []
+        for place in schema.POPULATION.values():
+            item = self._dataset(place.path)
+            check_shape(item, place.path, place.symbols, np.dtype(place.dtype), G=G, P=P, W=W)
+            self._spend(place.path, P * W * item.dtype.itemsize, item.id.get_storage_size())
+            parts.append(item[generation])
+        return Genomes(*parts)
 
     def _check_schema(self, path: Path) -> None:
         if self.has("champion_schema"):
@@ -447,13 +446,6 @@ def _opened(argument: str, source: Path | io.BytesIO, kind: str) -> Iterator[Rea
 
 
 def population(path: Path, generation: int) -> Genomes:
-    """Return the P candidates of a generation of a run that keeps all genomes. Raises InputError if there are none."""
-    try:
-        with h5py.File(path, "r") as file:
-            reader = Reader(file)
-            G, P = reader.shape("generation/fitness")
-            sizes = {"G": G, "P": P, "W": reader.shape("champion/weights")[1]}
-            return Genomes(*(reader.generation(place, generation, sizes) for place in schema.POPULATION.values()))
-    except (OSError, RuntimeError, KeyError, ValueError, TypeError, IndexError) as error:
-        expected = f"a run file with the genomes of generation {generation}"
-        raise InputError(str(path), expected, f"none, or damaged ones ({error})") from None
+    """Return the P candidates of a generation of a run that keeps all genomes. Raises InputError as `read` does."""
+    with open_file(path, "run file") as reader:
+        return reader.population(generation)
