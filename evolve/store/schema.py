@@ -19,7 +19,7 @@ from evolve.shapes import Bool, Float32, Float64, Int32, Int64, UInt8, UInt64
 SCHEMA = 3
 """The version of the layout of run files."""
 MOST_ENTRIES = 1000
-"""The largest number of arrays in a checkpoint, and of metrics."""
+"""The largest number of arrays in a checkpoint, and of metrics; `env.metrics` takes no more names."""
 LARGEST_CHUNK = 64_000_000
 """The largest chunk of an array that a reader accepts, in bytes."""
 

@@ -77,9 +77,10 @@ class RunFile(RunLog):
 
         Raises InputError for arrays that a reader would refuse, and RunError as `flush` does.
         """
-        for setting, arrays in (("strategy.name", checkpoint), ("env.metrics", record.metrics)):
-            if len(arrays) > schema.MOST_ENTRIES:
-                raise InputError(setting, f"at most {schema.MOST_ENTRIES:,} arrays in the run file", len(arrays))
+        if len(checkpoint) > schema.MOST_ENTRIES:
+            raise InputError(
+                "strategy.name", f"at most {schema.MOST_ENTRIES:,} arrays in the run file", len(checkpoint)
+            )
         self._check_selection(record)
         with uninterrupted():  # a flush after half of this would damage the file
             self._pending.append(record)

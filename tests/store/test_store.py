@@ -18,6 +18,7 @@ import pytest
 from tampering import attribute, put, remove, tamper
 
 from evolve import store
+from evolve.config import EnvOptions, parse
 from evolve.errors import InputError, RunError
 from evolve.genome import Genomes, SelectedGenomes
 from evolve.store import reading, schema, writing
@@ -697,6 +698,13 @@ def test_more_arrays_than_a_reader_accepts_are_not_written(path, monkeypatch):
                 file.append(record(0), checkpoint)
         file.flush()
     assert len(store.read(path).checkpoint) == 100
+
+
+def test_an_experiment_names_no_more_metrics_than_a_reader_accepts():
+    names = [f"metric {n}" for n in range(schema.MOST_ENTRIES + 1)]
+    assert len(parse(EnvOptions, {"metrics": names[:-1]}, "env").metrics) == schema.MOST_ENTRIES
+    with pytest.raises(InputError, match=r"^env\.metrics: expected a list of at most 1,000, got "):
+        parse(EnvOptions, {"metrics": names}, "env")
 
 
 @pytest.mark.parametrize(
