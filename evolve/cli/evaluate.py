@@ -1,8 +1,8 @@
 """evolve evaluate: the returns of a run's champion on held-out episodes.
 
 Held-out episodes have their own keyed random streams, so a larger evaluation begins with the episodes of a smaller one.
-The returns of the final champion, with its own environment and network, are stored in the run file, unless the file has
-a larger evaluation, cannot be written, or is being written by another process.
+The run file stores the returns of the final champion, if it plays with its own environment and network. They are not
+stored if the file has a larger evaluation, cannot be written, or is being written by another process.
 """
 
 import argparse

@@ -152,13 +152,13 @@ class ComputeOptions(Options):
     """The number of episodes that one process steps together; by default the engine chooses. A GPU that plays whole
     episodes then has a slot for each episode of a generation, as far as memory allows."""
     threads: Annotated[int, Field(ge=1, le=1024)] | Literal["auto"] = "auto"
-    """The number of threads in which one process plays exact tasks, or EnvPool's environments. "auto" means all cores
-    that the process may use, shared with the other workers of its host, for exact tasks, and one for EnvPool."""
+    """The number of threads in which one process plays exact tasks, or EnvPool's environments. "auto" means one thread
+    for EnvPool. For exact tasks it means all cores that the process may use, shared with other workers of its host."""
     time_limit: Duration | None = None
     """The run stops after this time, such as 23h50m, 90s or 2d; it can be resumed, and the exit code is 75."""
     check: bool = True
-    """Whether a run first checks that it can be repeated: a new run, that one seed gives the same episode twice; a
-    resumed run, that an episode of its log, and a fitness function of yours, still give the logged result."""
+    """Whether a run first checks that it can be repeated. A new run checks that one seed gives the same episode twice.
+    A resumed run checks that an episode of its log, and a fitness function of yours, still give the logged result."""
 
 
 class StartFromOptions(Options):

@@ -2,7 +2,7 @@
 
 **The guarantee.** At every instant, also after a kill, a crash of the machine or a full disk, the path holds a complete
 and closed HDF5 file that plain h5py opens. A flush copies the file to `.seed-S.h5.partial.h5` in the same directory,
-appends the new generations, syncs the copy, and renames it into place, which POSIX makes atomic. A reader keeps the
+appends the new generations, syncs the copy, and renames it into place. Renaming is atomic (POSIX). A reader keeps the
 file that it opened. A flush that fails leaves the old file. Memory holds only generations that are not yet on disk. A
 generation is on disk once `RunFile.flush` has returned, and is never lost again.
 

@@ -279,9 +279,15 @@ class Header:
 class StoredRun:
     """The contents of a run file.
 
-    records: one for each complete generation. checkpoint: see `Checkpoint`, after the last generation.
-    has_population: whether the file holds every genome, which `store.population` reads. validations: the champion's
-    returns on the validation episodes, [N], by the number of complete generations.
+    Attributes:
+        path: The file.
+        header: The parts that stay the same.
+        complete: Whether the run has ended.
+        records: One for each complete generation.
+        checkpoint: The state after the last generation.
+        held_out: The evaluation of the final champion, if it was evaluated.
+        has_population: Whether the file holds every genome, which `store.population` reads.
+        validations: The champion's returns on the validation episodes, [N], by the number of complete generations.
     """
 
     path: Path

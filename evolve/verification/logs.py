@@ -39,8 +39,12 @@ _ALGEBRA = ("packages.numpy", "blas", "cpu", "cpu features")
 class EpisodeLog:
     """The log of an episode.
 
-    fingerprint: [2], of observations and actions. step_hashes: [min(length, MAX_HASHED_STEPS), 2], None if the log does
-    not keep them. metrics: by name.
+    Attributes:
+        return_: The return.
+        length: The number of steps.
+        fingerprint: [2], of observations and actions.
+        step_hashes: [min(length, MAX_HASHED_STEPS), 2]; None if the log does not keep them.
+        metrics: The metrics by name.
     """
 
     return_: float
@@ -72,8 +76,12 @@ class EpisodeLog:
 class CandidateLog:
     """The log of a candidate in E episodes.
 
-    returns, lengths: [E]; fingerprints: [E, 2], of observations and actions; trace_fingerprint: 64 bits;
-    step_hashes: of each episode, as in `EpisodeLog`, None if the log does not keep them. metrics: [E] each, by name.
+    Attributes:
+        returns, lengths: [E].
+        fingerprints: [E, 2], of observations and actions.
+        trace_fingerprint: 64 bits.
+        step_hashes: The step hashes of each episode, as in `EpisodeLog`; None if the log does not keep them.
+        metrics: [E] each, by name.
     """
 
     returns: Float64

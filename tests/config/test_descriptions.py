@@ -6,6 +6,8 @@ from pydantic import Field
 
 from evolve.config import Choice, Config, Options, annotated_toml, descriptions
 from evolve.config.descriptions import Description
+from evolve.networks import NETWORKS
+from evolve.strategies import STRATEGIES
 
 
 class Base(Options):
@@ -42,5 +44,6 @@ class Train(Options):
 
 
 def test_a_setting_whose_default_a_function_makes_has_a_comment():
+    assert ("mlp" in NETWORKS, "train" in STRATEGIES) == (True, False)  # both registries are known
     text = annotated_toml(Config(strategy=Choice("train", Train())))
     assert "# The lengths of the carriages.\nlengths = [\n" in text

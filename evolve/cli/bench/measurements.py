@@ -1,7 +1,7 @@
 """The measurements of the bench: generations of the training loop, and lower bounds of their time.
 
-`compare` plays a generation by the training loop over MPI and the same episodes in bare processes, `schedule` compares
-with the sum of sleeping episodes, and `timed` measures generations: seconds, processor time of rank 0, bytes moved, and
+`compare` plays a generation by the training loop over MPI, and the same episodes in bare processes. `schedule` compares
+with the sum of sleeping episodes. `timed` measures generations: seconds, processor time of rank 0, bytes moved, and
 idle workers. The lower bounds are the start of the program, one step of the network with NumPy and with the native
 kernel, and one step of the bare environment in every engine.
 """
@@ -94,11 +94,13 @@ def coordinator_of(app: App) -> TimedCoordinator:
 def timed(records: Iterator[Record], app: App, coordinator: TimedCoordinator) -> Iterator[dict[str, Any]]:
     """Yield the figures of each generation of `training.iterate`, run with this coordinator.
 
-    - steps: environment steps. returns: of all episodes.
-    - seconds: wall time. serial_seconds: the part outside episodes: ask, tell, digest and file, including the wait for
-      workers' sums.
-    - cpu_seconds: processor time of rank 0. bytes: bytes that rank 0 sent and received.
-    - idle: the share of the time that each worker was idle; of this process if there are no workers.
+    - steps: The environment steps.
+    - returns: The returns of all episodes.
+    - seconds: The wall time.
+    - serial_seconds: The wall time outside episodes: ask, tell, digest and file, and the wait for sums of workers.
+    - cpu_seconds: The processor time of rank 0.
+    - bytes: The bytes that rank 0 sent and received.
+    - idle: The share of the time in which each worker was idle; this process, if there are no workers.
     """
     transport = app.transport
     while True:
