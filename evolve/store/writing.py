@@ -78,9 +78,8 @@ class RunFile(RunLog):
         Raises InputError for arrays that a reader would refuse, and RunError as `flush` does.
         """
         if len(checkpoint) > schema.MOST_ENTRIES:
-            raise InputError(
-                "strategy.name", f"at most {schema.MOST_ENTRIES:,} arrays in the run file", len(checkpoint)
-            )
+            expected = f"at most {schema.MOST_ENTRIES:,} arrays in the run file"
+            raise InputError("strategy.name", expected, len(checkpoint))
         self._check_selection(record)
         with uninterrupted():  # a flush after half of this would damage the file
             self._pending.append(record)
