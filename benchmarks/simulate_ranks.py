@@ -16,6 +16,7 @@ import heapq
 import sys
 import time
 from collections import deque
+from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -38,7 +39,6 @@ from evolve.numerics.streams import Purpose  # noqa: E402
 from evolve.rollouts import EpisodeBatch, ResultsCollector, RolloutSpec, generation_keys  # noqa: E402
 
 EPISODES = 8  # of each candidate
-CHUNK_SECONDS = 0.01  # see RolloutSpec
 
 
 class Worker:
@@ -78,12 +78,10 @@ class World:
         self.now = self.free = self.work = self.begun = self.spent = self.measured = 0.0
         self.messages = self.count = 0
         spec = RolloutSpec("", threads, 0, 60.0)
+        sizes = partial(suitable_sizes, spec=spec, episode_seconds=seconds / threads)
         collector = ResultsCollector.of(self.batch, 0)
-        self.job = Evaluation(spec, self.batch, ["here"] * ranks, 1, self._sizes, lambda *_: None, collector)
-        self.queue = WorkQueue(len(self.job), self.workers, self._sizes, self._send)
-
-    def _sizes(self, episodes: int, workers: int):
-        return suitable_sizes(episodes, workers, self.threads, CHUNK_SECONDS, self.seconds / self.threads)
+        self.job = Evaluation(spec, self.batch, ["here"] * ranks, 1, sizes, lambda *_: None, collector)
+        self.queue = WorkQueue(len(self.job), self.workers, sizes, self._send)
 
     def _send(self, worker: int, items: np.ndarray) -> None:
         """Send a chunk; it arrives one latency after rank 0 has sent it."""

@@ -128,13 +128,7 @@ class Coordinator:
             RunError: A worker failed, or all remaining workers hang.
         """
         self.set_up(spec)
-        chunk_sizes = partial(
-            suitable_sizes,
-            slots=spec.slots,
-            worthwhile_seconds=spec.chunk_seconds,
-            episode_seconds=self._episode_seconds,
-            fewest=spec.least_chunk,
-        )
+        chunk_sizes = partial(suitable_sizes, spec=spec, episode_seconds=self._episode_seconds)
         if collector is None:
             collector = ResultsCollector.of(batch, spec.num_traces)
         evaluation = Evaluation(
@@ -184,7 +178,7 @@ class Coordinator:
             # A worker may still send results of an earlier job, which was stopped.
             if isinstance(message, JobMessage) and message.serial == job.serial:
                 job.take(message, worker, queue)
-        return queue.pending.take_all()
+        return queue.pending.items
 
     def _check_losses(self, job: Job, queue: WorkQueue) -> None:
         """Give the items of lost workers to other ranks. An item that ends several workers counts as failed."""

@@ -17,6 +17,7 @@ from evolve.cluster.start import SILENCE, silence_seconds
 from evolve.cluster.transport import Transport
 from evolve.cluster.watchdog import kill
 from evolve.errors import HostLost
+from evolve.rollouts import RolloutSpec
 from evolve.shapes import Int64
 
 _LONGEST_SETUP = 600.0  # seconds until a worker has made its environments
@@ -63,60 +64,52 @@ def shrinking_sizes(episodes: int, workers: int, largest: int, least: int) -> It
                 episodes -= min(size, episodes)
 
 
-def suitable_sizes(
-    episodes: int, workers: int, slots: int, worthwhile_seconds: float, episode_seconds: float, fewest: int = 1
-) -> Iterator[int]:
+def suitable_sizes(episodes: int, workers: int, spec: RolloutSpec, episode_seconds: float) -> Iterator[int]:
     """Yield the sizes of the chunks of a batch: large, as each chunk costs a message and an answer, but balanced.
 
     Args:
         episodes: The number of episodes.
         workers: The number of workers.
-        slots: The number of episodes that a worker plays side by side.
-        worthwhile_seconds: The duration of the smallest chunk that is worth a message while more episodes are left.
+        spec: The rollout of each worker.
         episode_seconds: The worker time per episode in the last batch, shorter than an episode if several are played
             side by side; 0 if there was no batch.
-        fewest: The size of the smallest chunk while more episodes are left, regardless of its duration.
     """
+    least = spec.least_chunk
     if not episode_seconds:
-        return shrinking_sizes(episodes, workers, max(slots, fewest), fewest)
-    worthwhile_seconds = max(worthwhile_seconds, workers * _CHUNK_COST)
-    least = max(min(int(worthwhile_seconds / episode_seconds), _MOST_EPISODES), fewest)
+        return shrinking_sizes(episodes, workers, max(spec.slots, least), least)
+    worthwhile_seconds = max(spec.chunk_seconds, workers * _CHUNK_COST)
+    least = max(min(int(worthwhile_seconds / episode_seconds), _MOST_EPISODES), least)
     large = min(int(_LONG_SECONDS / episode_seconds), episodes // (_SHARES * workers), _MOST_EPISODES)
-    return shrinking_sizes(episodes, workers, max(slots, least, large), least)
+    return shrinking_sizes(episodes, workers, max(spec.slots, least, large), least)
 
 
 class PendingItems:
     """Items that wait for a worker: 0 to N - 1 at first, in this order."""
 
     def __init__(self, size: int) -> None:
-        self._items: Int64 = np.arange(size)
+        self.items: Int64 = np.arange(size)
         self.suspects = 0
         """The number of items at the front that may hang or kill a worker, and are handed out alone."""
 
     def __len__(self) -> int:
-        return len(self._items)
+        return len(self.items)
 
     def take(self, n: int) -> Int64:
         """Return the next items, at most n; a suspect alone."""
         if self.suspects:
             n = 1
             self.suspects -= 1
-        items, self._items = self._items[:n], self._items[n:]
-        return items
-
-    def take_all(self) -> Int64:
-        """Return all items that are left."""
-        items, self._items = self._items, self._items[:0]
+        items, self.items = self.items[:n], self.items[n:]
         return items
 
     def put_last(self, items: Int64) -> None:
         """Append items. From now on no pending item is handed out alone."""
-        self._items = np.concatenate([self._items, items])
+        self.items = np.concatenate([self.items, items])
         self.suspects = 0
 
     def put_back(self, items: Int64, alone: bool) -> None:
         """Insert items at the front, but after the suspects unless the items are suspects themselves (`alone`)."""
-        self._items = np.insert(self._items, 0 if alone else self.suspects, items)
+        self.items = np.insert(self.items, 0 if alone else self.suspects, items)
         self.suspects += len(items) if alone else 0
 
 
@@ -182,12 +175,9 @@ class WorkQueue:
 
     def hand_out(self) -> None:
         """Send every worker that may have them a chunk, and a second one ahead; the sizes of chunks begin anew."""
-        workers = tuple(self._in_hand)
-        if not workers:
-            return
-        self._sizes = self._chunk_sizes(len(self.pending), len(workers))
+        self._sizes = self._chunk_sizes(len(self.pending), len(self._in_hand))
         self._next_size = next(self._sizes, 0)
-        for worker in (*workers, *workers):
+        for worker in (*self._in_hand, *self._in_hand):
             self._send_chunk(worker)
 
     def finish(self, worker: int, items: Int64) -> bool:

@@ -9,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from evolve.cluster.workers import Fate, PendingItems, WorkQueue, shrinking_sizes, suitable_sizes
+from evolve.rollouts import RolloutSpec
 
 N = 20
 many = st.integers(0, 5000)
@@ -31,15 +32,19 @@ def test_small_chunks_are_not_worth_it():
 
 
 def test_chunks_are_large_if_that_is_no_risk():
-    assert list(suitable_sizes(20, 2, 4, 0.01, 0.0))[:2] == [4, 4]  # the duration of an episode is not known yet
-    assert max(suitable_sizes(6400, 4, 1, 0.01, 0.05)) == 20  # a second
-    assert max(suitable_sizes(320, 4, 1, 0.01, 0.05)) == 10
-    assert max(suitable_sizes(160, 4, 1, 0.01, 0.05)) == 5  # an eighth of a fair share
-    assert max(suitable_sizes(6400, 4, 16, 0.01, 10.0)) == 16  # the slots of a worker
-    assert max(suitable_sizes(10**6, 4, 1, 0.01, 1e-5)) == 8192
-    assert min(islice(suitable_sizes(10**6, 1000, 64, 0.01, 1e-3), 999)) >= 300  # rank 0 has a thousand workers
+    def sizes(episodes, workers, slots, seconds, **spec):
+        return suitable_sizes(episodes, workers, RolloutSpec("", slots, 0, 60.0, **spec), seconds)
+
+    assert list(sizes(20, 2, 4, 0.0))[:2] == [4, 4]  # the duration of an episode is not known yet
+    assert max(sizes(6400, 4, 1, 0.05)) == 20  # a second
+    assert max(sizes(320, 4, 1, 0.05)) == 10
+    assert max(sizes(160, 4, 1, 0.05)) == 5  # an eighth of a fair share
+    assert max(sizes(6400, 4, 16, 10.0)) == 16  # the slots of a worker
+    assert max(sizes(10**6, 4, 1, 1e-5)) == 8192
+    assert min(islice(sizes(10**6, 1000, 64, 1e-3), 999)) >= 300  # rank 0 has a thousand workers
+    assert max(sizes(6400, 4, 1, 10.0, least_chunk=16)) == 16  # a kernel steps these in the time of one
     for episodes in (1, 7, 6400):
-        assert sum(suitable_sizes(episodes, 4, 1, 0.01, 0.05)) == episodes
+        assert sum(sizes(episodes, 4, 1, 0.05)) == episodes
 
 
 def test_workers_have_episodes_in_advance_until_the_last_few():
@@ -89,8 +94,7 @@ def test_if_no_worker_is_left_suspects_come_last_and_together():
     pending.put_back(pending.take(2), alone=True)
     pending.put_last(pending.take(1))
     assert pending.suspects == 0
-    assert pending.take_all().tolist() == [1, 2, 3, 4, 0]
-    assert len(pending) == 0
+    assert pending.items.tolist() == [1, 2, 3, 4, 0]
 
 
 class Scene:
@@ -176,7 +180,7 @@ def test_when_the_last_worker_is_lost_the_items_in_its_hand_come_last():
         scene.lose(worker, Fate.DEATH)
     assert scene.queue.last_in_hand.tolist() == sorted(in_hand)
     assert scene.queue.unfinished == len(scene.queue.pending) == N
-    left = scene.queue.pending.take_all().tolist()
+    left = scene.queue.pending.items.tolist()
     assert sorted(left) == list(range(N))
     assert left[-len(in_hand) :] == sorted(in_hand)
 
