@@ -214,11 +214,10 @@ class Launch:
         # The machine may be slow: each attempt without progress doubles the times to begin and to connect.
         if ranks:
             environment[CONNECT] = f"{2**futile * connect_seconds(ranks):g}"
-        here = bool(hosts) and hosts[0].is_here
         end_seconds = _END_SECONDS + _END_SECONDS_PER_RANK * ranks
-        begin = 2**futile * begin_seconds(ranks) if here else math.inf
+        begin = 2**futile * begin_seconds(ranks) if hosts and hosts[0].is_here else math.inf
         return self._supervisor.run(
-            command, environment, should_stop=self._should_stop, end_seconds=end_seconds, begin=begin, here=here
+            command, environment, should_stop=self._should_stop, end_seconds=end_seconds, begin=begin
         )
 
     def _ranks(self, hosts: Sequence[Host]) -> int:

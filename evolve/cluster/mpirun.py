@@ -103,20 +103,13 @@ class Launcher:
             raise InputError("mpirun", "an MPI launcher", "none", cure)
         # Intel MPI's mpirun is a shell script that looks for the launcher itself, mpiexec.hydra, in the PATH.
         path = os.pathsep.join([str(Path(found).parent), os.environ.get("PATH", os.defpath)])
-        words, environment = [found, "--version"], os.environ | {"PATH": path}
+        words, env = [found, "--version"], os.environ | {"PATH": path}
         try:
-            done = subprocess.run(
-                words,
-                stdin=subprocess.DEVNULL,
-                capture_output=True,
-                text=True,
-                check=False,
-                timeout=60,
-                env=environment,
-            )
+            said = subprocess.run(
+                words, stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False, timeout=60, env=env
+            ).stdout
         except (OSError, subprocess.SubprocessError) as error:
             raise InputError("mpirun", f"a version from {found} --version", one_line(error)) from None
-        said = done.stdout
         names = ((name, re.search(pattern, said, re.M)) for name, pattern in _VERSIONS.items())
         version = next((f"{name} {match[1]}" for name, match in names if match), said.partition("\n")[0])
         if version.startswith(_INTEL):  # a signal would end the shell script, and leave the launcher running
@@ -236,8 +229,7 @@ def mpirun_words(ranks: int) -> list[str]:
 
 def mpirun_environment() -> dict[str, str]:
     """Return the environment for mpirun. It lets root start ranks, which Open MPI refuses otherwise."""
-    is_root = os.geteuid() == 0
-    return os.environ | (dict.fromkeys(_ROOT, "1") if is_root else {})
+    return os.environ | (dict.fromkeys(_ROOT, "1") if os.geteuid() == 0 else {})
 
 
 def find_launchers() -> Iterator[str]:
@@ -297,7 +289,6 @@ class Supervisor:
         should_stop: Callable[[], bool] = lambda: False,
         end_seconds: float = 30.0,
         begin: float = math.inf,
-        here: bool = True,
     ) -> Outcome:
         """Run a command; return its outcome.
 
@@ -306,12 +297,12 @@ class Supervisor:
             environment: Its environment variables.
             should_stop: Called every second until it returns True, which asks the ranks to stop.
             end_seconds: The time that the launcher may take to end after rank 0 has handed over its exit code.
-            begin: The seconds until the launcher is killed if rank 0 has not begun; finite only if rank 0 runs here.
-            here: Whether rank 0 runs on this host.
+            begin: The seconds until the launcher is killed if rank 0 has not begun; infinity if rank 0 runs on another
+                host.
         """
         with tempfile.TemporaryDirectory(prefix="evolve-", ignore_cleanup_errors=True) as folder:
             exit_code_file = self._exit_code_file = Path(folder) / "exit-code"
-            self._begun = not here
+            self._begun = begin == math.inf
             _prctl(_PR_SET_CHILD_SUBREAPER, 1)
             self._process = subprocess.Popen(
                 words,
@@ -320,7 +311,7 @@ class Supervisor:
                 process_group=0,  # Ctrl-C then reaches this process alone
                 preexec_fn=_end_with_parent(os.getpid()),  # noqa: PLW1509 - this process has started no thread
             )
-            code = self._wait(self._process, exit_code_file, should_stop, end_seconds, begin)
+            code = self._wait(self._process, should_stop, end_seconds, begin)
             _end_orphans()
             if exit_code_file.exists() and (said := exit_code_file.read_text().split()):
                 return Outcome(int(said[0]), is_from_rank_0=True, start_again=len(said) > 1)
@@ -330,19 +321,15 @@ class Supervisor:
             return Outcome(128 - code if code < 0 else code or int(not may_have_succeeded))
 
     def _wait(
-        self,
-        process: subprocess.Popen[bytes],
-        exit_code_file: Path,
-        should_stop: Callable[[], bool],
-        end_seconds: float,
-        begin: float,
+        self, process: subprocess.Popen[bytes], should_stop: Callable[[], bool], end_seconds: float, begin: float
     ) -> int:
+        """Wait for the end of a launcher, and return its exit code. The arguments are those of `run`."""
         asked, ended, started = False, None, time.monotonic()
         while True:
             with suppress(subprocess.TimeoutExpired):
                 return process.wait(CHECK_EVERY)
             now = time.monotonic()
-            if ended is None and exit_code_file.exists() and exit_code_file.read_text().strip():
+            if ended is None and self._exit_code_file.exists() and self._exit_code_file.read_text().strip():
                 ended = now
             # The launcher can wait forever for a lost host, at the end or at the start.
             if ended is not None and now - ended > end_seconds:

@@ -222,15 +222,10 @@ class Link:
 
     def _read(self, size: int) -> bytes | None:
         content = bytearray()
-        while len(content) < size:
-            try:
-                part = self._end.recv(min(size - len(content), 2**20))
-            except OSError:
-                part = b""
-            if not part:
-                return None
-            content += part
-        return bytes(content)
+        with suppress(OSError):
+            while len(content) < size and (part := self._end.recv(min(size - len(content), 2**20))):
+                content += part
+        return bytes(content) if len(content) == size else None
 
     def close(self) -> None:
         """Close this end, also for a thread that waits for a message."""

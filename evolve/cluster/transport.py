@@ -259,12 +259,9 @@ def uninitialized_mpi() -> Any:
     """Return the module MPI without initializing MPI, unless the module was imported before."""
     import mpi4py  # noqa: PLC0415 - not needed by one rank
 
-    usual = mpi4py.rc.initialize
     mpi4py.rc.initialize = False
-    try:
-        from mpi4py import MPI  # noqa: PLC0415
-    finally:
-        mpi4py.rc.initialize = usual
+    from mpi4py import MPI  # noqa: PLC0415
+
     return MPI
 
 

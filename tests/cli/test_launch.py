@@ -404,9 +404,9 @@ def test_a_launcher_that_outlives_rank_0_is_killed(supervisor):
 
 
 def test_only_rank_0_on_another_host_may_succeed_without_a_report(supervisor):
-    assert supervisor.run(["true"], dict(os.environ)) == Outcome(1)
-    assert supervisor.run(["true"], dict(os.environ), here=False) == Outcome(0)
-    assert supervisor.run(["sh", "-c", "touch $EVOLVE_EXIT_CODE"], dict(os.environ), here=False) == Outcome(1)
+    assert supervisor.run(["true"], dict(os.environ), begin=60.0) == Outcome(1)
+    assert supervisor.run(["true"], dict(os.environ)) == Outcome(0)
+    assert supervisor.run(["sh", "-c", "touch $EVOLVE_EXIT_CODE"], dict(os.environ)) == Outcome(1)
 
 
 def test_an_exit_code_takes_no_more_room_than_was_kept_for_it(monkeypatch, tmp_path):
@@ -451,7 +451,7 @@ def test_a_signal_between_two_launchers_stops_the_next_one(supervisor, handlers,
     """Also one that comes while the launcher is being started."""
     handlers[signal.SIGINT](signal.SIGINT, None)
     child = "trap 'exit 75' USR1; touch $EVOLVE_EXIT_CODE; while :; do sleep 0.1; done"
-    assert supervisor.run(["sh", "-c", child], dict(os.environ)) == Outcome(75)
+    assert supervisor.run(["sh", "-c", child], dict(os.environ), begin=60.0) == Outcome(75)
     assert capsys.readouterr().out == "SIGINT: stopping\n"
 
 
@@ -467,7 +467,7 @@ def test_a_signal_that_comes_twice_at_once_is_one_signal(supervisor, handlers, m
 
     process = SimpleNamespace(returncode=None, send_signal=sent.append, wait=wait)
     monkeypatch.setattr(mpirun.subprocess, "Popen", lambda *_, **__: process)
-    supervisor.run([], {}, here=False)
+    supervisor.run([], {})
     assert sent == [signal.SIGUSR1, signal.SIGTERM]
 
 
