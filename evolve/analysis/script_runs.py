@@ -172,7 +172,7 @@ def evolve_elsewhere(plan: PlannedRun, options: RunOptions, workers: int) -> Gen
     reporter: ProgressReporter | None = None
     with closing(StartedRanks(workers, "evolve.analysis.script_runs:work_for_script")) as ranks, ExitStack() as stack:
         _send_request(ranks, request)
-        ranks.send(pack(**vars(plan.experiment.start)) if plan.experiment.start is not None else pack())
+        ranks.link.send(pack(**vars(plan.experiment.start)) if plan.experiment.start is not None else pack())
         cure = "Complete generations are in the run file: continue with ", errors.Setting("resume", True), "."
         for kind, content in _messages(ranks, *cure):
             if kind == _DONE:
@@ -187,7 +187,7 @@ def evolve_elsewhere(plan: PlannedRun, options: RunOptions, workers: int) -> Gen
                 reporter(generation.record)
                 if options.sees_each:
                     yield generation
-                    ranks.send(_GO_ON)
+                    ranks.link.send(_GO_ON)
 
 
 def call_elsewhere(asked: Any, work: Work, function: str, request: Mapping[str, Any]) -> bytes | None:
@@ -210,7 +210,7 @@ def call_elsewhere(asked: Any, work: Work, function: str, request: Mapping[str, 
 
 
 def _send_request(ranks: StartedRanks, request: Mapping[str, Any]) -> None:
-    ranks.send(json.dumps({**request, "command": sys.orig_argv, "level": _LOG.getEffectiveLevel()}).encode())
+    ranks.link.send(json.dumps({**request, "command": sys.orig_argv, "level": _LOG.getEffectiveLevel()}).encode())
 
 
 def _messages(ranks: StartedRanks, *cure: str | errors.Setting) -> Iterator[tuple[bytes, bytes]]:
@@ -218,7 +218,7 @@ def _messages(ranks: StartedRanks, *cure: str | errors.Setting) -> Iterator[tupl
 
     cure: a sentence for the error that is raised if the ranks end early.
     """
-    while (message := ranks.receive()) is not None:
+    while (message := ranks.link.receive()) is not None:
         kind, content = message[:1], message[1:]
         if kind == _ERROR:
             raise errors.error_from_json(content)

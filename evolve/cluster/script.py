@@ -270,10 +270,10 @@ class StartedRanks:
                 stdin=subprocess.DEVNULL,
                 process_group=0,  # Ctrl-C then reaches this process alone
             )
-            self._link: Link | None = None
-            _RUNNING.add(self)
-            with on_error(self.close):
-                self._link = self._accept(listener, limit)
+            with on_error(self._end):
+                self.link = self._accept(listener, limit)
+                """The link to rank 0."""
+        _RUNNING.add(self)
 
     def _accept(self, listener: socket.socket, limit: float) -> Link:
         deadline = time.monotonic() + limit
@@ -287,26 +287,15 @@ class StartedRanks:
         cure = f"Set {CONNECT} if they need more time."
         raise RunError(f"the ranks did not begin within {limit:g} s: mpirun is killed. {cure}")
 
-    def send(self, content: bytes) -> None:
-        """Send a message to rank 0."""
-        assert self._link is not None
-        self._link.send(content)
-
-    def receive(self) -> bytes | None:
-        """Return the next message of rank 0; None if rank 0 has ended."""
-        assert self._link is not None
-        return self._link.receive()
-
     def unexpected_end(self, *cure: str | Setting) -> RunError:
         """Return the error for an end without a message, after the ranks have ended or had the time to stop.
 
-        cure: A sentence that is a part of the error, unless rank 0 has never connected.
+        cure: A sentence at the end of the error.
         """
         self._wait(self._stop_seconds)
         code = self._process.poll()
         ended = "the ranks have not ended" if code is None else f"the ranks ended with code {code}"
-        why = f"{ended}; stderr has their messages. "
-        return RunError(why, *(cure if self._link is not None else ()))
+        return RunError(f"{ended}; stderr has their messages. ", *cure)
 
     def close(self) -> None:
         """Let the ranks stop, and kill those that have not stopped after `_STOP_SECONDS`."""
@@ -315,29 +304,24 @@ class StartedRanks:
             return
         _RUNNING.discard(self)
         try:
-            if self._link is None:
-                self._process.terminate()
-            else:
-                self._link.close()
-                self._wait(self._stop_seconds)
+            self.link.close()
+            self._wait(self._stop_seconds)
         finally:
-            self._kill()
-            self._folder.cleanup()
+            self._end()
 
     def _wait(self, seconds: float) -> None:
         with suppress(subprocess.TimeoutExpired):
             self._process.wait(seconds)
 
-    def _kill(self) -> None:
-        """Kill the ranks that have not stopped: let mpirun do it, and if mpirun hangs, kill mpirun and the ranks."""
-        if self._process.poll() is not None:
-            return
-        self._process.terminate()
+    def _end(self) -> None:
+        """Let mpirun kill the ranks that have not stopped; if mpirun hangs, kill mpirun and the ranks."""
         try:
+            self._process.terminate()  # does nothing if mpirun has ended
             self._wait(_TERMINATE_SECONDS)
         finally:
             if self._process.poll() is None:
                 kill_launcher(self._process)
+            self._folder.cleanup()
 
 
 @atexit.register

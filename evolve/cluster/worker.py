@@ -80,7 +80,8 @@ def loaded_versions(experiment: str) -> dict[str, str]:
     """
     table = tomllib.loads(experiment)
     modules = [table["env"]["id"].rpartition(":")[0]]
-    for section, name in ((section, table[section]["name"]) for section in ("network", "strategy")):
+    for section in ("network", "strategy"):
+        name = table[section]["name"]
         if name not in registry_of(section).kinds:
             modules += [point.module for point in entry_points_of(section).get(name, ())]
     packages = (*_PLAYING, *(module.partition(".")[0] for module in modules))
@@ -162,7 +163,7 @@ class SharedState(Protocol):
 class Worker:
     """The work of a worker rank: its rollout, its unsent results, and its watchdog."""
 
-    def __init__(self, transport: Transport, make_rollout: MakeRollout, shared: SharedState | None = None) -> None:
+    def __init__(self, transport: Transport, make_rollout: MakeRollout, shared: SharedState) -> None:
         self._transport = transport
         self._make_rollout = make_rollout
         self._shared = shared
@@ -184,19 +185,19 @@ class Worker:
         return self._rollout is None or self._rollout.pending == 0
 
     def handle(self, message: Message) -> None:
-        """Do the work that a message asks for, except a chunk without a rollout, and what needs a missing `shared`."""
+        """Do the work that a message asks for. The first message is a setup."""
         restore_ieee()  # an environment may have loaded a library that changed how this thread computes
         self.expects_message = False
         match message:
             case messages.Setup(experiment, versions):
                 self.set_up(experiment)  # which loads the packages whose versions are compared
                 check_versions(json.loads(versions), experiment)
-            case messages.Chunk(serial, batch) if self._rollout is not None:
+            case messages.Chunk(serial, batch):
                 self.evaluate(serial, batch)
-            case messages.Update(content) if self._shared is not None:
+            case messages.Update(content):
                 with self._timed():
                     self._shared.update(content)
-            case messages.Question(serial, number, content) if self._shared is not None:
+            case messages.Question(serial, number, content):
                 with self._timed():
                     answer = self._shared.answer(content)
                 self._send(messages.Answer(serial, number, answer))
@@ -222,7 +223,7 @@ class Worker:
         if serial != self._serial:  # no rank waits for the rest of an abandoned evaluation
             self._begin(serial)
         with self._timed():
-            if not len(batch.genomes) and self._shared is not None:  # the chunk names genomes by number
+            if not len(batch.genomes):  # the chunk names genomes by number
                 genomes = select(self._shared.genomes(), batch.genome_ids.astype(np.int64))
                 batch = replace(batch, genomes=genomes)
             self._rollout.submit(batch)
@@ -310,7 +311,7 @@ def serve(
     transport: Transport,
     make_rollout: MakeRollout,
     signalled: Callable[[], int | None],
-    shared: SharedState | None = None,
+    shared: SharedState,
     before_leaving: Callable[[], None] = lambda: None,
 ) -> bytes:
     """Work until the coordinator dismisses this worker; return the answer in that message, see `cluster.dismiss`.
@@ -337,9 +338,7 @@ def serve(
     return answer.tobytes()
 
 
-def _serve(
-    worker: Worker, transport: Transport, signalled: Callable[[], int | None], shared: SharedState | None
-) -> Buffer:
+def _serve(worker: Worker, transport: Transport, signalled: Callable[[], int | None], shared: SharedState) -> Buffer:
     """Handle the coordinator's messages until one dismisses the worker; return the answer in that message."""
     failed = False
     passed_on = False
@@ -375,8 +374,7 @@ def _serve(
         # The coordinator reports everything that an environment raises, even SystemExit.
         except BaseException:
             failed = True
-            if shared is not None:
-                shared.reset()
+            shared.reset()
             _send(transport, messages.WorkerError(error_report(transport)))
 
 

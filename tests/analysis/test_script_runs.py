@@ -241,7 +241,7 @@ def test_under_a_launcher_no_other_ranks_are_started(here, monkeypatch):
 
 
 def test_auto_starts_no_ranks_for_a_short_run(alone, monkeypatch):
-    monkeypatch.setattr(StartedRanks, "receive", lambda _: pytest.fail("ranks were started"))
+    monkeypatch.setattr("evolve.analysis.script_runs.StartedRanks", lambda *_: pytest.fail("ranks were started"))
     assert evolve.train(**SMALL, output="auto", workers="auto").digest == alone.digest
     assert evolve.train(**SMALL, output="one", workers=1).digest == alone.digest
 

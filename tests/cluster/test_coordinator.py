@@ -18,7 +18,7 @@ from evolve.config import Config, parse
 from evolve.errors import EpisodeError, Interrupted, RunError, Stopped
 from evolve.numerics.streams import Purpose
 from evolve.rollouts import EpisodeBatch, generation_keys
-from evolve.training import evaluate_population, make_rollout, prepare
+from evolve.training import StrategyReplica, evaluate_population, make_rollout, prepare
 
 P, E = 6, 3
 
@@ -32,7 +32,9 @@ def ranks():
         boxes = [deque() for _ in range(workers + 1)]
         answers = []
         for rank in range(1, workers + 1):
-            work = threading.Thread(target=lambda r=rank: answers.append(serve(Wire(r, boxes), make, lambda: None)))
+            work = threading.Thread(
+                target=lambda r=rank: answers.append(serve(Wire(r, boxes), make, lambda: None, StrategyReplica()))
+            )
             work.start()
             started.append(work)
         return Wire(0, boxes), answers

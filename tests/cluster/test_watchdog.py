@@ -22,7 +22,7 @@ from evolve.errors import EpisodeTimeout
 from evolve.numerics.streams import Purpose
 from evolve.rollouts import EpisodeBatch, generation_keys
 from evolve.strategies import initial_genomes
-from evolve.training import make_rollout, prepare
+from evolve.training import StrategyReplica, make_rollout, prepare
 
 
 def test_a_hang_in_python_is_interrupted():
@@ -273,7 +273,7 @@ def test_genomes_may_take_long_to_make_in_a_single_process(scene):
 
 def test_genomes_may_take_long_to_make_at_a_worker(scene, alarms):
     made, batch = scene
-    worker = Worker(Wire(0, [deque()]), make_rollout)
+    worker = Worker(Wire(0, [deque()]), make_rollout, StrategyReplica())
     worker.handle(Setup(made.rollout_spec.experiment))
     worker.keep_alive()
     worker.handle(Chunk(1, batch))  # it is not armed yet: the test's own clock rings

@@ -32,7 +32,7 @@ from evolve.config import Config, parse
 from evolve.errors import RunError
 from evolve.numerics.streams import Purpose
 from evolve.rollouts import EpisodeBatch, generation_keys
-from evolve.training import make_rollout, prepare
+from evolve.training import StrategyReplica, make_rollout, prepare
 
 P = 4
 
@@ -92,7 +92,7 @@ def work(script, signalled=lambda: None, make=make_rollout):
         assert not script.of(Dismiss)  # the environments are closed before the worker confirms that it leaves
         script.released = True
 
-    assert serve(script, make, signalled, before_leaving=release) == b"bye"
+    assert serve(script, make, signalled, StrategyReplica(), release) == b"bye"
     assert script.steps == []
     assert script.released
     return script
