@@ -28,10 +28,7 @@ class Cores(NamedTuple):
 
 def usable_cores() -> Cores:
     """Return the cores that this process may use, by its affinity and the quota of its control groups."""
-    try:
-        bound = sorted(os.sched_getaffinity(0))
-    except AttributeError:  # not Linux
-        bound = []
+    bound = sorted(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else []  # only Linux has it
     cores = len(bound) or os.cpu_count() or 1
     return Cores(bound, max(1, round(min(cores, quota_of(_groups(), _ROOT)))))
 

@@ -41,6 +41,8 @@ _NO_WORKER = 0  # rank 0 is the coordinator
 
 ChunkSizes = Callable[[int, int], Iterator[int]]
 """Called with the number of items and of workers; yields the sizes of chunks."""
+Send = Callable[[int, Int64], None]
+"""Sends items [n] to a worker; called with the worker and the items."""
 
 
 def shrinking_sizes(episodes: int, workers: int, largest: int, least: int) -> Iterator[int]:
@@ -128,18 +130,13 @@ class WorkQueue:
         size: N; the items are numbered 0 to N - 1.
         workers: The ranks of the workers.
         chunk_sizes: Yields the sizes of chunks.
-        send: Sends items [n] to a worker.
+        send: Sends items to a worker.
         uneven: Whether items may take unequal times. An item queued behind a long one would end late, so the last few
             then go to idle workers only.
     """
 
     def __init__(
-        self,
-        size: int,
-        workers: Iterable[int],
-        chunk_sizes: ChunkSizes,
-        send: Callable[[int, Int64], None],
-        uneven: bool = True,
+        self, size: int, workers: Iterable[int], chunk_sizes: ChunkSizes, send: Send, uneven: bool = True
     ) -> None:
         self._chunk_sizes = chunk_sizes
         self._send = send

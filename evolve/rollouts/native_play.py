@@ -196,7 +196,6 @@ class NativePlay:
     def feed(self, feed: Feed) -> None:
         """Add the episodes of a feed; only if `ready`."""
         self._fed = fed = feed.contiguous()
-        arrays = {name: getattr(fed, name) for name in _FED}
         for column, values in zip(self._columns, fed.columns, strict=True):
             column.values = None if values is None else values.ctypes.data
             # Factors take fewer rows than the weights that they replace.
@@ -206,7 +205,7 @@ class NativePlay:
             fed=len(fed.seeds),
             num_traces=self._num_traces if fed.mask.shape[1] else 0,
             num_parameters=fed.parameters.shape[1],
-            **{name: array.ctypes.data for name, array in arrays.items()},
+            **{name: vars(fed)[name].ctypes.data for name in _FED},
         )
 
     def run(self, steps: int, more: bool) -> int:

@@ -19,7 +19,6 @@ WINDOW_BYTES = 2**24
 """The size of a window in bytes; a larger genome fills a window alone."""
 LARGEST_WINDOW = 2**28
 """The largest size in bytes to which a window grows for a feed of a device."""
-_NOTHING_DESCRIBED = join_descriptions([])
 
 
 @dataclass(frozen=True)
@@ -125,7 +124,7 @@ class EpisodeQueue:
 
     def take_descriptions(self) -> dict[str, NDArray[Any]]:
         """Return the genomes that were described since the last call, as fields of `EpisodeResults`."""
-        described, found = join_descriptions(self._described) if self._described else _NOTHING_DESCRIBED
+        described, found = join_descriptions(self._described)
         self._described = []
         return {
             "described": described,

@@ -68,10 +68,13 @@ def no_descriptions(n: int) -> GenomeDescriptions:
     return GenomeDescriptions(np.zeros((n, 32), np.uint8), np.zeros(n, np.int32), np.zeros(n, np.uint64))
 
 
+_NOTHING_DESCRIBED = np.zeros(0, np.int32), no_descriptions(0)
+
+
 def join_descriptions(parts: Sequence[tuple[Int32, GenomeDescriptions]]) -> tuple[Int32, GenomeDescriptions]:
     """Return the genomes [D] and the descriptions of all parts, concatenated."""
     if not parts:
-        return np.zeros(0, np.int32), no_descriptions(0)
+        return _NOTHING_DESCRIBED
     genomes, descriptions = zip(*parts, strict=True)
     columns = zip(*(vars(description).values() for description in descriptions), strict=True)
     return np.concatenate(genomes), GenomeDescriptions(*map(np.concatenate, columns))

@@ -17,7 +17,8 @@ import subprocess
 import sys
 import sysconfig
 import time
-from collections.abc import Mapping
+from collections import Counter
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -95,11 +96,7 @@ def packages_of(env: EnvOptions) -> dict[str, str]:
     A package is found if its name is the name of its module, but for "-" in place of "_".
     """
     names = environments.modules_of(env) if env.engine == "gymnasium" else ()
-    found = {}
-    for name in sorted({name.partition(".")[0] for name in names} - {"gymnasium", "evolve"}):
-        with contextlib.suppress(importlib.metadata.PackageNotFoundError):
-            found[name] = _version(name)
-    return found
+    return _installed(sorted({name.partition(".")[0] for name in names} - {"gymnasium", "evolve"}))
 
 
 def module_digests(config: Config) -> dict[str, str]:
@@ -160,7 +157,7 @@ def machine_manifest(transport: Transport) -> dict[str, Any]:
         "cpu features": " ".join(f for f in _FEATURES if f in cpu.get("flags", cpu.get("Features", "")).split()),
         "cores": os.cpu_count(),
         "host": transport.host,
-        "hosts": _hosts(transport),
+        "hosts": ", ".join(f"{host} × {ranks}" for host, ranks in Counter(transport.hosts).items()),  # by first rank
         "ranks": transport.size,
         "mpi": transport.library,
     }
@@ -168,17 +165,21 @@ def machine_manifest(transport: Transport) -> dict[str, Any]:
 
 @functools.cache
 def _versions() -> dict[str, str]:
-    found = {}
-    for name in _PACKAGES:
-        with contextlib.suppress(importlib.metadata.PackageNotFoundError):
-            found[name] = _version(name)
-    return found
+    return _installed(_PACKAGES)
 
 
-def _version(package: str) -> str:
-    """Return the version of an installed package."""
+def _installed(packages: Iterable[str]) -> dict[str, str]:
+    """Return the versions of the packages that are installed."""
+    return {name: version for name in packages if (version := _version(name)) is not None}
+
+
+def _version(package: str) -> str | None:
+    """Return the version of a package; None if it is not installed."""
+    try:
+        distribution = importlib.metadata.distribution(package)
+    except importlib.metadata.PackageNotFoundError:
+        return None
     # importlib.metadata would parse the description and the licences, too, which takes longer.
-    distribution = importlib.metadata.distribution(package)
     line = re.search(r"^Version: *(\S+)", distribution.read_text("METADATA") or "", re.M)
     return line[1] if line else distribution.version
 
@@ -216,12 +217,6 @@ def _blas() -> str:
     except (TypeError, KeyError):
         return ""
     return f"{blas.get('name', '')} {blas.get('version', '')}".strip()
-
-
-def _hosts(transport: Transport) -> str:
-    """Return the hosts in the order of their first rank, each with its number of ranks."""
-    names = list(transport.hosts)
-    return ", ".join(f"{host} × {names.count(host)}" for host in dict.fromkeys(names))
 
 
 def machine_facts(transport: Transport, cores: int, backends: tuple[str, ...]) -> dict[str, Fact]:

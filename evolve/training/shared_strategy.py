@@ -243,16 +243,16 @@ class StrategyReplica:
         """Process a message: a part of a state, sums of another rank, or the results of a generation."""
         match record_of(content, _KINDS):
             case StateHeader() as header:
-                self._header = header
-                self._arrays = {}
-                self._start_if_complete()
+                self._header, self._arrays = header, {}
             case StateArray(name, arrays):
                 self._arrays[name] = np.array(arrays[0])  # not a view, which would keep the message
-                self._start_if_complete()
             case ColumnSums(start, sums):
                 self._sums[start : start + len(sums)] = sums
             case TellResults() as results:
                 self._tell(results)
+        if self._header is not None and len(self._arrays) == self._header.arrays:
+            self._start(self._header)
+            self._header, self._arrays = None, {}
 
     def answer(self, content: UInt8) -> UInt8:
         """Return the sums of the requested columns."""
@@ -270,11 +270,8 @@ class StrategyReplica:
             raise RuntimeError("this rank has no state from which to compute candidates")
         return self._asked
 
-    def _start_if_complete(self) -> None:
-        """Make the strategy and its state if all arrays have arrived."""
-        header = self._header
-        if header is None or len(self._arrays) < header.arrays:
-            return
+    def _start(self, header: StateHeader) -> None:
+        """Make the strategy and its state, since all arrays have arrived."""
         config = load_config(header.experiment)
         self._threads = num_threads(config)
         network = networks.make(config.network, header.observation_size, header.action_size)
@@ -285,7 +282,6 @@ class StrategyReplica:
         self._asked = AskedGenomes(strategy, state, header.generation, config.population, network.num_weights)
         has_sums = strategy.sum_shape is not None
         self._sums = np.zeros((network.num_weights if has_sums else 0, *(strategy.sum_shape or ())))
-        self._header, self._arrays = None, {}
 
     def _tell(self, results: TellResults) -> None:
         asked = self.genomes()
