@@ -245,12 +245,6 @@ class HostWatch:
             self._read_greeting(connection)
         return [rank for rank in list(self.connections) if self._has_failed(rank)]
 
-    def close(self) -> None:
-        """Drop all connections."""
-        for connection in (self._listener, *self._unidentified, *self.connections.values()):
-            connection.close()
-        self._unidentified, self.connections = [], {}
-
     def _accept(self) -> None:
         while True:
             try:
@@ -297,12 +291,6 @@ class CoordinatorWatch:
     def silent(self) -> bool:
         """Return whether rank 0 is lost or its host is silent."""
         return self._connection is not None and end_error(self._connection) is not None
-
-    def close(self) -> None:
-        """Drop the connection."""
-        if self._connection is not None:
-            self._connection.close()
-            self._connection = None
 
 
 def own_addresses() -> list[str]:
