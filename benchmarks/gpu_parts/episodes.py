@@ -23,6 +23,7 @@ from evolve.rollouts import (
     AnyRollout,
     EpisodeBatch,
     EpisodeResults,
+    Traces,
     generation_keys,
     join,
 )
@@ -136,13 +137,10 @@ def config_of(
     return parse(Config, table)
 
 
-def batch_of(
-    genomes: Genomes, episodes: int, normalizer: Float32 | None, traces: str = "none", hashes_of_best: bool = False
-) -> EpisodeBatch:
+def batch_of(genomes: Genomes, episodes: int, normalizer: Float32 | None, traces: Traces = "none") -> EpisodeBatch:
     """Return a batch in which each genome plays a number of episodes."""
     keys = generation_keys(0, len(genomes))
-    wanted = {"traces": traces, "hashes_of_best": hashes_of_best}
-    return EpisodeBatch.of(9, Purpose.CHECK, genomes, keys, range(episodes), normalizer, **wanted)
+    return EpisodeBatch.of(9, Purpose.CHECK, genomes, keys, range(episodes), normalizer, traces=traces)
 
 
 def play(rollout: AnyRollout, batch: EpisodeBatch) -> EpisodeResults:

@@ -2,7 +2,7 @@
 
 import tempfile
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -206,7 +206,8 @@ def _alone(config: Config, slots: int, episodes: int) -> DeviceRollout:
 
 def _batch(genomes: Genomes, candidates: int, episodes: int, normalizer: Float32 | None) -> EpisodeBatch:
     # As in a run, only the step hashes of the best genome are wanted.
-    return batch_of(genomes.take(np.arange(candidates) % len(genomes)), episodes, normalizer, hashes_of_best=True)
+    batch = batch_of(genomes.take(np.arange(candidates) % len(genomes)), episodes, normalizer)
+    return replace(batch, best_of=episodes)
 
 
 def _timed(rollout: AnyRollout, batch: EpisodeBatch, seconds: float) -> dict[str, Any]:

@@ -93,8 +93,6 @@ class EpisodeBatch:
         rows: NDArray[Any] | None = None,
         candidates: NDArray[Any] | None = None,
         traces: Traces = "each",
-        describe: bool = False,
-        hashes_of_best: bool = False,
     ) -> "EpisodeBatch":
         """Return a batch in which all genomes, or those in `rows`, play the same range of episodes, genome by genome.
 
@@ -108,8 +106,6 @@ class EpisodeBatch:
             rows: The indices of the genomes that play, in this order; by default all.
             candidates: [C], see `EpisodeBatch`; by default 0 … C - 1.
             traces: See `EpisodeBatch`.
-            describe: See `EpisodeBatch`.
-            hashes_of_best: Whether only the step hashes of the genome with the best mean return are wanted.
         """
         C = len(genomes)
         check_shape(keys, "keys", "C 2", np.int64, C=C)
@@ -127,8 +123,6 @@ class EpisodeBatch:
             np.repeat(playing, len(episodes)).astype(np.int32),
             np.tile(np.array(episodes, np.int32), len(playing)),
             traces,
-            describe,
-            len(episodes) if hashes_of_best else 0,
         )
 
     def take(self, indices: Int64) -> "EpisodeBatch":

@@ -424,17 +424,9 @@ def evaluate_population(
     collector = ResultsCollector(P, E, spec.num_traces, traces)
     while current is not None:
         batch = EpisodeBatch.of(
-            seed,
-            Purpose.EPISODE,
-            genomes,
-            keys,
-            current.episodes,
-            normalizer,
-            rows=current.candidates,
-            traces=traces,
-            describe=True,
-            hashes_of_best=ranks_by_mean(config),
+            seed, Purpose.EPISODE, genomes, keys, current.episodes, normalizer, current.candidates, traces=traces
         )
+        batch = replace(batch, describe=True, best_of=E if ranks_by_mean(config) else 0)
         results = coordinator.evaluate(spec, batch, meanwhile, collector)
         meanwhile = None
         if least is not None and config.num_interactions is not None:

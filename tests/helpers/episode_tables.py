@@ -1,5 +1,7 @@
 """Shared by the tests of whole episodes: a batch of P genomes with E episodes each, and results as a table of bytes."""
 
+from dataclasses import replace
+
 import numpy as np
 from some_results import checked
 
@@ -11,13 +13,14 @@ from evolve.rollouts.episodes import QUANTITIES
 P, E = 9, 3
 
 
-def batch_of(network, normalize, **settings):
+def batch_of(network, normalize, best_of=0, **settings):
     genomes = concatenate(*(network.init(Stream(1, Purpose.INIT, 0, p)) for p in range(P)))
     random = np.random.Generator(np.random.Philox(1))
     shape = (P, 2, network.observation_size)
     normalizers = random.uniform(0.5, 2, shape).astype(np.float32) if normalize else None
     keys = generation_keys(3, P)
-    return EpisodeBatch.of(9, Purpose.EPISODE, genomes, keys, range(E), normalizers, describe=True, **settings)
+    batch = EpisodeBatch.of(9, Purpose.EPISODE, genomes, keys, range(E), normalizers, **settings)
+    return replace(batch, describe=True, best_of=best_of)
 
 
 def finish(rollout, parts=()):

@@ -265,7 +265,7 @@ def test_the_step_hashes_of_most_genomes_are_left_out_if_only_the_best_are_wante
     ours, _, description = rollouts("CartPole-v1", NETWORKS[0], False)
     tables = []
     for wanted in (False, True):
-        batch = batch_of(description, False, hashes_of_best=wanted)
+        batch = batch_of(description, False, best_of=E * wanted)
         assert batch.take(np.arange(5)).best_of == E * wanted
         ours.submit(batch)
         collector = ResultsCollector(P, E, description.num_traces)

@@ -1,6 +1,7 @@
 """Episodes wait for a slot, and their genomes are made a few at a time."""
 
 import threading
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -124,9 +125,8 @@ def test_each_is_described_once_where_it_is_asked_for():
 
 
 def batch(source, describe=True, rows=None):
-    return EpisodeBatch.of(
-        1, Purpose.EPISODE, source, generation_keys(0, C), range(2), rows=rows, traces="none", describe=describe
-    )
+    whole = EpisodeBatch.of(1, Purpose.EPISODE, source, generation_keys(0, C), range(2), rows=rows, traces="none")
+    return replace(whole, describe=describe)
 
 
 def test_a_genome_is_described_with_its_first_episode():
