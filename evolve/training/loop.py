@@ -92,7 +92,7 @@ class _Run:
         strategy = self.shared.strategy
         measures = strategy.measures(genomes, mean_metrics(metrics, results.returns)) if strategy.measured else None
         # A population that grows may have enough steps before all P candidates have played.
-        self.shared.tell(generation, genomes, fitness[: results.num_candidates], results, measures)
+        self.shared.tell(genomes, fitness[: results.num_candidates], results, measures)
         checkpoint = dict(strategy.to_arrays(self.shared.state))  # a copy, as a state may itself be this dictionary
         if normalizer is not None:
             learning = config.normalizer_generations

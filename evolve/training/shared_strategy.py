@@ -155,21 +155,16 @@ class SharedStrategy:
         return AskedGenomes(self.strategy, self.state, generation, P, W)
 
     def tell(
-        self,
-        generation: int,
-        genomes: GenomeSource,
-        fitness: Float64,
-        results: PopulationResults,
-        measures: Float64 | None = None,
+        self, genomes: GenomeSource, fitness: Float64, results: PopulationResults, measures: Float64 | None = None
     ) -> None:
         """Tell the strategy the results of a generation, on every rank that computed its candidates.
 
-        Raises InputError if its `tell` returns None.
+        genomes: the value of `ask`. Raises InputError if the strategy's `tell` returns None.
         """
         mean_traces = results.mean_traces if self._wanted_traces == "mean" else None
         sums = None
-        if not isinstance(genomes, Genomes):
-            sums = self._sum_candidates(generation, fitness, mean_traces, measures)
+        if isinstance(genomes, AskedGenomes):
+            sums = self._sum_candidates(genomes, fitness, mean_traces, measures)
         # A strategy gets a row of traces for each fitness, or none: workers may have sent only the mean, and in a
         # population that grows some rows belong to candidates that did not play.
         traces = results.traces if len(results.traces) == len(fitness) else results.traces[:0]
@@ -181,35 +176,33 @@ class SharedStrategy:
         self.state = state
 
     def _sum_candidates(
-        self, generation: int, fitness: Float64, mean_traces: Float64 | None, measures: Float64 | None
+        self, asked: AskedGenomes[Any], fitness: Float64, mean_traces: Float64 | None, measures: Float64 | None
     ) -> Float64 | None:
         """Return the sums [W] or [W, k] over all candidates, None if the strategy needs no sums.
 
         Workers with the state compute parts of the sums, and receive the other parts and the results.
         """
-        W = self._experiment.network.num_weights
-        workers_have_state = self._coordinator.workers and self._coordinator.shared_version == (self._token, generation)
+        W, version = asked.num_weights, (self._token, asked.generation)
+        workers_have_state = self._coordinator.workers and self._coordinator.shared_version == version
         parts: list[tuple[int, slice, Float64]] = []
         if self.strategy.sum_shape is not None:
             if workers_have_state and len(fitness) * W >= MIN_SHARED_NUMBERS:
-                parts = self._sum_on_workers(generation, fitness, W)
+                parts = self._sum_on_workers(asked, fitness)
             else:
                 every_column = slice(0, W)
-                parts = [(0, every_column, self._sum_here(generation, fitness, every_column))]
+                parts = [(0, every_column, _sum_columns(asked, fitness, every_column, self._threads))]
         if workers_have_state:
             traces = np.zeros(0) if mean_traces is None else mean_traces
             results = TellResults(fitness, traces, np.zeros((len(fitness), 0)) if measures is None else measures)
             # Each part of the sums goes to all workers but the one that computed it. Then all workers get the results.
             records = [*((ColumnSums(columns.start, sums), worker) for worker, columns, sums in parts), (results, 0)]
             updates = ((frame_of(record, _KINDS), worker) for record, worker in records)
-            self._coordinator.update(updates, (self._token, generation + 1))
+            self._coordinator.update(updates, (self._token, asked.generation + 1))
         return np.concatenate([sums for _, _, sums in parts]) if parts else None
 
-    def _sum_here(self, generation: int, fitness: Float64, columns: slice) -> Float64:
-        return _sum_columns(self.strategy, self.state, generation, fitness, columns, self._threads)
-
-    def _sum_on_workers(self, generation: int, fitness: Float64, W: int) -> list[tuple[int, slice, Float64]]:
+    def _sum_on_workers(self, asked: AskedGenomes[Any], fitness: Float64) -> list[tuple[int, slice, Float64]]:
         """Return (rank, columns, sums) in ascending order of columns. If no worker is left, rank 0 sums the rest."""
+        W = asked.num_weights
         # There are at most _PARTS_PER_WORKER parts for each worker. Only the last may be below MIN_PART_NUMBERS.
         size = max(-(-MIN_PART_NUMBERS // len(fitness)), -(-W // (_PARTS_PER_WORKER * len(self._coordinator.workers))))
         requested = [slice(start, min(start + size, W)) for start in range(0, W, size)]
@@ -217,7 +210,7 @@ class SharedStrategy:
         parts = []
         for columns, answer in zip(requested, self._coordinator.ask(requests), strict=True):
             if answer is None:  # no worker is left
-                parts.append((0, columns, self._sum_here(generation, fitness, columns)))
+                parts.append((0, columns, _sum_columns(asked, fitness, columns, self._threads)))
             else:
                 worker, content = answer
                 sums = content.view(np.float64).reshape(-1, *(self.strategy.sum_shape or ()))
@@ -258,10 +251,7 @@ class StrategyReplica:
         """Return the sums of the requested columns."""
         request = record_of(content, _KINDS)
         columns = slice(request.start, request.stop)
-        asked = self.genomes()
-        self._sums[columns] = _sum_columns(
-            asked.strategy, asked.state, asked.generation, request.fitness, columns, self._threads
-        )
+        self._sums[columns] = _sum_columns(self.genomes(), request.fitness, columns, self._threads)
         return self._sums[columns].reshape(-1).view(np.uint8)
 
     def genomes(self) -> AskedGenomes[Any]:
@@ -293,10 +283,8 @@ class StrategyReplica:
         self._asked = AskedGenomes(asked.strategy, state, asked.generation + 1, asked.population, asked.num_weights)
 
 
-def _sum_columns(
-    strategy: Strategy[Any], state: Any, generation: int, fitness: Float64, columns: slice, threads: int
-) -> Float64:
-    """Return the sums [n] or [n, k] of n columns as float64, computed block by block.
+def _sum_columns(asked: AskedGenomes[Any], fitness: Float64, columns: slice, threads: int) -> Float64:
+    """Return the sums [n] or [n, k] of n columns over all candidates as float64, computed block by block.
 
     threads: The largest number of threads that compute blocks. The sum of a column does not depend on its block.
     """
@@ -305,7 +293,7 @@ def _sum_columns(
         threads = 1
     size = min(CACHED_COLUMNS, -(-n // threads))
     parts = [slice(start, min(start + size, columns.stop)) for start in range(columns.start, columns.stop, size)]
-    sums = partial(strategy.sums, state, generation, fitness)
+    sums = partial(asked.strategy.sums, asked.state, asked.generation, fitness)
     # The type counts, because a strategy of another package may return other numbers, and messages hold float64.
     if threads == 1:
         return np.concatenate([sums(part) for part in parts], dtype=np.float64)

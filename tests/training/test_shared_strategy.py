@@ -81,7 +81,7 @@ def evolved(made, coordinator, generations=6, forgetful=False):
         results = evaluate_population(made, coordinator, 5, generation, genomes, None, shared.traces)
         described = results.descriptions(genomes)
         digests += [described.digests.tobytes(), results.returns.tobytes()]
-        shared.tell(generation, genomes, results.returns.mean(axis=1), results)
+        shared.tell(genomes, results.returns.mean(axis=1), results)
     return digests, {name: array.tobytes() for name, array in strategy.to_arrays(shared.state).items()}
 
 
@@ -142,7 +142,7 @@ def test_the_candidates_of_a_strategy_that_is_not_portable_are_sent(transport):
     genomes = shared.ask(0)
     assert isinstance(genomes, Genomes)
     results = evaluate_population(made, Coordinator(transport, make_rollout), 5, 0, genomes, None, shared.traces)
-    shared.tell(0, genomes, results.returns.mean(axis=1), results)
+    shared.tell(genomes, results.returns.mean(axis=1), results)
     some = np.array([4, 1])
     assert np.array_equal(strategy.ask(shared.state, 1, some).weights, shared.ask(1).weights[some])
 
@@ -164,7 +164,7 @@ def test_no_genome_travels(transport, forgetful, monkeypatch):
             coordinator.forget_setup()
         genomes = shared.ask(generation)
         results = evaluate_population(made, coordinator, 0, generation, genomes, None, shared.traces)
-        shared.tell(generation, genomes, results.returns.mean(axis=1), results)
+        shared.tell(genomes, results.returns.mean(axis=1), results)
         moved.append(transport.bytes_moved - before)
     sums = 2 * 8 * W  # to rank 0, and from there to the other worker
     assert all(sums < generation < sums + 40_000 < 4 * P * W for generation in moved)
@@ -188,7 +188,7 @@ def test_two_runs_may_take_turns(transport):
             genomes = shared.ask(generation)
             results = evaluate_population(made, coordinator, 5, generation, genomes, None, shared.traces)
             found[number] += [results.descriptions(genomes).digests.tobytes(), results.returns.tobytes()]
-            shared.tell(generation, genomes, results.returns.mean(axis=1), results)
+            shared.tell(genomes, results.returns.mean(axis=1), results)
     for number, (made, _) in enumerate(runs):
         assert found[number] == evolved(made, Coordinator(Transport(), make_rollout), 3)[0]
 
