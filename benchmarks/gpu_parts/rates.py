@@ -201,7 +201,7 @@ def _alone(config: Config, slots: int, episodes: int) -> DeviceRollout:
     played = DevicePlay(task, batch, network.num_weights, episodes, config.normalize_observations)
     queue = EpisodeQueue()
     queue.fill_feeds(episodes)
-    return DeviceRollout(task, played, batch, episodes, config.env.max_episode_seconds, queue)
+    return DeviceRollout(played, config.env.max_episode_seconds, queue)
 
 
 def _batch(genomes: Genomes, candidates: int, episodes: int, normalizer: Float32 | None) -> EpisodeBatch:

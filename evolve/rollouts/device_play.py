@@ -150,23 +150,23 @@ class DevicePlay:
         task: The task.
         batch: The network's slots, with a step on the device.
         num_weights: W, of a genome.
-        episodes: The largest number of episodes in a feed.
+        feed_size: The largest number of episodes in a feed.
         normalize: Whether networks see normalized observations.
 
     Raises:
         DeviceMemoryError: There is too little memory.
     """
 
-    def __init__(self, task: AnyTask, batch: SlotArrays, num_weights: int, episodes: int, normalize: bool) -> None:
+    def __init__(self, task: AnyTask, batch: SlotArrays, num_weights: int, feed_size: int, normalize: bool) -> None:
         assert isinstance(batch.kernel, DeviceStep)
+        self.task, self.batch, self.feed_size = task, batch, feed_size
         self._step = batch.kernel
         self._kernel = f"play_{self._step.name}_on_{task.kernel}"
         # One thread steps a rigid-body world, which takes nearly all of the time. Other threads of the slot would wait
         # and occupy registers.
         self._parts = 1 if task.has_world else self._step.parts
-        self._task = task
         assert self._step.arrays.tiles % tiles_together(task, self._step.arrays.slots) == 0, "see in_whole_blocks"
-        self.arrays = DeviceArrays(episodes)
+        self.arrays = DeviceArrays(feed_size)
         self._num_traces = 0 if batch.kept_traces is None else batch.kept_traces.rows
         self._fed: Feed | None = None
         self._tiles = self._together = 0  # the number of the feed's tiles, and the number of tiles in a block
@@ -234,7 +234,7 @@ class DevicePlay:
         self._tiles = min(self._step.arrays.tiles, -(-self._size // WIDTH))
         # A small feed has blocks of fewer tiles, so that it occupies all multiprocessors. Blocks are full, and may thus
         # have a few more tiles than the feed, but not more than were allocated.
-        most = tiles_together(self._task, WIDTH * self._tiles)
+        most = tiles_together(self.task, WIDTH * self._tiles)
         allocated = self._step.arrays.tiles
         self._together = max(n for n in range(1, most + 1) if self._tiles + -self._tiles % n <= allocated)
         self._structure.fed = len(fed.seeds)

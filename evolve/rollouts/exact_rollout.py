@@ -21,8 +21,6 @@ from threading import Event, Lock, Thread, stack_size
 
 import numpy as np
 
-from evolve.environments import AnyTask
-from evolve.networks.network import SlotArrays
 from evolve.rollouts.episodes import EpisodeBatch, EpisodeFailure, EpisodeResults, join
 from evolve.rollouts.native_play import BITS_OF_EPISODES, Feed, NativePlay, Play
 from evolve.rollouts.queue import EpisodeQueue, EpisodesToBegin
@@ -67,29 +65,15 @@ class ExactRollout(_WholeEpisodes):
     """Plays episodes of an exact task. It has the interface of `Rollout`.
 
     Args:
-        task: The task.
         play: Plays the episodes in its slots.
-        batch: The networks of the slots, which compute the initial contents of a slot from a genome.
-        feed_size: The largest number of episodes in a feed.
         max_episode_seconds: The limit of an episode's wall time. Exact episodes are too short to reach it.
         queue: The queue from which the rollout takes episodes. Other rollouts may share it; by default none does.
     """
 
-    def __init__(
-        self,
-        task: AnyTask,
-        play: Play,
-        batch: SlotArrays,
-        feed_size: int,
-        max_episode_seconds: float,
-        queue: EpisodeQueue | None = None,
-    ) -> None:
+    def __init__(self, play: Play, max_episode_seconds: float, queue: EpisodeQueue | None = None) -> None:
         self.max_episode_seconds = max_episode_seconds
         self.environment_seconds = 0.0
         """The seconds of playing. A kernel steps environments and networks together, so both are included."""
-        self._task = task
-        self._batch = batch
-        self._feed_size = feed_size
         self.play = play
         self._queue = EpisodeQueue() if queue is None else queue
         self._held: EpisodesToBegin | None = None  # taken from the queue, and waiting until no episode runs
@@ -139,11 +123,11 @@ class ExactRollout(_WholeEpisodes):
             return
         episodes, self._held = self._held, None
         if episodes is None:
-            episodes = self._queue.take(min(most, self._feed_size, room))
+            episodes = self._queue.take(min(most, self.play.feed_size, room))
         if episodes is None:
             return
         # Slots with factors share one centre, so genomes of another generation wait until no episode runs.
-        if self.play.running and not self._batch.fits(episodes.genomes):
+        if self.play.running and not self.play.batch.fits(episodes.genomes):
             self._held = episodes
         else:
             self._feed(episodes)
@@ -190,7 +174,7 @@ class ExactRollout(_WholeEpisodes):
 
         A kernel steps a few worlds in less time than many. For other tasks it steps whole tiles in any case.
         """
-        return self._task.has_world and self._batch.can_give
+        return self.play.task.has_world and self.play.batch.can_give
 
     def give(self, other: "ExactRollout") -> None:
         """Give half of the running episodes to another rollout of the same task and network, which has no episodes.
@@ -219,16 +203,16 @@ class ExactRollout(_WholeEpisodes):
     def _feed(self, episodes: EpisodesToBegin) -> None:
         """Give episodes to `play`."""
         seeds = episodes.seeds
-        if self._batch.seeded:  # an episode then has its own initial columns
+        if self.play.batch.seeded:  # an episode then has its own initial columns
             genomes, numbers = episodes.genome_of_each(), np.arange(len(seeds), dtype=np.int32)
         else:
             genomes, numbers = episodes.genomes, episodes.numbers.astype(np.int32)
         self._traces, self._best_of = episodes.traces, episodes.best_of
         keys: Int64 = (episodes.genome_ids.astype(np.int64) << BITS_OF_EPISODES) + episodes.episodes
-        columns = self._batch.columns_of(genomes, seeds)
+        columns = self.play.batch.columns_of(genomes, seeds)
         # A mask without columns requests no traces.
         mask = genomes.mask if self._traces != "none" else genomes.mask[:, :0]
-        parameters = self._task.parameters_of(seeds).T
+        parameters = self.play.task.parameters_of(seeds).T
         self.play.feed(Feed(columns, numbers, seeds, keys, episodes.normalizers, mask, parameters))
 
     def _results(self) -> EpisodeResults:

@@ -65,9 +65,13 @@ class Played(NamedTuple):
 class Play(Protocol):
     """Slots that play the episodes of feeds: `NativePlay` or `DevicePlay`."""
 
-    @property
-    def slots(self) -> int:
-        """The number of episodes that can run at a time."""
+    task: AnyTask
+    batch: SlotArrays
+    """The networks of the slots, which compute the initial contents of a slot from a genome."""
+    feed_size: int
+    """The largest number of episodes in a feed."""
+    slots: int
+    """The number of episodes that can run at a time."""
 
     @property
     def ready(self) -> bool:
@@ -142,20 +146,21 @@ class NativePlay:
         task: The task.
         slots: The number of slots. One call of the task's kernel steps all of them.
         batch: The networks of the slots, with native kernels.
-        episodes: The largest number of episodes in a feed.
+        feed_size: The largest number of episodes in a feed.
         normalize: Whether networks see normalized observations.
     """
 
-    def __init__(self, task: AnyTask, slots: int, batch: SlotArrays, episodes: int, normalize: bool) -> None:
+    def __init__(self, task: AnyTask, slots: int, batch: SlotArrays, feed_size: int, normalize: bool) -> None:
         assert isinstance(batch.kernel, native.NativeStep)
+        self.task, self.batch, self.feed_size = task, batch, feed_size
         O, A = task.observation_size, task.action_size
         traces = batch.kept_traces
         self._num_traces = 0 if traces is None else traces.rows
         self.slots = slots
         self._environments = CompiledSlots(task, slots, per_call=slots)
         self._columns = (InitialColumns * len(batch.held))(*(InitialColumns(c.address, c.rows) for c in batch.held))
-        # The structure below has only addresses; these attributes keep the arrays alive.
-        self._batch, self._coefficients = batch, coefficients(max(O, A))
+        # The structure below has only addresses; this attribute and `batch` keep the arrays alive.
+        self._coefficients = coefficients(max(O, A))
         self._buffers: dict[str, NDArray[Any]] = {}
         self._fed: Feed | None = None
         room = min(task.step_limit, MAX_HASHED_STEPS)
@@ -170,7 +175,7 @@ class NativePlay:
             columns=ctypes.addressof(self._columns),
             traces=0 if traces is None else traces.address,
         )
-        self._allocate(episodes + slots, room, O if normalize else 0)
+        self._allocate(feed_size + slots, room, O if normalize else 0)
         self._play = native.bind("play", [ADDRESS, INT64, INT64], INT64)
 
     @property
@@ -232,7 +237,7 @@ class NativePlay:
         """Continue `count` of the running episodes in the free slots of another play of the same task and network."""
         sources = np.flatnonzero(self._buffers["live"])[-count:]
         targets = np.flatnonzero(~other._buffers["live"])[:count]
-        self._batch.give(other._batch, sources, targets)
+        self.batch.give(other.batch, sources, targets)
         self._environments.move(sources, targets, other._environments)
         (tile, lane), (to_tile, to_lane) = (np.divmod(slots, native.lanes()) for slots in (sources, targets))
         for name, array in self._buffers.items():

@@ -172,7 +172,7 @@ def _device_rollout(config: Config, slots: int, queue: EpisodeQueue | None = Non
     queue = EpisodeQueue() if queue is None else queue
     queue.fill_feeds(feed_size)
     play = DevicePlay(task, batch, network.num_weights, feed_size, config.normalize_observations)
-    return DeviceRollout(task, play, batch, feed_size, config.env.max_episode_seconds, queue)
+    return DeviceRollout(play, config.env.max_episode_seconds, queue)
 
 
 def _exact_rollout(config: Config, slots: int, chosen: Backend) -> ExactRollout | ThreadedRollout | None:
@@ -196,7 +196,7 @@ def _exact_rollout(config: Config, slots: int, chosen: Backend) -> ExactRollout 
         slot_arrays = network.batch(crowd, chosen)
         assert isinstance(slot_arrays, SlotArrays)
         play = NativePlay(task, crowd, slot_arrays, feed_size, normalize)
-        return ExactRollout(task, play, slot_arrays, feed_size, config.env.max_episode_seconds, queue)
+        return ExactRollout(play, config.env.max_episode_seconds, queue)
 
     threads = num_threads(config)
     # A kernel steps `lanes` slots in the time of one slot. A few worlds take less time than many, so feeds are smaller.
