@@ -23,7 +23,7 @@ from collections.abc import Callable
 from contextlib import closing, suppress
 from functools import cache, partial
 from pathlib import Path
-from types import TracebackType
+from typing import Any
 
 from evolve.cluster import messages
 from evolve.cluster.coordinator import Coordinator, all_have_left, await_ends, dismiss
@@ -90,18 +90,16 @@ def announce_end(transport: Transport) -> None:
             transport.abort(0)
 
 
-def end_all(
-    transport: Transport,
-    report: Callable[..., object],
-    kind: type[BaseException],
-    error: BaseException,
-    traceback: TracebackType | None,
-) -> None:
-    """Report an exception that ends this rank. End the other ranks, too, unless they raise it and end by themselves."""
+def end_all(transport: Transport, report: Callable[..., object], *raised: Any) -> None:
+    """Report an exception that ends this rank. End the other ranks, too, unless they raise it and end by themselves.
+
+    report: the former `sys.excepthook`. raised: its arguments, a type, an exception and a traceback.
+    """
     try:
-        report(kind, error, traceback)
+        report(*raised)
         sys.stdout.flush()
     finally:
+        _, error, _ = raised
         if not (hasattr(error, ON_ALL_RANKS) and all_have_left(transport)):
             transport.abort(1)
 

@@ -88,22 +88,22 @@ def loaded_versions(experiment: str) -> dict[str, str]:
     found = {name: str(getattr(sys.modules[name], "__version__", "")) for name in packages if name in sys.modules}
     for module in modules:
         found |= _module_fingerprints(module)
-    fingerprint = _source_fingerprint()
-    return found | ({"the source of evolve": fingerprint} if fingerprint else {})
+    return found | _source_fingerprint()
+
+
+def _fingerprint(content: bytes) -> str:
+    return hashlib.sha256(content).hexdigest()[:12]
 
 
 @cache
-def _source_fingerprint() -> str:
-    """Return a fingerprint of the source that plays episodes; "" if evolve has no files here, as in an archive.
+def _source_fingerprint() -> dict[str, str]:
+    """Return a fingerprint of the source that plays episodes; empty if evolve has no files here, as in an archive.
 
     Two clones of one version may have different source.
     """
-    texts = hashlib.sha256()
     folders, endings = [SOURCE / "evolve" / part for part in _PLAYING_PARTS], ("py", "h", "c", "cu")
     files = [path for folder in folders for ending in endings for path in sorted(folder.rglob(f"*.{ending}"))]
-    for path in files:
-        texts.update(path.read_bytes())
-    return texts.hexdigest()[:12] if files else ""
+    return {"the source of evolve": _fingerprint(b"".join(path.read_bytes() for path in files))} if files else {}
 
 
 @cache  # this process keeps the code that it has loaded, even if a file changes later
@@ -117,8 +117,7 @@ def _module_fingerprints(module: str) -> dict[str, str]:
     installed = folder.name.endswith("-packages")  # then the other modules of the folder may be anything
     files = {name: file for name, file in files.items() if name == module or (file.parent == folder and not installed)}
     with suppress(OSError):
-        digests = {name: hashlib.sha256(file.read_bytes()).hexdigest() for name, file in files.items()}
-        return {f"the module {name}": digest[:12] for name, digest in digests.items()}
+        return {f"the module {name}": _fingerprint(file.read_bytes()) for name, file in files.items()}
     return {}
 
 

@@ -72,13 +72,12 @@ def rollout_of(config: Config) -> AnyRollout:
                 return RolloutInHalves(partial(_half, config, -(-slots // 2)))
             return _exact_rollout(config, slots, chosen) or _rollout(config, slots)
         except DeviceMemoryError:
-            free = device().free_memory()
             if slots <= WIDTH:  # a device plays no less than one tile
-                break
+                expected = f"slots that fit into {device().free_memory():,} bytes of {device().name}"
+                raise InputError("compute.slots", expected, f"{slots:,}") from None
         # Rank 0 has checked the slots, see `fitted`, but its device may have more free memory than this rank's. The
         # number of slots cannot change results.
         slots = max(WIDTH, slots * 3 // 4)
-    raise InputError("compute.slots", f"slots that fit into {free:,} bytes of {device().name}", f"{slots:,}")
 
 
 def _halves(config: Config, slots: int) -> int:
@@ -250,7 +249,11 @@ def choose_backend(experiment: Experiment) -> tuple[Experiment, BackendTrial | N
         return experiment, None
     here = host_backend("auto")
     speed = rollout_speed(experiment, here, TRIAL_SECONDS).steps_per_second
-    there, device_speed = _device_speed(experiment)
+    try:
+        there = fitted(experiment)
+        device_speed = rollout_speed(there, "cupy", TRIAL_SECONDS).steps_per_second
+    except (InputError, RunError, DeviceMemoryError):  # the device fails, or its memory is too small
+        there, device_speed = experiment, 0.0
     trial = BackendTrial(here, device().name, speed, device_speed)
     return replace(there, chosen_backend="cupy" if trial.pays else here), trial
 
@@ -263,18 +266,6 @@ def host_fallback(experiment: Experiment) -> str:
     return (
         f"the network {name} has no step for a GPU: the {host_backend('auto')} back end computes it, with the same bits"
     )
-
-
-def _device_speed(experiment: Experiment) -> tuple[Experiment, float]:
-    """Return the experiment with slots that fit into the device, and the device's environment steps per second.
-
-    The speed is 0 if the device fails, or its memory is too small.
-    """
-    try:
-        there = fitted(experiment)
-        return there, rollout_speed(there, "cupy", TRIAL_SECONDS).steps_per_second
-    except (InputError, RunError, DeviceMemoryError):
-        return experiment, 0.0
 
 
 @dataclass(frozen=True)
