@@ -88,9 +88,13 @@ class Work:
 
 @dataclass(frozen=True)
 class WorkerCount:
-    """The number of workers and of cores, and the reason why more workers are not used, or would not help.
+    """The number of workers and of cores.
 
-    threads: The number of threads of each worker; 1 if it is unknown, because the user chose several workers.
+    Attributes:
+        workers: The number of workers.
+        cores: The number of cores that this machine may use.
+        remark: The reason why more workers are not used, or would not help.
+        threads: The number of threads of each worker; 1 if it is unknown, because the user chose several workers.
     """
 
     workers: int

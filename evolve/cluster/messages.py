@@ -1,8 +1,9 @@
 """The messages between ranks: frozen records of arrays, numbers and texts, framed in one buffer without pickling.
 
-A frame is int64 words [kind, number of words, then per leaf: type code, dimensions, shape …] followed by the bytes of
-the leaves, each aligned to eight. A leaf is a field that is not a record itself. The leaves of a nested record take the
-place of its field. Both ends know the fields of a kind, so a frame does not name them.
+A frame begins with int64 words: the kind, the number of words, and for each leaf its type code, its number of
+dimensions and its shape. The bytes of the leaves follow, each aligned to eight. A leaf is a field that is not a record
+itself. The leaves of a nested record take the place of its field. Both ends know the fields of a kind, so a frame does
+not name them.
 """
 
 import math

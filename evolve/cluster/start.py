@@ -40,8 +40,8 @@ _NAMESPACE = "PMIX_NAMESPACE"
 CHECK_EVERY = 1.0
 """Seconds between two checks of whether all ranks still live."""
 # If not all ranks come, one rank prints the reason and ends the job. Ranks that know more have earlier turns, and turns
-# are `_TURN_SECONDS` apart. If the launcher does not answer, or is not asked, as after MPI_Init, ranks 1 to
-# `_LAST_TURN` divide one turn among them, in their order, and higher ranks wait until its end.
+# are `_TURN_SECONDS` apart. The launcher may not answer, and it is not asked after MPI_Init. Then ranks 1 to
+# `_LAST_TURN` divide one turn among them, in their order. Higher ranks wait until its end.
 _TURN_SECONDS = 3.0
 _LAST_TURN = 9
 _NAMED = 5  # missing ranks in a message

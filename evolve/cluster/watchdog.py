@@ -5,8 +5,8 @@ hangs in C, Python cannot interrupt it, so a traceback to stderr shows where it 
 worker is abandoned by the coordinator.
 
 Hosts are watched over TCP connections with keepalive, over which their operating systems check one another, even if
-processes are busy. A rank sends a greeting at the beginning and nothing later. The system answers for a process that
-computes, hangs or is suspended, so a connection without answers means that a host, or the network to it, is lost. MPI
+processes are busy. A rank sends a greeting at the beginning and nothing later. The system answers even if the process
+computes, hangs or is suspended. So a connection without answers means that a host, or the network to it, is lost. MPI
 would notice that only after minutes, and only if it had a message to send.
 """
 

@@ -1,7 +1,7 @@
-"""The workers as rank 0 sees them: which are left, ready, lost, dead or hanging; and which items of a job each has.
+"""The workers as rank 0 sees them: `Workers` knows which are left, and a `WorkQueue` which items of a job each has.
 
-An item is an episode of a batch or a question; the queue knows only its number. The items of a lost worker go to other
-workers. An item that ends several workers is found and counts as failed.
+An item is an episode of a batch, or a question. The queue knows only its number. The items of a lost worker go to other
+workers. An item that ends several workers is found, and counts as failed.
 """
 
 import time
@@ -118,7 +118,7 @@ class PendingItems:
 class Fate(IntEnum):
     """How a worker was lost. The value is the number of strikes against each item that the worker had."""
 
-    CUT_OFF = 0
+    CUT_OFF = 0  # its host is silent, or its script has ended
     DEATH = 1
     HANG = 2
 
@@ -198,14 +198,14 @@ class WorkQueue:
     def remove(self, worker: int, fate: Fate) -> tuple[int, Int64]:
         """Remove a lost worker; its items are pending again until the next `hand_out`.
 
-        Every item in the worker's hand gets a strike for a death, two for a hang, and no strike if the worker's host
-        was cut off or its script has ended. If one of them then has two strikes, each is handed out alone. If an item
-        was alone, a hang or the fourth strike proves that this item ends workers, and it counts as failed.
+        Every item in the worker's hand gets the strikes of the worker's fate. If one of them then has two strikes, each
+        is handed out alone. If an item was alone, a hang or the fourth strike proves that this item ends workers. It
+        counts as failed.
+
+        Items that are pending again are handed out first. If no worker is left, rank 0 plays all items, and these last.
 
         Returns:
-            The number of items that are pending again, and the items [n] that count as failed. Pending items are handed
-            out first; but if no worker is left, they are put at the end, because rank 0 then plays all items, and these
-            last.
+            The number of items that are pending again, and the items [n] that count as failed.
         """
         del self._in_hand[worker]
         self.busy.discard(worker)

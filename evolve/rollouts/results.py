@@ -188,8 +188,8 @@ class PopulationResults:
     Attributes:
         quantities: An array [P, E, …] for each quantity that `EpisodeResults` declares, by its name.
         played: [P, E], whether an episode was played.
-        traces: [P, T], the means over each candidate's episodes; or [1, T], the mean over all episodes, if workers
-            returned only the sum. A failed episode counts as one without traces, with zeros.
+        traces: [P, T], the means over each candidate's episodes. If workers returned only the sum over all candidates:
+            [1, T], the mean over all episodes. A failed episode counts with zeros.
         trace_sums: The sums of which `traces` are the means, in units of `TRACE_UNIT`.
         hashes: The step hashes of the episodes.
         described: [P], whether a rank that played the candidate sent the description of its genome.

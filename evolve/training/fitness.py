@@ -68,8 +68,8 @@ def check_fitness(config: Config, num_weights: int) -> None:
 def quantile_of_returns(returns: Float64, quantile: float) -> Float64:
     """Return the quantile [n] of each row of returns [n, E] by linear interpolation; NaN if a return is NaN.
 
-    The definition: sort the E returns to r[0] ≤ … ≤ r[E - 1], and compute position = quantile · (E - 1),
-    k = ⌊position⌋ and the result r[k] + (position - k) · (r[k + 1] - r[k]), in float64 with each operation rounded on
+    The definition: sort the E returns to r[0] ≤ … ≤ r[E - 1]. Compute position = quantile · (E - 1), then
+    k = ⌊position⌋. The result is r[k] + (position - k) · (r[k + 1] - r[k]), in float64 with each operation rounded on
     its own. A position without a fraction gives r[k] itself. -0.0 counts as 0.0.
     """
     position = quantile * (returns.shape[1] - 1)

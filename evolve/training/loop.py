@@ -40,9 +40,10 @@ def iterate(experiment: Experiment, coordinator: Coordinator, log: RunLog) -> Ge
     Yields each generation when it is in the log. The log is flushed at the end, also after an error, so that no
     complete generation is lost.
 
-    Raises Stopped, EpisodeError and RunError as `Coordinator.evaluate` does. Raises RunError also if the log cannot be
-    written, or ranks have different genomes; InputError for a damaged checkpoint, and for a fitness function or a
-    strategy that returns something else than it must.
+    Raises:
+        Stopped, EpisodeError: As `Coordinator.evaluate` does.
+        RunError: As `Coordinator.evaluate` does, and if the log cannot be written, or ranks have different genomes.
+        InputError: The checkpoint is damaged, or a fitness function or a strategy returns something invalid.
     """
     shared = SharedStrategy(experiment, coordinator, *restore(experiment, log), log.header.seed)
     moments, champions = restore_moments(experiment, log), champion_normalizer(experiment, log)

@@ -354,7 +354,8 @@ def _take_source(table: dict[str, Any]) -> Source | None:
 def _start_setting(given: Any) -> tuple[Table, Source | None]:
     """Return the setting `start_from` for an argument of `evolve.train`, and the start itself if it is in memory.
 
-    given: a path, a table, a run or a champion file, the start of a run, a policy, a genome, or a vector of weights.
+    given: Names a file (a path, a table, a run, or a champion file), or is in memory (the start of a run, a policy, a
+        genome, or a vector of weights).
     """
     # The classes `Run`, `ChampionFile` and `Policy` belong to a package above this one, which cannot be imported here.
     given = getattr(given, "_stored", given)

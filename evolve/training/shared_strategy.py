@@ -165,8 +165,8 @@ class SharedStrategy:
         sums = None
         if isinstance(genomes, AskedGenomes):
             sums = self._sum_candidates(genomes, fitness, mean_traces, measures)
-        # A strategy gets a row of traces for each fitness, or none: workers may have sent only the mean, and in a
-        # population that grows some rows belong to candidates that did not play.
+        # A strategy gets a row of traces for each fitness, or no rows. Workers may have sent only the mean. In a
+        # population that grows, some rows belong to candidates that did not play.
         traces = results.traces if len(results.traces) == len(fitness) else results.traces[:0]
         state = self.strategy.tell(self.state, genomes, Results(fitness, traces, mean_traces, sums, measures))
         if state is None and self.state is not None:
