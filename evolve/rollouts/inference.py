@@ -148,29 +148,17 @@ class ObservationNormalizer:
         return self._moments[slots]
 
 
+@dataclass(eq=False)
 class Inference(ABC):
-    """The networks of B slots, with the fingerprints and moments of their episodes.
+    """The networks of B slots, and the fingerprints of their episodes; with normalization also the moments."""
 
-    Args:
-        observations: [B, O]; the caller writes the observations of the slots here before it begins a step, and leaves
-            them unchanged until the step is finished.
-        batch: The networks.
-        hashes: The fingerprints and step hashes.
-        normalizer: The normalizers and moments; None without normalization.
-    """
-
-    def __init__(
-        self,
-        observations: Float32,
-        batch: Batch,
-        hashes: "StepHashes | _DeviceHashes",
-        normalizer: "ObservationNormalizer | _DeviceNormalizer | None",
-    ) -> None:
-        self.observations = observations
-        self._batch = batch
-        self._hashes = hashes
-        self._normalizer = normalizer
-        self._n = 0
+    observations: Float32
+    """[B, O]. The caller writes the observations of the slots here before it begins a step, and leaves them unchanged
+    until the step is finished."""
+    _batch: Batch
+    _hashes: "StepHashes | _DeviceHashes"
+    _normalizer: "ObservationNormalizer | _DeviceNormalizer | None"  # None without normalization
+    _n = 0  # the number of slots of the last step
 
     def load(self, slots: Slots, weights: Float32, mask: Bool, seeds: Int64, normalizers: Float32) -> None:
         """Begin episodes: genomes [k, W], environment seeds [k], normalizers [k, 2, O] (O = 0 without them)."""
