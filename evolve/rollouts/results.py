@@ -16,25 +16,22 @@ from evolve.rollouts.episodes import EPISODE_QUANTITIES, QUANTITIES, EpisodeBatc
 from evolve.shapes import Bool, Float32, Float64, Int32, Int64, UInt8, UInt64
 
 
-def metrics_of(
-    encoded: Int64, moments: Float64, returns: Float64, lengths: Int32, names: Sequence[str]
-) -> dict[str, NDArray[Any]]:
+def metrics_of(quantities: Mapping[str, NDArray[Any]], names: Sequence[str]) -> dict[str, NDArray[Any]]:
     """Return the metrics of episodes by name, in arrays of shape […], see `decode_metrics`.
 
+    A mean of observations is NaN if the return of an episode is NaN, or its length 0.
+
     Args:
-        encoded: […, 2, M], the metrics that the environment reported.
-        moments: […, 2, O], the moments of the observations.
-        returns: […], the returns of the episodes; a mean of observations is NaN if the return is NaN.
-        lengths: […], the lengths of the episodes; a mean of observations is NaN if the length is 0.
+        quantities: Arrays […, …] of the quantities that `EpisodeResults` declares, by name.
         names: The names of all metrics: the reported ones, and means of observations (`observation_index`).
     """
+    lengths, sums = quantities["lengths"], quantities["moments"][..., 0, :]
+    has_mean = (lengths > 0) & ~np.isnan(quantities["returns"])
     numbers = {name: observation_index(name) for name in names}
-    reported = decode_metrics(encoded, [name for name, number in numbers.items() if number is None])
+    found = decode_metrics(quantities["encoded_metrics"], [name for name, index in numbers.items() if index is None])
     return {
-        name: reported[name]
-        if number is None
-        else np.where((lengths > 0) & ~np.isnan(returns), moments[..., 0, number] / np.maximum(lengths, 1), np.nan)
-        for name, number in numbers.items()
+        name: found[name] if index is None else np.where(has_mean, sums[..., index] / np.maximum(lengths, 1), np.nan)
+        for name, index in numbers.items()
     }
 
 
@@ -229,8 +226,7 @@ class PopulationResults:
 
         An episode that failed or was not played has False, 0 or NaN.
         """
-        found = self.quantities
-        return metrics_of(found["encoded_metrics"], found["moments"], found["returns"], found["lengths"], names)
+        return metrics_of(self.quantities, names)
 
     @property
     def num_candidates(self) -> int:

@@ -301,7 +301,7 @@ def _handle_failure(failure: EpisodeFailure, chosen: Episode) -> None:
 
 def log_of_played(played: EpisodeResults, metric_names: Sequence[str]) -> logs.CandidateLog:
     """Return the log (E = 1) of an episode that was played here (N = 1)."""
-    metrics = metrics_of(played.encoded_metrics, played.moments, played.returns, played.lengths, metric_names)
+    metrics = metrics_of(vars(played), metric_names)
     return logs.CandidateLog(played.returns, played.lengths, played.fingerprints, 0, [played.step_hashes], metrics)
 
 
