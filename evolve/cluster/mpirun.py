@@ -81,7 +81,8 @@ class Launcher:
         is_open_mpi: Whether it belongs to Open MPI; else to MPICH, or to a library with the same options, such as
             Intel MPI.
         tolerant: Whether it can continue a job that has lost ranks.
-        version: The name and the version of its library, such as "Open MPI 5.0.11"; else the first line of its answer.
+        version: The name and the version of its library, such as "Open MPI 5.0.11". For an unknown library it is the
+            first line of the launcher's answer.
     """
 
     path: str
@@ -117,7 +118,7 @@ class Launcher:
         return cls(found, "Open MPI" in said, "(Open MPI) 5" in said, version)
 
     def words(self, ranks: int, hosts: Sequence[Host], folder: Path) -> list[str]:
-        """Return the words of the command that starts ranks, even more than there are cores.
+        """Return the words of the command that starts ranks. There may be more ranks than cores.
 
         If the launcher is tolerant, its job survives the death of ranks.
 
@@ -250,8 +251,8 @@ class Outcome:
 
     Attributes:
         code: The exit code.
-        is_from_rank_0: Whether rank 0 has handed the code over. If not, rank 0 died or runs on another host, and the
-            code is the launcher's, but 1 instead of 0 if rank 0 died.
+        is_from_rank_0: Whether rank 0 has handed the code over. If not, rank 0 died or runs on another host. The code
+            is then the launcher's, except that 0 becomes 1 if rank 0 died.
         start_again: Whether rank 0 asks to be started again, because a host or another rank was lost.
     """
 

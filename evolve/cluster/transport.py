@@ -28,7 +28,8 @@ Buffer = NDArray[np.uint8]
 
 _TAG = 1
 _ASK_EVERY = 0.2  # seconds between questions to MPI for ranks that died
-# `send` asks MPI which messages have left only if more than these wait, because the question may yield a shared core.
+# `send` asks MPI which messages have left if more than these wait. It asks no earlier, because the question may yield a
+# shared core.
 _MOST_UNSENT = 256
 SHORTEST_SLEEP, LONGEST_SLEEP = 2e-3, 5e-2
 """Bounds of the seconds that a waiting rank sleeps between two looks for messages."""
@@ -39,7 +40,7 @@ SHARE_ASLEEP = 0.03
 """A rank that has waited for t seconds sleeps for this share of t, so a message is late by at most this share."""
 
 PATIENCE, LONG_PATIENCE = 10, 60
-"""Seconds until a launcher that was asked to end the job is killed, and more if it probably ends by itself."""
+"""Seconds until a launcher that was asked to end the job is killed; the long ones if it probably ends by itself."""
 _MPIRUN = ("prterun", "mpirun", "orterun")
 _FINALIZING = threading.Lock()
 _NO_FABRIC = {"OMPI_MCA_btl": "^ofi", "OMPI_MCA_mtl": "^ofi"}
@@ -80,7 +81,7 @@ class Transport:
         self.silent: set[str] = set()
         """The hosts that no longer answer; known at rank 0."""
         self.hosts = [self.host] * self.size
-        """The host of each rank, "?" for one lost before; known at rank 0 once the others are introduced."""
+        """The host of each rank, "?" for a rank that was lost before its introduction. Known at rank 0, after that."""
         self.pids = [os.getpid()] * self.size
         """The process number of each rank on its host; known at rank 0, as the hosts are."""
         self.arguments: dict[int, list[str]] = {}
@@ -150,11 +151,10 @@ class Transport:
         return status.Get_source(), buffer
 
     def find_lost(self) -> None:
-        """Add to `gone` the ranks on silent hosts and, if MPI survives the death of ranks, those that died.
+        """Add to `gone` the ranks on silent hosts and, if MPI survives the death of ranks, the ranks that died.
 
-        It looks for them only if some time has passed since the last look.
-
-        A worker on another host adds rank 0 if it has ended, or if its host is silent.
+        A worker on another host adds rank 0 if rank 0 has ended, or if its host is silent. The function does nothing if
+        little time has passed since the last call.
         """
         now = time.monotonic()
         if self.size == 1 or now - self._asked < _ASK_EVERY:

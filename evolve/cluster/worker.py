@@ -75,8 +75,8 @@ class KeptRollouts:
 def loaded_versions(experiment: str) -> dict[str, str]:
     """Return the versions of the loaded packages that play the episodes of an experiment (TOML text).
 
-    Also fingerprints of the source of evolve, and of the modules of the environment and of an added network or strategy
-    with the modules beside them.
+    The result also has fingerprints: of the source of evolve, of the module of the environment, and of the module of a
+    network or strategy of another package. The loaded modules in the same folders have fingerprints, too.
     """
     table = tomllib.loads(experiment)
     modules = [table["env"]["id"].rpartition(":")[0]]

@@ -65,8 +65,8 @@ def iterate(experiment: Experiment, coordinator: Coordinator, log: RunLog) -> Ge
 class _Run:
     """The state of a run between two generations.
 
-    champion_normalizer: the normalizer with which the champion was evaluated, if only one generation evaluates it;
-    else None, and the champion gets the present normalizer.
+    champion_normalizer: the normalizer with which the champion was evaluated. None if several generations evaluate it;
+    the champion then gets the present normalizer.
     """
 
     experiment: Experiment

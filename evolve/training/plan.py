@@ -266,10 +266,11 @@ def sweep_from_arguments(
 
 
 def _for_complete_table(table: dict[str, Any], key: str, values: Any) -> Any:
-    """Return the values of a swept key for a table with all settings, including the options of the key's section.
+    """Return the values of a swept key, and prepare a table that has all settings for them.
 
-    A name begins with its own defaults, so these options are dropped from the table. But a value that is a table
-    without a name keeps them. Names beside it then become tables, which replace the whole section.
+    A network or strategy that the sweep names begins with its own defaults. So the options of its section are dropped
+    from the table. But if a value is a table without a name, the options stay. Each name among the values then becomes
+    a table, which replaces the whole section.
     """
     if isinstance(values, list | tuple) and any(lacks_name(key, value) for value in values):
         return [{NAMED_SECTIONS[key]: each} if isinstance(each, str) else each for each in values]
