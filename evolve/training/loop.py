@@ -10,7 +10,6 @@ import numpy as np
 
 from evolve.cluster import Coordinator
 from evolve.cluster.cores import usable_memory
-from evolve.config import Config
 from evolve.errors import InputError, RunError
 from evolve.genome import DIGEST_START, GenomeDescriptions, Genomes, GenomeSource, candidate_digests, chain_digest
 from evolve.numerics import ordered_sum, restore_ieee
@@ -117,16 +116,17 @@ class _Run:
 
     def stops_early(self) -> bool:
         """Return whether the limit of steps is reached or, if a validation is due now, the champion is good enough."""
-        stop = self.experiment.config.early_stop
+        stop, generations = self.experiment.config.early_stop, self.log.num_generations
         if stop.steps is not None and self.log.steps >= stop.steps:
             return True
-        if not is_validation_due(self.experiment.config, self.log.num_generations):
+        if stop.mean_return is None or not generations or generations % stop.every:
             return False
-        player, seed, generations = self._champion(), self.log.header.seed, self.log.num_generations
+        player, seed = self._champion(), self.log.header.seed
         returns = validation_returns(self.experiment, self.coordinator, player, seed, generations, stop.episodes)
         # A resumed run repeats the validation with which it begins, so the log may have these returns already.
         self.log.validations.setdefault(generations, returns)
-        return is_good_enough(self.experiment.config, returns)
+        # The mean is NaN if an episode failed. Such a validation ends no run.
+        return bool(ordered_sum(returns) / len(returns) >= stop.mean_return)
 
     def finish(self) -> None:
         """Evaluate the champion on held-out episodes, and mark the run as complete."""
@@ -142,18 +142,6 @@ class _Run:
     def _champion(self) -> Player:
         known = self.champion_normalizer
         return self.shared.strategy.champion(self.shared.state), self._normalizer() if known is None else known
-
-
-def is_validation_due(config: Config, num_generations: int) -> bool:
-    """Return whether the champion is validated after `num_generations` generations."""
-    stop = config.early_stop
-    return stop.mean_return is not None and num_generations > 0 and num_generations % stop.every == 0
-
-
-def is_good_enough(config: Config, returns: Float64) -> bool:
-    """Return whether a champion's validation returns [N] end the run; never if one is NaN, as its episode failed."""
-    least = config.early_stop.mean_return
-    return least is not None and bool(ordered_sum(returns) / len(returns) >= least)
 
 
 def generation_record(

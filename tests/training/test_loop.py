@@ -10,7 +10,7 @@ from some_results import results
 import evolve
 from evolve import store
 from evolve.cluster import Coordinator, Transport, cores
-from evolve.config import Config, EarlyStopOptions, EnvOptions
+from evolve.config import Config, EnvOptions
 from evolve.errors import InputError
 from evolve.genome import Genomes
 from evolve.numerics.streams import Purpose, environment_seeds
@@ -18,7 +18,7 @@ from evolve.rollouts import EPISODE_QUANTITIES, ResultsCollector
 from evolve.store import Record
 from evolve.strategies import STRATEGIES
 from evolve.training import evaluate_champion, iterate, make_rollout, prepare
-from evolve.training.loop import is_good_enough, is_validation_due, validation_returns
+from evolve.training.loop import validation_returns
 
 CART = ("-e", "CartPole-v1", "-p", 8, "-r", 2, "-d", 2, "-s", 3, "--set", "held_out_episodes=4")
 EXACT = (*CART, "--engine", "exact")
@@ -75,19 +75,31 @@ def test_validation_plays_validation_episodes_of_the_generation():
             collector.add(results(genomes=[0, 0], episodes=[1, 0], returns=[3.0, 1.0], lengths=[1, 1], traced=[0]))
             return collector.collect()
 
-    stop = EarlyStopOptions(mean_return=2.0, episodes=2, every=3)
-    config = Config(early_stop=stop, evaluation_max_episode_steps=70)
-    experiment = prepare(config)
+    experiment = prepare(Config(evaluation_max_episode_steps=70))
     genome = Genomes(np.zeros((1, 4), np.float32), np.ones((1, 4), np.bool_))
     returns = validation_returns(experiment, FakeCoordinator(), (genome, None), 1, 3, 2)
     assert returns.tolist() == [1.0, 3.0]
     assert asked == [(experiment.in_evaluation().rollout_spec, Purpose.VALIDATION, [[3, 0]], [0, 0], [0, 1])]
     assert "max_episode_steps = 70" in asked[0][0].experiment
-    assert [is_validation_due(config, generations) for generations in (0, 3, 4, 6)] == [False, True, False, True]
-    assert not is_validation_due(Config(), 3)
-    assert is_good_enough(config, returns)
-    assert not is_good_enough(Config(), returns)
-    assert not is_good_enough(Config(early_stop=stop.model_copy(update={"mean_return": 2.1})), returns)
+
+
+FEW = {"generations": 7, "population": 2, "episodes": 1, "held_out_episodes": 0, "compute": {"check": False}}
+
+
+@pytest.mark.parametrize(("returns", "validated"), [([1.0, 3.0], [3]), ([1.0, 2.9], [3, 6]), ([3.0, np.nan], [3, 6])])
+def test_a_validation_every_few_generations_may_end_a_run(tmp_path, monkeypatch, returns, validated):
+    """It ends no run if an episode failed: the return of this episode is NaN."""
+    monkeypatch.setattr("evolve.training.loop.validation_returns", lambda *_: np.array(returns))
+    stop = {"mean_return": 2.0, "episodes": 2, "every": 3}
+    evolve.train(env="toys:Values-v0", early_stop=stop, **FEW, output=tmp_path)
+    run = store.read(store.one_run_file(tmp_path))
+    assert list(run.validations) == validated
+    assert run.num_generations == (3 if validated == [3] else 7)
+
+
+def test_a_run_without_a_mean_return_has_no_validations(tmp_path):
+    evolve.train(env="toys:Values-v0", early_stop={"every": 1}, **FEW, output=tmp_path)
+    assert not store.read(store.one_run_file(tmp_path)).validations
 
 
 def new_file(path, experiment, seed=1):
