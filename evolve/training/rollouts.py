@@ -5,7 +5,6 @@ With `backend = "auto"` a short trial decides: both back ends play initial genom
 
 import math
 import time
-from collections.abc import Callable
 from contextlib import closing
 from dataclasses import dataclass, replace
 from functools import partial
@@ -299,32 +298,24 @@ def rollout_speed(experiment: Experiment, backend: str, seconds: float) -> Rollo
     normalizer = no_moments.normalizer() if config.normalize_observations else None
     batch = EpisodeBatch.of(0, Purpose.CHECK, genomes, keys, episodes, normalizer)
     with closing(rollout), Watchdog(config.env.max_episode_seconds, fatal=True) as watchdog:
-        return _measure(rollout, batch, seconds, watchdog.pat)
-
-
-def _measure(rollout: AnyRollout, batch: EpisodeBatch, seconds: float, pat: Callable[[], None]) -> RolloutSpeed:
-    """Return the speed of a rollout after a few ticks of warm-up. pat: called in each tick, for a watchdog."""
-    rollout.submit(batch)
-    steps = 0
-    begin = 0.0
-    ticks = 0
-    while ticks <= WARM_UP or not steps or time.perf_counter() - begin < seconds:
-        if ticks == WARM_UP:
-            begin = time.perf_counter()
-            rollout.environment_seconds = 0.0
-            steps = 0
-        if rollout.pending < len(batch) / 2:
-            rollout.submit(batch)
-        # Of two halves, the next tick advances the first. Rollouts of whole episodes play many steps in a tick, which
-        # are counted when the episodes have ended.
-        ticking = rollout.halves[0] if isinstance(rollout, RolloutInHalves) else rollout
-        steps += ticking.running if isinstance(ticking, Rollout) else 0
-        results = rollout.tick()
-        if results is not None and rollout.whole_episodes:
-            steps += int(results.lengths.sum())
-        pat()
-        ticks += 1
-    took = time.perf_counter() - begin
-    speed = RolloutSpeed(took / steps, rollout.environment_seconds / steps)
-    rollout.clear()
-    return speed
+        rollout.submit(batch)
+        steps = ticks = 0
+        begin = math.inf
+        while not steps or time.perf_counter() - begin < seconds:
+            if ticks == WARM_UP:
+                begin, steps = time.perf_counter(), 0
+                rollout.environment_seconds = 0.0
+            if rollout.pending < len(batch) / 2:
+                rollout.submit(batch)
+            # Of two halves, the next tick advances the first. Rollouts of whole episodes play many steps in a tick,
+            # which are counted when the episodes have ended.
+            ticking = rollout.halves[0] if isinstance(rollout, RolloutInHalves) else rollout
+            steps += ticking.running if isinstance(ticking, Rollout) else 0
+            results = rollout.tick()
+            if results is not None and rollout.whole_episodes:
+                steps += int(results.lengths.sum())
+            watchdog.pat()
+            ticks += 1
+        took = time.perf_counter() - begin
+        rollout.clear()
+        return RolloutSpeed(took / steps, rollout.environment_seconds / steps)
