@@ -14,6 +14,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from types import FrameType
 
@@ -310,7 +311,7 @@ class Supervisor:
                 env={SESSION_FOLDER: folder} | environment | {EXIT_CODE: str(exit_code_file)},
                 stdin=subprocess.DEVNULL,
                 process_group=0,  # Ctrl-C then reaches this process alone
-                preexec_fn=_end_with_parent(os.getpid()),  # noqa: PLW1509 - this process has started no thread
+                preexec_fn=partial(_end_with_parent, os.getpid()),  # noqa: PLW1509 - this process has started no thread
             )
             code = self._wait(self._process, should_stop, end_seconds, begin)
             _end_orphans()
@@ -425,15 +426,11 @@ def limit_seconds(variable: str, default: float) -> float:
     return seconds
 
 
-def _end_with_parent(parent: int) -> Callable[[], None]:
-    """Return a preexec function that ends the child when its parent dies, even by SIGKILL (Linux)."""
-
-    def in_the_child() -> None:
-        _prctl(_PR_SET_PDEATHSIG, signal.SIGTERM)
-        if os.getppid() != parent:  # the parent has ended already
-            os._exit(1)
-
-    return in_the_child
+def _end_with_parent(parent: int) -> None:
+    """Let Linux end this process, a new child, when its parent dies, even by SIGKILL."""
+    _prctl(_PR_SET_PDEATHSIG, signal.SIGTERM)
+    if os.getppid() != parent:  # the parent has ended already
+        os._exit(1)
 
 
 def _prctl(option: int, value: int) -> None:

@@ -367,17 +367,6 @@ def next_round(last: Round, options: RacingOptions, scores: Scores) -> Round | N
     return Round(np.sort(best_first[:remaining]), range(played, later[0]))
 
 
-def _grow(last: Round, population: int, size: int, num_interactions: int, results: PopulationResults) -> Round | None:
-    """Return the round of the next `size` candidates of a growing population.
-
-    None if the results so far have at least `num_interactions` steps, or the whole population has played.
-    """
-    first = int(last.candidates[-1]) + 1
-    if first == population or int(results.lengths.sum(dtype=np.int64)) >= num_interactions:
-        return None
-    return Round(np.arange(first, min(first + size, population)), last.episodes)
-
-
 def ranks_by_mean(config: Config) -> bool:
     """Return whether fitness is the mean return over all episodes.
 
@@ -430,8 +419,10 @@ def evaluate_population(
         results = coordinator.evaluate(spec, batch, meanwhile, collector)
         meanwhile = None
         if least is not None and config.num_interactions is not None:
-            # A growing population: more candidates play until the generation has enough steps.
-            current = _grow(current, P, least, config.num_interactions, results)
+            # A growing population: the next candidates play, until the generation has enough steps.
+            first = int(current.candidates[-1]) + 1
+            is_over = first == P or int(results.lengths.sum(dtype=np.int64)) >= config.num_interactions
+            current = None if is_over else Round(np.arange(first, min(first + least, P)), current.episodes)
         elif current.episodes.stop == E:
             current = None
         else:
