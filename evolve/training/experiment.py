@@ -141,8 +141,7 @@ def prepare(config: Config) -> Experiment:
     backend(config.compute.backend)  # raises InputError if it cannot be used here
     for warning in (NETWORKS.shadowing(config.network), STRATEGIES.shadowing(config.strategy)):
         _warn(warning)
-    limit = config.env.max_episode_seconds
-    with Watchdog(limit, fatal=True):
+    with Watchdog(config.env.max_episode_seconds, fatal=True):
         with importing(config.env.id):
             engine = environments.make(config.env, slots=1)
         with closing(engine):
