@@ -80,7 +80,7 @@ class ExactRollout(_WholeEpisodes):
         self._traces = "none"
         self._best_of = 0
         self.most_running = sys.maxsize
-        """The largest number of episodes that run at a time while others wait, see `SharedState.most_running_of`."""
+        """The largest number of episodes that run at a time while others wait, see `ThreadsState.most_running_of`."""
         self.steps = 64
         """The limit of steps of the next call of `Play.run`; each tick adapts it to `CALL_SECONDS`."""
         self.longest_call = 0.0
@@ -257,7 +257,7 @@ class ThreadedRollout(_WholeEpisodes):
         self.pending = 0
         """The number of episodes whose results were not returned yet."""
         self._playing: set[ExactRollout] = set()
-        self._shared = SharedState(self._queue, threads, least_feed)
+        self._shared = ThreadsState(self._queue, threads, least_feed)
         earlier = stack_size(_STACK_BYTES)
         try:
             for _ in range(threads):
@@ -343,7 +343,7 @@ class ThreadedRollout(_WholeEpisodes):
         return results
 
 
-class SharedState:
+class ThreadsState:
     """The state that the threads and their rollout share: queues of parts to play, and of their results.
 
     Attributes:

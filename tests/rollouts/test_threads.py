@@ -25,7 +25,7 @@ from evolve.config import Config, EnvOptions, parse
 from evolve.networks.hebbian import HebbianDag
 from evolve.numerics import native
 from evolve.rollouts import exact_rollout
-from evolve.rollouts.exact_rollout import ExactRollout, SharedState, ThreadedRollout
+from evolve.rollouts.exact_rollout import ExactRollout, ThreadedRollout, ThreadsState
 from evolve.store import Header
 from evolve.training import StrategyReplica, experiment, iterate, make_rollout, prepare
 from evolve.training import rollouts as training_rollouts
@@ -89,7 +89,7 @@ def test_the_bits_are_those_of_one_thread(threads, traces, env):
 def test_a_feed_is_worth_its_time(seconds, sizes):
     found = []
     for waiting in (64, 32):
-        shared = SharedState(range(waiting), threads=2, least_feed=8)
+        shared = ThreadsState(range(waiting), threads=2, least_feed=8)
         shared.fair_share, shared.episode_seconds = 32, seconds
         found.append(shared.feed_size())
     assert found == sizes
@@ -107,7 +107,7 @@ def test_a_thread_without_episodes_gets_some_that_run():
         part.steps = 3
     expected = table_of(finish(alone))
     given = threading.Event()
-    shared = SharedState(range(0), threads=2, least_feed=P * E)
+    shared = ThreadsState(range(0), threads=2, least_feed=P * E)
     shared.empty.append((empty, given))
     thread = threading.Thread(target=shared.play)
     thread.start()
@@ -143,7 +143,7 @@ def test_a_thread_waits_for_episodes_that_have_just_begun(monkeypatch):
         def take_results(self):
             pass
 
-    shared = SharedState(range(0), threads=2, least_feed=8)
+    shared = ThreadsState(range(0), threads=2, least_feed=8)
     threads = [threading.Thread(target=shared.play) for _ in range(2)]
     for thread in threads:
         thread.start()
@@ -184,7 +184,7 @@ def test_only_worlds_are_given(env, gives):
 def test_a_thread_does_not_wait_for_the_last_episodes():
     """Or it would poll to the end of each generation."""
     part, _ = made(1, "BipedalWalker-v3")
-    shared = SharedState(range(0), threads=2, least_feed=8)
+    shared = ThreadsState(range(0), threads=2, least_feed=8)
     thread = threading.Thread(target=shared.play)
     thread.start()
     shared.to_play.put(part)
