@@ -120,7 +120,8 @@ def evolve_here(
     replaced = options.overwrite and preview(plan, overwrite=True).action == "replace"
     file: RunFile | None = None
     try:
-        check_and_create_runs([plan], options.resume, ranks.transport, ranks.stop_reason, spot_check, options.overwrite)
+        check = partial(spot_check, stop_reason=ranks.stop_reason)
+        check_and_create_runs([plan], options.resume, ranks.transport, check, options.overwrite)
         with closing(replace_run(plan, ranks.transport) if replaced else open_run(plan, ranks.transport)) as file:
             file.flush_every_generation = options.sees_each
             if file.complete:

@@ -244,9 +244,8 @@ def run_all(app: App, request: Request) -> None:
         report_line = f"\nReport: {report.path_for(runs)}" if request.report else ""
         print(describe(previews, _processes(app, request)) + report_line, flush=True)
         return
-    new = resume.check_and_create_runs(
-        runs, request.resume, app.transport, app.stop.reason, spot_check, overwrite=request.overwrite
-    )
+    check = partial(spot_check, stop_reason=app.stop.reason)
+    new = resume.check_and_create_runs(runs, request.resume, app.transport, check, request.overwrite)
     if request.resume and new:
         more = f", and {len(new) - 1} more" if new[1:] else ""
         _say(f"nothing to resume, a new run begins: {new[0].path}{more}")

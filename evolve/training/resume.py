@@ -88,10 +88,10 @@ def champion_normalizer(experiment: Experiment, run: RunState) -> Float32 | None
     return normalizer
 
 
-SpotCheck = Callable[[StoredRun, Experiment, Callable[[], str | None]], str | None]
+SpotCheck = Callable[[StoredRun, Experiment], str | None]
 """Plays an episode of the newest champion again; returns its difference from the log, None if there is none.
 
-`evolve.verification.spot_check` is such a function. Its last argument returns a reason to stop, or None.
+`evolve.verification.spot_check` is such a function, with its argument `stop_reason` bound. It may raise Stopped.
 """
 
 
@@ -156,12 +156,7 @@ def _require_equal(key: str, ours: object, theirs: object, path: Path, *cure: st
 
 
 def check_and_create_runs(
-    runs: Sequence[PlannedRun],
-    resume: bool,
-    transport: Transport,
-    stop_reason: Callable[[], str | None],
-    spot_check: SpotCheck,
-    overwrite: bool = False,
+    runs: Sequence[PlannedRun], resume: bool, transport: Transport, spot_check: SpotCheck, overwrite: bool = False
 ) -> list[PlannedRun]:
     """Check the existing files of all runs, then create the files of new runs, before anything is computed.
 
@@ -169,7 +164,6 @@ def check_and_create_runs(
         runs: The planned runs.
         resume: Whether to resume runs if their files exist.
         transport: The ranks that a new file's manifest describes.
-        stop_reason: Called often; returns a reason to stop, or None.
         spot_check: Plays a logged episode of a resumed run.
         overwrite: Whether to replace runs if their files exist, each by `replace_run` when it begins.
 
@@ -179,12 +173,12 @@ def check_and_create_runs(
     Raises:
         InputError: A file contradicts its run, exists already, or cannot be written. Or settings of a new run have no
             effect or contradict one another.
-        Stopped: `stop_reason` has returned a reason.
+        Stopped: `spot_check` was stopped.
     """
     new = []
     for run in runs:
         if resume and reading.exists(run.path):
-            _check_continuation(run, stop_reason, spot_check)
+            _check_continuation(run, spot_check)
         elif overwrite and reading.exists(run.path) and not reading.is_empty(run.path):
             with closing(store.reopen(run.path)) as file:
                 _check_not_being_written(file)
@@ -265,14 +259,14 @@ def is_unfinished(file: RunFile | StoredRun, config: Config) -> bool:
     return unevaluated or (file.num_generations < config.generations and not stops_again)
 
 
-def _check_continuation(run: PlannedRun, stop_reason: Callable[[], str | None], spot_check: SpotCheck) -> None:
+def _check_continuation(run: PlannedRun, spot_check: SpotCheck) -> None:
     with closing(store.reopen(run.path)) as file:
         check_configuration(run, file)
         if not (file.num_generations and is_unfinished(file, run.experiment.config)):
             return
         _warn_of_other_code(file)
     if run.experiment.config.compute.check:
-        _check_episode(run, file, stop_reason, spot_check)
+        _check_episode(run, file, spot_check)
 
 
 def check_configuration(run: PlannedRun, file: RunFile | StoredRun) -> None:
@@ -336,12 +330,10 @@ def _warn_of_other_code(file: RunFile) -> None:
         _LOG.warning("%s was written by evolve %s, and this is %s: %s", file.path, written, here, cure)
 
 
-def _check_episode(
-    run: PlannedRun, file: RunFile, stop_reason: Callable[[], str | None], spot_check: SpotCheck
-) -> None:
+def _check_episode(run: PlannedRun, file: RunFile, spot_check: SpotCheck) -> None:
     """Raise InputError if a logged episode cannot be repeated: the log would then mix two tasks. May raise Stopped."""
     try:
-        difference = spot_check(store.read(run.path), run.experiment, stop_reason)
+        difference = spot_check(store.read(run.path), run.experiment)
     except Stopped as why:
         then = f"stopped by {why}: {generations_on_disk(file)}; continue with "
         raise type(why)(then, Setting("resume", True), ".") from None

@@ -373,7 +373,7 @@ def test_a_file_that_another_experiment_has_taken_meanwhile_is_refused(call, tmp
     monkeypatch.chdir(tmp_path)
     (config,), *_ = load([*quick, "-g", "3", "-s", "1", "2"])
     first, second = plan_runs([prepare(config)])
-    check_and_create_runs([first, second], False, Transport(), lambda: None, lambda *_: None)
+    check_and_create_runs([first, second], False, Transport(), lambda *_: None)
     call("run", *quick, "-g", 2, "-s", 2, "--strategy", "openai-es").ok()
     with pytest.raises(InputError, match=r"^strategy\.name, resuming out/seed-2\.h5: expected 'openai-es'"):
         open_run(second, Transport())
@@ -394,7 +394,7 @@ def test_a_file_is_checked_once_more_before_it_is_replaced(call, tmp_path, monke
     call("run", *quick).ok()
     (config,), *_ = load([*quick])
     (run,) = plan_runs([prepare(config)])
-    check_and_create_runs([run], False, Transport(), lambda: None, lambda *_: None, overwrite=True)
+    check_and_create_runs([run], False, Transport(), lambda *_: None, overwrite=True)
     run.path.write_text("a poem")
     with pytest.raises(InputError, match=r"^out/seed-0\.h5: expected a readable run file"):
         replace_run(run, Transport())
