@@ -389,9 +389,9 @@ def test_a_file_system_that_syncs_no_directories_is_written(path, monkeypatch):
 @pytest.mark.parametrize("wrong", [OSError(5, "Input/output error"), KeyboardInterrupt()])
 def test_a_flush_interrupted_after_the_replacing_is_repeated_without_harm(path, monkeypatch, wrong):
     @contextmanager
-    def interrupted(path):
+    def interrupted(path, **options):
         """Replace a file, and fail before its writer has noted that it is replaced."""
-        with atomic_write(path) as partial:
+        with atomic_write(path, **options) as partial:
             yield partial
         raise wrong
 
