@@ -112,14 +112,14 @@ class InputError(EvolveError):
         super().__init__(Setting(argument), f"{place}: expected {self.expected}, got {self.got}.", *advice)
 
     @classmethod
-    def plainly(cls, argument: str, *message: str | Setting) -> "InputError":
-        """Return an InputError with exactly this message: one or more whole sentences."""
+    def plainly(cls, argument: str, *message: "str | Setting | EvolveError") -> "InputError":
+        """Return an InputError with exactly this message: one or more whole sentences, or another error."""
         error = _restored(cls, *_clean(message))
         error.argument, error.expected, error.got, error.cure = argument, "", "", ()
         return error
 
 
-def _clean(parts: Iterable[str | Setting]) -> tuple[str | Setting, ...]:
+def _clean(parts: Iterable[Any]) -> tuple[Any, ...]:
     """Return the non-empty parts of a message, with each text as one line."""
     return tuple(sanitize(part, _LONGEST_ADVICE) if isinstance(part, str) else part for part in parts if part)
 

@@ -16,7 +16,7 @@ from evolve.errors import InputError, check_whole
 from evolve.numerics.hashing import count_present, fold_present, sha256
 from evolve.numerics.perturbation import Factors
 from evolve.numerics.streams import AnyStream, Stream
-from evolve.shapes import Bool, Float32, Float64, Int32, Int64, UInt8, UInt64, check_shape
+from evolve.shapes import Bool, Float32, Float64, Int32, Int64, UInt8, UInt64, check_shape, read_only
 
 DIGEST_START = bytes(32)
 """The digest before generation 0."""
@@ -132,18 +132,21 @@ def pruned(weights: Float32, mask: Bool) -> Genomes:
 
 
 def check_genomes(genomes: Any, P: int, W: int) -> Genomes:
-    """Return P genomes of W weights that code of another package has made.
+    """Return P genomes of W weights that code of another package has made, as read-only arrays.
 
     Raises:
         TypeError: They are no `Genomes`.
-        ValueError: There are other numbers of genomes or weights, or an absent connection has a weight other than 0.
+        ValueError: There are other numbers of genomes or weights, an absent connection has a weight other than 0, or a
+            weight is not finite.
     """
     if not isinstance(genomes, Genomes):
         raise TypeError(f"expected evolve.genome.Genomes, got {type(genomes).__name__}")
     check_shape(genomes.weights, "weights", "P W", np.float32, P=P, W=W)
     if genomes.weights[~genomes.mask].any():
         raise ValueError("expected the weight 0 at each absent connection; return evolve.genome.pruned(…)")
-    return genomes
+    if not np.isfinite(genomes.weights).all():
+        raise ValueError("expected finite weights, got NaN or infinity")
+    return Genomes(read_only(genomes.weights), read_only(genomes.mask))
 
 
 def concatenate(*parts: Genomes) -> Genomes:

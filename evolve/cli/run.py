@@ -384,6 +384,8 @@ def _explained(file: store.RunFile, command: str) -> Iterator[None]:
         raise RunError(error, *cures, f"\n{resume.generations_on_disk(file)}.") from None
     except RunError as error:
         raise RunError(error, f"\n{resume.generations_on_disk(file)}.") from None
+    except InputError as error:  # code of the user failed: a strategy, or a fitness
+        raise InputError.plainly(error.argument, error, f" {resume.generations_on_disk(file)}.") from None
 
 
 def _summary(file: store.RunFile, generations: int) -> str:

@@ -318,7 +318,9 @@ def registry_of(section: str) -> Registry:
 
 def _line_of(error: BaseException) -> str:
     """Return the last line outside evolve in the traceback of an exception, in words; "" if there is none."""
-    lines = [line for line in traceback.extract_tb(error.__traceback__) if not line.filename.startswith(_HERE)]
+    # The methods of a data class are in a file called "<string>".
+    here = _HERE, "<"
+    lines = [line for line in traceback.extract_tb(error.__traceback__) if not line.filename.startswith(here)]
     return f", line {lines[-1].lineno} of {os.path.basename(lines[-1].filename)}" if lines else ""
 
 

@@ -11,7 +11,7 @@ searches any function of a vector:
     state = strategy.tell(state, genomes, Results(fitness))
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -36,8 +36,8 @@ from evolve.strategies.wrapper import StartOptions, beginnings, wrapped
 
 __all__ = [
     "STRATEGIES", "AskedGenomes", "Results", "Strategy", "VectorLayout", "best_candidate", "bytes_per_weight",
-    "choosing_generations", "from_table", "initial_genomes", "make", "portable", "ranking", "runs_on_every_rank",
-    "searches", "shared_mask", "wanted_traces",
+    "choosing_generations", "from_table", "guarded", "initial_genomes", "is_added", "make", "portable", "ranking",
+    "runs_on_every_rank", "searches", "shared_mask", "wanted_traces",
 ]  # fmt: skip
 
 _PROPOSALS = {
@@ -74,6 +74,11 @@ STRATEGIES = Registry(
 def portable(table: Section) -> bool:
     """Return whether the strategy that `[strategy]` names gives the same bits on every machine."""
     return bool(getattr(STRATEGIES.kind(table), "portable", False))  # a kind of another package may be a function
+
+
+def is_added(section: Section) -> bool:
+    """Return whether another package adds the strategy that `[strategy]` names."""
+    return STRATEGIES.parse(section, lenient=True).name not in STRATEGIES.kinds
 
 
 def bytes_per_weight(table: Section, layout: GenomeLayout, population: int) -> int:
@@ -174,7 +179,7 @@ def check(section: Section, strategy: Strategy[Any], layout: GenomeLayout, popul
         InputError: A method of the strategy raises an exception or returns a wrong type or shape. Or a candidate has
             other bits in a second call, after `tell`, or after the state was stored and read back.
     """
-    if STRATEGIES.parse(section).name in STRATEGIES:
+    if not is_added(section):
         return
     W = layout.num_weights
 
@@ -209,17 +214,64 @@ def check(section: Section, strategy: Strategy[Any], layout: GenomeLayout, popul
     following = ask_twice(state, 1)
     with STRATEGIES.as_input_error(section, "to_arrays or from_arrays"):
         arrays = strategy.to_arrays(state)
-        for name, array in arrays.items():
-            # Messages to workers, and files, hold these types.
-            fits = isinstance(array, np.ndarray) and array.dtype.kind in "biuf" and array.dtype.itemsize <= 8
-            if not (isinstance(name, str) and name and fits and array.dtype.isnative):
-                got = array.dtype if isinstance(array, np.ndarray) else type(array).__name__
-                raise TypeError(f"expected arrays of numbers by name, got {name!r}: {got}")
-            if "/" in name or not name.strip("."):  # the name of a group in the run file, which could not be read
-                raise ValueError(f"expected names without /, got {name!r}")
+        _check_arrays(arrays)
         again = strategy.from_arrays(arrays)
         if ask_last(again, 1).weights.tobytes() != following:
             raise ValueError("the state that was read back gives other candidates")
+
+
+def guarded(section: Section, strategy: Strategy[Any], layout: GenomeLayout, population: int) -> Strategy[Any]:
+    """Return a strategy whose methods are checked in every call of a run, if another package adds it.
+
+    An exception in a method, and a result that cannot be played or stored, then raises an InputError that names the
+    method. So no invalid result gets into the log.
+
+    Args:
+        section: The section of the experiment that names the strategy. A built-in one is returned unchanged.
+        strategy: The strategy that the section describes.
+        layout: The layout of the genomes.
+        population: P.
+    """
+    if not is_added(section):
+        return strategy
+    W = layout.num_weights
+
+    def guard(name: str, check: Callable[..., Any] = lambda result, *_: result) -> None:
+        method = getattr(strategy, name)
+
+        def call(*given: Any) -> Any:
+            with STRATEGIES.as_input_error(section, name):
+                return check(method(*given), *given)
+
+        setattr(strategy, name, call)
+
+    def asked(genomes: Any, _state: Any, _generation: int, candidates: Any = None) -> Genomes:
+        return check_genomes(genomes, population if candidates is None else len(candidates), W)
+
+    def stored(arrays: Any, _state: Any) -> Any:
+        _check_arrays(arrays)
+        return arrays
+
+    guard("ask", asked)
+    guard("champion", lambda genomes, _state: check_genomes(genomes, 1, W))
+    guard("to_arrays", stored)
+    for name in ("start", "tell", "sums", "measures", "outcome"):
+        guard(name)
+    return strategy
+
+
+def _check_arrays(arrays: Any) -> None:
+    """Raise TypeError or ValueError unless the arrays of a state can be sent to workers and stored in a run file."""
+    if not isinstance(arrays, Mapping):
+        raise TypeError(f"expected a dictionary of arrays, got {type(arrays).__name__}")
+    for name, array in arrays.items():
+        # Messages to workers, and files, hold these types.
+        fits = isinstance(array, np.ndarray) and array.dtype.kind in "biuf" and array.dtype.itemsize <= 8
+        if not (isinstance(name, str) and name and fits and array.dtype.isnative):
+            got = array.dtype if isinstance(array, np.ndarray) else type(array).__name__
+            raise TypeError(f"expected arrays of numbers by name, got {name!r}: {got}")
+        if "/" in name or not name.strip("."):  # the name of a group in the run file, which could not be read
+            raise ValueError(f"expected names without /, got {name!r}")
 
 
 def _results(

@@ -104,7 +104,9 @@ class Experiment:
     def strategy(self, seed: int) -> strategies.Strategy[Any]:
         """Return the strategy of a run with a seed. Raises InputError if the strategy refuses its settings."""
         start = None if self.start is None else self.start.genome
-        return strategies.from_table(self.config.strategy, self.network, self.config.population, seed, start)
+        table, P = self.config.strategy, self.config.population
+        made = strategies.from_table(table, self.network, P, seed, start)
+        return strategies.guarded(table, made, self.network, P)
 
 
 def config_of(stored: "store.Stored | store.RunFile") -> Config:  # quoted, or each worker would import h5py

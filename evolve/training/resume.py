@@ -3,7 +3,7 @@
 import logging
 import shlex
 from collections.abc import Callable, Sequence
-from contextlib import closing
+from contextlib import closing, nullcontext
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -18,7 +18,7 @@ from evolve.numerics.streams import Purpose
 from evolve.rollouts import Moments
 from evolve.shapes import Float32, check_shape
 from evolve.store import Header, RunFile, RunLog, Stored, StoredRun, reading
-from evolve.strategies import Strategy
+from evolve.strategies import STRATEGIES, Strategy, is_added
 from evolve.training.experiment import Experiment, PlannedRun, config_of, validate_new_run
 from evolve.training.fitness import fitness_function
 from evolve.training.manifest import make_manifest, resumed_manifest, revision, short_revision
@@ -47,11 +47,14 @@ def restore(experiment: Experiment, run: RunState) -> tuple[Strategy[Any], Any]:
     strategy = experiment.strategy(run.header.seed)
     if not run.num_generations:
         return strategy, strategy.start()
-    try:
-        state = strategy.from_arrays({n: array for n, array in run.checkpoint.items() if n not in _OBSERVED})
-        strategy.champion(state)  # fails if the arrays contradict one another
-    except (ValueError, LookupError) as error:
-        raise _damaged(run, error) from None
+    section, arrays = experiment.config.strategy, {n: a for n, a in run.checkpoint.items() if n not in _OBSERVED}
+    # A strategy of another package may raise anything, for example if a version that it needs is not installed.
+    with STRATEGIES.as_input_error(section, "from_arrays") if is_added(section) else nullcontext():
+        try:
+            state = strategy.from_arrays(arrays)
+            strategy.champion(state)  # fails if the arrays contradict one another
+        except (ValueError, LookupError) as error:
+            raise _damaged(run, error) from None
     return strategy, state
 
 

@@ -268,6 +268,7 @@ class StrategyReplica:
         given = [self._arrays.pop(name) for name in _START if name in self._arrays]
         start = Genomes(*given) if given else None
         strategy = strategies.from_table(config.strategy, network, config.population, header.seed, start)
+        strategy = strategies.guarded(config.strategy, strategy, network, config.population)
         state = strategy.from_arrays(self._arrays) if header.generation else strategy.start()
         self._asked = AskedGenomes(strategy, state, header.generation, config.population, network.num_weights)
         has_sums = strategy.sum_shape is not None

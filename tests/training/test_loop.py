@@ -11,7 +11,7 @@ import evolve
 from evolve import store
 from evolve.cluster import Coordinator, Transport, cores
 from evolve.config import Config, EnvOptions
-from evolve.errors import InputError
+from evolve.errors import EvolveError, InputError
 from evolve.genome import Genomes
 from evolve.numerics.streams import Purpose, environment_seeds
 from evolve.rollouts import EPISODE_QUANTITIES, ResultsCollector
@@ -252,3 +252,51 @@ def test_a_strategy_whose_state_is_a_dictionary_of_arrays_gets_its_own_arrays_al
         evolve.train(small, strategy="hill-climber", normalize_observations=True, generations=generations, resume=True,
                      output=tmp_path)  # fmt: skip
     assert {tuple(sorted(arrays)) for arrays in seen} == {("mask", "weights")}
+
+
+def _fail(*_):
+    raise RuntimeError("singular")
+
+
+@pytest.mark.parametrize(
+    ("method", "wrong", "fault"),
+    [
+        ("tell", _fail, r"tell fails \(RuntimeError: singular, line \d+ of test_loop\.py\)"),
+        ("ask", _fail, r"ask fails \(RuntimeError: singular, line \d+ of test_loop\.py\)"),
+        ("ask", lambda genomes: genomes.take(slice(1)), r"ask fails \(ValueError: weights: expected .*P=\d"),
+        ("ask", lambda genomes: Genomes(genomes.weights[:, 1:], genomes.mask[:, 1:]), "ask fails .*W=30"),
+        ("ask", lambda genomes: Genomes(genomes.weights * np.nan, genomes.mask), "ask fails .*expected finite weights"),
+        ("ask", lambda genomes: None, "ask fails .*got NoneType"),
+        ("champion", _fail, r"champion fails \(RuntimeError: singular"),
+        ("to_arrays", lambda arrays: arrays | {"x": np.array([object()])}, "to_arrays fails .*got 'x': object"),
+        ("to_arrays", lambda arrays: None, "to_arrays fails .*expected a dictionary of arrays, got NoneType"),
+    ],
+)
+@pytest.mark.parametrize("portable", [True, False])
+def test_a_strategy_that_fails_later_is_named_and_nothing_is_lost(
+    tmp_path, monkeypatch, method, wrong, fault, portable
+):
+    kind, told = STRATEGIES.kind({"name": "hill-climber"}), []
+    tell, original = kind.tell, getattr(kind, method)
+
+    def failing(self, *given):
+        result = original(self, *given)
+        return wrong(result) if len(told) > 3 else result  # one tell is the check before the run
+
+    monkeypatch.setattr(kind, "portable", portable)
+    monkeypatch.setattr(kind, method, failing)
+    inner = kind.tell
+    monkeypatch.setattr(kind, "tell", lambda *given: told.append(0) or inner(*given))
+    run = {
+        "env": {"id": "CartPole-v1", "engine": "exact"}, "network": {"name": "mlp", "hidden": [4]}, "population": 4,
+        "episodes": 1, "held_out_episodes": 1, "generations": 6, "strategy": "hill-climber", "output": tmp_path,
+        "seed": 3,
+    }  # fmt: skip
+    with pytest.raises(EvolveError, match=rf"strategy\.name: expected a strategy .*got hill-climber, whose {fault}"):
+        evolve.train(**run)
+    complete = len(store.read(tmp_path / "seed-3.h5").records)
+    assert complete >= 2
+    monkeypatch.setattr(kind, method, original)
+    monkeypatch.setattr(kind, "tell", tell)
+    resumed, whole = evolve.train(**run, resume=True), evolve.train(**run | {"output": tmp_path / "whole"})
+    assert resumed.digest == whole.digest
