@@ -28,7 +28,7 @@ _LOG = logging.getLogger("evolve")
 _DIRECTORY = Setting("output.directory")
 CHAMPION_NORMALIZER = "champion_normalizer"
 """The name of an array in the checkpoint, [2, O]."""
-_OBSERVED = {CHAMPION_NORMALIZER, *Moments.none(0).to_arrays()}
+OBSERVED = {CHAMPION_NORMALIZER, *Moments.none(0).to_arrays()}
 """The names of the arrays in a checkpoint that do not belong to the state of the strategy."""
 
 RunState = RunLog | StoredRun
@@ -47,7 +47,7 @@ def restore(experiment: Experiment, run: RunState) -> tuple[Strategy[Any], Any]:
     strategy = experiment.strategy(run.header.seed)
     if not run.num_generations:
         return strategy, strategy.start()
-    section, arrays = experiment.config.strategy, {n: a for n, a in run.checkpoint.items() if n not in _OBSERVED}
+    section, arrays = experiment.config.strategy, {n: a for n, a in run.checkpoint.items() if n not in OBSERVED}
     # A strategy of another package may raise anything, for example if a version that it needs is not installed.
     with STRATEGIES.as_input_error(section, "from_arrays") if is_added(section) else nullcontext():
         try:

@@ -16,6 +16,7 @@ import numpy as np
 from evolve.config import Config, differences, parse, without_implied
 from evolve.errors import EvolveError, InputError, pluralize, sanitize
 from evolve.store import Stored, StoredRun
+from evolve.strategies import is_added
 from evolve.training import config_of, is_portable, reload
 from evolve.training.resume import CHAMPION_NORMALIZER
 from evolve.verification import logs, playing
@@ -80,8 +81,7 @@ def _different_part(a: StoredRun, b: StoredRun) -> str | None:
     starts = {run.header.start and run.header.start.digest for run in (a, b)}
     if len(starts) > 1:
         return "genomes with which the runs began"
-    one, other = a.checkpoint, b.checkpoint
-    if not (logs.same_checkpoints(one, other) or logs.same_checkpoints(other, one)):
+    if not _same_states(a, b):
         return "checkpoints"
     are_comparable = not _why_evaluated_otherwise(a, b)
     for generations in sorted(a.validations.keys() & b.validations.keys()) if are_comparable else ():
@@ -101,6 +101,20 @@ def _different_part(a: StoredRun, b: StoredRun) -> str | None:
         if not logs.same_metrics(ours, theirs, failed).all():
             return "metrics of the held-out evaluation"
     return None
+
+
+def _same_states(a: StoredRun, b: StoredRun) -> bool:
+    """Return whether two checkpoints are equal, see `playing.same_states`."""
+    one, other = a.checkpoint, b.checkpoint
+    if logs.same_checkpoints(one, other) or logs.same_checkpoints(other, one):
+        return True
+    if not is_added(config_of(a).strategy):
+        return False
+    try:
+        experiment = reload(a)
+    except (EvolveError, ImportError):  # without the package of the strategy only generations can be compared
+        return True
+    return playing.same_states(experiment, a, b)
 
 
 def _explain_difference(a: StoredRun, b: StoredRun, first: FirstDifference, unequal: Verdict, play: bool) -> Verdict:

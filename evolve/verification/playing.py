@@ -13,13 +13,15 @@ from evolve.cluster import Watchdog
 from evolve.config import Config, EnvOptions
 from evolve.environments import Engine, Mode, Recorder, Recording
 from evolve.errors import EpisodeError, InputError, Setting, exception_line
-from evolve.genome import Genomes
+from evolve.genome import Genomes, candidate_digests, concatenate
 from evolve.numerics import host_backend
 from evolve.numerics.streams import Purpose
 from evolve.rollouts import EpisodeBatch, EpisodeFailure, EpisodeResults, Rollout, generation_keys, metrics_of
-from evolve.shapes import UInt64
+from evolve.shapes import UInt8, UInt64
 from evolve.store import Stored, StoredChampion, StoredRun
+from evolve.strategies import is_added
 from evolve.training import Experiment, GenomeChoice, final_champion, normalizer_of, recorded_limit, restore
+from evolve.training.resume import OBSERVED, RunState
 from evolve.training.stored import check_which, require_run_file
 from evolve.verification import logs
 from evolve.verification.verdict import Side
@@ -128,6 +130,27 @@ def _logged_return(config: Config, record: store.Record, candidate: int, episode
     if candidate == record.champion_candidate:
         played = played or episode < logs.num_champion_episodes(config, record)
     return float(record.returns[candidate, episode]) if played else None
+
+
+def same_states(experiment: Experiment, ours: RunState, theirs: RunState) -> bool:
+    """Return whether the checkpoints of two runs with equal generations are equal.
+
+    The state of a strategy of another package may hold a pickle or a clock, whose bytes differ between processes. Such
+    states are equal if they give the same next candidates and the same champion.
+
+    Raises InputError if that strategy cannot read a checkpoint.
+    """
+    if logs.same_checkpoints(ours.checkpoint, theirs.checkpoint):
+        return True
+    observed = [{n: array for n, array in run.checkpoint.items() if n in OBSERVED} for run in (ours, theirs)]
+    if not (is_added(experiment.config.strategy) and logs.same_checkpoints(*observed)):
+        return False
+
+    def digests(run: RunState) -> UInt8:
+        strategy, state = restore(experiment, run)
+        return candidate_digests(concatenate(strategy.ask(state, run.num_generations), strategy.champion(state)))
+
+    return np.array_equal(digests(ours), digests(theirs))
 
 
 def genome_of(run: StoredRun, experiment: Experiment, generation: int, candidate: int) -> Genomes | None:

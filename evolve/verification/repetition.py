@@ -157,7 +157,7 @@ class RunRepetition(_Repetition):
             if difference is not None:
                 return self._explain(difference, record, before)
             before = copy(log)
-        if not logs.same_checkpoints(log.checkpoint, self.run.checkpoint):
+        if not playing.same_states(self.experiment, log, self.run):
             return self._verdict(FirstDifference("log", "the checkpoint does not belong to its generations"))
         equal = f"{pluralize(self.run.num_generations, 'generation')}, digest {self.run.digest}"
         return self._verdict(self._later_difference(), equal)

@@ -1,10 +1,15 @@
 """A whole run, repeated on this machine."""
 
+import itertools
 import json
 
 import h5py
+import numpy as np
 import pytest
 from tampering import tamper
+
+import evolve
+from evolve.strategies import STRATEGIES
 
 
 def test_all_of_it_can_be_run_again(command, runs):
@@ -46,3 +51,21 @@ def test_a_changed_checkpoint_is_found(verdict, runs):
     with h5py.File(runs["c"], "r+") as file:
         del file["checkpoint/leaderboard_total"]
     assert verdict(runs["c"], "--full")["summary"] == "the checkpoint does not belong to its generations"
+
+
+def test_a_state_with_a_clock_is_equal_if_it_gives_the_same_candidates(monkeypatch, tmp_path):
+    """A strategy of another package may store a pickle, whose bytes differ between two runs."""
+    kind, clock = STRATEGIES.kind({"name": "hill-climber"}), itertools.count()
+    to_arrays = kind.to_arrays
+    monkeypatch.setattr(kind, "to_arrays", lambda *given: to_arrays(*given) | {"clock": np.array([next(clock)])})
+    one, other = (
+        evolve.train(env={"id": "CartPole-v1", "engine": "exact"}, network={"name": "mlp", "hidden": [4]}, population=4,
+                     strategy="hill-climber", generations=2, episodes=1, held_out_episodes=1, output=tmp_path / name)
+        for name in ("one", "other")
+    )  # fmt: skip
+    assert one.verify(full=True).equal
+    assert one.verify_against(other).equal
+    tamper(one.path, "checkpoint/weights", (0, 0), 9.0)
+    one = evolve.load(one.path)
+    assert one.verify(full=True).summary == "the checkpoint does not belong to its generations"
+    assert one.verify_against(other).summary == "the checkpoints differ, though every generation is equal"
