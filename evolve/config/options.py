@@ -10,6 +10,7 @@ from typing import Annotated, Any, ClassVar, TypeVar, get_args, get_origin
 
 import pydantic
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, model_validator
+from pydantic.fields import FieldInfo
 from pydantic_core import ErrorDetails
 
 from evolve.errors import EvolveError, InputError, sanitize
@@ -211,7 +212,9 @@ class Options(BaseModel):
             return table
         # If a table has both names, the alias stays and is refused as unknown. Neither value silently wins.
         names = {old: new for old, new in cls.aliases.items() if new in cls.model_fields and new not in table}
-        return {names.get(key, key): value for key, value in table.items()}
+        current = {names.get(key, key): value for key, value in table.items()}
+        fields: Mapping[Any, FieldInfo] = cls.model_fields
+        return {key: _with_tuples(value, fields.get(key)) for key, value in current.items()}
 
     @classmethod
     def advice(cls, key: str, table: Mapping[str, Any]) -> str:
@@ -222,6 +225,14 @@ class Options(BaseModel):
             table: The table that was validated. It names the network and the strategy, for example.
         """
         return ""
+
+
+def _with_tuples(value: Any, field: FieldInfo | None) -> Any:
+    """Return a list as a tuple if its setting is a tuple without `strict=False`, because TOML has only lists."""
+    if not isinstance(value, list) or field is None or any(getattr(m, "strict", None) is False for m in field.metadata):
+        return value
+    is_tuple = any(get_origin(kind) is tuple for kind in (field.annotation, *get_args(field.annotation)))
+    return tuple(value) if is_tuple else value
 
 
 class UnknownKeyError(InputError):

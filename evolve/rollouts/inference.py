@@ -12,12 +12,13 @@ import ctypes
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from evolve.networks import Batch, Network
+from evolve.networks import NETWORKS, Batch, Network
 from evolve.networks.network import SlotArrays
 from evolve.numerics import Backend, native, ordered_sum
 from evolve.numerics.device import DeviceStep
@@ -195,6 +196,35 @@ class Inference(ABC):
         return self._batch.traces(slots)
 
 
+class _AddedBatch:
+    """A batch of a network of another package: an error, or actions of another shape, names the method that failed."""
+
+    def __init__(self, batch: Batch, action_size: int) -> None:
+        self._batch = batch
+        self._A = action_size
+        self._failing = partial(NETWORKS.as_input_error, {"name": type(batch).__name__})
+
+    def load(self, slots: Slots, weights: Float32, mask: Bool, seeds: Int64) -> None:
+        with self._failing("load"):
+            self._batch.load(slots, weights, mask, seeds)
+
+    def move(self, sources: Slots, targets: Slots) -> None:
+        with self._failing("move"):
+            self._batch.move(sources, targets)
+
+    def step(self, observations: Float32) -> Float32:
+        with self._failing("step"):
+            actions = np.asarray(self._batch.step(observations))
+            if actions.shape != (len(observations), self._A):  # NumPy would repeat a single action
+                expected = f"actions of shape {[len(observations), self._A]}"
+                raise ValueError(f"expected {expected}, got {list(actions.shape)}")
+        return actions
+
+    def traces(self, slots: Slots) -> Float32:
+        with self._failing("traces"):
+            return self._batch.traces(slots)
+
+
 class HostInference(Inference):
     """The inference on the host."""
 
@@ -207,7 +237,8 @@ class HostInference(Inference):
         normalizer = ObservationNormalizer(observations, backend) if normalize else None
         self._seen = observations if normalizer is None else normalizer.normalized
         self._outputs = np.zeros((len(observations), action_size), np.float32)
-        super().__init__(observations, batch, StepHashes(observations, self._outputs, backend), normalizer)
+        checked = batch if isinstance(batch, SlotArrays) else _AddedBatch(batch, action_size)
+        super().__init__(observations, checked, StepHashes(observations, self._outputs, backend), normalizer)
         # A batch that overrides `step` does more than its kernel, so the kernel alone cannot do a step.
         kernel = batch.kernel if isinstance(batch, SlotArrays) and type(batch).step is SlotArrays.step else None
         self._step: Callable[[int], None] = self._step_of_batch

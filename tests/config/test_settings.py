@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from evolve.config import (
     Config,
     EnvOptions,
+    Options,
     annotated_toml,
     assignments,
     differences,
@@ -357,3 +358,17 @@ def test_nearest():
     assert nearest("zzz", []) == ""
     assert nearest("lin", ["elman", "mlp"]) == "Known: elman, mlp."
     assert nearest("elmann", ["elman", "mlp"], listed=True) == "Did you mean elman? Known: elman, mlp."
+
+
+def test_options_of_another_package_may_be_tuples():
+    """TOML has only lists, so a run file could not be read back."""
+
+    class Sizes(Options):
+        hidden: tuple[int, ...] = (4,)
+        names: tuple[str, str] | None = None
+
+    given = {"hidden": [1, 2], "names": ["a", "b"]}
+    assert parse(Sizes, given, "network") == Sizes(hidden=(1, 2), names=("a", "b"))
+    assert parse(Sizes, Sizes().model_dump(mode="json"), "network") == Sizes()
+    with pytest.raises(InputError, match=r"^network\.hidden: expected a list, such as \[1, 4\], got 'a'"):
+        parse(Sizes, {"hidden": "a"}, "network")

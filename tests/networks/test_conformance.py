@@ -8,8 +8,9 @@ from conftest import use_device
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+import evolve
 from evolve import networks
-from evolve.errors import InputError
+from evolve.errors import EvolveError, InputError
 from evolve.genome import Block, Genomes, concatenate, pruned
 from evolve.numerics import native
 from evolve.numerics.streams import Purpose, Stream, Streams
@@ -315,3 +316,28 @@ def test_what_a_network_does_can_be_looked_at(network):
     connections = network.num_weights if network.blocks[0].span is None else network.connections
     assert seen.weights.shape == (connections,)
     assert all((0 <= layer < len(seen.nodes)) for layer, _ in getattr(network, "modulators", ()))
+
+
+@pytest.mark.parametrize(
+    ("method", "change", "fault"),
+    [
+        ("step", lambda actions: actions[:, :1], r"step fails \(ValueError: expected actions of shape \[\d+, 2\], got"),
+        ("step", lambda _: None, r"step fails \(ValueError: expected actions of shape \[\d+, 2\], got \[\]"),
+        ("step", lambda _: 1 / 0, r"step fails \(ZeroDivisionError: .*, line \d+ of test_conformance\.py\)"),
+        ("load", lambda _: 1 / 0, r"load fails \(ZeroDivisionError: "),
+    ],
+)
+def test_a_network_of_another_package_that_fails_later_is_named(monkeypatch, tmp_path, method, change, fault):
+    calls = []
+    batch_kind = type(networks.make("leaky", 4, 2).batch(1, "numpy"))
+    original = getattr(batch_kind, method)
+
+    def changed(self, *given):
+        calls.append(0)
+        result = original(self, *given)
+        return change(result) if len(calls) > 40 else result
+
+    monkeypatch.setattr(batch_kind, method, changed)
+    with pytest.raises(EvolveError, match=rf"network\.name: .*got {batch_kind.__name__}, whose {fault}"):
+        evolve.train(env="CartPole-v1", network="leaky", strategy="random", population=8, episodes=8, generations=9,
+                     output=tmp_path)  # fmt: skip

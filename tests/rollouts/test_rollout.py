@@ -8,6 +8,7 @@ import pytest
 
 from evolve import environments, networks
 from evolve.config import EnvOptions
+from evolve.errors import InputError
 from evolve.genome import SelectedGenomes, concatenate
 from evolve.numerics import backend
 from evolve.numerics.streams import Purpose, Stream
@@ -283,6 +284,6 @@ def test_a_network_changes_nothing_outside_itself():
     assert (seen == 1).all()
     assert not np.shares_memory(*careless.kept)
     genomes = np.ones((2, 5), np.float32), np.ones((2, 5), np.bool_)
-    with pytest.raises(ValueError, match="read-only"):
+    with pytest.raises(InputError, match=r"got Careless, whose load fails \(ValueError: .*read-only"):
         inference.load(np.arange(2), *genomes, np.zeros(2, np.int64), np.zeros((2, 2, 0), np.float32))
     assert (genomes[0] == 1).all()
