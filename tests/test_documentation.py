@@ -212,6 +212,7 @@ def test_commands_parse(tmp_path, monkeypatch):
         folder.mkdir()
         write_files(page, folder)
         monkeypatch.chdir(folder)
+        monkeypatch.syspath_prepend(folder)
         for command, arguments in (call[1:] for call in CALLS if call[0] == page):
             try:
                 parse_command(command, arguments)

@@ -21,7 +21,7 @@ from evolve.cluster import messages
 from evolve.cluster.messages import Message
 from evolve.cluster.transport import Buffer, Transport
 from evolve.cluster.watchdog import Watchdog, kill
-from evolve.config.registry import entry_points_of, registry_of
+from evolve.config.registry import points_of, registry_of
 from evolve.errors import SOURCE, EvolveError, RunError
 from evolve.genome import GenomeSource, select
 from evolve.numerics import restore_ieee
@@ -83,7 +83,7 @@ def loaded_versions(experiment: str) -> dict[str, str]:
     for section in ("network", "strategy"):
         name = table[section]["name"]
         if name not in registry_of(section).kinds:
-            modules += [point.module for point in entry_points_of(section).get(name, ())]
+            modules += [point.module for point in points_of(section, name)]
     packages = (*_PLAYING, *(module.partition(".")[0] for module in modules))
     found = {name: str(getattr(sys.modules[name], "__version__", "")) for name in packages if name in sys.modules}
     for module in modules:

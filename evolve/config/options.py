@@ -16,7 +16,8 @@ from pydantic_core import ErrorDetails
 from evolve.errors import EvolveError, InputError, sanitize
 
 _OBSERVED = re.compile(r"mean_observation_(0|[1-9][0-9]{0,8})")
-_FUNCTION = re.compile(r"[^\W\d]\w*(\.[^\W\d]\w*)*:[^\W\d]\w*")
+OBJECT_NAME = re.compile(r"[^\W\d]\w*(\.[^\W\d]\w*)*:[^\W\d]\w*")
+"""The name of an object in a module, `module:object`."""
 _DURATION = re.compile(r"(?:(\d+)d)?(?:(\d+)h)?(?:(\d+)m)?(?:(\d+(?:\.\d+)?)s)?")
 
 _A_DURATION = "a duration such as 23h50m, 90s or 2d, or a number of seconds"
@@ -86,7 +87,7 @@ def names_function(fitness: str) -> bool:
 
 def _fitness(value: Any) -> str:
     is_text = isinstance(value, str)
-    if not is_text or (names_function(value) and (not _FUNCTION.fullmatch(value) or value.startswith("quantile:"))):
+    if not is_text or (names_function(value) and (not OBJECT_NAME.fullmatch(value) or value.startswith("quantile:"))):
         raise ValueError('"mean", "min", "median", "quantile:0.25" (0 to 1), or a function, "module:function"')
     return str(value)
 

@@ -1,6 +1,7 @@
 """Registries: the kinds of networks and strategies by name, each with the model of its options.
 
-A `Choice` is the section of an experiment that names a kind. Other Python packages add kinds by entry points.
+A `Choice` is the section of an experiment that names a kind. Other Python packages add kinds by entry points, and
+other modules by their name.
 
 `advice` answers an unknown setting: it proposes the setting of this name in another section, or the setting with the
 meaning that this name has in another tool.
@@ -22,7 +23,7 @@ from typing import Any, TypeVar, cast
 from pydantic import Field, model_validator
 from pydantic.fields import FieldInfo
 
-from evolve.config.options import Options, Table, fold, nearest, parse, writable
+from evolve.config.options import OBJECT_NAME, Options, Table, fold, nearest, parse, writable
 from evolve.errors import FAILURES, SOURCE, InputError, one_line
 
 _HERE = str(SOURCE / "evolve") + os.sep  # with a separator, as other packages may be called evolve_…
@@ -77,6 +78,16 @@ def entry_points_of(section: str) -> dict[str, tuple[EntryPoint, ...]]:
         # A package may be found twice, so equal entry points count once.
         found.setdefault(point.name, {})[point.value] = point
     return {name: tuple(points.values()) for name, points in found.items()}
+
+
+def points_of(section: str, name: str) -> tuple[EntryPoint, ...]:
+    """Return the entry points that add a kind of this name to a section.
+
+    A name `module:object` is an entry point itself, so that a kind needs no package.
+    """
+    if OBJECT_NAME.fullmatch(name):
+        return (EntryPoint(name, name, f"evolve.{section}"),)
+    return entry_points_of(section).get(name, ())
 
 
 def origin(point: EntryPoint) -> str:
@@ -266,8 +277,8 @@ class Registry:
     def shadowing(self, section: Section) -> str | None:
         """Return a warning if a section names a built-in kind, and another package adds a kind of the same name."""
         name = self._name(section)
-        points = entry_points_of(self.section).get(name) if name in self.kinds else None
-        if points is None:
+        points = points_of(self.section, name) if name in self.kinds else ()
+        if not points:
             return None
         return f"{self._argument}: {name} is evolve's own, not {origin(points[0])}, which needs another name"
 
@@ -285,7 +296,8 @@ class Registry:
             name = parse(_Named, section, self.section).name
         else:
             expected = f"the name of a {self.section}, or a table with its name and settings"
-            cure = f"A class gets a name by an entry point of the group evolve.{self.section} of a package."
+            own = f"or an entry point of the group evolve.{self.section} of a package names it"
+            cure = f'Write "module:object" for a pair (options, kind) at the top level of your module, {own}.'
             raise InputError(self.section, expected, repr(section), cure)
         return self.aliases.get(name, name)
 
@@ -293,13 +305,14 @@ class Registry:
         """Return a built-in or added kind. Raises InputError for an unknown name, or an added kind that is invalid."""
         if name in self.kinds:
             return self.kinds[name]
-        added = entry_points_of(self.section)
-        if name not in added:
-            cure = nearest(self.proposals.get(fold(name), name), [*self.kinds, *added], listed=True)
+        points = points_of(self.section, name)
+        if not points:
+            known = [*self.kinds, *entry_points_of(self.section)]
+            cure = nearest(self.proposals.get(fold(name), name), known, listed=True)
             if not cure.startswith("Did you mean"):  # probably not misspelt, but a kind of another package
-                cure = f"{cure} Or install the package that adds it.".lstrip()
+                cure = f"{cure} Or install the package that adds it, or name your own module:object.".lstrip()
             raise InputError(self._argument, f"a known {self.section}", name, cure)
-        return load(added[name], self._argument)
+        return load(points, self._argument)
 
 
 REGISTRIES: dict[str, Registry] = {}

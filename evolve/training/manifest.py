@@ -27,7 +27,7 @@ import numpy as np
 from evolve import __version__, environments, strategies
 from evolve.cluster import Transport
 from evolve.config import Config, EnvOptions, flatten, names_function
-from evolve.config.registry import entry_points_of
+from evolve.config.registry import points_of
 from evolve.errors import FAILURES, SOURCE, sanitize
 from evolve.numerics import native
 from evolve.numerics.device import device
@@ -106,7 +106,7 @@ def module_digests(config: Config) -> dict[str, str]:
     """
     found = {}
     kinds = (("network", config.network.name), ("strategy", config.strategy.name))
-    added = (point.value for section, name in kinds for point in entry_points_of(section).get(name, ()))
+    added = (point.value for section, name in kinds for point in points_of(section, name))
     for setting in (config.env.id, config.fitness, *added):
         name, colon, _ = setting.partition(":")
         # A fitness function may not have been imported yet, and the package around its module may raise any error.

@@ -1,6 +1,7 @@
 """Networks and strategies by name: validated once; those of other packages are found by entry points."""
 
 import os
+import shutil
 import subprocess
 import sys
 
@@ -245,6 +246,34 @@ def test_the_example_of_an_added_network_and_strategy(call, command, outside, tm
     records = store.read(tmp_path / "one" / "seed-0.h5").records
     assert records[-1].returns.mean() > records[0].returns.mean()
     assert "strategy.weight_noise" in call("run", *small, "--set", "strategy.weight_noise=-1.0").err
+
+
+def test_a_kind_needs_no_package_if_it_is_named_with_its_module(call, command, tmp_path):
+    shutil.copy(ROOT / "examples" / "outside" / "outside.py", tmp_path / "mine.py")
+    small = (
+        "-a",
+        "mine:leaky",
+        "--strategy",
+        "mine:hill_climber",
+        "-p",
+        4,
+        "-r",
+        1,
+        "-g",
+        2,
+        "--set",
+        "held_out_episodes=2",
+    )
+    command("run", *small, "-o", "one", ranks=2).ok()
+    command("run", *small, "-g", 1, "-o", "two").ok()
+    command("run", "--resume", "-g", 2, "two/seed-0.h5").ok()
+    command("verify", "one/seed-0.h5", "two/seed-0.h5").ok()
+    run = store.read(tmp_path / "one" / "seed-0.h5")
+    assert "mine" in run.header.manifest["modules"]
+    done = command("run", "--strategy", "mine:climber", "-o", "three")
+    done.refused("expected mine:climber to be a pair (options, kind)")
+    assert "no attribute 'climber'" in done.err
+    call("run", "--strategy", "nowhere:at_all", "-o", "three").refused("No module named 'nowhere'")
 
 
 def test_properties_of_added_kinds_may_raise_until_they_are_needed():

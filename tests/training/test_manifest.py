@@ -33,7 +33,7 @@ def test_the_revision_is_not_the_one_of_a_repository_around_an_installed_package
 
 def test_a_strategy_of_another_package_has_a_digest(monkeypatch):
     point = EntryPoint("mine", "toys:Elsewhere", "evolve.strategy")
-    monkeypatch.setattr(manifest, "entry_points_of", lambda section: {"ga": [point]} if section == "strategy" else {})
+    monkeypatch.setattr(manifest, "points_of", lambda section, _: (point,) if section == "strategy" else ())
     named = parse(Config, {"env": {"id": "CartPole-v1"}, "strategy": {"name": "ga"}})
     assert [*manifest.module_digests(named)] == ["toys"]
 
