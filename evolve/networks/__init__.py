@@ -65,11 +65,12 @@ def make(table: Section | str, observation_size: int, action_size: int) -> Netwo
     return network
 
 
-def check(section: Section, network: Network, action_size: int) -> None:
+def check(section: Section, network: Network, action_size: int) -> str | None:
     """Check a network, which may come from another package: draw a genome, make a batch, and compute one step.
 
     Check its blocks, too: pictures, exports and some strategies find the matrices of a genome by them. For a network
-    from another package, also check that `init` repeats its weights, and that a slot depends on no other slot.
+    from another package, also check that `init` repeats its weights, and that a slot depends on no other slot. Return a
+    warning if its last bits do; None without a warning.
 
     Args:
         section: The section of the experiment that names the network.
@@ -97,8 +98,9 @@ def check(section: Section, network: Network, action_size: int) -> None:
         check_shape(actions, "actions", "n A", np.float32, n=1, A=action_size)
     with NETWORKS.as_input_error(section, "traces"):
         check_shape(batch.traces(slots), "traces", "k T", np.float32, k=1, T=network.num_traces)
-    if NETWORKS.parse(section, lenient=True).name in NETWORKS:
-        return
+    name = NETWORKS.parse(section, lenient=True).name
+    if name in NETWORKS:
+        return None
     with NETWORKS.as_input_error(section, "init"):
         if network.init(Stream(0, Purpose.CHECK)).weights.tobytes() != genome.weights.tobytes():
             raise ValueError("a second call with the same stream gives other weights; draw from the stream only")
@@ -108,6 +110,11 @@ def check(section: Section, network: Network, action_size: int) -> None:
                 raise ValueError("the Streams of several candidates give other weights than the Stream of each")
     with NETWORKS.as_input_error(section, "load, step or move"):
         _check_slots(network, genome, action_size)
+        if not _rounds_alike(network, genome):
+            why = "actions have other last bits beside other slots, so digests may depend on the number of processes"
+            cure = "Matrix products of BLAS round so, `sequential_sum` of evolve.numerics does not"
+            return f"network.name: {name}: {why}. {cure}"
+    return None
 
 
 def _check_slots(network: Network, genome: Genomes, action_size: int) -> None:
@@ -134,6 +141,17 @@ def _check_slots(network: Network, genome: Genomes, action_size: int) -> None:
         # A little may differ: the order of NumPy's sums may depend on the number of slots.
         if not np.allclose(actions, expected[step], 1e-3, 1e-3, equal_nan=True):
             raise ValueError(f"a slot gives other actions {when}; let each slot have its own state, cleared by load")
+
+
+def _rounds_alike(network: Network, genome: Genomes) -> bool:
+    """Return whether a genome has the same bits alone and beside two others, in some steps."""
+    B, steps = 3, 16
+    seen = (2 * Stream(0, Purpose.CHECK, 3).uniform(steps, B, network.observation_size) - 1).astype(np.float32)
+    alone, beside = network.batch(1, "numpy"), network.batch(B, "numpy")
+    same = genome.take(np.zeros(B, np.intp))
+    for batch, slots in ((alone, 1), (beside, B)):
+        batch.load(np.arange(slots), same.weights[:slots], same.mask[:slots], np.zeros(slots, np.int64))
+    return all(np.array_equal(alone.step(o[-1:].copy())[0], beside.step(o.copy())[-1], equal_nan=True) for o in seen)
 
 
 def _check_blocks(network: Network) -> None:

@@ -173,7 +173,7 @@ def _prepare(config: Config, engine: environments.Engine) -> Experiment:
         cure = "Or set ", Setting("normalize_observations", True), "."
         expected = "none if observations are not normalized"
         raise InputError("normalizer_generations", expected, config.normalizer_generations, *cure)
-    networks.check(complete.network, network, engine.action_size)
+    _warn(networks.check(complete.network, network, engine.action_size))
     if config.compute.check and not hangs:
         environments.check(engine)
         environments.check_metrics(engine)

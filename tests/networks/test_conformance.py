@@ -341,3 +341,16 @@ def test_a_network_of_another_package_that_fails_later_is_named(monkeypatch, tmp
     with pytest.raises(EvolveError, match=rf"network\.name: .*got {batch_kind.__name__}, whose {fault}"):
         evolve.train(env="CartPole-v1", network="leaky", strategy="random", population=8, episodes=8, generations=9,
                      output=tmp_path)  # fmt: skip
+
+
+def test_a_network_that_rounds_otherwise_beside_other_slots_causes_a_warning(monkeypatch, tmp_path, caplog):
+    """As with matrix products of BLAS: the digests of such a network may depend on the number of ranks."""
+    section = {"name": "leaky"}
+    network = networks.make(section, 4, 2)
+    assert networks.check(section, network, 2) is None
+    kind = type(network.batch(1, "numpy"))
+    step = kind.step
+    monkeypatch.setattr(kind, "step", lambda self, seen: step(self, seen) * np.float32(1 - 1e-6 * (len(seen) > 1)))
+    evolve.train(env="CartPole-v1", network="leaky", strategy="random", population=2, episodes=1, generations=1,
+                 output=tmp_path)  # fmt: skip
+    assert "network.name: leaky: actions have other last bits beside other slots" in caplog.text
