@@ -276,6 +276,19 @@ def test_a_kind_needs_no_package_if_it_is_named_with_its_module(call, command, t
     call("run", "--strategy", "nowhere:at_all", "-o", "three").refused("No module named 'nowhere'")
 
 
+def test_a_strategy_that_fails_later_ends_the_run_with_one_line(command, outside, tmp_path):
+    (tmp_path / "mine.py").write_text(
+        "import outside\n\nclass Climber(outside.HillClimber):\n    left = 3\n\n    def tell(self, *given):\n"
+        "        Climber.left -= 1\n        assert Climber.left\n        return super().tell(*given)\n\n"
+        "climber = outside.HillClimberOptions, Climber\n"
+    )
+    small = ("--engine", "exact", "-e", "CartPole-v1", "-p", 4, "-r", 1, "-g", 9, "-s", 1, "-o", "out")
+    there = {"PYTHONPATH": os.pathsep.join([str(ROOT), outside])}
+    done = command("run", "--strategy", "mine:climber", *small, **there)
+    fault = "whose tell fails (AssertionError, line 8 of mine.py). 1 generation is complete in out/seed-1.h5."
+    assert (done.code, fault in done.err, done.err.count("\n")) == (2, True, 1), done.err
+
+
 def test_properties_of_added_kinds_may_raise_until_they_are_needed():
     class Odd:
         def __getattr__(self, name):
