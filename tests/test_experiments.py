@@ -3,10 +3,10 @@
 import importlib
 import importlib.util
 import json
+import os
 import re
 import shutil
 import sys
-from pathlib import Path
 from types import SimpleNamespace
 
 import numpy as np
@@ -97,16 +97,13 @@ def test_a_full_disk_leaves_the_results_of_seeds(results, place, tmp_path, monke
     runs = results.of(load([str(place / "one.toml")])[0][0], results.find(place / "runs"))
     file = tmp_path / "results.json"
     kept = results.update(place / "one.toml", runs, file)
-    write = Path.write_bytes
 
-    def full_disk(path, *_, **__):
-        write(path, b"")
+    def full_disk(_descriptor):
         raise OSError("no space")
 
     with monkeypatch.context() as patch:
-        for name in ("write_bytes", "write_text"):
-            patch.setattr(Path, name, full_disk)
-        with pytest.raises((OSError, InputError), match="no space"):
+        patch.setattr(os, "fsync", full_disk)
+        with pytest.raises(InputError, match="no space"):
             results.update(place / "one.toml", runs, file)
     assert results.update(place / "one.toml", [], file) == kept
 

@@ -409,7 +409,7 @@ def test_a_front_and_its_genomes_are_shown_from_python(made, tmp_path):
     assert drawn.axes[1].get_xlim() == (-0.5, 0.5)
     for runs in ([stored, first], [first, stored]):  # the point of one generation hides no line of several
         assert figures.draw_front(runs).axes[1].get_xlim()[1] >= len(stored.records) - 1
-    assert drawn.get_suptitle().endswith("seeds 3, 3")
+    assert drawn.get_suptitle().endswith("nsga2, seed 3")
     lines = figures.draw_front([first] * 12).axes[0].get_legend().get_lines()
     assert len({(line.get_color(), line.get_linestyle(), line.get_marker()) for line in lines}) == 12
     small = int(made.front()[0].measures["acting_connections"])
