@@ -118,6 +118,7 @@ def play(words, folder, *path, backends="native,numpy", **env):
 
 @pytest.mark.slow
 @pytest.mark.skipif(shutil.which("clang") is None, reason="needs clang: apt-get install clang")
+@pytest.mark.cold
 def test_another_compiler_agrees(golden, tmp_path):
     assert fused(build_package(tmp_path, "clang", sysconfig.get_config_var("EXT_SUFFIX"))) == []
     assert play([sys.executable], tmp_path, tmp_path) == all_of(golden, "native", "numpy")

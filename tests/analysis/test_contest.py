@@ -99,6 +99,7 @@ def test_an_emulated_old_processor_agrees():
 @pytest.mark.slow
 @x86
 @pytest.mark.parametrize("flags", [("-ffp-contract=fast", "-mfma"), ("-ffast-math",)])
+@pytest.mark.cold
 def test_a_build_that_contracts_or_reorders_is_refused(flags, tmp_path):
     build_package(tmp_path, "gcc", sysconfig.get_config_var("EXT_SUFFIX"), flags)
     code, said = validate_with([], tmp_path)

@@ -28,7 +28,8 @@ _SETUP = runpy.run_path(str(ROOT / "setup.py"))
 FLAGS = ("-shared", "-fPIC", *_SETUP["FLAGS"])
 """The flags that decide the machine code of the native kernels."""
 INCLUDES = [f"-I{ROOT / folder}" for folder in _SETUP["KERNELS"]["include_dirs"]]
-KERNELS = (*INCLUDES, *_SETUP["KERNELS"]["extra_compile_args"], *_SETUP["KERNELS"]["sources"])
+_MACROS = [f"-D{name}={value}" for name, value in _SETUP["KERNELS"]["define_macros"]]
+KERNELS = (*INCLUDES, *_MACROS, *_SETUP["KERNELS"]["extra_compile_args"], *_SETUP["KERNELS"]["sources"])
 """The arguments by which a compiler in the folder `ROOT` reads the native kernels."""
 
 
