@@ -101,7 +101,7 @@ class CmaState:
     progress: CmaProgress = stored(CmaProgress)
 
 
-class _FullRates:
+class _CmaRates:
     """The constants of cma-es at the top of this module, with the same names; weights: w_i, [P]."""
 
     def __init__(self, n: int, population: int) -> None:
@@ -119,6 +119,7 @@ class _FullRates:
 
 
 def _effective(weights: Float64) -> float:
+    """Return (Σ w)²/Σ w² of weights w [k], the number of equal weights with the same variance."""
     total = float(ordered_sum(weights))
     return total * total / float(ordered_sum(weights * weights))
 
@@ -139,7 +140,7 @@ class Cma(EvolutionStrategy[CmaState]):
             expected = f"genomes of at most {_MAX_CONNECTIONS:,} connections with cma-es"
             cure = "Use ", Setting("strategy.name", "sep-cma-es"), ", which has a diagonal covariance."
             raise InputError("strategy.name", expected, pluralize(n, "connection"), *cure)
-        self._rates = _FullRates(n, population)
+        self._rates = _CmaRates(n, population)
         self._options = options
         self._factored: tuple[Float64, Float64] | None = None  # the latest covariance, and its factor
 
