@@ -12,7 +12,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import replace
 from functools import cache
 from pathlib import Path
-from types import ModuleType
+from types import BuiltinFunctionType, FunctionType, ModuleType
 from typing import Protocol
 
 import numpy as np
@@ -84,11 +84,23 @@ def loaded_versions(experiment: str) -> dict[str, str]:
         name = table[section]["name"]
         if name not in registry_of(section).kinds:
             modules += [point.module for point in points_of(section, name)]
-    packages = (*_PLAYING, *(module.partition(".")[0] for module in modules))
+    used = {name for module in modules for name in packages_used_by(module)}
+    packages = (*_PLAYING, *(module.partition(".")[0] for module in modules), *used)
     found = {name: str(getattr(sys.modules[name], "__version__", "")) for name in packages if name in sys.modules}
     for module in modules:
         found |= _module_fingerprints(module)
     return found | _source_fingerprint()
+
+
+def packages_used_by(module: str) -> set[str]:
+    """Return the packages from which the top level of a loaded module has imported modules, classes or functions.
+
+    Python itself and evolve are left out, as is the package of the module.
+    """
+    contents = vars(sys.modules[module]).values() if module in sys.modules else ()
+    names = {item.__name__ for item in contents if isinstance(item, ModuleType)}
+    names |= {str(item.__module__) for item in contents if isinstance(item, type | FunctionType | BuiltinFunctionType)}
+    return {name.partition(".")[0] for name in names} - {"evolve", module.partition(".")[0], *sys.stdlib_module_names}
 
 
 def _fingerprint(content: bytes) -> str:

@@ -25,8 +25,8 @@ from typing import Any
 import numpy as np
 
 from evolve import __version__, environments, strategies
-from evolve.cluster import Transport
-from evolve.config import Config, EnvOptions, flatten, names_function
+from evolve.cluster import Transport, packages_used_by
+from evolve.config import Config, flatten, names_function
 from evolve.config.registry import points_of
 from evolve.errors import FAILURES, SOURCE, sanitize
 from evolve.numerics import native
@@ -81,7 +81,7 @@ def make_manifest(experiment: Experiment, transport: Transport) -> dict[str, Any
     machine = machine_manifest(transport)
     return {
         **machine,
-        "packages": machine["packages"] | packages_of(experiment.config.env),
+        "packages": machine["packages"] | packages_of(experiment.config),
         "kernel": experiment.backend,
         "threads": num_threads(experiment.config),
         "strategy": portability(experiment.config),
@@ -90,13 +90,16 @@ def make_manifest(experiment: Experiment, transport: Transport) -> dict[str, Any
     }
 
 
-def packages_of(env: EnvOptions) -> dict[str, str]:
-    """Return the versions of the installed packages that hold a Gymnasium environment and its wrappers.
+def packages_of(config: Config) -> dict[str, str]:
+    """Return the versions of the installed packages that the user's modules import, such as an optimizer.
 
-    A package is found if its name is the name of its module, but for "-" in place of "_".
+    Also of those that hold a Gymnasium environment and its wrappers. A package is found if its name is the name of its
+    module, but for "-" in place of "_".
     """
-    names = environments.modules_of(env) if env.engine == "gymnasium" else ()
-    return _installed(sorted({name.partition(".")[0] for name in names} - {"gymnasium", "evolve"}))
+    env = config.env
+    names = {name.partition(".")[0] for name in environments.modules_of(env)} if env.engine == "gymnasium" else set()
+    names = names.union(*map(packages_used_by, _modules_of_user(config)))
+    return _installed(sorted(names - {"gymnasium", "evolve"}))
 
 
 def module_digests(config: Config) -> dict[str, str]:
@@ -105,16 +108,19 @@ def module_digests(config: Config) -> dict[str, str]:
     They are the modules that env.id and fitness name, and those of a network and a strategy of another package.
     """
     found = {}
-    kinds = (("network", config.network.name), ("strategy", config.strategy.name))
-    added = (point.value for section, name in kinds for point in points_of(section, name))
-    for setting in (config.env.id, config.fitness, *added):
-        name, colon, _ = setting.partition(":")
+    for name in _modules_of_user(config):
         # A fitness function may not have been imported yet, and the package around its module may raise any error.
         with contextlib.suppress(*FAILURES):
-            spec = importlib.util.find_spec(name) if colon else None
+            spec = importlib.util.find_spec(name)
             if spec is not None and spec.origin is not None:
                 found[name] = hashlib.sha256(Path(spec.origin).read_bytes()).hexdigest()[:16]
     return found
+
+
+def _modules_of_user(config: Config) -> list[str]:
+    kinds = (("network", config.network.name), ("strategy", config.strategy.name))
+    added = (point.value for section, name in kinds for point in points_of(section, name))
+    return [setting.partition(":")[0] for setting in (config.env.id, config.fitness, *added) if ":" in setting]
 
 
 def resumed_manifest(before: Mapping[str, Any], now: Mapping[str, Any], num_generations: int) -> dict[str, Any]:

@@ -1,5 +1,6 @@
 """The manifest of a run: the versions and the hardware that may explain a difference later."""
 
+import importlib
 import shutil
 import subprocess
 from importlib.metadata import EntryPoint
@@ -69,12 +70,31 @@ def test_the_package_of_the_environment_has_a_version(tmp_path, monkeypatch):
     spec = gymnasium.envs.registration.EnvSpec("World/Maze-v0", entry_point="maze_world.envs:Maze")
     monkeypatch.setitem(gymnasium.registry, "World/Maze-v0", spec)
     for env in ({"id": "maze_world:World/Maze-v0"}, {"id": "World/Maze-v0"}, {"wrappers": ["maze_world.envs:Wall"]}):
-        assert manifest.packages_of(parse(Config, {"env": env}).env) == {"maze_world": "1.4.2"}
+        assert manifest.packages_of(parse(Config, {"env": env})) == {"maze_world": "1.4.2"}
     for env in ({"id": "toys:Elsewhere-v0"}, {"id": "CartPole-v1", "engine": "exact"}):
-        assert manifest.packages_of(parse(Config, {"env": env}).env) == {}
+        assert "maze_world" not in manifest.packages_of(parse(Config, {"env": env}))
     (tmp_path / "toys-3.0.dist-info").mkdir()
     (tmp_path / "toys-3.0.dist-info" / "METADATA").write_text("Name: toys\nVersion: 3.0\n")
     few = {"generations": 1, "population": 2, "episodes": 1, "held_out_episodes": 0}
     run = evolve.train(env={"id": "toys:Values-v0", "kwargs": {"x": 1.0}}, **few, output=tmp_path / "run")
     assert run.manifest["packages"]["toys"] == "3.0"
     assert run.manifest["packages"]["numpy"]
+
+
+def test_packages_that_the_modules_of_the_user_import_have_versions(tmp_path, monkeypatch):
+    """The same wrapper of an optimizer gives other candidates with another version of the optimizer."""
+    for name, text in [("steepest", "class Descent: pass"), ("plots", "def draw(): pass"), ("unused", "")]:
+        (tmp_path / f"{name}.py").write_text(text)
+        (tmp_path / f"{name}-2.7.dist-info").mkdir()
+        (tmp_path / f"{name}-2.7.dist-info" / "METADATA").write_text(f"Name: {name}\nVersion: 2.7\n")
+    (tmp_path / "my_search.py").write_text(
+        "import json\nimport numpy as np\nfrom plots import draw\nfrom steepest import Descent\n"
+        "from evolve import strategies\nlimit = np.float64(3.0)\n"
+    )
+    monkeypatch.syspath_prepend(tmp_path)
+    named = parse(Config, {"env": {"id": "CartPole-v1", "engine": "exact"}, "fitness": "my_search:best"})
+    assert manifest.packages_of(named) == {}  # not imported yet
+    importlib.import_module("my_search")
+    found = manifest.packages_of(named)
+    assert {*found} == {"numpy", "plots", "steepest"}
+    assert found["steepest"] == "2.7"
