@@ -42,7 +42,7 @@ __all__ = [
 
 _PROPOSALS = {
     "openes": "openai-es", "es": "openai-es", "ars": "openai-es", "nes": "openai-es", "pepg": "pgpe", "cma": "cma-es",
-    "xnes": "cma-es", "snes": "sep-cma-es", "simplega": "ga", "genetic": "ga", "geneticalgorithm": "ga",
+    "xnes": "cma-es", "simplega": "ga", "genetic": "ga", "geneticalgorithm": "ga",
     "deepga": "ga", "randomsearch": "random", "neat": "prune", "nsgaii": "nsga2", "nsga3": "nsga2", "moea": "nsga2",
     "mapelites": "map-elites", "cmaes-me": "map-elites", "cma-me": "map-elites", "qd": "map-elites",
 }  # fmt: skip
@@ -59,9 +59,10 @@ STRATEGIES = Registry(
             "map-elites": ("map_elites", "MapElitesOptions", "MapElites"),
             "nsga2": ("nsga2", "Nsga2Options", "Nsga2"),
             "openai-es": ("openai_es", "OpenAiEsOptions", "OpenAiEs"),
-            "pgpe": ("pgpe", "PgpeOptions", "Pgpe"),
+            "pgpe": ("search_gradients", "PgpeOptions", "Pgpe"),
             "prune": ("prune", "PruneOptions", "Prune"),
             "random": ("elitist", "RandomOptions", "Random"),
+            "snes": ("search_gradients", "SnesOptions", "Snes"),
             "sep-cma-es": ("cma", "SepCmaOptions", "SepCma"),
         },
     ),

@@ -1,7 +1,7 @@
 """The parts of strategies that search around one genome: their base class, fitness shaping, optimizers, and the
 connections that a covariance covers.
 
-cma-es, sep-cma-es, openai-es and pgpe begin at one initial genome. Their states are dataclasses of arrays.
+cma-es, sep-cma-es, openai-es, pgpe and snes begin at one initial genome. Their states are dataclasses of arrays.
 
 An optimizer turns an estimate of the gradient of the fitness into a step that raises the fitness. It is a frozen object
 of settings. Its memory of earlier steps is a part of the strategy's state.
@@ -16,8 +16,9 @@ from numpy.typing import DTypeLike, NDArray
 
 from evolve.errors import InputError, pluralize
 from evolve.genome import GenomeLayout, Genomes, GenomeSource, pruned
+from evolve.numerics import ordered_sum
 from evolve.numerics.perturbation import PerturbedMatrix, StreamsKey
-from evolve.numerics.portable import norm
+from evolve.numerics.portable import log, norm
 from evolve.numerics.streams import Purpose
 from evolve.shapes import Float32, Float64, Int64, stored_array
 from evolve.strategies.strategy import Arrays, NamedNumbers, State, Strategy, initial_genomes
@@ -98,16 +99,45 @@ def centred_ranks(fitness: Float64) -> Float64:
     values share the mean of their ranks, so a population of equal fitness has no gradient.
     """
     N = len(fitness)
-    order = np.argsort(-fitness)  # NaN comes last
-    in_order = fitness[order]
-    begins = np.ones(N, np.bool_)  # whether a run of equal fitness begins here
-    np.not_equal(in_order[1:], in_order[:-1], out=begins[1:])
-    begins[1:] &= ~np.isnan(in_order[:-1])
-    first = np.flatnonzero(begins)
-    stop = np.append(first[1:], N)
+    order, first, stop = _equal_runs(fitness)
     ranks = np.empty(N)
     ranks[order] = np.repeat(0.5 - (first + stop - 1) / 2 / (N - 1), stop - first)
     return ranks
+
+
+def log_ranks(fitness: Float64) -> Float64:
+    """Return [N]: max(0, ln(N/2 + 1) - ln k) for the k-th best fitness [N], divided by its sum, less 1/N.
+
+    So better candidates of the better half count more, all of the worse half equally, and the sum is 0. Equal values
+    share the mean of theirs, and NaN is worst. N is at least 2. The formula is from Wierstra et al., "Natural Evolution
+    Strategies" (2014), section 3.1.
+    """
+    N = len(fitness)
+    shares = np.maximum(log(np.array([N / 2 + 1])) - log(np.arange(1.0, N + 1)), 0)
+    shares = shares / ordered_sum(shares) - 1 / N
+    order, first, stop = _equal_runs(fitness)
+    if len(first) == 1:
+        return np.zeros(N)  # and not the rounding errors of a sum
+    for run in np.flatnonzero(shares[first] > shares[stop - 1]):
+        equal = slice(first[run], stop[run])
+        shares[equal] = ordered_sum(shares[equal]) / (stop[run] - first[run])
+    by_candidate = np.empty(N)
+    by_candidate[order] = shares
+    return by_candidate
+
+
+def _equal_runs(fitness: Float64) -> tuple[Int64, Int64, Int64]:
+    """Return the candidates from best to worst, [N], and the first and the last place + 1 of each run of equal fitness.
+
+    fitness: [N]; NaN comes last, and all NaN are equal.
+    """
+    order = np.argsort(-fitness)
+    in_order = fitness[order]
+    begins = np.ones(len(fitness), np.bool_)  # whether a run of equal fitness begins here
+    np.not_equal(in_order[1:], in_order[:-1], out=begins[1:])
+    begins[1:] &= ~np.isnan(in_order[:-1])
+    first = np.flatnonzero(begins)
+    return order, first, np.append(first[1:], len(fitness))
 
 
 def scaled_fitness(fitness: Float64) -> Float64:

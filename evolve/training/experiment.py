@@ -304,7 +304,7 @@ def validate_new_run(experiment: Experiment) -> None:
     _check_growth(experiment, strategy)
     if config.common_random_numbers == "pairs" and not strategy.antithetic:
         expected = f"true or false with {config.strategy.name}, whose candidates are no antithetic pairs"
-        raise InputError("common_random_numbers", expected, "pairs", "openai-es and pgpe have pairs.")
+        raise InputError("common_random_numbers", expected, "pairs", "openai-es, pgpe and snes have pairs.")
     _check_step_limits(experiment, strategy)
     _check_measures(experiment, strategy)
     check_fitness(config, experiment.network.num_weights)

@@ -31,7 +31,7 @@ def test_a_run_imports_no_report_and_only_its_own_kinds():
     """Each rank imports these modules at its start."""
     code = "import sys, evolve.cli.run; evolve.cli.run.load(['--strategy', 'pgpe']); print(*sys.modules)"
     loaded = set(subprocess.check_output([sys.executable, "-c", code], text=True, env=environment()).split())
-    assert {"evolve.strategies.pgpe", "evolve.networks.hebbian"} <= loaded
+    assert {"evolve.strategies.search_gradients", "evolve.networks.hebbian"} <= loaded
     others = {"evolve.strategies.cma", "evolve.networks.layered", "evolve.environments.exact.bipedal_walker",
               "evolve.analysis.figures", "evolve.analysis.html", "evolve.analysis.video"}  # fmt: skip
     assert not (others | {"matplotlib", "mpi4py", "rich"}) & loaded

@@ -97,7 +97,7 @@ def test_no_advice_for_a_name_without_a_meaning():
         (STRATEGIES, "CMAES", "cma-es"),
         (STRATEGIES, "SimpleGA", "ga"),
         (STRATEGIES, "PGPE", "pgpe"),
-        (STRATEGIES, "SNES", "sep-cma-es"),
+        (STRATEGIES, "SNES", "snes"),
     ],
 )
 def test_kinds_of_other_tools_are_translated(registry, theirs, ours):

@@ -38,6 +38,7 @@ SETS = {
     "elman": (["Reversal-v0"], ("-a", "elman", "--strategy", "ga", "--set", "strategy.parents=3")),
     "plastic-mlp": (["Cues-v0"], ("-a", "plastic-mlp", "--strategy", "random")),
     "pgpe": (["Pendulum-v1"], ("-a", "mlp", *PGPE)),
+    "snes": (["Pendulum-v1"], ("-a", "dag", "--strategy", "snes")),
     "sep-cma-es": (["Acrobot-v1"], ("-a", "dag", "--strategy", "sep-cma-es")),
     "cma-es": (["Acrobot-v1"], ("-a", "dag", "--strategy", "cma-es")),
     "growing": (["CartPole-v1"], ("-a", "mlp", *PGPE, *GROWING)),

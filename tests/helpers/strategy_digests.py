@@ -16,6 +16,7 @@ SETS = {
     "low rank": {**OPENAI_ES, "perturbation_rank": 2},
     "pruning by flow": {**OPENAI_ES, "pruning": 0.9, "pruning_generations": 5, "pruning_by": "flow"},
     "pgpe": {**PGPE, "sigma_learning_rate": 0.5},
+    "snes": {"name": "snes", "sigma": 0.3},
     "sep-cma-es": {"name": "sep-cma-es", "sigma": 0.3},
     "cma-es": {"name": "cma-es", "sigma": 0.3},
     "map-elites": {"name": "map-elites", "descriptors": ["connections"], "line_noise": 0.4},

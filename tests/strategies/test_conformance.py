@@ -33,6 +33,7 @@ VARIANTS = [  # every strategy with its defaults, so that a new one needs no lin
     {"name": "openai-es", "perturbation_rank": 1, "pruning": 0.3, "pruning_generations": 4},
     {"name": "openai-es", "optimizer": "clipup", "learning_rate": 0.2, "pruning": 0.3, "pruning_generations": 4},
     {"name": "pgpe", "max_speed": 0.5, "initial_radius": 2.0, "sigma_learning_rate": 0.5},
+    {"name": "snes", "sigma": 0.2, "restart_after": 2, "pruning_every": 3},
     {"name": "sep-cma-es", "sigma": 0.3},
     {"name": "umda", "mask_noise": 0.02, "min_probability": 0.01, "weight_noise": 0.1, "prior_evaluations": 1},
     {

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from evolve.numerics.portable import norm
 from evolve.strategies import best_candidate, ranking
-from evolve.strategies.evolution_strategy import Adam, ClipUp, centred_ranks, scaled_fitness
+from evolve.strategies.evolution_strategy import Adam, ClipUp, centred_ranks, log_ranks, scaled_fitness
 
 numbers = st.lists(st.floats(-1e6, 1e6).map(lambda x: 0.0 if abs(x) < 1e-100 else x), min_size=1, max_size=40)
 
@@ -42,6 +42,28 @@ def test_the_rank_of_a_candidate_is_the_mean_over_its_equals(fitness):
     expected = [0.5 - (2 * b + e - 1) / 2 / (len(fitness) - 1) for b, e in zip(better, equal, strict=True)]
     assert centred_ranks(fitness).tolist() == expected
     assert best_candidate(fitness) == ranking(fitness)[0]
+
+
+def test_log_ranks():
+    """Wierstra et al. (2014), section 3.1, with four candidates: ln 3, ln 3 - ln 2, and then 0."""
+    whole = 2 * math.log(3) - math.log(2)
+    best, second = math.log(3) / whole - 0.25, math.log(1.5) / whole - 0.25
+    assert log_ranks(np.array([5.0, -np.inf, 9.0, np.nan])) == pytest.approx([second, -0.25, best, -0.25])
+    mean = (best + second) / 2
+    assert log_ranks(np.array([7.0, 1.0, 7.0, 2.0])) == pytest.approx([mean, -0.25, mean, -0.25])
+    mean = (second - 0.5) / 3
+    assert log_ranks(np.array([np.nan, np.nan, 2.0, np.nan])) == pytest.approx([mean, mean, best, mean])
+    assert not log_ranks(np.full(7, 500.0)).any()
+
+
+@given(st.lists(st.sampled_from([np.nan, -np.inf, np.inf, -0.0, 0.0, 1.0, 2.0, 3.0]), min_size=2, max_size=40))
+def test_better_candidates_have_larger_log_ranks_and_equal_ones_equal(fitness):
+    fitness = np.array(fitness)
+    shares = log_ranks(fitness)
+    assert sum(shares) == pytest.approx(0, abs=1e-12)
+    groups = centred_ranks(fitness)
+    for better, worse in zip(ranking(fitness)[:-1], ranking(fitness)[1:], strict=True):
+        assert shares[better] == shares[worse] if groups[better] == groups[worse] else shares[better] >= shares[worse]
 
 
 @pytest.mark.parametrize(

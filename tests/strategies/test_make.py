@@ -16,6 +16,7 @@ from evolve.strategies import Results, VectorLayout, make
 FEW = {  # options that make 60 generations of 40 candidates enough for 10 numbers; other strategies need none
     "cma-es": {"sigma": 0.3},
     "sep-cma-es": {"sigma": 0.3},
+    "snes": {"sigma": 0.3},
     "openai-es": {"sigma": 0.1, "learning_rate": 0.1},
     "pgpe": {"max_speed": 0.2},
     "ga": {"weight_noise": 0.1},
@@ -109,7 +110,7 @@ def test_no_network_and_no_environment_is_imported_for_it():
     loaded = subprocess.check_output([sys.executable, "-c", code], text=True).split()
     assert not {"evolve.networks", "evolve.environments", "gymnasium"} & set(loaded)
     assert "evolve.strategies.elitist" in loaded
-    assert not {"evolve.strategies.pgpe", "evolve.strategies.prune", "evolve.strategies.cma"} & set(loaded)
+    assert not {"evolve.strategies.search_gradients", "evolve.strategies.prune", "evolve.strategies.cma"} & set(loaded)
 
 
 def test_initial_vectors_are_normal_and_complete():

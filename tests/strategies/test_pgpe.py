@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from evolve.errors import InputError
-from evolve.strategies.pgpe import Pgpe, PgpeOptions
+from evolve.strategies.search_gradients import Pgpe, PgpeOptions
 
 
 def made(P=6, **options):

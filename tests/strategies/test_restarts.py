@@ -18,7 +18,7 @@ from evolve.strategies.wrapper import Restarting, RestartRecord, joined
 
 NETWORK = networks.make({"name": "hebbian-dag", "hidden": [3], "init_sparsity": 0.2}, 4, 2)
 P = 8
-ES = ["openai-es", "pgpe", "sep-cma-es", "cma-es"]
+ES = ["openai-es", "pgpe", "snes", "sep-cma-es", "cma-es"]
 
 
 def made(name="pgpe", **options):

@@ -21,7 +21,16 @@ def farmed(tmp_path_factory):
 
 @pytest.mark.parametrize(
     ("name", "generations"),
-    [("random", 10), ("ga", 10), ("openai-es", 40), ("pgpe", 25), ("prune", 10), ("sep-cma-es", 15), ("umda", 10)],
+    [
+        ("random", 10),
+        ("ga", 10),
+        ("openai-es", 40),
+        ("pgpe", 25),
+        ("prune", 10),
+        ("sep-cma-es", 15),
+        ("snes", 30),
+        ("umda", 10),
+    ],
 )
 def test_defaults_are_not_behind_random_search(name, generations, tmp_path):
     """Random search finds the largest return in 10 generations, so in all longer runs.

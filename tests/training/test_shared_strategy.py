@@ -27,6 +27,7 @@ STRATEGIES = {
     "umda": {"name": "umda"},
     "random": {"name": "random"},
     "prune": {"name": "prune"},
+    "snes": {"name": "snes"},
     "sep-cma-es": {"name": "sep-cma-es"},
     "cma-es": {"name": "cma-es"},
     "restarts": {"name": "pgpe", "restart_after": 1},

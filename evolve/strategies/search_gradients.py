@@ -1,0 +1,247 @@
+"""pgpe and snes: a Gaussian, with a σ of its own for every weight, follows the gradient of the expected fitness.
+
+The candidates of both are symmetric pairs, and all have the mask of an initial genome, whose weights are the first
+centre θ. With n = floor(P/2) pairs and ε_i ~ N(0, σ²):
+
+    candidates   2i is θ + ε_i, 2i + 1 is θ - ε_i; if P is odd, the last is θ itself, so that the log has its fitness
+
+The sums over candidates below use the weights w_c, rounded to float32 as in the genomes. θ, v and σ are float64. The
+champion is θ, so the lucky fitness of one candidate does not decide the champion.
+
+pgpe: Sehnke et al., "Parameter-Exploring Policy Gradients" (2010), with symmetric sampling; Toklu, Liskowski &
+Srivastava, "ClipUp: A Simple and Powerful Optimizer for Distribution-Based Policy Evolution" (2020), for the optimizer
+(`ClipUp`), the centred ranks, and the limit on the change of σ. The paper's radius is 15 times the largest speed. σ
+begins as r/sqrt(C), for C connections and the radius r:
+
+    u            centred ranks of the fitness of the 2n paired candidates, so that an outlier counts only by its rank
+    ∇θ           1/n Σ_i (u_2i - u_{2i+1})/2 ε_i = 1/2n Σ_c u_c (w_c - θ)
+    ∇σ           1/n Σ_i (u_2i + u_{2i+1})/2 (ε_i² - σ²)/σ = 1/2n Σ_c u_c (w_c - θ)²/σ, as Σ u = 0
+    θ            θ + v, where v is ClipUp's velocity after ∇θ
+    σ            σ + α_σ ∇σ, where α_σ is the learning rate of σ; `max_sigma_change` limits the relative change of a σ
+
+snes: the separable natural evolution strategy of Schaul, Glasmachers & Schmidhuber, "High Dimensions and Heavy Tails
+for Natural Evolution Strategies" (2011), with its constants; its candidates are independent. It follows the natural
+gradient, which does not depend on how the Gaussian is parametrized, so it has no learning rate to tune:
+
+    u_k          max(0, ln(n + 1) - ln k)/Σ_j max(0, ln(n + 1) - ln j) - 1/2n for the k-th best of the 2n candidates
+    θ            θ + Σ_c u_c (w_c - θ)
+    σ            σ exp(η_σ/2 Σ_c u_c (w_c - θ)²/σ²), η_σ = (3 + ln C)/(5 sqrt(C)) for C connections; Σ u = 0
+"""
+
+import math
+from dataclasses import dataclass
+from typing import Annotated, Any, TypeVar
+
+import numpy as np
+from pydantic import Field, ValidationInfo, model_validator
+
+from evolve.errors import InputError
+from evolve.genome import GenomeLayout, Genomes, GenomeSource, pruned
+from evolve.numerics import exp
+from evolve.numerics.perturbation import moments_about_centre, perturbed
+from evolve.numerics.portable import log
+from evolve.shapes import Bool, Float64, Int64
+from evolve.strategies.evolution_strategy import (
+    ClipUp,
+    EvolutionStrategy,
+    centred_ranks,
+    log_ranks,
+    stored,
+    weighted_moments,
+)
+from evolve.strategies.pruning_schedules import PruningOptions
+from evolve.strategies.strategy import Results, check_population, requested_candidates, require_evolved_weights
+
+_MAX_SIGMA = 1e6
+
+
+class PgpeOptions(PruningOptions):
+    """Settings of `[strategy]` for pgpe."""
+
+    max_speed: float = Field(1.0, gt=0, le=1e6)
+    """v_max, the largest distance that the centre moves in a generation."""
+    learning_rate: Annotated[float, Field(gt=0, le=1e6)] | None = None
+    """α, the length of a gradient's step; by default half of max_speed."""
+    momentum: float = Field(0.9, ge=0, lt=1)
+    """μ, the share of the velocity that stays from one generation to the next."""
+    initial_radius: float = Field(4.5, gt=0, le=1e6)
+    """r, the approximate distance of candidates from the first centre."""
+    sigma_learning_rate: float = Field(0.1, ge=0, le=1e6)
+    """α_σ, the learning rate of the standard deviations; with 0 they do not change."""
+    max_sigma_change: float = Field(0.2, gt=0, lt=1)
+    """The largest relative change of a standard deviation in a generation."""
+    smallest_sigma: float = Field(1e-5, ge=1e-6, le=1e6)
+    """The smallest standard deviation."""
+
+    @model_validator(mode="before")
+    @classmethod
+    def _as_in_earlier_versions(cls, given: Any, info: ValidationInfo) -> Any:
+        # Files of earlier versions have no radius unless it was set: by default it was 15 times the largest speed.
+        if (info.context or {}).get("lenient") and "initial_radius" not in given and "max_speed" in given:
+            return {**given, "initial_radius": 15 * given["max_speed"]}
+        return given
+
+
+@dataclass(frozen=True)
+class GaussianState:
+    """θ and σ: [W] float64; θ is zero where the mask [W] is False. The state of snes."""
+
+    centre: Float64 = stored("W")
+    sigma: Float64 = stored("W")
+    mask: Bool = stored("W", np.bool_)
+
+
+@dataclass(frozen=True)
+class PgpeState(GaussianState):
+    """The state of pgpe, with v, [W] float64, which is zero where the mask is False."""
+
+    velocity: Float64 = stored("W")
+
+
+GaussianStates = TypeVar("GaussianStates", bound=GaussianState)
+
+
+def _initial_sigma(options: PgpeOptions, connections: int) -> float:
+    """Return the initial σ of every weight, for C = `connections` connections."""
+    return min(options.initial_radius / math.sqrt(max(connections, 1)), _MAX_SIGMA)
+
+
+class _Pairs(EvolutionStrategy[GaussianStates]):
+    """The parts that pgpe and snes share. A subclass implements `_initial_state`, `tell` and `_utilities`."""
+
+    grows = True
+    antithetic = True
+    traces = "none"
+    sum_shape = (2,)
+
+    def ask(self, state: GaussianStates, generation: int, candidates: Int64 | None = None) -> Genomes:
+        """Return candidates: pairs on both sides of the centre, and the centre if P is odd."""
+        candidates = requested_candidates(self._P, candidates)
+        key = self._key(generation)
+        weights = perturbed(state.centre, state.mask, self._signs(candidates), key, candidates // 2, state.sigma)
+        return Genomes(weights, np.repeat(state.mask[None], len(candidates), axis=0))
+
+    def sums(self, state: GaussianStates, generation: int, fitness: Float64, columns: slice) -> Float64:
+        """Return [k, 2]: Σ u_c (w_c - θ) and Σ u_c (w_c - θ)² in k columns; fitness: [P], or fewer, see `grows`."""
+        centre, sigma = state.centre[columns], state.sigma[columns]
+        # If the number of candidates is odd, the last one is the centre, which has no partner.
+        paired = np.arange(len(fitness) // 2 * 2)
+        u, key = self._utilities(fitness), self._key(generation)
+        total = moments_about_centre(centre, sigma, self._signs(paired), key, paired // 2, u, first=columns.start)
+        return np.where(state.mask[columns, None], total, 0.0)
+
+    def champion(self, state: GaussianStates) -> Genomes:
+        """Return the centre."""
+        return pruned(state.centre[None].astype(np.float32), state.mask[None])
+
+    def distribution(self, state: GaussianStates) -> tuple[Float64, Float64]:
+        """Return mean and standard deviation of each weight, both [W]."""
+        return state.centre, state.sigma
+
+    def _sums_of(self, state: GaussianStates, genomes: GenomeSource, results: Results) -> tuple[Float64, Float64]:
+        """Return `sums` for all columns, [W] each, from the workers or from the genomes."""
+        check_population(genomes, results, self._P, self._W, grows=True)
+        total = results.sums
+        if total is None:
+            u = self._utilities(results.fitness)
+            total = weighted_moments(genomes, np.arange(len(u)), u, state.centre)
+        return total[:, 0], total[:, 1]
+
+    def _signs(self, candidates: Int64) -> Float64:
+        """Return [n]: the sign of ε in each candidate, 1 or -1; 0 for the candidate that is the centre itself."""
+        return np.where(candidates == self._P // 2 * 2, 0.0, np.where(candidates % 2, -1.0, 1.0))
+
+    def _utilities(self, fitness: Float64) -> Float64:
+        """Return u [2n] of the paired candidates, from the fitness [P], or fewer, see `grows`."""
+        raise NotImplementedError
+
+
+class Pgpe(_Pairs[PgpeState]):
+    """The evolution strategy for P = `population` candidates of a layout."""
+
+    state_type = PgpeState
+
+    def __init__(self, options: PgpeOptions, layout: GenomeLayout, population: int, seed: int) -> None:
+        super().__init__(layout, population, seed)
+        self._options = options
+        self._optimizer = ClipUp(options.momentum, options.max_speed)
+        self._learning_rate = options.learning_rate or options.max_speed / 2
+
+    @staticmethod
+    def validate(options: PgpeOptions, layout: GenomeLayout) -> None:
+        """Raise InputError for a layout that has no weights to search, and settings without effect.
+
+        Also if `smallest_sigma` is not below the initial σ of a genome that has all connections.
+        """
+        require_evolved_weights(layout, "pgpe")
+        options.check_combinations()
+        first = _initial_sigma(options, layout.num_weights)
+        if options.smallest_sigma >= first:
+            expected = f"below the first standard deviation, about {first:g}"
+            raise InputError("strategy.smallest_sigma", expected, options.smallest_sigma)
+
+    def _initial_state(self, initial: Genomes) -> PgpeState:
+        mask = initial.mask[0]
+        sigma = _initial_sigma(self._options, int(np.count_nonzero(mask)))
+        centre = initial.weights[0].astype(np.float64)
+        return PgpeState(centre, np.full(self._W, sigma), mask, np.zeros(self._W))
+
+    def tell(self, state: PgpeState, genomes: GenomeSource, results: Results) -> PgpeState:
+        """Move the centre and the standard deviations along their gradients."""
+        options = self._options
+        moved, squares = self._sums_of(state, genomes, results)
+        u = self._utilities(results.fitness)
+        # If the candidates of each pair tie, ∇θ is 0. ClipUp would make a full step of the rounding errors in its sums.
+        gradient = np.zeros(self._W) if np.array_equal(u[::2], u[1::2]) else moved / len(u)
+        velocity = self._optimizer.velocity(state.velocity, gradient, self._learning_rate)
+        max_change = options.max_sigma_change * state.sigma
+        change = np.clip(options.sigma_learning_rate * (squares / len(u) / state.sigma), -max_change, max_change)
+        sigma = np.clip(state.sigma + change, options.smallest_sigma, _MAX_SIGMA)
+        return PgpeState(state.centre + velocity, sigma, state.mask, velocity)
+
+    def _utilities(self, fitness: Float64) -> Float64:
+        return centred_ranks(fitness[: len(fitness) // 2 * 2])
+
+
+class SnesOptions(PruningOptions):
+    """Settings of `[strategy]` for snes."""
+
+    sigma: float = Field(0.5, gt=0, le=1e6)
+    """The initial standard deviation of candidates around the centre."""
+
+
+class Snes(_Pairs[GaussianState]):
+    """The natural evolution strategy for P = `population` candidates of a layout."""
+
+    state_type = GaussianState
+
+    def __init__(self, options: SnesOptions, layout: GenomeLayout, population: int, seed: int) -> None:
+        super().__init__(layout, population, seed)
+        self._options = options
+        C = max(1, int(np.count_nonzero(self._initial.mask)))
+        self._sigma_learning_rate = (3 + float(log(np.array([float(C)]))[0])) / (5 * math.sqrt(C))
+
+    @staticmethod
+    def validate(options: SnesOptions, layout: GenomeLayout) -> None:
+        """Raise InputError for a layout that has no weights to search, and settings without effect."""
+        require_evolved_weights(layout, "snes")
+        options.check_combinations()
+
+    def _initial_state(self, initial: Genomes) -> GaussianState:
+        centre, sigma = initial.weights[0].astype(np.float64), np.full(self._W, self._options.sigma)
+        return GaussianState(centre, _bounded(sigma, centre), initial.mask[0])
+
+    def tell(self, state: GaussianState, genomes: GenomeSource, results: Results) -> GaussianState:
+        """Move the centre and the standard deviations along the natural gradient."""
+        moved, squares = self._sums_of(state, genomes, results)
+        change = self._sigma_learning_rate / 2 * (squares / (state.sigma * state.sigma))
+        centre, sigma = state.centre + moved, state.sigma * exp(change.astype(np.float32))
+        return GaussianState(centre, _bounded(sigma, centre), state.mask)
+
+    def _utilities(self, fitness: Float64) -> Float64:
+        return log_ranks(fitness[: len(fitness) // 2 * 2])
+
+
+def _bounded(sigma: Float64, centre: Float64) -> Float64:
+    """Return standard deviations [W] that are not below the resolution of float32 at the centre [W]."""
+    return np.maximum(np.minimum(sigma, _MAX_SIGMA), np.spacing(np.abs(centre).astype(np.float32)))
