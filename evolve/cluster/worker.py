@@ -13,7 +13,7 @@ from dataclasses import replace
 from functools import cache
 from pathlib import Path
 from types import BuiltinFunctionType, FunctionType, ModuleType
-from typing import Protocol
+from typing import Any, Protocol
 
 import numpy as np
 
@@ -86,7 +86,9 @@ def loaded_versions(experiment: str) -> dict[str, str]:
             modules += [point.module for point in points_of(section, name)]
     used = {name for module in modules for name in packages_used_by(module)}
     packages = (*_PLAYING, *(module.partition(".")[0] for module in modules), *used)
-    found = {name: str(getattr(sys.modules[name], "__version__", "")) for name in packages if name in sys.modules}
+    versions = {name: _contents(sys.modules[name]).get("__version__") for name in packages if name in sys.modules}
+    # Other objects than texts may contain an address, which differs between processes.
+    found = {name: version if isinstance(version, str) else "" for name, version in versions.items()}
     for module in modules:
         found |= _module_fingerprints(module)
     return found | _source_fingerprint()
@@ -97,10 +99,23 @@ def packages_used_by(module: str) -> set[str]:
 
     Python itself and evolve are left out, as is the package of the module.
     """
-    contents = vars(sys.modules[module]).values() if module in sys.modules else ()
-    names = {item.__name__ for item in contents if isinstance(item, ModuleType)}
-    names |= {str(item.__module__) for item in contents if isinstance(item, type | FunctionType | BuiltinFunctionType)}
-    return {name.partition(".")[0] for name in names} - {"evolve", module.partition(".")[0], *sys.stdlib_module_names}
+    found = {_package_of(item) for item in [*_contents(sys.modules.get(module)).values()]}
+    return found - {"", "evolve", module.partition(".")[0], *sys.stdlib_module_names}
+
+
+def _contents(item: object) -> dict[str, Any]:
+    """Return the contents of a module, without its own code, which may import more or fail; empty for other objects."""
+    # `isinstance` would ask the object, which may be a proxy.
+    return object.__getattribute__(item, "__dict__") if issubclass(type(item), ModuleType) else {}
+
+
+def _package_of(item: object) -> str:
+    """Return the package of a module, a class or a function; empty for other objects, and if the package is unknown."""
+    name: object = _contents(item).get("__name__")
+    if issubclass(type(item), type | FunctionType | BuiltinFunctionType):
+        with suppress(Exception):  # a metaclass may define the attribute
+            name = item.__module__
+    return name.partition(".")[0] if isinstance(name, str) else ""
 
 
 def _fingerprint(content: bytes) -> str:

@@ -8,6 +8,8 @@ import signal
 import sys
 import time
 from contextlib import nullcontext
+from types import ModuleType
+from unittest.mock import Mock
 
 import numpy as np
 import pytest
@@ -315,6 +317,45 @@ def test_packages_of_an_environment_and_a_network_have_versions(monkeypatch):
     found = worker.loaded_versions(text_of("toys", "leaky"))
     assert found["toys"] == found["outside"] == "2.1"
     assert {"the module toys", "the module outside"} <= {*found}
+
+
+class Lazy(ModuleType):
+    def __getattribute__(self, name):
+        raise ImportError(name)
+
+
+class Hidden(type):
+    @property
+    def __module__(cls):
+        raise RuntimeError
+
+
+class Proxy:
+    @property
+    def __class__(self):
+        raise RuntimeError
+
+
+class Slotted:
+    __slots__ = ()
+
+
+def test_odd_contents_of_a_module_do_not_stop_a_run(monkeypatch):
+    """A module may contain any objects; those that hide their package, or run code if they are asked, have none."""
+    odd = ModuleType("odd")
+    function, nameless = lambda: None, ModuleType("nameless")
+    function.__module__, nameless.__name__ = [], None
+    mock = Mock(spec=ModuleType)
+    here = [Lazy("lazy"), Hidden("Hides", (), {}), type("Number", (), {"__module__": 3}), Proxy(), mock, function]
+    vars(odd).update({str(i): item for i, item in enumerate([*here, nameless, ModuleType(".relative"), np.random])})
+    monkeypatch.setitem(sys.modules, "odd", odd)
+    assert worker.packages_used_by("odd") == {"lazy", "numpy"}
+    monkeypatch.setitem(sys.modules, "lazy", Lazy("lazy"))
+    monkeypatch.setattr(odd, "__version__", object(), raising=False)
+    assert worker.loaded_versions(text_of("odd")).items() >= {"odd": "", "lazy": "", "numpy": np.__version__}.items()
+    for itself in (None, Slotted(), Lazy("odd")):
+        monkeypatch.setitem(sys.modules, "odd", itself)
+        assert worker.packages_used_by("odd") == set()
 
 
 def test_a_signal_is_passed_on_once():
