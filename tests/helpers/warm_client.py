@@ -21,6 +21,14 @@ def open_files(socket):
     return [number for number in listed if number != socket.fileno() and os.path.exists(f"/proc/self/fd/{number}")]
 
 
+def receive(socket):
+    """Return the server's next number."""
+    received = socket.recv(8)
+    if not received:
+        sys.exit("the warm server has ended, or could not fork a process")
+    return int.from_bytes(received, "little")
+
+
 def main():
     """Have a process forked, and end as it ends."""
     socket = _socket.socket(_socket.AF_UNIX, _socket.SOCK_STREAM)
@@ -34,7 +42,7 @@ def main():
     rights = [(_socket.SOL_SOCKET, _socket.SCM_RIGHTS, array("i", files))]
     socket.sendmsg([len(request).to_bytes(8, "little")], rights)
     socket.sendall(request)
-    pid = int.from_bytes(socket.recv(8), "little")
+    pid = receive(socket)
 
     def forward(number, _):
         try:  # noqa: SIM105 — contextlib would take time to import
@@ -44,7 +52,7 @@ def main():
 
     for name in _FORWARDED:
         _signal.signal(getattr(_signal, name), forward)
-    code = os.waitstatus_to_exitcode(int.from_bytes(socket.recv(8), "little"))
+    code = os.waitstatus_to_exitcode(receive(socket))
     if code < 0:  # a signal ended the process
         _signal.signal(-code, _signal.SIG_DFL) if -code != _signal.SIGKILL else None
         os.kill(os.getpid(), -code)

@@ -65,23 +65,26 @@ class Server:
         os._exit(0)
 
     def _accept(self, listener):
-        client = listener.accept()[0]
+        client, received = listener.accept()[0], array("i")
         try:
             head, rights, _, _ = client.recvmsg(8, socket.CMSG_SPACE(_MOST_FILES * 4))
-            received = array("i", rights[0][2][: len(rights[0][2]) // 4 * 4]) if rights else array("i")
+            received.frombytes(rights[0][2][: len(rights[0][2]) // 4 * 4] if rights else b"")
             size = int.from_bytes(head, "little")
             with client.makefile("rb") as stream:
                 request = marshal.loads(stream.read(size))
-        except (OSError, EOFError, ValueError):  # the client was killed
+            pid = os.fork()
+        except (OSError, EOFError, ValueError):  # the client was killed, or the system has too many processes
             client.close()
-            return None
-        pid = os.fork()
-        if not pid:
+            pid = None
+        if pid == 0:
             self._leave(client)
             _take_files(received, request[-1])
             return request
+        # If the server kept the other end of a pipe, its reader would wait for the end of the server.
         for number in received:
             os.close(number)
+        if pid is None:
+            return None
         self._clients[pid] = client
         self._ends[pid] = os.pidfd_open(pid)
         self._events.register(self._ends[pid], selectors.EVENT_READ, lambda _: self._end(pid))
