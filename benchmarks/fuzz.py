@@ -406,8 +406,9 @@ WORLDS = [name for name, task in TASKS.items() if task.has_world]
 # Each random experiment has a value of all of these settings,
 ALWAYS: dict[str, Any] = {
     "env.engine": ["exact", "exact", "gymnasium"], "env.id": [*TASKS, "Taxi-v4", "FrozenLake-v1"],
-    "env.max_episode_steps": [5, 12, 30, 120], "network.name": list(NETWORKS), "network.hidden": [[2], [3], [2, 2]],
-    "strategy.name": list(STRATEGIES), "population": [2, 3, 4, 8, 9, 16], "episodes": [1, 2, 3, 5],
+    "env.max_episode_steps": [5, 12, 30, 120], "network.name": list(NETWORKS),
+    "network.hidden": [[1], [2], [3], [2, 2]],
+    "strategy.name": list(STRATEGIES), "population": [2, 3, 4, 5, 8, 9, 16], "episodes": [1, 2, 3, 5],
     "generations": [3, 5, 8], "held_out_episodes": [0, 3], "compute.check": [False],
 }  # fmt: skip
 # and of some of these groups, as far as its network and its strategy have them.
@@ -442,6 +443,9 @@ SOMETIMES: list[dict[str, Any]] = [
     {"env.randomize.g": [{"log_uniform": [1.0, 20.0]}], "evaluation_randomize.m": [{"uniform": [0.5, 2.0]}]},
     {"env.action_scale": [0.1]}, {"seeds": [[2**31], [2**63 - 1]]}, {"normalizer_generations": [0, 2]},
     {"strategy.starts": [2, 3], "strategy.start_generations": [1, 2]},
+    {"strategy.starts": [3], "strategy.start_generations": [1, 2], "strategy.finalists": [2]},
+    {"strategy.initial_radius": [1e-3, 1e6], "strategy.smallest_sigma": [1e-6], "strategy.max_sigma_change": [0.9]},
+    {"strategy.weight_decay": [0.0, 0.5], "strategy.learning_rate": [1e-6, 1e3]}, {"strategy.momentum": [0.0, 0.999]},
     {"strategy.restart_after": [1, 2, 3], "strategy.restart_from": ["best", "anew"]},
     {"strategy.pruning_every": [1, 2, 4, 7], "strategy.pruning_control": [True, False],
      "strategy.pruning_by": ["signal-to-noise", "magnitude", "random"], "strategy.pruning_keep": [0.01, 0.5]},
