@@ -2,6 +2,7 @@
 
 import json
 import math
+import threading
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -29,7 +30,8 @@ class Policy:
     """Maps observations of an environment to actions as in training, including the normalization of observations.
 
     A policy needs neither the environment nor Gymnasium. It has a state if its network remembers or learns within an
-    episode: call `reset` at the start of each episode. A policy can be pickled and copied.
+    episode: call `reset` at the start of each episode. A policy can be pickled and copied. Threads may share a policy
+    without a state; each of their calls is whole.
 
     Args:
         experiment: The experiment of the genome.
@@ -71,6 +73,8 @@ class Policy:
         # at most _SLOTS slots, and more rows take turns.
         self._slots = 0
         self._networks: Batch
+        # All calls use the same arrays, so two threads at a time would mix their observations.
+        self._lock = threading.Lock()
         self.reset()
 
     def reset(self, seed: int | Sequence[int] = 0, batch: int | None = None) -> None:
@@ -96,8 +100,9 @@ class Policy:
         if several and batch not in (None, len(seeds)):
             raise InputError("seed", f"a seed for each of {batch} rows, or one number", f"{len(seeds)} seeds")
         rows = len(seeds) if several else batch
-        self._begin(rows, seeds)
-        self._seeds, self._rows = seeds, rows  # rows: None if the first observation decides
+        with self._lock:
+            self._begin(rows, seeds)
+            self._seeds, self._rows = seeds, rows  # rows: None if the first observation decides
 
     def _begin(self, rows: int | None, seeds: Sequence[int]) -> None:
         """Begin an episode in each row. rows: None for a single observation. seeds: one per row, or the first seed."""
@@ -134,6 +139,10 @@ class Policy:
         Raises:
             InputError: The observation has another shape, or a number that is not finite.
         """
+        with self._lock:
+            return self._advance(observation)
+
+    def _advance(self, observation: Any) -> Float32:
         restore_ieee()
         try:
             rows = _batch_size(self.experiment.spaces.observation, observation, is_batch=self._rows is not None)

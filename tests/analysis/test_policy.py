@@ -4,6 +4,7 @@ import copy
 import pickle
 import shutil
 import sys
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 
 import h5py
@@ -112,6 +113,21 @@ def test_a_network_without_memory_takes_any_number_of_rows():
     assert policy.outputs(many[300:302]).tobytes() == outputs[300:302].tobytes()
     assert policy(many).shape == policy.decode(outputs).shape == (700, 2)
     assert policy.traces == {}
+
+
+@pytest.mark.parametrize("rows", [None, 3])
+def test_threads_share_a_policy_without_memory(rows):
+    policy = policy_of("mlp", normalized=True)
+    observations = observed(2000, 4) if rows is None else observed(2000, rows, 4)
+    alone = [policy(observation).tolist() for observation in observations]
+    interval = sys.getswitchinterval()
+    sys.setswitchinterval(1e-6)  # the threads interrupt each other within calls
+    try:
+        with ThreadPoolExecutor(4) as threads:
+            together = [action.tolist() for action in threads.map(policy, observations)]
+    finally:
+        sys.setswitchinterval(interval)
+    assert together == alone
 
 
 def test_seeds_of_rows_follow_gymnasium_or_a_list():
