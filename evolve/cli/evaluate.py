@@ -2,7 +2,7 @@
 
 Held-out episodes have their own keyed random streams, so a larger evaluation begins with the episodes of a smaller one.
 The run file stores the returns of the final champion, if it plays with its own environment and network. They are not
-stored if the file has a larger evaluation, cannot be written, or is being written by another process.
+stored if the file has this or a larger evaluation, cannot be written, or is being written by another process.
 """
 
 import argparse
@@ -51,14 +51,14 @@ def _parser() -> Parser:
 
 
 def _store(file: store.RunFile, evaluated: store.HeldOut) -> None:
-    """Store an evaluation, unless the file has a larger one. Raises RunError if that differs, or the disk is full."""
+    """Store an evaluation, unless the file has as many episodes. Raises RunError if they differ or the disk is full."""
     before, episodes = file.held_out, len(evaluated.returns)
     if before is not None:
         shared = min(len(before.returns), episodes)
         if other := _first_difference(before, evaluated, shared):
             why = f"the first {shared} episodes have other {other} in {file.path}, so nothing is stored. "
             raise RunError(why, "Has the environment changed? Compare with evolve verify.")
-        if len(before.returns) > episodes:
+        if len(before.returns) >= episodes:  # an equal evaluation leaves the time and the hash of the file as they are
             return
     file.held_out = evaluated
     try:

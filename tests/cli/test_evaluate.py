@@ -56,6 +56,13 @@ def test_more_episodes_begin_with_the_same_ones(call, command, tmp_path):
 
 
 @pytest.mark.usefixtures("evaluated")
+def test_an_equal_evaluation_leaves_the_file_as_it_is(call, tmp_path):
+    before = (tmp_path / FILE).stat()
+    call("evaluate", FILE, "--episodes", 5).ok()
+    assert (tmp_path / FILE).stat().st_mtime_ns == before.st_mtime_ns  # by which make and others tell what is new
+
+
+@pytest.mark.usefixtures("evaluated")
 def test_other_returns_of_the_same_episodes_are_told_and_not_kept(call, monkeypatch, tmp_path):
     before = (tmp_path / FILE).read_bytes()
     monkeypatch.setattr(CartPoleEnv, "reset", lambda self, **_: (np.zeros(4, np.float32), {}))
