@@ -55,6 +55,11 @@ def test_a_setting_of_another_strategy_names_the_strategies_that_have_it():
     assert hint("strategy.mutation_rate", strategy="ga") == "Did you mean strategy.weight_noise?"
 
 
+def test_a_table_has_no_seed():
+    with pytest.raises(InputError, match=r"no setting seed\. A file lists .* evolve\.train takes the argument seed=1"):
+        parse(Config, {"seed": 1})
+
+
 @pytest.mark.parametrize("key", ["workers", "n_workers", "n_envs", "n_jobs", "num_processes"])
 def test_the_number_of_workers_is_an_argument(key):
     assert "--workers N" in hint(key)
