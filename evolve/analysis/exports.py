@@ -169,6 +169,8 @@ def layers_of(policy: "Policy", name: str) -> Layers:
         kind = policy.experiment.config.network.name
         expected = f"a static network such as mlp or elman, with weights that do not change in an episode, for {name}"
         cure = "Export it as C (.c), which holds every built-in network, or as JSON (.json)."
+        if not hasattr(network, "is_static"):  # from another package: C has no kernel of it
+            cure = "If it consists of tanh layers, say so: is_static = True. Or export it as JSON (.json)."
         raise InputError("network", expected, kind, cure)
     weights = policy.weights
     columns = {block.layer: block.columns for block in network.blocks}

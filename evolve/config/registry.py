@@ -108,7 +108,10 @@ def load(points: Sequence[EntryPoint], argument: str) -> Kind:
     try:
         found = point.load()
     except FAILURES as error:  # the imported module runs arbitrary code
-        raise InputError(argument, expected, f"{point.name}, which cannot be loaded ({one_line(error)})") from error
+        got = f"{point.name}, which cannot be loaded ({one_line(error)})"
+        is_absent = isinstance(error, ModuleNotFoundError) and f"{point.module}.".startswith(f"{error.name}.")
+        cure = "Modules are looked for in the working directory and on PYTHONPATH." if is_absent else ""
+        raise InputError(argument, expected, got, cure) from error
     if not (isinstance(found, tuple) and len(found) == 2 and isinstance(found[0], type)
             and issubclass(found[0], Options) and callable(found[1])):  # fmt: skip
         raise InputError(argument, expected, repr(found))

@@ -137,6 +137,8 @@ def test_a_network_without_a_kernel_is_exported_as_json_alone(tmp_path):
     policy = policy_of({"name": "leaky"})  # examples/outside
     with pytest.raises(InputError, match=r"a network with a C kernel, got leaky\. Export it as JSON"):
         policy.export(tmp_path / "a.c")
+    with pytest.raises(InputError, match=r"got leaky\. If it consists of tanh layers, say so: is_static = True\."):
+        policy.export(tmp_path / "a.onnx")
     table = json.loads(policy.export(tmp_path / "a.json").read_text())
     assert [len(matrix["weights"]) for matrix in table["matrices"]] == [policy.genome.weights.size]
 

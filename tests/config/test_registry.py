@@ -273,7 +273,9 @@ def test_a_kind_needs_no_package_if_it_is_named_with_its_module(call, command, t
     done = command("run", "--strategy", "mine:climber", "-o", "three")
     done.refused("expected mine:climber to be a pair (options, kind)")
     assert "no attribute 'climber'" in done.err
-    call("run", "--strategy", "nowhere:at_all", "-o", "three").refused("No module named 'nowhere'")
+    call("run", "--strategy", "nowhere:at_all", "-o", "three").refused(
+        "No module named 'nowhere'). Modules are looked for in the working directory and on PYTHONPATH."
+    )
 
 
 def test_a_strategy_that_fails_later_ends_the_run_with_one_line(command, outside, tmp_path):
