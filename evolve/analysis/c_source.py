@@ -234,7 +234,8 @@ def _inlined(header: str, seen: set[str]) -> str:
         if included:
             lines.append(_inlined(included[1], seen))
         elif line != "#pragma once":
-            lines.append(line)
+            # A program may have several policies, so only the two functions of the template are visible outside.
+            lines.append(re.sub(r"^( *)(?=(int|void) evolve_)", r"\1static inline ", line))
     if header == "lanes.h":
         lines.append(_ONE_COPY)
     return "\n".join(lines)
@@ -282,7 +283,8 @@ def _structure(arrays: RecordedArrays) -> str:
     """Return the C definition of a kernel's structure."""
     structure = arrays.structure
     assert structure is not None
-    lines = [f"    .{name} = {_field(getattr(structure, name), kind)}," for name, kind, *_ in structure._fields_]
+    # All fields in order, as C++ had no names in initializers before 2020.
+    lines = [f"    {_field(getattr(structure, name), kind)}, /* {name} */" for name, kind, *_ in structure._fields_]
     return f"static const {arrays.kernel_name} net = {{\n" + "\n".join(lines) + "\n};"
 
 

@@ -49,7 +49,7 @@ def test_every_network_has_the_bits_of_the_engine(name, tmp_path):
     episodes = [rng.normal(0, 2, (length, O)).astype(np.float32) for length in (21, 5)]
     library = compiled(c_source(experiment, genome, normalizer, "a test */ of a title"), tmp_path / "policy.so")
     if shutil.which("c++") is not None:
-        as_cxx = ["c++", "-x", "c++", "-std=gnu++17", *FLAGS[2:5], "-fsyntax-only", tmp_path / "policy.c"]
+        as_cxx = ["c++", "-x", "c++", "-std=gnu++17", *FLAGS[2:5], "-pedantic", "-fsyntax-only", tmp_path / "policy.c"]
         subprocess.run(as_cxx, check=True, timeout=60)
     policy = Policy(experiment, genome, normalizer)
     theirs = np.zeros(experiment.action_size, np.float32)
@@ -106,6 +106,17 @@ def test_a_compiled_champion_takes_the_logged_actions_of_a_whole_episode(name, t
     if env.engine == "exact" or packages["envpool"] == metadata.version("envpool"):
         assert returned == champion.held_out.returns[0]
     assert steps > 30
+
+
+def test_one_program_has_two_policies(tmp_path):
+    files = []
+    for name in ("cartpole", "pendulum"):
+        files.append(evolve.load(ZOO[name]).export(tmp_path / f"{name}.c"))
+        renamed = f"#define policy_reset {name}_reset\n#define policy_step {name}_step\n"
+        files[-1].write_text(renamed + files[-1].read_text())
+    library = compiled("", tmp_path / "both.so", files)
+    library.cartpole_reset()
+    library.pendulum_reset()
 
 
 def test_the_head_tells_how_much_memory_it_takes(tmp_path):
