@@ -121,6 +121,8 @@ class Parser(argparse.ArgumentParser):
             cure = f"See {self.prog} --help."
         elif now := self.renamed.get(unknown[1]):
             cure = f"It is now {now}."
+        elif unknown[1] in known:
+            cure = "Options stand before --, after which all words are files."
         else:
             cure = nearest(unknown[1], known)
         if not cure and "--settings" in known:

@@ -188,6 +188,7 @@ WRONG = [
     (("-s", "1-5"), "evolve.run: -s/--seed: expected whole numbers, such as -s 1 2 3, got 1-5."),
     (("-g", "many"), "evolve.run: -g/--generations: expected a whole number, got many."),
     (("--popluation", 8), "Did you mean --population?"),
+    (("--", "-pole.toml", "--overwrite"), "got --overwrite. Options stand before --, after which all words are files."),
     (("--set", "strategy.survivor=2"), "Did you mean survivors?"),
     (("--set", "env.id"), "section.key=value"),
     (("malformed.toml",), "malformed.toml: expected well-formed TOML"),
