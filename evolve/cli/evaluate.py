@@ -21,7 +21,7 @@ from evolve.cli.app import App, launch, stdout_for_json
 from evolve.cli.parser import Changes, Parser, changes_of, file_argument, which_of
 from evolve.cluster.hosts import Work
 from evolve.errors import InputError, RunError, pluralize, sanitize
-from evolve.store.disk import without_links
+from evolve.store.disk import is_protected, without_links
 from evolve.training.plan import threads_for
 from evolve.training.stored import check_which
 from evolve.verification.logs import equal_numbers
@@ -85,6 +85,8 @@ def _why_not_stored(run: store.Stored, changes: Changes, which: training.GenomeC
         return ""
     if changes or not which.is_champion:
         return ": not stored in the run file"
+    if is_protected(run.path):
+        return ": not stored in the run file, because it is a link to a read-only file"
     if not os.access(without_links(run.path).parent, os.W_OK):
         return ": not stored in the run file, because its directory cannot be written"
     try:

@@ -69,6 +69,7 @@ def atomic_write(path: Path, is_locked: bool = False) -> Iterator[Path]:
     process, and replaces that of a process that was killed. Otherwise its name has the number of the process, because
     two commands may write one output at a time.
     """
+    _check_protected(path)
     path = without_links(path)
     partial = _partial(path, "" if is_locked else f".{os.getpid()}")
     try:
@@ -105,6 +106,19 @@ def without_links(path: Path) -> Path:
     return Path(os.path.realpath(path))  # Path.resolve raises RuntimeError for a circle of links
 
 
+def is_protected(path: Path) -> bool:
+    """Return whether a path is a link to a read-only file, as in a store of DVC or git-annex.
+
+    Such a store names its files by their content, so they must never change.
+    """
+    return path.is_symlink() and path.exists() and not path.stat().st_mode & 0o222
+
+
+def _check_protected(path: Path) -> None:
+    if is_protected(path):
+        raise PermissionError(errno.EACCES, "a link to a read-only file", str(path))
+
+
 def _partial(path: Path, owner: str) -> Path:
     return path.with_name(f".{path.name}{owner}.partial{path.suffix}")
 
@@ -136,6 +150,7 @@ def check_writable(path: Path, suffixes: Sequence[str] = ()) -> None:
     with explain_write_errors(path):
         if path.is_dir():
             raise IsADirectoryError
+        _check_protected(path)
         partial = _partial(without_links(path), f".{os.getpid()}")
         partial.open("wb").close()
         partial.unlink()
@@ -212,10 +227,11 @@ os.register_at_fork(after_in_child=_close_in_fork)
 class Lock:
     """The lock of a run file: held from construction until `release`, or until the process ends in any way.
 
-    Raises InputError if it is held already, and OSError if the directory cannot be written.
+    Raises InputError if it is held already, and OSError if the directory cannot be written or the file is protected.
     """
 
     def __init__(self, path: Path) -> None:
+        _check_protected(path)
         self._path = _lock_of(path)
         while not self._take(path):  # its last owner removed the lock file after this process had opened it
             os.close(self._descriptor)

@@ -135,6 +135,26 @@ def test_a_read_only_disk(call, tmp_path):
         subprocess.run(["umount", "--lazy", str(tmp_path / "disk")], check=True)
 
 
+def test_a_link_to_a_read_only_file_protects_it(call, tmp_path):
+    """DVC and git-annex link to stores that name files by their content."""
+    path = store.path_of(tmp_path / "out", 0)
+    call("run", *RUN, "-g", 1, "-o", "out").ok()
+    path.rename(tmp_path / "object")
+    (tmp_path / "object").chmod(0o444)
+    path.symlink_to(tmp_path / "object")
+    before = (tmp_path / "object").read_bytes()
+    for words in (("--resume",), ("--overwrite",)):
+        call("run", *RUN, "-g", 2, "-o", "out", *words).refused("got a link to a read-only file. Copy it to")
+    done = call("evaluate", path, "--episodes", 2).ok()
+    assert "not stored in the run file, because it is a link to a read-only file" in done.out
+    (tmp_path / "other").touch(0o444)
+    (tmp_path / "a.json").symlink_to("other")
+    call("export", path, "-o", tmp_path / "a.json").refused("cannot be written: a link to a read-only file.")
+    assert (tmp_path / "object").read_bytes() == before
+    assert path.is_symlink()
+    call("verify", path).ok()
+
+
 @pytest.mark.usefixtures("brake")
 def test_two_runs_do_not_write_one_file(start, call, tmp_path):
     path = store.path_of(tmp_path / "out", 0)
