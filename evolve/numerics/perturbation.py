@@ -1,10 +1,10 @@
-"""Perturbations: strategies make candidates by adding normal deviates of keyed streams to weights.
+"""Perturbations: strategies make candidates by adding normal random numbers (deviates) to the weights of a centre.
 
 Stream number c of a key (seed, purpose, generation) is `Stream(seed, purpose, generation, c)`. Each function has a
-native kernel, which passes over memory once. Array operations define the result, and the kernel gives the same bits.
+native kernel, which passes over memory once. Array operations define the result; the kernel gives the same bits.
 
-Each rank computes the sums over all candidates for its own range of columns of the genome. It skips the deviates of the
-columns before this range: `first` is the number of its first column.
+For sums over all candidates, each rank computes its own range of columns of the genome. Column number `first` is the
+first of the range; the rank skips the deviates of earlier columns.
 
 A perturbation of low rank is a product of two small matrices (Sarkar et al., "Evolution Strategies at the Hyperscale",
 2025): r(m + n) deviates perturb the m n weights of a matrix. See `PerturbedMatrix`.
@@ -57,7 +57,7 @@ def moments_about_centre(
     """Return [n, 2]: the first and second moments of candidates about the centre, in n columns of the genome.
 
     They are Σ coefficients[i] · d and Σ coefficients[i] · d² over all candidates i, in ascending order. d is the
-    deviation of candidate i from the centre, after its weights are rounded to float32:
+    difference between candidate i, rounded to float32, and the centre:
     float32(centre + steps[i] · scale · deviates) - centre.
 
     Args:
@@ -84,10 +84,10 @@ def moments_about_centre(
 
 
 def antithetic_sums(centre: Float64, step: float, key: StreamsKey, coefficients: Float64, first: int) -> Float64:
-    """Return [n]: Σ coefficients[i] · (a - b) over all antithetic pairs i, in ascending order.
+    """Return [n]: Σ coefficients[i] · (a - b) over all antithetic pairs i, in ascending order, in n columns.
 
-    a and b are the weights of the two candidates of pair i, in n columns of the genome: centre + step · d and
-    centre - step · d, rounded to float32. d are the deviates of stream number i.
+    a and b are the weights of the two candidates of pair i, rounded to float32: centre + step · d and centre - step ·
+    d. d are the deviates of stream number i.
 
     Args:
         centre: [n], these columns of the centre.
@@ -113,15 +113,15 @@ def antithetic_sums(centre: Float64, step: float, key: StreamsKey, coefficients:
 class PerturbedMatrix:
     """A matrix [m, n] = [rows, columns] of the genome, and the deviates that perturb it with a step σ.
 
-    Its perturbation of rank r is the product of two matrices of deviates, left [r, m] and right [r, n], which follow
-    each other in the stream: σ/√r · Σ_k left_kj right_kl for the weight in row j and column l. Each perturbation has
-    variance σ², as with independent deviates. With rank 0 every weight has its own deviate.
+    A perturbation of rank r is the product of two matrices of deviates, left [r, m] and right [r, n]: the weight in row
+    j and column l moves by σ/√r · Σ_k left_kj right_kl. This has variance σ², as an independent deviate times σ has. In
+    the stream, left comes before right. With rank 0 every weight has a deviate of its own.
 
-    All arithmetic is float32, except that σ/√r · left is computed in float64 and then rounded. The weight is the
-    centre, rounded to float32, plus the perturbation. Sums run over k in ascending order.
+    All arithmetic is float32, except that σ/√r · left is computed in float64 and then rounded. A weight is the centre,
+    rounded to float32, plus the perturbation. Sums run over k in ascending order.
 
-    start: The number of its first weight in the genome.
-    first: The number of its first deviate in a stream.
+    start: The number of the first weight of the matrix in the genome.
+    first: The number of the first deviate of the matrix in a stream.
     """
 
     start: int
@@ -137,12 +137,12 @@ class PerturbedMatrix:
 
     @property
     def num_deviates(self) -> int:
-        """The number of its deviates."""
+        """The number of deviates of the matrix in a stream."""
         return self.rank * (self.rows + self.columns) if self.rank else self.rows * self.columns
 
     @property
     def product_shape(self) -> tuple[int, int, int]:
-        """m, n and r of the product. With rank 0 they are 1, m n and 1: the product of σ and a row of m n deviates."""
+        """m, n and r of the product. Rank 0 gives 1, m n and 1: one factor is σ, the other a row of m n deviates."""
         return (self.rows, self.columns, self.rank) if self.rank else (1, self.rows * self.columns, 1)
 
     @property
@@ -152,9 +152,9 @@ class PerturbedMatrix:
         return r * (m + n)
 
     def factors(self, key: StreamsKey, streams: Int64, steps: Float64, rows: slice) -> tuple[Float32, Float32]:
-        """Return both factors for N streams: σ/√r · left, [N, r, k], for k rows of the matrix, and right, [N, r, n].
+        """Return the factors of k rows of the matrix, for N streams: σ/√r · left [N, r, k], and right [N, r, n].
 
-        With rank 0 they are σ, [N, 1, 1], and the deviates of the k rows end to end, [N, 1, k n].
+        With rank 0 they are σ [N, 1, 1], and the deviates of the k rows end to end [N, 1, k n].
 
         Args:
             key: The key of the streams.
@@ -162,10 +162,12 @@ class PerturbedMatrix:
             steps: [N], σ of each stream.
             rows: The k rows, a slice of range(m).
         """
-        n, r, scales = self.columns, max(self.rank, 1), steps / math.sqrt(max(self.rank, 1))
+        n, r = self.columns, max(self.rank, 1)
+        scales = steps / math.sqrt(r)
         if not self.rank:
             begin, end = self.first + rows.start * n, self.first + rows.stop * n
-            left, right = np.ones((len(streams), 1, 1), np.float32), normal_rows(*key, streams, end, begin)[:, None]
+            left = np.ones((len(streams), 1, 1), np.float32)
+            right = normal_rows(*key, streams, end, begin)[:, None]
         else:
             end_of_left = self.first + r * self.rows
             starts = range(self.first, end_of_left, self.rows)  # of the rows of left
@@ -180,7 +182,7 @@ class Factors:
 
     centre: [W], rounded to float32.
     matrices: The matrices of the genome, which tile it.
-    values: [P, F], for each matrix σ/√r · left and then right, as `PerturbedMatrix.factors` returns them for all rows.
+    values: [P, F], for each matrix the two factors that `PerturbedMatrix.factors` returns for all rows, end to end.
     """
 
     centre: Float32
@@ -192,8 +194,11 @@ class Factors:
         cls, centre: Float32, matrices: tuple[PerturbedMatrix, ...], steps: Float64, key: StreamsKey, streams: Int64
     ) -> "Factors":
         """Return the factors of n candidates: candidate i has stream number streams[i], and its σ is steps[i]."""
-        found = (each for matrix in matrices for each in matrix.factors(key, streams, steps, slice(0, matrix.rows)))
-        return cls(centre, matrices, np.concatenate([each.reshape(len(streams), -1) for each in found], axis=1))
+        values = []
+        for matrix in matrices:
+            for factor in matrix.factors(key, streams, steps, slice(0, matrix.rows)):
+                values.append(factor.reshape(len(streams), -1))
+        return cls(centre, matrices, np.concatenate(values, axis=1))
 
     def take(self, candidates: Int64 | slice) -> "Factors":
         """Return copies of the factors of the given candidates, in the given order; views if they are a slice."""
@@ -208,7 +213,7 @@ class Factors:
             factors, at = self.values[:, at : at + size], at + size
             m, n, r = matrix.product_shape
             if native.available():
-                # `call` would copy slices of columns; the kernel knows their strides.
+                # Addresses, because `call` would copy slices of columns. The kernel knows the strides.
                 slices = (ADDRESS(array.ctypes.data) for array in (factors, rows[:, place]))
                 sizes = *rows.shape, self.values.shape[1], m, n, r
                 native.call("add_products", self.centre[place], mask[place], *slices, *sizes)
@@ -241,8 +246,8 @@ def antithetic_matrix_sums(
     streams = np.arange(len(coefficients))
     steps = np.full(len(coefficients), step)
     for matrix in matrices:
-        # The columns of the genome that lie in the matrix, from `begin` to `end`, may begin and end within a row of the
-        # matrix. So compute m whole rows, and skip the numbers before `first`.
+        # The range in this matrix, from `begin` to `end`, may begin and end within a row of the matrix. So compute m
+        # whole rows, and skip the numbers before `first`.
         begin, end = max(columns.start, matrix.start), min(columns.stop, matrix.stop)
         if begin >= end:
             continue
@@ -253,7 +258,7 @@ def antithetic_matrix_sums(
         rounded = centre[begin:end].astype(np.float32)
         total = sums[begin - columns.start : end - columns.start]
         if native.available():
-            last = first + end - begin - (m - 1) * n  # the end of the range in the last row
+            last = first + end - begin - (m - 1) * n  # where the range ends in the last row
             arrays = rounded, left, right, coefficients, total
             native.call("product_sums", *arrays, first, last, m, n, r, len(coefficients))
             continue
@@ -276,13 +281,13 @@ def add_noise(weights: Float32, mask: Bool, scale: float, key: StreamsKey, strea
 
 
 def _scaled_deviates(key: StreamsKey, stream: np.int64, scale: Float64 | None, first: int, n: int) -> Float64:
-    """Return [n]: deviates number `first` to first + n - 1 of a stream, times their scale [n] if it is given."""
+    """Return [n]: deviates `first` to first + n - 1 of a stream, times the scale [n] if there is one."""
     deviates = normal_rows(*key, np.array([stream]), first + n, first)[0].astype(np.float64)
     return deviates if scale is None else scale * deviates
 
 
 def _product(left: Float32, right: Float32) -> Float32:
-    """Return [m, n]: the sum over k of the outer products of left[k], [m], and right[k], [n], in ascending order."""
+    """Return [m, n]: Σ_k left[k] ⊗ right[k] in ascending order. left: [r, m]. right: [r, n]."""
     moves: Float32 = left[0, :, None] * right[0]
     for a, b in zip(left[1:], right[1:], strict=True):
         moves = moves + a[:, None] * b

@@ -1,7 +1,8 @@
-"""Portable mathematical functions: this NumPy code defines their bits, and the C kernels compute the same bits.
+"""Mathematical functions such as tanh, exp and sums, with the same bits on every CPU and GPU.
 
-They use only additions, multiplications, divisions and square roots, each rounded as IEEE 754 demands, and exact
-operations such as shifts of bits, all in a fixed order. They therefore have the same bits on every CPU and GPU.
+The functions use only additions, multiplications, divisions and square roots, which IEEE 754 rounds in one way, and
+operations without rounding, such as shifts. The order of the operations is fixed. This NumPy code is the definition;
+the C kernels compute the same bits.
 """
 
 import ctypes
@@ -19,9 +20,9 @@ _LOG2E = 1.0 / _LN2
 ROUND = 1.5 * 2.0**52
 """A number plus ROUND has the nearest integer in its low bits; subtracting ROUND from the sum gives this integer."""
 _SMALLEST = sys.float_info.min  # of the normal numbers
-# Two denormal numbers, 1/4 and 3/4 of it, by their bits: this thread may flush denormal results of divisions.
+# 1/4 and 3/4 of it, two denormal numbers. They are given by their bits, because a division may flush them to zero.
 _QUARTER, _REST = np.array([1 << 50, 3 << 50], np.int64).view(np.float64).tolist()
-_TIE_ABOVE, _TIE_BELOW = 2.0**-53, 2.0**-54  # halves of the distances from 1 to its neighbours
+_TIE_ABOVE, _TIE_BELOW = 2.0**-53, 2.0**-54  # half the distance from 1 to the next larger and the next smaller number
 _NARROW_ROW = 100  # numbers; `accumulate` adds shorter rows faster than a loop does
 # Taylor coefficients 1/k! of expm1, k = 9 … 1. For |r| ≤ ln(2)/2 the absolute error is below 8e-12.
 _EXPM1 = tuple(1.0 / math.factorial(k) for k in range(9, 0, -1))
@@ -56,17 +57,18 @@ _COSINE = (
     -1.38888888888741095749e-03, 4.16666666666666019037e-02,
 )  # fmt: skip
 _BLOCK = 2**16  # numbers that `norm` sums at a time
-_PANEL = 32  # rows of a factor whose outer products are taken from the rest together
+_PANEL = 32  # rows of a factor; the outer products of a panel are subtracted from the other rows together
 
 
 def restore_ieee(_tried: bool = False) -> None:
-    """Let this thread compute as IEEE 754 demands, if a library has changed that.
+    """Restore the arithmetic of IEEE 754 in this thread, if a library has changed the mode of the processor.
 
-    A library that was linked with -ffast-math may make the thread that loads it flush denormal numbers to zero, and
-    torch.set_flush_denormal does the same. A library may also leave another rounding mode behind. Each thread has its
-    own mode, and begins with the mode of the thread that starts it. Raises RunError if the mode cannot be restored.
+    A library that was linked with -ffast-math may make its thread flush denormal numbers to zero, as
+    torch.set_flush_denormal does. A library may also leave another rounding mode behind. Each thread has its own mode,
+    and begins with the mode of the thread that starts it. Raises RunError if the mode cannot be restored.
     """
-    # 1 is the even number of both ties. Other operations with a denormal result take 0.1 µs longer on some processors.
+    # Both sums lie halfway between 1 and a neighbour; rounding to nearest gives 1, the even one. A subtraction tests
+    # for denormal results, because other operations that have one take 0.1 µs longer on some processors.
     if _SMALLEST - _QUARTER == _REST and 1.0 + _TIE_ABOVE == 1.0 - _TIE_BELOW:
         return
     if _tried:
@@ -81,7 +83,7 @@ def restore_ieee(_tried: bool = False) -> None:
 
 
 def _expm1_parts(x: Float64) -> tuple[Float64, Float64]:
-    """Return (s, p) with exp(x) = s + s·p, s a power of two and p = expm1 of the reduced argument."""
+    """Return (s, p) with exp(x) = s + s·p. s is a power of two, and p is expm1(r) of the reduced argument r."""
     # x = n·ln 2 + r. The low bits of `shifted` are the integer n; the last line moves n into the exponent of s = 2ⁿ.
     shifted = x * _LOG2E + ROUND
     r = x - (shifted - ROUND) * _LN2
@@ -124,7 +126,7 @@ def sigmoid(x: Float32) -> Float32:
 
 
 def _polynomial(x: Float64, coefficients: tuple[float, ...]) -> Float64:
-    """Return the value of a polynomial at x by Horner's rule. coefficients: of the highest power first."""
+    """Return the value of a polynomial at x by Horner's rule. coefficients: the highest power first."""
     value = np.full_like(x, coefficients[0])
     for coefficient in coefficients[1:]:
         value = value * x + coefficient
@@ -170,7 +172,7 @@ def normal_quantile(u: Float64) -> Float32:
 def ordered_sum(x: Float64) -> Float64:
     """Return the sum over the last axis, `[…, n] -> […]`, by repeatedly adding the upper half to the lower.
 
-    If n is odd, the element in the middle is carried to the next round. The order of additions depends on n alone.
+    If n is odd, the middle element goes to the next round unchanged. The order of additions depends on n alone.
     """
     n = x.shape[-1]
     if n == 0:
@@ -183,10 +185,8 @@ def ordered_sum(x: Float64) -> Float64:
 
 
 def sequential_sum(x: Float32) -> Float32:
-    """Return ((x[0] + x[1]) + x[2]) + …, `[n, …] -> […]`: a row of x, which this function overwrites.
-
-    `accumulate` adds in this order, which NumPy's `sum` does not promise. For long rows a loop is faster.
-    """
+    """Return ((x[0] + x[1]) + x[2]) + …, `[n, …] -> […]`. The function overwrites x, and returns one of its rows."""
+    # NumPy's `sum` promises no order; `accumulate` adds in this one. For long rows a loop is faster.
     total: Float32
     if x[0].size < _NARROW_ROW:
         total = np.add.accumulate(x, axis=0, out=x)[-1]
@@ -200,8 +200,8 @@ def sequential_sum(x: Float32) -> Float32:
 def sincos(x: Float64) -> tuple[Float64, Float64]:
     """Return (sin(x), cos(x)) within 1 ulp, for |x| < 2^19.
 
-    The nearest multiple n·π/2 is subtracted from x, with π/2 in parts of 33 bits (Cody and Waite, 1980). Polynomials
-    give the sine and the cosine of the rest.
+    The reduced argument is x less n·π/2, the nearest multiple of π/2, with π/2 in parts of 33 bits (Cody and Waite,
+    1980). Polynomials give the sine and the cosine of the reduced argument.
     """
     shifted = x * 6.36619772367581382433e-01 + ROUND
     n = shifted - ROUND
@@ -215,7 +215,7 @@ def sincos(x: Float64) -> tuple[Float64, Float64]:
     half, one = 0.5 * z, 1.0 - 0.5 * z
     sine = y - ((z * (0.5 * tail - v * _polynomial(z, _SINE)) - tail) + v * 1.66666666666666324348e-01)
     cosine = one + (((1.0 - one) - half) + (z * (z * _polynomial(z, _COSINE)) - y * tail))
-    # The lowest two bits of `shifted` are n mod 4, the quadrant: sine and cosine change roles if n is odd, and each is
+    # The lowest two bits of `shifted` are the quadrant, n mod 4. If n is odd, sine and cosine change roles. Each is
     # negative in two of four quadrants.
     bits = shifted.view(np.int64)
     swapped = (bits & 1).astype(np.bool_)
@@ -224,35 +224,38 @@ def sincos(x: Float64) -> tuple[Float64, Float64]:
 
 
 def norm(x: Float64) -> float:
-    """Return the Euclidean norm ‖x‖ of x [n]. Its squares are summed by blocks of 2¹⁶ numbers, which fit in a cache."""
-    parts = (x[start : start + _BLOCK] for start in range(0, len(x), _BLOCK))
-    return math.sqrt(float(ordered_sum(np.array([ordered_sum(part * part) for part in parts]))))
+    """Return the Euclidean norm ‖x‖ of x [n]. The squares are summed in blocks, which fit in a cache."""
+    blocks = (x[start : start + _BLOCK] for start in range(0, len(x), _BLOCK))
+    sums = np.array([ordered_sum(block * block) for block in blocks])
+    return math.sqrt(float(ordered_sum(sums)))
 
 
 def add_outer(target: Float64, left: Float64, right: Float64) -> None:
     """Add left[0] ⊗ right[0], left[1] ⊗ right[1], … to target [m, n]. left: [k, m]. right: [k, n].
 
-    The rows of `target` must be contiguous; it may be a slice of rows and columns.
+    The rows of `target` must be contiguous; `target` may be a slice of rows and columns.
     """
     if not native.available():
         for a, b in zip(left, right, strict=True):
             target += a[:, None] * b
         return
     arrays = target, *(each if each.strides[1] == 8 else np.ascontiguousarray(each) for each in (left, right))
-    places = (native.ADDRESS(each.ctypes.data) for each in arrays)
-    native.call("add_outer", *places, *target.shape, len(left), *(each.strides[0] // 8 for each in arrays))
+    addresses = [native.ADDRESS(each.ctypes.data) for each in arrays]
+    row_strides = [each.strides[0] // 8 for each in arrays]  # in numbers, not bytes
+    native.call("add_outer", *addresses, *target.shape, len(left), *row_strides)
 
 
 def cholesky(upper: Float64, smallest: Float64) -> Float64:
     """Return the factor U [n, n] of a covariance C = Uᵀ U; zeros are below its diagonal.
 
-    The rows of U are found one after the other, and their outer products are taken from the rest of C: Golub & Van
-    Loan, "Matrix Computations", section 4.2. The operations on an element, and their order, do not depend on `_PANEL`.
+    Each row of U is computed in turn, and its outer product is subtracted from the rest of C: Golub & Van Loan, "Matrix
+    Computations", section 4.2. For speed, rows outside a panel are updated once for the whole panel. The operations on
+    an element, and their order, do not depend on `_PANEL`.
 
     Args:
         upper: [n, n], the upper half of C, which this function overwrites. The lower half may have any numbers.
-        smallest: [n], the smallest squares of the diagonal of U. A row with a smaller square is rounding: its square
-            becomes the smallest one, and its other numbers 0.
+        smallest: [n], the smallest squares of the diagonal of U. If the square in a row is smaller, the row is rounding
+            error: its square becomes the smallest one, and its other numbers 0.
     """
     n = len(upper)
     for first in range(0, n, _PANEL):
@@ -269,7 +272,7 @@ def cholesky(upper: Float64, smallest: Float64) -> Float64:
 
 
 def solve(factor: Float64, rows: Float64) -> Float64:
-    """Return [N, n]: x with Uᵀ x = y for each row y of `rows` [N, n]. factor: U [n, n], as `cholesky` returns it."""
+    """Return [N, n]: the solution x of Uᵀ x = y for each row y of `rows` [N, n]. factor: U [n, n], of `cholesky`."""
     found, n = rows.copy(), len(factor)
     for first in range(0, n, _PANEL):
         last = min(first + _PANEL, n)

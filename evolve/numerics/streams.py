@@ -1,8 +1,7 @@
 """Keyed random streams: every random number is a function of (seed, purpose, generation, candidate, episode).
 
-No stream depends on the order in which other streams are read, so any rank can draw the numbers of any candidate.
-NumPy's `SeedSequence` and Philox are the definition. `Stream` reads one stream, and `Streams` reads many side by side,
-such as the streams of all candidates of a generation.
+No stream depends on another, so any rank can draw the numbers of any candidate. NumPy's `SeedSequence` and Philox are
+the definition. `Stream` reads one stream. `Streams` reads many side by side, such as one for each candidate.
 """
 
 import copy
@@ -57,10 +56,10 @@ class Purpose(IntEnum):
 
 
 def purpose_number(purpose: Purpose | str) -> int:
-    """Return the number of a purpose. The number of a name is the first 32 bits of its sha256, with the top bit set.
+    """Return the number of a purpose.
 
-    The name is hashed as UTF-8, and the bits are read as big-endian. The number of a name thus lies in [2**31, 2**32),
-    far above the numbers of `Purpose`.
+    The number of a name is the first 32 bits of the sha256 of its UTF-8, big-endian, with the top bit set. It thus lies
+    in [2**31, 2**32), far above the numbers of `Purpose`.
     """
     if isinstance(purpose, str):
         return int.from_bytes(hashlib.sha256(purpose.encode()).digest()[:4], "big") | 2**31
@@ -101,7 +100,7 @@ class Stream:
         return self._philox.random_raw(n)
 
     def uniform(self, *shape: int) -> Float64:
-        """Return `[*shape] float64`, uniform on the open interval (0, 1): one raw word each, 52 bits kept."""
+        """Return `[*shape] float64`, uniform on the open interval (0, 1). Each number is made of one raw word."""
         return to_open_interval(self.bits(math.prod(shape))).reshape(shape)
 
     def normal(self, *shape: int) -> Float32:
@@ -111,7 +110,7 @@ class Stream:
         return deviates.reshape(shape)
 
     def below(self, bound: int, *shape: int) -> Int64:
-        """Return `[*shape] int64`, uniform on {0, …, bound - 1} (bias under bound / 2**52)."""
+        """Return `[*shape] int64`, uniform on {0, …, bound - 1}, with a bias below bound / 2**52."""
         return np.floor(self.uniform(*shape) * bound).astype(np.int64)
 
     def normal_rows(self, size: int) -> Float32:
@@ -174,7 +173,7 @@ class Streams:
         thresholds = np.broadcast_to(np.asarray(threshold, np.float64), (len(self), size))
         strides = (stride // thresholds.itemsize for stride in thresholds.strides)  # 0 along an axis of equal values
         reached = np.empty(thresholds.shape, np.bool_)
-        at = ADDRESS(thresholds.ctypes.data)  # an address, as `call` would copy the equal values
+        at = ADDRESS(thresholds.ctypes.data)  # given an array, `call` would write out the equal values
         native.call("at_least_rows", self._keys, first, stop, at, *strides, reached, len(self))
         return reached
 
@@ -188,7 +187,7 @@ class Streams:
         return deviates
 
     def _next(self, size: int) -> tuple[int, int]:
-        """Move on by `size` numbers; return the range (first, stop) of their positions in each stream."""
+        """Move on by `size` numbers, and return their positions in each stream: first, and last + 1."""
         self.skip(size)
         return self._position - size, self._position
 
@@ -224,7 +223,7 @@ def philox_keys(seed: int | Int64, purpose: Purpose | str, generation: int, cand
 
 
 def _raw_rows(keys: UInt64, first: int, stop: int) -> UInt64:
-    """Return [n, stop - first]: words number `first` to `stop` - 1 of the Philox streams with keys [n, 2]."""
+    """Return [n, stop - first]: words `first` to `stop` - 1 of the Philox streams with keys [n, 2]."""
     # One generator reads all streams: writing its state is faster than making a generator for each key.
     philox = np.random.Philox(0)
     state: Any = philox.state
@@ -237,19 +236,19 @@ def _raw_rows(keys: UInt64, first: int, stop: int) -> UInt64:
 
 
 def to_open_interval(words: UInt64) -> Float64:
-    """Return uniform numbers on (0, 1) for raw words: their upper 52 bits, plus one half, over 2**52."""
+    """Return a uniform number in (0, 1) for each raw word: (its upper 52 bits + 1/2) / 2**52."""
     return ((words >> np.uint64(12)).astype(np.float64) + 0.5) * 2.0**-52
 
 
 def draws(seeds: Int64, numbers: Int64) -> Float64:
     """Return [k]: one random number for each of k episodes, uniform on the open interval (0, 1).
 
-    Exact tasks take their random numbers from this function. A number depends only on the two arguments, so a kernel
-    can compute the numbers in any order.
+    Exact tasks take their random numbers from this function. A number depends only on its seed and position, so a
+    kernel can compute the numbers in any order.
 
     Args:
         seeds: [k], the seeds of the episodes' environments.
-        numbers: [k], the position of the random number in the stream of its episode.
+        numbers: [k], the position of each random number in the stream of its episode.
     """
     # Word number n of `np.random.Philox(key=[seed, DRAWS_KEY])`; its counter begins at 1.
     words = _philox((numbers // 4 + 1).astype(np.uint64), seeds.astype(np.uint64))
@@ -299,7 +298,7 @@ def first_words(seed: int | Int64, keys: Int64, count: int) -> NDArray[np.uint32
     """Return [N, count]: `SeedSequence(seed, spawn_key=key).generate_state(count)` for each row of keys [N, 4].
 
     Args:
-        seed: Not negative; one seed for all rows, or [N], one for each.
+        seed: One seed for all rows, or [N], a seed for each; not negative.
         keys: The spawn keys.
         count: At most 4.
 
@@ -321,10 +320,8 @@ def first_words(seed: int | Int64, keys: Int64, count: int) -> NDArray[np.uint32
 
 
 def _entropy(seed: int | Int64) -> NDArray[np.uint32]:
-    """Return [1 or N, m]: the 32-bit words of seeds, lowest first, padded with zeros to at least 4.
-
-    Without the padding, a short seed and the first part of a key would give the same words as a longer seed.
-    """
+    """Return [1 or N, m]: the 32-bit words of seeds, lowest first, padded with zeros to at least 4."""
+    # Without the padding, a short seed followed by the first part of its key would be the words of a longer seed.
     if isinstance(seed, int):
         words = [seed >> shift & 0xFFFFFFFF for shift in range(0, max(seed.bit_length(), 1), 32)]
         return np.array([words + [0] * (POOL_SIZE - len(words))], np.uint32)
