@@ -14,14 +14,14 @@ from rich.text import Text
 
 _UNLIMITED = 10_000  # characters of a line; rich needs a number
 _GAP = 2  # characters between two columns
-_WIDE = 64  # characters; on a narrower terminal the bar has neither its unit nor the time since its start
+_WIDE = 64  # characters; a narrower terminal shows neither the unit nor the elapsed time
 
 
 class Display(Progress):
     """The progress bar.
 
-    Its tasks have the fields `now`, the current work, and `eta`. The task of a run also has `fitness` and `work`, which
-    describe the last generation, and `eta_of_runs`, empty for a single run. All but `eta` are lines below the bar.
+    Every task has the field `eta`, which is shown beside its bar. Lines below the bar show the other fields: `now` (the
+    current work), for a run also `fitness` and `work` of its last generation, and `eta_of_runs`, empty for one run.
     """
 
     def start(self) -> None:
@@ -111,15 +111,17 @@ def table(
 
 
 def _widths_of_columns(rows: Sequence[Sequence[str]], width: int) -> list[int | None]:
-    """Return the width of each column so that no word is broken, above all no number; None if there is no room."""
-    columns = list(zip(*rows, strict=True))
-    widest = [max(cell_len(line) for cell in column for line in cell.splitlines() or [""]) for column in columns]
-    widths = [max(cell_len(word) for cell in column for word in cell.split() or [""]) for column in columns]
-    room = width - sum(widths) - _GAP * (len(columns) - 1)
+    """Return the width of each column so that no word or number is broken; None for each if the lines are too short."""
+    widths, widest = [], []  # the longest word and the longest line of each column
+    for column in zip(*rows, strict=True):
+        widths.append(max(cell_len(word) for cell in column for word in cell.split() or [""]))
+        widest.append(max(cell_len(line) for cell in column for line in cell.splitlines() or [""]))
+    room = width - sum(widths) - _GAP * (len(widths) - 1)
     if room < 0:
-        return [None] * len(columns)
+        return [None] * len(widths)
+    # Each character that is left goes to the narrowest of the columns that still wrap a line.
     while room and widths != widest:
-        narrowest = min((n for n in range(len(widths)) if widths[n] < widest[n]), key=widths.__getitem__)
-        widths[narrowest] += 1
+        wrapped = [n for n in range(len(widths)) if widths[n] < widest[n]]
+        widths[min(wrapped, key=widths.__getitem__)] += 1
         room -= 1
     return [*widths]

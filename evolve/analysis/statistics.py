@@ -1,10 +1,9 @@
 """Statistics of samples of returns or scores: means, their intervals, and tests between samples.
 
-Means, quantiles and intervals are of the finite values of a sample. An episode or a candidate that failed has NaN.
+A failed episode or candidate has the value NaN. Means, quantiles and intervals ignore all values that are not finite.
+The module also formats values for tables, messages and pages.
 
-The module also formats values for tables, messages and pages, as texts without control characters.
-
-This is the only module that imports SciPy (extra `stats`). Only the rank test needs it.
+Only this module imports SciPy (extra `stats`), and only for the rank test.
 """
 
 import math
@@ -52,14 +51,16 @@ def quantile(sample: Float64, share: float) -> float:
 
 def deviation(sample: Float64) -> float:
     """Return the standard deviation (n - 1) of a sample [n]; NaN for fewer than two finite values."""
-    return _without_overflow(lambda scaled: np.std(scaled, ddof=1), sample) if len(finite(sample)) > 1 else math.nan
+    if len(finite(sample)) < 2:
+        return math.nan
+    return _without_overflow(lambda scaled: np.std(scaled, ddof=1), sample)
 
 
 def interval(sample: Float64, low: float = -math.inf, high: float = math.inf) -> Interval | None:
     """Return the 95 % interval of the mean of a sample [n], by Student's t (1908); None for fewer than two values.
 
-    It serves for the returns of many episodes (`interval_of_returns`) and for the scores of few seeds. The bootstrap
-    would be too narrow for few seeds, as it never leaves the range of its sample.
+    Samples are the returns of many episodes (`interval_of_returns`), or the scores of few seeds. For few seeds a
+    bootstrap interval would be too narrow, because it never leaves the range of its sample.
 
     low, high: bounds of the mean, at which the interval is cut.
     """
@@ -75,8 +76,8 @@ def interval(sample: Float64, low: float = -math.inf, high: float = math.inf) ->
 def interval_of_returns(returns: Float64) -> Interval | None:
     """Return the 95 % interval of the mean of returns [n] of episodes; None for fewer than two finite returns.
 
-    It is Student's interval. If several episodes share the best or the worst return, that return is assumed to be a
-    bound of the task, as 500 is in CartPole-v1. No mean can be beyond a bound, so the interval is cut there.
+    If several episodes share the best or the worst return, this return is assumed to be a bound of the task, as 500 is
+    in CartPole-v1. No mean can be beyond a bound, so Student's interval is cut there.
     """
     known = finite(returns)
     low, high = known.min(initial=math.inf), known.max(initial=-math.inf)
@@ -120,15 +121,16 @@ def _without_overflow(statistic: Callable[[Float64], Any], sample: Float64) -> f
     known = finite(sample)
     if not len(known):
         return math.nan
-    exponent = math.frexp(float(np.abs(known).max()))[1]
+    _, exponent = math.frexp(float(np.abs(known).max()))
+    scaled = np.ldexp(known, -exponent)
     with np.errstate(over="ignore"):
-        return float(np.ldexp(statistic(np.ldexp(known, -exponent)), exponent))
+        return float(np.ldexp(statistic(scaled), exponent))
 
 
 def _student(degrees: int) -> float:
-    """Return the 97.5 % quantile of Student's t with a number of degrees of freedom.
+    """Return the 97.5 % quantile of Student's t with a number of degrees of freedom, accurate to 1e-5.
 
-    From 10 degrees on it is the expansion of Abramowitz and Stegun (1964), 26.7.5, accurate to 1e-5.
+    From 10 degrees on, the formula is the expansion of Abramowitz and Stegun (1964), 26.7.5.
     """
     if degrees <= len(_STUDENT):
         return _STUDENT[degrees - 1]
@@ -149,29 +151,33 @@ def can_be_significant(n: int, m: int, tests: int = 1) -> bool:
 
 
 def holm(ps: Sequence[float]) -> list[float]:
-    """Return the p of several tests, corrected for their number by Holm's method (1979)."""
+    """Return the p-values of several tests, corrected for the number of tests by Holm's method (1979)."""
     order = np.argsort(ps, kind="stable")
+    factors = np.arange(len(ps), 0, -1)
+    products = np.minimum(1.0, factors * np.array(ps)[order])
     corrected = np.empty(len(ps))
-    corrected[order] = np.maximum.accumulate(np.minimum(1.0, np.arange(len(ps), 0, -1) * np.array(ps)[order]))
+    corrected[order] = np.maximum.accumulate(products)
     return corrected.tolist()
 
 
 def rank_test(one: Float64, other: Float64) -> float:
     """Return p of the two-sided Mann-Whitney U test (1947) of two samples [n], [m].
 
-    The test is exact, with ties too, for up to 10,000 permutations. Two samples of seven values have 3,432 of them. The
-    normal approximation, which SciPy uses for most larger samples, would be too cautious for so few values.
+    The test is exact, with ties too, for up to 10,000 permutations; two samples of seven values have 3,432. For so few
+    values, the normal approximation, which SciPy uses for most larger samples, would be too cautious.
 
     Raises:
         InputError: SciPy is not installed.
     """
     stats = import_extra("scipy.stats", "stats", "statistics", "SciPy")
-    # SciPy refuses a sample of one value. Its rank gives p: if the samples do not differ, all ranks are equally likely.
+    # SciPy refuses a sample of one value. The rank of this value gives p: if the samples do not differ, all ranks are
+    # equally likely.
     n, m = len(one), len(other)
     if min(n, m) == 1:
         values = np.concatenate([one, other])
         single = one[0] if n == 1 else other[0]
-        return min(1.0, 2 * float(min((values <= single).mean(), (values >= single).mean())))
+        below, above = float((values <= single).mean()), float((values >= single).mean())
+        return min(1.0, 2 * min(below, above))
     # SciPy's permutation test is exact if there are at most `n_resamples` permutations.
     exact = math.comb(n + m, n) <= _MOST_PERMUTATIONS
     method = stats.PermutationMethod(n_resamples=_MOST_PERMUTATIONS) if exact else "auto"
@@ -203,14 +209,18 @@ def metrics_means(metrics: Mapping[str, NDArray[Any]], returns: Float64) -> dict
 
 def metrics_summary(metrics: Mapping[str, NDArray[Any]], returns: Float64) -> str:
     """Return the `metrics_means` in words, in the order of their names; an empty text without metrics."""
-    means = sorted(metrics_means(metrics, returns).items())  # a file holds them in this order, too
-    return ", ".join(f"{name} {number(value) if abs(value) >= 1 else f'{value:.3g}'}" for name, value in means)
+    texts = []
+    for name, value in sorted(metrics_means(metrics, returns).items()):  # the order in a file, too
+        text = number(value) if abs(value) >= 1 else f"{value:.3g}"
+        texts.append(f"{name} {text}")
+    return ", ".join(texts)
 
 
 def number(value: float) -> str:
-    """Return the text of a return or a fitness, with two decimals, or three below 1; "none" for NaN.
+    """Return the text of a return or a fitness; "none" for NaN.
 
-    A number below 0.01, or a huge one, has significant digits instead.
+    The text has two decimals, or three for a number below 1. A number below 0.01, or a huge one, has significant
+    digits.
     """
     if math.isnan(value):
         return "none"

@@ -1,4 +1,7 @@
-"""The cores and the memory that this process may use, and its share of the cores among the workers of its host."""
+"""The number of cores and the memory that this process may use.
+
+The workers of a host share its cores, so a worker may use fewer cores than its host has.
+"""
 
 import math
 import os
@@ -17,9 +20,9 @@ class Cores(NamedTuple):
     """The cores that a process may use.
 
     Attributes:
-        bound: The numbers of the cores, by the affinity of the process; empty if the system does not tell.
-        most: The number of cores' worth of time that the process may use: all of its cores, or the rounded quota of its
-            control groups if that is less.
+        bound: The numbers of the cores in the affinity of the process; empty if unknown.
+        most: The number of cores that the process may keep busy: all of its cores, or the rounded quota of its control
+            groups if that is less.
     """
 
     bound: Sequence[int]
@@ -34,9 +37,9 @@ def usable_cores() -> Cores:
 
 
 def usable_memory() -> float:
-    """Return the bytes of memory that this process may use: those of the machine, or the limit of its control groups.
+    """Return the bytes of memory that this process may use; infinity if unknown.
 
-    It is infinity if the system does not tell.
+    They are the memory of the machine, or the limit of the control groups of the process if that is less.
     """
     try:
         machine = float(os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"))
@@ -46,21 +49,19 @@ def usable_memory() -> float:
 
 
 def quota_of(groups: str, root: Path) -> float:
-    """Return the number of cores' worth of time that the control groups of a process allow; infinity without a limit.
+    """Return the number of cores that the control groups of a process let it keep busy; infinity without a limit.
 
     Args:
-        groups: Its file /proc/self/cgroup: a line for each hierarchy of control groups, version 1 or 2.
-        root: The directory of all control groups. A container has its own group there, whatever its line says.
+        groups: The text of its file /proc/self/cgroup: a line for each hierarchy of control groups, version 1 or 2.
+        root: The directory of all control groups. In a container it is the container's own group, although the line
+            names a longer path.
     """
     found = _limits(groups, root, "cpu", ("cpu.cfs_quota_us", "cpu.cfs_period_us"), "cpu.max")
     return min((limit / period for limit, period in found if limit > 0), default=math.inf)
 
 
 def memory_of(groups: str, root: Path) -> float:
-    """Return the bytes of memory that the control groups of a process allow; infinity without a limit.
-
-    groups and root: those of `quota_of`.
-    """
+    """Return the bytes of memory that control groups allow; infinity without a limit. Arguments: see `quota_of`."""
     found = _limits(groups, root, "memory", ("memory.limit_in_bytes",), "memory.max")
     return min((float(limit) for (limit,) in found), default=math.inf)
 
@@ -71,21 +72,21 @@ def _groups() -> str:
     return ""
 
 
-def _limits(groups: str, root: Path, controller: str, names: Sequence[str], name: str) -> Iterator[list[int]]:
+def _limits(groups: str, root: Path, controller: str, files_v1: Sequence[str], file_v2: str) -> Iterator[list[int]]:
     """Yield the limits of a controller for the groups of a process, and for the groups around them.
 
-    names: the files of version 1, each with one number. name: the file of version 2, with all numbers.
+    Version 1 of control groups has a file for each number, version 2 one file with all numbers.
     """
     for line in groups.splitlines():
-        _, controllers, path = line.split(":", 2)
+        _, controllers, path = line.split(":", 2)  # version 2 names no controllers
         if controllers and controller not in controllers.split(","):
             continue
         parts = path.strip("/").split("/")
         for depth in range(len(parts) + 1):
             folder = Path(root, controller if controllers else "", *parts[:depth])
             with suppress(OSError, ValueError):  # no such file, or "max"
-                files = names if controllers else (name,)
-                yield [int(number) for file in files for number in (folder / file).read_text().split()]
+                texts = [(folder / file).read_text() for file in (files_v1 if controllers else (file_v2,))]
+                yield [int(number) for number in " ".join(texts).split()]
 
 
 def number_of_cores() -> int:
@@ -94,22 +95,22 @@ def number_of_cores() -> int:
 
 
 def share_of_cores() -> int:
-    """Return the number of cores on which this process plays: its share among the workers of its host, or all cores.
+    """Return the number of cores on which this process plays: the share that `set_share` has set, or else all cores.
 
-    At rank 0, which plays only if all workers are lost, it is the largest share of a worker.
+    Rank 0, which plays only if all workers are lost, has the largest share of a worker.
     """
     return _share[0] if _share else number_of_cores()
 
 
 def set_share(cores: int | None) -> None:
-    """Set the result of `share_of_cores`, once all ranks know each other; None: this process may use all its cores."""
+    """Set the result of `share_of_cores`, once all ranks know each other. With None, it is the number of all cores."""
     _share[:] = [] if cores is None else [cores]
 
 
 def shares(hosts: Sequence[str], cores: Mapping[int, Cores]) -> dict[int, int]:
-    """Return the number of cores of each worker: each core is divided among the workers of its host that may use it.
+    """Return the number of cores of each worker. The workers of a host that may use the same core share it equally.
 
-    Ranks that MPI has bound to cores of their own thus keep all of them. The coordinator, rank 0, needs no core.
+    A rank that MPI has bound to cores of its own thus keeps all of them. The coordinator, rank 0, needs no core.
 
     Args:
         hosts: The host of each rank.
@@ -122,7 +123,7 @@ def shares(hosts: Sequence[str], cores: Mapping[int, Cores]) -> dict[int, int]:
     found = {}
     for rank, (bound, most) in cores.items():
         if bound:
-            # A control group limits the time of all cores together.
+            # The quota of a control group is for all cores together, so it scales the sum of the shares.
             fair = sum(1 / users[hosts[rank]][core] for core in bound) * most / len(bound)
         else:
             fair = most / workers[hosts[rank]]

@@ -1,4 +1,7 @@
-"""Tasks that are generator functions; one of them sleeps, to measure scheduling."""
+"""Tasks that a user writes as one generator function, see `register_task`.
+
+One such task, which sleeps, serves to measure scheduling.
+"""
 
 import inspect
 import time
@@ -13,9 +16,7 @@ from evolve.errors import InputError, check_whole, one_line, pluralize, sanitize
 from evolve.shapes import Float32
 
 Episode = Callable[..., Generator[Any, Float32, float | tuple[float, dict[str, Any]]]]
-"""A generator function. Its arguments are a random generator and, by keyword, `env.kwargs` and the arguments drawn by
-`env.randomize`. It yields observations [O], receives actions [A] in [-1, 1], and at the end returns the episode's
-return, or a pair of it and metrics by name."""
+"""A generator function that plays one episode, see `register_task`."""
 
 
 class FunctionEnv(gymnasium.Env[Float32, Float32]):
@@ -102,19 +103,18 @@ def register_task(name: str, episode: Episode, observation_size: int, action_siz
     Args:
         name: The name of the environment, with a version: "Xor-v0". An experiment names it together with the module
             that calls `register_task`: "xor:Xor-v0".
-        episode: A generator function. Its argument is a `numpy.random.Generator`, the only source of chance that it
-            may use, because an episode must be repeatable from its seed. It also gets the arguments that an experiment
-            sets or randomizes (`env.kwargs`, `env.randomize`). It yields an observation, O numbers, and receives an
-            action for it, [A] float32 in [-1, 1]. At the end it returns the return of the episode, one number; higher
-            is better. It may also return (return, metrics), a number and a dictionary of numbers, from which an
-            experiment takes those that `env.metrics` names.
+        episode: A generator function. Its argument is a `numpy.random.Generator`. The function may use no other source
+            of chance, because an episode must be repeatable from its seed. By keyword it gets the arguments that an
+            experiment sets or randomizes (`env.kwargs`, `env.randomize`). It yields an observation, O numbers, and
+            receives an action, [A] float32 in [-1, 1]. At the end it returns the return of the episode, one number;
+            higher is better. To have metrics, it returns (return, metrics), with a dictionary of numbers; an experiment
+            takes the metrics that `env.metrics` names.
         observation_size: O, the length of an observation.
         action_size: A, the length of an action.
 
     Raises:
-        InputError: Gymnasium cannot register the name, or knows it as another environment; `episode` is not a function,
-            or a size is wrong. Also raised later, when an experiment is prepared or an episode is played, if the
-            function yields or returns something else; the message names the function.
+        InputError: An argument is wrong, or the name belongs to another environment. If the function yields or returns
+            wrong values, the error is raised when an experiment is prepared or an episode is played.
     """
     if not callable(episode):
         raise InputError("episode", "a generator function", repr(episode))
@@ -129,7 +129,7 @@ def register_task(name: str, episode: Episode, observation_size: int, action_siz
     if known is not None and getattr(known.entry_point, "func", None) is not FunctionEnv:
         raise InputError("name", "a name that Gymnasium does not know", f"{name}, another environment")
     try:
-        gymnasium.registry.pop(name, None)  # a notebook may register its task again, of which Gymnasium would warn
+        gymnasium.registry.pop(name, None)  # prevents a warning if a notebook registers its task again
         gymnasium.register(name, entry_point=partial(FunctionEnv, episode, observation_size, action_size, name))
     except (gymnasium.error.Error, TypeError) as error:
         got = f"{name!r} ({one_line(error)})"

@@ -1,8 +1,8 @@
 """Domain randomization: the arguments of an environment that `env.randomize` draws for each episode.
 
-The value of the argument NAME is computed from the first number of a random stream. The key of this stream is the seed
-of the episode's environment, and the purpose "env.randomize.NAME". So any rank can draw the values of any episode, and
-the value of an argument does not depend on the other arguments.
+The value of the argument NAME is computed from the first number of a random stream. The key of the stream consists of
+the seed of the episode's environment and the purpose "env.randomize.NAME". So any rank can draw the values of any
+episode, and the value of an argument does not depend on the other arguments.
 """
 
 from collections.abc import Mapping
@@ -18,11 +18,11 @@ from evolve.shapes import Float64, Int64
 
 def draw(randomize: Mapping[str, Any], seeds: Int64) -> dict[str, list[Any]]:
     """Return the values of each randomized argument in k episodes, by name. seeds: [k], of their environments."""
-    zeros = np.zeros_like(seeds)
-    return {
-        name: _values_at(distribution, Streams(seeds, f"env.randomize.{name}", 0, zeros).uniform(1)[:, 0])
-        for name, distribution in randomize.items()
-    }
+    drawn = {}
+    for name, distribution in randomize.items():
+        streams = Streams(seeds, f"env.randomize.{name}", 0, np.zeros_like(seeds))
+        drawn[name] = _values_at(distribution, streams.uniform(1)[:, 0])
+    return drawn
 
 
 def draw_tables(randomize: Mapping[str, Any], seeds: Int64) -> list[Table]:
@@ -43,7 +43,7 @@ def fixed(options: EnvOptions, seed: int) -> EnvOptions:
 
 
 def may_repeat(randomize: Mapping[str, Any]) -> bool:
-    """Return whether two episodes may draw the same arguments: none of them has a continuous distribution."""
+    """Return whether two episodes may draw the same arguments, because no argument has a continuous distribution."""
     return all(kind in ("choice", "integers") for distribution in randomize.values() for kind in distribution)
 
 

@@ -1,9 +1,8 @@
 """Batches of episodes, which the coordinator sends to workers, and the results that the workers return.
 
-Both are frozen records, which messages between ranks contain. Each result has the numbers of its genome and episode, so
-results may come in any order. A quantity that every episode has is declared once, as a field of `EpisodeResults`.
-Messages and the collector then include it without further code. The run file includes it if the store has a column of
-its name.
+Batches and results are frozen records, and travel in messages between ranks. Each result names its genome and episode,
+so results may arrive in any order. To add a quantity of each episode, declare a field of `EpisodeResults`: messages and
+the collector need no further code, and the run file includes the quantity if the store has a column of its name.
 """
 
 from collections.abc import Mapping, Sequence
@@ -24,13 +23,14 @@ Traces = Literal["each", "mean", "none"]
 class RolloutSpec:
     """The settings of the rollout that plays a batch.
 
-    experiment: TOML text, from which any rank makes the rollout, its network and its environments.
+    experiment: The TOML text from which any rank makes the rollout, its network and its environments.
     slots: B, the number of episodes that run side by side.
     num_traces: T, the number of traces of an episode.
-    max_episode_seconds: the limit of an episode's wall time.
+    max_episode_seconds: The limit of an episode's wall time.
     on_failure: "stop" if a failed episode ends the evaluation, "worst" if the evaluation goes on.
-    chunk_seconds: the duration of the smallest chunk of episodes that is worth a message to a worker.
-    least_chunk: the size of the smallest chunk; above 1 if a kernel steps several slots in the time of one.
+    chunk_seconds: The least wall time of a chunk of episodes; shorter chunks are not worth a message.
+    least_chunk: The least number of episodes of a chunk. It is above 1 if a kernel steps several
+        slots in the time of one.
     num_metrics: M, the number of metrics of an episode.
     """
 
@@ -51,18 +51,18 @@ class EpisodeBatch:
     The seed of an episode's environment follows from (seed, purpose, generation, candidate, episode).
 
     genomes: C genomes, in memory or generated when they are played.
-    genome_ids: [C], the number of each genome in the results: 0 … C - 1, or some of them in a part of a batch (`take`).
-    A worker that receives no genomes generates them from these numbers.
+    genome_ids: [C], the number of each genome in the results: 0 … C - 1. A part of a batch (`take`) keeps the numbers
+        of the whole batch. A worker that receives no genomes generates them from these numbers.
     candidates: [C], the number by which warnings and errors name each genome.
     keys: [C, 2], the generation and the candidate in the seeds of each genome's episodes. Genomes with equal keys play
-    the same episodes (common random numbers).
-    normalizers: [C, 2, O], with O = 0 if observations are not normalized.
-    rows: [N], which of the C genomes plays each episode.
+        the same episodes (common random numbers).
+    normalizers: [C, 2, O]. O = 0 if observations are not normalized.
+    rows: [N], the index of the genome that plays each episode.
     episodes: [N], the number of each episode among the episodes of its genome.
-    traces: the traces to return: "each" for sums over each genome's episodes, "mean" for the sum over all, or "none".
-    describe: whether the rank that plays episode 0 of a genome also describes the genome.
-    best_of: the number of episodes of each genome, if only the step hashes of the genome with the best mean return are
-    wanted; 0 if the hashes of all genomes are wanted. A rollout may leave out hashes that are not wanted.
+    traces: The traces to return: "each" for sums over each genome's episodes, "mean" for the sum over all, or "none".
+    describe: Whether the rank that plays episode 0 of a genome also describes the genome.
+    best_of: 0 if the step hashes of all genomes are wanted. If only the hashes of the genome with the best mean return
+        are wanted, the number of episodes of each genome. A rollout may leave out the other hashes.
     """
 
     seed: int
@@ -98,7 +98,7 @@ class EpisodeBatch:
 
         Args:
             seed: The seed of the experiment.
-            purpose: The purpose of the episodes, from which their seeds follow, too.
+            purpose: The purpose of the episodes, a part of their seeds.
             genomes: C genomes.
             keys: [C, 2], see `EpisodeBatch`.
             episodes: The numbers of the episodes that each genome plays.
@@ -151,7 +151,7 @@ class EpisodeBatch:
 
 
 def _as_slice(indices: Int64) -> Int64 | slice:
-    """Return indices [k] as a slice if they follow each other, as in most chunks, because views are fast to take."""
+    """Return consecutive indices [k] as a slice, which gives a fast view; return other indices unchanged."""
     k = len(indices)
     if k and indices[-1] - indices[0] == k - 1 and (k == 1 or (np.diff(indices) == 1).all()):
         return slice(int(indices[0]), int(indices[-1]) + 1)
@@ -159,7 +159,7 @@ def _as_slice(indices: Int64) -> Int64 | slice:
 
 
 def _distinct(numbers: Int64) -> tuple[Int64, Int64]:
-    """Return the distinct ones of numbers [n], in ascending order, and the index [n] of each number among them."""
+    """Return the distinct values of numbers [n], ascending, and for each number the index [n] of its value."""
     if (numbers[1:] < numbers[:-1]).any():
         return np.unique(numbers, return_inverse=True)
     # In ascending order, as in most chunks, equal numbers are adjacent: no sort is needed.
@@ -169,21 +169,23 @@ def _distinct(numbers: Int64) -> tuple[Int64, Int64]:
 
 
 def generation_keys(generation: int, population: int, common: bool | Literal["pairs"] = False) -> Int64:
-    """Return the keys [P, 2] of a generation, see `EpisodeBatch`: its number, and the candidate whose episodes to play.
+    """Return the keys [P, 2] of the candidates of a generation, see `EpisodeBatch`.
 
     The key of a candidate does not depend on P.
 
-    common: Whether all candidates play the episodes of candidate 0; with "pairs" candidates 2i and 2i + 1 play the
-        episodes of candidate 2i.
+    common: False: each candidate plays its own episodes. True: all play the episodes of candidate 0. "pairs":
+        candidates 2i and 2i + 1 play the episodes of candidate 2i.
     """
     candidates = np.arange(population, dtype=np.int64)
-    if common:
-        candidates -= candidates % 2 if common == "pairs" else candidates
+    if common == "pairs":
+        candidates -= candidates % 2
+    elif common:
+        candidates[:] = 0
     return np.stack([np.full(population, generation, np.int64), candidates], axis=1)
 
 
 def quantity(symbols: str, dtype: DTypeLike) -> Any:
-    """Declare a field of `EpisodeResults`: its shape, in letters of `evolve.shapes` and of that class, and its type."""
+    """Declare a field of `EpisodeResults` by its shape, in the letters of that class, and its type."""
     return field(metadata={"symbols": symbols, "dtype": np.dtype(dtype)})
 
 
@@ -191,20 +193,21 @@ def quantity(symbols: str, dtype: DTypeLike) -> Any:
 class EpisodeResults:
     """The results of N episodes, in any order.
 
-    genomes, episodes: the genome id and the episode number, which identify an episode of a batch.
-    returns: the sum of the rewards, NaN if the episode failed.
-    lengths: environment steps.
+    genomes, episodes: The genome id and the episode number, which identify an episode of a batch.
+    returns: The sum of the rewards; NaN if the episode failed.
+    lengths: The number of environment steps.
     fingerprints: 64 bits each for the observations and the network outputs of an episode.
-    moments: sums and sums of squares of observations, O = 0 if observations are not normalized.
-    episode_seconds: wall time in the environment; the time of a tick is shared equally by all episodes that it steps.
-    If kernels play whole episodes: wall time in environment and network, shared in proportion to the steps.
-    encoded_metrics: types and bits of the metrics of the experiment, M = 0 without (`environments.decode_metrics`).
-    hashed, step_hashes: whether an episode has step hashes: one byte of each fingerprint after each step. The hashes
-    are concatenated over the episodes that have them, L = Σ min(length, MAX_HASHED_STEPS).
-    traced, traces: row i of the traces, in units of 2⁻²⁰, belongs to the genome traced[i]. A genome may have several
-    rows, whose sum counts; integers have the same sum in any order.
-    described, digests, connections, genome_fingerprints: D genomes and their descriptions (`GenomeDescriptions`); a
-    genome may occur more than once.
+    moments: Sums and sums of squares of the O observations. O = 0 if observations are not normalized.
+    episode_seconds: Wall time in the environment. All episodes that a tick steps share its time equally. If kernels
+        play whole episodes, the time includes the network, and episodes share it in proportion to their steps.
+    encoded_metrics: Types and bits of the M metrics of the experiment (`environments.decode_metrics`).
+    hashed: Whether an episode has step hashes.
+    step_hashes: One byte of each fingerprint after each step. The hashes are concatenated over the episodes that have
+        them, L = Σ min(length, MAX_HASHED_STEPS).
+    traced, traces: Row i of the traces, in units of 2⁻²⁰, belongs to the genome traced[i]. A genome may have several
+        rows, which are added; the order does not matter, because they are integers.
+    described, digests, connections, genome_fingerprints: D genomes and their descriptions (`GenomeDescriptions`). A
+        genome may occur more than once.
     """
 
     genomes: Int32 = quantity("N", np.int32)
@@ -234,7 +237,7 @@ QUANTITIES = {f.name: (f.metadata["symbols"], f.metadata["dtype"]) for f in fiel
 EPISODE_QUANTITIES = tuple(
     n for n, (symbols, _) in QUANTITIES.items() if symbols[0] == "N" and n not in ("genomes", "episodes", "hashed")
 )
-"""The quantities that every episode has, without its identity; an episode may lack step hashes."""
+"""The measured quantities that every episode has. Step hashes are not among them: an episode may lack them."""
 
 
 def shape_of(symbols: str, sizes: Mapping[str, int]) -> tuple[int, ...]:
@@ -253,8 +256,8 @@ def join(parts: Sequence[EpisodeResults]) -> EpisodeResults:
 class EpisodeFailure:
     """An episode that could not be played to its end: genome id, number, environment seed, failed step and error.
 
-    Its result has a return of NaN, and `step` as length. Step 0 is the reset of the environment. A seed of -1 means
-    that neither seed nor step is known, because the ranks that played the episode were lost; the length is then 0.
+    The result of the episode has a return of NaN, and `step` as length. Step 0 is the reset of the environment. If the
+    ranks that played the episode were lost, seed and step are unknown: the seed is -1, and the length 0.
     """
 
     genome: int

@@ -1,23 +1,22 @@
-"""The run file `DIR/seed-S.h5`: the only package that imports h5py.
+"""Writing and reading run files, `DIR/seed-S.h5`. Only this package imports h5py.
 
-**The guarantee.** At every instant, also after a kill, a crash of the machine or a full disk, the path holds a complete
-and closed HDF5 file that plain h5py opens. A flush copies the file to `.seed-S.h5.partial.h5` in the same directory,
+**The guarantee.** At every instant the path holds a complete and closed HDF5 file that plain h5py opens, also after a
+kill, a crash of the machine or a full disk. A flush copies the file to `.seed-S.h5.partial.h5` in the same directory,
 appends the new generations, syncs the copy, and renames it into place. Renaming is atomic (POSIX). A reader keeps the
-file that it opened. A flush that fails leaves the old file. Memory holds only generations that are not yet on disk. A
-generation is on disk once `RunFile.flush` has returned, and is never lost again.
+file that it opened. A flush that fails leaves the old file. A generation is on disk once `RunFile.flush` has returned,
+and is never lost again. (HDF5's own mode for such writers, SWMR, leaves a file that plain h5py refuses after a kill.)
 
-Copying costs half a percent of a run: between two flushes, 200 times the duration of a flush passes. If that is more
-than two seconds, the interval is two seconds, but at least 20 times the duration of a flush. So flushes of a large file
-cost up to 5 %. A kill loses at most the work of one interval. A run that stops in an orderly way flushes first. If a
-Python script sees each generation (`flush_every_generation`), no flush is delayed, because the script may end at any
-time and in any way. (HDF5's own mode for such writers, SWMR, leaves a file that plain h5py refuses after a kill.)
+**The interval.** After a flush of t seconds, the next one waits for 200 t, so flushes cost half a percent of a run. The
+wait is at most two seconds, but at least 20 t, so flushes of a large file cost up to 5 %. A kill loses at most the work
+of one interval. A run that stops in an orderly way flushes first. If a Python script sees each generation
+(`flush_every_generation`), no flush waits, because the script may end at any time.
 
 **One writer.** A writer holds a lock (`flock`) on `.seed-S.h5.lock` while it lives, so a second run on the same file is
 refused. The kernel releases the lock however the process ends. On a file system without locks nothing is refused.
 
-**Nothing is executed.** The reader takes only the arrays and texts that the schema names, after a check of their types,
-shapes and stored sizes: no pickles, no objects, no links, no compressed data, and never more memory than the size of
-the file.
+**Nothing is executed.** The reader takes only the arrays and texts that the schema names, and first checks their types,
+shapes and stored sizes. It reads no pickles, objects, links or compressed data, and needs no more memory than the size
+of the file.
 """
 
 from typing import TYPE_CHECKING
