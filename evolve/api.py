@@ -1,9 +1,9 @@
-"""The Python interface: functions that train, load and iterate, and the classes of their results.
+"""The Python interface: functions such as `train`, `iterate` and `load`, and the classes of their results.
 
-Under `mpirun -n R python script.py` every rank calls the same functions: rank 0 coordinates, the others play episodes,
-and all get the same objects. With `workers` the process of the script starts such ranks itself. It receives each
-generation from their rank 0, and tells rank 0 whether to go on. Only `progress=True` prints. During a call an alarm
-watches the environments; after the call no function keeps a signal handler.
+Under `mpirun -n R python script.py` every rank calls the same functions and gets the same results. Rank 0 coordinates;
+the other ranks play episodes. With `workers`, the process of the script starts such ranks itself, receives each
+generation from their rank 0, and tells rank 0 whether to go on. Functions print only with `progress=True`. During a
+call an alarm limits the time of environments; after the call no signal handler is left.
 """
 
 import json
@@ -38,7 +38,7 @@ from evolve.verification import Verdict
 from evolve.verification.verdict import html_rows
 
 _MAX_SENT_BYTES = 2**29
-"""Rank 0 sends the content of a run file to the other ranks; they read a larger file from the disk instead."""
+"""Rank 0 sends a run file of at most this size to the other ranks; they read a larger file from the disk."""
 
 
 class RunComparison(exhibits.Picture):
@@ -61,8 +61,8 @@ class RunComparison(exhibits.Picture):
         """Return columns by experiment, best first (`pandas.DataFrame(comparison.table())`).
 
         `low` and `high` are the 95 % interval of the mean over seeds. `p` is the two-sided rank test against the best
-        experiment, with Holm's correction. All three are NaN if there are too few seeds, and `p` is also NaN for the
-        best experiment itself. The same scores choose the best and test it, so `p` is a little too small.
+        experiment, with Holm's correction. All three are NaN for too few seeds, and `p` also for the best experiment.
+        `p` is a little too small, because the same scores choose the best experiment and test it.
         """
         rows = self._ranking.rows
         intervals = [row.interval or (np.nan, np.nan) for row in rows]
@@ -87,7 +87,7 @@ class RunComparison(exhibits.Picture):
 
 
 class Sweep(Sequence[Run]):
-    """The runs of a sweep, in the order of the grid and, for each of its points, of the seeds.
+    """The runs of a sweep: point after point of the grid, and seed after seed at each point.
 
     Args:
         runs: The runs.
@@ -111,9 +111,9 @@ class Sweep(Sequence[Run]):
     def table(self) -> dict[str, list[Any]]:
         """Return columns by run (`pandas.DataFrame(sweep.table())`).
 
-        The first columns are the varied settings; a table or a list is given as text. `held_out_low` and
-        `held_out_high` are the 95 % interval of the champion's mean return on the held-out episodes that did not fail.
-        They are NaN for fewer than two such episodes. `held_out_metric_NAME` is the mean of a metric over them.
+        The first columns are the varied settings; a table or a list is given as text. The columns `held_out_…` are
+        about the champion's held-out episodes that did not fail. `held_out_low` and `held_out_high` are the 95 %
+        interval of the mean return, NaN for fewer than two episodes. `held_out_metric_NAME` is the mean of a metric.
         """
         columns: dict[str, list[Any]] = {key: [_cell(point[key]) for point in self.points] for key in self.points[0]}
         last = [run.generations[-1] if run.generations else None for run in self.runs]
@@ -144,17 +144,18 @@ class Sweep(Sequence[Run]):
         return compare(self.runs)
 
     def _repr_html_(self) -> str:
-        """Return a table with a row for each point of the grid, best first: the held-out means of its seeds."""
+        """Return a table with a row for each point of the grid: the held-out mean over its seeds, best first."""
         by_point: dict[tuple[str, ...], list[float]] = {}
         for point, run in zip(self.points, self.runs, strict=True):
             scores = by_point.setdefault(tuple(words(_cell(value)) for value in point.values()), [])
             if run.held_out is not None and not np.isnan(run.held_out.mean):
                 scores.append(run.held_out.mean)
         means = {point: statistics.mean(np.array(scores)) for point, scores in by_point.items()}
-        rows = [
-            (*point, number(means[point]), between((min(scores), max(scores))) if len(scores) > 1 else "")
-            for point, scores in sorted(by_point.items(), key=lambda item: -np.nan_to_num(means[item[0]], nan=-np.inf))
-        ]
+        rows = []
+        for cells in sorted(means, key=lambda cells: -np.nan_to_num(means[cells], nan=-np.inf)):
+            scores = by_point[cells]
+            of_seeds = between((min(scores), max(scores))) if len(scores) > 1 else ""
+            rows.append((*cells, number(means[cells]), of_seeds))
         seeds = pluralize(len({run.seed for run in self.runs}), "seed")
         title = f"{pluralize(len(self), 'run')}, {seeds}"
         return html_rows(title, (*self.points[0], "held-out mean", "of seeds"), rows)
@@ -192,9 +193,9 @@ def train(
     callbacks: Iterable[Callable[[Generation], object]] = (),
     **settings: Any,
 ) -> Run:
-    """Evolve an experiment to its end; return its run.
+    """Evolve an experiment to its end, and return its run.
 
-    The run ends early, and can be resumed, if a callback returns False, or after `compute.time_limit`.
+    The run ends early if a callback returns False, or after `compute.time_limit`. It can then be resumed.
 
     Args:
         experiment: A TOML file, a table, or a configuration. Without it, `settings` define the experiment. With
@@ -202,20 +203,20 @@ def train(
         seed: The seed of the run; by default the first seed of the experiment.
         output: The directory of the run file, by default `runs/<environment>-<network>`; or the table `[output]`.
         resume: Whether to continue an existing run file. If its run is complete, it is returned unchanged.
-        overwrite: Whether to replace an existing run file, also of other settings. It is replaced when the first new
-            generation is complete.
+        overwrite: Whether to replace an existing run file, even one with other settings. The old file stays until the
+            first new generation is complete.
         workers: The number of processes that play episodes, which this process starts with mpirun; "auto" starts one
             per core if that pays. By default this process plays them, or the ranks of the script's own mpirun.
         progress: Whether to show the progress: as a display on a terminal and in Jupyter, otherwise as a line every few
             seconds.
-        tensorboard: The directory of event files for TensorBoard, which grow by each generation. The files of this run
-            are in a directory of their own, `<tensorboard>/<directory of the run file>/seed-S`.
-        callbacks: Functions that are called with each generation, after the generation is in the run file; in a script
-            of several ranks on rank 0 alone. If one returns False, the run stops.
+        tensorboard: The directory of event files for TensorBoard, which grow with each generation. The files of this
+            run are in `<tensorboard>/<directory of the run file>/seed-S`.
+        callbacks: Functions that are called with each generation, once the run file holds it. If one returns False, the
+            run stops. In a script of several ranks only rank 0 calls them.
         settings: Any settings, as in TOML; they override settings of the experiment. For env, network and strategy the
-            name is enough: `env="CartPole-v1", network={"name": "elman", "hidden": [8]}, generations=20`. `start_from`,
-            the genome with which the search begins, may also be a run, a champion file, a policy, or a vector of
-            weights [W]; the network must fit. None begins with random genomes.
+            name is enough: `env="CartPole-v1", network={"name": "elman", "hidden": [8]}, generations=20`. `start_from`
+            is the genome with which the search begins, of a network that fits: a path as in TOML, a run, a champion
+            file, a policy, or a vector of weights [W]. None begins with random genomes.
 
     Raises:
         InputError: A setting is wrong, or the run file exists already.
@@ -238,7 +239,8 @@ def train(
 
     # With `workers`, this process makes the plan. Otherwise only rank 0 does, in `work`.
     given = None if workers is None else make_plan()
-    if given is not None and (size := number_of_workers(workers, given, options)) > 1:
+    size = 1 if given is None else number_of_workers(workers, given, options)
+    if given is not None and size > 1:
         file = given.path.absolute()  # a callback may change the current directory
         with closing(evolve_elsewhere(given, options, size)) as generations:
             see(given, generations)
@@ -286,15 +288,15 @@ def sweep(
             combination is an experiment; the last setting changes fastest.
         experiment: As for `train`; it may have a table `[sweep]`, to which the grid is added.
         seeds: The seeds of each experiment; by default the seeds of `experiment`.
-        output: The directory that holds a directory of each experiment, by default `runs/sweep`, or `runs/<name>` for a
-            file <name>.toml. Without a grid, the directory of the run files, as for `train`.
+        output: The directory in which each experiment has a directory, by default `runs/sweep`, or `runs/<name>` for a
+            file <name>.toml. With an empty grid, the directory of the run files, as for `train`.
         resume: Whether to continue existing run files.
         overwrite: Whether to replace existing run files.
         workers: As for `train`.
         progress: As for `train`.
         tensorboard: As for `train`.
         callbacks: As for `train`, called with each generation of each run. If one returns False, this run stops, and
-            the next one begins.
+            the next run begins.
         settings: Settings that all experiments share, as for `train`.
 
     Raises:
@@ -339,15 +341,16 @@ def iterate(
     progress: bool = False,
     **settings: Any,
 ) -> Iterator[Generation]:
-    """Evolve an experiment as `train` does, yielding each generation on every rank once the run file holds it.
+    """Evolve an experiment as `train` does, and yield each generation on every rank once the run file holds it.
 
-    A script may leave the loop early, by `break` or by an exception. The run file can then be resumed.
+    If a script leaves the loop early, by `break` or by an exception, the run file can be resumed.
     """
     check_not_importing()
     options = RunOptions(resume, overwrite, progress, sees_each=True)
     make_plan = partial(plan_from_arguments, experiment, seed, output, settings, resume)
     given = None if workers is None else make_plan()
-    if given is not None and (size := number_of_workers(workers, given, options)) > 1:
+    size = 1 if given is None else number_of_workers(workers, given, options)
+    if given is not None and size > 1:
         with closing(evolve_elsewhere(given, options, size)) as generations:
             yield from generations
         return
@@ -367,10 +370,10 @@ def _lead(ranks: Collective, make_plan: Callable[[], PlannedRun], options: RunOp
         for generation in evolve_here(ranks, coordinator, plan, options, options.reporter):
             if ranks.transport.size > 1:
                 ranks.release(pack_generation(generation))
-                # The other ranks left `serve` to receive the generation, so their next batch begins with a new setup.
+                # The other ranks left `serve` to receive the generation. In the next `serve` they need a setup again.
                 coordinator.forget_setup()
             yield generation
-    except GeneratorExit:  # the script left its loop, on all ranks: no rank waits for an answer
+    except GeneratorExit:  # the script left its loop on all ranks, so no rank waits for an answer
         raise
     except BaseException as error:
         ranks.release_error(error)
@@ -390,14 +393,14 @@ def _checked_callbacks(callbacks: Any) -> list[Callable[[Generation], object]]:
 
 
 def compare(runs: Iterable[Run | str | Path]) -> RunComparison:
-    """Return a comparison of experiments as a picture, which a notebook shows; `save` writes PNG, SVG or PDF.
+    """Return a comparison of experiments as a picture. A notebook shows it; `save` writes PNG, SVG or PDF.
 
-    A score is the mean return of a seed's champion on held-out episodes. If no run was evaluated on held-out episodes,
-    it is the best fitness of the last generation.
+    The score of a seed is its champion's mean return on held-out episodes. If no run has held-out episodes, the score
+    is the best fitness of the last generation.
 
     Args:
         runs: Runs, or the paths of run files and directories; a directory stands for all run files in or below it.
-            Runs that differ in their seeds only are one experiment.
+            Runs that differ only in their seeds are one experiment.
 
     Raises:
         InputError: A run is of another type, a file cannot be read, or matplotlib is not installed.

@@ -1,6 +1,6 @@
-"""The errors that end a command early, with their exit codes; texts for error messages; imports on demand.
+"""The errors that end a command early, and helpers for error messages and for imports on demand.
 
-Optional libraries are installed by the extras of this package: `pip install 'evolve-mpi[plot]'`.
+Extras of this package install optional libraries: `pip install 'evolve-mpi[plot]'`.
 """
 
 import importlib
@@ -29,12 +29,12 @@ _LONGEST_EXPECTATION = 2000
 
 @dataclass(frozen=True)
 class Setting:
-    """A setting that an error message names or advises. Each interface spells it in its own way.
+    """A setting that an error message names or advises. Python and the command line spell it differently.
 
     `str` returns the spelling of Python and TOML: `env.engine="exact"`.
 
     Attributes:
-        key: "env.engine"; for an argument of a Python function its name: "resume".
+        key: The key in TOML, "env.engine", or the name of an argument of a Python function, "resume".
         value: The advised value; None to name the setting alone.
     """
 
@@ -66,8 +66,8 @@ class EvolveError(Exception):
         super().__init__("".join(map(str, self._parts)))
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """Return the function, arguments and attributes with which `copy` and `pickle` make this error again."""
-        # The method of Exception would call the class with the message alone.
+        """Return the function, arguments and attributes from which `copy` and `pickle` restore this error."""
+        # Exception's own method would call the class with the message alone.
         return _restored, (type(self), *self._parts), self.__dict__
 
     def worded(self, spell: Callable[[Setting], str]) -> str:
@@ -125,7 +125,7 @@ def _clean(parts: Iterable[Any]) -> tuple[Any, ...]:
 
 
 class RunError(EvolveError):
-    """The run failed; or the result of the command is negative, such as a failed verification."""
+    """The run failed, or the answer of the command is no, as after a failed verification."""
 
 
 class EpisodeError(RunError):
@@ -176,14 +176,18 @@ _ATTRIBUTES = ("argument", "expected", "got", "which", "message", "key")
 
 def error_to_json(error: BaseException) -> bytes:
     """Return an error as JSON, from which `error_from_json` restores it in another process."""
-    kind = next((base.__name__ for base in type(error).__mro__ if _KINDS.get(base.__name__) is base), "")
-    # An attribute of a foreign exception may be anything, and `error_from_json` does not restore it.
-    attributes = {name: getattr(error, name) for name in _ATTRIBUTES if kind and hasattr(error, name)}
+    kind, attributes = "", {}
+    for base in type(error).__mro__:
+        if _KINDS.get(base.__name__) is base:
+            # Only for errors of this package: an attribute of a foreign exception may be anything.
+            kind = base.__name__
+            attributes = {name: getattr(error, name) for name in _ATTRIBUTES if hasattr(error, name)}
+            break
     return json.dumps({"kind": kind, "text": _text_of(error), "attributes": attributes}, default=str).encode()
 
 
 def error_from_json(content: bytes) -> EvolveError:
-    """Restore an error from the JSON of `error_to_json`; a RunError if it was no error of this package."""
+    """Restore an error from the JSON of `error_to_json`. An error of another package becomes a RunError."""
     fields = json.loads(content)
     kind = _KINDS.get(fields["kind"], RunError)
     error = _restored(kind, fields["text"])
@@ -191,7 +195,7 @@ def error_from_json(content: bytes) -> EvolveError:
         for name, value in fields["attributes"].items():
             setattr(error, name, tuple(value) if isinstance(value, list) else value)
     if isinstance(error, InputError):
-        error.cure = ()  # it may contain settings, so JSON has it only as a part of the text
+        error.cure = ()  # JSON has the cure only as a part of the text, because a cure may contain settings
     return error
 
 
@@ -232,7 +236,7 @@ def check_flag(argument: str, value: Any) -> None:
 
 
 def install_command(extra: str) -> str:
-    """Return the command that adds an extra to this installation, which is a clone or a package from PyPI."""
+    """Return the command that adds an extra to this installation, a clone or a package from PyPI."""
     if not _is_clone(SOURCE):
         return f"pip install '{DISTRIBUTION}[{extra}]'"
     clone = "." if SOURCE.samefile(".") else str(SOURCE)
@@ -285,13 +289,13 @@ def import_on_demand(package: str, modules: Mapping[str, str]) -> Callable[[str]
 
 
 def is_installed(*modules: str) -> bool:
-    """Return whether modules can be found. An import may still fail; it is not tried, because it takes time."""
+    """Return whether modules are installed. An import may still fail; it is not tried, because it takes time."""
     return all(importlib.util.find_spec(module) is not None for module in modules)
 
 
 def _is_clone(folder: Path) -> bool:
     """Return True if a folder contains the sources of this package."""
-    # Other packages may install a pyproject.toml into the folder of all packages, so the file must name this package.
+    # The folder of all installed packages may hold the pyproject.toml of another package, so check the name.
     try:
         return f'name = "{DISTRIBUTION}"' in (folder / "pyproject.toml").read_text(encoding="utf-8", errors="replace")
     except OSError:
@@ -333,19 +337,20 @@ def exception_line(message: str) -> str:
     """
     lines = message.rstrip().splitlines()
     start = len(lines) - 1
-    if frames := [number for number, line in enumerate(lines) if line.startswith('  File "')]:
-        start = next((number for number in range(frames[-1], len(lines)) if lines[number][:1] not in ("", " ")), start)
-    return sanitize(" ".join(" ".join(lines[start:]).split()), _LONGEST_REASON)
+    frames = [number for number, line in enumerate(lines) if line.startswith('  File "')]
+    if frames:
+        # The exception begins at the first line after the last frame that is not indented.
+        after = range(frames[-1], len(lines))
+        start = next((number for number in after if lines[number][:1] not in ("", " ")), start)
+    reason = " ".join(lines[start:])
+    return sanitize(" ".join(reason.split()), _LONGEST_REASON)
 
 
 def describe(error: BaseException) -> str:
-    """Return the traceback of an exception from foreign code, without the frame of this package that called the code.
-
-    For an error of this package, return its message alone.
-    """
+    """Return the traceback of an exception from foreign code. For an error of this package, return only its message."""
     if isinstance(error, EvolveError):
         return str(error)
-    # The first frame belongs to this package. It says nothing about the failure.
+    # The first frame is this package's call of the foreign code, and says nothing about the failure.
     foreign = error.__traceback__ and error.__traceback__.tb_next
     text = "".join(traceback.format_exception(type(error), error, foreign or error.__traceback__))
     if len(text) < _LONGEST_TRACEBACK:

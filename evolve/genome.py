@@ -1,7 +1,7 @@
 """Genomes: the numbers that evolve, their layout, and the digest that proves two populations equal.
 
-The genome of a candidate is W numbers, most often the weights of a network laid end to end, and a mask of the numbers
-that are present. A strategy knows only the `GenomeLayout`: it does not know the network or the task.
+A genome consists of W numbers and a mask, which says which of them are present. Most often the numbers are the weights
+of a network, laid end to end. A strategy knows the `GenomeLayout`, but neither the network nor the task.
 """
 
 import hashlib
@@ -61,10 +61,10 @@ class Genomes:
 
 @dataclass(frozen=True)
 class FactoredGenomes(Genomes):
-    """Genomes around one centre, with perturbations of low rank that are also kept as factors.
+    """Genomes around one centre with perturbations of low rank, and the factors of these perturbations.
 
-    factors: the factors of all P candidates; no connection is absent. Kernels may compute with the factors instead of
-    the weights, and get results that are equal to the bit.
+    No connection is absent. A kernel may compute with the factors instead of the weights; the results are equal to the
+    bit.
     """
 
     factors: Factors
@@ -75,7 +75,7 @@ class FactoredGenomes(Genomes):
 
 
 class GenomeSource(Protocol):
-    """P numbered genomes: `Genomes` in memory, or a lazy source that computes genomes whenever they are taken."""
+    """P numbered genomes: `Genomes` in memory, or a lazy source, which computes genomes when they are taken."""
 
     def __len__(self) -> int:
         """P."""
@@ -123,7 +123,7 @@ def no_genomes(W: int) -> Genomes:
 
 
 NO_GENOMES = no_genomes(0)
-"""Takes the place of genomes in messages to a rank that computes the genomes itself."""
+"""Replaces the genomes in a message to a rank that computes the genomes itself."""
 
 
 def pruned(weights: Float32, mask: Bool) -> Genomes:
@@ -132,12 +132,12 @@ def pruned(weights: Float32, mask: Bool) -> Genomes:
 
 
 def check_genomes(genomes: Any, P: int, W: int) -> Genomes:
-    """Return P genomes of W weights that code of another package has made, as read-only arrays.
+    """Return genomes that code of another package has made, as read-only arrays, after checking them.
 
     Raises:
-        TypeError: They are no `Genomes`.
-        ValueError: There are other numbers of genomes or weights, an absent connection has a weight other than 0, or a
-            weight is not finite.
+        TypeError: `genomes` are not `Genomes`.
+        ValueError: There are not P genomes of W weights, a weight is not finite, or an absent connection has a weight
+            other than 0.
     """
     if not isinstance(genomes, Genomes):
         raise TypeError(f"expected evolve.genome.Genomes, got {type(genomes).__name__}")
@@ -155,10 +155,12 @@ def concatenate(*parts: Genomes) -> Genomes:
 
 
 def one_genome(values: Any, argument: str) -> Genomes:
-    """Return one genome (P = 1): `values` itself if it is a genome, or a genome of these weights, [W] or [1, W].
+    """Return one genome (P = 1): `values` if they are a genome, or else a genome of these weights, [W] or [1, W].
 
-    A genome of given weights has all connections. argument: the name of `values` in errors. Raises InputError for
-    several genomes, and for weights that are not finite float32 numbers.
+    A genome of given weights has all connections. Raises InputError for several genomes, and for weights that are not
+    finite float32 numbers.
+
+    argument: The name of `values` in errors.
     """
     if isinstance(values, Genomes):
         if len(values) != 1:
@@ -186,14 +188,14 @@ def one_genome(values: Any, argument: str) -> Genomes:
 class Block:
     """One matrix inside a genome: weights[start:stop] is [rows, columns], row-major.
 
-    layer: the layer that the matrix feeds. The blocks of one layer are contiguous, so a strategy can swap whole layers.
-    source: the number of the vector that the matrix multiplies. Source 0 is the observation, and source l + 1 is the
+    layer: The layer that the matrix feeds. The blocks of one layer are contiguous, so a strategy can swap whole layers.
+    source: The number of the vector that the matrix multiplies. Source 0 is the observation, and source l + 1 is the
         output of layer l. A connection from the same or a later layer (l ≥ layer) is recurrent: it reads the output of
         the previous step. If the matrix has one row more than the source has nodes, the last row holds the biases.
     span: None if the numbers are weights. If they are coefficients of learning rules, the [rows, columns] of the
-        connections that learn by these rules. A block with one row (or one column) is broadcast to all rows (or
-        columns) of the span.
-    name: the name of the matrix in the formulas of its network; by default made of layer and source.
+        connections that learn by these rules. A block of one row holds for all rows of the span, and a block of one
+        column for all columns.
+    name: The name of the matrix in the formulas of its network; by default made of layer and source.
     """
 
     layer: int
@@ -225,9 +227,9 @@ class GenomeLayout(Protocol):
 
     A layout may also have these attributes:
 
-    - `evolves_weights`, True by default: False if the weights have no effect and only the mask evolves;
-    - `batched_init`, False by default: True if `init` also takes a `Streams`, the streams of many candidates, and
-      returns a genome for each of them. A candidate's genome is the same, to the bit, as from its own `Stream`.
+    - `evolves_weights`: False if the weights have no effect and only the mask evolves. The default is True.
+    - `batched_init`: True if `init` also takes `Streams`, and returns a genome for each stream. The genome has the same
+      bits as from a `Stream` of its own. The default is False.
     """
 
     @property
@@ -248,9 +250,9 @@ class GenomeLayout(Protocol):
 
 @dataclass(frozen=True)
 class VectorLayout:
-    """The layout of genomes without a network: vectors of `size` numbers, in one block, all of them present.
+    """The layout of genomes without a network: vectors of `size` numbers, all present, in one block.
 
-    init_scale: the standard deviation of initial weights, which are N(0, init_scale²).
+    init_scale: The standard deviation of initial numbers, which are normal with mean 0.
     """
 
     size: int
@@ -286,7 +288,8 @@ class VectorLayout:
 class GenomeDescriptions:
     """Descriptions of n genomes, which a rank keeps or sends instead of the genomes themselves.
 
-    digests: [n, 32] uint8, see `candidate_digests`. connections: [n] int32, the number of connections.
+    digests: [n, 32] uint8, see `candidate_digests`.
+    connections: [n] int32, the number of connections.
     fingerprints: [n], see `Genomes.fingerprints`.
     """
 
@@ -303,7 +306,7 @@ def describe(genomes: Genomes) -> GenomeDescriptions:
 def candidate_digests(genomes: Genomes) -> UInt8:
     """Return [P, 32]: sha256(weights ‖ mask) of each candidate.
 
-    weights: the candidate's row [W] as little-endian float32. mask: its row [W] as one byte (0 or 1) per entry.
+    The weights [W] are little-endian float32. The mask [W] has one byte (0 or 1) per entry.
     """
     return sha256(genomes.weights, genomes.mask)
 
@@ -319,11 +322,11 @@ def chain_digest(
     Args:
         previous: The digest of the previous generation; `DIGEST_START` for generation 0.
         digests: [P, 32], as `candidate_digests` returns them.
-        returns: [P, E], hashed as little-endian float64. Every NaN is replaced by one quiet NaN, because CPUs differ
-            in its sign.
+        returns: [P, E], hashed as little-endian float64. One quiet NaN replaces every NaN, because CPUs differ in the
+            sign of NaN.
         lengths: [P, E], hashed as little-endian int32.
-        metrics: The metrics by name, [P, E] each, hashed in the order of their names: the name in UTF-8, a zero byte,
-            and the values as float64. The values of failed episodes count as 0.
+        metrics: The metrics by name, [P, E] each, hashed in the order of their names. A metric is its name in UTF-8, a
+            zero byte, and its values as float64. The values of failed episodes count as 0.
 
     Returns:
         32 bytes.
@@ -335,11 +338,13 @@ def chain_digest(
     state.update(np.asarray(lengths, "<i4").tobytes())
     # All types are converted to float64, because the run file may store a metric in a wider type than it had here.
     for name, values in sorted((metrics or {}).items()):
+        numbers = np.where(failed, 0.0, values.astype(np.float64))
         state.update(name.encode() + b"\0")
-        state.update(_canonical(np.where(failed, 0.0, values.astype(np.float64))))
+        state.update(_canonical(numbers))
     return state.digest()
 
 
 def _canonical(numbers: Float64) -> bytes:
     """Return the bytes of numbers as little-endian float64, with one quiet NaN."""
-    return np.asarray(np.where(np.isnan(numbers), np.nan, numbers), "<f8").tobytes()
+    canonical = np.where(np.isnan(numbers), np.nan, numbers)
+    return canonical.astype("<f8").tobytes()

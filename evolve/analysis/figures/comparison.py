@@ -1,6 +1,6 @@
-"""Groups, runs and genomes side by side: scores, returns of champions, load of ranks, and fronts and archives.
+"""Figures that put groups, runs or ranks side by side: scores, returns, load, fronts and archives.
 
-Curves over time have their own module, and so have networks.
+Other modules draw curves over time, and networks.
 """
 
 import textwrap
@@ -29,10 +29,10 @@ _NOTE_CHARACTERS = 118  # in one line of a note
 # The header of each column of numbers beside a panel, and its least width in inches.
 _COLUMNS = (("mean", 0.75), ("95 % interval", 1.4), ("against the best", 1.05))
 _DIGIT = 0.076  # the width of a digit in a column, in inches
-_MOST_NAMED = 8  # ranks drawn as horizontal bars with names and numbers; more ranks are drawn as narrow columns
+_MOST_NAMED = 8  # ranks that have horizontal bars with names and numbers; if there are more, each has a narrow column
 _MOST_BINS = 41
-_EARLIER = (0.02, 0.1, 0.3)  # if a single run is drawn, its fronts after these shares of its generations are drawn, too
-_MARKERS = "os^v"  # of fronts; a new marker begins whenever all colours are used
+_EARLIER = (0.02, 0.1, 0.3)  # of a single run, the fronts after these shares of its generations are drawn, too
+_MARKERS = "os^v"  # of fronts; the next marker is used when all colours are used up
 _MOST_VOLUMES = 400  # the hypervolume is computed for at most this number of generations, evenly spaced
 # A logarithmic axis begins at the smallest positive measure, or at 1 if that is larger.
 _WIDE = 30.0  # an axis is logarithmic if the largest measure exceeds this multiple of its beginning
@@ -43,20 +43,25 @@ _MANY_DECADES = 1e4  # from this multiple on, the axis has one tick per decade
 def draw_comparison(ranking: Ranking, titled: bool = True) -> Any:
     """Return the figure of a comparison: a panel for each environment, a row for each group.
 
-    A row shows the scores of the seeds, their mean and its interval, with the numbers beside it. titled: whether the
-    figure has a title and notes.
+    A row shows the scores of the seeds, the mean, and the interval of the mean. Beside it are the numbers.
+
+    titled: Whether the figure has a title and notes.
     """
     envs = list(dict.fromkeys(row.env for row in ranking.rows))
     facets = [[row for row in ranking.rows if row.env == env] for env in envs]
-    names = {row.label: textwrap.fill(style.unbroken(sanitize(row.name)), _NAME_CHARACTERS) for row in ranking.rows}
+    names = {}
+    for row in ranking.rows:
+        names[row.label] = textwrap.fill(style.unbroken(sanitize(row.name)), _NAME_CHARACTERS)
     notes = [textwrap.fill(sanitize(note), _NOTE_CHARACTERS) for note in ranking.notes] if titled else []
     # Heights are in inches. A row has room for the longest name, and the figure for its title, axis label and notes.
     lines = 1 + max(name.count("\n") for name in names.values())
     row_height = max(0.4, 0.08 + 0.17 * lines)
     heights = [0.5 + row_height * len(facet) for facet in facets]
-    figure = style.new_figure(sum(heights) + 0.6 * titled + 0.4 + 0.16 * sum(1 + note.count("\n") for note in notes))
+    lines_of_notes = sum(1 + note.count("\n") for note in notes)
+    figure = style.new_figure(sum(heights) + 0.6 * titled + 0.4 + 0.16 * lines_of_notes)
     panels = figure.subplots(len(facets), 1, squeeze=False, height_ratios=heights)[:, 0]
-    longest = [max(map(len, texts)) for texts in zip(*map(_cells, ranking.rows), strict=True)]
+    columns = zip(*map(_cells, ranking.rows), strict=True)
+    longest = [max(map(len, texts)) for texts in columns]
     widths = [max(width, 0.2 + _DIGIT * n) for (_, width), n in zip(_COLUMNS, longest, strict=True)]
     # The last column is left out if no row is compared with the best.
     right_edges = np.cumsum(widths if longest[2] else widths[:2]).tolist()
@@ -104,7 +109,7 @@ def _draw_facet(panel: Any, rows: Sequence[Comparison], names: Sequence[str], ri
 
 
 def _write(panel: Any, text: str, y: float, right_edge: float, va: str, colour: str) -> None:
-    """Write a text beside the panel; right_edge: the distance of its right edge from the panel, in inches."""
+    """Write a text beside the panel. right_edge: the distance between its right edge and the panel, in inches."""
     panel.text(1.0, y, text, transform=style.beside(panel, right_edge), ha="right", va=va, fontsize=8.5, color=colour)
 
 
@@ -122,13 +127,14 @@ def _draw_row(panel: Any, y: int, row: Comparison) -> None:
 def _spread_apart(scores: Float64) -> Float64:
     """Return the vertical offsets of sorted scores that keep the dots of nearly equal scores apart."""
     span = float(np.ptp(scores)) or 1.0
-    # Number the dots of each stack of neighbours from 0, and then centre each stack on its row.
+    # Dots that would overlap form a stack. Number the dots of each stack from 0, and then centre the stack on its row.
     offsets = np.zeros(len(scores))
     for n in range(1, len(scores)):
-        offsets[n] = offsets[n - 1] + 1 if scores[n] - scores[n - 1] <= 0.02 * span else 0
+        if scores[n] - scores[n - 1] <= 0.02 * span:
+            offsets[n] = offsets[n - 1] + 1
     for stack in np.split(offsets, np.flatnonzero(offsets == 0)[1:]):
         np.subtract(stack, stack.mean(), out=stack)  # a stack is a view, so this changes `offsets`
-    # Rows are 1 apart: a high stack is squeezed so that it stays within its row.
+    # Rows are 1 apart. A high stack is squeezed into its row.
     largest = max(float(np.abs(offsets).max()), 1.0)
     return offsets * min(0.16, 0.36 / largest)
 
@@ -159,10 +165,10 @@ def draw_returns(samples: Sequence[tuple[str, Float64]]) -> Any:
 
 def _edges_of_bins(returns: Float64) -> Float64:
     """Return the edges of a histogram of finite returns [N]."""
-    # `| 1` makes the number of bins odd: if all returns are equal, their bar is in the middle of the axis.
-    bins = min(_MOST_BINS, max(10, int(2 * len(returns) ** 0.5)) | 1)
+    bins = max(10, int(2 * len(returns) ** 0.5))
+    bins = min(_MOST_BINS, bins | 1)  # an odd number, so that the bar of equal returns is in the middle of the axis
     low, high = float(returns.min()), float(returns.max())
-    # Returns that differ by rounding errors alone leave no room for edges between them.
+    # Edges between returns that differ only by rounding errors would be equal, so widen the range.
     least = 4 * bins * float(np.spacing(max(abs(low), abs(high))))
     if high - low < least:
         low, high = low - max(least, 0.5), high + max(least, 0.5)
@@ -171,17 +177,21 @@ def _edges_of_bins(returns: Float64) -> Float64:
 
 @style.styled
 def draw_load(runs: Sequence[tuple[str, StoredRun]]) -> Any:
-    """Return the figure of the load of named runs: the busy time of each rank, against the time of all generations."""
-    # For each run the seconds that its ranks spent on episodes; a rank that was absent from a generation has NaN there.
-    busy = [np.nan_to_num([record.busy_seconds for record in run.records]).sum(axis=0) for _, run in runs]
+    """Return the figure of the load of named runs: the busy time of each rank beside the time of all generations."""
+    busy = []
+    for _, run in runs:
+        seconds = np.array([record.busy_seconds for record in run.records])
+        busy.append(np.nan_to_num(seconds).sum(axis=0))  # a rank that was absent from a generation has NaN there
     heights = [0.45 + 0.27 * len(ranks) if len(ranks) <= _MOST_NAMED else 1.7 for ranks in busy]
     figure = style.new_figure(sum(heights) + 0.4)
     panels = figure.subplots(len(runs), 1, squeeze=False, height_ratios=heights)[:, 0]
     for panel, ranks, (name, run) in zip(panels, busy, runs, strict=True):
-        # A damaged run file may hold NaN, or no time at all, and an axis needs a length.
-        total = float(np.nan_to_num([record.seconds for record in run.records]).sum()) or 1.0
+        durations = np.array([record.seconds for record in run.records])
+        # A damaged run file may hold NaN, or no time at all, but an axis needs a length.
+        total = float(np.nan_to_num(durations).sum()) or 1.0
         few = len(ranks) <= _MOST_NAMED
-        (_load_rows if few else _load_columns)(panel, ranks, total)
+        draw = _load_rows if few else _load_columns
+        draw(panel, ranks, total)
         if len(runs) > 1:
             panel.set_title(name)
         if panel is panels[-1] or not few:
@@ -224,10 +234,9 @@ def _load_columns(panel: Any, busy: Float64, total: float) -> None:
 def draw_front(runs: Sequence[StoredRun], titled: bool = True) -> Any:
     """Return the figure of the fronts of runs of nsga2: fitness over the first measure, and hypervolume by generation.
 
-    The last front of each run is drawn, and of a single run some earlier ones. A diamond marks the best fitness.
-    The hypervolume is the area that a front dominates, as a share of a rectangle. The rectangle begins at the lowest
-    fitness and the worst measure of all fronts of the run, and ends at the best fitness and the best measure of all
-    runs.
+    The last front of each run is drawn; of a single run also some earlier fronts. A diamond marks the best fitness. The
+    hypervolume is the area that a front dominates, as a share of a rectangle. One corner of the rectangle is the worst
+    fitness and measure in the run, the other the best fitness and measure in all runs.
 
     Raises InputError if a run has no front, or the environments or the objectives of the runs differ.
     """
@@ -277,7 +286,7 @@ def _goals(run: StoredRun) -> str:
 
 
 def _labels(runs: Sequence[StoredRun]) -> list[str]:
-    """Return the labels of fronts: the seeds of one experiment, else the files; of a single run the generation."""
+    """Return the labels of fronts: the generation of a single run, the seeds of one experiment, or else the files."""
     if len(runs) == 1:
         return [f"generation {runs[0].num_generations - 1}"]
     seeds = [f"seed {run.header.seed}" for run in runs]
@@ -305,9 +314,10 @@ def _draw_steps(panel: Any, points: Float64, is_small: bool, **appearance: Any) 
 
 
 def _draw_earlier(panel: Any, fronts: Sequence[Float64], is_small: bool) -> None:
-    """Draw some earlier fronts of a run, of which `fronts` has one for each generation."""
+    """Draw some earlier fronts of a run. fronts: the front of each generation."""
     last = len(fronts) - 1
-    for n, generation in enumerate(sorted({int(share * last) for share in _EARLIER} - {last})):
+    earlier = {int(share * last) for share in _EARLIER} - {last}
+    for n, generation in enumerate(sorted(earlier)):
         appearance = {"color": (FAINT, FAINT, INK)[n % 3], "ls": (":", "--", "-")[n % 3], "lw": 1.0}
         if len(fronts[generation]) == 1:
             appearance["marker"] = "."
@@ -321,7 +331,7 @@ def _set_scale(panel: Any) -> None:
         linear = max(1.0, float(positive.min()))
         panel.set_xscale("symlog", linthresh=linear, linscale=0.4)
         ticker = style.matplotlib("ticker")
-        # Two ticks in a decade more let the reader find a front of 3 to 8 connections.
+        # Without the ticks at 2 and 5, the position of a front of 3 to 8 connections would be hard to read.
         steps = (1, 2, 5) if positive.max() < _MANY_DECADES * linear else (1,)
         panel.xaxis.set_major_locator(ticker.SymmetricalLogLocator(base=10, linthresh=linear, subs=steps))
         panel.xaxis.set_major_formatter(ticker.FuncFormatter(lambda x, _: f"{x:,g}"))
@@ -329,7 +339,7 @@ def _set_scale(panel: Any) -> None:
 
 def _draw_volumes(panel: Any, histories: Sequence[Sequence[Float64]], is_small: bool) -> None:
     """Draw the hypervolume over generations, a line for each run."""
-    sign = np.array([1.0, -1.0 if is_small else 1.0])  # with which both objectives are maximized
+    sign = np.array([1.0, -1.0 if is_small else 1.0])  # times this, both objectives are maximized
     all_points = [np.concatenate(fronts) * sign for fronts in histories]
     best = np.concatenate(all_points).max(axis=0)
     for n, (fronts, points) in enumerate(zip(histories, all_points, strict=True)):
@@ -344,10 +354,7 @@ def _draw_volumes(panel: Any, histories: Sequence[Sequence[Float64]], is_small: 
 
 
 def _draw_over_generations(panel: Any, generations: Any, values: Any, **appearance: Any) -> None:
-    """Draw a line over generations.
-
-    A single value is a point. It is in the middle of the panel unless the panel has other lines.
-    """
+    """Draw a line over generations. A single value is a point, in the middle of a panel that has no other line."""
     alone = len(generations) == 1
     panel.plot(generations, values, **appearance, marker="o" if alone else "", ms=4, clip_on=not alone)
     panel.set_xlabel("generation")
@@ -358,9 +365,10 @@ def _draw_over_generations(panel: Any, generations: Any, values: Any, **appearan
 
 @style.styled
 def draw_archive(run: StoredRun, titled: bool = True) -> Any:
-    """Return the figure of the archive of a run of map-elites: a heat map, and its growth by generation.
+    """Return the figure of the archive of a run of map-elites: a heat map, and the number of filled cells by
+    generation.
 
-    The map has the first two descriptors. The best elite over all other descriptors gives the colour.
+    The axes of the map are the first two descriptors. The colour is the best fitness over all other descriptors.
 
     Raises InputError if the run has no archive.
     """
@@ -396,7 +404,7 @@ def _in_words(measure: str, run: StoredRun) -> str:
 
 
 def _draw_cells(panel: Any, archive: Float64, strategy: MapElites, names: Sequence[str]) -> None:
-    """Draw the cells of an archive [C] by fitness, with a diamond at the best. names: the names of the descriptors."""
+    """Draw the cells of an archive [C] by fitness, with a diamond at the best. names: of the descriptors."""
     sizes = strategy.grid.tolist()
     grid = archive.reshape(sizes)
     # The best over all other descriptors; fmax ignores NaN. Without axes to reduce it changes nothing.
