@@ -1,7 +1,7 @@
-"""Networks: they map an observation to an action, by a genome that consists of weights and a mask.
+"""Networks: a network and a genome (weights and a mask) turn an observation into an action.
 
-`NETWORKS` is the registry. Every entry implements the protocol `Network` (see `network`) and passes the same
-conformance suite. The native step of a network is a C header in `kernels/`.
+`NETWORKS` is the registry. Every entry implements the protocol `Network` (see `network`), and passes the same
+conformance suite. A C header in `kernels/` is the native step of a network.
 """
 
 import operator
@@ -21,7 +21,7 @@ _PROPOSALS = {
     "mlppolicy": "mlp", "linear": "mlp", "feedforward": "mlp", "rnn": "elman", "recurrent": "elman", "gru": "elman",
     "lstm": "hebbian-lstm", "mlplstmpolicy": "hebbian-lstm", "hebbian": "hebbian-dag",
 }  # fmt: skip
-"""The network that an error proposes for a name that is usual in other tools."""
+"""Names of other tools, and the network that an error proposes for each."""
 
 NETWORKS = Registry(
     "network",
@@ -66,11 +66,10 @@ def make(table: Section | str, observation_size: int, action_size: int) -> Netwo
 
 
 def check(section: Section, network: Network, action_size: int) -> str | None:
-    """Check a network, which may come from another package: draw a genome, make a batch, and compute one step.
+    """Check a network: draw a genome, check its blocks, make a batch, and compute one step.
 
-    Check its blocks, too: pictures, exports and some strategies find the matrices of a genome by them. For a network
-    from another package, also check that `init` repeats its weights, and that a slot depends on no other slot. Return a
-    warning if its last bits do; None without a warning.
+    A network from another package gets two more checks: `init` has to repeat its weights, and a slot must not depend on
+    other slots. If only the last bits of a slot depend on other slots, return a warning; otherwise return None.
 
     Args:
         section: The section of the experiment that names the network.
@@ -118,9 +117,9 @@ def check(section: Section, network: Network, action_size: int) -> str | None:
 
 
 def _check_slots(network: Network, genome: Genomes, action_size: int) -> None:
-    """Raise ValueError unless a genome acts the same alone, beside another genome, after a move, and loaded again."""
+    """Raise ValueError unless a genome acts the same alone, after a second load, beside another genome, and moved."""
 
-    def act(batch: Batch, observations: Float32) -> Float32:  # the last slot's actions
+    def act_in_last_slot(batch: Batch, observations: Float32) -> Float32:
         actions = batch.step(observations.copy())
         check_shape(actions, "actions", "n A", np.float32, n=len(observations), A=action_size)
         return np.array(actions[-1])
@@ -129,14 +128,15 @@ def _check_slots(network: Network, genome: Genomes, action_size: int) -> None:
     seen = (2 * Stream(0, Purpose.CHECK, 1).uniform(3, network.observation_size) - 1).astype(np.float32)
     alone, pair = network.batch(1, "numpy"), network.batch(2, "numpy")
     alone.load(first, genome.weights, genome.mask, seeds[1:])
-    expected = act(alone, seen[1:2]), act(alone, seen[2:])
+    expected = act_in_last_slot(alone, seen[1:2]), act_in_last_slot(alone, seen[2:])
     alone.load(first, genome.weights, genome.mask, seeds[1:])
     other = network.init(Stream(0, Purpose.CHECK, 2))
     pair.load(first, other.weights, other.mask, seeds[:1])
     pair.load(second, genome.weights, genome.mask, seeds[1:])
-    found = [(act(alone, seen[1:2]), 0, "after a second load"), (act(pair, seen[:2]), 0, "beside another slot")]
+    found = [(act_in_last_slot(alone, seen[1:2]), 0, "after a second load")]
+    found.append((act_in_last_slot(pair, seen[:2]), 0, "beside another slot"))
     pair.move(second, first)
-    found.append((act(pair, seen[2:]), 1, "after move"))
+    found.append((act_in_last_slot(pair, seen[2:]), 1, "after move"))
     for actions, step, when in found:
         # A little may differ: the order of NumPy's sums may depend on the number of slots.
         if not np.allclose(actions, expected[step], 1e-3, 1e-3, equal_nan=True):
@@ -144,18 +144,25 @@ def _check_slots(network: Network, genome: Genomes, action_size: int) -> None:
 
 
 def _rounds_alike(network: Network, genome: Genomes) -> bool:
-    """Return whether a genome has the same bits alone and beside two others, in some steps."""
+    """Return whether a genome gives the same bits alone and beside two others, in some steps."""
     B, steps = 3, 16
     seen = (2 * Stream(0, Purpose.CHECK, 3).uniform(steps, B, network.observation_size) - 1).astype(np.float32)
     alone, beside = network.batch(1, "numpy"), network.batch(B, "numpy")
     same = genome.take(np.zeros(B, np.intp))
     for batch, slots in ((alone, 1), (beside, B)):
         batch.load(np.arange(slots), same.weights[:slots], same.mask[:slots], np.zeros(slots, np.int64))
-    return all(np.array_equal(alone.step(o[-1:].copy())[0], beside.step(o.copy())[-1], equal_nan=True) for o in seen)
+    for observations in seen:
+        expected, actions = alone.step(observations[-1:].copy())[0], beside.step(observations.copy())[-1]
+        if not np.array_equal(expected, actions, equal_nan=True):
+            return False
+    return True
 
 
 def _check_blocks(network: Network) -> None:
-    """Raise ValueError unless the blocks of a network tile its genome, layer by layer, and have different titles."""
+    """Raise ValueError unless the blocks of a network tile its genome, layer by layer, and have different titles.
+
+    Pictures, exports and some strategies find the matrices of a genome by its blocks.
+    """
     end, layer, titles = 0, 0, set[str]()
     for block in network.blocks:
         if block.start != end:

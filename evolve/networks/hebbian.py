@@ -1,4 +1,4 @@
-"""The networks with Hebbian traces: hebbian-dag and hebbian-lstm. A connection keeps a trace of the episode.
+"""The networks with Hebbian traces: hebbian-dag and hebbian-lstm. A trace sums up how a connection was used.
 
 In **hebbian-dag** every layer reads all earlier layers. With D = [O, h1, …, hL, A + 1], x_0 the observation, W_ij the
 [D_j, D_{i+1}] weights from layer j to layer i + 1, and H_ij the traces of these connections:
@@ -7,14 +7,13 @@ In **hebbian-dag** every layer reads all earlier layers. With D = [O, h1, …, h
     x_{i+1} = tanh((z_i0 + z_i1) + … + z_ii)
     H_ij   ← clip(H_ij + ρ (x_jᵀ z_ij), ±limit)      after all layers have been computed
 
-Output 0 is the neuromodulator, and outputs 1 … A are the action. ρ is output 0 if `neuromodulated` is set. Otherwise ρ
-is `trace_rate`, and output 0 has no effect. m is `plasticity`, and 0 at a pruned connection. With `plasticity` 0 the
-traces do not act on the network: strategies only use them to choose the connections to prune. Initial weights are
-N(0, init_scale²).
+Outputs 1 … A are the action. Output 0 is ρ if `neuromodulated` is set. Otherwise ρ is `trace_rate`, and output 0 has no
+effect. m is `plasticity`, and 0 at a pruned connection. With `plasticity` 0 the traces do not act on the network: they
+only tell a strategy which connections to prune. Initial weights are N(0, init_scale²).
 
-**hebbian-lstm** is a long short-term memory with traces in its gates; two of its cells control the traces. obs [O] is
+**hebbian-lstm** is a long short-term memory with traces in its gates. Two of its cells control the traces. obs [O] is
 the observation, c [H] are the cells, H ≥ 2, and x = [obs, c]. Each gate k = f, j, o, i has a matrix W_k [O + H, H] and
-traces T_k of the same shape. W_a is [H, A], σ the sigmoid, limit the setting `update_limit`:
+traces T_k of the same shape. W_a is [H, A]. σ is the sigmoid, and limit the setting `update_limit`:
 
     g       = c[0]
     f, j, o = σ(x (W_k + g T_k) - 1)
@@ -24,12 +23,12 @@ traces T_k of the same shape. W_a is [H, A], σ the sigmoid, limit the setting `
     T_k    ← T_k + clip((c'[1] x)ᵀ gate_k, ±limit)   after the action; never at a pruned connection
 
 Cell 0 thus scales the effect of the traces, and cell 1 their change. c is zero when an episode starts. After n steps no
-trace exceeds n · limit. W_a has no traces; arrays with a trace for every weight have zeros for W_a. Initial weights are
-N(0, 1). The gates follow Hochreiter and Schmidhuber (1997) and Gers et al. (2000). The traces follow the script of 2020
-with which this project began (`experiments/script-2020.toml`).
+trace exceeds n · limit. W_a has no traces; an array with a trace for every weight has zeros for W_a. Initial weights
+are N(0, 1). The gates follow Hochreiter and Schmidhuber (1997) and Gers et al. (2000). The traces follow the script of
+2020 with which this project began (`experiments/script-2020.toml`).
 
-In both networks traces are zero when an episode starts, a share of `init_sparsity` of the initial connections is
-pruned, and all numbers are float32.
+In both networks, traces are zero when an episode starts, and all numbers are float32. A share of `init_sparsity` of the
+connections is pruned in an initial genome.
 """
 
 import ctypes
@@ -95,12 +94,12 @@ class HebbianDag(base.BaseNetwork[HebbianDagOptions]):
 
     @cached_property
     def blocks(self) -> tuple[Block, ...]:
-        """W_00, W_10, W_11, W_20, …: layer by layer, so that all inputs of a layer form one matrix."""
+        """The matrices, layer by layer: W_00, W_10, W_11, W_20, … So all inputs of a layer form one matrix."""
         return base.all_earlier(self.sizes)
 
     @property
     def modulators(self) -> tuple[tuple[int, int], ...]:
-        """The neuron (layer, number) of output 0 if it is the trace rate; see `Network`."""
+        """The neuron (layer, number) of output 0 if output 0 is the trace rate; see `Network`."""
         return ((len(self.sizes) - 1, 0),) if self.options.neuromodulated else ()
 
     @property
@@ -115,7 +114,7 @@ class HebbianDag(base.BaseNetwork[HebbianDagOptions]):
 
     @property
     def slot_size(self) -> int:
-        """Weights, traces and, with plasticity, gains: at most three numbers for each connection."""
+        """The number of float32 of a slot: at most a weight, a trace and (with plasticity) a gain per connection."""
         return 3 * self.num_weights
 
     def batch(self, slots: int, backend: Backend) -> "HebbianDagBatch":
@@ -126,7 +125,7 @@ class HebbianDag(base.BaseNetwork[HebbianDagOptions]):
 class HebbianDagBatch(base.SlotArrays):
     """The genomes and traces of B slots.
 
-    The kernel may delay updates of traces for some steps. They are applied before traces are read or replaced.
+    The kernel may delay updates of traces for some steps. It applies them before traces are read or replaced.
     """
 
     def __init__(self, network: HebbianDag, slots: int, backend: Backend) -> None:
@@ -143,11 +142,11 @@ class HebbianDagBatch(base.SlotArrays):
             bounds = np.cumsum([0, *D]).tolist()
             self._nodes = np.zeros((sum(D), slots), np.float32)
             self._rows = [slice(a, b) for a, b in pairwise(bounds)]  # the rows of x_0, x_1, … in the nodes
-            # The matrices into each layer: where they begin and end in the genome, and their number of columns. They
-            # have a row for each node of all earlier layers.
-            inputs = bounds[1:-1]
-            starts = np.cumsum([0, *(rows * columns for rows, columns in zip(inputs, D[1:], strict=True))]).tolist()
-            self._spans = [(*span, columns) for span, columns in zip(pairwise(starts), D[1:], strict=True)]
+            # The matrices into one layer form a stack, with a row for each node of all earlier layers. For each stack:
+            # where it begins and ends in the genome, and its number of columns.
+            sizes = [rows * columns for rows, columns in zip(bounds[1:-1], D[1:], strict=True)]
+            stacks = pairwise(np.cumsum([0, *sizes]).tolist())
+            self._spans = [(begin, end, columns) for (begin, end), columns in zip(stacks, D[1:], strict=True)]
 
     def initial(self, weights: Float32, mask: Bool, seeds: Int64) -> tuple[Float32 | None, ...]:
         """Return weights, traces and gains of slots at the start of an episode; None stands for zeros."""
@@ -156,7 +155,7 @@ class HebbianDagBatch(base.SlotArrays):
         return weights, None, np.float32(self._network.options.plasticity) * mask
 
     def weights(self, slots: Slots) -> Float32:
-        """Return W + m H [k, W] of slots, with which their next step computes."""
+        """Return [k, W]: W + m H of slots, the effective weights of their next step."""
         self._settle(slots)
         weights = self._weights.take(slots)
         return weights if self._gains is None else weights + self._gains.take(slots) * self._traces.take(slots)
@@ -173,7 +172,7 @@ class HebbianDagBatch(base.SlotArrays):
         layers = []
         with np.errstate(over="ignore", under="ignore", invalid="ignore"):  # the kernel does not warn either
             for i, target in enumerate(rows[1:]):
-                # The matrices from layers 0, 1, … to layer i + 1 are stacked, in the order of their inputs x_0, x_1, …
+                # All matrices into layer i + 1, stacked in the order of their inputs x_0, x_1, …
                 weights, traces = self._matrix(self._weights, i, n), self._matrix(self._traces, i, n)
                 if self._gains is not None:
                     weights = weights + self._matrix(self._gains, i, n) * traces
@@ -202,8 +201,8 @@ class HebbianDagBatch(base.SlotArrays):
         """Return the C structure `hebbian_dag` of kernels/hebbian_dag.h."""
         D = self._network.sizes
         options = self._network.options
-        # The kernel keeps the nodes and sums of the steps whose trace updates are pending. With plasticity each step
-        # needs current traces, so it first applies the update of the step before: two steps are enough.
+        # The kernel keeps the nodes and sums of all steps whose trace updates are pending. With plasticity each step
+        # needs current traces, and first applies the update of the step before, so there are at most two such steps.
         history = 2 if self._gains is not None else _MAX_PENDING
         num_sums = sum((layer + 1) * columns for layer, columns in enumerate(D[1:]))
         return base.structure(
@@ -296,7 +295,7 @@ class HebbianLstmBatch(base.SlotArrays):
         return weights, mask.astype(np.float32), None, None
 
     def weights(self, slots: Slots) -> Float32:
-        """Return W_k + g T_k and W_a, [k, W], of slots, with which their next step computes."""
+        """Return [k, W]: W_k + g T_k and W_a of slots, the effective weights of their next step."""
         self._settle(slots)
         weights = self._weights.take(slots)
         gates = np.s_[:, : self._gate_weights]
@@ -339,7 +338,7 @@ class HebbianLstmBatch(base.SlotArrays):
             left=(ADDRESS, self._mask.address),
             traces=(ADDRESS, self._traces.address),
             cells=(ADDRESS, self._cells.address),
-            # Of this step and of the step before: the update of its traces is pending.
+            # The nodes of this step, and of the step before, whose update of traces is pending.
             nodes=(ADDRESS, self._arrays.zeros(2 * nodes)),
             age=(ADDRESS, self._arrays.counters()),
             update_limit=(FLOAT, self._limit),

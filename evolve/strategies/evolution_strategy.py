@@ -1,10 +1,10 @@
-"""The parts of strategies that search around one genome: their base class, fitness shaping, optimizers, and the
-connections that a covariance covers.
+"""The parts that strategies share which search around one genome: cma-es, sep-cma-es, openai-es, pgpe and snes.
 
-cma-es, sep-cma-es, openai-es, pgpe and snes begin at one initial genome. Their states are dataclasses of arrays.
+The parts are the base class `EvolutionStrategy`, fitness shaping, optimizers, and the connections that a covariance
+covers. The state of such a strategy is a dataclass of arrays.
 
-An optimizer turns an estimate of the gradient of the fitness into a step that raises the fitness. It is a frozen object
-of settings. Its memory of earlier steps is a part of the strategy's state.
+An optimizer turns an estimated gradient of the fitness into a step that raises the fitness. The optimizer is a frozen
+object of settings. The strategy's state holds the memory of earlier steps.
 """
 
 from collections.abc import Iterator
@@ -23,7 +23,7 @@ from evolve.numerics.streams import Purpose
 from evolve.shapes import Float32, Float64, Int64, stored_array
 from evolve.strategies.strategy import Arrays, NamedNumbers, State, Strategy, initial_genomes
 
-_MIN_POPULATION = 4  # of a strategy that adapts a covariance: a smaller population would have only one parent
+_MIN_POPULATION = 4  # with a covariance; a smaller population would have only one parent
 _PART_SIZE = 2**16  # numbers
 _EPSILON = 1e-8
 
@@ -34,10 +34,10 @@ def stored(kind: str | type[NamedNumbers], dtype: DTypeLike = np.float64) -> Any
 
 
 class EvolutionStrategy(Strategy[State]):
-    """A strategy for P = `population` candidates of a layout that all have the connections of an initial genome.
+    """A strategy for P = `population` candidates of a layout, which all have the connections of one initial genome.
 
-    A subclass names its `state_type`, a dataclass with fields declared by `stored`, and implements
-    `_initial_state`. The shapes of the fields may use the letters in `_sizes`.
+    A subclass implements `_initial_state`, and names its `state_type`, a dataclass with fields declared by `stored`.
+    The shapes of the fields may use the letters in `_sizes`.
     """
 
     portable = True
@@ -60,8 +60,8 @@ class EvolutionStrategy(Strategy[State]):
     def start_anew(self, generation: int) -> State:
         """Return an initial state with new weights, drawn from the streams of a generation above 0.
 
-        The connections stay: a connection that the newly drawn genome lacks has weight 0. A search that began with a
-        given genome begins with it again.
+        The connections stay; a connection that the new genome lacks gets the weight 0. A search that began with a given
+        genome begins with the same genome again.
         """
         other = initial_genomes(self._layout, self._seed, generation, range(1))
         return self._initial_state(pruned(other.weights, self._initial.mask))
@@ -92,11 +92,11 @@ class EvolutionStrategy(Strategy[State]):
 
 
 def centred_ranks(fitness: Float64) -> Float64:
-    """Return [N]: each fitness [N] as 1/2 - r/(N - 1), r its rank from the best, 0, to the worst, N - 1.
+    """Return [N]: 1/2 - r/(N - 1) for each fitness [N], with its rank r: 0 for the best, N - 1 for the worst and NaN.
 
-    So a single best is 1/2, a single worst -1/2, and the sum 0. NaN is worst. N is at least 2. The formula is from
-    Salimans et al. (2017), section 2.1, and their code. Their code gives equal values different ranks. Here equal
-    values share the mean of their ranks, so a population of equal fitness has no gradient.
+    The best value is thus 1/2, the worst -1/2, and the sum 0. N is at least 2. The formula is from Salimans et al.
+    (2017), section 2.1, and their code. Unlike their code, this function gives equal values the mean of their ranks, so
+    a population of equal fitness has no gradient.
     """
     N = len(fitness)
     order, first, stop = _equal_runs(fitness)
@@ -108,16 +108,16 @@ def centred_ranks(fitness: Float64) -> Float64:
 def log_ranks(fitness: Float64) -> Float64:
     """Return [N]: max(0, ln(N/2 + 1) - ln k) for the k-th best fitness [N], divided by its sum, less 1/N.
 
-    So better candidates of the better half count more, all of the worse half equally, and the sum is 0. Equal values
-    share the mean of theirs, and NaN is worst. N is at least 2. The formula is from Wierstra et al., "Natural Evolution
-    Strategies" (2014), section 3.1.
+    In the better half a better candidate counts more; in the worse half all count equally. The sum is 0. Candidates of
+    equal fitness get the mean of their values. NaN is worst. N is at least 2. The formula is from Wierstra et al.,
+    "Natural Evolution Strategies" (2014), section 3.1.
     """
     N = len(fitness)
     shares = np.maximum(log(np.array([N / 2 + 1])) - log(np.arange(1.0, N + 1)), 0)
     shares = shares / ordered_sum(shares) - 1 / N
     order, first, stop = _equal_runs(fitness)
     if len(first) == 1:
-        return np.zeros(N)  # and not the rounding errors of a sum
+        return np.zeros(N)  # without the rounding errors of the sums below
     for run in np.flatnonzero(shares[first] > shares[stop - 1]):
         equal = slice(first[run], stop[run])
         shares[equal] = ordered_sum(shares[equal]) / (stop[run] - first[run])
@@ -127,9 +127,9 @@ def log_ranks(fitness: Float64) -> Float64:
 
 
 def _equal_runs(fitness: Float64) -> tuple[Int64, Int64, Int64]:
-    """Return the candidates from best to worst, [N], and the first and the last place + 1 of each run of equal fitness.
+    """Return the order of candidates [N], best first, and for each run of equal fitness its first place and its end.
 
-    fitness: [N]; NaN comes last, and all NaN are equal.
+    fitness: [N]. NaN is worst, and all NaN are equal.
     """
     order = np.argsort(-fitness)
     in_order = fitness[order]
@@ -143,8 +143,8 @@ def _equal_runs(fitness: Float64) -> tuple[Int64, Int64, Int64]:
 def scaled_fitness(fitness: Float64) -> Float64:
     """Return [N]: the fitness [N], scaled so that the best is 1/2 and the worst -1/2; zeros if all are equal.
 
-    So a large difference has more weight than a small one, and an outlier more weight than all others. ∞ counts as the
-    best finite fitness, -∞ and NaN as the worst. N is at least 1.
+    Unlike ranks, the values keep the sizes of differences, so an outlier can outweigh all other candidates. ∞ counts as
+    the best finite fitness, -∞ and NaN as the worst. N is at least 1.
     """
     finite = fitness[np.isfinite(fitness)]
     if not len(finite):
@@ -153,7 +153,9 @@ def scaled_fitness(fitness: Float64) -> Float64:
     clipped = np.clip(np.where(np.isnan(fitness), worst, fitness), worst, best)
     # Halves, because the difference of two finite numbers may be infinite.
     span = best / 2 - worst / 2
-    return np.zeros(len(fitness)) if not span else (clipped / 2 - worst / 2) / span - 0.5
+    if not span:
+        return np.zeros(len(fitness))
+    return (clipped / 2 - worst / 2) / span - 0.5
 
 
 def weighted_moments(
@@ -177,7 +179,7 @@ def weighted_moments(
 
 
 def parts(size: int) -> Iterator[slice]:
-    """Yield slices that cover range(size), each so short that several arrays of its length fit in a cache."""
+    """Yield slices that cover range(size). Several arrays of the length of a slice fit in a cache."""
     for start in range(0, size, _PART_SIZE):
         yield slice(start, min(start + _PART_SIZE, size))
 
@@ -185,8 +187,8 @@ def parts(size: int) -> Iterator[slice]:
 def low_rank_matrices(layout: GenomeLayout, rank: int) -> tuple[PerturbedMatrix, ...]:
     """Return the matrices of a layout, which tile the genome, with perturbations of rank r = `rank`.
 
-    A matrix has low rank if that needs fewer deviates: r(m + n) < m n. Biases and other matrices have rank 0, a deviate
-    for each number. Deviates follow each other in genome order.
+    A matrix [m, n] has low rank if low rank needs fewer deviates: r(m + n) < m n. Other matrices, and biases, have rank
+    0: a deviate for each number. The deviates of a stream have the order of the genome.
     """
     sizes = {block.layer + 1: block.columns for block in layout.blocks}
     sizes[0] = getattr(layout, "observation_size", 0)
@@ -194,8 +196,9 @@ def low_rank_matrices(layout: GenomeLayout, rank: int) -> tuple[PerturbedMatrix,
     for block in layout.blocks:
         biases = int(block.rows - 1 == sizes[block.source])
         m, n = block.rows - biases, block.columns
-        low = rank * (m + n) < m * n
-        for rows, its_rank in ((m, rank), (biases, 0)) if low else ((block.rows, 0),):
+        is_low = rank * (m + n) < m * n
+        pieces = ((m, rank), (biases, 0)) if is_low else ((block.rows, 0),)
+        for rows, its_rank in pieces:
             if rows:
                 start = found[-1].stop if found else 0
                 first = found[-1].first + found[-1].num_deviates if found else 0
@@ -222,7 +225,7 @@ class Adam:
             before: m and v, [W] each, before the step.
             powers: β1^t and β2^t, t the number of steps, this one included.
             gradient: [W], the gradient times `divisor`.
-            divisor: A number.
+            divisor: The factor by which the given gradient is too large.
         """
         step, m, v = (np.empty(len(gradient)) for _ in range(3))
         old_m, old_v = before
@@ -240,9 +243,7 @@ class Adam:
 class ClipUp:
     """Toklu, Liskowski & Srivastava, "ClipUp" (2020): steps of one length along the gradient, and a limited velocity.
 
-    Only the direction of a gradient counts.
-
-    momentum: μ, the share of the velocity that stays.
+    momentum: μ, the share of the velocity that a step keeps.
     max_speed: v_max, the largest length of the velocity; by default twice the learning rate.
     """
 
@@ -250,12 +251,12 @@ class ClipUp:
     max_speed: float | None = None
 
     def velocity(self, before: Float64, gradient: Float64, learning_rate: float) -> Float64:
-        """Return the velocity [W] after a gradient; a gradient of 0 has no direction.
+        """Return the velocity [W] after a gradient.
 
         Args:
-            before: [W], the velocity before.
-            gradient: [W], of any length.
-            learning_rate: α, the length of a gradient's step.
+            before: [W], the velocity before the gradient.
+            gradient: [W], of any length, because only its direction counts. A gradient of 0 has no direction.
+            learning_rate: α, the length of the step along a gradient.
         """
         size = norm(gradient)
         velocity = self.momentum * before
@@ -270,7 +271,7 @@ class ClipUp:
 
 @dataclass(frozen=True)
 class CmaProgress(NamedNumbers):
-    """sigma: σ. generations: The number of completed generations."""
+    """σ, and the number of completed generations."""
 
     sigma: float
     generations: int
@@ -308,14 +309,14 @@ class SearchedConnections:
         return genome.weights[0, self.places].astype(np.float64)
 
     def within(self, columns: slice) -> tuple[Int64, slice]:
-        """Return the k connections in a slice of columns: their places in the slice, [k], and a slice of range(n)."""
+        """Return the k connections in a slice of columns: their places [k] in the slice, and a slice of range(n)."""
         first, last = np.searchsorted(self.places, [columns.start, columns.stop])
         return self.places[first:last] - columns.start, slice(int(first), int(last))
 
     def genomes(self, x: Float32) -> Genomes:
         """Return N genomes with the connection weights x [N, n]."""
         W = self.initial.num_weights
-        # A genome in which no connection is absent needs no zeros, so large genomes are not copied.
+        # If no connection is absent, there are no zeros to fill in, so large genomes are not copied.
         if len(self) == W:
             weights = x
         else:

@@ -1,9 +1,10 @@
-"""openai-es: a gradient estimated from antithetic pairs, followed by Adam, or by ClipUp.
+"""openai-es: pairs of candidates estimate a gradient, along which Adam or ClipUp moves the centre of the search.
 
 Salimans et al., "Evolution Strategies as a Scalable Alternative to Reinforcement Learning" (2017), algorithm 1 with the
-mirrored sampling and fitness shaping of its section 2; Loshchilov & Hutter, "Decoupled Weight Decay Regularization"
-(2019), algorithm 2. See `evolution_strategy` for Adam and ClipUp, and `pruning_schedules` for gradual pruning. The
-centre θ is an initial genome at first, and all candidates share its mask. With n = floor(P/2) pairs and ε_i ~ N(0, 1):
+mirrored sampling and fitness shaping of section 2. Weight decay is from Loshchilov & Hutter, "Decoupled Weight Decay
+Regularization" (2019), algorithm 2. See `evolution_strategy` for Adam and ClipUp, and `pruning_schedules` for gradual
+pruning. The first centre θ is an initial genome, and all candidates share its mask. With n = floor(P/2) pairs and
+ε_i ~ N(0, 1):
 
     candidates   2i is θ + σ ε_i, and 2i + 1 is θ - σ ε_i. If P is odd, the last candidate is θ itself, so that the log
                  has its fitness
@@ -19,15 +20,15 @@ centre θ is an initial genome at first, and all candidates share its mask. With
     σ, α         after `constant_generations` multiplied by their decays, until they have their smallest values
     mask         pruned gradually by |θ|, by traces, by flow, or at random
 
-With `perturbation_rank` = r the ε_i of a matrix [m, n] is a product of rank r, 1/√r A_i B_iᵀ with A_i [m, r] and
-B_i [n, r] ~ N(0, 1), if that needs fewer random numbers, r(m + n) < m n. Biases keep full rank (Sarkar et al.,
-"Evolution Strategies at the Hyperscale", 2025, EGGROLL). The elements of the product have variance 1, too, and the
-formula of g is the same.
+With `perturbation_rank` = r the ε_i of a matrix [m, n] is the product 1/√r A_i B_iᵀ, with A_i [m, r] and B_i [n, r]
+~ N(0, 1) (Sarkar et al., "Evolution Strategies at the Hyperscale", 2025, EGGROLL). Its elements have variance 1, too,
+and the formula of g stays. A matrix keeps full rank if the product would not need fewer random numbers,
+r(m + n) < m n. So do biases.
 
-ε_i is computed as (w_2i - w_{2i+1})/2σ, from the float32 weights that were evaluated. θ, m, v are float64, and sums are
-taken in the order of the pairs. The champion is θ̄, an exponential average of θ in which the past has weight
-`averaging`, or θ itself if `averaging` is 0 (Polyak & Juditsky, 1992, show why averages are better). So a candidate's
-lucky fitness hardly changes the champion.
+ε_i is computed as (w_2i - w_{2i+1})/2σ, from the float32 weights that were evaluated. θ, m, v are float64. Sums have
+the order of the pairs. The champion is θ̄, an exponential average of θ in which the past has weight `averaging` (Polyak
+& Juditsky, 1992, show why averages are better). With `averaging` 0 it is θ. So the lucky fitness of one candidate
+hardly changes the champion.
 """
 
 from dataclasses import dataclass
@@ -94,9 +95,9 @@ class OpenAiEsOptions(RestartOptions):
 
 @dataclass(frozen=True)
 class Schedule(contract.NamedNumbers):
-    """The numbers of openai-es that change from generation to generation.
+    """The numbers of openai-es that change from generation to generation: β1^t, β2^t, σ, α and t.
 
-    beta1_power, beta2_power: β1^t and β2^t. sigma: σ. learning_rate: α. generations: t, the completed generations.
+    generations: t, the number of completed generations.
     """
 
     beta1_power: float
@@ -150,8 +151,8 @@ class OpenAiEs(base.EvolutionStrategy[OpenAiEsState]):
         self._pairs = population // 2
         rank = options.perturbation_rank
         self._matrices = None if rank is None else base.low_rank_matrices(layout, rank)
-        # Cached, so that all candidates of a generation share one array: kernels compare its address to find candidates
-        # with the same centre.
+        # Cached, so that all candidates of a generation share one array. Kernels compare the addresses of centres to
+        # find candidates with the same centre.
         self._rounded_centre: contract.NewestValue[OpenAiEsState, Float32] = contract.NewestValue(
             lambda state, _generation: state.centre.astype(np.float32)
         )
@@ -214,7 +215,7 @@ class OpenAiEs(base.EvolutionStrategy[OpenAiEsState]):
         return Genomes(weights, masks)
 
     def sums(self, state: OpenAiEsState, generation: int, fitness: Float64, columns: slice) -> Float64:
-        """Return Σ_i (u_2i - u_{2i+1}) (w_2i - w_{2i+1}) in n columns, [n]. fitness: [P], or fewer, see `grows`."""
+        """Return [n]: Σ_i (u_2i - u_{2i+1}) (w_2i - w_{2i+1}) in n columns. fitness: [P], or fewer, see `grows`."""
         sigma, key, shares = state.schedule.sigma, self._key(generation), self._pair_weights(fitness)
         if self._matrices is None:
             total = antithetic_sums(state.centre[columns], sigma, key, shares, first=columns.start)
@@ -235,9 +236,12 @@ class OpenAiEs(base.EvolutionStrategy[OpenAiEsState]):
             step, m, v = base.Adam(o.beta1, o.beta2).step((state.m, state.v), powers, total, divisor)
         else:
             # m is the velocity, and v is not used.
-            m, v = base.ClipUp(o.beta1, o.max_speed).velocity(state.m, total, now.learning_rate), state.v.copy()
+            clipup = base.ClipUp(o.beta1, o.max_speed)
+            m, v = clipup.velocity(state.m, total, now.learning_rate), state.v.copy()
             step = m / now.learning_rate
-        decay = o.weight_decay * (o.learning_rate / now.learning_rate if o.constant_weight_decay else 1)
+        decay = o.weight_decay
+        if o.constant_weight_decay:
+            decay *= o.learning_rate / now.learning_rate
         centre, average = np.empty(self._W), np.empty(self._W)
         for part in base.parts(self._W):
             centre[part] = state.centre[part] + now.learning_rate * (step[part] - decay * state.centre[part])

@@ -1,17 +1,17 @@
 """pgpe and snes: a Gaussian, with a σ of its own for every weight, follows the gradient of the expected fitness.
 
-The candidates of both are symmetric pairs, and all have the mask of an initial genome, whose weights are the first
-centre θ. With n = floor(P/2) pairs and ε_i ~ N(0, σ²):
+The weights of an initial genome are the first centre θ, and all candidates have its mask. With n = floor(P/2) symmetric
+pairs and ε_i ~ N(0, σ²):
 
     candidates   2i is θ + ε_i, 2i + 1 is θ - ε_i; if P is odd, the last is θ itself, so that the log has its fitness
 
 The sums over candidates below use the weights w_c, rounded to float32 as in the genomes. θ, v and σ are float64. The
 champion is θ, so the lucky fitness of one candidate does not decide the champion.
 
-pgpe: Sehnke et al., "Parameter-Exploring Policy Gradients" (2010), with symmetric sampling; Toklu, Liskowski &
-Srivastava, "ClipUp: A Simple and Powerful Optimizer for Distribution-Based Policy Evolution" (2020), for the optimizer
-(`ClipUp`), the centred ranks, and the limit on the change of σ. The paper's radius is 15 times the largest speed. σ
-begins as r/sqrt(C), for C connections and the radius r:
+pgpe: Sehnke et al., "Parameter-Exploring Policy Gradients" (2010), with symmetric sampling. The optimizer (`ClipUp`),
+the centred ranks, and the limit on the change of σ are from Toklu, Liskowski & Srivastava, "ClipUp: A Simple and
+Powerful Optimizer for Distribution-Based Policy Evolution" (2020). At first σ is r/sqrt(C), for C connections and the
+radius r. In the paper r is 15 times the largest speed:
 
     u            centred ranks of the fitness of the 2n paired candidates, so that an outlier counts only by its rank
     ∇θ           1/n Σ_i (u_2i - u_{2i+1})/2 ε_i = 1/2n Σ_c u_c (w_c - θ)
@@ -20,8 +20,8 @@ begins as r/sqrt(C), for C connections and the radius r:
     σ            σ + α_σ ∇σ, where α_σ is the learning rate of σ; `max_sigma_change` limits the relative change of a σ
 
 snes: the separable natural evolution strategy of Schaul, Glasmachers & Schmidhuber, "High Dimensions and Heavy Tails
-for Natural Evolution Strategies" (2011), with its constants; its candidates are independent. It follows the natural
-gradient, which does not depend on how the Gaussian is parametrized, so it has no learning rate to tune:
+for Natural Evolution Strategies" (2011), with the paper's constants. In the paper candidates are independent. snes
+follows the natural gradient, which does not depend on the parameters of the Gaussian, so no learning rate needs tuning:
 
     u_k          max(0, ln(n + 1) - ln k)/Σ_j max(0, ln(n + 1) - ln j) - 1/2n for the k-th best of the 2n candidates
     θ            θ + Σ_c u_c (w_c - θ)
@@ -76,7 +76,7 @@ class PgpeOptions(PruningOptions):
     @model_validator(mode="before")
     @classmethod
     def _as_in_earlier_versions(cls, given: Any, info: ValidationInfo) -> Any:
-        # Files of earlier versions have no radius unless it was set: by default it was 15 times the largest speed.
+        # In earlier versions the default radius was 15 times the largest speed, and files did not hold the default.
         if (info.context or {}).get("lenient") and "initial_radius" not in given and "max_speed" in given:
             return {**given, "initial_radius": 15 * given["max_speed"]}
         return given
@@ -93,7 +93,7 @@ class GaussianState:
 
 @dataclass(frozen=True)
 class PgpeState(GaussianState):
-    """The state of pgpe, with v, [W] float64, which is zero where the mask is False."""
+    """The state of pgpe. v is [W] float64, zero where the mask is False."""
 
     velocity: Float64 = stored("W")
 
@@ -122,7 +122,7 @@ class _Pairs(EvolutionStrategy[GaussianStates]):
         return Genomes(weights, np.repeat(state.mask[None], len(candidates), axis=0))
 
     def sums(self, state: GaussianStates, generation: int, fitness: Float64, columns: slice) -> Float64:
-        """Return [k, 2]: Σ u_c (w_c - θ) and Σ u_c (w_c - θ)² in k columns; fitness: [P], or fewer, see `grows`."""
+        """Return [k, 2]: Σ u_c (w_c - θ) and Σ u_c (w_c - θ)² in k columns. fitness: [P], or fewer, see `grows`."""
         centre, sigma = state.centre[columns], state.sigma[columns]
         # If the number of candidates is odd, the last one is the centre, which has no partner.
         paired = np.arange(len(fitness) // 2 * 2)
@@ -169,9 +169,9 @@ class Pgpe(_Pairs[PgpeState]):
 
     @staticmethod
     def validate(options: PgpeOptions, layout: GenomeLayout) -> None:
-        """Raise InputError for a layout that has no weights to search, and settings without effect.
+        """Raise InputError for a layout that has no weights to search, and for settings without effect.
 
-        Also if `smallest_sigma` is not below the initial σ of a genome that has all connections.
+        One such setting is a `smallest_sigma` that is not below the initial σ of a genome with all connections.
         """
         require_evolved_weights(layout, "pgpe")
         options.check_combinations()
@@ -191,8 +191,10 @@ class Pgpe(_Pairs[PgpeState]):
         options = self._options
         moved, squares = self._sums_of(state, genomes, results)
         u = self._utilities(results.fitness)
-        # If the candidates of each pair tie, ∇θ is 0. ClipUp would make a full step of the rounding errors in its sums.
-        gradient = np.zeros(self._W) if np.array_equal(u[::2], u[1::2]) else moved / len(u)
+        # If the candidates of each pair tie, ∇θ is 0, and its sums hold rounding errors. ClipUp would make a full step
+        # of them.
+        all_tie = np.array_equal(u[::2], u[1::2])
+        gradient = np.zeros(self._W) if all_tie else moved / len(u)
         velocity = self._optimizer.velocity(state.velocity, gradient, self._learning_rate)
         max_change = options.max_sigma_change * state.sigma
         change = np.clip(options.sigma_learning_rate * (squares / len(u) / state.sigma), -max_change, max_change)
@@ -218,8 +220,9 @@ class Snes(_Pairs[GaussianState]):
     def __init__(self, options: SnesOptions, layout: GenomeLayout, population: int, seed: int) -> None:
         super().__init__(layout, population, seed)
         self._options = options
-        C = max(1, int(np.count_nonzero(self._initial.mask)))
-        self._sigma_learning_rate = (3 + float(log(np.array([float(C)]))[0])) / (5 * math.sqrt(C))
+        C = float(max(1, int(np.count_nonzero(self._initial.mask))))
+        log_C = float(log(np.array([C]))[0])
+        self._sigma_learning_rate = (3 + log_C) / (5 * math.sqrt(C))
 
     @staticmethod
     def validate(options: SnesOptions, layout: GenomeLayout) -> None:
@@ -244,4 +247,5 @@ class Snes(_Pairs[GaussianState]):
 
 def _bounded(sigma: Float64, centre: Float64) -> Float64:
     """Return standard deviations [W] that are not below the resolution of float32 at the centre [W]."""
-    return np.maximum(np.minimum(sigma, _MAX_SIGMA), np.spacing(np.abs(centre).astype(np.float32)))
+    resolution = np.spacing(np.abs(centre).astype(np.float32))
+    return np.maximum(np.minimum(sigma, _MAX_SIGMA), resolution)

@@ -1,7 +1,7 @@
 """Tasks of lifetime learning: each episode draws hidden answers, which the network has to find out and to remember.
 
-The outcome of an answer is shown in a separate step, in which the outputs of the network are ignored. So no observation
-can replace memory, and a network that does not change in an episode can only guess.
+The outcome of an answer is shown in a separate step, which ignores the outputs of the network. So no observation can
+replace memory: a network that does not change in an episode can only guess.
 """
 
 from typing import Any
@@ -13,8 +13,8 @@ from evolve.config import Options
 from evolve.environments.exact.task import DRAWS_TO_BEGIN, Draws, ExactTask, Moved, OptionsT, largest
 from evolve.shapes import Bool, Float32, Float64
 
-_FIRST_CUE = DRAWS_TO_BEGIN - 1  # the number of the draw for the first cue; draws 0, 1, … are for the answers to cues
-_TURN_THRESHOLD = np.float32(1.0) / np.float32(3.0)  # outputs beyond ±1/3 turn left or right in the T-maze
+_FIRST_CUE = DRAWS_TO_BEGIN - 1  # the number of the draw for the first cue; draws 0, 1, … decide the right answers
+_TURN_THRESHOLD = np.float32(1.0) / np.float32(3.0)  # in the T-maze, outputs beyond ±1/3 turn left or right
 MOST_SWITCHES = 20
 """The largest number of switches. The T-maze needs 1 + 2 · switches of the `DRAWS_TO_BEGIN` numbers of an episode."""
 
@@ -29,13 +29,12 @@ class BanditOptions(Options):
 
 
 class Bandit(ExactTask[BanditOptions]):
-    """Arms give 1 with probabilities that are drawn for each episode (Wang et al., 2016; Duan et al., 2016).
+    """Each arm gives 1 with a probability that is drawn for the episode (Wang et al., 2016; Duan et al., 2016).
 
-    In each of `pulls` trials the network pulls the arm of its largest output. In a second step it sees the arm that it
-    pulled and whether this arm has given 1 (±1). The probabilities are uniform on (0, 1). The return is the number of
-    pulls that gave 1.
+    In each of `pulls` trials the network pulls the arm of its largest output. In a second step it sees the pulled arm
+    and the result: 1 or -1. The probabilities are uniform on (0, 1). The return is the number of pulls that gave 1.
 
-    States: the probability of each arm, the arm pulled (-1 before the pull), and the 0 or 1 that it gave.
+    States: the probability of each arm, the pulled arm (-1 before the pull), and the 0 or 1 that the arm gave.
     """
 
     kernel = "bandit"
@@ -44,7 +43,7 @@ class Bandit(ExactTask[BanditOptions]):
 
     @property
     def observation_size(self) -> int:
-        """Two flags, the arm pulled (one-hot), and ±1 for its result."""
+        """O: two flags for the kind of step, the pulled arm (one-hot), and its result."""
         return self.options.arms + 3
 
     @property
@@ -68,13 +67,13 @@ class Bandit(ExactTask[BanditOptions]):
         return np.stack([*(draws.number(arm) for arm in range(self.options.arms)), zeros - 1, zeros])
 
     def observe(self, states: Float64) -> Float64:
-        """Return [arms + 3, k]: flags of a pulling and a showing step, the arm pulled (one-hot), its result (±1)."""
+        """Return [arms + 3, k]: flags of a pulling and a showing step, the pulled arm (one-hot), its result (±1)."""
         *_, pulled, given = states
         arms = np.arange(self.options.arms)[:, None] == pulled
         return np.concatenate([[pulled < 0, pulled >= 0], arms, [np.where(pulled < 0, 0.0, 2.0 * given - 1.0)]])
 
     def step(self, states: Float64, outputs: Float32, draws: Draws) -> Moved:
-        """Pull an arm, or go on to the next trial."""
+        """Pull an arm, or begin the next trial."""
         *chances, pulled, given = states
         arm = largest(outputs)
         pulling = pulled < 0
@@ -84,7 +83,7 @@ class Bandit(ExactTask[BanditOptions]):
 
 
 class _OneOutputTask(ExactTask[OptionsT]):
-    """A task with one output. By default only its sign counts: above 0 it means right (1), otherwise left (-1)."""
+    """A task with one output. By default an output above 0 means right (1), any other output left (-1)."""
 
     action_size = 1
     discrete = False
@@ -108,13 +107,12 @@ class Cues(_OneOutputTask[CuesOptions]):
     """The network has to find out the right answer to each cue, and to remember it.
 
     Each of `cues` cues has a right answer, left or right, drawn for the episode. Each cue is shown `presentations`
-    times, all cues in random order. A presentation takes two steps. First the network sees the cue and answers; output
-    0 above 0 means right. Then it sees the cue together with its answer (±1) and the success of the answer (±1).
-    The return is the share of right answers: 0.5 for a network that cannot learn, and at best
-    1 - 1 / (2 · presentations).
+    times. The cues come in random order. A presentation takes two steps. First the network sees the cue and answers.
+    Then it sees the cue again, with its answer (±1) and the success of the answer (±1). The return is the share of
+    right answers. A network that cannot learn gets 0.5; the best network gets 1 - 1 / (2 · presentations).
 
-    States: the right answer to each cue; the presentations left of each cue; the cue shown, the answer (0 before the
-    network answers), and its success.
+    States: the right answer to each cue; the number of presentations left of each cue; the shown cue, the answer (0
+    before the network answers), and the success.
     """
 
     kernel = "cues"
@@ -165,13 +163,13 @@ class Cues(_OneOutputTask[CuesOptions]):
         return Moved(np.where(asked, answered, after), reward, over)
 
     def _show(self, states: Float64, u: Float64) -> Float64:
-        """Show a cue: one of the presentations that are left, all equally likely. u: [k], uniform on (0, 1)."""
+        """Show a cue: choose one of the presentations that are left. u: [k], uniform on (0, 1)."""
         C = self.options.cues
         shown = states.copy()
         left = shown[C : 2 * C]
-        # Number the presentations that are left: first the presentations of cue 0, then of cue 1, and so on. The cue of
-        # the drawn number is the number of cues whose presentations all come before it. The counts are whole numbers,
-        # so the order of their sum does not matter.
+        # Number the presentations that are left: those of cue 0, then those of cue 1, and so on. u chooses a number.
+        # All presentations of earlier cues come before it, so counting these cues gives the chosen cue. The counts are
+        # whole numbers, so the order of their sum does not matter.
         drawn = np.count_nonzero(np.add.accumulate(left[:-1]) <= u * left.sum(axis=0), axis=0)
         left[drawn, np.arange(len(u))] -= 1
         shown[2 * C :] = drawn, np.zeros(len(u)), np.zeros(len(u))
@@ -188,8 +186,8 @@ class TrialOptions(Options):
 
     @model_validator(mode="after")
     def _check_trials(self) -> "TrialOptions":
-        # Each switch is drawn from five trials. With shorter parts, two switches could change places, and one could
-        # fall outside the episode.
+        # Each switch is drawn from five trials. If the parts of an episode were shorter, two switches could change
+        # places, and a switch could fall outside the episode.
         least = 5 * (self.switches + 1)
         if self.trials < least:
             raise ValueError(f"at least {least} trials with switches={self.switches}")
@@ -205,12 +203,12 @@ class TrialOptions(Options):
 class Reversal(_OneOutputTask[TrialOptions]):
     """Two arms; the better arm changes at unknown times in an episode.
 
-    In each of `trials` trials the network chooses an arm: the right one if output 0 is above 0. The better arm gives 1,
-    the other 0.2. In a second step the network sees the arm that it chose (±1) and whether this arm was the better one
-    (±1). The better arm is drawn at the beginning, and changes `switches` times. The changes divide the episode into
-    equal parts, give or take two trials. The return is the mean over trials: 0.6 for a network that cannot learn.
+    In each of `trials` trials the network chooses an arm. The better arm gives 1, the other 0.2. In a second step the
+    network sees the chosen arm (±1), and 1 if this arm was the better one, else -1. The better arm is drawn at the
+    beginning, and changes `switches` times. The changes divide the episode into equal parts, give or take two trials.
+    The return is the mean over trials: 0.6 for a network that cannot learn.
 
-    States: the better arm, the arm chosen (0 before the choice), and the trials at which the better arm changes.
+    States: the better arm, the chosen arm (0 before the choice), and the trials at which the better arm changes.
     """
 
     kernel = "reversal"
@@ -234,12 +232,12 @@ class Reversal(_OneOutputTask[TrialOptions]):
         return np.concatenate([[good, np.zeros_like(good)], self.options.switch_trials(draws)])
 
     def observe(self, states: Float64) -> Float64:
-        """Return [4, k]: flags of a choosing and a showing step; the arm (±1); 1 if it is the better arm, else -1."""
+        """Return [4, k]: flags of a choosing and a showing step, the chosen arm (±1), and 1 if it is the better arm."""
         good, arm = states[:2]
         return np.stack([arm == 0, arm != 0, arm, arm * good])
 
     def step(self, states: Float64, outputs: Float32, draws: Draws) -> Moved:
-        """Take the choice, or go on to the next trial."""
+        """Take the choice, or begin the next trial."""
         good, arm = states[:2]
         chosen = self.actions(outputs)[:, 0]
         choosing = arm == 0
@@ -263,18 +261,18 @@ class TMazeOptions(TrialOptions):
 class TMaze(_OneOutputTask[TMazeOptions]):
     """Corridors and turns lead to one of several ends; the best end changes at unknown times in an episode.
 
-    The network walks from home through `turns` corridors of `corridor` steps, each of which ends at a junction, to one
-    of 2^turns ends. It goes straight on if output 0 is within ±1/3, left if the output is below, right if above.
-    The best end gives 1, the others 0.2. A turn in a corridor is a crash, and so is going straight on at a junction; a
-    crash costs 0.4. After an end or a crash the network is home again for the next of `trials` trials. At home and at
-    an end the output is ignored. The best end is drawn at the beginning, and changes `switches` times as in `Reversal`,
-    each time to another end. The network sees whether it is at a junction, at an end or at home, and the reward of the
-    last step. The return is the mean over trials.
+    The network walks from home through `turns` corridors to one of 2^turns ends. Each corridor has `corridor` steps,
+    and leads to a junction. If output 0 is within ±1/3, the network goes straight on. Below, it turns left; above, it
+    turns right. The best end gives 1, the others 0.2. To turn in a corridor, or to go straight on at a junction, is a
+    crash, which costs 0.4. After an end or a crash the network is home again for the next of `trials` trials. At home
+    and at an end the output is ignored. The best end is drawn at the beginning, and changes `switches` times as in
+    `Reversal`, each time to another end. The network sees three flags, for a junction, an end and home, and the reward
+    of the last step. The return is the mean over trials.
 
     The double T-maze of Soltoggio et al. (2008) has two turns. Rewards as in Coleman and Blair (AHNI, 2012).
 
-    States: the best end, the position (the steps from home), the turns made (a binary number, right is 1), the trial,
-    the reward, and the trials at which the best end changes.
+    States: the best end, the position (the number of steps from home), the turns (a binary number in which right is 1),
+    the trial, the reward, and the trials at which the best end changes.
     """
 
     kernel = "t_maze"
@@ -305,7 +303,7 @@ class TMaze(_OneOutputTask[TMazeOptions]):
         return states
 
     def observe(self, states: Float64) -> Float64:
-        """Return [4, k]: three flags, for a junction, an end and home; and the reward of the last step."""
+        """Return [4, k]: flags for a junction, an end and home, and the reward of the last step."""
         position = states[1]
         at_end = position == self._end
         return np.stack([self._at_junction(position) & ~at_end, at_end, position == 0, states[4]])
@@ -345,10 +343,10 @@ class TMaze(_OneOutputTask[TMazeOptions]):
         return (position > 0) & (position % (self.options.corridor + 1) == 0)
 
     def _switched(self, best_end: Float64, trial: Float64, switches: Float64, draws: Draws) -> Float64:
-        """Return [k]: the best end in trials [k], after any switch. switches: [n, k], the trials of the switches."""
+        """Return [k]: the best end in a trial [k], which may be the trial of a switch. switches: [n, k]."""
         num_others = float((1 << self.options.turns) - 1)
         for number, when in enumerate(switches):
-            # The next best end is 1 … num_others ends after this one; end 0 follows the last. Earlier draws decided the
+            # The next best end is 1 … num_others places further; end 0 follows the last end. Earlier draws decided the
             # first best end and the trials of the switches.
             drawn = best_end + 1.0 + np.floor(draws.number(1 + len(switches) + number) * num_others)
             drawn = np.where(drawn > num_others, drawn - (num_others + 1), drawn)

@@ -1,21 +1,22 @@
 """LunarLander: a lander with a main engine and two side engines has to land on its legs, between two flags.
 
-Gymnasium's LunarLander-v3, discrete and continuous (Oleg Klimov, MIT licence), whose physics is Box2D's (Erin Catto,
-zlib licence): the same seed gives the same moon, first push and dispersion of the engines, and each episode has
-Gymnasium's observations, rewards and end, to the bit. `environments/physics/` has the physics. The wind is the tanh of
-a sum of two sines. Gymnasium calls libm for them, and this module computes them itself. The last of their 53 bits may
-differ. The physics keeps 24 bits, so a difference shows only where rounding to 24 bits is about to change: by estimate
-in fewer than one of ten million steps with wind.
+The task is Gymnasium's LunarLander-v3, discrete and continuous (Oleg Klimov, MIT licence). Its physics is Box2D's (Erin
+Catto, zlib licence), see `environments/physics/`. The same seed gives the same moon, first push and dispersion of the
+engines. Each episode has Gymnasium's observations, rewards and end, to the bit.
 
-A discrete action is the largest of four outputs: nothing, the left engine, the main engine, the right engine. With
-continuous actions, output 0 above 0 fires the main engine, at 50 % to 100 % of its power, and output 1 beyond ±0.5
-fires a side engine. A step is rewarded with the change of
+Only with wind may an episode differ. The wind is the tanh of a sum of two sines. Gymnasium calls libm for these
+functions; this module computes them itself, and the last of 53 bits may differ. The physics rounds the wind to 24 bits,
+which hides the difference in all but, by estimate, one of ten million steps.
+
+With discrete actions, the largest of four outputs fires no engine, the left engine, the main engine or the right
+engine. With continuous actions, output 0 above 0 fires the main engine, at 50 % to 100 % of its power. Output 1 beyond
+±0.5 fires a side engine. The reward of a step is the change of
 
     -100 |position| - 100 |velocity| - 100 |angle| + 10 for each leg on the ground
 
-(position and velocity as the network observes them: scaled, and relative to the pad between the flags),
-less 0.3 for the main engine and 0.03 for a side engine at full power. The last reward is -100 if the hull touches the
-ground or the lander leaves the moon to the left or right, and 100 if the lander comes to rest.
+less 0.3 for the main engine and 0.03 for a side engine at full power. Position and velocity are scaled, and relative to
+the pad between the flags, as the network observes them. If the hull touches the ground, or the lander leaves the moon
+to the left or right, the last reward is -100. If the lander comes to rest, the last reward is 100.
 """
 
 import math
@@ -87,7 +88,7 @@ def _shaping(s: Float64) -> Float64:
 
 
 def _gust(step: Any) -> Float64:
-    """Return the wind [k] in (-1, 1) at steps [k] of its pattern. Each episode draws the step with which it begins."""
+    """Return the wind [k] in (-1, 1) at steps [k] of its pattern. Each episode draws the first step."""
     t = step.astype(np.float64)
     return _tanh(sincos(0.02 * t)[0] + sincos(math.pi * 0.01 * t)[0])
 
@@ -98,8 +99,8 @@ def _tanh(x: Float64) -> Float64:
     twice = 2.0 * np.abs(x)
     n = (twice * (1.0 / 0.69314718055994530942) + ROUND) - ROUND
     r = (twice - n * _LN2_HIGH) - n * _LN2_LOW
-    # The series gives p in exp(r) = 1 + p r. The exponent bits of `power` make it 2**n. Then e = 2**n exp(r) - 1.
-    # |r| is at most ln 2 / 2, so the terms after these are below the last bit.
+    # The series gives p in exp(r) = 1 + p r. |r| is at most ln 2 / 2, so all further terms are below the last bit.
+    # `power` is 2**n, made of its exponent bits. Then e = 2**n exp(r) - 1.
     p = np.ones_like(r)
     for i in range(14, 1, -1):
         p = 1.0 + p * r / i
@@ -283,7 +284,7 @@ class LunarLander(ExactTask[LunarLanderOptions]):
         lander["w"] = np.where(fires, w, lander["w"])
 
     def actions(self, outputs: Float32) -> Any:
-        """Return Gymnasium's actions: choices [k], 0 for no engine, or powers [k, 2] in [-1, 1], 0 in place of NaN."""
+        """Return Gymnasium's actions: choices [k], or powers [k, 2] in [-1, 1], in which 0 replaces NaN."""
         if self.discrete:
             return largest(outputs)
         return bounded(outputs * np.float64(self.action_share)).astype(np.float32)
