@@ -151,11 +151,9 @@ def _rounds_alike(network: Network, genome: Genomes) -> bool:
     same = genome.take(np.zeros(B, np.intp))
     for batch, slots in ((alone, 1), (beside, B)):
         batch.load(np.arange(slots), same.weights[:slots], same.mask[:slots], np.zeros(slots, np.int64))
-    for observations in seen:
-        expected, actions = alone.step(observations[-1:].copy())[0], beside.step(observations.copy())[-1]
-        if not np.array_equal(expected, actions, equal_nan=True):
-            return False
-    return True
+    expected = [alone.step(observations[-1:].copy())[0] for observations in seen]
+    found = [beside.step(observations.copy())[-1] for observations in seen]
+    return np.array_equal(expected, found, equal_nan=True)
 
 
 def _check_blocks(network: Network) -> None:
@@ -166,9 +164,8 @@ def _check_blocks(network: Network) -> None:
     end, layer, titles = 0, 0, set[str]()
     for block in network.blocks:
         if block.start != end:
-            raise ValueError(
-                f"expected {block.title} to start at {end}, where the block before it ends, got {block.start}"
-            )
+            expected = f"{block.title} to start at {end}, where the block before it ends"
+            raise ValueError(f"expected {expected}, got {block.start}")
         if block.layer < layer:
             raise ValueError(f"expected layers in ascending order, got {block.layer} after {layer} in {block.title}")
         if block.title in titles:

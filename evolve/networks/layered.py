@@ -1,11 +1,11 @@
 """The layered networks without plasticity: mlp, binary-mask-mlp, dag and elman.
 
-`mlp` is the multilayer perceptron (Rosenblatt, 1962): each layer reads the one before and a bias. `binary-mask-mlp` has
-connections that are present, with weight 1, or absent. In `dag` every layer reads all earlier layers. `elman` is the
-simple recurrent network (Elman, "Finding Structure in Time", 1990).
+`mlp` is the multilayer perceptron (Rosenblatt, 1962): each layer reads the layer before it, and a bias. In
+`binary-mask-mlp` every connection has the weight 1, and only the mask evolves. In `dag` every layer reads all earlier
+layers. `elman` is the simple recurrent network (Elman, "Finding Structure in Time", 1990).
 
-The nodes of a network lie end to end: the observation, the outputs of each layer, bias units, which are always 1, and
-context units in `elman`. A layer reads a contiguous slice x of earlier nodes; its sums run over the rows of W in
+The nodes of a network are the observation, the outputs of each layer, bias units, which are always 1, and in `elman`
+context units. They lie end to end. A layer reads a contiguous slice x of earlier nodes. Sums run over the rows of W in
 ascending order:
 
     y_k = tanh(((x_0 W_0k + x_1 W_1k) + x_2 W_2k) + …)
@@ -55,7 +55,7 @@ class Wiring:
     nodes: The number of nodes.
     layers: The layers, in genome order.
     ones: The nodes that are bias units.
-    feedback: (source, target, n): after each step nodes[source : source + n] are copied to nodes[target : target + n],
+    feedback: (source, target, n). After each step nodes[source : source + n] are copied to nodes[target : target + n],
         the context units of an Elman network.
     """
 
@@ -89,7 +89,7 @@ class LayeredNetwork(base.BaseNetwork[base.OptionsT]):
 
     @cached_property
     def blocks(self) -> tuple[Block, ...]:
-        """W_0, W_1, …: the matrix of each layer. If the layer reads a bias unit, the last row is the biases."""
+        """The matrix of each layer: W_0, W_1, … If the layer reads a bias unit, the last row holds the biases."""
         matrices = [(n, n, layer.fan_in, layer.fan_out) for n, layer in enumerate(self.wiring.layers)]
         return base.end_to_end(matrices, [f"W_{number}" for number in range(len(matrices))])
 
@@ -104,7 +104,7 @@ class LayeredNetwork(base.BaseNetwork[base.OptionsT]):
 
 
 class ScaledNetwork(LayeredNetwork[base.OptionsT]):
-    """A layered network whose initial weights are divided by the square root of their layer's number of inputs."""
+    """A layered network that divides initial weights by the square root of the number of inputs of their layer."""
 
     @property
     def weight_scale(self) -> Float32:
@@ -135,7 +135,7 @@ class LayeredBatch(SlotArrays):
         return weights, nodes
 
     def fits(self, genomes: Genomes) -> bool:
-        """Return whether slots and genomes have factors around the same centre, or both have weights."""
+        """Return whether slots and genomes both have weights, or both have factors around the same centre."""
         factors = self._usable_factors(genomes)
         return self._centre is (None if factors is None else factors.centre)
 
@@ -145,9 +145,9 @@ class LayeredBatch(SlotArrays):
         return self._centre is None
 
     def columns_of(self, genomes: Genomes, seeds: Int64) -> tuple[Float32 | None, ...]:
-        """Return the initial contents of slots, with factors in the place of weights if the kernel can use them.
+        """Return the initial contents of slots: with factors instead of weights if the kernel can use factors.
 
-        From then on the kernel reads all slots in this layout, so running episodes must fit (`fits`).
+        From then on the kernel reads all slots in the same way, so running episodes must fit (`fits`).
         """
         weights, *other_columns = self.initial(genomes.weights, genomes.mask, seeds)
         factors = self._usable_factors(genomes)
@@ -160,9 +160,8 @@ class LayeredBatch(SlotArrays):
     def _usable_factors(self, genomes: Genomes) -> Factors | None:
         """Return the factors of genomes if the kernel can compute weights from them; otherwise None.
 
-        Only the native kernel can, and only from perturbations of rank 0 or 1: with a higher rank, computing a weight
-        takes more time than reading it. Besides, a column has room for W numbers only, and the factors of small
-        matrices may be more.
+        Only the native kernel can, and only for rank 0 or 1: with a higher rank, computing a weight takes more time
+        than reading it. A column has room for W numbers. The factors of small matrices may need more.
         """
         if not isinstance(genomes, FactoredGenomes) or not isinstance(self.kernel, native.NativeStep):
             return None
@@ -171,11 +170,11 @@ class LayeredBatch(SlotArrays):
         return factors if has_room and all(matrix.rank <= 1 for matrix in factors.matrices) else None
 
     def _set_weight_layout(self, rows: int, centre: Float32 | None, matrices: tuple[PerturbedMatrix, ...]) -> None:
-        """Tell the kernel what the first rows of a column are: factors of matrices around a centre [W], or weights."""
-        if self._centre is centre:  # factors around one centre have the same matrices, so the layout is set already
+        """Tell the kernel whether the first rows of a column are weights, or factors around a centre [W]."""
+        if self._centre is centre:  # one centre has one list of matrices, so the layout is set already
             return
         assert isinstance(self.kernel, native.NativeStep)
-        # The row at which the factors of each matrix begin; the last one is the end of all factors.
+        # The row at which the factors of each matrix begin, and the end of all factors.
         firsts = accumulate((matrix.factors_size for matrix in matrices), initial=0)
         layout = [(matrix.rows, matrix.rank, first) for matrix, first in zip(matrices, firsts, strict=False)]
         # The structure has only addresses; these attributes keep the arrays alive.
@@ -214,7 +213,7 @@ class LayeredBatch(SlotArrays):
 
     def _reference(self, observations: Float32) -> Float32:
         n = len(observations)
-        weights = self._weights.array[0, :, :n]  # the array back end has one tile
+        weights = self._weights.array[0, :, :n]  # arrays in NumPy have one tile
         nodes = self._nodes.array[0, :, :n]
         # Bias units are never an output of a layer, so they stay 1 after `initial`.
         nodes[: self._O] = observations.T
@@ -304,14 +303,15 @@ class Dag(LayeredNetwork[DagOptions]):
 
     @cached_property
     def blocks(self) -> tuple[Block, ...]:
-        """W_00, W_10, W_11, W_20, …: layer by layer, so that all inputs of a layer form one matrix."""
+        """The matrices, layer by layer: W_00, W_10, W_11, W_20, … So all inputs of a layer form one matrix."""
         return base.all_earlier(self.sizes)
 
     @cached_property
     def wiring(self) -> Wiring:
         """Each layer reads all nodes before its own."""
         *before, nodes = accumulate(self.sizes)
-        return Wiring(nodes, tuple(Layer(0, n, n, columns) for n, columns in zip(before, self.sizes[1:], strict=True)))
+        layers = [Layer(0, n, n, columns) for n, columns in zip(before, self.sizes[1:], strict=True)]
+        return Wiring(nodes, tuple(layers))
 
 
 class ElmanOptions(base.NetworkOptions):
@@ -330,7 +330,7 @@ class Elman(ScaledNetwork[ElmanOptions]):
 
     @cached_property
     def wiring(self) -> Wiring:
-        """Nodes: x_t, h_{t-1}, 1; h_t, 1; action."""
+        """The nodes x_t, h_{t-1}, 1, which layer 0 reads; h_t, 1, which layer 1 reads; and the action."""
         O, H, A = self.sizes
         h = O + H + 1  # the first node of h_t
         action = h + H + 1
@@ -339,6 +339,6 @@ class Elman(ScaledNetwork[ElmanOptions]):
 
     @cached_property
     def blocks(self) -> tuple[Block, ...]:
-        """W from x_t to h_t; U from h_{t-1}, with biases as its last row; V from h_t to the action, likewise."""
+        """W from x_t to h_t, U from h_{t-1} to h_t, V from h_t to the action. The last rows of U and V are biases."""
         O, H, A = self.sizes
         return base.end_to_end([(0, 0, O, H), (0, 1, H + 1, H), (1, 1, H + 1, A)], "WUV")

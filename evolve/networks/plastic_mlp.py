@@ -1,4 +1,4 @@
-"""plastic-mlp: a perceptron that learns during an episode by rules that evolve (Najarro and Risi, 2020).
+"""plastic-mlp: a perceptron whose weights change during an episode, by rules that evolve (Najarro and Risi, 2020).
 
 The layers have n_0, n_1, … neurons, from the observation x_0 to the action. w_i are the [n_i, n_{i+1}] weights from
 layer i to layer i + 1:
@@ -7,13 +7,14 @@ layer i to layer i + 1:
     w_i    ← w_i + η (A x y + B x + C y + D)         every `update_every` steps, after the action; x = x_i, y = x_{i+1}
     w_i    ← w_i / max |w_i|                         then, with `max_norm`, unless all are zero
 
-Each update is (((A (x y) + B x) + C y) + D) η in this order, in float32. A genome holds rules and no weights. A rule is
-the five coefficients A, B, C, D and η. With `rules` "synapse" each connection has a rule, so the coefficients of a
-layer are [n_i, n_{i+1}]. With "neuron" all connections into a neuron share a rule, [1, n_{i+1}], and with "layer" all
-connections of a layer do, [1, 1]. Weights are drawn when an episode starts, uniformly from ±`initial_scale`, by a
-stream whose seed is the seed of the episode's environment. A connection is pruned, and has weight 0, once its rule has
-lost all five coefficients. There are no biases and no traces. Initial coefficients are init_scale · N(0, 1), a share of
-`init_sparsity` of them pruned.
+Each update is (((A (x y) + B x) + C y) + D) η in this order, in float32. A genome holds rules and no weights. A rule
+has five coefficients, A, B, C, D and η. With `rules` "synapse" each connection has a rule: the coefficients of a layer
+are [n_i, n_{i+1}]. With "neuron" all connections into a neuron share a rule, [1, n_{i+1}]. With "layer" all connections
+of a layer share a rule, [1, 1]. There are no biases and no traces.
+
+When an episode starts, weights are drawn uniformly from ±`initial_scale`. The seed of their stream is the seed of the
+episode's environment. A connection whose rule has lost all five coefficients is pruned, and has weight 0. Initial
+coefficients are init_scale · N(0, 1); a share of `init_sparsity` of them is pruned.
 """
 
 import ctypes
@@ -78,7 +79,7 @@ class PlasticMlp(BaseNetwork[PlasticMlpOptions]):
 
     @property
     def slot_size(self) -> int:
-        """Coefficients, weights, nodes and age."""
+        """The number of float32 of a slot: coefficients, weights, nodes and age."""
         return self.num_weights + self.connections + sum(self.sizes) + 1
 
     def first_weights(self, seeds: Int64) -> Float32:
@@ -87,7 +88,7 @@ class PlasticMlp(BaseNetwork[PlasticMlpOptions]):
         return ((2 * streams.uniform(self.connections) - 1) * self.options.initial_scale).astype(np.float32)
 
     def unpruned(self, mask: Bool) -> Bool:
-        """Return [k, connections]: whether each connection has a coefficient left, by masks [k, W]."""
+        """Return [k, connections]: whether each connection has a coefficient left. mask: [k, W]."""
         parts = []
         for block in self.blocks[::_NUM]:  # coefficient A of each layer; B, C, D and η follow it in the genome
             size = block.rows * block.columns
@@ -118,7 +119,8 @@ class PlasticMlpBatch(SlotArrays):
 
     def initial(self, weights: Float32, mask: Bool, seeds: Int64) -> tuple[Float32 | None, ...]:
         """Return rules, weights and age of slots; the weights are drawn for the episodes of environment seeds [k]."""
-        return weights, np.where(self._network.unpruned(mask), self._network.first_weights(seeds), np.float32(0)), None
+        drawn = self._network.first_weights(seeds)
+        return weights, np.where(self._network.unpruned(mask), drawn, np.float32(0)), None
 
     def weights(self, slots: Slots) -> Float32:
         """Return the current weights [k, connections] of slots."""

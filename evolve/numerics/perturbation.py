@@ -194,10 +194,8 @@ class Factors:
         cls, centre: Float32, matrices: tuple[PerturbedMatrix, ...], steps: Float64, key: StreamsKey, streams: Int64
     ) -> "Factors":
         """Return the factors of n candidates: candidate i has stream number streams[i], and its σ is steps[i]."""
-        values = []
-        for matrix in matrices:
-            for factor in matrix.factors(key, streams, steps, slice(0, matrix.rows)):
-                values.append(factor.reshape(len(streams), -1))
+        pairs = [matrix.factors(key, streams, steps, slice(0, matrix.rows)) for matrix in matrices]
+        values = [factor.reshape(len(streams), -1) for pair in pairs for factor in pair]
         return cls(centre, matrices, np.concatenate(values, axis=1))
 
     def take(self, candidates: Int64 | slice) -> "Factors":

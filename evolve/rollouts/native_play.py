@@ -283,7 +283,6 @@ class NativePlay:
         self._set(**{name: array.ctypes.data for name, array in self._buffers.items()})
 
     def _set(self, **values: int) -> None:
-        """Set fields of the structure."""
         for name, value in values.items():
             setattr(self._structure, name, value)
 

@@ -1,4 +1,4 @@
-"""The results of many episodes, collected by key: the order of their arrival has no effect."""
+"""The results of many episodes, which arrive in any order and are collected in tables of candidates × episodes."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -19,40 +19,39 @@ from evolve.shapes import Bool, Float32, Float64, Int32, Int64, UInt8, UInt64
 def metrics_of(quantities: Mapping[str, NDArray[Any]], names: Sequence[str]) -> dict[str, NDArray[Any]]:
     """Return the metrics of episodes by name, in arrays of shape […], see `decode_metrics`.
 
-    A mean of observations is NaN if the return of an episode is NaN, or its length 0.
+    Some metrics are means of observations. They are NaN in an episode without steps, or with a return of NaN.
 
     Args:
         quantities: Arrays […, …] of the quantities that `EpisodeResults` declares, by name.
-        names: The names of all metrics: the reported ones, and means of observations (`observation_index`).
+        names: The names of all metrics: of reported metrics, and of means of observations (`observation_index`).
     """
     lengths, sums = quantities["lengths"], quantities["moments"][..., 0, :]
     has_mean = (lengths > 0) & ~np.isnan(quantities["returns"])
-    numbers = {name: observation_index(name) for name in names}
-    found = decode_metrics(quantities["encoded_metrics"], [name for name, index in numbers.items() if index is None])
-    return {
-        name: found[name] if index is None else np.where(has_mean, sums[..., index] / np.maximum(lengths, 1), np.nan)
-        for name, index in numbers.items()
-    }
+    reported = [name for name in names if observation_index(name) is None]
+    metrics = decode_metrics(quantities["encoded_metrics"], reported)
+    for name in names:
+        if name not in metrics:
+            means = sums[..., observation_index(name)] / np.maximum(lengths, 1)
+            metrics[name] = np.where(has_mean, means, np.nan)
+    return {name: metrics[name] for name in names}
 
 
 TRACE_UNIT = 2.0**-20
-"""Hebbian traces are summed as fixed-point numbers, in this unit: integers have the same sum in any order."""
+"""The unit in which Hebbian traces are summed as integers. Integers have the same sum in any order."""
 _TRACE_LIMIT = np.float32(2.0**43)  # 2⁶³ units
 
 
 def quantize_traces(traces: Float32) -> Int64:
-    """Return Hebbian traces [K, T] in units of `TRACE_UNIT`; NaN, and traces that int64 cannot hold, become 0."""
+    """Return Hebbian traces [K, T] in units of `TRACE_UNIT`. NaN, and traces that int64 cannot hold, become 0."""
     fitting = np.where(np.abs(traces) < _TRACE_LIMIT, traces, np.float32(0)).astype(np.float64)
     return np.rint(fitting / TRACE_UNIT).astype(np.int64)
 
 
 def sum_traces(results: EpisodeResults) -> EpisodeResults:
     """Return results in which each genome has one row of traces, the sum of its rows, in ascending order of genomes."""
-    # An ascending order without repetitions is already the form to return.
-    if (results.traced[1:] > results.traced[:-1]).all():
+    if (results.traced[1:] > results.traced[:-1]).all():  # ascending, without repetitions
         return results
-    order = np.argsort(results.traced, kind="stable")
-    # The rows of one genome are adjacent now; integers have the same sum in any order.
+    order = np.argsort(results.traced, kind="stable")  # makes the rows of one genome adjacent
     genomes, starts = np.unique(results.traced[order], return_index=True)
     traces = results.traces[order]
     if len(genomes) < len(order):
@@ -72,8 +71,8 @@ def join_descriptions(parts: Sequence[tuple[Int32, GenomeDescriptions]]) -> tupl
     """Return the genomes [D] and the descriptions of all parts, concatenated."""
     if not parts:
         return _NOTHING_DESCRIBED
-    genomes, descriptions = zip(*parts, strict=True)
-    columns = zip(*(vars(description).values() for description in descriptions), strict=True)
+    genomes = [described for described, _ in parts]
+    columns = zip(*(vars(descriptions).values() for _, descriptions in parts), strict=True)
     return np.concatenate(genomes), GenomeDescriptions(*map(np.concatenate, columns))
 
 
@@ -81,11 +80,11 @@ _NO_PART = -1  # the worker left out the step hashes of an episode
 
 
 class StepHashes:
-    """The step hashes of many episodes, in the parts in which workers sent them. shape: P, E."""
+    """The step hashes of P × E episodes, kept in the parts that workers sent. shape: P, E."""
 
     def __init__(self, shape: tuple[int, int]) -> None:
         self._parts: list[UInt8] = []
-        # For each episode: the number of its part, and the row of the part at which its step hashes begin.
+        # For each episode, the number of its part, and the row of the part at which its step hashes begin.
         self._part = np.zeros(shape, np.int32)
         self._begin = np.zeros(shape, np.int64)
 
@@ -95,12 +94,13 @@ class StepHashes:
         self._part.reshape(-1)[at] = np.where(results.hashed, len(self._parts), _NO_PART)
         self._begin.reshape(-1)[at] = np.cumsum(rows, dtype=np.int64) - rows
         # A view into a message would keep the whole message in memory.
-        self._parts.append(results.step_hashes if results.step_hashes.base is None else results.step_hashes.copy())
+        is_view = results.step_hashes.base is not None
+        self._parts.append(results.step_hashes.copy() if is_view else results.step_hashes)
 
     def of(self, candidate: int, episode: int, length: int) -> UInt8:
         """Return the step hashes [min(length, MAX_HASHED_STEPS), 2] of an episode that was played.
 
-        Raises ValueError if the rank that played it left them out (`EpisodeBatch.best_of`).
+        Raises ValueError if the rank that played the episode left out its hashes (`EpisodeBatch.best_of`).
         """
         number, begin = int(self._part[candidate, episode]), int(self._begin[candidate, episode])
         if number == _NO_PART:
@@ -109,7 +109,7 @@ class StepHashes:
 
 
 class ResultsCollector:
-    """Tables of candidates × episodes, which results fill as they come, in any order.
+    """Tables of candidates × episodes, which arriving results fill in any order.
 
     Args:
         population: P, the number of candidates.
@@ -133,7 +133,7 @@ class ResultsCollector:
         return cls(len(batch.genomes), int(batch.episodes.max(initial=0)) + 1, num_traces, batch.traces)
 
     def add(self, results: EpisodeResults) -> None:
-        """Add results; the caller adds each episode only once."""
+        """Add results. The caller must not add an episode twice."""
         # One index into flat tables is faster than two.
         at = results.genomes.astype(np.int64) * self._played.shape[1] + results.episodes
         for name in EPISODE_QUANTITIES:
@@ -154,9 +154,9 @@ class ResultsCollector:
             self._descriptions.fingerprints[results.described] = results.genome_fingerprints
 
     def add_failure(self, genome: int, episode: int, observation_size: int, num_metrics: int = 0) -> None:
-        """Add an episode that failed, with a return of NaN and zeros otherwise.
+        """Add an episode that failed. Its return is NaN, and all other quantities are 0.
 
-        observation_size: O of the moments; num_metrics: M.
+        observation_size: O of the moments. num_metrics: M.
         """
         sizes = {"N": 1, "O": observation_size, "L": 0, "K": 0, "D": 0, "T": self._traces.shape[1], "M": num_metrics}
         zeros = {name: np.zeros(shape_of(symbols, sizes), dtype) for name, (symbols, dtype) in QUANTITIES.items()}
@@ -165,9 +165,9 @@ class ResultsCollector:
         self.add(EpisodeResults(**zeros | key | failed))
 
     def collect(self) -> "PopulationResults":
-        """Return all results so far. Only `traces` is a copy: results that are added later change the other arrays."""
+        """Return all results so far. Results that are added later change the returned arrays, except `traces`."""
         self._quantities["returns"][~self._played] = np.nan
-        # Each row of traces is a sum over a candidate's episodes, or over all episodes: divide by their number.
+        # A row of traces is a sum over a candidate's episodes, or over all episodes. Divide it by their number.
         counts = np.count_nonzero(self._played, axis=1)
         if len(self._traces) != len(counts):
             counts = np.array([np.count_nonzero(self._played)])
@@ -185,12 +185,12 @@ class PopulationResults:
     Attributes:
         quantities: An array [P, E, …] for each quantity that `EpisodeResults` declares, by its name.
         played: [P, E], whether an episode was played.
-        traces: [P, T], the means over each candidate's episodes. If workers returned only the sum over all candidates:
-            [1, T], the mean over all episodes. A failed episode counts with zeros.
-        trace_sums: The sums of which `traces` are the means, in units of `TRACE_UNIT`.
+        traces: [P, T], the means over each candidate's episodes. If workers returned only the sum over all candidates,
+            [1, T], the mean over all episodes. The traces of a failed episode are 0.
+        trace_sums: The sums before the division that gives `traces`, in units of `TRACE_UNIT`.
         hashes: The step hashes of the episodes.
         described: [P], whether a rank that played the candidate sent the description of its genome.
-        received: The descriptions of P genomes, empty for those that no rank described.
+        received: The descriptions of P genomes; empty ones for genomes that no rank described.
     """
 
     quantities: Mapping[str, NDArray[Any]]
@@ -239,13 +239,12 @@ class PopulationResults:
 
         Raises ValueError if candidates played different numbers of episodes, as in a race, and only a sum is known.
         """
-        # With equal numbers of episodes the mean of the means is the mean over all episodes, and needs only their sum.
+        # If all candidates played equally many episodes, the mean of the means is the mean over all episodes.
         counts = np.count_nonzero(self.played, axis=1)
         if counts.min() < counts.max():
             if len(self.traces) != len(counts):
-                raise ValueError(
-                    "mean_traces: expected the traces of each candidate, as their numbers of episodes differ"
-                )
+                expected = "the traces of each candidate, as their numbers of episodes differ"
+                raise ValueError(f"mean_traces: expected {expected}")
             return ordered_sum(self.traces.T.astype(np.float64)) / len(counts)
         return self.trace_sums.sum(axis=0) * (TRACE_UNIT / max(int(counts.sum()), 1))
 
@@ -268,8 +267,8 @@ class PopulationResults:
 
     def step_hashes(self, candidate: int) -> list[UInt8]:
         """Return the step hashes of each of a candidate's E episodes, see `StepHashes.of`; [0, 2] if not played."""
-        rows = enumerate(zip(self.lengths[candidate].tolist(), self.played[candidate].tolist(), strict=True))
-        return [
-            self.hashes.of(candidate, episode, length) if played else np.zeros((0, 2), np.uint8)
-            for episode, (length, played) in rows
-        ]
+        hashes = []
+        for episode, length in enumerate(self.lengths[candidate].tolist()):
+            played = self.played[candidate, episode]
+            hashes.append(self.hashes.of(candidate, episode, length) if played else np.zeros((0, 2), np.uint8))
+        return hashes

@@ -120,7 +120,6 @@ class RunFile(RunLog):
             self.flush()
 
     def _compare_with_best(self, record: Record, generation: int) -> None:
-        """Update `best`."""
         if np.isnan(self.best[0]) or record.champion_fitness > self.best[0]:
             self.best = record.champion_fitness, generation
 

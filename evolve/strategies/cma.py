@@ -1,15 +1,16 @@
 """cma-es and sep-cma-es: covariance matrix adaptation, with a full and with a diagonal covariance.
 
 Both search the n connections of an initial genome. Its weights are the first mean m, and all candidates share its mask.
-The champion is m, an average over many candidates of all generations, so the lucky fitness of one candidate hardly
-changes it. Weights are float32. A standard deviation is never smaller than the distance of m to the next float32.
+The champion is m. As an average over many candidates of all generations, m hardly changes by the lucky fitness of one
+candidate. Weights are float32. A standard deviation is never smaller than the distance of m to the next float32.
 Otherwise all candidates could be equal, and σ would adapt to noise until it vanished or overflowed.
 
 cma-es: Hansen, "The CMA Evolution Strategy: A Tutorial" (2016, arXiv:1604.00772), with the constants of the library
-cmaes. In place of the root B D Bᵀ of C, from eigenvectors, it has the Cholesky factor L of C, as in Krause, Arbonès &
-Igel, "CMA-ES with Optimal Covariance Update and Storage Complexity" (2016). Eigenvectors come from libraries whose bits
-differ between processors; L takes only products, differences, quotients and square roots. The weights w_i of the worse
-half are negative. C is 1 at first, and mu = floor(P/2). x_i is the i-th best candidate; NaN is last.
+cmaes. The tutorial takes the root of C from eigenvectors. Their bits differ between processors, because libraries
+compute them. This module takes the Cholesky factor L of C instead, which needs only products, differences, quotients
+and square roots (Krause, Arbonès & Igel, "CMA-ES with Optimal Covariance Update and Storage Complexity", 2016). The
+weights w_i of the worse half are negative. At first C is 1. mu = floor(P/2). x_i is the i-th best candidate; NaN is
+last.
 
     candidate    m + σ L z, C = L Lᵀ, z ~ N(0, I) from keyed streams
     w'_i         ln((P + 1)/2) - ln i, i = 1 … P; mu_eff = (Σ w'_i)²/Σ w'_i² over i ≤ mu, and mu_neg that over i > mu
@@ -25,8 +26,8 @@ half are negative. C is 1 at first, and mu = floor(P/2). x_i is the i-th best ca
                  c_mu = min(1 - c_1, 2 (mu_eff - 2 + 1/mu_eff)/((n + 2)² + mu_eff))
 
 sep-cma-es: Ros & Hansen, "A Simple Modification in CMA-ES Achieving Linear Time and Space Complexity" (2008), with its
-parameters. As in the library cmaes, the paper's c_cov is named c_mu, and c_1 is the tutorial's. C is 1 at first, and
-mu = floor(P/2). x_i is the i-th best candidate; NaN is last. All operations are elementwise:
+parameters. As in the library cmaes, the paper's c_cov is named c_mu, and c_1 is the tutorial's. At first C is 1. mu =
+floor(P/2). x_i is the i-th best candidate; NaN is last. All operations are elementwise:
 
     candidate    m + σ sqrt(C) z, z ~ N(0, I) from keyed streams
     w_i          (ln(mu + 1) - ln i) / Σ_j (ln(mu + 1) - ln j), i = 1 … mu; mu_eff = 1/Σ w_i²
@@ -41,9 +42,8 @@ mu = floor(P/2). x_i is the i-th best candidate; NaN is last. All operations are
     C            (1 - c_1 - c_mu + (1 - h) c_1 c_c (2 - c_c)) C + c_1 p_c² + c_mu y², c_1 = 2/((n + 1.3)² + mu_eff),
                  c_mu = (n + 2)/3 (2/mu_eff/(n + sqrt(2))² + (1 - 1/mu_eff) min(1, (2mu_eff - 1)/((n + 2)² + mu_eff)))
 
-c_mu is reduced to 1 - c_1 if the formula gives more, as it does if P is much larger than n. The order of
-sums over candidates depends on their ranks alone. The sums use the float32 weights that were evaluated. The exponential
-function of σ takes and gives float32.
+c_mu is at most 1 - c_1; the formula gives more if P is much larger than n. Sums over candidates have the order of
+their ranks, and use the float32 weights that were evaluated. The exponential function of σ takes and gives float32.
 """
 
 import math
@@ -72,10 +72,10 @@ from evolve.strategies.wrapper import RestartOptions
 
 _MAX_WEIGHT = 1e30  # also the largest standard deviation
 _MIN_SIGMA = 1e-12  # σ could vanish while the covariance grows
-_MIN_PIVOT = 1e-13  # of the variance of a weight; what is left of a smaller pivot, and of its row, is rounding
-_NEAR_ZERO = 1e-8  # so that a candidate at the mean has a length
+_MIN_PIVOT = 1e-13  # as a share of the variance of a weight; a smaller pivot, and its row, are rounding errors
+_NEAR_ZERO = 1e-8  # added to the length of a step, which is 0 for a candidate at the mean
 _MAX_CONNECTIONS = 2_000
-"""The largest n: the covariance of 2,000 connections takes 32 MB, and a generation half a second."""
+"""The largest n. The covariance of 2,000 connections takes 32 MB, and a generation half a second."""
 
 
 class CmaOptions(RestartOptions):
@@ -90,7 +90,7 @@ class CmaState:
     """The state of cma-es, float64.
 
     mean, p_sigma, p_c: [n], the mean and the evolution paths.
-    covariance: [c], c = n(n + 1)/2: the upper half of the covariance, row by row.
+    covariance: [c], the upper half of the covariance, row by row, c = n(n + 1)/2.
     progress: σ and the number of completed generations.
     """
 
@@ -102,7 +102,7 @@ class CmaState:
 
 
 class _CmaRates:
-    """The constants of cma-es at the top of this module, with the same names; weights: w_i, [P]."""
+    """The constants of cma-es, named as at the top of this module. weights: w_i [P]."""
 
     def __init__(self, n: int, population: int) -> None:
         self.mu = mu = population // 2
@@ -111,15 +111,16 @@ class _CmaRates:
         self.c_sigma = (mu_eff + 2) / (n + mu_eff + 5)
         self.c_c = (4 + mu_eff / n) / (n + 4 + 2 * mu_eff / n)
         self.c_1 = c_1 = 2 / ((n + 1.3) * (n + 1.3) + mu_eff)
-        # A little below the formula's 1 - c_1, as in the library, because c_mu is near it if P is much larger than n.
+        # As in the library, c_mu stays a little below 1 - c_1, which it would reach if P is much larger than n.
         self.c_mu = c_mu = min(1 - c_1 - 1e-8, 2 * (mu_eff - 2 + 1 / mu_eff) / ((n + 2) * (n + 2) + mu_eff))
-        limits = 1 + c_1 / c_mu, 1 + 2 * _effective(unscaled[mu:]) / (mu_eff + 2), (1 - c_1 - c_mu) / (n * c_mu)
+        mu_neg = _effective(unscaled[mu:])
+        limits = 1 + c_1 / c_mu, 1 + 2 * mu_neg / (mu_eff + 2), (1 - c_1 - c_mu) / (n * c_mu)
         best, worst = np.maximum(unscaled, 0), np.minimum(unscaled, 0)
         self.weights: Float64 = best / ordered_sum(best) - worst * (min(limits) / ordered_sum(worst))
 
 
 def _effective(weights: Float64) -> float:
-    """Return (Σ w)²/Σ w² of weights w [k], the number of equal weights with the same variance."""
+    """Return (Σ w)²/Σ w² of weights w [k]: the number of equal weights that would give a mean the same variance."""
     total = float(ordered_sum(weights))
     return total * total / float(ordered_sum(weights * weights))
 
@@ -165,7 +166,7 @@ class Cma(EvolutionStrategy[CmaState]):
         return self._genomes(state.mean + state.progress.sigma * shaped)
 
     def tell(self, state: CmaState, genomes: GenomeSource, results: Results) -> CmaState:
-        """Adapt mean, step size and covariance, for which all candidates are needed at once."""
+        """Adapt mean, step size and covariance. The covariance needs all candidates at once."""
         check_population(genomes, results, self._P, self._W)
         r, n, sigma = self._rates, self._n, state.progress.sigma
         x = genomes.take(ranking(results.fitness)).weights[:, self._connections.places].astype(np.float64)
@@ -174,7 +175,7 @@ class Cma(EvolutionStrategy[CmaState]):
         whitened = solve(self._factor(state), np.concatenate([y[None], steps[r.mu :]]))
         path_step = math.sqrt(r.c_sigma * (2 - r.c_sigma) * r.mu_eff)
         p_sigma = (1 - r.c_sigma) * state.p_sigma + path_step * whitened[0]
-        progress, h = _adapted(state.progress, p_sigma, n, r.c_sigma, r.mu_eff)
+        progress, h = _adapt(state.progress, p_sigma, n, r.c_sigma, r.mu_eff)
         p_c = (1 - r.c_c) * state.p_c + (h * math.sqrt(r.c_c * (2 - r.c_c) * r.mu_eff)) * y
         kept = 1 - r.c_1 - r.c_mu * float(ordered_sum(r.weights)) + (1 - h) * r.c_1 * r.c_c * (2 - r.c_c)
         covariance = kept * self._upper(state) + (r.c_1 * p_c)[:, None] * p_c
@@ -189,7 +190,6 @@ class Cma(EvolutionStrategy[CmaState]):
         return self._genomes(state.mean[None])
 
     def _genomes(self, x: Float64) -> Genomes:
-        """Return the genomes of weights x [N, n]."""
         return self._connections.genomes(np.clip(x, -_MAX_WEIGHT, _MAX_WEIGHT).astype(np.float32))
 
     def _upper(self, state: CmaState) -> Float64:
@@ -199,30 +199,26 @@ class Cma(EvolutionStrategy[CmaState]):
         return upper
 
     def _factor(self, state: CmaState) -> Float64:
-        """Return Lᵀ [n, n] of a state. It is kept, because it serves all candidates of a generation and its tell."""
+        """Return Lᵀ [n, n] of a state. The newest one is kept for all candidates of a generation, and for `tell`."""
         kept = self._factored
         if kept is None or kept[0] is not state.covariance:
             upper = self._upper(state)
             kept = self._factored = state.covariance, cholesky(upper, _MIN_PIVOT * np.diagonal(upper))
         return kept[1]
 
-    def _bounded(
-        self, mean: Float64, p_sigma: Float64, p_c: Float64, covariance: Float64, progress: CmaProgress
-    ) -> CmaState:
-        """Return a state whose standard deviations are above the resolution of float32, and give finite weights."""
+    def _bounded(self, mean: Float64, p_sigma: Float64, p_c: Float64, C: Float64, progress: CmaProgress) -> CmaState:
+        """Return a state with standard deviations above the resolution of float32, and small enough for weights."""
         mean = np.clip(mean, -_MAX_WEIGHT, _MAX_WEIGHT)
-        variances = np.diagonal(covariance)
+        variances = np.diagonal(C)
         sigma = min(max(progress.sigma, _MIN_SIGMA), _MAX_WEIGHT / math.sqrt(float(variances.max())))
         resolution = np.spacing(np.abs(mean).astype(np.float32)).astype(np.float64) / sigma
-        np.fill_diagonal(covariance, np.maximum(variances, resolution * resolution))
-        upper = covariance[np.triu_indices(self._n)]
+        np.fill_diagonal(C, np.maximum(variances, resolution * resolution))
+        upper = C[np.triu_indices(self._n)]
         return CmaState(mean, p_sigma, p_c, upper, CmaProgress(sigma, progress.generations))
 
 
-def _adapted(
-    progress: CmaProgress, p_sigma: Float64, n: int, c_sigma: float, mu_eff: float
-) -> tuple[CmaProgress, float]:
-    """Return the next σ, with the number of completed generations, and h, which stops p_c if p_σ is long."""
+def _adapt(progress: CmaProgress, p_sigma: Float64, n: int, c_sigma: float, mu_eff: float) -> tuple[CmaProgress, float]:
+    """Return the next σ and number of generations, and h, which is 0 if p_σ is so long that p_c must not grow."""
     generations = progress.generations + 1
     d_sigma = 1 + 2 * max(0, math.sqrt((mu_eff - 1) / (n + 1)) - 1) + c_sigma
     ratio = norm(p_sigma) / (math.sqrt(n) * (1 - 1 / (4 * n) + 1 / (21 * n * n)))
@@ -247,7 +243,7 @@ class SepCmaState(CmaState):
 
 
 class _SepRates:
-    """The constants of sep-cma-es at the top of this module, with the same names; weights: w_i, [mu]."""
+    """The constants of sep-cma-es, named as at the top of this module. weights: w_i [mu]."""
 
     def __init__(self, n: int, population: int) -> None:
         self.n = n
@@ -281,8 +277,8 @@ class SepCma(EvolutionStrategy[SepCmaState]):
             layout: The layout of the genomes.
             population: P.
             seed: The seed of the streams.
-            dimensions: The n of the formulas, by default the number of connections; fewer if the caller prunes some of
-                the connections, whose weights stay 0.
+            dimensions: The n of the formulas, by default the number of connections. A caller that prunes some of the
+                connections gives a smaller n; the weights of these connections stay 0.
         """
         super().__init__(layout, population, seed)
         self._connections = SearchedConnections.of(self._initial, population, "sep-cma-es")
@@ -309,10 +305,7 @@ class SepCma(EvolutionStrategy[SepCmaState]):
         return self._connections.genomes(x)
 
     def sums(self, state: SepCmaState, generation: int, fitness: Float64, columns: slice) -> Float64:
-        """Return [N, 2]: Σ w_i (x_i - m) and Σ w_i (x_i - m)² in each of N columns; 0 in a column without a connection.
-
-        fitness: [P].
-        """
+        """Return [N, 2]: Σ w_i (x_i - m) and Σ w_i (x_i - m)² in N columns; 0 in a column without a connection."""
         columns_of_sums, connections = self._connections.within(columns)
         best = self._best(fitness)
         total = np.zeros((columns.stop - columns.start, 2))
@@ -340,7 +333,7 @@ class SepCma(EvolutionStrategy[SepCmaState]):
         y = moved / sigma
         path_step = math.sqrt(r.c_sigma * (2 - r.c_sigma) * r.mu_eff) * (y / np.sqrt(state.covariance))
         p_sigma = (1 - r.c_sigma) * state.p_sigma + path_step
-        progress, h = _adapted(state.progress, p_sigma, r.n, r.c_sigma, r.mu_eff)
+        progress, h = _adapt(state.progress, p_sigma, r.n, r.c_sigma, r.mu_eff)
         p_c = (1 - r.c_c) * state.p_c + (h * math.sqrt(r.c_c * (2 - r.c_c) * r.mu_eff)) * y
         kept = 1 - r.c_1 - r.c_mu + (1 - h) * r.c_1 * r.c_c * (2 - r.c_c)
         covariance = kept * state.covariance + r.c_1 * (p_c * p_c) + r.c_mu * (squares / (sigma * sigma))
@@ -363,12 +356,12 @@ class SepCma(EvolutionStrategy[SepCmaState]):
 
 
 def _bounded(mean: Float64, p_sigma: Float64, p_c: Float64, covariance: Float64, progress: CmaProgress) -> SepCmaState:
-    """Return a state with standard deviations above the resolution of float32, and small enough for finite weights."""
+    """Return a state with standard deviations above the resolution of float32, and small enough for weights."""
     mean = np.clip(mean, -_MAX_WEIGHT, _MAX_WEIGHT)
     sigma = min(max(progress.sigma, _MIN_SIGMA), _MAX_WEIGHT)
     resolution = np.spacing(np.abs(mean).astype(np.float32))
-    # The smallest and largest standard deviations in units of σ; the smallest in float32, as in published runs, unless
-    # float32 cannot hold its square, such as near a weight of 0.
+    # Standard deviations in units of σ. As in published runs, the square of the smallest one is float32, unless float32
+    # cannot hold this square, as near a weight of 0.
     smallest, exact_smallest = resolution / sigma, resolution.astype(np.float64) / sigma
     largest = _MAX_WEIGHT / sigma
     with np.errstate(over="ignore"):

@@ -153,9 +153,7 @@ def scaled_fitness(fitness: Float64) -> Float64:
     clipped = np.clip(np.where(np.isnan(fitness), worst, fitness), worst, best)
     # Halves, because the difference of two finite numbers may be infinite.
     span = best / 2 - worst / 2
-    if not span:
-        return np.zeros(len(fitness))
-    return (clipped / 2 - worst / 2) / span - 0.5
+    return np.zeros(len(fitness)) if not span else (clipped / 2 - worst / 2) / span - 0.5
 
 
 def weighted_moments(

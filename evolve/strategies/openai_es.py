@@ -239,9 +239,7 @@ class OpenAiEs(base.EvolutionStrategy[OpenAiEsState]):
             clipup = base.ClipUp(o.beta1, o.max_speed)
             m, v = clipup.velocity(state.m, total, now.learning_rate), state.v.copy()
             step = m / now.learning_rate
-        decay = o.weight_decay
-        if o.constant_weight_decay:
-            decay *= o.learning_rate / now.learning_rate
+        decay = o.weight_decay * (o.learning_rate / now.learning_rate if o.constant_weight_decay else 1)
         centre, average = np.empty(self._W), np.empty(self._W)
         for part in base.parts(self._W):
             centre[part] = state.centre[part] + now.learning_rate * (step[part] - decay * state.centre[part])

@@ -1,24 +1,24 @@
-"""prune: selection from an elite, block swaps, and trace-guided pruning of connections that episodes did not use.
+"""prune: children of an elite swap matrices, and lose connections that their parents' episodes did not use.
 
 This is the strategy of the 2020 script. With K = ceil(P/8), the pool is the champion, the leaderboard (the K best ever)
-and the K best of the last generation, sorted by score. A genome can be in the pool several times: the champion is also
-the first of the leaderboard. A generation is the first `survivors` of the leaderboard, unchanged, and children:
+and the K best of the last generation, sorted by score. A genome can be in the pool several times: the champion also
+leads the leaderboard. A generation consists of the first `survivors` of the leaderboard, unchanged, and of children:
 
     parent     drawn from the pool with probability proportional to (pool size - rank)
     K swaps    two children exchange one matrix or, half the time, all matrices that lead to one layer
     trace      P(prune w) = min(1, q·c·softmax(-|H̄|)(w)) in each matrix, over its c connections left. H̄ is the parent's
-               mean trace over the episodes of its last evaluation. Swaps exchange traces, too. A network that leaves no
-               traces is not pruned by them
+               mean trace over the episodes of its last evaluation. Swaps exchange traces, too. If the network leaves
+               no traces, there is no such pruning
     uniform    in a share `uniform_pruning_chance` of the children, each connection is pruned with probability
-               `uniform_pruning`. "adaptive" takes the rate of the binary-mask perceptron of 2020. It is the relative
+               `uniform_pruning`. With "adaptive" it is the rate of the binary-mask perceptron of 2020, the relative
                standard deviation of the numbers of connections C in the pool: sqrt(mean((C - C̄)²))/C̄, limited to
                [0.001, 0.0125]
     regrowth   each absent connection returns with probability `regrowth`, its weight N(0, 1)
     noise      every connection left moves by `weight_noise` · N(0, 1)
 
-See `elitist` for scores and prior evaluations. The K best of the last generation are in the pool with their fitness in
-that generation alone. Survivors are evaluated again in every generation, so a lucky score does not last. With one
-survivor, as in the 2020 script, the other genomes on the leaderboard keep their first score until they lead.
+See `elitist` for scores and prior evaluations. For the K best of the last generation, only the fitness of that
+generation counts. Survivors are evaluated again in every generation, so a lucky score does not last. With one survivor,
+as in the 2020 script, the other genomes on the leaderboard keep their first score until they lead.
 
 A search that begins with a given genome draws its first children from that genome alone. This genome has played no
 episode, so all its traces are 0, and each connection is pruned with probability q.
@@ -51,7 +51,7 @@ def _check_rate(value: float | str) -> float | str:
 
 
 class PruneOptions(Options):
-    """Settings of `[strategy]` for prune; the 2020 script had one survivor, and no noise."""
+    """Settings of `[strategy]` for prune. The 2020 script had one survivor, and no noise."""
 
     trace_pruning: float = Field(0.01, ge=0, le=1)
     """q, the approximate share of a matrix's connections that is pruned by weak traces."""
@@ -78,12 +78,13 @@ class PruneState:
 
 
 def adaptive_rate(state: PruneState) -> float:
-    """Return the relative standard deviation of the pool's numbers of connections, from 0.001 to 0.0125."""
+    """Return the relative standard deviation of the numbers of connections in the pool, limited to [0.001, 0.0125]."""
     best, recent = state.leaderboard.genomes.connections(), state.recent.genomes.connections()
     connections = np.concatenate([best[:1], best, recent]).astype(np.float64)
     mean = float(ordered_sum(connections)) / len(connections)
     variance = float(ordered_sum((mean - connections) ** 2)) / len(connections)
-    return min(max(math.sqrt(variance) / mean if mean else 0.0, 0.001), 0.0125)
+    deviation = math.sqrt(variance) / mean if mean else 0.0
+    return min(max(deviation, 0.001), 0.0125)
 
 
 def parent_ranks(pool_size: int, children: int, stream: Stream) -> NDArray[np.intp]:
@@ -94,12 +95,12 @@ def parent_ranks(pool_size: int, children: int, stream: Stream) -> NDArray[np.in
 
 
 def swap_blocks(sources: Int64, blocks: Sequence[Block], draws: Float64) -> Int64:
-    """Return sources [children, blocks] after swaps between pairs of children: of one block, or of a layer's blocks.
+    """Return sources [children, blocks] after K swaps between two children each: of a block, or of a layer's blocks.
 
     A source is the number of the member of the pool from which a child takes a block.
 
-    draws: [K, 5], uniform numbers for each of K swaps. They choose the first child, the second child, the block,
-    whether a layer is swapped instead of the block, and the layer.
+    draws: [K, 5], uniform numbers for each swap. They choose the first child, the second child, the block, whether a
+        layer is swapped instead of the block, and the layer.
     """
     children = len(sources)
     if children < 2:
@@ -108,13 +109,12 @@ def swap_blocks(sources: Int64, blocks: Sequence[Block], draws: Float64) -> Int6
     layers = [slice(layer_of.index(n), layer_of.index(n) + layer_of.count(n)) for n in dict.fromkeys(layer_of)]
     bounds = children, children - 1, len(blocks), len(layers)
     # A uniform number times a bound, rounded down, as in `Stream.below`.
-    one, other, block, layer = np.floor(draws[:, (0, 1, 2, 4)] * bounds).astype(np.int64).T
-    other += other >= one  # another child than the first one
+    chosen = np.floor(draws[:, (0, 1, 2, 4)] * bounds).astype(np.int64)
     columns = sources.T.tolist()  # swapping entries is faster in lists than in arrays
-    swaps = zip(*(chosen.tolist() for chosen in (one, other, block, layer, draws[:, 3] < 0.5)), strict=True)
-    for a, b, block_number, layer_number, swaps_layer in swaps:
-        for column in columns[layers[layer_number] if swaps_layer else slice(block_number, block_number + 1)]:
-            column[a], column[b] = column[b], column[a]
+    for (a, b, block, layer), swaps_layer in zip(chosen.tolist(), (draws[:, 3] < 0.5).tolist(), strict=True):
+        other = b + (b >= a)  # another child than the first one
+        for column in columns[layers[layer] if swaps_layer else slice(block, block + 1)]:
+            column[a], column[other] = column[other], column[a]
     return np.array(columns, np.int64).T
 
 
@@ -123,15 +123,15 @@ def assemble(
 ) -> tuple[Float32, Bool, Float64]:
     """Return weights, mask and pruning probability [n, W] of children that take their blocks from sources [n, blocks].
 
-    A source is the number of a member of the pool: the leader, the leaderboard and the recent genomes, in this order.
-    The probability is the `trace_pruning_probability` of the rate q; 0 if q is None.
+    A source is the number of a member of the pool, which consists of the leader, the leaderboard and the recent
+    genomes, in this order. The probability is the `trace_pruning_probability` of the rate q; 0 if q is None.
     """
     n, W = len(sources), blocks[-1].stop
     weights, mask, probability = np.empty((n, W), np.float32), np.empty((n, W), np.bool_), np.zeros((n, W))
-    # Children are put together block by block: a copy of the whole pool would double the memory of the strategy.
+    # Children are put together block by block, because a copy of the whole pool would double the memory.
     for column, block in enumerate(blocks):
         place = slice(block.start, block.stop)
-        # Several children can have the same source, so its block is computed once.
+        # Several children can take a block from the same member, so its probability is computed once.
         members, row_of_child = np.unique(sources[:, column], return_inverse=True)
         block_weights, block_mask, block_traces = _blocks_of(state, members, place)
         weights[:, place] = block_weights[row_of_child]
@@ -142,15 +142,12 @@ def assemble(
 
 
 def _blocks_of(state: PruneState, members: Int64, place: slice) -> tuple[Float32, Bool, Float32]:
-    """Return weights, mask and traces, [n, k] each, of a block of k weights in members of the pool.
+    """Return weights, mask and traces, [n, k] each, of the k weights at a place in members of the pool.
 
-    Args:
-        state: The leaderboard and the recent genomes.
-        members: [n], the numbers of the members, in ascending order.
-        place: The k weights.
+    members: [n], the numbers of the members, in ascending order.
     """
     first_recent = 1 + len(state.leaderboard)
-    # Member 0, the leader, is the first on the leaderboard; members 1, 2, … are the leaderboard.
+    # Members 1, 2, … are the leaderboard. Member 0, the leader, is the first on the leaderboard.
     ranks = np.maximum(members[members < first_recent] - 1, 0)
     recent_ranks = members[len(ranks) :] - first_recent
 
@@ -166,16 +163,13 @@ def _blocks_of(state: PruneState, members: Int64, place: slice) -> tuple[Float32
 
 
 def trace_pruning_probability(q: float, mask: Bool, traces: Float32) -> Float64:
-    """Return [n, k] float64: min(1, q·c·softmax(-|H̄|)) within one block, over the c connections of the mask.
-
-    mask, traces: [n, k].
-    """
+    """Return [n, k]: min(1, q·c·softmax(-|H̄|)) over the c connections of the mask. mask, traces: [n, k], one block."""
     count = np.count_nonzero(mask, axis=1)[:, None]
     return np.minimum(1.0, q * count * _softmax_of_negative(np.abs(traces), mask))
 
 
 def _softmax_of_negative(x: Float32, mask: Bool) -> Float64:
-    """Return [n, k] float64: softmax(-x) of each row of x [n, k], over the connections of the mask, else 0."""
+    """Return [n, k]: softmax(-x) of each row of x [n, k] over the connections of the mask; 0 outside the mask."""
     x = np.where(mask, x, np.float32(np.inf))
     smallest = x.min(axis=1, keepdims=True)
     smallest[np.isinf(smallest)] = 0  # a row without connections: inf - inf would be NaN
@@ -185,7 +179,7 @@ def _softmax_of_negative(x: Float32, mask: Bool) -> Float64:
 
 
 class Prune(Elitist[PruneState]):
-    """The pruning strategy for P = `population` candidates of a layout; its elite is the leaderboard."""
+    """The pruning strategy for P = `population` candidates of a layout. The elite is the leaderboard."""
 
     def __init__(self, options: PruneOptions, layout: GenomeLayout, population: int, seed: int) -> None:
         self._K = -(-population // 8)
@@ -198,19 +192,19 @@ class Prune(Elitist[PruneState]):
     @staticmethod
     def validate(options: PruneOptions, layout: GenomeLayout) -> None:
         """Raise InputError for a rate of trace pruning if episodes leave no traces."""
-        # The default has no effect without traces, and is accepted, so that any network works with the defaults.
+        # The default is accepted, although it has no effect, so that any network works with the defaults.
         default = PruneOptions().trace_pruning
         if not layout.num_traces and options.trace_pruning not in (0.0, default):
             expected = "a network that leaves Hebbian traces, such as hebbian-dag, or 0"
             raise InputError("strategy.trace_pruning", expected, options.trace_pruning)
 
     def start(self) -> PruneState:
-        """Return the state before generation 0: nothing has been evaluated."""
-        W = self._layout.num_weights  # also the number of traces, which are zeros if the network leaves none
+        """Return the state before generation 0, in which no genome has been evaluated."""
+        W = self._layout.num_weights  # also the number of traces: if the network leaves no traces, they are zeros
         return PruneState(ScoredGenomes.initial(self._layout, W), recent=ScoredGenomes.empty(W, W))
 
     def tell(self, state: PruneState, genomes: GenomeSource, results: contract.Results) -> PruneState:
-        """Score the survivors again; keep the K best genomes of all generations, and the K best of this one."""
+        """Score the survivors again. Keep the K best genomes of all generations, and the K best of this generation."""
         P, T = self._P, self._layout.num_traces
         contract.check_population(genomes, results, P, self._layout.num_weights)
         check_shape(results.traces, "traces", "P T", np.float32, P=P, T=T)
@@ -236,13 +230,13 @@ class Prune(Elitist[PruneState]):
         return state.leaderboard
 
     def _evaluated(self, genomes: GenomeSource, results: contract.Results, candidates: Int64) -> ScoredGenomes:
-        """Return the given candidates [n] with fitness and traces; a network without traces has zeros [n, W]."""
+        """Return the given candidates [n] with fitness and traces. Without traces of a network, these are zeros."""
         members = genomes.take(candidates)
         traces = results.traces[candidates] if self._layout.num_traces else np.zeros(members.weights.shape, np.float32)
         return ScoredGenomes.evaluated(members, results.fitness[candidates], traces)
 
     def _plan(self, state: PruneState, generation: int) -> tuple[Int64, float]:
-        """Return the sources of all children, [children, blocks], see `assemble`, and the rate of uniform pruning."""
+        """Return the sources [children, blocks] of all children (see `assemble`), and the rate of uniform pruning."""
         scores = np.concatenate([state.leaderboard.score[:1], state.leaderboard.score, state.recent.score])
         children, blocks = self._P - self._num_kept(state), self._layout.blocks
         ranks = parent_ranks(len(scores), children, Stream(self._seed, Purpose.PARENTS, generation))

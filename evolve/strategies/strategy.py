@@ -1,9 +1,9 @@
 """The contract of a search strategy, and the helpers that strategies share.
 
-A strategy is a pure `ask` and a pure `tell` over an explicit state. `ask` returns the genomes of a generation. `tell`
-takes their results and returns the next state. All randomness comes from streams keyed by (seed, purpose, generation,
-candidate). The state therefore consists of arrays alone: after a state is stored and restored, `ask` returns the same
-genomes.
+A strategy has two pure functions of an explicit state. `ask` returns the genomes of a generation. `tell` takes their
+results and returns the next state. All random numbers come from streams with the key (seed, purpose, generation,
+candidate), so the state needs no generator: it consists of arrays. From a state that was stored and restored, `ask`
+returns the same genomes.
 """
 
 import threading
@@ -30,16 +30,16 @@ Arrays = Mapping[str, NDArray[Any]]
 class Results:
     """The results of the P candidates of a generation.
 
-    fitness: [P] float64, or numbers that NumPy converts, such as a list; read-only. Higher is better; NaN is worst.
+    fitness: [P] numbers, which become a read-only float64 array. Higher is better; NaN is worst.
     traces: [P, T] float32, the traces of each candidate's network, averaged over its episodes; [P, 0] by default.
     mean_traces: [T], the traces averaged over all candidates; None if the strategy does not need them.
-    sums: [W, *sum_shape], the value of the strategy's `sums` for all columns; None lets `tell` compute them.
-    measures: [P, D], the value of the strategy's `measures`; None lets `tell` compute them from the genomes alone.
+    sums: [W, *sum_shape], the strategy's `sums` for all columns; if None, `tell` computes them.
+    measures: [P, D], the strategy's `measures`; if None, `tell` computes them from the genomes alone.
 
     Raises:
         InputError: The fitness is not an array [P] of numbers.
         ValueError: The traces or the measures have another shape or type.
-        TypeError: The traces or the measures are no arrays.
+        TypeError: The traces or the measures are not arrays.
     """
 
     fitness: Float64
@@ -67,7 +67,7 @@ class Results:
 
 
 def _fitness_array(fitness: Any) -> Float64:
-    """Return a fitness [P] as float64. Raises InputError unless it is an array [P] of numbers, or a list of them."""
+    """Return a fitness [P] as float64. Raises InputError unless it is an array or a list [P] of numbers."""
     expected = "the fitness of P candidates, an array [P] of numbers"
     try:
         array = np.asarray(fitness, np.float64)
@@ -81,30 +81,30 @@ def _fitness_array(fitness: Any) -> Float64:
 class Strategy(Generic[State]):
     """Base class of strategies: a search with P candidates of one genome layout.
 
-    A subclass implements `start`, `ask`, `tell`, `champion`, `to_arrays` and `from_arrays`, and overrides attributes if
-    their defaults do not fit. An instance may override an attribute, too.
+    A subclass implements `start`, `ask`, `tell`, `champion`, `to_arrays` and `from_arrays`. It overrides attributes
+    whose defaults do not fit; an instance may do so, too.
 
     Attributes:
-        portable: True if ask and tell give the same bits on every machine. Every rank can then hold the state and
+        portable: True if `ask` and `tell` give the same bits on every machine. Every rank can then hold the state and
             compute the candidates that it plays, see `runs_on_every_rank`. If False, the bits repeat only on machines
             of the same kind.
-        central: True if rank 0 computes all candidates of a portable strategy, too, because to compute a state takes
-            longer than to send the candidates.
+        central: True if rank 0 computes all candidates although the strategy is portable, because a state takes longer
+            to compute than candidates take to send.
         shared_mask: True if all candidates have the same connections.
         traces: The traces that `tell` reads: the traces of "each" candidate, their "mean", or "none".
         grows: True if `tell` accepts the results of only the first n candidates, for even n and even P. A population
             can then grow until the generation has enough environment steps.
-        antithetic: True if candidates 2i and 2i + 1 are a pair, on the two sides of one centre. A pair can then play
+        antithetic: True if candidates 2i and 2i + 1 are a pair on opposite sides of one centre. A pair can then play
             the same episodes (`common_random_numbers = "pairs"`).
         compares_generations: True if the strategy compares returns of different generations, so their episodes
             must have the same limit of steps.
-        sum_shape: Shape of the sums per weight that `sums` returns: () for one number, (k,) for k numbers, None for no
-            sums.
-        capacity: Largest number of genomes in a state; None if a state holds no genomes.
-        measured: The names of the D measures of a candidate that `tell` reads beside its fitness.
-        warm_starts: True if a search can begin with a given genome. The layout is then a `StartLayout`: every initial
-            genome equals the given genome. The champion of the state that `start` returns must be this genome. A
-            strategy that begins with one initial genome fulfils this without a change.
+        sum_shape: The shape of the sums for one weight that `sums` returns: () for one number, (k,) for k numbers. None
+            if there are no sums.
+        capacity: The largest number of genomes in a state; None if a state holds no genomes.
+        measured: The names of the D measures of a candidate that `tell` reads beside the fitness.
+        warm_starts: True if a search can begin with a given genome. The layout is then a `StartLayout`, whose initial
+            genomes all equal the given genome. The champion of the state that `start` returns must be this genome; a
+            strategy that begins with one initial genome needs no change for that.
     """
 
     portable: bool = False
@@ -121,10 +121,7 @@ class Strategy(Generic[State]):
 
     @staticmethod
     def validate(options: Any, layout: GenomeLayout) -> None:
-        """Raise InputError for options that make no sense in a new run.
-
-        Runs that were begun with such options can still be resumed and examined.
-        """
+        """Raise InputError for options that make no sense in a new run. Old runs with such options can be resumed."""
 
     @abstractmethod
     def start(self) -> State:
@@ -153,12 +150,12 @@ class Strategy(Generic[State]):
     def champion(self, state: State) -> Genomes:
         """Return the genome (P = 1) that the strategy estimates to be best.
 
-        It is called after at least one `tell`. In a search that begins with a given genome, it also returns this
-        genome for the state of `start`.
+        The state is one that `tell` has returned. In a search that begins with a given genome, the state may also be
+        the state of `start`; its champion is the given genome.
         """
 
     def champion_generation(self, _state: State) -> int | None:
-        """Return the only generation that evaluates the champion; None if several may evaluate it, or if none does."""
+        """Return the only generation that evaluates the champion; None if there are several, or no such generation."""
         return None
 
     @abstractmethod
@@ -172,7 +169,7 @@ class Strategy(Generic[State]):
     def start_anew(self, _generation: int) -> State:
         """Return an initial state for a search that begins again in a later generation.
 
-        A strategy with a random initial state should override it, and draw from the streams of that generation.
+        A strategy with a random initial state should override this method, and draw from the streams of the generation.
         """
         return self.start()
 
@@ -183,8 +180,8 @@ class Strategy(Generic[State]):
     def sums(self, state: State, generation: int, fitness: Float64, columns: slice) -> Float64:
         """Return [n, *sum_shape]: sums over all candidates, for n columns of the genome.
 
-        Each rank sums some columns, and `tell` reads all sums from `results.sums`. The sums of a column must not depend
-        on other columns, so that their bits do not depend on the division among ranks.
+        Each rank sums some columns, and `tell` reads all sums from `results.sums`. The bits must not depend on the
+        division among ranks, so the sums of a column must not depend on other columns.
 
         Args:
             state: The state before the generation.
@@ -207,7 +204,7 @@ class Strategy(Generic[State]):
         raise NotImplementedError
 
     def told_measures(self, genomes: GenomeSource, results: Results) -> Float64:
-        """Return [P, D]: the measures of results, or of the genomes alone. Raises InputError unless there are D."""
+        """Return [P, D]: the measures in results, or else of the genomes. Raises InputError unless there are D."""
         measures = self.measures(genomes, {}) if results.measures is None else results.measures
         D = len(self.measured)
         if measures.shape[1] != D:
@@ -216,11 +213,11 @@ class Strategy(Generic[State]):
         return measures
 
     def outcome(self, _state: State) -> dict[str, Float64]:
-        """Return values for fields of `Record` that describe the state after a generation, by the name of the field."""
+        """Return values that describe the state after a generation, by their fields of `Record`."""
         return {}
 
     def select(self, _state: State, connections: int | None = None, cell: Sequence[int] | None = None) -> Genomes:
-        """Return a genome (P = 1) that the strategy keeps beside its champion. One of the arguments selects it.
+        """Return a genome (P = 1) that the strategy keeps beside its champion. One of two arguments selects it.
 
         Args:
             connections: Return the best genome of a front with at most this number of connections that can act.
@@ -272,7 +269,7 @@ class AskedGenomes(Generic[State]):
 class NewestValue(Generic[State, Value]):
     """Cache of the newest value of a function of state and generation.
 
-    A rank calls `ask` for a few candidates at a time, in several threads. The cache computes the function once for
+    Several threads of a rank call `ask`, each for a few candidates. With the cache, the function is computed once for
     each generation instead of once for each call.
     """
 
@@ -282,7 +279,7 @@ class NewestValue(Generic[State, Value]):
         self._lock = threading.Lock()
 
     def __call__(self, state: State, generation: int = 0) -> Value:
-        """Return the function's value. generation: The generation of `ask`; omit it if only the state counts."""
+        """Return the value of the function. generation: of `ask`; omit it if the value depends only on the state."""
         with self._lock:
             if self._newest is None or self._newest[0] is not state or self._newest[1] != generation:
                 self._newest = state, generation, self._function(state, generation)
@@ -302,8 +299,10 @@ def wanted_traces(strategy: Strategy[Any], num_traces: int) -> Literal["each", "
 def runs_on_every_rank(strategy: Strategy[Any], num_traces: int) -> bool:
     """Return whether every rank runs the strategy, and computes the candidates that it plays from the state.
 
-    num_traces: T, the number of traces of an episode. If a strategy needs each candidate's traces, rank 0 computes its
-    candidates, because only rank 0 receives the traces. Rank 0 also computes those of a `central` strategy.
+    Otherwise rank 0 computes all candidates: if the strategy is `central`, or not portable, or if it needs the traces
+    of each candidate, which only rank 0 receives.
+
+    num_traces: T, the number of traces of an episode.
     """
     return strategy.portable and not strategy.central and wanted_traces(strategy, num_traces) != "each"
 
@@ -347,7 +346,7 @@ def best_candidate(fitness: Float64) -> int:
 def require_evolved_weights(layout: GenomeLayout, strategy: str) -> None:
     """Raise InputError if the weights of a layout have no effect.
 
-    strategy: The name of a strategy that cannot evolve masks alone, for the error.
+    strategy: The name, for the error, of a strategy that cannot evolve masks alone.
     """
     if not getattr(layout, "evolves_weights", True):
         cure = "These strategies evolve masks alone: prune, umda, random."
@@ -364,23 +363,24 @@ def initial_genomes(layout: GenomeLayout, seed: int, generation: int, candidates
         generation: The generation in the keys of the streams.
         candidates: The numbers of the candidates in the population.
     """
-    # A layout of another package may lack the attribute; it then draws one genome at a time.
+    # A layout of another package may lack the attribute. It then draws one genome at a time.
     if getattr(layout, "batched_init", False):
         init: Callable[[Streams], Genomes] = layout.init  # type: ignore[assignment]
         return init(Streams(seed, Purpose.INIT, generation, np.fromiter(candidates, np.int64)))
-    return concatenate(*(layout.init(Stream(seed, Purpose.INIT, generation, int(p))) for p in candidates))
+    streams = (Stream(seed, Purpose.INIT, generation, int(candidate)) for candidate in candidates)
+    return concatenate(*map(layout.init, streams))
 
 
 @dataclass(frozen=True)
 class ChangedLayout:
-    """Base class of layouts that have the attributes of another layout, but other initial genomes."""
+    """Base class of layouts that take everything from another layout, except the initial genomes."""
 
     layout: GenomeLayout
 
     batched_init = False  # `init` takes the stream of one candidate, see `GenomeLayout`
 
     def __getattr__(self, name: str) -> Any:
-        # `copy` and `pickle` ask a new object for `__setstate__` before it has a layout.
+        # `copy` and `pickle` look up `__setstate__` on a new object, which has no layout yet.
         if name == "layout":
             raise AttributeError(name)
         return getattr(self.layout, name)
@@ -392,7 +392,7 @@ class ChangedLayout:
 
 @dataclass(frozen=True)
 class StartLayout(ChangedLayout):
-    """A layout with one given initial genome (P = 1): a search begins with it."""
+    """A layout whose initial genomes all equal a given genome (P = 1), with which a search begins."""
 
     genome: Genomes
 
@@ -403,9 +403,9 @@ class StartLayout(ChangedLayout):
 
 @dataclass(frozen=True)
 class NamedNumbers:
-    """Base class of named scalars in a state. A checkpoint stores them as one array, in the order of the fields.
+    """Base class of named scalars in a state: a frozen dataclass with fields of type float or int.
 
-    A subclass is a frozen dataclass with fields of type float or int.
+    A checkpoint stores the scalars as one array, in the order of the fields.
     """
 
     dtype: ClassVar[DTypeLike] = np.float64
