@@ -176,13 +176,10 @@ _ATTRIBUTES = ("argument", "expected", "got", "which", "message", "key")
 
 def error_to_json(error: BaseException) -> bytes:
     """Return an error as JSON, from which `error_from_json` restores it in another process."""
-    kind, attributes = "", {}
-    for base in type(error).__mro__:
-        if _KINDS.get(base.__name__) is base:
-            # Only for errors of this package: an attribute of a foreign exception may be anything.
-            kind = base.__name__
-            attributes = {name: getattr(error, name) for name in _ATTRIBUTES if hasattr(error, name)}
-            break
+    kinds = [base.__name__ for base in type(error).__mro__ if _KINDS.get(base.__name__) is base]
+    kind = kinds[0] if kinds else ""
+    # Only for errors of this package: an attribute of a foreign exception may be anything.
+    attributes = {name: getattr(error, name) for name in _ATTRIBUTES if kind and hasattr(error, name)}
     return json.dumps({"kind": kind, "text": _text_of(error), "attributes": attributes}, default=str).encode()
 
 
@@ -342,8 +339,7 @@ def exception_line(message: str) -> str:
         # The exception begins at the first line after the last frame that is not indented.
         after = range(frames[-1], len(lines))
         start = next((number for number in after if lines[number][:1] not in ("", " ")), start)
-    reason = " ".join(lines[start:])
-    return sanitize(" ".join(reason.split()), _LONGEST_REASON)
+    return sanitize(" ".join(" ".join(lines[start:]).split()), _LONGEST_REASON)
 
 
 def describe(error: BaseException) -> str:

@@ -1,4 +1,4 @@
-"""Groups of runs that differ in their seeds only, and comparisons of groups by mean, interval and rank test."""
+"""Groups of runs that differ only in their seeds, and comparisons of such groups by mean, interval and rank test."""
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
@@ -20,9 +20,9 @@ HELD_OUT = "held-out champion's mean return"
 TRAINING = "best fitness of the last generation, in training"
 _LONGEST_LABEL = 240  # characters
 _LONGEST_NOTE = 1000  # characters
-_MOST_SETTINGS = 3  # a label of more settings would be long, so the name of the directory replaces them
+_MOST_SETTINGS = 3  # in a label; the name of the directory replaces more settings
 _MOST_SEEDS = 8  # listed one by one; more seeds are counted
-_FEWEST_SCORES = 3  # with fewer scores, their mean has no interval
+_FEWEST_SCORES = 3  # fewer scores have no interval
 _EVALUATION = {"evaluation_max_episode_steps", "evaluation_randomize"}  # settings of held-out episodes
 _HOW_TO_EVALUATE = "To evaluate: python -m evolve.evaluate FILE"
 _NOT_EVALUATED = (
@@ -33,7 +33,7 @@ _NOT_EVALUATED = (
 
 @dataclass(frozen=True)
 class RunGroup:
-    """The runs of one configuration; `label` distinguishes it from the other groups."""
+    """The runs of one configuration. `label` distinguishes the group from other groups."""
 
     label: str
     config: Config
@@ -46,7 +46,7 @@ class RunGroup:
 
     @cached_property
     def num_generations(self) -> int:
-        """G, the number of generations that all of the runs have completed."""
+        """G, the number of generations that all runs have completed."""
         return min(run.num_generations for run in self.runs)
 
     @cached_property
@@ -65,7 +65,7 @@ def mask_unit(config: Config) -> str:
 
 
 def read_groups(files: Sequence[Path]) -> tuple[list[StoredRun], list[RunGroup]]:
-    """Read run files; return all runs, and the groups of the runs that have a complete generation.
+    """Read run files. Return all runs, and the groups of those runs that have a complete generation.
 
     Raises:
         InputError: A file cannot be read.
@@ -108,7 +108,7 @@ def group_runs(runs: Sequence[tuple[StoredRun, Config]]) -> list[RunGroup]:
 def _without_seed(config: Config, seed: int) -> Config:
     """Return a configuration that is the same for the runs of all seeds.
 
-    If a run began with the file of its own seed in a directory, `start_from` names the directory in place of the file.
+    If each seed began with its own file of a directory, `start_from` then names the directory instead of the file.
     """
     start = config.start_from
     if start is None or start.file is None:
@@ -124,8 +124,8 @@ def _without_seed(config: Config, seed: int) -> Config:
 def _distinctions(configs: Sequence[Config]) -> list[tuple[list[str], list[str]]]:
     """Return for each configuration the names and the settings, in words, that distinguish it from the others.
 
-    The names are of its environment, network and strategy; a name that all configurations share is left out. The
-    settings are those in which the configurations with the same three names differ.
+    The names are of environment, network and strategy, without names that all configurations share. The settings are
+    those in which configurations with the same three names differ.
     """
     several = [len(set(column)) > 1 for column in zip(*map(_names, configs), strict=True)]
     short_names: dict[tuple[str, str, str], dict[str, str]] = {}
@@ -144,10 +144,10 @@ def _distinctions(configs: Sequence[Config]) -> list[tuple[list[str], list[str]]
 
 
 def _start_in_words(start: StartFromOptions | None, starts: Iterable[StartFromOptions | None]) -> str:
-    """Return the start of the runs of a group: its file, and the setting by which a genome in it was chosen.
+    """Return the start of the runs of a group: its file, and the setting that chose a genome in the file.
 
-    If another one of `starts` has the same words, the digest follows. That happens to given genomes, which have no
-    file, and to a file whose genome has changed between two runs.
+    If another one of `starts` has the same words, the digest follows: given genomes have no file, and the genome in a
+    file may have changed between two runs.
     """
     if start is None:
         return "random genomes"
@@ -161,8 +161,9 @@ def _start_in_words(start: StartFromOptions | None, starts: Iterable[StartFromOp
 def group_differences(ours: Config, theirs: Config) -> list[tuple[str, object, object]]:
     """Return (key, ours, theirs) for each setting that differs, including the settings of held-out episodes."""
     found = differences(ours, theirs)
-    if not ours.evaluates_like(theirs):  # `differences` leaves these settings out
-        a, b = (flatten(config.model_dump(mode="json", include=_EVALUATION)) for config in (ours, theirs))
+    if not ours.evaluates_like(theirs):  # `differences` leaves out these settings
+        a = flatten(ours.model_dump(mode="json", include=_EVALUATION))
+        b = flatten(theirs.model_dump(mode="json", include=_EVALUATION))
         found += [(key, a.get(key), b.get(key)) for key in sorted(a | b) if a.get(key) != b.get(key)]
     return found
 
@@ -171,9 +172,12 @@ def _short_names(keys: Sequence[str]) -> dict[str, str]:
     """Return the shortest ending of each dotted key that no other key has: "gravity" of "env.kwargs.gravity"."""
     names = {}
     for key in keys:
-        others, parts = [other.split(".") for other in keys if other != key], key.split(".")
-        enough = (n for n in range(1, len(parts)) if all(other[-n:] != parts[-n:] for other in others))
-        names[key] = ".".join(parts[-next(enough, len(parts)) :])
+        parts = key.split(".")
+        others = [other.split(".") for other in keys if other != key]
+        n = 1
+        while n < len(parts) and any(other[-n:] == parts[-n:] for other in others):
+            n += 1
+        names[key] = ".".join(parts[-n:])
     return names
 
 
@@ -221,31 +225,28 @@ def _fitness_of(setting: str) -> str:
 
 
 def constant_connections(group: RunGroup) -> int | None:
-    """Return the number of connections that all candidates of all generations have; None if their numbers differ."""
+    """Return the number of connections of all candidates in all generations; None if candidates differ."""
     first = int(group.runs[0].records[0].connections[0])
     same = all((record.connections == first).all() for run in group.runs for record in run.records)
     return first if same else None
 
 
 def connections_vary(groups: Sequence[RunGroup]) -> bool:
-    """Return whether the number of connections differs within any group. Curves then have a panel for this number."""
+    """Return whether the number of connections differs within any group. If so, curves have a panel for it."""
     return any(constant_connections(group) is None for group in groups)
 
 
 def costs_connections(groups: Sequence[RunGroup]) -> bool:
-    """Return whether connections reduce the fitness in any group. Fitness then differs from the mean return."""
+    """Return whether connections reduce the fitness in any group. If so, fitness differs from the mean return."""
     return any(group.config.connection_cost > 0 for group in groups)
 
 
 def deduplicate_seeds(groups: Sequence[RunGroup]) -> tuple[list[RunGroup], list[str]]:
-    """Return groups with only the longest run of each seed, and notes.
-
-    One note names the runs that are left out. Another one tells if the remaining runs differ in their lengths.
-    """
+    """Return groups with only the longest run of each seed, and notes about omitted runs and uneven lengths."""
     kept_groups = []
     left_out = []
     for group in groups:
-        # The longest run of a seed comes first, so it is the one that is kept.
+        # The longest run of a seed comes first and is kept.
         kept: dict[int, StoredRun] = {}
         for run in sorted(group.runs, key=_extent, reverse=True):
             longest = kept.setdefault(run.header.seed, run)
@@ -264,7 +265,7 @@ def _extent(run: StoredRun) -> tuple[int, bool, int]:
 
 
 def _why_left_out(run: StoredRun, kept: StoredRun) -> str:
-    """Return a run's path, and its relation to the run of the same seed that is kept."""
+    """Return the path of a run, and its relation to the kept run of the same seed."""
     if kept.records[run.num_generations - 1].digest != run.records[-1].digest:
         return f"{run.path} (another run than {kept.path}: evolve.verify finds the first difference)"
     if run.num_generations < kept.num_generations:
@@ -273,7 +274,7 @@ def _why_left_out(run: StoredRun, kept: StoredRun) -> str:
 
 
 def uneven_lengths(groups: Sequence[RunGroup]) -> str:
-    """Return a line about seeds with different numbers of generations, and the consequence; empty if all are even."""
+    """Return a line about groups whose seeds have different numbers of generations; empty if there are none."""
     uneven, mixed = [], False
     for group in groups:
         lengths = sorted(run.num_generations for run in group.runs)
@@ -294,11 +295,11 @@ class Comparison:
 
     Attributes:
         label: The label of the group.
-        env: Its environment, without control characters.
-        scores: [n], one for each seed that has one.
+        env: The environment, without control characters.
+        scores: [n], of the seeds that have a score.
         missing: The number of seeds without a score.
-        interval: The 95 % interval of the mean score, cut to the range of all returns, or of all best
-            fitness values if scores are of training; None for fewer than three scores.
+        interval: The 95 % interval of the mean score, cut to the range of all returns (of all best fitness values if
+            the scores are of training); None for fewer than three scores.
         p: The p value of the two-sided rank test against the best group, with Holm's correction; None without a test.
         best: Whether this is the best of several groups of its environment; False if no group has a score.
         tied: Whether another group has the same mean, and both are the best.
@@ -325,13 +326,13 @@ class Comparison:
 
     @property
     def cells(self) -> tuple[str, str, str, str]:
-        """The texts of a row of a table: the number of scores, their mean, its interval, and `against_best`."""
+        """The texts of a table's row: the number of scores, the mean, the interval, and `against_best`."""
         interval = "–" if self.interval is None else statistics.between(self.interval)
         return str(len(self.scores)), statistics.number(self.mean), interval, self.against_best
 
     @property
     def against_best(self) -> str:
-        """The result of the test, "best" or "equal" (to the best); empty for another group without a test."""
+        """The p of the test against the best group; "best" and "equal" for the best groups; empty without a test."""
         if self.tied:
             return "equal"
         if self.best:
@@ -359,8 +360,8 @@ class Ranking:
 def compare_groups(groups: Sequence[RunGroup]) -> Ranking:
     """Compare groups.
 
-    A score is the mean return of the held-out champion. Seeds without it are left out, with a note. If all seeds are
-    without it, scores are the best fitness of the last generation.
+    A score is the champion's mean return on held-out episodes. Seeds without held-out episodes are left out, with a
+    note. If no seed has held-out episodes, scores are the best fitness of the last generation.
     """
     runs = [run for group in groups for run in group.runs]
     evaluated = any_evaluated(runs)
@@ -376,7 +377,7 @@ def compare_groups(groups: Sequence[RunGroup]) -> Ranking:
 
 
 def by_environment(groups: Iterable[RunGroup]) -> list[list[RunGroup]]:
-    """Return the groups of each environment, in the order of the environments' first groups."""
+    """Return a list of the groups of each environment. The environments have the order of their first groups."""
     found: dict[str, list[RunGroup]] = {}
     for group in groups:
         found.setdefault(group.config.env.id, []).append(group)
@@ -386,7 +387,7 @@ def by_environment(groups: Iterable[RunGroup]) -> list[list[RunGroup]]:
 def different_tasks(groups: Sequence[RunGroup], evaluated: bool) -> str:
     """Return a note if the scores of groups in one environment cannot be compared; empty otherwise.
 
-    evaluated: True if the scores are returns of held-out episodes, False if they are fitness in training.
+    evaluated: Whether the scores are returns of held-out episodes, and not fitness in training.
     """
     configs = [group.config for group in groups]
     trained = [config.env for config in configs]
@@ -409,9 +410,9 @@ def _differ(tables: Sequence[Options], name: str) -> bool:
 
 
 def held_out_score(group: RunGroup) -> tuple[float, statistics.Interval | None, int] | None:
-    """Return the held-out mean of a group, its interval, and the number of seeds with a mean; None if there are none.
+    """Return the held-out mean of a group, its interval, and the number of seeds with a mean; None without such seeds.
 
-    The interval is over seeds, at least three of them; for a group of a single run, over its episodes.
+    The interval is over seeds, of which it needs three. In a group of a single run, it is over episodes.
     """
     row = _unranked(group, _held_out_mean, _range(group.runs, evaluated=True))
     if not len(row.scores):
@@ -421,7 +422,7 @@ def held_out_score(group: RunGroup) -> tuple[float, statistics.Interval | None, 
 
 
 def best_run(group: RunGroup) -> StoredRun:
-    """Return the run that represents a group: the best held-out mean, or without one, the best last generation."""
+    """Return the run of a group with the best held-out mean; if no run has one, with the best last generation."""
     score = _held_out_mean if any_evaluated(group.runs) else _last_best
     return max(group.runs, key=lambda run: score(run) if np.isfinite(score(run)) else -np.inf)
 
@@ -440,7 +441,7 @@ def _last_best(run: StoredRun) -> float:
 
 
 def _missing(runs: Sequence[StoredRun]) -> str:
-    """Return a note about runs without a held-out mean and about failed held-out episodes; empty without any."""
+    """Return a note about runs without a held-out mean, and about failed held-out episodes; it may be empty."""
     all_failed, not_evaluated, some_failed = [], [], []
     for run in runs:
         path = sanitize(str(run.path))
@@ -475,7 +476,7 @@ def _unranked(group: RunGroup, score: Callable[[StoredRun], float], limits: stat
 
 
 def _range(runs: Sequence[StoredRun], evaluated: bool) -> statistics.Interval:
-    """Return the smallest and the largest score that runs of one environment contain; infinite without any.
+    """Return the smallest and the largest score in runs of one environment; infinite if there are no scores.
 
     evaluated: True for the returns of all episodes, False for the best fitness of each generation.
     """
@@ -484,7 +485,7 @@ def _range(runs: Sequence[StoredRun], evaluated: bool) -> statistics.Interval:
         seen += [record.returns for run in runs for record in run.records]
     else:
         seen = [np.array([record.champion_fitness for record in run.records]) for run in runs]
-    known = [part for values in seen if (part := statistics.finite(values)).size]
+    known = [finite for finite in map(statistics.finite, seen) if finite.size]
     if not known:
         return -np.inf, np.inf
     return float(min(part.min() for part in known)), float(max(part.max() for part in known))
@@ -501,14 +502,14 @@ def _compare(rows: Sequence[Comparison]) -> tuple[list[Comparison], str]:
     others = [replace(row, tied=row.mean == best.mean) for row in others]
     best = replace(best, best=len(best.scores) > 0, tied=any(row.tied for row in others))
     tests = len(others)
-    # A group takes part in no test if one of its seeds has no score, or if the test could not be significant.
+    # A group is not tested if one of its seeds has no score, or if the test could not be significant.
     whole = [row for row in others if not (row.missing or best.missing)]
     testable = [row for row in whole if statistics.can_be_significant(len(row.scores), len(best.scores), tests)]
     try:
         ps = statistics.holm([statistics.rank_test(row.scores, best.scores) for row in testable])
     except InputError as error:  # no SciPy
         return [best, *others], f"Nothing is tested: {error}"
-    # Rows hold arrays, which have no truth value when compared, so a row is found by its identity.
+    # Rows hold arrays, and a comparison of arrays has no truth value, so a row is found by its identity.
     found = {id(row): p for row, p in zip(testable, ps, strict=True)}
     reasons = []
     if len(whole) < tests:

@@ -116,7 +116,6 @@ class Film(Exhibit):
         return cls(**unpack(content))
 
     def _repr_html_(self) -> str:
-        """Return a player of the film, which holds the film itself."""
         width, height = self._size
         style = f"width:{width}px;max-width:100%;height:auto;aspect-ratio:{width}/{height}"
         film, still = (html.data_url(*each) for each in (("video/mp4", self._mp4), ("image/jpeg", self._jpeg)))
@@ -145,7 +144,6 @@ class Page(Exhibit):
         """The page."""
 
     def _repr_html_(self) -> str:
-        """Return the page in a frame, so that the styles of the page and of the notebook do not mix."""
         style = f"width:100%;height:{_PAGE_HEIGHT}px;border:1px solid rgba(128,128,128,.4)"
         title, text = escape(self.title), escape(self.text)
         return f'<iframe title="{title}" srcdoc="{text}" style="{style}"></iframe>'

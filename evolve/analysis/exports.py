@@ -368,9 +368,7 @@ def _torch_module(torch: Any, policy: "Policy", layers: Layers) -> Any:
         return None if values is None else torch.from_numpy(values.copy())
 
     normalizer = tensor(policy.normalizer)
-    layers_as_tensors = [
-        [(link.sources, tensor(link.matrix), tensor(link.bias)) for link in links] for links in layers.links
-    ]
+    tensors = [[(link.sources, tensor(link.matrix), tensor(link.bias)) for link in links] for links in layers.links]
 
     def ordered_sum(x: Any, matrix: Any) -> Any:
         # The engine adds the rows in ascending order, and so does the program: a product of matrices would have another
@@ -387,7 +385,7 @@ def _torch_module(torch: Any, policy: "Policy", layers: Layers) -> Any:
                 x = torch.clamp((x - normalizer[0]) * normalizer[1], -float(CLIP), float(CLIP))
             previous = dict(zip(layers.remembered, torch.split(memory, sizes, 1) if sizes else (), strict=True))
             sources = {0: x}
-            for layer, links in enumerate(layers_as_tensors):
+            for layer, links in enumerate(tensors):
                 terms = []
                 for read, matrix, bias in links:
                     inputs = [(previous if is_recurrent else sources)[source] for source, is_recurrent in read]

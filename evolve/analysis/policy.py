@@ -162,7 +162,6 @@ class Policy:
         return outputs[0] if rows is None else outputs
 
     def _encode_batch(self, observations: Any, rows: Float32) -> None:
-        """Write a batch of observations into rows [N, O]."""
         space = self.experiment.spaces.observation
         arrays = _map_members(lambda _, array: np.asarray(array), space, observations)
         for index, row in enumerate(rows):
@@ -299,18 +298,12 @@ def _restored(
 
 
 def _batch_size(space: Space, observations: Any, is_batch: bool) -> int | None:
-    """Return the number N of observations in a batch; None for a single observation.
+    """Return the number N of observations in a batch; None for a single observation. Raises ValueError for neither.
 
     In a batch each array has one more axis, the first one, as in Gymnasium's vector environments. So a batch of
     Dict (or Tuple) observations is one dictionary (or tuple) of batches.
 
-    Args:
-        space: The space of observations.
-        observations: A batch, or a single observation.
-        is_batch: Whether it must be a batch. Otherwise an array [1] of a Discrete space is a single observation.
-
-    Raises:
-        ValueError: The observations are neither.
+    is_batch: Whether `observations` must be a batch. If not, an array [1] of a Discrete space is a single observation.
     """
     shapes = _map_members(lambda member: tuple(member.shape), space)
     refusal = ValueError(f"not a batch of arrays {shapes}, each with one more axis in front")

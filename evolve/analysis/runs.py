@@ -1,4 +1,4 @@
-"""Runs and champion files as objects of the Python interface."""
+"""`Run` and `ChampionFile`: a run file, or a small file with its champion, as an object in Python."""
 
 import json
 import os
@@ -47,7 +47,7 @@ _CSV = ".csv"
 
 
 def _changes(env: Any) -> Mapping[str, Any]:
-    """Return the settings of another environment, given as for `evolve.train`. Raises InputError for other values."""
+    """Return the settings of another environment; `env` as for `evolve.train`. Raises InputError for other values."""
     given: str | Mapping[str, Any] = plain_setting("env", {} if env is None else env)
     return {"id": given} if isinstance(given, str) else given
 
@@ -87,7 +87,7 @@ class _EvolvedFile:
 
     @property
     def manifest(self) -> Mapping[str, Any]:
-        """The versions, the machine and the ranks that made the file, by name; no digest depends on them."""
+        """The versions, the machine and the ranks that made the file. No digest depends on them."""
         return self._stored.header.manifest
 
     @property
@@ -103,7 +103,7 @@ class _EvolvedFile:
 
     @property
     def held_out(self) -> Evaluation | None:
-        """The held-out evaluation of the final champion that the file contains; None if it contains no evaluation."""
+        """The held-out evaluation of the final champion in the file; None if there is none."""
         return evaluation_of(self._stored)
 
     def evaluate(
@@ -118,25 +118,25 @@ class _EvolvedFile:
         cell: Sequence[int] | None = None,
         workers: int | str | None = None,
     ) -> Evaluation:
-        """Return an evaluation of a champion on held-out episodes.
+        """Return an evaluation of a champion on held-out episodes. Nothing is written.
 
-        If you ask for more episodes, the first ones stay the same. Nothing is written.
+        If you ask for more episodes, the first ones stay the same.
 
         Args:
             episodes: The number of episodes.
-            network: Settings of the network that replace the evolved ones: {"plasticity": 0.0} removes learning from a
-                hebbian-dag. They must not change its connections.
+            network: Settings of the network, to replace those of the run: {"plasticity": 0.0} removes learning from a
+                hebbian-dag. They must not change the connections.
             engine: Another environment engine: "gymnasium", "envpool" or "exact".
-            env: Another environment: its id, its class, or a table of settings that are merged into the environment of
-                the run, such as {"kwargs": {"gravity": 12.0}}. Another id drops the arguments and wrappers of the run.
+            env: Another environment: its id, its class, or a table of settings to change, such as
+                {"kwargs": {"gravity": 12.0}}. Another id drops the arguments and wrappers of the run.
             generation: Evaluate the best candidate of this generation; by default the final champion.
             threads: The number of threads, as `compute.threads`.
             connections: Evaluate the best genome of the front (nsga2) with at most this number of acting connections.
             cell: Evaluate the elite of this cell of the archive (map-elites).
-            workers: The number of processes that play the episodes, which this process starts, as for `evolve.train`.
+            workers: The number of processes that play the episodes, as for `evolve.train`.
 
-        Raises InputError if the run has no such genome, or if the environment is missing or has other observations or
-        actions than the environment of the run.
+        Raises InputError if the run has no such genome, or if the environment is missing, or if its observations or
+        actions do not fit the network.
         """
         self._check_champion()
         episodes = check_whole("episodes", episodes, 1)
@@ -162,10 +162,11 @@ class _EvolvedFile:
     ) -> Verdict:
         """Evaluate the champions again on this machine; return whether all results are equal, to the bit.
 
-        For a run, these are the best candidates of all generations; for a champion file, the final champion.
+        The champions of a run are the best candidates of all generations. A champion file has only the final champion.
+        Raises InputError if the engine cannot play the environment.
 
-        engine, threads, workers: as in `evaluate`. full: whether to run all of the experiment again, and compare
-        everything. Raises InputError if the engine cannot play the environment.
+        engine, threads, workers: As in `evaluate`.
+        full: Whether to run the whole experiment again, and compare everything.
         """
         check_flag("full", full)
         self._check_champion()
@@ -180,12 +181,12 @@ class _EvolvedFile:
     def _play(
         self, method: str, changes: Mapping[str, Any], arguments: Mapping[str, Any], workers: int | str | None
     ) -> bytes:
-        """Return the answer of a method that rank 0 calls with the ranks, the coordinator and an experiment.
+        """Return the answer of a method, which rank 0 calls with the ranks, the coordinator and an experiment.
 
         Args:
             method: The name of the method.
             changes: The changes of the experiment, see `_reloaded`.
-            arguments: Further arguments of the method. `episodes`, if it is among them, limits the number of workers.
+            arguments: Further arguments of the method. If there are `episodes`, they limit the number of workers.
             workers: The argument of the script.
         """
         if workers is not None:
@@ -195,16 +196,16 @@ class _EvolvedFile:
             work = Work(arguments.get("episodes"), threads=num_threads(experiment.config))
             request = {"path": self.path.absolute(), "digest": self._stored.digest, "method": method}
             request = plain(request | {"changes": changes, "arguments": arguments})
-            if (answer := call_elsewhere(workers, work, f"{__name__}:play_for_script", request)) is not None:
+            answer = call_elsewhere(workers, work, f"{__name__}:play_for_script", request)
+            if answer is not None:
                 return answer
         ranks = script_ranks()
         # Only rank 0 calls the method. The other ranks receive its result as bytes.
         return ranks.call(lambda coordinator: getattr(self, method)(ranks, coordinator, experiment, **arguments))
 
     def verify_published(self) -> Verdict:
-        """Return whether the file has the digest that evolve publishes for its experiment and seed.
+        """Return whether the file has the digest that evolve publishes for its experiment and seed, without playing.
 
-        No episode is played.
         Raises InputError if the experiment is not published with this seed, and RunError if no generation is complete.
         """
         check_begun("there is nothing to compare", self._stored)
@@ -219,8 +220,8 @@ class _EvolvedFile:
     ) -> exhibits.Picture:
         """Return a picture of the final champion's network, for display in a notebook; `save` writes a file.
 
-        generation, connections, cell: another genome to draw, as in `evaluate`. traces: whether to draw mean Hebbian
-        traces instead of weights.
+        generation, connections, cell: Another genome to draw, as in `evaluate`.
+        traces: Whether to draw mean Hebbian traces instead of weights.
         """
         return exhibits.plot_network(self._stored, script_ranks(), GenomeChoice(generation, connections, cell), traces)
 
@@ -237,27 +238,24 @@ class _EvolvedFile:
         """Return a film of the final champion, for display in a notebook; `save` writes it as MP4 or GIF.
 
         Args:
-            generation: The best candidate of this generation, as in `evaluate`; or several generations, one after
-                another.
-            episode: The number of the episode. By default the champion plays the held-out episode of median return,
-                and other genomes play episode 0.
-            seconds: The seconds that an episode lasts at most; a longer one is shown at a higher speed.
-            env: Another environment, as in `evaluate`. The default of `episode` is still the held-out episode of median
-                return in the environment of the run.
-            connections: A member of the front, as in `evaluate`; it plays a held-out episode.
-            cell: An elite of the archive, as in `evaluate`; it plays an episode of the evaluation that placed it in its
-                cell.
-            network: Settings of the network that replace the evolved ones, as in `evaluate`.
+            generation: Film the best candidate of this generation, or of several generations, one after another.
+            episode: The number of the episode. By default the champion plays its held-out episode of median return (in
+                the environment of the run), and other genomes play episode 0.
+            seconds: The longest duration of an episode in the film. A longer episode is shown at a higher speed.
+            env: Another environment, as in `evaluate`.
+            connections: Film a member of the front, as in `evaluate`, in a held-out episode.
+            cell: Film an elite of the archive, as in `evaluate`, in an episode of the evaluation that placed it there.
+            network: Settings of the network, as in `evaluate`.
 
         Raises InputError if the environment cannot be drawn here, or a library is missing.
         """
         changes = {"env": _changes(env), "network": plain_setting("network", network or {})}
         experiment = self._reloaded(**changes)
-        numbers = plain(generation)  # a list, if it is an array
-        if isinstance(numbers, str) or not isinstance(numbers, Sequence):  # a text is refused as a number
+        numbers = plain(generation)  # turns an array into a list
+        if isinstance(numbers, str) or not isinstance(numbers, Sequence):  # a text is refused later
             numbers = [numbers]
         genomes = [GenomeChoice(number, connections, cell) for number in numbers]
-        # Only rank 0 runs `work`, and keeps its film. The other ranks restore the film from the bytes.
+        # Only rank 0 calls `work`, and keeps its film. The other ranks restore the film from the bytes.
         made: list[exhibits.Film] = []
 
         def work(_: Coordinator) -> bytes:
@@ -268,7 +266,6 @@ class _EvolvedFile:
         return made[0] if made else exhibits.Film.from_bytes(answer)
 
     def _repr_html_(self) -> str:
-        """Return a table about the file, for a notebook."""
         return html_table(*self._summary())
 
     def _summary(self) -> tuple[str, dict[str, str]]:
@@ -287,8 +284,8 @@ class _EvolvedFile:
     def champion(self) -> Policy:
         """Return the final champion as a policy, which needs no environment.
 
-        Raises InputError without a champion. Files of early versions do not hold the spaces of observations and
-        actions; then it also raises InputError if the environment is not installed.
+        Raises InputError without a champion. A file of an early version does not hold the spaces of observations and
+        actions, so its environment must be installed.
         """
         return self._policy(GenomeChoice())
 
@@ -302,11 +299,11 @@ class _EvolvedFile:
     def export(self, path: str | Path) -> Path:
         """Write the final champion, or a table of a run; return the path. The ending of the name selects the format.
 
-        `.champion`: a small file, which `load` reads. `.c`, `.json`, `.onnx`, `.pt2`: see `Policy.export`. `.csv`: the
-        columns of `Run.table`. In a script of several ranks, rank 0 writes.
+        `.champion` is a small file, which `load` reads. For `.c`, `.json`, `.onnx` and `.pt2` see `Policy.export`.
+        `.csv` has the columns of `Run.table`. In a script of several ranks, rank 0 writes.
 
-        Raises InputError if the name has another ending, if the file cannot be written, or if a champion file lacks its
-        held-out returns. `evolve evaluate` adds these to the run file.
+        Raises InputError if the name has another ending, or if the file cannot be written. A `.champion` file also
+        needs held-out returns, which `evolve evaluate` adds to the run file.
         """
 
         def work(_: Coordinator) -> bytes:
@@ -327,7 +324,7 @@ class _EvolvedFile:
         return training.reload(self._stored, threads=threads, **changes)
 
     def _check_champion(self) -> None:
-        """Raise InputError if there is no champion yet. A champion file always has one."""
+        """Raise InputError if there is no champion yet. A champion file always has a champion."""
 
 
 class ChampionFile(_EvolvedFile):
@@ -357,7 +354,7 @@ class Run(_EvolvedFile):
 
     @property
     def complete(self) -> bool:
-        """Whether the run has ended, by its last generation or an early stop, and its held-out evaluation is done."""
+        """Whether the run has ended (by its last generation, or an early stop) and its held-out evaluation is done."""
         return self._stored.complete
 
     @cached_property
@@ -366,9 +363,11 @@ class Run(_EvolvedFile):
         return [Generation(number, record) for number, record in enumerate(self._stored.records)]
 
     def verify_against(self, other: "Run | str | Path") -> Verdict:
-        """Return whether another run, or the one in a file, has the same bits; if not, the first difference.
+        """Return whether another run has the same bits, and if not, the first difference.
 
         Only an episode that differs is played again. Raises RunError if no run has a complete generation.
+
+        other: A run, or the path of a run file.
         """
         theirs = other._stored if isinstance(other, Run) else read(one_run_file(check_path("other", other)))
         check_begun("there is nothing to compare", self._stored, theirs)
@@ -384,15 +383,15 @@ class Run(_EvolvedFile):
             connections: Return the best genome of the front (nsga2) with at most this number of acting connections.
             cell: Return the elite of this cell of the archive (map-elites).
 
-        Raises InputError if there is no such genome, and in the cases of `ChampionFile.champion`.
+        Raises InputError if there is no such genome, and as `ChampionFile.champion` does.
         """
         return self._policy(GenomeChoice(generation, connections, cell))
 
     def population(self, generation: int) -> Genomes:
-        """Return the genomes of all candidates of a generation: `weights` [P, W] and `mask` [P, W].
+        """Return the genomes of all candidates of a generation from the run file: `weights` [P, W] and `mask` [P, W].
 
-        They are read from the run file. Raises InputError unless the run has this generation and stores all genomes
-        (`output.genomes`), and if another run has replaced the file.
+        Raises InputError unless the run has this generation and stores all genomes (`output.genomes`), and if another
+        run has replaced the file.
         """
         self._check_champion()
         check_which(self._stored, GenomeChoice(generation))
@@ -406,10 +405,10 @@ class Run(_EvolvedFile):
         return genomes
 
     def front(self, generation: int | None = None) -> list[Member]:
-        """Return the front of a run of nsga2 after a generation, by default the last, sorted by its first measure.
+        """Return the front of a run of nsga2 after a generation (by default the last), sorted by its first measure.
 
-        With the default measure, the number of acting connections, the smallest genome comes first.
-        Raises InputError if the run has no such generation, or no front.
+        The default measure is the number of acting connections: the smallest genome comes first. Raises InputError if
+        the run has no such generation, or no front.
         """
         self._check_champion()
         return members_of_front(self._stored, generation)
@@ -428,17 +427,17 @@ class Run(_EvolvedFile):
         return seed
 
     def environment_kwargs(self, generation: int | None = None, episode: int = 0) -> dict[str, Any]:
-        """Return the arguments of the environment in an episode of the best candidate of a generation.
+        """Return the arguments of the environment in an episode: `env.kwargs`, and the values drawn by `env.randomize`.
 
-        These are `env.kwargs` and the values that `env.randomize` has drawn for the episode. By default the episode is
-        a held-out episode of the final champion.
+        The best candidate of the generation plays the episode. Without a generation, it is a held-out episode of the
+        final champion.
         """
         generation = None if generation is None else check_whole("generation", generation, 0)
         chosen, seed = self._episode(generation, episode)
         return environments.fixed(playing.environment_of(self.experiment, chosen), seed).kwargs
 
     def _episode(self, generation: int | None, number: int) -> tuple[Episode, int]:
-        """Return an episode and its environment seed: of a generation's best candidate, by default a held-out one."""
+        """Return an episode of a generation's best candidate, or a held-out episode, and its environment seed."""
         if generation is None:
             self._check_champion()
         purpose = Purpose.HELD_OUT if generation is None else Purpose.EPISODE
@@ -455,25 +454,29 @@ class Run(_EvolvedFile):
     def plot(self, over: str = "generation", load: bool = False) -> exhibits.Picture:
         """Return the curves of the run as a picture, for display in a notebook; `save` writes PNG, SVG or PDF.
 
-        over: the horizontal axis, "generation", "steps" or "time". load: whether to draw throughput and idle workers,
-        too. Raises InputError if matplotlib is not installed.
+        Raises InputError if matplotlib is not installed.
+
+        over: The horizontal axis, "generation", "steps" or "time".
+        load: Whether to draw throughput and idle workers, too.
         """
         return exhibits.plot([self._stored], over, load)
 
     def plot_front(self) -> exhibits.Picture:
-        """Return the front of a run of nsga2 as a picture, with its growth; raises InputError for other runs."""
+        """Return a picture of the front of a run of nsga2, and of its growth. Raises InputError for other runs."""
         check_begun("there is no champion", self._stored)
         return exhibits.Picture(figures.draw_front([self._stored]), "front")
 
     def plot_archive(self) -> exhibits.Picture:
-        """Return the archive of a run of map-elites as a picture, with its growth; raises InputError for other runs."""
+        """Return a picture of the archive of a run of map-elites, and its growth. Raises InputError for other runs."""
         check_begun("there is no champion", self._stored)
         return exhibits.Picture(figures.draw_archive(self._stored), "archive")
 
     def report(self, quick: bool = False) -> exhibits.Page:
         """Return a page about the run, with a film and a verification, for display in a notebook; `save` writes it.
 
-        quick: whether to play no episodes. Raises InputError if a library is missing.
+        Raises InputError if a library is missing.
+
+        quick: Whether to play no episodes.
         """
         return exhibits.report([self._stored], script_ranks(), quick)
 
@@ -481,11 +484,11 @@ class Run(_EvolvedFile):
         """Return columns by generation, for CSV or pandas (`pandas.DataFrame(run.table())`).
 
         Columns of fitness and connections begin with `best` for the best candidate, or with a statistic of all
-        candidates: `mean`, `std` (n - 1), `median`, `q25` or `q75` (quartiles). Columns `validation_…` describe the
-        champion's returns on the validation episodes (`early_stop.mean_return`). Columns `held_out_…` describe its
-        returns on the held-out episodes, in the row of the last generation. Rows without such episodes have NaN. For a
-        metric NAME of `env.metrics`, `best_metric_NAME` is the mean over the best candidate's episodes, and
-        `mean_metric_NAME` the mean over all candidates. Statistics ignore values that are not finite.
+        candidates: `mean`, `std` (n - 1), `median`, `q25` or `q75` (quartiles). Columns `validation_…` and `held_out_…`
+        describe the champion's returns: on the validation episodes (`early_stop.mean_return`), and, in the last row, on
+        the held-out episodes. Rows without such episodes have NaN. For a metric NAME of `env.metrics`,
+        `best_metric_NAME` is the mean over the best candidate's episodes, and `mean_metric_NAME` the mean over all
+        candidates. Statistics ignore values that are not finite.
         """
         return table(self._stored)
 
@@ -513,13 +516,13 @@ def wrap_stored(stored: Stored) -> Run | ChampionFile:
 
 
 def _changed_file(argument: str, path: str | Path) -> InputError:
-    """Return the error for a file that is not the one that the script has loaded."""
+    """Return the error for a file that has changed since the script loaded it."""
     cure = f"Load it again: evolve.load({str(path)!r})."
     return InputError(argument, "the file that the script has loaded", "one that has changed since then", cure)
 
 
 def _play_for_script(ranks: Collective, _link: Link, request: Mapping[str, Any], coordinator: Coordinator) -> bytes:
-    """On rank 0, return the answer of a method of the file that a script has loaded; see `_EvolvedFile._play`."""
+    """Return the answer of a method to a script that has loaded a file, on rank 0; see `_EvolvedFile._play`."""
     file = wrap_stored(read_any(Path(request["path"])))
     if file.digest != request["digest"]:
         raise _changed_file("workers", request["path"])
@@ -531,4 +534,4 @@ def _play_for_script(ranks: Collective, _link: Link, request: Mapping[str, Any],
 
 
 play_for_script = partial(serve_script, _play_for_script)
-"""The function of the ranks that play episodes of a file for a script."""
+"""The main function of ranks that a script starts to play episodes of a file."""

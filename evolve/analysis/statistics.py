@@ -51,9 +51,7 @@ def quantile(sample: Float64, share: float) -> float:
 
 def deviation(sample: Float64) -> float:
     """Return the standard deviation (n - 1) of a sample [n]; NaN for fewer than two finite values."""
-    if len(finite(sample)) < 2:
-        return math.nan
-    return _without_overflow(lambda scaled: np.std(scaled, ddof=1), sample)
+    return _without_overflow(lambda scaled: np.std(scaled, ddof=1), sample) if len(finite(sample)) > 1 else math.nan
 
 
 def interval(sample: Float64, low: float = -math.inf, high: float = math.inf) -> Interval | None:
@@ -153,8 +151,7 @@ def can_be_significant(n: int, m: int, tests: int = 1) -> bool:
 def holm(ps: Sequence[float]) -> list[float]:
     """Return the p-values of several tests, corrected for the number of tests by Holm's method (1979)."""
     order = np.argsort(ps, kind="stable")
-    factors = np.arange(len(ps), 0, -1)
-    products = np.minimum(1.0, factors * np.array(ps)[order])
+    products = np.minimum(1.0, np.arange(len(ps), 0, -1) * np.array(ps)[order])
     corrected = np.empty(len(ps))
     corrected[order] = np.maximum.accumulate(products)
     return corrected.tolist()
@@ -209,11 +206,8 @@ def metrics_means(metrics: Mapping[str, NDArray[Any]], returns: Float64) -> dict
 
 def metrics_summary(metrics: Mapping[str, NDArray[Any]], returns: Float64) -> str:
     """Return the `metrics_means` in words, in the order of their names; an empty text without metrics."""
-    texts = []
-    for name, value in sorted(metrics_means(metrics, returns).items()):  # the order in a file, too
-        text = number(value) if abs(value) >= 1 else f"{value:.3g}"
-        texts.append(f"{name} {text}")
-    return ", ".join(texts)
+    means = sorted(metrics_means(metrics, returns).items())  # a file holds them in this order, too
+    return ", ".join(f"{name} {number(value) if abs(value) >= 1 else f'{value:.3g}'}" for name, value in means)
 
 
 def number(value: float) -> str:

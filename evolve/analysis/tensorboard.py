@@ -55,9 +55,7 @@ class _EventFile:
 
     def __init__(self, directory: str, purge_step: int | None = None, filename_suffix: str = "") -> None:
         names = ("record_writer", "proto.event_pb2", "proto.summary_pb2")
-        files, events, summaries = (
-            import_extra(f"tensorboardX.{name}", "tensorboard", "tensorboard") for name in names
-        )
+        files, events, summaries = (import_extra(f"tensorboardX.{n}", "tensorboard", "tensorboard") for n in names)
         self._event, self._summary = events.Event, summaries.Summary
         name = f"events.out.tfevents.{int(time.time())}.{socket.gethostname()}{filename_suffix}"
         self._file = files.RecordWriter(str(Path(directory, name)))

@@ -51,18 +51,15 @@ def _all_commands(shtab: Any) -> argparse.ArgumentParser:
     everything = argparse.ArgumentParser("evolve", description="neuroevolution over MPI")
     everything.add_argument("--version", action="store_true", help="print the version")
     commands = everything.add_subparsers(dest="command")
-    for name, summary in cli.COMMANDS.items():
+    for name, line in cli.COMMANDS.items():
         parser = parser_of(name)
         for action in parser._actions:
             _add_completions(action, shtab)
-        commands.add_parser(
-            name, parents=[parser], add_help=False, help=summary.replace("%", "%%"), description=summary
-        )
+        commands.add_parser(name, parents=[parser], add_help=False, help=line.replace("%", "%%"), description=line)
     return everything
 
 
 def _add_completions(action: argparse.Action, shtab: Any) -> None:
-    """Attach the completions to an option or an argument."""
     if action.dest in _CHOICES:
         known = _CHOICES[action.dest]
         # `--workers` of the contest is of type int: it takes numbers only.

@@ -46,7 +46,6 @@ _say = partial(say, "contest")
 
 
 def _parser() -> Parser:
-    """Return the parser of the command line."""
     made = Parser(
         "evolve.contest",
         "Play a fixed experiment, which digests prove to be the same everywhere, and print the time that it takes.",
@@ -57,7 +56,7 @@ def _parser() -> Parser:
     )
     add = made.add_argument
     sizes = "; ".join(f"{size.name}: {size.duration}" for size in contest.SIZES.values())
-    sizes = f"the amount of work (small). A repeat on two cores takes: {sizes}"
+    sizes = f"the amount of work (small). One repeat on two cores takes: {sizes}"
     add("--size", choices=tuple(contest.SIZES), help=sizes)
     workers = "the numbers of workers to measure (1, 2, 4, … and all cores; then a GPU, if there is one)"
     add("--workers", type=int, nargs="+", metavar="N", help=workers)
@@ -68,7 +67,7 @@ def _parser() -> Parser:
     add("--name", metavar="NAME", help="the name of this machine (its processor)")
     add("-o", "--output", type=Path, metavar="OUT", help="the file (contest-SIZE.json); with --compare a figure")
     add("--validate", action="store_true", help="only play the short run with the known digest, without timing")
-    add("--unverified", action="store_true", help="leave the short run out; the result is called unverified")
+    add("--unverified", action="store_true", help="skip the short run; the result is then called unverified")
     compare = "compare files of several machines, all against the first one"
     add("--compare", type=Path, nargs="+", metavar="FILE", help=compare)
     add("--markdown", action="store_true", help="with --compare: print the table as Markdown")
@@ -279,9 +278,7 @@ def _in_words(planned: list[tuple[int, str]]) -> str:
     return ", ".join(words)
 
 
-def _contest_file(
-    app: App, options: argparse.Namespace, rows: list[ContestRow], load: tuple[float, ...]
-) -> ContestFile:
+def _result_file(app: App, options: argparse.Namespace, rows: list[ContestRow], load: tuple[float, ...]) -> ContestFile:
     """Return the result file of this machine. load: the load averages before the first row."""
     facts = machine_facts(app.transport, number_of_cores(), tuple(dict.fromkeys(row.backend for row in rows)))
     found = ContestFile(
@@ -324,7 +321,7 @@ def _body(app: App, argv: list[str]) -> int:
     rows, code = _rows(app, options)
     if not rows:
         return code
-    found = _contest_file(app, options, rows, load)
+    found = _result_file(app, options, rows, load)
     try:
         written = results.write(found, options.output)
     finally:  # a full disk does not lose the result of an hour

@@ -106,11 +106,11 @@ def _parser() -> Parser:
     )
     add = parser.add_argument
     add("--hostfile", type=Path, metavar="FILE", help="the hosts, one on each line: node1 slots=32")
-    ranks = "number of ranks (the slots of all hosts; without a hostfile a coordinator and a worker per core)"
+    ranks = "the number of ranks (with a hostfile its slots, else a coordinator and a worker per core)"
     add("-n", "--ranks", type=int, metavar="R", help=ranks)
-    how = "start the ranks by this command in place of mpirun, such as srun --mpi=pmix in a SLURM job"
+    how = "the command that starts the ranks, such as srun --mpi=pmix in a SLURM job (mpirun)"
     add("--launcher", metavar="COMMAND", help=how)
-    login = "the command that logs in to the other hosts without a password (ssh)"
+    login = "the command that logs in to other hosts without a password (ssh)"
     add("--ssh", metavar="COMMAND", help=login)
     return parser
 
@@ -209,16 +209,14 @@ class Launch:
         listed_hosts = [] if all(host.is_here for host in hosts) else hosts
         launcher = self._launcher.words(ranks, listed_hosts, self._folder)
         command = [*launcher, sys.executable, "-m", "evolve.run", *self._run_arguments]
-        environment = self._launcher.environment(self._ssh, self._folder)
-        environment[COMMAND] = self.command
+        env = self._launcher.environment(self._ssh, self._folder)
+        env[COMMAND] = self.command
         # The machine may be slow: each attempt without progress doubles the times to begin and to connect.
         if ranks:
-            environment[CONNECT] = f"{2**futile * connect_seconds(ranks):g}"
+            env[CONNECT] = f"{2**futile * connect_seconds(ranks):g}"
         end_seconds = _END_SECONDS + _END_SECONDS_PER_RANK * ranks
         begin = 2**futile * begin_seconds(ranks) if hosts and hosts[0].is_here else math.inf
-        return self._supervisor.run(
-            command, environment, should_stop=self._should_stop, end_seconds=end_seconds, begin=begin
-        )
+        return self._supervisor.run(command, env, should_stop=self._should_stop, end_seconds=end_seconds, begin=begin)
 
     def _ranks(self, hosts: Sequence[Host]) -> int:
         """Return the number of ranks to start on some hosts, by their share of all slots; 0 if it is unknown."""

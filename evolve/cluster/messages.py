@@ -1,9 +1,9 @@
-"""The messages between ranks: frozen records of arrays, numbers and texts, framed in one buffer without pickling.
+"""The messages between ranks: frozen records of arrays, numbers and texts, and their encoding without pickling.
 
-A frame begins with int64 words: the kind, the number of words, and for each leaf its type code, its number of
-dimensions and its shape. The bytes of the leaves follow, each aligned to eight. A leaf is a field that is not a record
-itself. The leaves of a nested record take the place of its field. Both ends know the fields of a kind, so a frame does
-not name them.
+A message travels as one buffer, its frame. A leaf is a field that is not a record itself; a nested record contributes
+its own leaves. A frame begins with int64 words: the kind of the message, the number of words, and for each leaf its
+type code, its number of dimensions and its shape. The bytes of the leaves follow, each leaf aligned to eight bytes.
+Both ends know the fields of a kind, so a frame does not name them.
 """
 
 import math
@@ -19,9 +19,7 @@ from numpy.typing import NDArray
 from evolve.genome import NO_GENOMES, Genomes, GenomeSource
 from evolve.rollouts import EpisodeBatch, EpisodeFailure, EpisodeResults
 
-_DTYPES = tuple(
-    np.dtype(code) for code in ("u1", "?", "<i4", "<i8", "<f4", "<f8", "<u8", "i1", "<i2", "<u2", "<u4", "<f2")
-)
+_DTYPES = tuple(map(np.dtype, ("u1", "?", "<i4", "<i8", "<f4", "<f8", "<u8", "i1", "<i2", "<u2", "<u4", "<f2")))
 _CODES = {dtype: code for code, dtype in enumerate(_DTYPES)}
 _TEXT = len(_DTYPES)
 """The type code of a text, which travels as UTF-8."""
@@ -29,9 +27,9 @@ _TEXT = len(_DTYPES)
 
 @dataclass(frozen=True)
 class Setup:
-    """To a worker: make the rollout of an experiment (TOML text), which plays the chunks that follow.
+    """To a worker: make the rollout of an experiment (TOML text). This rollout plays the chunks that follow.
 
-    versions: rank 0's versions of packages (JSON), which the worker must have, too.
+    versions: The versions of packages on rank 0 (JSON). The worker must have the same versions.
     """
 
     experiment: str
@@ -51,7 +49,7 @@ class Chunk:
 
 @dataclass(frozen=True)
 class Update:
-    """To a worker: an update of the shared state, on which all later chunks and questions rely."""
+    """To a worker: an update of the shared state, which later chunks and questions need."""
 
     content: NDArray[np.uint8]
 
@@ -94,12 +92,12 @@ class FailedEpisode:
 
 @dataclass(frozen=True)
 class Heartbeat:
-    """To the coordinator: a worker has made its environments, or is alive but has no results to send yet."""
+    """To the coordinator: a worker has made its environments, or is alive although it has no results to send yet."""
 
 
 @dataclass(frozen=True)
 class WorkerError:
-    """To the coordinator: a worker cannot go on; the report has its rank and host, and the message or the traceback."""
+    """To the coordinator: a worker cannot go on. The report holds its rank, its host, and a message or a traceback."""
 
     report: str
 
@@ -120,14 +118,14 @@ class Kill:
 
 @dataclass(frozen=True)
 class Dismiss:
-    """To a worker: drop all work, and leave with this answer. From a worker: confirms that it leaves."""
+    """To a worker: drop all work, and leave with this answer. From a worker: a confirmation that it leaves."""
 
     answer: NDArray[np.uint8]
 
 
 @dataclass(frozen=True)
 class Ended:
-    """Between the ranks of a script: the script of the sender has ended, so the sender will not answer."""
+    """Between the ranks of a script: the sender's script has ended, so the sender will not answer."""
 
 
 ToWorker = Setup | Chunk | Update | Question | Kill | Dismiss | Ended
@@ -155,17 +153,19 @@ def frame_of(record: Any, kinds: Sequence[type[Any]]) -> NDArray[np.uint8]:
         words += (code, len(shape), *shape)
         parts += (part, bytes(-size % 8))
     words[1] = len(words)
-    return np.frombuffer(bytearray().join([struct.pack(f"<{len(words)}q", *words), *parts]), np.uint8)
+    header = struct.pack(f"<{len(words)}q", *words)
+    return np.frombuffer(bytearray().join([header, *parts]), np.uint8)
 
 
 def record_of(frame: NDArray[np.uint8], kinds: Sequence[type[Any]]) -> Any:
     """Return the record of a frame; its arrays are views into the frame."""
     kind, size = struct.unpack_from("<2q", frame.data)
-    return _build(kinds[kind], _read(frame, frame[: 8 * size].view("<i8").tolist()))
+    words = frame[: 8 * size].view("<i8").tolist()
+    return _build(kinds[kind], _read(frame, words))
 
 
 def _without_lazy_genomes(record: Any) -> Any:
-    """Return a record without genomes that are not in memory: they do not travel."""
+    """Return a record without genomes that are not in memory, because those do not travel."""
     if isinstance(record, Chunk) and not isinstance(record.batch.genomes, Genomes):
         return replace(record, batch=replace(record.batch, genomes=NO_GENOMES))
     return record
@@ -181,7 +181,7 @@ def _as_bytes(leaf: Any) -> tuple[int, tuple[int, ...], int, Any]:
 
 
 def _read(frame: NDArray[np.uint8], words: list[int]) -> Iterator[Any]:
-    """Yield the leaves of a frame that begins with `words`: texts, arrays, and Python numbers in place of shape ()."""
+    """Yield the leaves of a frame that begins with `words`: texts, Python numbers, and arrays."""
     at, word = 8 * len(words), 2
     while word < len(words):
         code, dimensions = words[word : word + 2]
@@ -200,8 +200,8 @@ def _read(frame: NDArray[np.uint8], words: list[int]) -> Iterator[Any]:
 
 
 def _build(kind: Any, leaves: Iterator[Any]) -> Any:
-    """Return a record built from the next leaves."""
-    return kind(*[next(leaves) if part is None else _build(part, leaves) for part in _records(kind).values()])
+    parts = _records(kind).values()
+    return kind(*[next(leaves) if part is None else _build(part, leaves) for part in parts])
 
 
 def _leaves(kind: Any, record: Any) -> Iterator[Any]:
@@ -216,7 +216,7 @@ def _leaves(kind: Any, record: Any) -> Iterator[Any]:
 
 @cache
 def _records(kind: Any) -> dict[str, Any]:
-    """Return the fields of a kind of record, each with its own kind if it is a record, with None if it is a leaf."""
+    """Return the fields of a kind of record by name: the kind of a field that is a record itself, None for a leaf."""
     # A `GenomeSource` is a protocol; the receiver builds `Genomes`.
     parts = {name: Genomes if hint is GenomeSource else hint for name, hint in get_type_hints(kind).items()}
     return {name: part if is_dataclass(part) else None for name, part in parts.items()}

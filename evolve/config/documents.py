@@ -1,15 +1,15 @@
-"""Experiment files: TOML documents, settings that flags change, and sweeps.
+"""Experiment files: reading TOML, changing settings by flags, and expanding sweeps.
 
-A document is a table. `set_key` and `override` change it. `experiments` returns a `Config` for each of its experiments.
-A sweep is a document with a table `[sweep]`, which lists values for keys. Each combination of values is an experiment.
-The experiments have the order of the file, and the last key changes fastest:
+`read_file` returns a table, `set_key` and `override` change it, and `experiments` returns a `Config` for each of its
+experiments. A file with a table `[sweep]` describes several experiments, one for each combination of the listed values.
+The last key changes fastest:
 
     [sweep]
     strategy.survivors = [1, 8]
     network.plasticity = [0.0, 0.1]
 
-If settings belong together, a value may be a table: strategy = [{name = "ga"}, {name = "prune", survivors = 8}].
-A table without a name keeps the name, and the other settings, of its section.
+A value may be a table of settings that belong together: strategy = [{name = "ga"}, {name = "prune", survivors = 8}].
+A table without a name keeps the name of its section, and the other settings.
 """
 
 import hashlib
@@ -29,7 +29,7 @@ from evolve.errors import InputError
 MAX_EXPERIMENTS = 1000
 """The largest number of experiments in a sweep."""
 _MAX_CHARACTERS = 1_000_000  # of a TOML document
-_MAX_NAME = 255  # bytes of a directory's name on most file systems; the end of a longer name is hashed
+_MAX_NAME = 255  # bytes, the limit of most file systems; a hash replaces the end of a longer name
 _MAX_DEPTH = 32  # levels of nested tables and arrays
 # `tomllib` takes minutes for a key of 100,000 parts, and milliseconds for one of a hundred.
 _LONG_KEY = re.compile(r"""(?<![\w"'-])(?:[\w"'-]++[ \t]*+\.[ \t]*+){100}""")
@@ -56,7 +56,7 @@ def read_table(text: str, source: str) -> Table:
 
 
 def _parsed(text: str, source: str) -> Table:
-    """Return the table of a TOML document. Raises InputError if it is nested too deep, ValueError if malformed."""
+    """Return the table of a TOML document. Raises InputError if it is nested too deep, and ValueError if malformed."""
     if _LONG_KEY.search(text):
         raise _too_deep(source)
     try:
@@ -71,9 +71,11 @@ def _check_values(value: object, source: str, depth: int = 0) -> None:
         raise _too_deep(source)
     if isinstance(value, int) and not -(2**63) <= value < 2**63:
         raise InputError(source, "integers of at most 64 bits", value)
-    parts = value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
-    for part in parts:
-        _check_values(part, source, depth + 1)
+    if isinstance(value, dict):
+        value = list(value.values())
+    if isinstance(value, list):
+        for part in value:
+            _check_values(part, source, depth + 1)
 
 
 def _too_deep(source: str) -> InputError:
@@ -95,15 +97,15 @@ def read_file(path: Path) -> Table:
 
 
 def set_key(table: Table, key: str, value: object) -> None:
-    """Set a dotted key in a table, and create the tables that the key names and the table lacks.
+    """Set a dotted key in a table, and create missing tables on the way.
 
     Args:
         table: The table, changed in place.
         key: "env.kwargs.gravity".
-        value: Any TOML value; a text for a section of `NAMED_SECTIONS` is its name.
+        value: Any TOML value. For a section of `NAMED_SECTIONS`, a text is the name of the section.
 
     Raises:
-        InputError: A part of the key, such as "env", is a value that is not a table; or the key is not a text.
+        InputError: The key is not a text, or a part of the key, such as "env", is not a table.
     """
     if not isinstance(key, str):
         raise InputError("experiment", "settings whose names are texts", repr(key))
@@ -119,9 +121,10 @@ def set_key(table: Table, key: str, value: object) -> None:
 
 
 def read_assignment(text: str) -> tuple[str, object]:
-    """Return the key and the value of `section.key=value`. A date, or a value that is not valid TOML, is plain text.
+    """Return the key and the value of `section.key=value`.
 
-    Raises InputError if `text` is not such an assignment, or if the value is nested too deep or too large.
+    A value that is not valid TOML is plain text, and so is a date. Raises InputError if `text` is not such an
+    assignment, or if the value is nested too deep or too large.
     """
     key, equals, value = text.partition("=")
     if not equals or not re.fullmatch(r"[\w-]+(\.[\w-]+){,31}", key.strip()):
@@ -130,7 +133,7 @@ def read_assignment(text: str) -> tuple[str, object]:
         found = _parsed(f"value = {value}", "--set")
     except ValueError:
         found = {}
-    # A second line of the value may be a key of its own. No setting is a date, but a directory may be called by one.
+    # A second line in the value may set another key. No setting is a date, but a date may name a directory.
     if found.keys() != {"value"} or isinstance(found["value"], date | time):
         return key.strip(), value.strip()
     _check_values(found, "--set")
@@ -162,9 +165,9 @@ def experiments(table: Table, title: str) -> list[Config]:
 
 
 def _check_writable(config: Config) -> None:
-    """Raise InputError for an invalid name of the directory, and for an experiment that a run file cannot hold as TOML.
+    """Raise InputError for an invalid directory, and for an experiment that a run file cannot hold as TOML.
 
-    Python turns arguments of the command line that are not valid UTF-8 into text that UTF-8 cannot encode (surrogates).
+    If an argument of the command line is not valid UTF-8, Python turns it into text that UTF-8 cannot encode.
     """
     directory = config.output.directory
     if directory == "" or "\0" in (directory or ""):
@@ -191,22 +194,24 @@ def points(table: Table) -> list[tuple[str, Table]]:
     chosen = combinations(table.get("sweep", {}))
     found = []
     for values in chosen:
-        point: Table = plain({key: value for key, value in table.items() if key != "sweep"})  # with tables of its own
-        # Tables come before the settings inside them, so that a table does not replace such a setting.
+        point: Table = plain({key: value for key, value in table.items() if key != "sweep"})  # a deep copy
+        # A table is set before the settings inside it, so that the table does not replace them.
         for key in sorted(values, key=lambda key: key.count(".")):
             value, section = plain(values[key]), point.get(key)
-            set_key(point, key, section | value if lacks_name(key, value) and isinstance(section, dict) else value)
+            if lacks_name(key, value) and isinstance(section, dict):
+                value = section | value
+            set_key(point, key, value)
         found.append(point)
     return list(zip(_names(chosen), found, strict=True))
 
 
 def lacks_name(section: str, value: object) -> bool:
-    """Return whether a value of a sweep is a table of a named section without the name."""
+    """Return whether a value of a sweep over a section is a table that does not name the section."""
     return isinstance(value, Mapping) and section in NAMED_SECTIONS and NAMED_SECTIONS[section] not in value
 
 
 def combinations(grid: Any) -> list[dict[str, Any]]:
-    """Return the values of each experiment of a sweep by dotted keys, in the order of `points`. Raises InputError."""
+    """Return the values of each experiment of a sweep, by dotted keys. Raises InputError as `points` does."""
     if not isinstance(grid, dict):
         raise InputError("sweep", "a table of lists", grid)
     lists = _lists(grid)
@@ -217,14 +222,14 @@ def combinations(grid: Any) -> list[dict[str, Any]]:
 
 
 def override(table: Table, given: Sequence[tuple[str, object]]) -> None:
-    """Set keys in a table. A key that is set is removed from the table's sweep.
+    """Set keys in a table, and remove these keys from the sweep in the table.
 
     Args:
         table: The table, changed in place.
         given: Dotted keys and their values; a key may begin with "sweep.".
 
     Raises:
-        InputError: A key is inside a table that is one value of the sweep, or is given both with and without "sweep.".
+        InputError: A table of the sweep determines a key, or a key is given both with and without "sweep.".
     """
     swept = [(key, value) for key, value in given if key.partition(".")[0] == "sweep"]
     # strategy = "ga" sets strategy.name. A sweep over other settings of the strategy remains.
@@ -242,7 +247,7 @@ def override(table: Table, given: Sequence[tuple[str, object]]) -> None:
 
 
 def _remove_from_sweep(table: Table, key: str) -> None:
-    """Remove a key from the sweep. Raises InputError if the key is inside a table that is one value of the sweep."""
+    """Remove a key from the sweep. Raises InputError if tables of the sweep determine the key."""
     grid = table.get("sweep", {})
     if not isinstance(grid, dict):  # `combinations` refuses it
         return
@@ -257,7 +262,7 @@ def _remove_from_sweep(table: Table, key: str) -> None:
 
 
 def _remove(grid: Table, key: str) -> None:
-    """Remove a dotted key from a sweep. A TOML file can spell it in quotes, "strategy.name", or as nested tables."""
+    """Remove a dotted key from a sweep, in which it is spelled as "strategy.name" in quotes, or as nested tables."""
     grid.pop(key, None)
     section, _, rest = key.partition(".")
     if isinstance(grid.get(section), dict):
@@ -265,9 +270,9 @@ def _remove(grid: Table, key: str) -> None:
 
 
 def _determine(name: str, values: Sequence[Any], key: str) -> bool:
-    """Return whether a sweep over the table `name` decides about the setting `key` inside it.
+    """Return whether a sweep over the table `name` determines the setting `key` inside the table.
 
-    It does so if one of its values sets `key`, or replaces the whole table.
+    This is so if a value of the sweep sets `key`, or replaces the whole table.
     """
     inside = key.removeprefix(f"{swept_key(name, values)}.")
     return inside != key and not all(_keeps(name, value, inside.partition(".")[0]) for value in values)
@@ -281,7 +286,7 @@ def _keeps(section: str, value: object, part: str) -> bool:
 
 
 def swept_key(key: str, values: Sequence[Any]) -> str:
-    """Return the key that these values of `key` set: the name of a section, if all of them are its names."""
+    """Return the key that these values of `key` set. For a section with names as values, that is its name."""
     is_named = key in NAMED_SECTIONS and all(isinstance(value, str) for value in values)
     return f"{key}.{NAMED_SECTIONS[key]}" if is_named else key
 
@@ -301,8 +306,8 @@ def _lists(grid: Mapping[str, Any]) -> dict[str, list[Any]]:
 def _names(chosen: list[dict[str, Any]]) -> list[str]:
     """Return a directory name for each experiment, made of its values: survivors=8,plasticity=0.1.
 
-    The name of a table has the table's values, and its keys only if two names would be equal without them. Raises
-    InputError if two names are equal even so.
+    A table contributes its values. If two names would then be equal, it also contributes its keys. Raises InputError if
+    two names are still equal.
     """
     for keyed in (False, True):
         names = [_name(values, keyed) for values in chosen]
@@ -317,7 +322,7 @@ def _name(values: Mapping[str, Any], keyed: bool) -> str:
     # The last part of a dotted key is enough, unless two keys of the sweep have the same last part.
     last = [key.rpartition(".")[2] for key in values]
     names = [short if last.count(short) == 1 else key for short, key in zip(last, values, strict=True)]
-    texts = ("".join(c if c.isalnum() or c in ".+" else "-" for c in _text(v, keyed)) for v in values.values())
+    texts = ["".join(c if c.isalnum() or c in ".+" else "-" for c in _text(v, keyed)) for v in values.values()]
     name = ",".join(f"{name}={text}" for name, text in zip(names, texts, strict=True))
     whole = name.encode(errors="replace")
     if len(whole) <= _MAX_NAME:

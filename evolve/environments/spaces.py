@@ -1,7 +1,7 @@
 """Encoders flatten observations for a network, and decoders turn the outputs of a network into actions.
 
-Both follow the spaces of Gymnasium, but only `silence_gymnasium` needs Gymnasium: files hold the spaces of their
-environment, so a policy works without the environment.
+Both follow the spaces of Gymnasium. Files hold the spaces of their environment, so a policy works without Gymnasium;
+only `silence_gymnasium` imports it.
 """
 
 import json
@@ -31,19 +31,19 @@ _LARGEST_SHAPE = 2**31  # the largest number of elements, or of values, of a sto
 
 def silence_gymnasium() -> None:
     """Silence Gymnasium's advice to authors of environments."""
-    import gymnasium  # noqa: PLC0415 - a policy works without it
+    import gymnasium  # noqa: PLC0415 - a policy works without Gymnasium
 
     gymnasium.logger.min_level = gymnasium.logger.ERROR
 
 
 class StoredSpace(SimpleNamespace):
-    """A space of a file or an exact task: the attributes of Gymnasium's space that encoders and decoders read."""
+    """A space of a file or an exact task, with the attributes of Gymnasium's space that this module reads."""
 
     kind: str
 
 
 def kind_of(space: Space) -> str:
-    """Return the kind of a space, such as "Box"; the name of its class if encoders do not know it."""
+    """Return the kind of a space, such as "Box". If encoders do not know the space, return the name of its class."""
     if isinstance(space, StoredSpace):
         return space.kind
     kind: Any = type(space)
@@ -80,15 +80,17 @@ def to_json(space: Space) -> dict[str, Any]:
 
 def _unbounded(space: Space) -> tuple[Any, Any]:
     """Return two masks: the numbers of a Box without a lower bound, and the numbers without an upper bound."""
-    # For integers, Gymnasium replaces an infinite bound by the smallest or the largest integer, and notes it.
-    below, above = (getattr(space, f"bounded_{side}", True) for side in ("below", "above"))
-    return np.isinf(space.low) | ~np.asarray(below), np.isinf(space.high) | ~np.asarray(above)
+    # For integers, Gymnasium replaces an infinite bound by the smallest or largest integer, and notes the replacement.
+    bounded_below = np.asarray(getattr(space, "bounded_below", True))
+    bounded_above = np.asarray(getattr(space, "bounded_above", True))
+    return np.isinf(space.low) | ~bounded_below, np.isinf(space.high) | ~bounded_above
 
 
 def _bounds_to_json(bounds: Any, infinite: Any) -> Any:
     """Return one number if all bounds are equal, else a flat list; None stands for infinity."""
-    listed = zip(np.ravel(bounds).tolist(), np.ravel(infinite).tolist(), strict=True)
-    flat = [None if is_infinite else bound for bound, is_infinite in listed]
+    flat: list[float | None] = np.ravel(bounds).tolist()
+    for place in np.flatnonzero(np.ravel(infinite)):
+        flat[place] = None
     return flat[0] if flat and all(bound == flat[0] for bound in flat) else flat
 
 
@@ -112,7 +114,7 @@ def from_json(table: Any) -> StoredSpace:
     if space.dtype.kind not in "biuf":
         raise ValueError(f"a space of {table['dtype']}")
     if kind == "Box":
-        # Equal bounds are stored as one number, and broadcast: they take no memory, however large the shape is.
+        # Equal bounds are stored as one number. Broadcast, they take no memory, however large the shape is.
         space.low = _bounds_from_json(table["low"], shape, -np.inf)
         space.high = _bounds_from_json(table["high"], shape, np.inf)
     elif kind == "MultiDiscrete":
@@ -135,11 +137,11 @@ def _bounds_from_json(bounds: Any, shape: tuple[int, ...], infinity: float) -> F
 
 @dataclass(frozen=True)
 class Spaces:
-    """The spaces of an environment.
+    """The spaces of observations and of actions of an environment.
 
     Attributes:
-        observation: The space of its observations.
-        action: The space of its actions; None for an exact task whose actions are only -1, 0 or 1.
+        observation: The space of observations.
+        action: The space of actions; None for an exact task whose actions are only -1, 0 or 1.
     """
 
     observation: Space
@@ -152,7 +154,7 @@ class Spaces:
 
     @classmethod
     def from_json(cls, table: Any) -> "Spaces":
-        """Return the spaces that `to_json` described. Raises ValueError, TypeError or KeyError if it is damaged."""
+        """Return the spaces in a table of `to_json`. Raises ValueError, TypeError or KeyError if it is damaged."""
         try:
             action = table["action"]
             return cls(from_json(table["observation"]), None if action is None else from_json(action))
@@ -178,7 +180,7 @@ class Codec:
 
     Args:
         options: The environment.
-        spaces: Its spaces.
+        spaces: The spaces of the environment.
 
     Attributes:
         observation_size: O.
@@ -227,7 +229,7 @@ def observation_encoder(space: Space) -> tuple[int, Encode]:
 
     Box is flattened; uint8 is divided by its largest bound. Discrete and MultiDiscrete become one-hot, MultiBinary
     becomes 0 and 1. Dict and Tuple become their members end to end, in the order of the space. Raises InputError for
-    any other, and for empty spaces.
+    other spaces, and for empty spaces.
     """
     match kind_of(space):
         case "Box" | "MultiBinary":
@@ -245,7 +247,7 @@ def observation_encoder(space: Space) -> tuple[int, Encode]:
 def check_observation(space: Space, observation: Any) -> None:
     """Raise ValueError for an observation of another shape or type, or beyond the values of a discrete space.
 
-    Without this check, NumPy would broadcast an array of another shape, and a value below the first one would be a
+    Without this check, NumPy would broadcast an array of another shape. A value below the smallest one would be a
     negative index, which counts from the end.
     """
     kind = kind_of(space)
@@ -271,15 +273,18 @@ def check_observation(space: Space, observation: Any) -> None:
 def action_decoder(space: Space, action_scale: float) -> tuple[int, Decode]:
     """Return (A, decode): decode(outputs [n, A] in [-1, 1]) gives the n actions.
 
-    - Box: [-1, 1] is mapped onto [low, high] or, if `action_scale` is below 1, onto that share of it, in the middle. If
-      both bounds are infinite, ±`action_scale` replace them. A single infinite bound is replaced by a number at the
-      distance 2 · `action_scale` from the other bound. Integers and bools are rounded, and NaN counts as 0 for them.
-    - Discrete and MultiDiscrete: the index of the largest output, the first of equal ones, plus the space's `start`.
+    - Box: [-1, 1] is mapped onto [low, high]. If `action_scale` is below 1, it is mapped onto this share of [low,
+    high],
+      in the middle. If both bounds are infinite, ±`action_scale` replace them. If one bound is infinite, a number at
+      the distance 2 · `action_scale` from the other bound replaces it. If actions are integers or bools, they are
+      rounded, and NaN counts as 0.
+    - Discrete and MultiDiscrete: the index of the largest output, plus the space's `start`. Of equal outputs the first
+      counts.
     - MultiBinary: whether the output is positive.
     - Dict and Tuple: each member reads its own outputs, in the order of the space. Actions are a dictionary or a tuple
       with n actions in each member, as in Gymnasium's vector environments.
 
-    Raises InputError for other and for empty spaces.
+    Raises InputError for other spaces, and for empty spaces.
     """
     match kind_of(space):
         case "Box":
@@ -300,13 +305,12 @@ def action_decoder(space: Space, action_scale: float) -> tuple[int, Decode]:
 
 
 def separate(space: Space, actions: Any) -> list[Any]:
-    """Return n decoded actions as a list; Discrete actions as plain integers, with which Gymnasium is fastest."""
+    """Return n decoded actions as a list. Discrete actions are plain integers, with which Gymnasium is fastest."""
     kind = kind_of(space)
     if kind in ("Dict", "Tuple"):
-        keys, members = zip(*members_of(space), strict=True)
-        parts = [separate(member, actions[key]) for key, member in zip(keys, members, strict=True)]
-        rows = zip(*parts, strict=True)
-        return list(rows) if kind == "Tuple" else [dict(zip(keys, row, strict=True)) for row in rows]
+        parts = {key: separate(member, actions[key]) for key, member in members_of(space)}
+        rows = zip(*parts.values(), strict=True)
+        return list(rows) if kind == "Tuple" else [dict(zip(parts, row, strict=True)) for row in rows]
     return list(actions.tolist() if kind == "Discrete" else actions)
 
 
@@ -351,15 +355,18 @@ def _one_hot(space: Space, sizes: Any, start: Any) -> Encode:
 def _is_known(space: Space) -> bool:
     """Return whether encoders know the kind of a space, and the kinds of all its members."""
     kind = kind_of(space)
-    return kind in _KINDS and (kind not in ("Dict", "Tuple") or all(_is_known(part) for _, part in members_of(space)))
+    if kind in ("Dict", "Tuple"):
+        return all(_is_known(member) for _, member in members_of(space))
+    return kind in _KINDS
 
 
 def _encode_members(space: Space) -> tuple[int, Encode]:
     """Return the size and the encoder of a Dict or Tuple. Raises InputError, with the cure, for an unknown member."""
-    other = next(((key, member) for key, member in members_of(space) if not _is_known(member)), None)
+    unknown = [(key, member) for key, member in members_of(space) if not _is_known(member)]
     known = [key for key, member in members_of(space) if _is_known(member) and isinstance(key, str)]
-    if other is not None and known and kind_of(space) == "Dict":
-        got = f"{other[1]!r}, the member {other[0]!r} of a Dict"
+    if unknown and known and kind_of(space) == "Dict":
+        unknown_key, unknown_member = unknown[0]
+        got = f"{unknown_member!r}, the member {unknown_key!r} of a Dict"
         keys = json.dumps(known, ensure_ascii=False)
         cure = f'A wrapper leaves it out: env.wrappers=[{{name="FilterObservation", kwargs={{filter_keys={keys}}}}}].'
         raise InputError("env.id", _OBSERVATIONS, got, cure)
@@ -373,7 +380,7 @@ def _encode_members(space: Space) -> tuple[int, Encode]:
 
 
 def _members(space: Space, coder: Callable[[Space], tuple[int, Any]]) -> tuple[int, list[tuple[Any, slice, Any]]]:
-    """Return the size of a Dict or Tuple; and each member's key, its place among all numbers, and its coder."""
+    """Return the size of a Dict or Tuple, and for each member its key, its place among all numbers, and its coder."""
     parts, begin = [], 0
     for key, member in members_of(space):
         if not isinstance(key, str | int):  # run files hold the keys as JSON
@@ -385,7 +392,7 @@ def _members(space: Space, coder: Callable[[Space], tuple[int, Any]]) -> tuple[i
 
 
 class Stretch(NamedTuple):
-    """The actions of a Box, flat [A]: centre + half · output, not below `floor` and not above `ceiling`."""
+    """The flat actions [A] of a Box: centre + half · output, limited to [floor, ceiling]."""
 
     centre: Float64
     half: Float64
@@ -398,14 +405,15 @@ def stretch(space: Space, scale: float) -> Stretch:
     no_low, no_high = _unbounded(space)
     low = np.where(no_low, -np.inf, space.low.astype(np.float64)).ravel()
     high = np.where(no_high, np.inf, space.high.astype(np.float64)).ravel()
-    floor = np.where(np.isfinite(low), low, np.where(np.isfinite(high), high - 2 * scale, -scale))
-    ceiling = np.where(np.isfinite(high), high, np.where(np.isfinite(low), low + 2 * scale, scale))
+    has_low, has_high = np.isfinite(low), np.isfinite(high)
+    floor = np.where(has_low, low, np.where(has_high, high - 2 * scale, -scale))
+    ceiling = np.where(has_high, high, np.where(has_low, low + 2 * scale, scale))
     if space.dtype.kind in "iu":  # a large scale must not exceed the type
         limits = np.iinfo(space.dtype)
         floor, ceiling = np.maximum(floor, float(limits.min)), np.minimum(ceiling, float(limits.max))
     # Halved before adding, so that the largest finite bounds do not overflow.
     centre, half = floor / 2 + ceiling / 2, ceiling / 2 - floor / 2
-    half = half * np.where(np.isfinite(low) & np.isfinite(high), min(scale, 1.0), 1.0)
+    half = half * np.where(has_low & has_high, min(scale, 1.0), 1.0)
     if space.dtype.kind in "iu":
         # As float64, the largest 64-bit integer is rounded up to a number that does not fit into 64 bits.
         ceiling = np.minimum(ceiling, np.nextafter(float(np.iinfo(space.dtype).max) + 1, 0))
@@ -418,7 +426,6 @@ def is_rounded(space: Space) -> bool:
 
 
 def _decode_box(space: Space, scale: float) -> Decode:
-    """Return the decoder of a Box, see `action_decoder`."""
     centre, half, floor, ceiling = stretch(space, scale)
     shape, dtype = space.shape, space.dtype
     if dtype == np.float32 and not centre.any() and (half == 1).all():
@@ -428,7 +435,7 @@ def _decode_box(space: Space, scale: float) -> Decode:
     whole = is_rounded(space)
 
     def decode(outputs: Float32) -> Any:
-        if whole:  # there is no integer for NaN: the result of a cast depends on the CPU
+        if whole:  # casting NaN to an integer gives a result that depends on the CPU
             outputs = np.where(np.isnan(outputs), np.float32(0), outputs)
         actions = np.minimum(np.maximum(centre + half * outputs, floor), ceiling)
         return (np.rint(actions) if whole else actions).astype(dtype).reshape(-1, *shape)
@@ -448,7 +455,6 @@ def _decode_multi_discrete(space: Space) -> Decode:
 
 
 def _decode_members(space: Space, scale: float) -> tuple[int, Decode]:
-    """Return the size and the decoder of a Dict or Tuple."""
     size, parts = _members(space, lambda member: action_decoder(member, scale))
     is_tuple = kind_of(space) == "Tuple"
 

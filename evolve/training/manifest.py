@@ -175,7 +175,6 @@ def _versions() -> dict[str, str]:
 
 
 def _installed(packages: Iterable[str]) -> dict[str, str]:
-    """Return the versions of the packages that are installed."""
     return {name: version for name in packages if (version := _version(name)) is not None}
 
 

@@ -262,7 +262,7 @@ def sweep_from_arguments(
     _check_not_swept(table, settings)
     title = Path(experiment).stem if isinstance(experiment, str | Path) else "sweep"
     found = zip(combinations(table.get("sweep", {})), experiments(table, title), strict=True)
-    return [(point, _with_own_options(config, point, table, own)) for point, config in found]
+    return [(point, _with_own(config, point, table, own)) for point, config in found]
 
 
 def _for_complete_table(table: dict[str, Any], key: str, values: Any) -> Any:
@@ -278,9 +278,7 @@ def _for_complete_table(table: dict[str, Any], key: str, values: Any) -> Any:
     return values
 
 
-def _with_own_options(
-    config: Config, point: Mapping[str, Any], table: Mapping[str, Any], own: Mapping[str, Table]
-) -> Config:
+def _with_own(config: Config, point: Mapping[str, Any], table: Mapping[str, Any], own: Mapping[str, Table]) -> Config:
     """Return an experiment of a sweep whose network and strategy keep their options if the sweep names them again.
 
     Args:

@@ -246,7 +246,7 @@ class FirstDifference:
         return self.generation, self.candidate, self.episode
 
 
-def _contradiction(generation: int, text: str) -> FirstDifference:
+def _conflict(generation: int, text: str) -> FirstDifference:
     """Return the difference of a log that was changed, or written by another version. text: the difference in words."""
     return FirstDifference("log", f"generation {generation}: {text}", generation)
 
@@ -260,9 +260,9 @@ def digest_difference(run: StoredRun) -> FirstDifference | None:
         genomes = store.population(run.path, generation)
         previous = chain_digest(previous, candidate_digests(genomes), record.returns, record.lengths, record.metrics)
         if previous.hex().encode() != record.digest:
-            return _contradiction(generation, "its digest does not match its genomes, returns and lengths")
+            return _conflict(generation, "its digest does not match its genomes, returns and lengths")
         if (genomes.fingerprints() != record.genome_fingerprints).any():
-            return _contradiction(generation, "its genomes do not match their fingerprints")
+            return _conflict(generation, "its genomes do not match their fingerprints")
     return None
 
 
@@ -299,11 +299,9 @@ def _first_difference(generation: int, ours: Record, theirs: Record) -> FirstDif
     # The episodes are equal, so one of the two records was changed, or written by another version.
     for name in _OTHER_COLUMNS:
         if not same_optional(getattr(ours, name), getattr(theirs, name)):
-            return _contradiction(generation, f"{name.replace('_', ' ')}: not equal, though every episode is")
+            return _conflict(generation, f"{name.replace('_', ' ')}: not equal, though every episode is")
     if ours.digest != theirs.digest:
-        return _contradiction(
-            generation, "the digests differ, though everything else is equal: one of them was changed"
-        )
+        return _conflict(generation, "the digests differ, though everything else is equal: one of them was changed")
     return None
 
 
@@ -374,11 +372,11 @@ def selection_difference(run: StoredRun, experiment: Experiment) -> FirstDiffere
         means = mean_metrics(record.metrics, record.returns)
         wrong = _wrong_measure(record, strategy, means)
         if wrong is not None:
-            return _contradiction(generation, wrong)
+            return _conflict(generation, wrong)
         state = strategy.tell(state, genomes, strategies.Results(record.fitness, measures=record.measures))
         for name, selected in strategy.outcome(state).items():
             if not same_optional(getattr(record, name), selected):
-                return _contradiction(generation, f"the {name} does not follow from fitness and measures")
+                return _conflict(generation, f"the {name} does not follow from fitness and measures")
     return None
 
 

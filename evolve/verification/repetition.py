@@ -62,7 +62,6 @@ class _Repetition:
 
     @property
     def _manifests(self) -> tuple[dict[str, str], ...]:
-        """The manifests of the file and of this process."""
         return manifest_texts(self.run.header.manifest, self.local_manifest)
 
     def _held_out_difference(self, stored: HeldOut, repeated: HeldOut) -> FirstDifference | None:

@@ -179,7 +179,6 @@ class Verdict:
         return lines
 
     def _repr_html_(self) -> str:
-        """Return the verdict as a table for a notebook."""
         places = ((name, getattr(self, name)) for name in ("generation", "candidate", "episode", "step"))
         where = ", ".join(f"{name} {number}" for name, number in places if number is not None)
         returns = " against ".join(repr(side.returned) for side in self.sides if side.returned is not None)

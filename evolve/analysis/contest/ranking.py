@@ -188,7 +188,6 @@ def _shortened(machine: str) -> str:
 
 
 def _label(panel: Any, title: str, unit: str, ranking: ContestRanking) -> None:
-    """Set the title and the axes of a panel, both axes logarithmic."""
     ticker = style.matplotlib("ticker")
     panel.set(title=title, xlabel="workers", ylabel=unit, yscale="log")
     panel.set_xscale("log", base=2)

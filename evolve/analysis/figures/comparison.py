@@ -49,9 +49,7 @@ def draw_comparison(ranking: Ranking, titled: bool = True) -> Any:
     """
     envs = list(dict.fromkeys(row.env for row in ranking.rows))
     facets = [[row for row in ranking.rows if row.env == env] for env in envs]
-    names = {}
-    for row in ranking.rows:
-        names[row.label] = textwrap.fill(style.unbroken(sanitize(row.name)), _NAME_CHARACTERS)
+    names = {row.label: textwrap.fill(style.unbroken(sanitize(row.name)), _NAME_CHARACTERS) for row in ranking.rows}
     notes = [textwrap.fill(sanitize(note), _NOTE_CHARACTERS) for note in ranking.notes] if titled else []
     # Heights are in inches. A row has room for the longest name, and the figure for its title, axis label and notes.
     lines = 1 + max(name.count("\n") for name in names.values())
@@ -60,8 +58,7 @@ def draw_comparison(ranking: Ranking, titled: bool = True) -> Any:
     lines_of_notes = sum(1 + note.count("\n") for note in notes)
     figure = style.new_figure(sum(heights) + 0.6 * titled + 0.4 + 0.16 * lines_of_notes)
     panels = figure.subplots(len(facets), 1, squeeze=False, height_ratios=heights)[:, 0]
-    columns = zip(*map(_cells, ranking.rows), strict=True)
-    longest = [max(map(len, texts)) for texts in columns]
+    longest = [max(map(len, texts)) for texts in zip(*map(_cells, ranking.rows), strict=True)]
     widths = [max(width, 0.2 + _DIGIT * n) for (_, width), n in zip(_COLUMNS, longest, strict=True)]
     # The last column is left out if no row is compared with the best.
     right_edges = np.cumsum(widths if longest[2] else widths[:2]).tolist()
@@ -114,7 +111,6 @@ def _write(panel: Any, text: str, y: float, right_edge: float, va: str, colour: 
 
 
 def _draw_row(panel: Any, y: int, row: Comparison) -> None:
-    """Draw the scores of a group, their mean and its interval."""
     if row.interval is not None:
         panel.plot(drawable(np.array(row.interval)), (y, y), color=COLOURS[0], lw=7, alpha=0.25, solid_capstyle="butt")
     panel.plot(drawable(np.array(row.mean)), y, "D", color=COLOURS[0], ms=8, mew=0)
@@ -165,8 +161,8 @@ def draw_returns(samples: Sequence[tuple[str, Float64]]) -> Any:
 
 def _edges_of_bins(returns: Float64) -> Float64:
     """Return the edges of a histogram of finite returns [N]."""
-    bins = max(10, int(2 * len(returns) ** 0.5))
-    bins = min(_MOST_BINS, bins | 1)  # an odd number, so that the bar of equal returns is in the middle of the axis
+    # `| 1` makes the number of bins odd, so that the bar of equal returns is in the middle of the axis.
+    bins = min(_MOST_BINS, max(10, int(2 * len(returns) ** 0.5)) | 1)
     low, high = float(returns.min()), float(returns.max())
     # Edges between returns that differ only by rounding errors would be equal, so widen the range.
     least = 4 * bins * float(np.spacing(max(abs(low), abs(high))))
@@ -178,20 +174,16 @@ def _edges_of_bins(returns: Float64) -> Float64:
 @style.styled
 def draw_load(runs: Sequence[tuple[str, StoredRun]]) -> Any:
     """Return the figure of the load of named runs: the busy time of each rank beside the time of all generations."""
-    busy = []
-    for _, run in runs:
-        seconds = np.array([record.busy_seconds for record in run.records])
-        busy.append(np.nan_to_num(seconds).sum(axis=0))  # a rank that was absent from a generation has NaN there
+    # The seconds that each rank spent on episodes. A rank that was absent from a generation has NaN there.
+    busy = [np.nan_to_num([record.busy_seconds for record in run.records]).sum(axis=0) for _, run in runs]
     heights = [0.45 + 0.27 * len(ranks) if len(ranks) <= _MOST_NAMED else 1.7 for ranks in busy]
     figure = style.new_figure(sum(heights) + 0.4)
     panels = figure.subplots(len(runs), 1, squeeze=False, height_ratios=heights)[:, 0]
     for panel, ranks, (name, run) in zip(panels, busy, runs, strict=True):
-        durations = np.array([record.seconds for record in run.records])
         # A damaged run file may hold NaN, or no time at all, but an axis needs a length.
-        total = float(np.nan_to_num(durations).sum()) or 1.0
+        total = float(np.nan_to_num([record.seconds for record in run.records]).sum()) or 1.0
         few = len(ranks) <= _MOST_NAMED
-        draw = _load_rows if few else _load_columns
-        draw(panel, ranks, total)
+        (_load_rows if few else _load_columns)(panel, ranks, total)
         if len(runs) > 1:
             panel.set_title(name)
         if panel is panels[-1] or not few:
@@ -296,7 +288,6 @@ def _labels(runs: Sequence[StoredRun]) -> list[str]:
 
 
 def _set_title(figure: Any, runs: Sequence[StoredRun]) -> None:
-    """Put the experiments and the seeds of runs above a figure."""
     configs = map(config_of, runs)
     names = dict.fromkeys(f"{config.env.id}, {config.network.name}, {config.strategy.name}" for config in configs)
     style.set_title(figure, f"{' and '.join(names)}, {seeds_in_words(runs)}")

@@ -194,14 +194,10 @@ def _steps_formatter() -> Any:
 
 
 def _draw_panel(panel: Any, kind: str, facet: Facet, inches: float, small: bool) -> None:
-    """Draw one panel of an environment.
+    """Draw one panel of an environment. kind: "fitness", "connections", "throughput" or "idle".
 
-    Args:
-        panel: An empty panel.
-        kind: "fitness", "connections", "throughput" or "idle".
-        facet: The groups of the environment.
-        inches: The height of the panel, roughly.
-        small: Whether the panel stands beside the fitness panel and has no labels, as the labels there apply to both.
+    inches: The approximate height of the panel.
+    small: Whether the panel stands beside the fitness panel, whose labels apply to both.
     """
     title, unit = _title_and_unit(kind, facet.groups)
     alone = len(facet.groups) == 1

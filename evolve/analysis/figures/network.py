@@ -361,7 +361,6 @@ def _label(panel: Any, places: Places, names: Sequence[str], connected: set[int]
 
 
 def _add_legend(panel: Any, connections: Connections, kind: str) -> None:
-    """Add a legend of the signs that occur, below the network."""
     occurring = set(_colours_of(connections.strength))
     signs = {_POSITIVE: f"positive {kind}", _NEGATIVE: f"negative {kind}", FAINT: f"{kind} of 0"}
     shown = {colour: label for colour, label in signs.items() if colour in occurring}

@@ -269,7 +269,6 @@ def beside(panel: Any, inches: float) -> Any:
 
 
 def _include_marks(panel: Any, labels: Sequence[LineLabel]) -> None:
-    """Extend the y axis so that it includes all marks."""
     for label in labels:
         if label.mark is not None:
             value, interval = label.mark

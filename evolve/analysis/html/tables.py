@@ -149,7 +149,6 @@ class ReportTable:
 
 
 def _number_columns(*names: str) -> tuple[TableColumn, ...]:
-    """Return columns of numbers with these names."""
     return tuple((name, "number") for name in names)
 
 

@@ -1,9 +1,9 @@
 """Gymnasium's classic control in exact arithmetic: Acrobot, CartPole, MountainCar, Pendulum.
 
-The constants combine Gymnasium's masses, lengths and time steps. The states of Acrobot and Pendulum include sines and
-cosines, because both the observation and the next step use them. Settings have the names of Gymnasium's arguments and
-attributes. `parameters` computes from them the constants of the equations. These are the last rows of a state, because
-each episode may draw its own settings.
+Settings have the names of Gymnasium's arguments and attributes. `parameters` turns them into the constants of the
+equations. A state ends with these constants, because each episode may draw its own settings. Other constants combine
+Gymnasium's masses, lengths and time steps. The states of Acrobot and Pendulum include sines and cosines, because both
+the observation and the next step use them.
 """
 
 import math
@@ -21,7 +21,7 @@ _MAX_POLE_ANGLE = 12 * 2 * math.pi / 360  # 12°
 
 
 class Acrobot(ExactTask[NoOptions]):
-    """States: θ1, sin θ1, cos θ1, θ2, sin θ2, cos θ2, ω1, ω2: the angles of both links and their angular speeds."""
+    """States: θ1, sin θ1, cos θ1, θ2, sin θ2, cos θ2, ω1, ω2. θ are the angles of the links, ω their angular speeds."""
 
     kernel = "acrobot"
     observation_size = 6
@@ -45,15 +45,12 @@ class Acrobot(ExactTask[NoOptions]):
         stages = [_derivatives(states, torque)]
         for seconds in (0.1, 0.1, 0.2):
             stages.append(_derivatives(_state(start + seconds * stages[-1]), torque))
-        angle1, angle2, w1, w2 = start + (0.2 / 6.0) * (((stages[0] + 2.0 * stages[1]) + 2.0 * stages[2]) + stages[3])
+        mean_slope = ((stages[0] + 2.0 * stages[1]) + 2.0 * stages[2]) + stages[3]
+        angle1, angle2, w1, w2 = start + (0.2 / 6.0) * mean_slope
         # Gymnasium wraps an angle in a loop. Here there are always two rounds, so that all episodes do the same work.
-        moved = _state(
-            np.stack([
-                *(_wrap_once(_wrap_once(angle)) for angle in (angle1, angle2)),
-                clipped(w1, -4 * math.pi, 4 * math.pi),
-                clipped(w2, -9 * math.pi, 9 * math.pi),
-            ])
-        )  # fmt: skip
+        angle1, angle2 = (_wrap_once(_wrap_once(angle)) for angle in (angle1, angle2))
+        w1, w2 = clipped(w1, -4 * math.pi, 4 * math.pi), clipped(w2, -9 * math.pi, 9 * math.pi)
+        moved = _state(np.stack([angle1, angle2, w1, w2]))
         _, sine1, cosine1, _, sine2, cosine2, _, _ = moved
         # The tip is higher above the fixed joint than the length of a link.
         over = -cosine1 - (cosine1 * cosine2 - sine1 * sine2) > 1.0
@@ -67,7 +64,7 @@ def _state(motion: Float64) -> Float64:
 
 
 def _derivatives(states: Float64, torque: Float64) -> Float64:
-    """Return the time derivatives [4, k] of angles and speeds; d1, d2, phi1, phi2 as in Sutton and Barto's book."""
+    """Return the time derivatives [4, k] of angles and speeds. d1, d2, phi1 and phi2 are Sutton and Barto's names."""
     _, sine1, cosine1, _, sine2, cosine2, w1, w2 = states
     d1, d2 = 2.25 + (1.25 + cosine2), 1.25 + 0.5 * cosine2
     phi2 = 4.9 * (sine1 * cosine2 + cosine1 * sine2)
@@ -79,7 +76,8 @@ def _derivatives(states: Float64, torque: Float64) -> Float64:
 
 def _wrap_once(angle: Float64) -> Float64:
     """Return an angle moved by one turn towards [-π, π] if it is outside."""
-    return np.where(angle > math.pi, angle - 2 * math.pi, np.where(angle < -math.pi, angle + 2 * math.pi, angle))
+    raised = np.where(angle < -math.pi, angle + 2 * math.pi, angle)
+    return np.where(angle > math.pi, angle - 2 * math.pi, raised)
 
 
 class CartPoleOptions(Options):
@@ -98,7 +96,7 @@ class CartPoleOptions(Options):
 
 
 class CartPole(ExactTask[CartPoleOptions]):
-    """States: x, v, θ, ω: position and speed of the cart, angle and angular speed of the pole; and the parameters."""
+    """States: position x and speed v of the cart, angle θ and angular speed ω of the pole, and the parameters."""
 
     kernel = "cart_pole"
     settings = CartPoleOptions
@@ -109,7 +107,7 @@ class CartPole(ExactTask[CartPoleOptions]):
     limit = 500
 
     def parameters(self, options: Any) -> tuple[Any, ...]:
-        """Return gravity, mass × length of the pole, the mass of both, mass and length of the pole, and the force."""
+        """Return gravity; mass × length of the pole; both masses together; mass and length of the pole; the force."""
         o = options
         return o.gravity, o.masspole * o.length, o.masspole + o.masscart, o.masspole, o.length, o.force_mag
 
@@ -159,7 +157,7 @@ class MountainCarContinuousOptions(_HillOptions):
 
 
 class MountainCar(ExactTask[Any]):
-    """States: x, v: position and speed of the car; and the parameters."""
+    """States: position x and speed v of the car, and the parameters."""
 
     kernel = "mountain_car"
     settings: ClassVar[type[Options]] = MountainCarOptions
@@ -213,11 +211,12 @@ class MountainCarContinuous(MountainCar):
 
 
 def _drive(states: Float64, force: Float64) -> Float64:
-    """Return the states of cars after a step with a force; the wall on the left stops a car."""
+    """Return the states of cars after a step with a force. The wall on the left stops a car."""
     x, v, _, gravity, _ = states
     speed = clipped(v + (force - gravity * sincos(3.0 * x)[1]), -0.07, 0.07)
     x = clipped(x + speed, -1.2, 0.6)
-    return np.concatenate([[x, np.where((x == -1.2) & (speed < 0.0), 0.0, speed)], states[2:]])
+    at_wall = (x == -1.2) & (speed < 0.0)
+    return np.concatenate([[x, np.where(at_wall, 0.0, speed)], states[2:]])
 
 
 class PendulumOptions(Options):
@@ -232,7 +231,7 @@ class PendulumOptions(Options):
 
 
 class Pendulum(ExactTask[PendulumOptions]):
-    """States: θ, sin θ, cos θ, ω: the angle from upright and the angular speed; and the parameters."""
+    """States: the angle θ from upright, sin θ, cos θ, the angular speed ω, and the parameters."""
 
     kernel = "pendulum"
     settings = PendulumOptions
@@ -246,7 +245,7 @@ class Pendulum(ExactTask[PendulumOptions]):
     fps = 30.0
 
     def parameters(self, options: Any) -> tuple[Any, ...]:
-        """Return the angular acceleration by gravity if the rod is level, and by a torque of 1."""
+        """Return two angular accelerations: by gravity if the rod is level, and by a torque of 1."""
         return 3.0 * options.g / (2.0 * options.l), 3.0 / (options.m * (options.l * options.l))
 
     def begin(self, draws: Draws) -> Float64:
