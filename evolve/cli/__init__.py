@@ -14,19 +14,19 @@ from typing import Any, NoReturn
 from evolve import __version__
 
 COMMANDS = {
-    "run": "evolve an experiment, one run file per seed; --resume continues it",
+    "run": "evolve an experiment; each seed has a run file; --resume continues",
     "launch": "start and restart the ranks of a run on several hosts until it is complete; takes run's arguments, too",
-    "info": "the contents of a run file or a champion file, in a few lines",
-    "verify": "are two runs equal; does this machine repeat one; the first difference, and its cause",
-    "replay": "play episodes of a run again, and compare them with the log; as a film, or in a window",
-    "evaluate": "a run's champion on held-out episodes, with a 95 % interval",
-    "plot": "curves of runs, or the network of a champion, as PNG, SVG or PDF",
-    "report": "everything about runs on one HTML page",
-    "export": "a run's champion as a small file or as C; or its numbers as CSV, or for TensorBoard",
-    "doctor": "what works in this installation, and what is missing, with the commands that install it",
-    "bench": "the speed, as a ratio to bare environments",
-    "contest": "machine against machine, on work that digests prove to be equal",
-    "completion": "a script that completes commands and options at Tab, for bash, zsh, fish or tcsh",
+    "info": "print the contents of a run file or a champion file in a few lines",
+    "verify": "check that two runs are equal, or that this machine repeats a run; print the first difference",
+    "replay": "play episodes of a run again, compare them with the log, film or show them",
+    "evaluate": "play held-out episodes with a run's champion; print the mean return and its 95 % interval",
+    "plot": "draw curves of runs, or the network of a champion, as PNG, SVG or PDF",
+    "report": "write one HTML page with everything about runs",
+    "export": "write a run's champion as a small file or as C; or its numbers as CSV, or for TensorBoard",
+    "doctor": "say what works in this installation and what is missing, with the commands that install it",
+    "bench": "measure the speed, as a ratio to bare environments",
+    "contest": "compare machines on work that digests prove to be equal",
+    "completion": "print a script that completes commands and options at Tab, for bash, zsh, fish or tcsh",
 }
 
 _HELP = """evolve: neuroevolution over MPI, the same bits on any number of ranks

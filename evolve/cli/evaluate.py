@@ -37,7 +37,7 @@ def _parser() -> Parser:
         "evolve evaluate seed-0.h5 --generation 10   # an earlier champion; not stored",
     )
     add = parser.add_argument
-    what = "a run file that no run is writing, or its directory; or a champion file, which is not changed"
+    what = "a run file that no run is writing, its directory, or a champion file (which does not change)"
     add("file", type=file_argument, metavar="FILE", help=what)
     add("--episodes", type=int, default=100, metavar="N", help="the number of episodes (100)")
     add("-e", "--env", metavar="ID", help="play in another environment")

@@ -34,7 +34,7 @@ def _parser() -> Parser:
     formats = "champion (the default); c, json, onnx, torch: its network; csv, tensorboard: its columns by generation"
     add("--format", choices=_SUFFIXES, help=f"{formats}. Without it, the ending of OUT decides")
     endings = ", ".join(suffix for suffix in _SUFFIXES.values() if suffix)
-    out = f"by default the name of FILE with {endings}, or -tensorboard, beside it"
+    out = f"the file (beside FILE, with its name and {endings}), or the directory (FILE-tensorboard)"
     add("-o", "--output", type=Path, metavar="OUT", help=out)
     parser.add_which()
     return parser

@@ -142,26 +142,26 @@ class Parser(argparse.ArgumentParser):
 
     def add_threads(self, name: str = "threads") -> None:
         """Add `--threads` to the options of a command. name: The attribute of the parsed options."""
-        words = "threads of each process, for exact tasks and EnvPool (auto: for exact tasks, all its cores)"
+        words = "threads of each process, for exact tasks and EnvPool (auto: all its cores for exact tasks, else 1)"
         self.add_argument("--threads", dest=name, type=number_or_auto, metavar="N", help=words)
 
     def add_changes(self) -> None:
         """Add the option --set of commands that let a champion play under changes; see `changes_of`."""
-        what = "with another setting of the environment (env.key) or of the network (network.key)"
+        what = "change a setting of the environment (env.key) or of the network (network.key)"
         self.add_argument("--set", action="append", default=[], dest="assignments", metavar="KEY=VALUE", help=what)
 
     def add_which(self) -> None:
         """Add the options that choose a genome of a run, other than the final champion; see `which_of`."""
-        best = "the best candidate of a complete generation (the final champion)"
+        best = "choose the best candidate of a complete generation (the final champion)"
         self.add_argument("--generation", type=int, metavar="G", help=best)
         self.add_front_and_archive()
 
     def add_front_and_archive(self) -> None:
         """Add the options that choose a genome of a front or an archive; see `which_of`."""
         add = self.add_argument
-        few = "the best genome of a front (nsga2) with at most N connections that can act"
+        few = "choose the best genome of a front (nsga2) with at most N connections that can act"
         add("--connections", type=int, metavar="N", help=few)
-        add("--cell", type=_cell, metavar="I,J", help="the elite in a cell of an archive (map-elites)")
+        add("--cell", type=_cell, metavar="I,J", help="choose the elite in a cell of an archive (map-elites)")
 
 
 def number_or_auto(text: str) -> int | str:

@@ -32,22 +32,22 @@ def _parser() -> Parser:
     )
     add = parser.add_argument
     add("files", nargs="+", type=file_argument, metavar="FILE", help="run files, complete or not, or directories")
-    names = "the picture, .png, .svg or .pdf (curves.png, final.png, front.png, archive.png or network.png)"
+    names = "the picture, a .png, .svg or .pdf file (curves.png, final.png, front.png, archive.png or network.png)"
     add("-o", "--output", type=Path, metavar="OUT", help=names)
     add("-x", "--over", choices=tuple(figures.AXES), help="the axis of the curves (generation)")
     add("--load", action="store_true", help="draw throughput and idle workers, too")
     kinds = parser.add_mutually_exclusive_group()
     live = "wait for the files, and draw again whenever one changes, until all are complete"
     kinds.add_argument("--live", action="store_true", help=live)
-    final = "compare the experiments instead: seeds, mean, interval, and a rank test against the best"
+    final = "compare the experiments instead, by means, intervals, and a rank test against the best"
     kinds.add_argument("--final", action="store_true", help=final)
     kinds.add_argument("--network", action="store_true", help="draw the network of a champion instead")
     kinds.add_argument("--front", action="store_true", help="draw the fronts of runs of nsga2 instead")
     kinds.add_argument("--archive", action="store_true", help="draw the archive of a run of map-elites instead")
-    chosen = "with --network: the best candidate of this generation (by default the held-out champion)"
+    chosen = "with --network: the best candidate of this generation (the final champion)"
     add("--generation", type=int, metavar="G", help=chosen)
     parser.add_front_and_archive()
-    traces = "with --network: its mean Hebbian traces over its episodes, instead of the weights"
+    traces = "with --network: draw mean Hebbian traces over episodes, instead of weights"
     add("--traces", action="store_true", help=traces)
     return parser
 

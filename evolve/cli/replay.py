@@ -37,7 +37,7 @@ def _parser() -> Parser:
     add = parser.add_argument
     add("file", type=file_argument, metavar="FILE", help="a run file, or its directory; or a champion file")
     which = parser.add_mutually_exclusive_group()
-    one = "a complete generation, or the next one (the last complete one)"
+    one = "a complete generation, or the next generation (the last complete one)"
     which.add_argument("--generation", type=int, metavar="G", help=one)
     several = "the champions of several complete generations, one after another: 0,10,50,last"
     which.add_argument("--generations", metavar="G,G,…", help=several)
@@ -52,9 +52,9 @@ def _parser() -> Parser:
     seen = parser.add_mutually_exclusive_group()
     seen.add_argument("--video", type=Path, metavar="OUT", help=f"film it: a file {' or '.join(video.FORMATS)}")
     seen.add_argument("--window", action="store_true", help="show it in a window, at its natural speed")
-    add("--engine", metavar="NAME", help="play it by another environment engine")
+    add("--engine", metavar="NAME", help="use another environment engine")
     parser.add_changes()
-    add("--seconds", type=float, metavar="S", help="with --video: film the first S seconds of each episode (all of it)")
+    add("--seconds", type=float, metavar="S", help="with --video: film only the first S seconds of each episode")
     return parser
 
 

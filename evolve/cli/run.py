@@ -85,9 +85,9 @@ def _parser() -> Parser:
     )
     add = parser.add_argument
     default = Config()
-    experiment = "the experiment; or, to --resume it, a run file or its directory"
+    experiment = "the experiment; with --resume also a run file or its directory"
     add("experiment", nargs="?", type=file_argument, metavar="EXPERIMENT.toml", help=experiment)
-    environment = "Gymnasium environment or exact task, or module:Env-v0 (CartPole-v1)"
+    environment = "a Gymnasium environment, an exact task, or module:Env-v0 (CartPole-v1)"
     add("-e", "--env", dest="env.id", metavar="ID", help=environment)
     known = f"network (hebbian-dag): {', '.join(networks.NETWORKS)}, or one of an installed package"
     add("-a", "--network", dest="network.name", metavar="NAME", help=known)
@@ -102,20 +102,20 @@ def _parser() -> Parser:
     add("-s", "--seed", dest="seeds", type=int, nargs="+", metavar="S", help="seeds, one run file each (0)")
     engine = "environment engine: gymnasium, envpool or exact (gymnasium)"
     add("--engine", dest="env.engine", metavar="NAME", help=engine)
-    arithmetic = "network arithmetic: auto, numpy, native or cupy, a GPU (auto)"
+    arithmetic = "what computes networks: auto, numpy, native or cupy, which is a GPU (auto)"
     add("--backend", dest="compute.backend", metavar="NAME", help=arithmetic)
     parser.add_threads("compute.threads")
-    start = "genome with which the search begins: a run file (its final champion), a champion file, or a directory"
+    start = "genome with which the search begins: of a champion file, or the final champion of a run file or directory"
     add("--start-from", type=lambda file: {"file": file}, metavar="FILE", help=start)
     add("-o", "--output", dest="output.directory", metavar="DIR", help="directory of the run files (runs/ENV-NETWORK)")
-    add("--time-limit", dest="compute.time_limit", metavar="DURATION", help="stop resumably after 23h50m, 90s, …")
-    film = "at the end write a page with the champion's film, DIR/report.html (needs the extras report and video)"
+    add("--time-limit", dest="compute.time_limit", metavar="DURATION", help="stop after 23h50m, 90s, … (resumable)")
+    film = "at the end, write DIR/report.html with a film of the champion (needs the extras report and video)"
     add("--report", action="store_true", help=film)
     live = "write event files for TensorBoard during the runs, each in DIR/<directory of the run file>/seed-S"
     add("--tensorboard", type=file_argument, metavar="DIR", help=live)
     add("--settings", action="store_true", help="print all settings, their meanings and their values, as TOML")
     add("--resume", action="store_true", help="continue from the complete generations in the run files")
-    overwrite = "replace existing run files, also of other settings, each with its first new generation"
+    overwrite = "replace existing run files, even with other settings, when the first new generation is complete"
     add("--overwrite", action="store_true", help=overwrite)
     add("--dry-run", action="store_true", help="describe the runs, their size and their files; write nothing")
     add("--set", action="append", default=[], dest="assignments", metavar="section.key=value", help="set any key")

@@ -40,11 +40,11 @@ def _parser() -> Parser:
         "stands for the run file in it, with --published for all run files in it and below it"
     )
     add("files", type=file_argument, nargs="+", metavar="FILE", help=files)
-    full = "with one run file, or champion files: run all of it again and compare everything"
+    full = "with one run file, or champion files: run the whole experiment again, and compare everything"
     add("--full", action="store_true", help=full)
-    engine = "with one run file, or champion files: play them by another environment engine"
+    engine = "with one run file, or champion files: use another environment engine"
     add("--engine", metavar="NAME", help=engine)
-    published = "compare each file with the published digest of its experiment and seed; play no episode"
+    published = "compare each file with the published digest of its experiment and seed, without playing"
     add("--published", action="store_true", help=published)
     add("--json", action="store_true", help="print the verdict as JSON, for machines")
     parser.add_threads()

@@ -36,7 +36,6 @@ Row = dict[str, Any]
 
 
 def _parser() -> Parser:
-    """Return the parser of the command line."""
     made = Parser(
         "evolve.bench",
         "Measure the engine against bare environments on the same episodes, side by side. It starts mpirun itself.",
