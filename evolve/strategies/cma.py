@@ -48,6 +48,7 @@ their ranks, and use the float32 weights that were evaluated. The exponential fu
 
 import math
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 from pydantic import Field
@@ -141,7 +142,6 @@ class Cma(EvolutionStrategy[CmaState]):
             expected = f"genomes of at most {_MAX_CONNECTIONS:,} connections with cma-es"
             cure = "Use ", Setting("strategy.name", "sep-cma-es"), ", which has a diagonal covariance."
             raise InputError("strategy.name", expected, pluralize(n, "connection"), *cure)
-        self._rates = _CmaRates(n, population)
         self._options = options
         self._factored: tuple[Float64, Float64] | None = None  # the latest covariance, and its factor
 
@@ -188,6 +188,11 @@ class Cma(EvolutionStrategy[CmaState]):
     def champion(self, state: CmaState) -> Genomes:
         """Return the mean."""
         return self._genomes(state.mean[None])
+
+    @cached_property
+    def _rates(self) -> _CmaRates:
+        # Not before `tell`: the weights of a population that is too large to be played may need too much memory, too.
+        return _CmaRates(self._n, self._P)
 
     def _genomes(self, x: Float64) -> Genomes:
         return self._connections.genomes(np.clip(x, -_MAX_WEIGHT, _MAX_WEIGHT).astype(np.float32))
@@ -283,7 +288,7 @@ class SepCma(EvolutionStrategy[SepCmaState]):
         super().__init__(layout, population, seed)
         self._connections = SearchedConnections.of(self._initial, population, "sep-cma-es")
         self._n = self._sizes["n"] = len(self._connections)
-        self._rates = _SepRates(self._n if dimensions is None else dimensions, population)
+        self._dimensions = self._n if dimensions is None else dimensions
         self._options = options
 
     @staticmethod
@@ -349,6 +354,10 @@ class SepCma(EvolutionStrategy[SepCmaState]):
         mean[self._connections.places] = state.mean
         deviation[self._connections.places] = state.progress.sigma * np.sqrt(state.covariance)
         return mean, deviation
+
+    @cached_property
+    def _rates(self) -> _SepRates:
+        return _SepRates(self._dimensions, self._P)
 
     def _best(self, fitness: Float64) -> Int64:
         """Return [mu]: the best candidates, best first."""

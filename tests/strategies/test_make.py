@@ -2,6 +2,7 @@
 
 import subprocess
 import sys
+import tracemalloc
 
 import numpy as np
 import pytest
@@ -103,6 +104,18 @@ def test_tell_refuses_results_that_do_not_fit(name):
         strategy.tell(state, genomes, np.zeros(8))
     with pytest.raises(InputError, match=r"^fitness: expected one number for each of 8 candidates, got 9 numbers"):
         strategy.tell(state, genomes, Results(np.zeros(9)))
+
+
+@pytest.mark.parametrize("name", sorted(strategies.STRATEGIES))
+def test_a_strategy_needs_no_memory_for_its_candidates_before_it_is_used(name):
+    """The size of an experiment is checked with its strategy, which must not fail or fill the memory before."""
+    make(name, genome_size=3, population=10)  # imports the module of the strategy
+    tracemalloc.start()
+    try:
+        make(name, genome_size=3, population=10**6)
+        assert tracemalloc.get_traced_memory()[1] < 10**6
+    finally:
+        tracemalloc.stop()
 
 
 def test_no_network_and_no_environment_is_imported_for_it():
