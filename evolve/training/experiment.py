@@ -337,7 +337,7 @@ def _check_growth(experiment: Experiment, strategy: strategies.Strategy[Any]) ->
         raise InputError("racing.rounds", "none if the population grows", list(config.racing.rounds))
     traces = strategies.wanted_traces(strategy, experiment.network.num_traces)
     if not strategy.grows or traces != "none":
-        expected = "openai-es or pgpe, without pruning by traces, if the population grows"
+        expected = "openai-es, pgpe or snes, without pruning by traces, if the population grows"
         raise InputError("strategy.name", expected, config.strategy.name)
 
 

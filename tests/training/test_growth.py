@@ -5,10 +5,12 @@ import pytest
 from conftest import run_on
 
 from evolve import store
+from evolve.strategies import STRATEGIES
 
 WORDS = ("-e", "CartPole-v1", "--engine", "exact", "-p", 16, "-r", 2, "-d", 3, "-s", 4, "--set", "least_population=4",
          "--set", "num_interactions=150", "--set", "held_out_episodes=3")  # fmt: skip
-GROWING = ["openai-es", "pgpe"]
+GROWING = [name for name in STRATEGIES if STRATEGIES.kind({"name": name}).grows]
+NAMES = f"{', '.join(GROWING[:-1])} or {GROWING[-1]}"
 
 
 @pytest.fixture(scope="module")
@@ -50,7 +52,10 @@ def test_candidates_play_until_there_are_enough_steps_on_any_ranks_and_resumed(o
         (["num_interactions=150", "least_population=5"], "least_population, population"),
         (["num_interactions=150", "least_population=16"], "least_population, population"),
         (["num_interactions=150", "least_population=4", "racing.rounds=[1]"], "racing.rounds"),
-        (["num_interactions=150", "least_population=4", "strategy.name=ga"], "strategy.name"),
+        (
+            ["num_interactions=150", "least_population=4", "strategy.name=ga"],
+            f"strategy.name (--strategy): expected {NAMES},",
+        ),
     ],
 )
 def test_a_population_that_cannot_grow_is_refused(call, settings, name):
