@@ -89,7 +89,8 @@ def read_file(path: Path) -> Table:
             text = file.read(_MAX_CHARACTERS + 1)
     except (OSError, ValueError) as error:
         why = getattr(error, "strerror", None) or error
-        raise InputError("EXPERIMENT.toml", "a readable TOML file", f"{path} ({why})") from None
+        cure = "Save it as UTF-8." if isinstance(error, UnicodeDecodeError) else ""
+        raise InputError("EXPERIMENT.toml", "a readable TOML file", f"{path} ({why})", cure) from None
     table = read_table(text, str(path))
     for key in NAMED_SECTIONS.keys() & table.keys():
         set_key(table, key, table.pop(key))

@@ -174,6 +174,13 @@ def test_a_name_stands_for_a_section_and_a_byte_order_mark_for_nothing(tmp_path)
     assert named == parse(Config, read_file(whole))
 
 
+@pytest.mark.parametrize("encoding", ["latin-1", "utf-16"])
+def test_a_file_in_another_encoding_is_refused_with_the_cure(encoding, tmp_path):
+    (tmp_path / "a.toml").write_text("# Läuft es?\n", encoding=encoding)
+    with pytest.raises(InputError, match=r"can't decode byte .* Save it as UTF-8\.$"):
+        read_file(tmp_path / "a.toml")
+
+
 def test_malformed_toml_is_refused():
     with pytest.raises(InputError, match="line 1") as wrong:
         read_table("population = = 3", "my.toml")
