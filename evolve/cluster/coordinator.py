@@ -1,4 +1,4 @@
-"""The coordinator, rank 0: it gives jobs to the workers, receives their results, and goes on without lost workers."""
+"""The coordinator is rank 0. It gives work to the other ranks, receives results, and goes on without lost workers."""
 
 import itertools
 import json
@@ -31,13 +31,13 @@ _LOG = logging.getLogger("evolve")
 class Coordinator:
     """Evaluates batches of episodes over the ranks of a transport, or in this process if there are no workers.
 
-    `Worker.handle` is the counterpart: it handles the messages of `set_up`, `evaluate`, `update` and `ask`.
+    `Worker.handle` handles the messages that `set_up`, `evaluate`, `update` and `ask` send.
 
     Args:
         transport: Connects the ranks. Ranks other than 0 are workers; there may be no worker.
-        make_rollout: Makes a rollout from `RolloutSpec.experiment`, a TOML text; every rank has the same function.
-        stop_reason: Called often; returns a reason to stop early, which is raised as `Stopped`, or None.
-        exit_on_hang: Whether this process exits if an episode that it plays itself hangs in native code.
+        make_rollout: Makes a rollout from a TOML text, `RolloutSpec.experiment`. Every rank has the same function.
+        stop_reason: Called often. Returns None, or a reason to stop early, which is then raised as `Stopped`.
+        exit_on_hang: Whether this process exits if an episode hangs in native code while this process plays it.
     """
 
     def __init__(
@@ -244,15 +244,16 @@ class Coordinator:
 
 
 def idle_sleep(seconds: float) -> float:
-    """Return the seconds that rank 0 may sleep between two probes for messages, if workers have work for `seconds`."""
+    """Return how long rank 0 may sleep between two probes for messages. seconds: The work that workers have ahead."""
     return min(_SLEEP_SHARE * seconds, LONGEST_SLEEP)
 
 
 def dismiss(transport: Transport, answer: bytes = b"", patience: float = 5.0) -> bool:
     """Make `serve` return `answer` at every worker; return whether all workers that are not lost confirmed in time.
 
-    patience: Seconds to wait, and 0.05 s more for each rank, because many ranks on few cores take turns. After all have
-        confirmed, unsent messages get the same time again; if some do not leave, False is returned, too.
+    After that, unsent messages get the same time again. If some of them cannot be sent, the result is False, too.
+
+    patience: The seconds to wait. Each rank adds 0.05 s, because many ranks on few cores take turns.
     """
     patience += 0.05 * transport.size
     deadline = time.monotonic() + patience
@@ -270,14 +271,14 @@ def dismiss(transport: Transport, answer: bytes = b"", patience: float = 5.0) ->
 
 
 def all_have_left(transport: Transport) -> bool:
-    """Return False if a rank may never end by itself: an abandoned one, or one that has not confirmed its dismissal."""
+    """Return False if a rank may never end by itself: it was abandoned, or has not confirmed its dismissal."""
     while _receive_farewell(transport):
         pass
     return not (transport.leaving or transport.abandoned)
 
 
 def await_ends(transport: Transport, ranks: Set[int], patience: float) -> None:
-    """Receive messages until the scripts of `ranks` have ended, except those that hang; at most `patience` seconds."""
+    """Receive messages until the scripts of all `ranks` that do not hang have ended, for at most `patience` seconds."""
     deadline = time.monotonic() + patience
     while ranks - transport.gone - transport.leaving and time.monotonic() < deadline:
         if not _receive_farewell(transport):
@@ -286,7 +287,7 @@ def await_ends(transport: Transport, ranks: Set[int], patience: float) -> None:
 
 
 def _receive_farewell(transport: Transport) -> bool:
-    """Receive a message, note it if it is a farewell, and drop any other; return whether there was a message."""
+    """Receive a message, and note a farewell; other messages are dropped. Return whether there was a message."""
     received = transport.probe()
     if received is None:
         return False

@@ -1,10 +1,11 @@
-"""`Engine`: the interface that plays episodes of one environment, B of them side by side; and metrics of episodes.
+"""`Engine`, the interface that plays B episodes of an environment side by side, and the metrics of episodes.
 
 Before a run, `check` plays one episode in two environments to test whether the same seed gives the same episode.
 
-Metrics are numbers that an environment reports in the `info` of the last step of an episode, named by `env.metrics`. A
-metric has the type that the environment gives it: bool, int64 or float64. The worker encodes each number as its type
-and its 64 bits. Rank 0 decodes one column for each metric, in the widest type that occurs in it.
+Metrics are numbers that an environment reports in the `info` of the last step of an episode, named by `env.metrics`.
+The
+environment chooses the type: bool, int64 or float64. The worker encodes each number as its type and its 64 bits. Rank 0
+decodes one column for each metric, in the widest type that occurs.
 """
 
 import math

@@ -1,4 +1,4 @@
-"""The verdict: whether two runs are equal and, if not, their first difference; as text, as JSON and as HTML."""
+"""The verdict about two runs: whether they are equal, and if not, the first difference. As text, JSON and HTML."""
 
 import html
 import math

@@ -1,12 +1,12 @@
-"""`ExactTask`, the base class of exact tasks: a frozen description, and the array operations that define its episodes.
+"""`ExactTask`, the base class of exact tasks, whose episodes are defined by operations on arrays.
 
-States are arrays [S, k] of float64, one column for each of k episodes. Every operation is defined by IEEE 754 and
-rounded on its own. The kernels do the same operations in the same order, so they give the same bits.
+States are arrays [S, k] of float64, one column for each of k episodes. IEEE 754 defines every operation and its
+rounding. The kernels do the same operations in the same order, so they give the same bits.
 
-Random numbers come from `Draws` or, in tasks that repeat Gymnasium's episodes, from `Pcg64`: NumPy's generator PCG64
-(O'Neill, 2014) as Gymnasium uses it, one per episode, seeded by the environment's seed. It gives the same bits as
-NumPy's generator, but Python converts them to numbers: in NumPy's C code a compiler may fuse a multiplication and an
-addition, and then numbers depend on the processor.
+Random numbers come from `Draws`. Tasks that repeat Gymnasium's episodes take them from `Pcg64`, NumPy's generator as
+Gymnasium uses it. Each episode has one, with the seed of its environment. `Pcg64` gives the bits of NumPy's generator,
+but converts them to numbers in Python. In NumPy's C code, a compiler may fuse a multiplication and an addition, and
+then numbers depend on the processor.
 """
 
 from dataclasses import dataclass, field
@@ -44,9 +44,9 @@ class Moved(NamedTuple):
 
 @dataclass(frozen=True)
 class Draws:
-    """The random numbers of k episodes, uniform on (0, 1): `evolve.numerics.streams.draws`.
+    """The random numbers of k episodes, uniform on (0, 1), see `evolve.numerics.streams.draws`.
 
-    seeds: [k], of their environments. steps: [k], the number of steps that each episode has had.
+    seeds: [k], of the environments. steps: [k], the number of steps of each episode so far.
     """
 
     seeds: Int64
