@@ -53,6 +53,8 @@ def test_a_setting_of_another_strategy_names_the_strategies_that_have_it():
     assert "Settings of ga: starts, " in advice("lr", chosen, Config.model_fields)
     assert hint("strategy.lr", strategy="openai-es") == "Did you mean strategy.learning_rate?"
     assert hint("strategy.mutation_rate", strategy="ga") == "Did you mean strategy.weight_noise?"
+    assert hint("strategy.radius_init", strategy="pgpe") == "Did you mean strategy.initial_radius?"
+    assert "strategy.sigma_learning_rate is a setting of pgpe." in hint("strategy.stdev_learning_rate", strategy="snes")
 
 
 def test_a_table_has_no_seed():
