@@ -94,7 +94,7 @@ class EvolutionStrategy(Strategy[State]):
 def centred_ranks(fitness: Float64) -> Float64:
     """Return [N]: 1/2 - r/(N - 1) for each fitness [N], with its rank r: 0 for the best, N - 1 for the worst and NaN.
 
-    The best value is thus 1/2, the worst -1/2, and the sum 0. N is at least 2. The formula is from Salimans et al.
+    A single best is thus 1/2, a single worst -1/2, and the sum 0. N is at least 2. The formula is from Salimans et al.
     (2017), section 2.1, and their code. Unlike their code, this function gives equal values the mean of their ranks, so
     a population of equal fitness has no gradient.
     """

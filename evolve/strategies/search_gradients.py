@@ -11,7 +11,7 @@ champion is θ, so the lucky fitness of one candidate does not decide the champi
 pgpe: Sehnke et al., "Parameter-Exploring Policy Gradients" (2010), with symmetric sampling. The optimizer (`ClipUp`),
 the centred ranks, and the limit on the change of σ are from Toklu, Liskowski & Srivastava, "ClipUp: A Simple and
 Powerful Optimizer for Distribution-Based Policy Evolution" (2020). At first σ is r/sqrt(C), for C connections and the
-radius r. In the paper r is 15 times the largest speed:
+radius r. The paper has an r of 15 times the largest speed. The formulas:
 
     u            centred ranks of the fitness of the 2n paired candidates, so that an outlier counts only by its rank
     ∇θ           1/n Σ_i (u_2i - u_{2i+1})/2 ε_i = 1/2n Σ_c u_c (w_c - θ)
@@ -20,8 +20,9 @@ radius r. In the paper r is 15 times the largest speed:
     σ            σ + α_σ ∇σ, where α_σ is the learning rate of σ; `max_sigma_change` limits the relative change of a σ
 
 snes: the separable natural evolution strategy of Schaul, Glasmachers & Schmidhuber, "High Dimensions and Heavy Tails
-for Natural Evolution Strategies" (2011), with the paper's constants. In the paper candidates are independent. snes
-follows the natural gradient, which does not depend on the parameters of the Gaussian, so no learning rate needs tuning:
+for Natural Evolution Strategies" (2011), with the paper's constants. The
+candidates of the paper are independent. snes follows the natural gradient. The learning rate of θ is 1, as in the
+paper. The learning rate of σ is η_σ:
 
     u_k          max(0, ln(n + 1) - ln k)/Σ_j max(0, ln(n + 1) - ln j) - 1/2n for the k-th best of the 2n candidates
     θ            θ + Σ_c u_c (w_c - θ)
@@ -93,7 +94,7 @@ class GaussianState:
 
 @dataclass(frozen=True)
 class PgpeState(GaussianState):
-    """The state of pgpe. v is [W] float64, zero where the mask is False."""
+    """The state of pgpe, with the velocity v, [W] float64. v is zero where the mask is False."""
 
     velocity: Float64 = stored("W")
 

@@ -78,7 +78,7 @@ def test_candidates_are_finite_and_differ_whatever_fitness_is(fitness, sigma):
 
 
 def test_every_weight_learns_how_far_to_look():
-    """On a sphere whose axes differ by a factor of a hundred, the deviations become proportional to the axes."""
+    """The axes of a sphere differ by a factor of a hundred, and the deviations become proportional to them."""
     snes, scales = made(40), 10.0 ** np.linspace(0, 2, W)
     state = snes.start()
     for generation in range(300):
