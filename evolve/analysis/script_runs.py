@@ -26,7 +26,14 @@ from evolve.store import RunFile, Start
 from evolve.training import iterate, load_config, prepare
 from evolve.training.experiment import PlannedRun
 from evolve.training.plan import preview, work_of
-from evolve.training.resume import after_failure, check_and_create_runs, generations_on_disk, open_run, replace_run
+from evolve.training.resume import (
+    after_failure,
+    check_and_create_runs,
+    generations_on_disk,
+    is_over,
+    open_run,
+    replace_run,
+)
 from evolve.training.rollouts import choose_backend
 from evolve.verification import spot_check
 
@@ -122,10 +129,10 @@ def evolve_here(
     try:
         check = partial(spot_check, stop_reason=ranks.stop_reason)
         check_and_create_runs([plan], options.resume, ranks.transport, check, options.overwrite)
+        if not replaced and is_over(plan):
+            return
         with closing(replace_run(plan, ranks.transport) if replaced else open_run(plan, ranks.transport)) as file:
             file.flush_every_generation = options.sees_each
-            if file.complete:
-                return
             with open_reporter(plan, file.num_generations, file.steps) as reporter:
                 coordinator.progress = reporter.update
                 for record in iterate(experiment, coordinator, file):

@@ -329,14 +329,14 @@ def _evolve(
     for number, run in enumerate(runs, 1):
         left = [later for later in runs[number:] if later.path in replaced]
         command = how_to_resume(runs, app.transport.size, request.more_options(), request.overwrite, left)
+        generations, limit = run.experiment.config.generations, run.experiment.config.early_stop.steps
+        if run.path not in replaced and resume.is_over(run):
+            played, _ = store.read_progress(run.path)
+            early = f": it stopped early, after {played:,} of {generations:,} generations. Another early_stop continues it"
+            print(f"{run.path}: already complete{early if played < generations else ''}")
+            continue
         opened = resume.replace_run(run, app.transport) if run.path in replaced else resume.open_run(run, app.transport)
         with closing(opened) as file:
-            generations, limit = run.experiment.config.generations, run.experiment.config.early_stop.steps
-            if file.complete:
-                played = f"after {file.num_generations:,} of {generations:,} generations"
-                early = f": it stopped early, {played}. Another early_stop continues it"
-                print(f"{run.path}: already complete{early if file.num_generations < generations else ''}")
-                continue
             print(heading(run.path, number, len(runs)), end="", flush=True)
             clock.start(number - 1)
             # Until a generation replaces the old file, --resume would continue the old run.
@@ -362,10 +362,10 @@ def _evolve(
 
 def _remaining_episodes(run: PlannedRun, replaced: bool) -> int:
     """Return the episodes that a run still has to play. replaced: whether it begins anew."""
-    config = run.experiment.config
-    done, complete = (0, False) if replaced else store.read_progress(run.path)
-    is_over = complete and not resume.is_unfinished(store.read(run.path), config)
-    return 0 if is_over else plan.size_of(config, done).episodes
+    if not replaced and resume.is_over(run):
+        return 0
+    done = 0 if replaced else store.read_progress(run.path)[0]
+    return plan.size_of(run.experiment.config, done).episodes
 
 
 @contextmanager

@@ -262,10 +262,19 @@ def is_unfinished(file: RunFile | StoredRun, config: Config) -> bool:
     return unevaluated or (file.num_generations < config.generations and not stops_again)
 
 
+def is_over(run: PlannedRun) -> bool:
+    """Return whether the file of a run has everything that the configuration of the run asks for."""
+    _, complete = store.read_progress(run.path)
+    return complete and not is_unfinished(store.read(run.path), run.experiment.config)
+
+
 def _check_continuation(run: PlannedRun, spot_check: SpotCheck) -> None:
+    stored = store.read(run.path)
+    check_configuration(run, stored)
+    if not is_unfinished(stored, run.experiment.config):
+        return  # nothing will be written, so the file may be read-only
     with closing(store.reopen(run.path)) as file:
-        check_configuration(run, file)
-        if not (file.num_generations and is_unfinished(file, run.experiment.config)):
+        if not file.num_generations:
             return
         _warn_of_other_code(file)
     if run.experiment.config.compute.check:

@@ -127,6 +127,7 @@ def test_a_read_only_disk(call, tmp_path):
         for words in (("--resume",), ("--overwrite",)):
             call("run", *RUN, "-g", 2, "-o", "disk", *words).refused(kept)
         call("run", *RUN, "-o", "disk/new").refused("that can be written, got disk/new (Read-only file system).")
+        assert "already complete" in call("run", *RUN, "-g", 1, "-o", "disk", "--resume").ok().out
         call("verify", store.path_of(tmp_path / "disk", 0)).ok()
         done = call("evaluate", store.path_of(tmp_path / "disk", 0), "--episodes", 2).ok()
         assert "2 held-out episodes: not stored in the run file, because its directory cannot be written" in done.out
@@ -147,6 +148,7 @@ def test_a_link_to_a_read_only_file_protects_it(call, tmp_path):
         call("run", *RUN, "-g", 2, "-o", "out", *words).refused("got a link to a read-only file. Copy it to")
     done = call("evaluate", path, "--episodes", 2).ok()
     assert "not stored in the run file, because it is a link to a read-only file" in done.out
+    assert "already complete" in call("run", *RUN, "-g", 1, "-o", "out", "--resume").ok().out
     (tmp_path / "other").touch(0o444)
     (tmp_path / "a.json").symlink_to("other")
     call("export", path, "-o", tmp_path / "a.json").refused("cannot be written: a link to a read-only file.")
