@@ -332,7 +332,8 @@ def _evolve(
         generations, limit = run.experiment.config.generations, run.experiment.config.early_stop.steps
         if run.path not in replaced and resume.is_over(run):
             played, _ = store.read_progress(run.path)
-            early = f": it stopped early, after {played:,} of {generations:,} generations. Another early_stop continues it"
+            stopped = f"after {played:,} of {generations:,} generations"
+            early = f": it stopped early, {stopped}. Another early_stop continues it"
             print(f"{run.path}: already complete{early if played < generations else ''}")
             continue
         opened = resume.replace_run(run, app.transport) if run.path in replaced else resume.open_run(run, app.transport)
