@@ -15,23 +15,23 @@ from evolve import __version__
 
 COMMANDS = {
     "run": "evolve an experiment; each seed has a run file; --resume continues",
-    "launch": "start and restart the ranks of a run on several hosts until it is complete; takes run's arguments, too",
+    "launch": "evolve on several hosts; restart the ranks until the run is complete",
     "info": "print the contents of a run file or a champion file in a few lines",
-    "verify": "check that two runs are equal, or that this machine repeats a run; print the first difference",
-    "replay": "play episodes of a run again, compare them with the log, film or show them",
-    "evaluate": "play held-out episodes with a run's champion; print the mean return and its 95 % interval",
-    "plot": "draw curves of runs, or the network of a champion, as PNG, SVG or PDF",
+    "evaluate": "play held-out episodes with the champion; print the mean return",
+    "replay": "play episodes of a run again, compare them with the log, film them",
+    "plot": "draw curves of runs, or the network of a champion",
     "report": "write one HTML page with everything about runs",
-    "export": "write a run's champion as a small file or as C; or its numbers as CSV, or for TensorBoard",
-    "doctor": "say what works in this installation and what is missing, with the commands that install it",
+    "export": "write the champion as a small file or as C, or the numbers as CSV",
+    "verify": "compare two runs, or test if this machine repeats a run",
+    "doctor": "say what works in this installation, and how to install the rest",
     "bench": "measure the speed, as a ratio to bare environments",
     "contest": "compare machines on work that digests prove to be equal",
-    "completion": "print a script that completes commands and options at Tab, for bash, zsh, fish or tcsh",
+    "completion": "print a script that completes commands and options at Tab",
 }
+_HEADINGS = {"run": "Train:", "info": "Look at runs and check them:", "doctor": "This machine:"}
+"""The headings in the list of commands, each above its first command."""
 
-_HELP = """evolve: neuroevolution over MPI, the same bits on any number of ranks
-
-{commands}
+_HELP = """evolve: neuroevolution over MPI, the same bits on any number of ranks{commands}
 
 Each command explains its options with --help; `python -m evolve.run` is `evolve run`.
 run, verify, evaluate and report use many processes with --workers N, or mpirun -n RANKS in front.
@@ -80,7 +80,10 @@ def main() -> None:
         cure = nearest(command, COMMANDS, listed=True)
         print(f"evolve: expected a command, got {command!r}. {cure}", file=sys.stderr)
         sys.exit(2)
-    commands = "\n".join(f"  evolve {name:10} {summary}" for name, summary in COMMANDS.items())
+    commands = ""
+    for name, summary in COMMANDS.items():
+        commands += f"\n\n{_HEADINGS[name]}" if name in _HEADINGS else ""
+        commands += f"\n  evolve {name:10} {summary}"
     try:
         print(f"evolve {__version__}" if command == "--version" else _HELP.format(commands=commands), flush=True)
     except OSError as error:
