@@ -23,7 +23,7 @@ _LONGEST_NOTE = 1000  # characters
 _MOST_SETTINGS = 3  # in a label; the name of the directory replaces more settings
 _MOST_SEEDS = 8  # listed one by one; more seeds are counted
 _FEWEST_SCORES = 3  # fewer scores have no interval
-_EVALUATION = {"evaluation_max_episode_steps", "evaluation_randomize"}  # settings of held-out episodes
+_EVALUATION = {"evaluation_max_episode_steps", "evaluation_randomize"}  # settings of held-out episodes alone
 _HOW_TO_EVALUATE = "To evaluate: python -m evolve.evaluate FILE"
 _NOT_EVALUATED = (
     "No run was evaluated on held-out episodes, so training fitness is compared, which flatters every run. "
@@ -58,10 +58,10 @@ class RunGroup:
 def mask_unit(config: Config) -> str:
     """Return the unit in which masks are counted: "connections", or "coefficients" of learning rules."""
     try:
-        spans = networks.make(config.network, 1, 1).blocks[0].span  # of any size
+        first_block = networks.make(config.network, 1, 1).blocks[0]  # the unit is the same for all sizes
     except FAILURES:  # a network of another package, which is not installed or cannot have these sizes
         return "connections"
-    return "coefficients" if spans else "connections"
+    return "coefficients" if first_block.span else "connections"
 
 
 def read_groups(files: Sequence[Path]) -> tuple[list[StoredRun], list[RunGroup]]:
@@ -124,10 +124,10 @@ def _without_seed(config: Config, seed: int) -> Config:
 def _distinctions(configs: Sequence[Config]) -> list[tuple[list[str], list[str]]]:
     """Return for each configuration the names and the settings, in words, that distinguish it from the others.
 
-    The names are of environment, network and strategy, without names that all configurations share. The settings are
+    The names of environment, network and strategy come without names that all configurations share. The settings are
     those in which configurations with the same three names differ.
     """
-    several = [len(set(column)) > 1 for column in zip(*map(_names, configs), strict=True)]
+    names_differ = [len(set(column)) > 1 for column in zip(*map(_names, configs), strict=True)]
     short_names: dict[tuple[str, str, str], dict[str, str]] = {}
     found = []
     for config in configs:
@@ -138,16 +138,17 @@ def _distinctions(configs: Sequence[Config]) -> list[tuple[list[str], list[str]]
             short_names[names] = _short_names(sorted(keys))
         values = flatten(config.model_dump(mode="json", exclude={"start_from"}))
         values["start_from"] = _start_in_words(config.start_from, [other.start_from for other in alike])
-        shown = [f"{name} {values[key]}" for key, name in short_names[names].items() if values.get(key) is not None]
-        found.append(([name for name, differs in zip(names, several, strict=True) if differs], shown))
+        own_names = [name for name, differs in zip(names, names_differ, strict=True) if differs]
+        settings = [f"{name} {values[key]}" for key, name in short_names[names].items() if values.get(key) is not None]
+        found.append((own_names, settings))
     return found
 
 
 def _start_in_words(start: StartFromOptions | None, starts: Iterable[StartFromOptions | None]) -> str:
     """Return the start of the runs of a group: its file, and the setting that chose a genome in the file.
 
-    If another one of `starts` has the same words, the digest follows: given genomes have no file, and the genome in a
-    file may have changed between two runs.
+    The digest of the genome follows if two different genomes of `starts` have the same words. Genomes that a script
+    gives have no file, and a file may have been replaced between two runs.
     """
     if start is None:
         return "random genomes"
@@ -159,7 +160,7 @@ def _start_in_words(start: StartFromOptions | None, starts: Iterable[StartFromOp
 
 
 def group_differences(ours: Config, theirs: Config) -> list[tuple[str, object, object]]:
-    """Return (key, ours, theirs) for each setting that differs, including the settings of held-out episodes."""
+    """Return each differing setting as (key, our value, their value), including the settings of held-out episodes."""
     found = differences(ours, theirs)
     if not ours.evaluates_like(theirs):  # `differences` leaves out these settings
         a = flatten(ours.model_dump(mode="json", include=_EVALUATION))
@@ -194,15 +195,16 @@ def describe_groups(groups: Sequence[RunGroup]) -> str:
 
 
 def seeds_in_words(runs: Sequence[StoredRun]) -> str:
-    """Return the seeds of runs in words: "seed 1", "seeds 1, 2", or only their number if there are many."""
+    """Return the seeds of runs in words, such as "seeds 1, 2", or only their number if there are many."""
     seeds = sorted({run.header.seed for run in runs})
     if len(seeds) > _MOST_SEEDS:
         return f"{len(seeds)} seeds"
-    return f"seed{'s' * (len(seeds) > 1)} {', '.join(map(str, seeds))}"
+    noun = "seed" if len(seeds) == 1 else "seeds"
+    return f"{noun} {', '.join(map(str, seeds))}"
 
 
 def describe_searches(groups: Sequence[RunGroup]) -> str:
-    """Return the environments, networks and strategies of groups in words: "Env-v0: lstm evolved by ga"."""
+    """Return the environments, networks and strategies of groups in words, such as "Env-v0: lstm evolved by ga"."""
     columns = zip(*(_names(group.config) for group in groups), strict=True)
     envs, nets, strategies = (list(dict.fromkeys(column)) for column in columns)
     return f"{', '.join(envs)}: {_one_or_many(nets, 'networks')} evolved by {_one_or_many(strategies, 'strategies')}"
@@ -213,7 +215,7 @@ def _one_or_many(names: Sequence[str], plural: str) -> str:
 
 
 def fitness_in_words(groups: Sequence[RunGroup]) -> str:
-    """Return the definition of the fitness in words, without the cost of connections: "mean return"."""
+    """Return the definition of the fitness in words, such as "mean return", without the cost of connections."""
     return " or ".join(dict.fromkeys(_fitness_of(group.config.fitness) for group in groups))
 
 
@@ -260,8 +262,9 @@ def deduplicate_seeds(groups: Sequence[RunGroup]) -> tuple[list[RunGroup], list[
 
 
 def _extent(run: StoredRun) -> tuple[int, bool, int]:
-    """Return a sort key: the number of generations, then completeness, then the number of held-out episodes."""
-    return run.num_generations, run.complete, 0 if run.held_out is None else len(run.held_out.returns)
+    """Return a sort key: generations, whether the run is complete, and held-out episodes."""
+    episodes = 0 if run.held_out is None else len(run.held_out.returns)
+    return run.num_generations, run.complete, episodes
 
 
 def _why_left_out(run: StoredRun, kept: StoredRun) -> str:
@@ -275,17 +278,19 @@ def _why_left_out(run: StoredRun, kept: StoredRun) -> str:
 
 def uneven_lengths(groups: Sequence[RunGroup]) -> str:
     """Return a line about groups whose seeds have different numbers of generations; empty if there are none."""
-    uneven, mixed = [], False
+    uneven, means_mix_lengths = [], False
     for group in groups:
-        lengths = sorted(run.num_generations for run in group.runs)
-        if lengths[0] < lengths[-1]:
+        lengths = [run.num_generations for run in group.runs]
+        if min(lengths) < max(lengths):
             seeds = f"{group.name}: seeds" if len(groups) > 1 else "seeds"
-            uneven.append(f"{seeds} have {lengths[0]:,} to {lengths[-1]:,} generations")
-            evaluated = [run for run in group.runs if run.held_out is not None]
-            mixed = mixed or len({run.num_generations for run in evaluated or group.runs}) > 1
+            uneven.append(f"{seeds} have {min(lengths):,} to {max(lengths):,} generations")
+            # Means are of the runs with held-out episodes; if there are none, of all runs.
+            evaluated = [run.num_generations for run in group.runs if run.held_out is not None]
+            if len(set(evaluated or lengths)) > 1:
+                means_mix_lengths = True
     if not uneven:
         return ""
-    consequence = "; means mix champions trained for different lengths" if mixed else ""
+    consequence = "; means mix champions trained for different lengths" if means_mix_lengths else ""
     return f"{'; '.join(uneven)}: curves stop at the shortest run{consequence}"
 
 
@@ -296,11 +301,11 @@ class Comparison:
     Attributes:
         label: The label of the group.
         env: The environment, without control characters.
-        scores: [n], of the seeds that have a score.
+        scores: [n], the scores of the seeds that have one.
         missing: The number of seeds without a score.
-        interval: The 95 % interval of the mean score, cut to the range of all returns (of all best fitness values if
-            the scores are of training); None for fewer than three scores.
-        p: The p value of the two-sided rank test against the best group, with Holm's correction; None without a test.
+        interval: The 95 % interval of the mean score; None for fewer than three scores. It is cut to the range of all
+            returns, or to the range of the best fitness values if the scores are of training.
+        p: The p value of the two-sided rank test against the best group (with Holm's correction); None without a test.
         best: Whether this is the best of several groups of its environment; False if no group has a score.
         tied: Whether another group has the same mean, and both are the best.
     """
@@ -326,13 +331,13 @@ class Comparison:
 
     @property
     def cells(self) -> tuple[str, str, str, str]:
-        """The texts of a table's row: the number of scores, the mean, the interval, and `against_best`."""
+        """The row of a table: the number of scores, the mean, the interval, and `against_best`."""
         interval = "–" if self.interval is None else statistics.between(self.interval)
         return str(len(self.scores)), statistics.number(self.mean), interval, self.against_best
 
     @property
     def against_best(self) -> str:
-        """The p of the test against the best group; "best" and "equal" for the best groups; empty without a test."""
+        """The p value against the best group; "best" or "equal" for a best group; empty without a test."""
         if self.tied:
             return "equal"
         if self.best:
@@ -349,7 +354,7 @@ class Ranking:
     Attributes:
         score: The kind of score, in words.
         rows: The groups.
-        notes: Remarks: groups that were not evaluated or not tested, and the reasons.
+        notes: Sentences about groups that were not evaluated or not tested.
     """
 
     score: str
@@ -412,13 +417,16 @@ def _differ(tables: Sequence[Options], name: str) -> bool:
 def held_out_score(group: RunGroup) -> tuple[float, statistics.Interval | None, int] | None:
     """Return the held-out mean of a group, its interval, and the number of seeds with a mean; None without such seeds.
 
-    The interval is over seeds, of which it needs three. In a group of a single run, it is over episodes.
+    The interval is over seeds, and needs three. In a group of a single run, the interval is over episodes.
     """
     row = _unranked(group, _held_out_mean, _range(group.runs, evaluated=True))
     if not len(row.scores):
         return None
-    alone = evaluation_of(group.runs[0]) if len(group.runs) == 1 else None
-    return row.mean, row.interval if alone is None else alone.interval, len(row.scores)
+    interval = row.interval
+    evaluation = evaluation_of(group.runs[0])
+    if len(group.runs) == 1 and evaluation is not None:
+        interval = evaluation.interval
+    return row.mean, interval, len(row.scores)
 
 
 def best_run(group: RunGroup) -> StoredRun:
@@ -441,16 +449,19 @@ def _last_best(run: StoredRun) -> float:
 
 
 def _missing(runs: Sequence[StoredRun]) -> str:
-    """Return a note about runs without a held-out mean, and about failed held-out episodes; it may be empty."""
+    """Return a note about runs without a held-out mean and about failed held-out episodes; it may be empty."""
     all_failed, not_evaluated, some_failed = [], [], []
     for run in runs:
         path = sanitize(str(run.path))
         if run.held_out is None:
             not_evaluated.append(path)
-        elif np.isnan(_held_out_mean(run)):
+            continue
+        returns = run.held_out.returns
+        failed = np.count_nonzero(np.isnan(returns))
+        if np.isnan(_held_out_mean(run)):
             all_failed.append(path)
-        elif failed := np.count_nonzero(np.isnan(run.held_out.returns)):
-            some_failed.append(f"{path} ({failed} of {len(run.held_out.returns)})")
+        elif failed:
+            some_failed.append(f"{path} ({failed} of {len(returns)})")
     notes = []
     if all_failed:
         notes.append(f"Every held-out episode failed: {', '.join(all_failed)}.")
@@ -465,10 +476,8 @@ def _missing(runs: Sequence[StoredRun]) -> str:
 def _unranked(group: RunGroup, score: Callable[[StoredRun], float], limits: statistics.Interval) -> Comparison:
     """Return the scores of a group before any test.
 
-    Args:
-        group: The group.
-        score: Returns the score of a run, or a number that is not finite if the run has no score.
-        limits: The ends at which the interval of the mean is cut.
+    score: Returns the score of a run; a number that is not finite counts as no score.
+    limits: The ends at which the interval of the mean is cut.
     """
     scores = statistics.finite(np.array([score(run) for run in group.runs]))
     interval = statistics.interval(scores, *limits) if len(scores) >= _FEWEST_SCORES else None
@@ -488,7 +497,8 @@ def _range(runs: Sequence[StoredRun], evaluated: bool) -> statistics.Interval:
     known = [finite for finite in map(statistics.finite, seen) if finite.size]
     if not known:
         return -np.inf, np.inf
-    return float(min(part.min() for part in known)), float(max(part.max() for part in known))
+    smallest, largest = min(part.min() for part in known), max(part.max() for part in known)
+    return float(smallest), float(largest)
 
 
 def _compare(rows: Sequence[Comparison]) -> tuple[list[Comparison], str]:
@@ -502,14 +512,14 @@ def _compare(rows: Sequence[Comparison]) -> tuple[list[Comparison], str]:
     others = [replace(row, tied=row.mean == best.mean) for row in others]
     best = replace(best, best=len(best.scores) > 0, tied=any(row.tied for row in others))
     tests = len(others)
-    # A group is not tested if one of its seeds has no score, or if the test could not be significant.
+    # A group is tested only if all its seeds have scores, and are enough for a significant difference.
     whole = [row for row in others if not (row.missing or best.missing)]
     testable = [row for row in whole if statistics.can_be_significant(len(row.scores), len(best.scores), tests)]
     try:
         ps = statistics.holm([statistics.rank_test(row.scores, best.scores) for row in testable])
     except InputError as error:  # no SciPy
         return [best, *others], f"Nothing is tested: {error}"
-    # Rows hold arrays, and a comparison of arrays has no truth value, so a row is found by its identity.
+    # Rows hold arrays, which `==` cannot compare, so a row is found by its identity.
     found = {id(row): p for row, p in zip(testable, ps, strict=True)}
     reasons = []
     if len(whole) < tests:

@@ -9,7 +9,7 @@ import inspect
 import io
 import json
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from itertools import groupby, pairwise
 from pathlib import Path
@@ -40,13 +40,15 @@ _OPSET, _IR = 17, 8  # of ONNX; old versions, which every runtime reads
 def export_policy(policy: "Policy", path: Path) -> Path:
     """Write a policy in the format that the ending of the path names; see `Policy.export`."""
     check_writable(path, tuple(FORMATS.values()))
-    writers: dict[str, Callable[[Policy], bytes]] = {
-        ".c": lambda p: c_source(p.experiment, p.genome, p.normalizer, _title(p)).encode(),
-        ".json": lambda p: (json.dumps(to_json(p), indent=1) + "\n").encode(),
-        ".onnx": onnx_model,
-        ".pt2": torch_program,
-    }
-    write_output(path, writers[path.suffix](policy))
+    if path.suffix == ".c":
+        content = c_source(policy.experiment, policy.genome, policy.normalizer, _title(policy)).encode()
+    elif path.suffix == ".json":
+        content = (json.dumps(to_json(policy), indent=1) + "\n").encode()
+    elif path.suffix == ".onnx":
+        content = onnx_model(policy)
+    else:
+        content = torch_program(policy)
+    write_output(path, content)
     return path
 
 
@@ -57,7 +59,7 @@ def _title(policy: "Policy") -> str:
 
 
 def to_json(policy: "Policy") -> dict[str, Any]:
-    """Return a policy as a table for JSON: all numbers, and the formulas of its network; see docs/champions.md."""
+    """Return a policy as a table for JSON, with all numbers and formulas. docs/champions.md describes the table."""
     experiment = policy.experiment
     network, section = experiment.network, experiment.config.network.table()
     mask = policy.genome.mask[0]
@@ -73,7 +75,7 @@ def to_json(policy: "Policy") -> dict[str, Any]:
         span = {} if block.span is None else {"span": list(block.span)}
         numbers = {"weights": _numbers(weights), "mask": mask[place].astype(int).tolist()}
         matrices.append({"name": block.title, **sizes, **span, **numbers})
-    # A network of another package tells only by `is_static` how it computes.
+    # The file says how a network computes. A network of another package has only `is_static` to say so.
     is_known = is_static or section["name"] in NETWORKS
     sums = "by source" if getattr(network, "sums_by_source", False) else "all rows"
     normalizer = None
@@ -104,7 +106,7 @@ def to_json(policy: "Policy") -> dict[str, Any]:
 
 
 def _formulas(network: Any) -> str | None:
-    """Return the docstring of the module of a network, else the docstring of its class; None if there is none."""
+    """Return the docstring of a network's module, otherwise of its class; None if there is none."""
     module = sys.modules[type(network).__module__]
     return inspect.cleandoc(module.__doc__ or type(network).__doc__ or "") or None
 
@@ -115,13 +117,16 @@ def _numbers(values: Any) -> list[float]:
 
 
 def _action_array_space(policy: "Policy") -> Any:
-    """Return the space of actions if an action is one array or number; None for a Dict, a Tuple, or no space."""
+    """Return the space of actions; None without a space, and for a Dict or Tuple, whose action is no single array."""
     space = policy.experiment.spaces.action
     return None if space is None or kind_of(space) in ("Dict", "Tuple") else space
 
 
 def _decoding(space: Any, scale: float) -> Any:
-    """Return the numbers that turn outputs into an action: a table for a Box, a list for a Dict or a Tuple, or None."""
+    """Return the numbers that turn outputs into an action.
+
+    A Box has a table. A Dict or a Tuple has a list with an entry for each member. Other spaces have None.
+    """
     kind = None if space is None else kind_of(space)
     if kind in ("Dict", "Tuple"):
         return [_decoding(member, scale) for _, member in members_of(space)]
@@ -134,8 +139,9 @@ def _decoding(space: Any, scale: float) -> Any:
 class Link(NamedTuple):
     """Connections into a layer, from one or more sources. Source 0 is the observation, source l + 1 is layer l.
 
-    sources: The number of each source, and whether the link is recurrent: it reads the value of the previous step.
-    matrix: [rows, columns]. bias: [columns], None without biases.
+    sources: The number of each source, and whether the layer reads the source's value of the previous step.
+    matrix: [rows, columns].
+    bias: [columns]; None without biases.
     """
 
     sources: list[tuple[int, bool]]
@@ -148,8 +154,8 @@ class Layers:
     """A static network as matrices.
 
     Attributes:
-        links: The links of each layer. As in the engine, a layer adds up the rows of each link in ascending order, and
-            then the links.
+        links: The links of each layer. A layer adds up the rows of each link in ascending order, and then the links.
+            The engine has the same order.
         sizes: The size of each source.
         remembered: The sources that the next step reads.
     """
@@ -188,7 +194,7 @@ def layers_of(policy: "Policy", name: str) -> Layers:
             bias = matrix[rows] if block.rows > rows else None
             found.append(Link([(block.source, is_recurrent)], matrix[:rows], bias))
         if not getattr(network, "sums_by_source", False):
-            # One sum over all rows: stack the matrices. Only the last link may have a bias.
+            # The layer has one sum over all rows, so stack the matrices. Only the last link may have a bias.
             sources = [source for link in found for source in link.sources]
             found = [Link(sources, np.concatenate([link.matrix for link in found]), found[-1].bias)]
         links.append(found)
@@ -197,16 +203,16 @@ def layers_of(policy: "Policy", name: str) -> Layers:
 
 def _matrix(weights: Mapping[str, Float32], block: Block) -> Float32:
     """Return the matrix [rows, columns] of a block from the weights of a policy with a static network."""
-    # A policy that plays a batch of environments has the same weights in each row of the batch: take row 0.
+    # A policy that plays a batch of environments repeats the weights in each row of the batch: take row 0.
     return weights[block.title].reshape(-1, block.rows, block.columns)[0]
 
 
 def onnx_model(policy: "Policy") -> bytes:
     """Return a policy as a model of ONNX.
 
-    Inputs: `observation` [N, O], flat. A recurrent network also has `memory` [N, M], zeros at the start of an episode.
-    Outputs: `outputs` [N, A], and before it `action` if actions can be decoded. A recurrent network also has
-    `next_memory` [N, M].
+    The input is `observation` [N, O], flat. The outputs are `action`, if actions can be decoded, and `outputs` [N, A].
+    A recurrent network also has the input `memory` [N, M] and the output `next_memory`. Memory is zero at the start of
+    an episode.
     """
     layers = layers_of(policy, "ONNX")
     onnx = import_extra("onnx", "onnx", "export", "ONNX")
@@ -222,7 +228,7 @@ def onnx_model(policy: "Policy") -> bytes:
     for layer, links in enumerate(layers.links):
         total = ""
         for link in links:
-            inputs = [(previous if is_recurrent else sources)[source] for source, is_recurrent in link.sources]
+            inputs = [previous[source] if is_recurrent else sources[source] for source, is_recurrent in link.sources]
             term = graph.ordered_sum(graph.add("Concat", *inputs, axis=1), link.matrix)
             if link.bias is not None:
                 term = graph.add("Add", term, graph.constant(link.bias))
@@ -230,9 +236,12 @@ def onnx_model(policy: "Policy") -> bytes:
         sources[layer + 1] = graph.tanh(total)
     outputs, size, A = sources[len(layers.links)], layers.sizes[-1], policy.experiment.action_size
     # The last A neurons of the last layer are the outputs; the others have no effect.
-    outputs = outputs if size == A else graph.columns(outputs, size - A, size)
+    if size > A:
+        outputs = graph.columns(outputs, size - A, size)
+    results = []  # (name, value, type, shape) of each output of the graph
     space = _action_array_space(policy)
-    results = [] if space is None else [("action", *_onnx_action(graph, policy, space, outputs))]
+    if space is not None:
+        results.append(("action", *_onnx_action(graph, policy, space, outputs)))
     results.append(("outputs", outputs, kinds.FLOAT, [A]))
     graph_inputs = [("observation", kinds.FLOAT, [layers.sizes[0]])]
     if layers.remembered:
@@ -291,9 +300,10 @@ class _OnnxGraph:
         return self.add("Gather", sums, self.constant(np.array(len(matrix) - 1, np.int64)), axis=1)
 
     def tanh(self, value: str) -> str:
-        """Add tanh. Runtimes approximate it in float32, with errors that grow from layer to layer, so it is float64."""
+        """Add tanh in float64. Runtimes approximate tanh in float32, and the errors grow from layer to layer."""
         kinds = self.onnx.TensorProto
-        return self.add("Cast", self.add("Tanh", self.add("Cast", value, to=kinds.DOUBLE)), to=kinds.FLOAT)
+        wide = self.add("Cast", value, to=kinds.DOUBLE)
+        return self.add("Cast", self.add("Tanh", wide), to=kinds.FLOAT)
 
     def columns(self, value: str, start: int, stop: int) -> str:
         """Add the columns start to stop of a value [N, n]."""
@@ -321,7 +331,8 @@ def _onnx_action(graph: _OnnxGraph, policy: "Policy", space: Any, outputs: str) 
     elif kind == "MultiDiscrete":
         edges = np.cumsum([0, *space.nvec.ravel()]).tolist()
         parts = [graph.columns(outputs, a, b) for a, b in pairwise(edges)]
-        best = graph.add("Concat", *(graph.add("ArgMax", part, axis=1, keepdims=1) for part in parts), axis=1)
+        choices = [graph.add("ArgMax", part, axis=1, keepdims=1) for part in parts]
+        best = graph.add("Concat", *choices, axis=1)
         value = graph.add("Add", best, graph.constant(space.start.ravel().astype(np.int64)))
     elif kind == "MultiBinary":
         value = graph.add("Greater", outputs, graph.constant(np.float32(0)))
@@ -330,7 +341,8 @@ def _onnx_action(graph: _OnnxGraph, policy: "Policy", space: Any, outputs: str) 
         wide = graph.add("Cast", outputs, to=types(np.dtype(np.float64)))
         value = graph.add("Add", centre, graph.add("Mul", half, wide))
         value = graph.add("Min", graph.add("Max", value, floor), ceiling)
-        value = graph.add("Round", value) if is_rounded(space) else value
+        if is_rounded(space):
+            value = graph.add("Round", value)
     value = graph.add("Cast", value, to=types(dtype))
     if kind != "Discrete":
         value = graph.add("Reshape", value, graph.constant(np.array([-1, *shape], np.int64)))
@@ -347,7 +359,7 @@ def torch_program(policy: "Policy") -> bytes:
     layers = layers_of(policy, "PyTorch")
     torch = import_extra("torch", "torch", "export", "PyTorch")
     module = _torch_module(torch, policy, layers)
-    rows = 2  # from an example of one row, `torch.export` would make a program for one row only
+    rows = 2  # an example of one row would give a program for one row only
     arguments = [torch.zeros(rows, layers.sizes[0])]
     if layers.remembered:
         arguments.append(torch.zeros(rows, sum(layers.sizes[source] for source in layers.remembered)))
@@ -371,8 +383,8 @@ def _torch_module(torch: Any, policy: "Policy", layers: Layers) -> Any:
     tensors = [[(link.sources, tensor(link.matrix), tensor(link.bias)) for link in links] for links in layers.links]
 
     def ordered_sum(x: Any, matrix: Any) -> Any:
-        # The engine adds the rows in ascending order, and so does the program: a product of matrices would have another
-        # order. A program that adds very many rows would be too long; a product in float64 is close to the ordered sum.
+        # The engine adds the rows in ascending order, and so does the program. A product of matrices has another order.
+        # For very many rows the program would be too long. A product in float64 is then close to the ordered sum.
         if len(matrix) > _MOST_ROWS:
             return (x.double() @ matrix.double()).float()
         first, *following = (x.unsqueeze(2) * matrix).unbind(1)
@@ -383,19 +395,24 @@ def _torch_module(torch: Any, policy: "Policy", layers: Layers) -> Any:
             x = observation
             if normalizer is not None:
                 x = torch.clamp((x - normalizer[0]) * normalizer[1], -float(CLIP), float(CLIP))
-            previous = dict(zip(layers.remembered, torch.split(memory, sizes, 1) if sizes else (), strict=True))
+            previous: dict[int, Any] = {}
+            if sizes:
+                previous = dict(zip(layers.remembered, torch.split(memory, sizes, 1), strict=True))
             sources = {0: x}
             for layer, links in enumerate(tensors):
                 terms = []
                 for read, matrix, bias in links:
-                    inputs = [(previous if is_recurrent else sources)[source] for source, is_recurrent in read]
+                    inputs = [previous[source] if is_recurrent else sources[source] for source, is_recurrent in read]
                     term = ordered_sum(torch.cat(inputs, 1), matrix)
                     terms.append(term if bias is None else term + bias)
                 sources[layer + 1] = torch.tanh(sum(terms[1:], terms[0]))
             outputs = sources[len(layers.links)][:, layers.sizes[-1] - experiment.action_size :]
-            action = () if space is None else (_torch_action(torch, policy, space, outputs),)
-            remembered = (torch.cat([sources[source] for source in layers.remembered], 1),) if sizes else ()
-            return (*action, outputs, *remembered)
+            results = [outputs]
+            if space is not None:
+                results.insert(0, _torch_action(torch, policy, space, outputs))
+            if sizes:
+                results.append(torch.cat([sources[source] for source in layers.remembered], 1))
+            return tuple(results)
 
     return Network().eval()
 
@@ -413,6 +430,8 @@ def _torch_action(torch: Any, policy: "Policy", space: Any, outputs: Any) -> Any
     else:
         scale = policy.experiment.config.env.action_scale
         centre, half, floor, ceiling = map(torch.tensor, stretch(space, scale))
-        value = torch.minimum(torch.maximum(centre + half * outputs.double(), floor), ceiling)
-        value = torch.round(value) if is_rounded(space) else value
+        value = centre + half * outputs.double()
+        value = torch.minimum(torch.maximum(value, floor), ceiling)
+        if is_rounded(space):
+            value = torch.round(value)
     return value.to(getattr(torch, np.dtype(space.dtype).name)).reshape(-1, *space.shape)

@@ -1,4 +1,4 @@
-"""`Run` and `ChampionFile`: a run file, or a small file with its champion, as an object in Python."""
+"""Objects of the files that evolve writes: `Run` for a run file, `ChampionFile` for a small file with one champion."""
 
 import json
 import os
@@ -47,13 +47,13 @@ _CSV = ".csv"
 
 
 def _changes(env: Any) -> Mapping[str, Any]:
-    """Return the settings of another environment; `env` as for `evolve.train`. Raises InputError for other values."""
+    """Return the argument `env` of a method as a table of settings. Raises InputError for a wrong value."""
     given: str | Mapping[str, Any] = plain_setting("env", {} if env is None else env)
     return {"id": given} if isinstance(given, str) else given
 
 
 class _EvolvedFile:
-    """The common base of a run and a champion file: an experiment and its final champion."""
+    """The common base of `Run` and `ChampionFile`: an experiment and its final champion."""
 
     _stored: Stored
     # The endings of the files that `export` writes.
@@ -124,10 +124,10 @@ class _EvolvedFile:
 
         Args:
             episodes: The number of episodes.
-            network: Settings of the network, to replace those of the run: {"plasticity": 0.0} removes learning from a
-                hebbian-dag. They must not change the connections.
+            network: Settings of the network to change. {"plasticity": 0.0} removes learning from a hebbian-dag. The
+                connections must stay the same.
             engine: Another environment engine: "gymnasium", "envpool" or "exact".
-            env: Another environment: its id, its class, or a table of settings to change, such as
+            env: Another environment. Give an id, a class, or a table of changed settings such as
                 {"kwargs": {"gravity": 12.0}}. Another id drops the arguments and wrappers of the run.
             generation: Evaluate the best candidate of this generation; by default the final champion.
             threads: The number of threads, as `compute.threads`.
@@ -135,8 +135,7 @@ class _EvolvedFile:
             cell: Evaluate the elite of this cell of the archive (map-elites).
             workers: The number of processes that play the episodes, as for `evolve.train`.
 
-        Raises InputError if the run has no such genome, or if the environment is missing, or if its observations or
-        actions do not fit the network.
+        Raises InputError if the run has no such genome, or if the environment is missing or does not fit the network.
         """
         self._check_champion()
         episodes = check_whole("episodes", episodes, 1)
@@ -171,23 +170,25 @@ class _EvolvedFile:
         check_flag("full", full)
         self._check_champion()
         changes = {"engine": engine, "threads": threads, "trains": full}
-        return Verdict.from_json(json.loads(self._play("_verify", changes, {"full": full}, workers)))
+        answer = self._play("_verify", changes, {"full": full}, workers)
+        return Verdict.from_json(json.loads(answer))
 
     def _verify(self, ranks: Collective, coordinator: Coordinator, experiment: Experiment, full: bool) -> bytes:
         repetition = verification.repetition(self._stored, experiment, coordinator, ranks.transport)
         verdict = repetition.rerun(lambda _: None) if full else repetition.reevaluate()
-        return json.dumps(verification.name_engines(verdict, self._stored, experiment).to_json()).encode()
+        verdict = verification.name_engines(verdict, self._stored, experiment)
+        return json.dumps(verdict.to_json()).encode()
 
     def _play(
         self, method: str, changes: Mapping[str, Any], arguments: Mapping[str, Any], workers: int | str | None
     ) -> bytes:
-        """Return the answer of a method, which rank 0 calls with the ranks, the coordinator and an experiment.
+        """Call a method on rank 0, where it may use all ranks; return its answer on every rank.
 
         Args:
-            method: The name of the method.
+            method: The name of the method. It gets the ranks, the coordinator, the experiment and `arguments`.
             changes: The changes of the experiment, see `_reloaded`.
-            arguments: Further arguments of the method. If there are `episodes`, they limit the number of workers.
-            workers: The argument of the script.
+            arguments: Further arguments. If there are `episodes`, their number limits the number of workers.
+            workers: The argument `workers` of the script.
         """
         if workers is not None:
             check_not_importing()
@@ -199,9 +200,8 @@ class _EvolvedFile:
             answer = call_elsewhere(workers, work, f"{__name__}:play_for_script", request)
             if answer is not None:
                 return answer
-        ranks = script_ranks()
-        # Only rank 0 calls the method. The other ranks receive its result as bytes.
-        return ranks.call(lambda coordinator: getattr(self, method)(ranks, coordinator, experiment, **arguments))
+        ranks, function = script_ranks(), getattr(self, method)
+        return ranks.call(lambda coordinator: function(ranks, coordinator, experiment, **arguments))
 
     def verify_published(self) -> Verdict:
         """Return whether the file has the digest that evolve publishes for its experiment and seed, without playing.
@@ -238,13 +238,14 @@ class _EvolvedFile:
         """Return a film of the final champion, for display in a notebook; `save` writes it as MP4 or GIF.
 
         Args:
-            generation: Film the best candidate of this generation, or of several generations, one after another.
+            generation: Film the best candidate of this generation. A list films several generations, one after another.
             episode: The number of the episode. By default the champion plays its held-out episode of median return (in
                 the environment of the run), and other genomes play episode 0.
             seconds: The longest duration of an episode in the film. A longer episode is shown at a higher speed.
             env: Another environment, as in `evaluate`.
-            connections: Film a member of the front, as in `evaluate`, in a held-out episode.
-            cell: Film an elite of the archive, as in `evaluate`, in an episode of the evaluation that placed it there.
+            connections: Film a member of the front, as in `evaluate`. It plays a held-out episode.
+            cell: Film an elite of the archive, as in `evaluate`. It plays an episode of the evaluation that placed it
+                there.
             network: Settings of the network, as in `evaluate`.
 
         Raises InputError if the environment cannot be drawn here, or a library is missing.
@@ -309,7 +310,8 @@ class _EvolvedFile:
         def work(_: Coordinator) -> bytes:
             return bytes(self._export(check_path("path", path)))
 
-        return Path(os.fsdecode(script_ranks().call(work)))
+        written = script_ranks().call(work)
+        return Path(os.fsdecode(written))
 
     def _export(self, path: Path) -> Path:
         if path.suffix in FORMATS.values():
@@ -328,7 +330,7 @@ class _EvolvedFile:
 
 
 class ChampionFile(_EvolvedFile):
-    """The final champion of a run in a small file, as `Run.export` and `evolve export` write it."""
+    """A small file with the final champion of a run. `Run.export` and `evolve export` write it."""
 
     _stored: StoredChampion
 
@@ -347,14 +349,14 @@ class ChampionFile(_EvolvedFile):
 
 
 class Run(_EvolvedFile):
-    """A run, complete or not: the contents of its file, and uses of its champion."""
+    """A run, complete or not: the contents of its file. Methods evaluate, verify, draw and export its champion."""
 
     _stored: StoredRun
     _endings = (champion_files.SUFFIX, *FORMATS.values(), _CSV)
 
     @property
     def complete(self) -> bool:
-        """Whether the run has ended (by its last generation, or an early stop) and its held-out evaluation is done."""
+        """Whether the run has reached its last generation or an early stop, and its held-out evaluation is done."""
         return self._stored.complete
 
     @cached_property
@@ -369,14 +371,18 @@ class Run(_EvolvedFile):
 
         other: A run, or the path of a run file.
         """
-        theirs = other._stored if isinstance(other, Run) else read(one_run_file(check_path("other", other)))
+        if isinstance(other, Run):
+            theirs = other._stored
+        else:
+            path = check_path("other", other)
+            theirs = read(one_run_file(path))
         check_begun("there is nothing to compare", self._stored, theirs)
         return verification.compare(self._stored, theirs)
 
     def champion(
         self, generation: int | None = None, connections: int | None = None, cell: Sequence[int] | None = None
     ) -> Policy:
-        """Return a policy, which needs no environment: the final champion, or one other genome of the run.
+        """Return the final champion, or another genome of the run, as a policy, which needs no environment.
 
         Args:
             generation: Return the best candidate of this generation.
@@ -432,15 +438,17 @@ class Run(_EvolvedFile):
         The best candidate of the generation plays the episode. Without a generation, it is a held-out episode of the
         final champion.
         """
-        generation = None if generation is None else check_whole("generation", generation, 0)
+        if generation is not None:
+            generation = check_whole("generation", generation, 0)
         chosen, seed = self._episode(generation, episode)
         return environments.fixed(playing.environment_of(self.experiment, chosen), seed).kwargs
 
     def _episode(self, generation: int | None, number: int) -> tuple[Episode, int]:
         """Return an episode of a generation's best candidate, or a held-out episode, and its environment seed."""
+        purpose = Purpose.EPISODE
         if generation is None:
+            purpose = Purpose.HELD_OUT
             self._check_champion()
-        purpose = Purpose.HELD_OUT if generation is None else Purpose.EPISODE
         number = check_whole("episode", number, 0)
         chosen = verification.choose_episode(self._stored, self.experiment, generation, None, number, purpose)
         return chosen, playing.environment_seed(self._stored, self.experiment, chosen)
@@ -462,12 +470,12 @@ class Run(_EvolvedFile):
         return exhibits.plot([self._stored], over, load)
 
     def plot_front(self) -> exhibits.Picture:
-        """Return a picture of the front of a run of nsga2, and of its growth. Raises InputError for other runs."""
+        """Return a picture of the front of a run of nsga2 and its growth. Raises InputError for other runs."""
         check_begun("there is no champion", self._stored)
         return exhibits.Picture(figures.draw_front([self._stored]), "front")
 
     def plot_archive(self) -> exhibits.Picture:
-        """Return a picture of the archive of a run of map-elites, and its growth. Raises InputError for other runs."""
+        """Return a picture of the archive of a run of map-elites and its growth. Raises InputError for other runs."""
         check_begun("there is no champion", self._stored)
         return exhibits.Picture(figures.draw_archive(self._stored), "archive")
 
@@ -483,12 +491,13 @@ class Run(_EvolvedFile):
     def table(self) -> dict[str, list[Any]]:
         """Return columns by generation, for CSV or pandas (`pandas.DataFrame(run.table())`).
 
-        Columns of fitness and connections begin with `best` for the best candidate, or with a statistic of all
-        candidates: `mean`, `std` (n - 1), `median`, `q25` or `q75` (quartiles). Columns `validation_…` and `held_out_…`
-        describe the champion's returns: on the validation episodes (`early_stop.mean_return`), and, in the last row, on
-        the held-out episodes. Rows without such episodes have NaN. For a metric NAME of `env.metrics`,
-        `best_metric_NAME` is the mean over the best candidate's episodes, and `mean_metric_NAME` the mean over all
-        candidates. Statistics ignore values that are not finite.
+        Columns of fitness and connections begin with `best` for the best candidate. Otherwise they begin with a
+        statistic of all candidates: `mean`, `std` (n - 1), `median`, or the quartiles `q25` and `q75`.
+
+        Columns `validation_…` describe the champion's returns on the validation episodes (`early_stop.mean_return`).
+        Columns `held_out_…` describe its returns on the held-out episodes, in the last row. Rows without such episodes
+        have NaN. For a metric NAME of `env.metrics`, `best_metric_NAME` is the mean over the best candidate's episodes,
+        and `mean_metric_NAME` the mean over all candidates. Statistics ignore values that are not finite.
         """
         return table(self._stored)
 
@@ -497,8 +506,9 @@ class Run(_EvolvedFile):
         done = f"{self._stored.num_generations:,} of {self.config.generations:,}"
         fitness = ""
         if self.generations:
-            a, b = self.generations[0], self.generations[-1]
-            fitness = f"best {number(a.best)} → {number(b.best)}, mean {number(a.mean)} → {number(b.mean)}"
+            first, last = self.generations[0], self.generations[-1]
+            best = f"best {number(first.best)} → {number(last.best)}"
+            fitness = f"{best}, mean {number(first.mean)} → {number(last.mean)}"
         return heading, {"generations": done if self.complete else f"{done}, not complete", "fitness": fitness} | rows
 
     def _check_champion(self) -> None:
@@ -522,7 +532,7 @@ def _changed_file(argument: str, path: str | Path) -> InputError:
 
 
 def _play_for_script(ranks: Collective, _link: Link, request: Mapping[str, Any], coordinator: Coordinator) -> bytes:
-    """Return the answer of a method to a script that has loaded a file, on rank 0; see `_EvolvedFile._play`."""
+    """Load the file that a script has loaded, and return the answer of a method; see `_EvolvedFile._play`."""
     file = wrap_stored(read_any(Path(request["path"])))
     if file.digest != request["digest"]:
         raise _changed_file("workers", request["path"])
@@ -534,4 +544,4 @@ def _play_for_script(ranks: Collective, _link: Link, request: Mapping[str, Any],
 
 
 play_for_script = partial(serve_script, _play_for_script)
-"""The main function of ranks that a script starts to play episodes of a file."""
+"""The main function of the ranks that a script starts to play episodes of a file."""

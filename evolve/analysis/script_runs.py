@@ -1,4 +1,4 @@
-"""The work of a script on its own ranks, or on ranks that it starts: runs, by generation, and other calls."""
+"""Runs and other calls of a Python script, on the script's own ranks or on ranks that it starts."""
 
 import json
 import logging
@@ -40,13 +40,13 @@ from evolve.verification import spot_check
 _LOG = logging.getLogger("evolve")
 _LINE_EVERY = 5.0  # seconds between lines of progress if they do not go to a terminal
 OpenReporter = Callable[[PlannedRun, int, int], ProgressReporter]
-"""Returns the receiver of a run's progress, given the run, its number of complete generations, and their steps."""
+"""Returns the progress display of a run, given the run, its number of complete generations, and their steps."""
 ScriptWork = Callable[[Collective, Link, Mapping[str, Any], Coordinator], bytes]
 """Returns rank 0's answer to a script, given the ranks, the link to the script, its request, and the coordinator."""
 
 
 def script_ranks() -> Collective:
-    """Return the ranks of this script, with new rollouts, so that several threads may use the ranks at once."""
+    """Return the ranks of this script. They have new rollouts, so several threads may use the ranks at once."""
     return Collective(training.make_rollout, shared=training.StrategyReplica())
 
 
@@ -73,7 +73,7 @@ class RunOptions:
             errors.check_flag(argument, getattr(self, argument))
 
     def reporter(self, plan: PlannedRun, completed: int, steps: int) -> ProgressReporter:
-        """Return the progress display of a run. completed, steps: its complete generations, and their steps."""
+        """Return the progress display of a run after a number of generations (`completed`) and their steps."""
         config = plan.experiment.config
         limit, quiet = config.early_stop.steps, not self.progress
         left = math.inf if limit is None else limit - steps
@@ -83,9 +83,9 @@ class RunOptions:
 
 
 def number_of_workers(asked: Any, plan: PlannedRun, options: RunOptions) -> int:
-    """Return the number of workers to start for a run; 1 to start none and play episodes here. Raises InputError.
+    """Return the number of workers to start for a run; 1 to play the episodes here. Raises InputError.
 
-    asked: the argument `workers` of the script, a number or "auto".
+    asked: The argument `workers` of the script, a number or "auto".
     """
     count = _count(asked, lambda: work_of([plan.experiment.config]))
     _check_options(plan, options)
@@ -96,7 +96,7 @@ def number_of_workers(asked: Any, plan: PlannedRun, options: RunOptions) -> int:
 
 
 def _count(asked: Any, work: Callable[[], Work]) -> WorkerCount:
-    """Return the number of workers that a script starts, see `number_of_workers`. work: returns the amount of work."""
+    """Return the number of workers for an amount of work; `asked` as for `number_of_workers`."""
     if not (isinstance(asked, str) and asked == "auto"):  # an array may be compared to a text, but has no truth value
         try:
             asked = errors.check_whole("workers", asked, 1)
@@ -106,8 +106,8 @@ def _count(asked: Any, work: Callable[[], Work]) -> WorkerCount:
 
 
 def _check_options(plan: PlannedRun, options: RunOptions) -> None:
-    """Raise InputError for options that exclude each other or do not suit the run, before any file is written."""
-    plan.experiment.strategy(plan.seed)  # raises InputError for options of the strategy
+    """Raise InputError for options that exclude each other, or that the strategy refuses, before a file is written."""
+    plan.experiment.strategy(plan.seed)  # raises the InputError of the strategy
     if options.resume and options.overwrite:
         expected = "not together with resume=True: overwrite begins a new run, resume continues one"
         raise InputError("overwrite", expected, "both")
@@ -141,7 +141,8 @@ def evolve_here(
     except Stopped as why:
         if isinstance(why, errors.HostLost):
             raise
-        # The caller reads the complete generations from the run file, unless this is still the file of the old run.
+        # The caller counts the complete generations in the run file. While the old run's file is in place, the message
+        # has to count them.
         if file is not None and file.replaces:
             raise Stopped(f"stopped by {why}: {generations_on_disk(file)}.") from None
     except EpisodeError as error:
@@ -152,22 +153,22 @@ def evolve_here(
 
 
 def _with_time_limit(reason: Callable[[], str | None], limit: str | None) -> Callable[[], str | None]:
-    """Return a function that gives the reason to stop of `reason`, or the time limit, which begins now."""
+    """Return a function that returns the reason to stop, if any, also after a time limit, which begins now."""
     if limit is None:
         return reason
     deadline = time.monotonic() + seconds(limit)
     return lambda: reason() or ("the time limit" if time.monotonic() > deadline else None)
 
 
-# The first byte of each message from the started rank 0 to the script. After its request, the script sends nothing but
-# `_GO_ON`, once for each generation that it has seen.
+# The first byte of each message from the started rank 0 to the script. The script sends its request, and then `_GO_ON`
+# for each generation that it has seen.
 _BEGIN, _UPDATE, _GENERATION, _LOGGED, _ERROR, _DONE = b"B", b"U", b"G", b"L", b"E", b"D"
 _GO_ON = b"+"
 _SCRIPT_ENDED = "the script has left its run, or has ended"
 
 
 def evolve_elsewhere(plan: PlannedRun, options: RunOptions, workers: int) -> Generator[Generation]:
-    """Evolve a run on ranks that this process starts; yield each generation if the script sees it.
+    """Evolve a run on ranks that this process starts; yield each generation if `options.sees_each`.
 
     If the caller leaves the generator, the ranks stop, and the run file keeps the complete generations.
     """
@@ -180,7 +181,8 @@ def evolve_elsewhere(plan: PlannedRun, options: RunOptions, workers: int) -> Gen
     reporter: ProgressReporter | None = None
     with closing(StartedRanks(workers, "evolve.analysis.script_runs:work_for_script")) as ranks, ExitStack() as stack:
         _send_request(ranks, request)
-        ranks.link.send(pack(**vars(plan.experiment.start)) if plan.experiment.start is not None else pack())
+        start = plan.experiment.start
+        ranks.link.send(pack() if start is None else pack(**vars(start)))
         cure = "Complete generations are in the run file: continue with ", errors.Setting("resume", True), "."
         for kind, content in _messages(ranks, *cure):
             if kind == _DONE:
@@ -199,13 +201,13 @@ def evolve_elsewhere(plan: PlannedRun, options: RunOptions, workers: int) -> Gen
 
 
 def call_elsewhere(asked: Any, work: Work, function: str, request: Mapping[str, Any]) -> bytes | None:
-    """Return the answer of a function to a request, on ranks that this process starts; None if it starts none.
+    """Send a request to ranks that this process starts, and return the answer; None if no ranks are needed.
 
     Args:
         asked: As for `number_of_workers`.
         work: The amount of work.
-        function: The function, `module:name`, which each rank calls; it calls `serve_script`.
-        request: The request, a table for JSON.
+        function: The main function of the ranks, as `module:name`. It calls `serve_script`.
+        request: A table for JSON.
     """
     count = _count(asked, lambda: work)
     if count.workers == 1:
@@ -222,9 +224,9 @@ def _send_request(ranks: StartedRanks, request: Mapping[str, Any]) -> None:
 
 
 def _messages(ranks: StartedRanks, *cure: str | errors.Setting) -> Iterator[tuple[bytes, bytes]]:
-    """Yield the kind and the content of each message of started ranks, to the end; log and raise what they report.
+    """Yield the kind and the content of each message of started ranks. Show their log messages, and raise their errors.
 
-    cure: a sentence for the error that is raised if the ranks end early.
+    cure: A sentence for the error if the ranks end early.
     """
     while (message := ranks.link.receive()) is not None:
         kind, content = message[:1], message[1:]
@@ -260,7 +262,7 @@ def serve_script(work: ScriptWork) -> None:
 
 
 def _answer(work: ScriptWork, ranks: Collective, link: Link, coordinator: Coordinator) -> bytes:
-    """On rank 0, return the answer to the request of a script, and relay log messages."""
+    """Receive the request of a script on rank 0; return the answer of `work`. The script receives log messages."""
     request = json.loads(link.receive() or b"{}")
     if not request:
         raise Stopped(_SCRIPT_ENDED)
@@ -273,7 +275,7 @@ def _answer(work: ScriptWork, ranks: Collective, link: Link, coordinator: Coordi
 
 
 def _evolve_for_script(ranks: Collective, link: Link, request: Mapping[str, Any], coordinator: Coordinator) -> bytes:
-    """On rank 0, evolve the run that a script asks for, and send the script the generations that it wants."""
+    """Evolve the run that a script asks for, on rank 0, and send the script the generations that it wants."""
     start = link.receive()
     if start is None:
         raise Stopped(_SCRIPT_ENDED)
@@ -301,7 +303,7 @@ work_for_script = partial(serve_script, _evolve_for_script)
 
 
 def error_outside_script(error: InputError) -> InputError:
-    """Return the error for a script whose experiment new processes cannot prepare, although the script could."""
+    """Return the error for an experiment that the script could prepare, but new processes cannot."""
     # If the environment is not registered, `got` is its id and nothing else.
     if error.argument == "env.id" and re.fullmatch(r"[\w./-]+", error.got):
         why = f"workers: new processes do not know {error.got}, because only the script registers it: "
@@ -323,10 +325,7 @@ class _LogRelay(logging.Handler):
 
 
 class _Relay(ProgressReporter):
-    """Sends the progress of a run to the script that has started this rank. It shows nothing itself.
-
-    The script receives the complete generations separately.
-    """
+    """Sends the progress of the current generation to the script that has started this rank. It shows nothing here."""
 
     def __init__(self, link: Link, options: RunOptions, plan: PlannedRun, completed: int, steps: int) -> None:
         super().__init__(plan.seed, completed, plan.experiment.config.generations, quiet=True)

@@ -1,4 +1,4 @@
-"""Statistics of samples of returns or scores: means, their intervals, and tests between samples.
+"""Statistics of returns and scores: means, intervals of means, and tests between samples.
 
 A failed episode or candidate has the value NaN. Means, quantiles and intervals ignore all values that are not finite.
 The module also formats values for tables, messages and pages.
@@ -45,27 +45,28 @@ def median(sample: Float64) -> float:
 
 
 def quantile(sample: Float64, share: float) -> float:
-    """Return a quantile of a sample [n], by linear interpolation; NaN without finite values. share: 0 to 1."""
+    """Return the quantile at a share (0 to 1) of a sample [n], interpolated linearly; NaN without finite values."""
     return _without_overflow(lambda scaled: np.quantile(scaled, share), sample)
 
 
 def deviation(sample: Float64) -> float:
     """Return the standard deviation (n - 1) of a sample [n]; NaN for fewer than two finite values."""
-    return _without_overflow(lambda scaled: np.std(scaled, ddof=1), sample) if len(finite(sample)) > 1 else math.nan
+    if len(finite(sample)) < 2:
+        return math.nan
+    return _without_overflow(lambda scaled: np.std(scaled, ddof=1), sample)
 
 
 def interval(sample: Float64, low: float = -math.inf, high: float = math.inf) -> Interval | None:
     """Return the 95 % interval of the mean of a sample [n], by Student's t (1908); None for fewer than two values.
 
-    Samples are the returns of many episodes (`interval_of_returns`), or the scores of few seeds. For few seeds a
-    bootstrap interval would be too narrow, because it never leaves the range of its sample.
+    A bootstrap interval would be too narrow for the scores of few seeds: it never leaves the range of its sample.
 
-    low, high: bounds of the mean, at which the interval is cut.
+    low, high: Bounds of the mean. They cut the interval.
     """
-    number_of_values = len(finite(sample))
-    if number_of_values < 2:
+    n = len(finite(sample))
+    if n < 2:
         return None
-    half = _student(number_of_values - 1) * deviation(sample) / math.sqrt(number_of_values)
+    half = _student(n - 1) * deviation(sample) / math.sqrt(n)
     centre = mean(sample)
     # The mean of equal values may lie beyond them by a rounding error, but never outside its interval.
     return max(centre - half, min(low, centre)), min(centre + half, max(high, centre))
@@ -74,8 +75,8 @@ def interval(sample: Float64, low: float = -math.inf, high: float = math.inf) ->
 def interval_of_returns(returns: Float64) -> Interval | None:
     """Return the 95 % interval of the mean of returns [n] of episodes; None for fewer than two finite returns.
 
-    If several episodes share the best or the worst return, this return is assumed to be a bound of the task, as 500 is
-    in CartPole-v1. No mean can be beyond a bound, so Student's interval is cut there.
+    A best or worst return that several episodes share is assumed to be a bound of the task, like 500 in CartPole-v1. No
+    mean can be beyond a bound, so Student's interval is cut there.
     """
     known = finite(returns)
     low, high = known.min(initial=math.inf), known.max(initial=-math.inf)
@@ -92,10 +93,9 @@ def geometric_ratio(one: Float64, other: Float64) -> float:
 
 
 def ratio_interval(one: Float64, other: Float64) -> Interval | None:
-    """Return the 95 % interval of the ratio of the geometric means of positive values, from samples [n] and [m].
+    """Return the 95 % interval of `geometric_ratio`; None if a sample has fewer than two values.
 
-    It is Welch's interval (1947) of the difference of the mean logarithms, with the degrees of freedom rounded down.
-    None if a sample has fewer than two values.
+    It is Welch's interval (1947) for the difference of the mean logarithms. The degrees of freedom are rounded down.
     """
     if min(len(one), len(other)) < 2:
         return None
@@ -112,9 +112,9 @@ def ratio_interval(one: Float64, other: Float64) -> Interval | None:
 
 
 def _without_overflow(statistic: Callable[[Float64], Any], sample: Float64) -> float:
-    """Return a statistic of the finite values of a sample [n].
+    """Return a statistic of the finite values of a sample [n]. Sums do not overflow, as the values are scaled down.
 
-    The values are scaled by a power of two, and thus exactly, so that their sums do not overflow.
+    The scale is a power of two, so scaling is exact.
     """
     known = finite(sample)
     if not len(known):
@@ -126,12 +126,10 @@ def _without_overflow(statistic: Callable[[Float64], Any], sample: Float64) -> f
 
 
 def _student(degrees: int) -> float:
-    """Return the 97.5 % quantile of Student's t with a number of degrees of freedom, accurate to 1e-5.
-
-    From 10 degrees on, the formula is the expansion of Abramowitz and Stegun (1964), 26.7.5.
-    """
+    """Return the 97.5 % quantile of Student's t with a number of degrees of freedom, accurate to 1e-5."""
     if degrees <= len(_STUDENT):
         return _STUDENT[degrees - 1]
+    # The expansion of Abramowitz and Stegun (1964), 26.7.5.
     z, n = _Z, float(degrees)
     return (
         z
@@ -160,15 +158,11 @@ def holm(ps: Sequence[float]) -> list[float]:
 def rank_test(one: Float64, other: Float64) -> float:
     """Return p of the two-sided Mann-Whitney U test (1947) of two samples [n], [m].
 
-    The test is exact, with ties too, for up to 10,000 permutations; two samples of seven values have 3,432. For so few
-    values, the normal approximation, which SciPy uses for most larger samples, would be too cautious.
-
-    Raises:
-        InputError: SciPy is not installed.
+    The test is exact, also with ties, up to 10,000 permutations. Two samples of seven values have 3,432 permutations.
+    The normal approximation would be too cautious for so few values. Raises InputError if SciPy is not installed.
     """
     stats = import_extra("scipy.stats", "stats", "statistics", "SciPy")
-    # SciPy refuses a sample of one value. The rank of this value gives p: if the samples do not differ, all ranks are
-    # equally likely.
+    # SciPy refuses a sample of one value. Its rank gives p: all ranks are equally likely if the samples do not differ.
     n, m = len(one), len(other)
     if min(n, m) == 1:
         values = np.concatenate([one, other])
@@ -182,10 +176,7 @@ def rank_test(one: Float64, other: Float64) -> float:
 
 
 def summary(returns: Float64) -> str:
-    """Return mean, interval, median, worst and best of returns [N] in words.
-
-    Episodes without a finite return count as failed.
-    """
+    """Return the statistics of returns [N] in words. Episodes without a finite return count as failed."""
     known = finite(returns)
     failed = f"   failed {len(returns) - len(known)}" if len(known) < len(returns) else ""
     if not len(known):
@@ -206,8 +197,11 @@ def metrics_means(metrics: Mapping[str, NDArray[Any]], returns: Float64) -> dict
 
 def metrics_summary(metrics: Mapping[str, NDArray[Any]], returns: Float64) -> str:
     """Return the `metrics_means` in words, in the order of their names; an empty text without metrics."""
-    means = sorted(metrics_means(metrics, returns).items())  # a file holds them in this order, too
-    return ", ".join(f"{name} {number(value) if abs(value) >= 1 else f'{value:.3g}'}" for name, value in means)
+    found = []
+    for name, value in sorted(metrics_means(metrics, returns).items()):  # a file holds them in this order, too
+        text = number(value) if abs(value) >= 1 else f"{value:.3g}"
+        found.append(f"{name} {text}")
+    return ", ".join(found)
 
 
 def number(value: float) -> str:
@@ -231,13 +225,15 @@ def between(ends: Interval) -> str:
 
 
 def duration(seconds: float) -> str:
-    """Return a time in words: "5.2 s", "3 min 05 s" or "2 h 07 min"; "unknown" if negative, NaN or 1e10 s or more."""
+    """Return a time in words, such as "5.2 s", "3 min 05 s" or "2 h 07 min"; "unknown" for an invalid or huge time."""
     if not 0 <= seconds < 1e10:
         return "unknown"
     if round(seconds, 1) < 60:
         return f"{seconds:.1f} s"
     minutes, rest = divmod(round(seconds), 60)
-    return f"{minutes} min {rest:02} s" if minutes < 60 else f"{minutes // 60:,} h {minutes % 60:02} min"
+    if minutes < 60:
+        return f"{minutes} min {rest:02} s"
+    return f"{minutes // 60:,} h {minutes % 60:02} min"
 
 
 def words(value: object, separator: str = ", ") -> str:
@@ -250,7 +246,7 @@ def words(value: object, separator: str = ", ") -> str:
 
 
 def short_names(paths: Sequence[Path]) -> list[str]:
-    """Return names that distinguish files: their paths without the directories that all of them share."""
+    """Return names that distinguish files: their paths without the leading directories that all of them share."""
     parts = [path.parts for path in paths]
     shared = 0
     while parts and all(len(p) > shared + 1 and p[shared] == parts[0][shared] for p in parts):

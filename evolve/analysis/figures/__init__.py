@@ -1,7 +1,7 @@
 """Figures: curves, comparisons, returns, load, and networks of champions.
 
-Each `draw_…` function returns a matplotlib figure; `save` writes it, `to_svg` prepares it for a page. matplotlib comes
-with the extra `plot`, and only `style` imports it.
+Each `draw_…` function returns a matplotlib figure. `save` writes a figure, and `to_svg` prepares it for a page.
+matplotlib comes with the extra `plot`. Only `style` imports it.
 """
 
 from evolve.analysis.figures.comparison import draw_archive, draw_comparison, draw_front, draw_load, draw_returns

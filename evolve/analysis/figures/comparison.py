@@ -1,7 +1,4 @@
-"""Figures that put groups, runs or ranks side by side: scores, returns, load, fronts and archives.
-
-Other modules draw curves over time, and networks.
-"""
+"""Figures of scores, returns, load, fronts and archives: they put groups, runs or ranks side by side."""
 
 import textwrap
 from collections.abc import Sequence
@@ -29,12 +26,12 @@ _NOTE_CHARACTERS = 118  # in one line of a note
 # The header of each column of numbers beside a panel, and its least width in inches.
 _COLUMNS = (("mean", 0.75), ("95 % interval", 1.4), ("against the best", 1.05))
 _DIGIT = 0.076  # the width of a digit in a column, in inches
-_MOST_NAMED = 8  # ranks that have horizontal bars with names and numbers; if there are more, each has a narrow column
+_MOST_NAMED = 8  # ranks drawn as horizontal bars with names and numbers; more ranks are drawn as narrow columns
 _MOST_BINS = 41
-_EARLIER = (0.02, 0.1, 0.3)  # of a single run, the fronts after these shares of its generations are drawn, too
+_EARLIER = (0.02, 0.1, 0.3)  # shares of a single run's generations; the fronts after them are drawn, too
 _MARKERS = "os^v"  # of fronts; the next marker is used when all colours are used up
 _MOST_VOLUMES = 400  # the hypervolume is computed for at most this number of generations, evenly spaced
-# A logarithmic axis begins at the smallest positive measure, or at 1 if that is larger.
+# A logarithmic axis begins at the smallest positive measure, but at 1 or above.
 _WIDE = 30.0  # an axis is logarithmic if the largest measure exceeds this multiple of its beginning
 _MANY_DECADES = 1e4  # from this multiple on, the axis has one tick per decade
 
@@ -58,7 +55,8 @@ def draw_comparison(ranking: Ranking, titled: bool = True) -> Any:
     lines_of_notes = sum(1 + note.count("\n") for note in notes)
     figure = style.new_figure(sum(heights) + 0.6 * titled + 0.4 + 0.16 * lines_of_notes)
     panels = figure.subplots(len(facets), 1, squeeze=False, height_ratios=heights)[:, 0]
-    longest = [max(map(len, texts)) for texts in zip(*map(_cells, ranking.rows), strict=True)]
+    columns = zip(*map(_cells, ranking.rows), strict=True)
+    longest = [max(map(len, texts)) for texts in columns]
     widths = [max(width, 0.2 + _DIGIT * n) for (_, width), n in zip(_COLUMNS, longest, strict=True)]
     # The last column is left out if no row is compared with the best.
     right_edges = np.cumsum(widths if longest[2] else widths[:2]).tolist()
@@ -123,7 +121,7 @@ def _draw_row(panel: Any, y: int, row: Comparison) -> None:
 def _spread_apart(scores: Float64) -> Float64:
     """Return the vertical offsets of sorted scores that keep the dots of nearly equal scores apart."""
     span = float(np.ptp(scores)) or 1.0
-    # Dots that would overlap form a stack. Number the dots of each stack from 0, and then centre the stack on its row.
+    # Dots that would overlap form a stack. Number the dots of each stack from 0. Then centre the stack on its row.
     offsets = np.zeros(len(scores))
     for n in range(1, len(scores)):
         if scores[n] - scores[n - 1] <= 0.02 * span:
@@ -164,7 +162,7 @@ def _edges_of_bins(returns: Float64) -> Float64:
     # `| 1` makes the number of bins odd, so that the bar of equal returns is in the middle of the axis.
     bins = min(_MOST_BINS, max(10, int(2 * len(returns) ** 0.5)) | 1)
     low, high = float(returns.min()), float(returns.max())
-    # Edges between returns that differ only by rounding errors would be equal, so widen the range.
+    # The edges would be equal if returns differ only by rounding errors, so widen the range.
     least = 4 * bins * float(np.spacing(max(abs(low), abs(high))))
     if high - low < least:
         low, high = low - max(least, 0.5), high + max(least, 0.5)
@@ -174,7 +172,7 @@ def _edges_of_bins(returns: Float64) -> Float64:
 @style.styled
 def draw_load(runs: Sequence[tuple[str, StoredRun]]) -> Any:
     """Return the figure of the load of named runs: the busy time of each rank beside the time of all generations."""
-    # The seconds that each rank spent on episodes. A rank that was absent from a generation has NaN there.
+    # A rank that was absent from a generation has NaN there.
     busy = [np.nan_to_num([record.busy_seconds for record in run.records]).sum(axis=0) for _, run in runs]
     heights = [0.45 + 0.27 * len(ranks) if len(ranks) <= _MOST_NAMED else 1.7 for ranks in busy]
     figure = style.new_figure(sum(heights) + 0.4)
@@ -183,7 +181,10 @@ def draw_load(runs: Sequence[tuple[str, StoredRun]]) -> Any:
         # A damaged run file may hold NaN, or no time at all, but an axis needs a length.
         total = float(np.nan_to_num([record.seconds for record in run.records]).sum()) or 1.0
         few = len(ranks) <= _MOST_NAMED
-        (_load_rows if few else _load_columns)(panel, ranks, total)
+        if few:
+            _load_rows(panel, ranks, total)
+        else:
+            _load_columns(panel, ranks, total)
         if len(runs) > 1:
             panel.set_title(name)
         if panel is panels[-1] or not few:
@@ -199,9 +200,10 @@ def _load_rows(panel: Any, busy: Float64, total: float) -> None:
     for rank, seconds in enumerate(busy):
         # With several ranks, rank 0 usually plays no episodes.
         words = f"{seconds:,.2f} s, {100 * seconds / total:.0f} %" if rank or seconds else "coordinates"
-        inside = seconds > 0.5 * total
-        panel.annotate(words, (seconds, rank), (-5 if inside else 5, 0), textcoords="offset points", va="center",
-                       fontsize=8.5, ha="right" if inside else "left", color=PAPER if inside else INK)  # fmt: skip
+        inside_bar = seconds > 0.5 * total
+        points, side, colour = (-5, "right", PAPER) if inside_bar else (5, "left", INK)
+        place = {"xytext": (points, 0), "textcoords": "offset points", "ha": side, "va": "center"}
+        panel.annotate(words, (seconds, rank), **place, fontsize=8.5, color=colour)
     panel.set_yticks(ranks, [f"rank {rank}" for rank in ranks])
     panel.invert_yaxis()
     panel.margins(0.0, 0.02)
@@ -226,13 +228,13 @@ def _load_columns(panel: Any, busy: Float64, total: float) -> None:
 def draw_front(runs: Sequence[StoredRun], titled: bool = True) -> Any:
     """Return the figure of the fronts of runs of nsga2: fitness over the first measure, and hypervolume by generation.
 
-    The last front of each run is drawn; of a single run also some earlier fronts. A diamond marks the best fitness. The
-    hypervolume is the area that a front dominates, as a share of a rectangle. One corner of the rectangle is the worst
-    fitness and measure in the run, the other the best fitness and measure in all runs.
+    The last front of each run is drawn, and of a single run also some earlier fronts. A diamond marks the best fitness.
+    The hypervolume is the area that a front dominates, as a share of a rectangle. One corner of the rectangle is the
+    worst fitness and measure in the run, the other the best fitness and measure in all runs.
 
-    Raises InputError if a run has no front, or the environments or the objectives of the runs differ.
+    Raises InputError if a run has no front, or if the environments or the objectives of the runs differ.
     """
-    histories = [list(map(_points, fronts_of(run))) for run in runs]  # of each run, the fronts of its generations
+    histories = [[_points(front) for front in fronts_of(run)] for run in runs]  # the fronts of all generations
     for run, fronts in zip(runs, histories, strict=True):
         if not len(fronts[-1]):
             raise InputError(str(run.path), "a front after the last generation", "none, as every candidate failed")
@@ -240,30 +242,30 @@ def draw_front(runs: Sequence[StoredRun], titled: bool = True) -> Any:
     if len(goals) > 1:
         raise InputError("FILE", "runs of one environment with the same objectives", " and ".join(goals))
     measure, *others = (_in_words(name, runs[0]) for name in names_of_measures(runs[0]))
-    is_small = bool(config_of(runs[0]).strategy.table().get("minimize"))
+    minimizes = bool(config_of(runs[0]).strategy.table().get("minimize"))  # the measure; otherwise nsga2 maximizes it
     # A front with more than two objectives is not a line in this plane.
-    line = {"ls": "none"} if others else {}
+    no_line = {"ls": "none"} if others else {}
     figure = style.new_figure(6.2)
     top, bottom = figure.subplots(2, 1, height_ratios=(2.2, 1))
     if len(runs) == 1 and not others:
-        _draw_earlier(top, histories[0], is_small)
+        _draw_earlier(top, histories[0], minimizes)
     for n, (label, fronts) in enumerate(zip(_labels(runs), histories, strict=True)):
         marker = _MARKERS[n // len(COLOURS) % len(_MARKERS)]
-        appearance = {**style.line_style(n), "lw": 1.8, "marker": marker, "ms": 3.5, **line}
-        _draw_steps(top, fronts[-1], is_small, label=style.legend_label(label), **appearance)
+        appearance = {**style.line_style(n), "lw": 1.8, "marker": marker, "ms": 3.5, **no_line}
+        _draw_steps(top, fronts[-1], minimizes, label=style.legend_label(label), **appearance)
         best = fronts[-1][int(np.argmax(fronts[-1][:, 0]))]
         top.plot(best[1], best[0], "D", ms=8, color=appearance["color"], mec=PAPER, mew=1.0, zorder=5)
     is_count = "connections" in measure
     top.xaxis.get_major_locator().set_params(integer=is_count)
     _set_scale(top)
     smaller, larger = ("fewer", "more") if is_count else ("lower", "higher")
-    top.set_xlabel(f"{measure} ({smaller if is_small else larger} is better)")
+    top.set_xlabel(f"{measure} ({smaller if minimizes else larger} is better)")
     top.set_ylabel("mean fitness")
     omitted = f" (without {', '.join(others)})" if others else ""
     top.set_title(f"Front{omitted}; ◆ best fitness")
     # Fronts can lie anywhere, so no fixed place is free for the legend. Its lines are long enough for two dashes.
     top.legend(loc="best", fontsize=8, handlelength=3.2)
-    _draw_volumes(bottom, histories, is_small)
+    _draw_volumes(bottom, histories, minimizes)
     if titled:
         _set_title(figure, runs)
     return figure
@@ -278,7 +280,7 @@ def _goals(run: StoredRun) -> str:
 
 
 def _labels(runs: Sequence[StoredRun]) -> list[str]:
-    """Return the labels of fronts: the generation of a single run, the seeds of one experiment, or else the files."""
+    """Return the labels of fronts: the generation of a single run, the seeds of one experiment, otherwise the files."""
     if len(runs) == 1:
         return [f"generation {runs[0].num_generations - 1}"]
     seeds = [f"seed {run.header.seed}" for run in runs]
@@ -294,17 +296,17 @@ def _set_title(figure: Any, runs: Sequence[StoredRun]) -> None:
 
 
 def _points(front: Front) -> Float64:
-    """Return [N, 2]: fitness and first measure of a front, from the least measure up."""
+    """Return the fitness and the first measure of a front, [N, 2], from the least measure up."""
     _, fitness, measures = front
     return drawable(np.column_stack([fitness, measures[:, 0]]))
 
 
-def _draw_steps(panel: Any, points: Float64, is_small: bool, **appearance: Any) -> None:
+def _draw_steps(panel: Any, points: Float64, minimizes: bool, **appearance: Any) -> None:
     """Draw a front as the border of the region that it dominates."""
-    panel.plot(points[:, 1], points[:, 0], drawstyle="steps-post" if is_small else "steps-pre", **appearance)
+    panel.plot(points[:, 1], points[:, 0], drawstyle="steps-post" if minimizes else "steps-pre", **appearance)
 
 
-def _draw_earlier(panel: Any, fronts: Sequence[Float64], is_small: bool) -> None:
+def _draw_earlier(panel: Any, fronts: Sequence[Float64], minimizes: bool) -> None:
     """Draw some earlier fronts of a run. fronts: the front of each generation."""
     last = len(fronts) - 1
     earlier = {int(share * last) for share in _EARLIER} - {last}
@@ -312,10 +314,11 @@ def _draw_earlier(panel: Any, fronts: Sequence[Float64], is_small: bool) -> None
         appearance = {"color": (FAINT, FAINT, INK)[n % 3], "ls": (":", "--", "-")[n % 3], "lw": 1.0}
         if len(fronts[generation]) == 1:
             appearance["marker"] = "."
-        _draw_steps(panel, fronts[generation], is_small, label=f"generation {generation}", **appearance)
+        _draw_steps(panel, fronts[generation], minimizes, label=f"generation {generation}", **appearance)
 
 
 def _set_scale(panel: Any) -> None:
+    """Make the x axis logarithmic if the measures differ much."""
     measures = np.concatenate([line.get_xdata() for line in panel.lines])
     positive = measures[measures > 0]
     if len(positive) and measures.min() >= 0 and positive.max() > _WIDE * max(1.0, positive.min()):
@@ -328,9 +331,9 @@ def _set_scale(panel: Any) -> None:
         panel.xaxis.set_major_formatter(ticker.FuncFormatter(lambda x, _: f"{x:,g}"))
 
 
-def _draw_volumes(panel: Any, histories: Sequence[Sequence[Float64]], is_small: bool) -> None:
+def _draw_volumes(panel: Any, histories: Sequence[Sequence[Float64]], minimizes: bool) -> None:
     """Draw the hypervolume over generations, a line for each run."""
-    sign = np.array([1.0, -1.0 if is_small else 1.0])  # times this, both objectives are maximized
+    sign = np.array([1.0, -1.0 if minimizes else 1.0])  # times this, larger is better in both objectives
     all_points = [np.concatenate(fronts) * sign for fronts in histories]
     best = np.concatenate(all_points).max(axis=0)
     for n, (fronts, points) in enumerate(zip(histories, all_points, strict=True)):
@@ -345,7 +348,7 @@ def _draw_volumes(panel: Any, histories: Sequence[Sequence[Float64]], is_small: 
 
 
 def _draw_over_generations(panel: Any, generations: Any, values: Any, **appearance: Any) -> None:
-    """Draw a line over generations. A single value is a point, in the middle of a panel that has no other line."""
+    """Draw a line over generations. A single value is a point in the middle of the panel."""
     alone = len(generations) == 1
     panel.plot(generations, values, **appearance, marker="o" if alone else "", ms=4, clip_on=not alone)
     panel.set_xlabel("generation")
@@ -356,8 +359,7 @@ def _draw_over_generations(panel: Any, generations: Any, values: Any, **appearan
 
 @style.styled
 def draw_archive(run: StoredRun, titled: bool = True) -> Any:
-    """Return the figure of the archive of a run of map-elites: a heat map, and the number of filled cells by
-    generation.
+    """Return the figure of the archive of a run of map-elites: a heat map, and the growth of its filled cells.
 
     The axes of the map are the first two descriptors. The colour is the best fitness over all other descriptors.
 
@@ -391,14 +393,15 @@ def _in_words(measure: str, run: StoredRun) -> str:
         return measure.replace("_", " ")
     experiment = reload_policy(run)
     size = experiment.network.observation_size
-    return f"mean {environments.names(run.header.env, size, 1, experiment.spaces)[0][index]}"
+    names, _ = environments.names(run.header.env, size, 1, experiment.spaces)
+    return f"mean {names[index]}"
 
 
 def _draw_cells(panel: Any, archive: Float64, strategy: MapElites, names: Sequence[str]) -> None:
-    """Draw the cells of an archive [C] by fitness, with a diamond at the best. names: of the descriptors."""
+    """Draw the cells of an archive [C] by fitness, with a diamond at the best. names: the names of the descriptors."""
     sizes = strategy.grid.tolist()
     grid = archive.reshape(sizes)
-    # The best over all other descriptors; fmax ignores NaN. Without axes to reduce it changes nothing.
+    # Take the best over all other descriptors. fmax ignores NaN, and changes nothing without axes to reduce.
     grid = np.fmax.reduce(grid, axis=tuple(range(2, len(sizes))))
     ranges = zip(strategy.bounds.tolist(), sizes, strict=True)
     x, *others = (np.linspace(low, high, size + 1) for (low, high), size in ranges)

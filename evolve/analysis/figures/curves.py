@@ -1,7 +1,7 @@
-"""Curves over generations, environment steps or time.
+"""Curves of runs over generations, environment steps or time.
 
-There is a panel for each quantity: fitness, connections and, if the load is drawn, throughput and idle workers. Runs in
-several environments are drawn in facets, one for each environment.
+Fitness and connections have a panel each. Throughput and idle workers have panels on request. Each environment has its
+own panels, a facet.
 """
 
 import textwrap
@@ -30,7 +30,7 @@ Quartiles = tuple[Float64, Float64, Float64]
 """Lower quartile, median and upper quartile, [G] each."""
 
 AXES = {"generation": "generation", "steps": "environment steps", "time": "minutes"}
-"""The possible x axes of curves, and their labels. Internally there is a fourth one, "seconds", for short runs."""
+"""The possible x axes of curves, and their labels. `draw_curves` replaces "time" by "seconds" for short runs."""
 _SHORT_RUN = 120  # seconds; shorter runs are drawn over seconds instead of minutes
 _HEIGHTS = {"fitness": 3.2, "connections": 1.7, "throughput": 1.3, "idle": 1.4}  # inches
 _UNIT_CHARACTERS = 32  # in a line of the unit of the fitness; the unit has at most three lines
@@ -46,7 +46,7 @@ _MAX_LINES = 4  # workers drawn as lines; more workers are drawn as a heat map
 
 @dataclass(frozen=True)
 class Facet:
-    """The groups of one environment, the line style of each group, the kinds of the panels, and the x axis."""
+    """The groups of one environment, a line style for each group, the kinds of the panels, and the x axis."""
 
     groups: tuple[RunGroup, ...]
     styles: tuple[LineStyle, ...]
@@ -55,15 +55,16 @@ class Facet:
 
     @property
     def title(self) -> str:
-        """The environment; if it has a single group, also the name of the group, unless the names are equal."""
+        """The environment, followed by the name of the group if there is only one group."""
         first = self.groups[0]
         env = first.config.env.id
+        # A group without a name of its own has the name of the environment.
         return sanitize(f"{env}: {first.name}" if len(self.groups) == 1 and first.name != env else env)
 
     def x(self, group: RunGroup) -> Float64:
-        """Return [G]: the x coordinate of each generation of a group.
+        """Return the x coordinate of each generation of a group, [G].
 
-        This is the generation's number, or the median over runs of the steps, seconds or minutes up to its end.
+        The coordinate is the generation's number, or the median of the steps, seconds or minutes up to its end.
         """
         if self.axis == "generation":
             return np.arange(group.num_generations, dtype=np.float64)
@@ -94,9 +95,12 @@ def draw_curves(groups: list[RunGroup], axis: str = "generation", titled: bool =
     styles: dict[str, LineStyle] = {name: style.line_style(n) for n, name in enumerate(names)}
     facets = []
     for in_env in comparison.by_environment(groups):
-        # A constant number of connections has no panel.
-        kinds = ("fitness", *["connections"] * comparison.connections_vary(in_env), *["throughput", "idle"] * load)
-        facets.append(Facet(tuple(in_env), tuple(styles[group.name] for group in in_env), kinds, axis))
+        kinds = ["fitness"]
+        if comparison.connections_vary(in_env):  # a constant number has no panel
+            kinds.append("connections")
+        if load:
+            kinds += ["throughput", "idle"]
+        facets.append(Facet(tuple(in_env), tuple(styles[group.name] for group in in_env), tuple(kinds), axis))
     stacked = load or len(facets) == 1
     scale = 0.8 if len(facets) > 1 else 1.0
     usual = {kind: scale * height if stacked else _FACET_HEIGHT for kind, height in _HEIGHTS.items()}
@@ -127,14 +131,16 @@ def _connections_in_words(groups: list[RunGroup]) -> str:
 
 
 def _note(facets: list[Facet]) -> str:
-    """Return the meaning of bands and marks in words if groups share a panel; a single group has labels that say it."""
+    """Return the meaning of bands and marks in words if groups share a panel. A group alone has labels instead."""
     shared = [facet for facet in facets if len(facet.groups) > 1]
     groups = [group for facet in shared for group in facet.groups]
-    banded = not all(map(_is_crowded, shared))
-    lines = "lines and bands: median and quartiles of the seeds" if banded else "lines: median of the seeds"
-    bands = [lines] if any(len(g.runs) > 1 for g in groups) else []
-    marks = ["marks and bars: held-out mean and its 95 % interval"] if any(_held_out(g)[1] for g in groups) else []
-    return "; ".join(bands + marks)
+    notes = []
+    if any(len(group.runs) > 1 for group in groups):
+        banded = not all(map(_is_crowded, shared))
+        notes.append("lines and bands: median and quartiles of the seeds" if banded else "lines: median of the seeds")
+    if any(_held_out(group)[1] for group in groups):
+        notes.append("marks and bars: held-out mean and its 95 % interval")
+    return "; ".join(notes)
 
 
 def _heights(facet: Facet, usual: Mapping[str, float]) -> list[float]:
@@ -172,7 +178,7 @@ def _side_by_side(heights: Sequence[Sequence[float]]) -> Layout:
 
 
 def _share_x_axis(panels: Sequence[Any], axis: str, stacked: bool) -> None:
-    """Make an environment's panels share the x axis, and label it: below the last of stacked panels, or below each."""
+    """Make an environment's panels share the x axis. Its label is below the last of stacked panels, or below each."""
     for panel in panels[1:]:
         panel.sharex(panels[0])
     for panel in panels:
@@ -194,8 +200,9 @@ def _steps_formatter() -> Any:
 
 
 def _draw_panel(panel: Any, kind: str, facet: Facet, inches: float, small: bool) -> None:
-    """Draw one panel of an environment. kind: "fitness", "connections", "throughput" or "idle".
+    """Draw one panel of an environment.
 
+    kind: "fitness", "connections", "throughput" or "idle".
     inches: The approximate height of the panel.
     small: Whether the panel stands beside the fitness panel, whose labels apply to both.
     """
@@ -241,7 +248,8 @@ def _set_x_range(panel: Any, facet: Facet) -> None:
     panel.margins(x=0.01)
     x = np.concatenate([facet.x(group) for group in facet.groups])
     if x.min() == x.max():
-        panel.set_xlim(*(x[0] + np.array((-0.5, 0.5)) * (1 if facet.axis == "generation" else x[0] or 1)))
+        width = 1 if facet.axis == "generation" or x[0] == 0 else x[0]
+        panel.set_xlim(x[0] - 0.5 * width, x[0] + 0.5 * width)
     elif not np.isfinite(panel.dataLim.intervaly).all():
         panel.set_xlim(x.min(), x.max())
 
@@ -263,8 +271,8 @@ def _title_and_unit(kind: str, groups: Sequence[RunGroup]) -> tuple[str, str]:
 def _fitness_series(group: RunGroup) -> str:
     """Return the series that represents a group in comparisons: `_BEST`, or `_MEAN` if candidates share a centre.
 
-    The best sample around a centre owes its fitness to noise, and gains from a larger σ. The mean of the samples says
-    more about the centre, which is the champion.
+    The centre is then the champion, and the mean of the samples describes the centre. The best sample owes its fitness
+    to noise, and gains from a larger σ.
     """
     try:
         # Only strategies that sample around one centre give all candidates the same mask.
@@ -277,18 +285,21 @@ def _fitness_series(group: RunGroup) -> str:
 def _draw_fitness(panel: Any, facet: Facet) -> list[LineLabel]:
     """Draw the best fitness and the population of one group; return the labels.
 
-    The main line is the series of `_fitness_series`, best or mean. The dashed line is the other one.
+    The main line is the series that `_fitness_series` chooses, best or mean. The other series is dashed.
     """
     (group,), (line_style,) = facet.groups, facet.styles
     x = facet.x(group)
     seeds = len(group.runs)
-    main, dashed = (_MEAN, _BEST) if _fitness_series(group) == _MEAN else (_BEST, _MEAN)
-    summary, other = _quartiles(group, _SERIES[main]), _quartiles(group, _SERIES[dashed])[1]
+    main = _fitness_series(group)
+    dashed = _BEST if main == _MEAN else _MEAN
+    summary = _quartiles(group, _SERIES[main])
+    _, other, _ = _quartiles(group, _SERIES[dashed])
     labels = []
-    # One seed has room for the spread of its population. With several seeds the band is the spread of seeds.
+    # With several seeds the band is the spread of the seeds. A single seed has a band for its population.
     if seeds == 1:
-        records = group.runs[0].records
-        low, high = (drawable(np.array([quantile(each.fitness, share) for each in records])) for share in (0.1, 0.9))
+        samples = [record.fitness for record in group.runs[0].records]
+        low = drawable(np.array([quantile(sample, 0.1) for sample in samples]))
+        high = drawable(np.array([quantile(sample, 0.9) for sample in samples]))
         panel.fill_between(x, low, high, color=FAINT, alpha=0.25, lw=0 if len(x) > 1 else 6)
         labels.append(LineLabel("middle 80 % of the population", *_end(x, low), FAINT))
     _band(panel, x, summary, line_style, seeds)
@@ -312,7 +323,7 @@ def _draw_connections(panel: Any, facet: Facet) -> list[LineLabel]:
     (group,), (line_style,) = facet.groups, facet.styles
     x = facet.x(group)
     best = _quartiles(group, generations.best_connections)
-    middle = _quartiles(group, generations.median_connections)[1]
+    _, middle, _ = _quartiles(group, generations.median_connections)
     _band(panel, x, best, line_style, len(group.runs))
     _line(panel, x, middle, color=INK, lw=1.1, ls="--")
     return [
@@ -336,14 +347,16 @@ def _draw_groups(panel: Any, kind: str, facet: Facet) -> list[LineLabel]:
         if dash:  # join the dashes by a thin line
             panel.plot(x, summary[1], color=line_style["color"], lw=0.7, zorder=1.9)
         _band(panel, x, summary, line_style | dash, 1 if crowded else len(group.runs))
-        mark = _held_out(group)[1]
-        name, end = _label_of(facet, group), _end(x, summary[1])
-        labels.append(LineLabel(name, *end, line_style["color"], mark, line_style["ls"]))
-    return labels + _mark_searches(panel, facet) if kind == "fitness" else []
+        _, mark = _held_out(group)
+        end = _end(x, summary[1])
+        labels.append(LineLabel(_label_of(facet, group), *end, line_style["color"], mark, line_style["ls"]))
+    if kind != "fitness":
+        return []
+    return labels + _mark_searches(panel, facet)
 
 
 def _is_crowded(facet: Facet) -> bool:
-    """Return whether groups share colours, so that their bands would cover one another."""
+    """Return whether groups share colours. Their bands would cover one another."""
     return len(facet.groups) > len(COLOURS)
 
 
@@ -372,25 +385,28 @@ def _end(x: Float64, values: Float64) -> tuple[float, float]:
 def _mark_searches(panel: Any, facet: Facet) -> list[LineLabel]:
     """Mark the generations in which searches of the strategies start, restart or begin a round: curves dip there.
 
-    If the facet has one group, a line with a name marks a search that all runs begin in the same generation, unless
-    there are many or the names would overlap. A triangle at the lower edge marks every other search. The returned label
-    explains triangles.
+    A vertical line with a name marks a search that all runs of a single group begin in the same generation. Triangles
+    at the lower edge mark all other searches, and all searches if the names have no room. The returned label explains
+    triangles.
     """
     across = panel.get_xaxis_transform()  # x in data, y as a share of the panel's height
     has_triangles = False
     for group, line_style in zip(facet.groups, facet.styles, strict=True):
         x = facet.x(group)
-        found = [set(_searches(run, group.config)) for run in group.runs]
-        in_all = set.intersection(*found) if len(facet.groups) == 1 else set()
         # A search begins between two points of the curve.
         middle = (x[1:] + x[:-1]) / 2
-        inches = np.diff([middle[first - 1] for first, _ in sorted(in_all)]) * _PANEL_SHARE * panel.get_position().width
-        have_room = (inches * style.WIDTH >= _NAME_INCHES * (x[-1] - x[0])).all()
-        named = in_all if len(in_all) <= _MOST_NAMED and have_room else set()
+        found = [set(_searches(run, group.config)) for run in group.runs]
+        named = set.intersection(*found) if len(facet.groups) == 1 else set()
+        gaps = np.diff([middle[first - 1] for first, _ in sorted(named)])
+        panel_inches = _PANEL_SHARE * panel.get_position().width * style.WIDTH
+        have_room = (gaps * panel_inches >= _NAME_INCHES * (x[-1] - x[0])).all()
+        if len(named) > _MOST_NAMED or not have_room:
+            named = set()
         for first, kind in sorted(named):
             panel.axvline(middle[first - 1], color=FAINT, lw=0.9, ls=":", zorder=1)
             panel.text(middle[first - 1], 1.01, kind, transform=across, ha="center", va="bottom", fontsize=8, color=INK)
-        for first in sorted({first for first, _ in set.union(*found) - named if first < len(x)}):
+        others = {first for first, _ in set.union(*found) - named if first < len(x)}
+        for first in sorted(others):
             how = {"color": line_style["color"], "ms": 5, "mew": 0, "transform": across, "zorder": 3}
             panel.plot(middle[first - 1], 0.025, "^", **how)
             has_triangles = True
@@ -404,9 +420,10 @@ def _mark_searches(panel: Any, facet: Facet) -> list[LineLabel]:
 def _searches(run: StoredRun, config: Config) -> list[tuple[int, str]]:
     """Return the searches of a run after its first, see `strategies.searches`; empty for an unknown strategy."""
     # While a population grows, its last candidates may not play, and the strategy never sees their fitness.
-    grows = config.least_population is not None
-    fitness = [each.fitness[: np.count_nonzero(each.lengths.any(axis=1))] if grows else each.fitness
-               for each in run.records]  # fmt: skip
+    fitness = [record.fitness for record in run.records]
+    if config.least_population is not None:
+        played = [np.count_nonzero(record.lengths.any(axis=1)) for record in run.records]
+        fitness = [sample[:number] for sample, number in zip(fitness, played, strict=True)]
     try:
         return strategies.searches(config.strategy, fitness)
     except InputError:
@@ -422,10 +439,11 @@ def _held_out(group: RunGroup) -> tuple[str, Mark | None]:
     if found is None:
         return "", None
     score, interval, _ = found
-    own = names_function(group.config.fitness)
-    what = "held-out mean return" if own or comparison.costs_connections([group]) else "held-out mean"
+    users_function = names_function(group.config.fitness)
+    # The axis shows fitness. If fitness is not the mean return, the text says that this number is a return.
+    what = "held-out mean return" if users_function or comparison.costs_connections([group]) else "held-out mean"
     text = f"{what} {number(score).replace('-', '−')}"
-    if own:
+    if users_function:
         return text, None
     value, low, high = drawable(np.array([score, *(interval or (score, score))])).tolist()
     return text, (value, (low, high) if interval else None)
@@ -473,7 +491,7 @@ def _draw_idle_workers(panel: Any, run: StoredRun, x: Float64) -> None:
     if idle.shape[1] <= _MAX_LINES:
         for worker, column in enumerate(idle.T):
             _line(panel, x, column, color=COLOURS[worker], lw=1.2, label=f"rank {worker + first}")
-        # The legend stands above the panel, beside its title, so that it covers no data.
+        # Beside the title, above the panel, the legend covers no data.
         place = {"loc": "lower right", "bbox_to_anchor": (1.0, 1.0), "borderaxespad": 0.1}
         panel.legend(**place, ncols=idle.shape[1], fontsize=8.5)
         return
