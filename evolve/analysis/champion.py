@@ -1,7 +1,7 @@
 """The genomes that a run has found: its champion, the members of its front, and the elites of its archive.
 
-Functions for champions write the file, find a typical episode, and return mean traces. `NetworkObserver` returns the
-activity of the network in an episode.
+Functions write champion files, find a typical episode, and return mean traces. `NetworkObserver` returns the activity
+of a network in an episode.
 """
 
 import shlex
@@ -39,7 +39,7 @@ class Champion:
     Attributes:
         weights: [W].
         mask: [W].
-        generation: The generation of which it was the best; None for a held-out champion, and if it has a name.
+        generation: The generation of which it was the best; None for a held-out champion and for a genome with a name.
         name: The description of a genome of a front or an archive; empty for other genomes.
     """
 
@@ -85,7 +85,7 @@ def chosen_champion(run: Stored, experiment: training.Experiment, which: trainin
 def champion_to_draw(run: Stored, which: training.GenomeChoice, traces: bool) -> tuple[Champion, training.Experiment]:
     """Return the genome that `which` names, and the experiment of its run.
 
-    traces: whether its mean traces are drawn; they need episodes, and thus the environment. Weights need neither.
+    traces: Whether mean traces are drawn. They need episodes, and thus the environment.
 
     Raises InputError if there is no such genome, or if it has no traces, and RunError without a complete generation.
     """
@@ -100,7 +100,7 @@ def champion_to_draw(run: Stored, which: training.GenomeChoice, traces: bool) ->
 
 
 def export_champion(run: Stored, path: Path) -> StoredChampion:
-    """Write a champion file: the final champion of a run, or of another such file, with its held-out returns.
+    """Write a champion file with the final champion of a run or champion file, and its held-out returns.
 
     Returns the contents of the new file. Raises InputError if the run has no held-out returns of its champion yet, or
     if the file cannot be written. The name must end with `SUFFIX`, so that no file of another kind is replaced.
@@ -112,7 +112,7 @@ def export_champion(run: Stored, path: Path) -> StoredChampion:
         raise InputError(str(run.path), "a run with held-out returns of its champion", "none yet", cure)
     experiment = training.reload_policy(run)
     champion, normalizer = training.final_champion(experiment, run)
-    # The file is to prove its returns, so they must be returns of the genome in it.
+    # A champion file proves its returns, so they must belong to its genome.
     if not (np.array_equal(champion.weights[0], held_out.weights) and np.array_equal(champion.mask[0], held_out.mask)):
         raise InputError(str(run.path), "held-out returns of its champion", "held-out returns of another genome")
     # A file of an earlier version lacks the spaces; a new file has them.
@@ -125,7 +125,7 @@ def export_champion(run: Stored, path: Path) -> StoredChampion:
 
 
 def mean_traces(run: Stored, experiment: training.Experiment, champion: Champion, coordinator: Coordinator) -> Float32:
-    """Return [W]: a champion's mean traces over the episodes of its generation, or over its held-out episodes.
+    """Return a champion's mean traces [W] over the episodes of its generation, or over its held-out episodes.
 
     Args:
         run: The run file or champion file.
@@ -155,12 +155,12 @@ def mean_traces(run: Stored, experiment: training.Experiment, champion: Champion
 def typical_episode(run: Stored, experiment: training.Experiment, champion: Champion) -> tuple[Episode, str]:
     """Return the held-out episode in which a champion has its median return, and a description of the episode.
 
-    If every held-out episode failed, it is a failed one. A champion without held-out episodes plays the first episode
+    If every held-out episode failed, return a failed one. A champion without held-out episodes plays the first episode
     of its generation.
     """
     if champion.generation is not None or run.held_out is None:
         return verification.choose_episode(run, experiment, champion.generation), "its first episode"
-    # Failed episodes have NaN and come last. Of an even number of returns, take the lower of the two in the middle.
+    # Failed episodes have NaN, which is sorted last. Of an even number, take the lower of the two middle returns.
     returns = run.held_out.returns
     num_known = np.count_nonzero(~np.isnan(returns)) or len(returns)
     median = int(np.argsort(returns, kind="stable")[(num_known - 1) // 2])
@@ -206,10 +206,10 @@ class Member:
 
     Attributes:
         fitness: Its mean fitness over all of its evaluations.
-        measures: Its measures by name, such as "acting_connections"; means over the same evaluations.
+        measures: Its measures by name, such as "acting_connections". They are means over the same evaluations.
         candidate: Its number in the population of that generation.
         evaluations: The number of generations in which it was evaluated; None if the front is not the last one.
-        genome: The genome (P = 1); None if the front is not the last one, as the file has only the last genomes.
+        genome: The genome (P = 1); None if the front is not the last one, because the file has only the last genomes.
     """
 
     fitness: float
@@ -281,8 +281,8 @@ Front = tuple[Int64, Float64, Float64]
 def fronts_of(run: StoredRun) -> list[Front]:
     """Return the front after each generation, sorted by the first measure. Raises InputError if the run has no front.
 
-    The file has the fitness and the measures of each candidate in each generation. The strategy compares their means
-    over generations, so its selections are repeated here.
+    The strategy selects by means over generations. The file has the values of each generation, so the selections are
+    repeated here.
     """
     experiment = training.reload_policy(run)
     strategy, W = experiment.strategy(run.header.seed), experiment.network.num_weights
@@ -315,9 +315,11 @@ def members_of_front(run: StoredRun, generation: int | None) -> list[Member]:
     if number == last:
         _, state = training.restore(training.reload_policy(run), run)
         assert isinstance(state, FrontState)
-        parents = enumerate(zip(state.candidates.tolist(), state.parents.count.tolist(), strict=True))
-        kept = {candidate: (count, state.parents.genomes.take(np.array([n]))) for n, (candidate, count) in parents}
-    return [
-        Member(value, dict(zip(names, row, strict=True)), candidate, *kept.get(candidate, ()))
-        for candidate, value, row in zip(order.tolist(), fitness.tolist(), measures.tolist(), strict=True)
-    ]
+        counts = state.parents.count.tolist()
+        for n, candidate in enumerate(state.candidates.tolist()):
+            kept[candidate] = counts[n], state.parents.genomes.take(np.array([n]))
+    members = []
+    for candidate, value, row in zip(order.tolist(), fitness.tolist(), measures.tolist(), strict=True):
+        count, genome = kept.get(candidate, (None, None))
+        members.append(Member(value, dict(zip(names, row, strict=True)), candidate, count, genome))
+    return members

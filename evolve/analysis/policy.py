@@ -1,4 +1,4 @@
-"""The policy of a genome: it maps observations of an environment to actions, one by one or in batches."""
+"""The policy of a genome: it maps observations of an environment to actions, singly or in batches."""
 
 import json
 import math
@@ -36,7 +36,7 @@ class Policy:
     Args:
         experiment: The experiment of the genome.
         genome: A genome, or the weights [W] of a genome without absent connections.
-        normalizer: [2, O], the mean to subtract from an observation, and the factor for the difference; None if
+        normalizer: [2, O], the mean of observations and the factor for the difference from the mean; None if
             observations are not normalized.
         origin: The origin of the genome in words, for the heads of exported files.
 
@@ -66,11 +66,12 @@ class Policy:
         self.origin = origin
         self._codec = Codec(experiment.config.env, experiment.spaces)
         network = experiment.network
-        # The outputs of a feedforward network depend on nothing but the observation of the same step.
+        # The outputs of a static feedforward network depend only on the observation of the same step.
+        is_static = getattr(network, "is_static", False)
         is_feedforward = all(block.source <= block.layer for block in network.blocks)
-        self._remembers = bool(network.num_traces) or not (getattr(network, "is_static", False) and is_feedforward)
-        # The networks: one for each row of a batch of observations. Networks without memory are all equal, so they have
-        # at most _SLOTS slots, and more rows take turns.
+        self._remembers = bool(network.num_traces) or not is_static or not is_feedforward
+        # Each row of a batch of observations has a network. Networks without memory are all equal, so they have at most
+        # _SLOTS slots, and more rows take turns.
         self._slots = 0
         self._networks: Batch
         # All calls use the same arrays, so two threads at a time would mix their observations.
@@ -88,7 +89,7 @@ class Policy:
                 observation decides.
 
         Raises:
-            InputError: A seed is negative or not a whole number, there are not N seeds, or N networks need too much
+            InputError: A seed is no whole number from 0 on, there are not N seeds, or the networks do not fit into
                 memory.
         """
         several = not isinstance(seed, str) and np.ndim(seed) == 1
@@ -105,7 +106,11 @@ class Policy:
             self._seeds, self._rows = seeds, rows  # rows: None if the first observation decides
 
     def _begin(self, rows: int | None, seeds: Sequence[int]) -> None:
-        """Begin an episode in each row. rows: None for a single observation. seeds: one per row, or the first seed."""
+        """Begin an episode in each row.
+
+        rows: The number of rows; None for a single observation.
+        seeds: A seed for each row, or the seed of the first row.
+        """
         n = rows or 1
         if len(seeds) < n and seeds[0] + n > 2**63:
             raise InputError("seed", f"a seed from which {n:,} rows can count on, all below 2**63", seeds[0])
@@ -132,9 +137,9 @@ class Policy:
     def outputs(self, observation: Any) -> Float32:
         """Advance the network by one step; return its outputs [A] in [-1, 1], from which `decode` makes the action.
 
-        observation: an observation of the environment, or a batch of N observations. In a batch, each array has N rows,
-        as in Gymnasium's vector environments. Each row then has a network of its own, and the outputs are [N, A].
-        Unless `reset` sets N, the next observation does. After that, only networks without memory take another N.
+        observation: An observation of the environment, or a batch of N observations. In a batch, each array has N rows,
+        as in Gymnasium's vector environments. Each row then has a network of its own, and the outputs are [N, A]. If
+        `reset` did not set N, the first batch does. Only networks without memory take another N later.
 
         Raises:
             InputError: The observation has another shape, or a number that is not finite.
@@ -165,16 +170,15 @@ class Policy:
         space = self.experiment.spaces.observation
         arrays = _map_members(lambda _, array: np.asarray(array), space, observations)
         for index, row in enumerate(rows):
-            self._codec.encode(_map_members(lambda _, array, index=index: array[index], space, arrays), row)
+            observation = _map_members(lambda _, array, index=index: array[index], space, arrays)
+            self._codec.encode(observation, row)
 
     def _prepare(self, rows: int | None) -> None:
-        """Prepare a network for each row of a batch. Raises ValueError for a number of rows that must not change."""
+        """Prepare a network for each row of a batch. Raises ValueError if the number of rows must not change."""
         if self._rows is not None and rows != self._rows:
             raise ValueError(f"a batch of {rows}; call reset(batch={rows}) first to have {rows} rows")
         if self._remembers and not self._at_start and rows != self._last_rows:
-            began, given = (
-                "a single observation" if n is None else f"a batch of {n} observations" for n in (self._last_rows, rows)
-            )
+            given, began = _in_words(rows), _in_words(self._last_rows)
             raise ValueError(f"{given} in an episode that began with {began}: call reset first")
         if (rows or 1) != (self._last_rows or 1):
             self._begin(rows, self._seeds)
@@ -195,7 +199,7 @@ class Policy:
     def decode(self, outputs: Float32) -> Any:
         """Return the environment's action for network outputs [A] in [-1, 1], or an array of N actions for [N, A].
 
-        Raises InputError if they have another shape.
+        Raises InputError if the outputs have another shape.
         """
         size = self._codec.action_size
         expected = f"{size} numbers, or N rows of them"
@@ -215,8 +219,7 @@ class Policy:
     def traces(self) -> dict[str, Float32]:
         """The traces after the last step, by name as in `weights`; empty if the network has no traces.
 
-        Each array is [rows, columns], as the matrix of the same name; in a batch [N, rows, columns]. The trace of a
-        pruned connection is 0.
+        Each array has the shape of the matrix of the same name in `weights`. The trace of a pruned connection is 0.
         """
         network = self.experiment.network
         if not network.num_traces:
@@ -228,11 +231,10 @@ class Policy:
     def weights(self) -> dict[str, Float32]:
         """The weights with which the next step computes, by name, including the effect of traces.
 
-        Each array is [rows, columns]: a row for each node that the layer reads, and a column for each neuron of the
-        layer; in a batch [N, rows, columns]. If a matrix has biases, they are its last row.
+        Each array is [rows, columns], in a batch [N, rows, columns]. It has a row for each node that the layer reads,
+        and a column for each neuron of the layer. If a matrix has biases, they are its last row.
 
-        Raises:
-            InputError: The network is from another package, it is not static, and its batches have no method `weights`.
+        Raises InputError for a network of another package that neither is static nor reports its weights.
         """
         network = self.experiment.network
         if not hasattr(self._networks, "weights"):
@@ -256,19 +258,18 @@ class Policy:
     def export(self, path: str | Path) -> Path:
         """Write the policy for use without this package; return the path.
 
-        The ending of the name decides: `.c`, one C file; `.json`, all numbers; `.onnx`; `.pt2`, a program of
-        `torch.export`. The last two take networks with weights that do not change within an episode.
+        The ending of the name selects the format. `.c` is one C file, and `.json` has all numbers. `.onnx` and `.pt2`
+        (a program of `torch.export`) take networks with weights that do not change within an episode.
 
-        Raises:
-            InputError: The name has another ending, the network does not fit the format, the library of the format is
-                missing, or the file cannot be written.
+        Raises InputError if the name has another ending, the network does not fit the format, the library of the format
+        is missing, or the file cannot be written.
         """
         return export_policy(self, check_path("path", path))
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """Return the function that `copy` and `pickle` call to copy this policy, and its arguments.
+        """Return a function and its arguments, by which `copy` and `pickle` make a copy of this policy.
 
-        The copy has the same seeds and the same number of rows, and is at the start of an episode.
+        The copy has the same seeds and the same number of rows. It is at the start of an episode.
         """
         spaces = json.dumps(self.experiment.spaces.to_json())
         text = self.experiment.config.to_toml()
@@ -290,18 +291,22 @@ def _restored(
     seed: int | Sequence[int],
     rows: int | None,
 ) -> Policy:
-    """Return the policy of an experiment (TOML text) and spaces (JSON text), at the start of an episode."""
+    """Return a policy at the start of an episode. text: the experiment as TOML. spaces: the spaces as JSON."""
     experiment = prepare_policy(load_config(text), Spaces.from_json(json.loads(spaces)))
     policy = Policy(experiment, genome, normalizer, origin)
     policy.reset(seed, rows)
     return policy
 
 
+def _in_words(rows: int | None) -> str:
+    return "a single observation" if rows is None else f"a batch of {rows} observations"
+
+
 def _batch_size(space: Space, observations: Any, is_batch: bool) -> int | None:
     """Return the number N of observations in a batch; None for a single observation. Raises ValueError for neither.
 
-    In a batch each array has one more axis, the first one, as in Gymnasium's vector environments. So a batch of
-    Dict (or Tuple) observations is one dictionary (or tuple) of batches.
+    In a batch each array has one more axis, the first one, as in Gymnasium's vector environments. A batch of Dict (or
+    Tuple) observations is one dictionary (or tuple) of batches.
 
     is_batch: Whether `observations` must be a batch. If not, an array [1] of a Discrete space is a single observation.
     """
@@ -328,7 +333,7 @@ def _batch_size(space: Space, observations: Any, is_batch: bool) -> int | None:
 
 
 def _map_members(function: Callable[..., Any], space: Space, *values: Any) -> Any:
-    """Return function(space, *values); for a Dict or Tuple space, a dictionary of the results for its members.
+    """Return function(space, *values). For a Dict or Tuple space, return a dictionary with a result for each member.
 
     Raises ValueError if a value lacks a member.
     """
@@ -341,7 +346,7 @@ def _map_members(function: Callable[..., Any], space: Space, *values: Any) -> An
 
 
 def _check_finite(encoded: Float32) -> None:
-    """Raise ValueError unless encoded observations [N, O] are finite. Training refuses other observations, too."""
+    """Raise ValueError unless encoded observations [N, O] are finite, as in training."""
     finite = np.isfinite(encoded)
     if not finite.all():
         row, position = np.argwhere(~finite)[0]

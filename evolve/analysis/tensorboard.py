@@ -1,7 +1,6 @@
 """Event files for TensorBoard, from a run file or during a run.
 
-This is the only module that imports a writer of event files: tensorboardX, which the extra `tensorboard` installs, or
-PyTorch's.
+Only this module imports a library that writes event files: tensorboardX (extra `tensorboard`) or PyTorch.
 """
 
 import hashlib
@@ -31,7 +30,7 @@ _WITHOUT_CURVE = ("generation", "seconds", "digest")  # columns of `generations.
 
 
 def check_library(argument: str) -> None:
-    """Raise InputError unless a library that writes event files is installed. argument: the option that needs it."""
+    """Raise InputError about an argument unless a library that writes event files is installed."""
     _summary_writer(argument)
 
 
@@ -49,8 +48,8 @@ def _summary_writer(argument: str) -> Any:
 class _EventFile:
     """An event file of tensorboardX, written in the thread of the caller.
 
-    tensorboardX's own `SummaryWriter` writes in another thread. If that thread ends, as on a full disk, it prints a
-    traceback, and the next calls wait forever.
+    tensorboardX's own `SummaryWriter` writes in another thread. A full disk ends that thread, and the next calls wait
+    forever.
     """
 
     def __init__(self, directory: str, purge_step: int | None = None, filename_suffix: str = "") -> None:
@@ -67,7 +66,7 @@ class _EventFile:
         self._file.write(self._event(**{"wall_time": time.time()} | fields).SerializeToString())
 
     def add_scalar(self, name: str, value: float, step: int, walltime: float | None = None) -> None:
-        """Add a point to a curve. walltime: in seconds; None for now."""
+        """Add a point to a curve. walltime: The time in seconds; None for the present time."""
         summary = self._summary(value=[self._summary.Value(tag=name, simple_value=value)])
         self._write(wall_time=time.time() if walltime is None else walltime, step=step, summary=summary)
 
@@ -99,7 +98,7 @@ def write(run: StoredRun, directory: Path) -> None:
     seconds = np.cumsum([record.seconds for record in run.records])
     with disk.explain_write_errors(directory):
         directory.mkdir(parents=True, exist_ok=True)
-        # The library names the file after the time. So it writes to another directory, and the file is renamed.
+        # The library chooses the name of the file, so it writes to a directory of its own. Then the file is renamed.
         with tempfile.TemporaryDirectory(prefix=".events-", dir=directory) as partial:
             with closing(writer_class(partial)) as writer:
                 for name, values in _curves(run).items():
@@ -174,8 +173,8 @@ class LiveLog:
         if generation == 0:
             for earlier in self.directory.glob(f"events.out.tfevents.*{self._ending}"):
                 earlier.unlink(missing_ok=True)
-        # The library's file names contain the time in seconds. The generation in the suffix distinguishes two files if
-        # a run is resumed within one second. `purge_step` makes TensorBoard ignore generations from this one on in
+        # The library's file names contain the time in seconds. The generation in the suffix distinguishes the files of
+        # a run that is resumed within a second. `purge_step` makes TensorBoard ignore generations from this one on in
         # earlier files.
         self._writer = self._writer_class(
             str(self.directory), purge_step=generation or None, filename_suffix=f".{generation:06d}{self._ending}"
@@ -184,7 +183,7 @@ class LiveLog:
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
         if self._writer is None:
             return
-        # After an error in the block, that error is the one to report.
+        # An error in the block is more important than an error of this file.
         with self._explain_errors() if error is None else suppress(OSError):
             self._writer.close()
 

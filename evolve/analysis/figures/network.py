@@ -1,7 +1,7 @@
-"""A network as a graph: layers from left to right, without connections that are pruned or cannot act.
+"""The figure of a network: layers from left to right, without connections that are pruned or cannot act.
 
-`evolve.strategies.acting` says which connections can act. `places_of` and `curves_of` return the positions of neurons
-and lines; films of networks use them, too.
+`evolve.strategies.acting` finds the connections that can act. Films of networks also use `places_of`, the positions of
+neurons, and `curves_of`, the lines of connections.
 """
 
 import math
@@ -31,10 +31,10 @@ _COLUMNS = ("source", "tail", "target", "head", "strength", "activity_index")
 _POSITIVE, _NEGATIVE = style.COLOURS[:2]
 _TALLEST = 11.0  # inches, of the figure
 _MOST_NAMED_NEURONS = 90  # a layer of more neurons has no room for their names
-_MOST_KINDS = 3  # of neurons, in the text that counts them; of more kinds all neurons are counted together
+_MOST_KINDS = 3  # of neurons, each counted in the text of a layer; more kinds are counted together
 _MOST_CONNECTIONS = 500  # all drawn; of more connections only the strongest tenth is drawn
 _MOST_OPAQUE = 150  # all opaque; of more connections the weak ones are transparent
-_MOST_NUMBERS = 24  # each has its strength written on it; with more connections none has
+_MOST_NUMBERS = 24  # connections with their strengths written on them; more connections have no numbers
 _NOTE_CHARACTERS = 120
 
 
@@ -48,7 +48,7 @@ class Connections:
         tail: [n], the neuron of that layer.
         target: [n], the layer that each connection feeds.
         head: [n], the neuron of that layer.
-        strength: [n], the weights, or the traces.
+        strength: [n], the weights or the traces.
         activity_index: [n], the index of each connection in `Activity.weights`.
         unused: The neurons of the last layer that nothing reads.
     """
@@ -78,10 +78,10 @@ class Connections:
         return replace(self, **{name: getattr(self, name)[chosen] for name in _COLUMNS})
 
     def strongest(self, number: int) -> "Connections":
-        """Return the strongest connections, about `number` of all, in their present order.
+        """Return about `number` of the strongest connections, in their present order.
 
-        Each weight matrix keeps the same share of its connections. The weights of small layers tend to be larger, or
-        smaller, than the others, so one threshold for all matrices could disconnect a layer.
+        Each weight matrix keeps the same share of its connections. Weights of small layers tend to be larger or smaller
+        than others, so one threshold for all matrices could disconnect a layer.
         """
         share = min(1.0, number / max(1, len(self)))
         matrix = self.source * len(self.sizes) + self.target
@@ -96,8 +96,10 @@ class Connections:
 def connections_of(network: Network, mask: Bool, strength: Float32) -> Connections:
     """Return the connections that a mask [W] leaves and that can act.
 
-    A bias is a connection from the last neuron of its source layer. `strength` [W] has a number for each weight. If the
-    genome consists of learning rules, the strength of a connection is the first coefficient of its rule.
+    A bias is a connection from the last neuron of its source layer. In a genome of learning rules, the strength of a
+    connection is the first coefficient of its rule.
+
+    strength: [W], a number for each weight.
     """
     paths = Paths(network)
     parts = []
@@ -117,7 +119,7 @@ def connections_of(network: Network, mask: Bool, strength: Float32) -> Connectio
 
 
 def places_of(connections: Connections) -> list[Places]:
-    """Return the positions of each layer's neurons: all observations and outputs, but only connected hidden neurons."""
+    """Return the positions of each layer's drawn neurons. Hidden neurons are drawn only if they are connected."""
     last = len(connections.sizes) - 1
     places = []
     for layer, size in enumerate(connections.sizes):
@@ -129,7 +131,7 @@ def places_of(connections: Connections) -> list[Places]:
 
 
 def curves_of(connections: Connections, places: list[Places]) -> Float64:
-    """Return [n, 4, 2]: each connection as a Bézier curve.
+    """Return each connection as a Bézier curve, [n, 4, 2].
 
     A curve that skips layers bends up or down, around their neurons. A curve within a layer leaves it and comes back.
     """
@@ -154,7 +156,7 @@ def _ends(layers: Int64, neurons: Int64, places: list[Places]) -> Float64:
 
 
 def points_on(curves: Float64, at: Float64) -> Float64:
-    """Return [n, len(at), 2]: the points of Bézier curves [n, 4, 2] at the parameters `at`, from 0 to 1."""
+    """Return the points of Bézier curves [n, 4, 2] at the parameters `at` (0 to 1), [n, len(at), 2]."""
     t = at[:, None]
     parts = ((1 - t) ** 3, 3 * t * (1 - t) ** 2, 3 * t**2 * (1 - t), t**3)
     return np.asarray(sum(part * curves[:, n, None] for n, part in enumerate(parts)))
@@ -170,7 +172,7 @@ class DrawnNetwork:
         num_without_pruning: The number of connections that could act without pruning.
         inputs: The names of the neurons of the first layer.
         outputs: The names of the neurons of the last layer.
-        kind: The meaning of the strengths: "weight", "coefficient A" of a learning rule, or "trace".
+        kind: The meaning of a strength: "weight", "coefficient A" of a learning rule, or "trace".
     """
 
     acting: Connections
@@ -245,7 +247,7 @@ def _traces_note(experiment: Experiment) -> str:
 
 @style.styled
 def draw_network(drawn: DrawnNetwork, note: str = "") -> Any:
-    """Return the figure of a network, with a note below. Colours show signs of connections, widths their strengths."""
+    """Return the figure of a network, with a note below. A line's colour shows the sign, and its width the strength."""
     connected = drawn.acting.connected  # connections that are not drawn count, too
     places = places_of(drawn.shown)
     tallest = max(map(len, places))
@@ -273,8 +275,7 @@ def draw_network(drawn: DrawnNetwork, note: str = "") -> Any:
 def _draw_connections(panel: Any, connections: Connections, places: list[Places]) -> None:
     """Draw each connection as a curve, the strongest last and thus on top.
 
-    Above `_MOST_OPAQUE` connections, weak ones are transparent. Up to `_MOST_NUMBERS`, their strengths are written on
-    them.
+    Above `_MOST_OPAQUE` connections, weak ones are transparent. Up to `_MOST_NUMBERS` connections have numbers.
     """
     if not len(connections):
         return
@@ -283,7 +284,7 @@ def _draw_connections(panel: Any, connections: Connections, places: list[Places]
     connections = connections.take(order)
     size = size[order]
     curves = curves_of(connections, places)
-    # `space` is 1 for few connections, which are all opaque, and falls to 0. Opacity then depends on the strength.
+    # `space` is 1 for few connections, which are all opaque. For many it nears 0, and opacity depends on the strength.
     space = min(1.0, _MOST_OPAQUE / len(size))
     alpha = (0.15 + 0.85 * space) * (space + (1 - space) * size**1.5) + 0.02
     colours = matplotlib("colors").to_rgba_array(_colours_of(connections.strength))
@@ -306,7 +307,7 @@ def _draw_connections(panel: Any, connections: Connections, places: list[Places]
 
 def _colours_of(strength: Float32) -> list[str]:
     """Return the colour of each strength [n]."""
-    return [_POSITIVE if s > 0 else _NEGATIVE if s < 0 else FAINT for s in strength.tolist()]
+    return np.select([strength > 0, strength < 0], [_POSITIVE, _NEGATIVE], FAINT).tolist()
 
 
 def _write_strengths(panel: Any, connections: Connections, curves: Float64) -> None:
@@ -328,7 +329,7 @@ def _write_strengths(panel: Any, connections: Connections, curves: Float64) -> N
 
 
 def _sides(inputs: Sequence[str], outputs: Sequence[str], layers: int, fontsize: float) -> tuple[float, float]:
-    """Return the limits of the x axis, in layers, that leave room for the names beside the network."""
+    """Return the limits of the x axis, in layers. They leave room for the names beside the network."""
     left, right = (0.25 + 0.0078 * fontsize * max(map(len, names)) for names in (inputs, outputs))  # inches, roughly
     inch = (layers - 1) / (style.WIDTH - left - right)
     return -left * inch, layers - 1 + right * inch

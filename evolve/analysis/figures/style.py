@@ -24,7 +24,7 @@ _R = TypeVar("_R")
 FORMATS = (".png", ".svg", ".pdf")
 """The allowed endings of a figure's file name."""
 
-# Okabe and Ito's palette (2008), which colour-blind readers can distinguish; black and yellow are left out.
+# Okabe and Ito's palette (2008) without black and yellow. Colour-blind readers can distinguish its colours.
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#56B4E9", "#E69F00")
 DASHES = ("-", "--", ":", "-.")
 _MARKS = dict(zip(DASHES, "Dso^", strict=True))  # the shape of the mark of a line with these dashes
@@ -50,7 +50,7 @@ _SETTINGS = {
 
 _TITLE_CHARACTERS = 95
 _DASH_LENGTH = 6.0  # in line widths
-_LARGEST = 1e300  # axes fail at values a little larger, and the differences of the largest numbers overflow
+_LARGEST = 1e300  # axes fail at larger values, because differences overflow
 _LABEL_CHARACTERS = 26  # in one line
 _LABEL_SIZE = 8.5  # points
 _LABEL_LINE = 1.25 * _LABEL_SIZE / 72  # inches
@@ -73,7 +73,7 @@ def check_library() -> None:
 
 
 def styled(function: Callable[_P, _R]) -> Callable[_P, _R]:
-    """Make a function draw with the settings of this package, and keep them away from the user's other figures."""
+    """Make a function draw with the settings of this package. The user's other figures keep their settings."""
 
     @wraps(function)
     def with_settings(*arguments: _P.args, **options: _P.kwargs) -> _R:
@@ -84,7 +84,7 @@ def styled(function: Callable[_P, _R]) -> Callable[_P, _R]:
 
 
 def new_figure(height: float) -> Any:
-    """Return an empty figure; height: in inches."""
+    """Return an empty figure of a height in inches."""
     return matplotlib("figure").Figure(figsize=(WIDTH, height), layout="constrained")
 
 
@@ -106,24 +106,30 @@ def line_style(number: int) -> dict[str, Any]:
 def alternating_dashes(lines: Sequence[Float64], from_zero: bool = False) -> list[dict[str, Any]]:
     """Return the line style of each line [G]: lines that would hide one another alternate in dashes.
 
-    from_zero: whether the axis begins at 0, which decides how close two lines look.
+    from_zero: Whether the axis begins at 0. The range of the axis decides how close two lines look.
     """
     values = np.concatenate(lines)
     finite = values[np.isfinite(values)]
-    near = 0.015 * float(finite.max() - (0.0 if from_zero else finite.min())) if len(finite) else 0.0
+    near = 0.0
+    if len(finite):
+        begin = 0.0 if from_zero else finite.min()
+        near = 0.015 * float(finite.max() - begin)
     groups: dict[int, list[int]] = {}  # lines that hide one another, by the first of them
     for n, line in enumerate(lines):
         first = next((first for first in groups if _hides(lines[first], line, near)), n)
         groups.setdefault(first, []).append(n)
-    # Each of n lines that hide one another draws one dash in n, and leaves the place of the other lines' dashes empty.
+    # Each of k lines that hide one another draws one dash in k, and leaves gaps for the dashes of the other lines.
     styles: list[dict[str, Any]] = [{} for _ in lines]
     for group in groups.values():
-        for turn, n in enumerate(group if len(group) > 1 else ()):
-            styles[n] = {"ls": (turn * _DASH_LENGTH, (_DASH_LENGTH, (len(group) - 1) * _DASH_LENGTH))}
+        gap = (len(group) - 1) * _DASH_LENGTH
+        for turn, n in enumerate(group):
+            if gap:
+                styles[n] = {"ls": (turn * _DASH_LENGTH, (_DASH_LENGTH, gap))}
     return styles
 
 
 def _hides(one: Float64, other: Float64, near: float) -> bool:
+    """Return whether two lines are near each other in more than half of their common generations."""
     both = min(len(one), len(other))
     return bool(np.mean(np.abs(one[:both] - other[:both]) <= near) > 0.5)
 
@@ -145,9 +151,9 @@ def to_bytes(figure: Any, kind: str) -> bytes:
 
 @styled
 def to_svg(figure: Any, name: str) -> str:
-    """Return a figure as SVG for a page, without a size of its own; its ids begin with `name`.
+    """Return a figure as SVG for a page, without a size of its own. Its ids begin with `name`.
 
-    All texts are escaped. Colours are CSS variables, which the page defines: `--ink`, `--paper`, `--colour-0`.
+    All texts are escaped. The page defines the colours as CSS variables, such as `--ink` or `--colour-0`.
     """
     buffer = io.StringIO()
     metadata = dict.fromkeys(("Creator", "Date", "Format", "Type"))
@@ -171,7 +177,7 @@ def _with_css_colours(tag: str) -> str:
 
 
 Mark = tuple[float, tuple[float, float] | None]
-"""A value, drawn as a diamond beside the panel; and its interval, drawn as a bar, if it has one."""
+"""A value, drawn as a diamond beside the panel, and its interval, drawn as a bar; None without an interval."""
 
 
 @dataclass(frozen=True)
@@ -184,9 +190,9 @@ class LineLabel:
         y: The y coordinate of the line's end.
         colour: The colour of the line.
         mark: The mean and the interval drawn for the line; None to draw none.
-        key: How the text refers to its line. None: a pointer leads from the end of the line to the text. One of
-            `DASHES`: a sample of the line stands beside the text, since pointers of many lines would cross lines and
-            marks. "": not at all.
+        key: The link between the text and its line. None: a pointer from the end of the line to the text. One of
+            `DASHES`: a sample of the line beside the text, because pointers of many lines would cross lines and marks.
+            "": no link.
     """
 
     text: str
@@ -198,12 +204,12 @@ class LineLabel:
 
 
 def legend_label(name: str) -> str:
-    """Return a name that a legend shows: Matplotlib leaves labels out that begin with an underscore."""
+    """Return a name that a legend shows. Matplotlib leaves out labels that begin with an underscore."""
     return f" {name}" if name.startswith("_") else name
 
 
 def unbroken(name: str) -> str:
-    """Return a group's name that breaks after commas only: it lists settings, each of which stays in one piece."""
+    """Return a group's name with line breaks allowed after commas only, so that no setting in it is broken."""
     return ", ".join(part.replace(" ", "\N{NO-BREAK SPACE}") for part in name.split(", "))
 
 
@@ -223,9 +229,9 @@ def height_for_labels(labels: Sequence[str]) -> float:
 
 
 def label_lines(panel: Any, labels: Sequence[LineLabel], inches: float) -> None:
-    """Write labels beside a panel, and draw their marks. Call it once all data are drawn.
+    """Write labels beside a panel, and draw their marks. Call this function when all data are drawn.
 
-    inches: the height of the panel, roughly.
+    inches: The approximate height of the panel.
     """
     _include_marks(panel, labels)
     scale = panel.yaxis.get_transform()  # the axis may be logarithmic
@@ -247,7 +253,7 @@ def label_lines(panel: Any, labels: Sequence[LineLabel], inches: float) -> None:
             _draw_mark(panel, label, mark_edge)
             if label.mark[0] == label.y:  # the label belongs to the mark, not to the line
                 begin = {"xy": (1.0, label.y), "xycoords": mark_edge}
-        # The pointer of a run that ends early, or of a single point, crosses the panel, so it is dotted.
+        # A pointer from a line that ends early crosses the panel, so it is dotted.
         how = {"lw": 0.9, "ls": "-" if right - label.x < 0.05 * (right - left) else ":"}
         text_edge = edge
         if label.key:
@@ -263,7 +269,7 @@ def label_lines(panel: Any, labels: Sequence[LineLabel], inches: float) -> None:
 
 
 def beside(panel: Any, inches: float) -> Any:
-    """Return the transform of points (1, y): some inches to the right of a panel, at the height of y in data units."""
+    """Return a transform that places a point (1, y) some inches right of a panel, at the height y in data units."""
     scale = panel.get_figure().dpi_scale_trans
     return panel.get_yaxis_transform() + matplotlib("transforms").ScaledTranslation(inches, 0, scale)
 
@@ -286,7 +292,7 @@ def _draw_mark(panel: Any, label: LineLabel, transform: Any) -> None:
 
 
 def _draw_diamond(panel: Any, label: LineLabel, y: float, transform: Any) -> None:
-    """Draw the diamond of a mark; if lines of one colour differ in dashes, another shape replaces the diamond."""
+    """Draw the diamond of a mark, or another shape for a line with other dashes."""
     how = {"color": label.colour, "transform": transform, "clip_on": False, "zorder": 4}
     panel.plot((1,), (y,), _MARKS[label.key or "-"], ms=5, mec=PAPER, mew=0.7, scalex=False, scaley=False, **how)
 
@@ -306,11 +312,15 @@ def without_overlap(heights: Sequence[float], needed: Sequence[float]) -> Float6
     stacks: list[list[int]] = []
     for n in order.tolist():
         stacks.append([n])
-        while len(stacks) > 1 and _extent(stacks[-2], heights, needed)[1] > _extent(stacks[-1], heights, needed)[0]:
+        while len(stacks) > 1:
+            _, end_below = _extent(stacks[-2], heights, needed)
+            begin, _ = _extent(stacks[-1], heights, needed)
+            if end_below <= begin:
+                break
             upper = stacks.pop()
             stacks[-1] += upper
     for stack in stacks:
-        at = _extent(stack, heights, needed)[0]
+        at, _ = _extent(stack, heights, needed)
         for n in stack:
             placed[n] = at + needed[n] / 2
             at += needed[n]
@@ -326,7 +336,7 @@ def _extent(stack: Sequence[int], heights: Sequence[float], needed: Sequence[flo
 
 
 def cell_borders(x: Float64) -> Float64:
-    """Return [n + 1]: the borders of the cells of a heat map, centred, roughly, on the points x [n] of an axis."""
+    """Return the borders of the cells of a heat map, [n + 1]. Each point of x [n] is near the middle of a cell."""
     if len(x) == 1:
         return np.array([x[0] - 0.5, x[0] + 0.5])
     middle = (x[1:] + x[:-1]) / 2

@@ -49,12 +49,12 @@ class Picture:
 
 @dataclass(frozen=True)
 class ReportedChampion:
-    """The champion of a run: its title, the connections that pruning has left, and its network.
+    """The champion of a run, as a report describes it.
 
     Attributes:
         title: "held-out champion" or "best of generation 9".
-        connections: The numbers left and in all, in words: "31 of 32 acting connections".
-        network: Its network; a text with the reason if it cannot be drawn.
+        connections: The remaining and all connections in words, such as "31 of 32 acting connections".
+        network: Its network. If the network cannot be drawn, the reason replaces it.
     """
 
     title: str
@@ -73,9 +73,9 @@ def _jinja2() -> Any:
 
 
 def summarize_run(run: StoredRun, filmed: bool, coordinator: Coordinator, transport: Transport) -> RunSummary:
-    """Evaluate champions of a run again, and film the run's champion.
+    """Evaluate champions of a run again, and film the final champion.
 
-    Errors of the run are not raised: the summary says why something is missing.
+    Errors of the run are not raised. The summary says instead why something is missing.
 
     Args:
         run: The run file.
@@ -93,7 +93,8 @@ def summarize_run(run: StoredRun, filmed: bool, coordinator: Coordinator, transp
         raise
     except EvolveError as error:
         why = exception_line(str(error))
-        return RunSummary(run, why_no_film=f"No film: {why}" * filmed, verification=f"It cannot be checked: {why}")
+        why_no_film = f"No film: {why}" if filmed else ""
+        return RunSummary(run, why_no_film=why_no_film, verification=f"It cannot be checked: {why}")
     film, why_no_film = None, ""
     if filmed:
         try:
@@ -108,7 +109,8 @@ def _verify(run: StoredRun, experiment: Experiment, coordinator: Coordinator, tr
 
     Return whether all are equal, and the verdict in words.
     """
-    generations = np.unique(np.linspace(0, run.num_generations - 1, _MAX_CHECKED).round().astype(int)).tolist()
+    spaced = np.linspace(0, run.num_generations - 1, _MAX_CHECKED).round()
+    generations = np.unique(spaced.astype(int)).tolist()
     repetition = verification.repetition(run, experiment, coordinator, transport)
     assert isinstance(repetition, verification.RunRepetition)
     verdict, here = repetition.reevaluate(generations), repetition.local_manifest
@@ -148,9 +150,15 @@ def render(groups: Sequence[RunGroup], summaries: Sequence[RunSummary], empty: S
     champions = {_key(run): reported_champion(run, group) for group in groups for run in group.runs}
     compared, notes = comparison.deduplicate_seeds(groups)
     best = [champions[_key(best_run(group))] for group in compared]
-    evaluated = [(name, _key(run), found) for name, run in named if (found := evaluation_of(run))]
-    returns = {key: (name, statistics.finite(found.returns)) for name, key, found in evaluated}
+    evaluations = []
+    returns = {}
+    for name, run in named:
+        evaluation = evaluation_of(run)
+        if evaluation is not None:
+            evaluations.append((name, evaluation))
+            returns[_key(run)] = name, statistics.finite(evaluation.returns)
     unfilmed = [(name, summary) for name, summary in zip(names, summaries, strict=True) if summary.why_no_film]
+    fronts_and_archives = [_front_or_archive(n, group) for n, group in enumerate(compared)]
     text: str = _template().render(
         title=", ".join(sorted({group.config.env.id for group in groups})),
         verdict=tables.conclude(compared, summaries, [f"{champion.connections} left" for champion in best]),
@@ -169,11 +177,11 @@ def render(groups: Sequence[RunGroup], summaries: Sequence[RunSummary], empty: S
         fitness=comparison.fitness_in_words(compared),
         comparison=_comparison(compared),
         curves=_picture("curves", "Curves over generations", figures.draw_curves(compared, titled=False)),
-        fronts_and_archives=[drawn for n, group in enumerate(compared) if (drawn := _front_or_archive(n, group))],
-        networks=[_network(n, *each) for n, each in enumerate(zip(compared, best, strict=True))],
+        fronts_and_archives=[drawn for drawn in fronts_and_archives if drawn is not None],
+        networks=[_network(n, group, champion) for n, (group, champion) in enumerate(zip(compared, best, strict=True))],
         films=_films(compared, summaries),
         without_film=tables.names_by((summary.why_no_film, name) for name, summary in unfilmed),
-        held_out=tables.held_out_table([(name, found) for name, _, found in evaluated]) if evaluated else None,
+        held_out=tables.held_out_table(evaluations) if evaluations else None,
         spreads=_spreads(groups, returns),
         not_evaluated=[tables.file_argument(run) for run in runs if run.held_out is None],
         verification=tables.verification_table(names, summaries),
@@ -192,8 +200,8 @@ def make_page(
     Args:
         runs: The runs.
         groups: The groups of the runs that have completed a generation.
-        summarize: Plays episodes of a run again. The second argument says whether to film its champion, and is True
-            for the best run of each group that is compared. None to play no episodes.
+        summarize: Plays episodes of a run again. Its second argument says whether to film the champion: the best run of
+            each group is filmed. None to play no episodes.
     """
     begun = [run for group in groups for run in group.runs]
     if summarize is None:
@@ -207,7 +215,7 @@ def make_page(
 
 
 def _key(run: StoredRun) -> _Key:
-    """Return a key of a run. Its path is not enough: a script may hold a run and the run that replaced its file."""
+    """Return a key of a run. A path is no key, because a script may hold a run and the run that replaced its file."""
     return run.path, run.header.config, run.digest
 
 
@@ -274,7 +282,10 @@ def reported_champion(run: StoredRun, group: RunGroup) -> ReportedChampion:
 
 
 def _network(number: int, group: RunGroup, champion: ReportedChampion) -> tuple[str, str, Picture | str]:
-    """Return a group's label, a caption, and a picture of its best champion's network, or why it cannot be drawn."""
+    """Return a group's label, a caption, and a picture of its best champion's network.
+
+    If the network cannot be drawn, the reason replaces the picture.
+    """
     caption = f"{_seed(best_run(group), group)}, {champion.title}: {champion.connections} left"
     network = champion.network
     if isinstance(network, str):
@@ -294,22 +305,22 @@ def _seed(run: StoredRun, group: RunGroup) -> str:
 def _spreads(
     groups: Sequence[RunGroup], returns: Mapping[_Key, tuple[str, Float64]]
 ) -> list[tuple[str, Picture | None, list[str]]]:
-    """Describe the held-out returns of each group that has some.
+    """Return for each group with held-out returns its label, histograms, and notes.
 
-    Return for each group its label, histograms of returns, and notes on champions whose returns are all equal.
+    Notes describe champions whose returns are all equal, because their histograms would show nothing.
 
-    returns: the name and the finite held-out returns of each evaluated run.
+    returns: The name and the finite held-out returns of each evaluated run.
     """
     spreads = []
     for number, group in enumerate(groups):
-        known = [found for run in group.runs if (found := returns.get(_key(run))) and len(found[1])]
+        evaluated = [returns[_key(run)] for run in group.runs if _key(run) in returns]
+        known = [(name, values) for name, values in evaluated if len(values)]
         if not known:
             continue
         varying = [(name, values) for name, values in known if values.min() < values.max()]
         picture = None
         if varying:
             picture = _picture(f"spread{number}", "Histogram of held-out returns", figures.draw_returns(varying))
-        # A histogram of equal returns would show nothing.
         constant = tables.names_by((float(values[0]), name) for name, values in known if values.min() == values.max())
         returned = "every held-out episode returned"
         notes = [f"{names}: {returned} {statistics.number(value)}" for value, names in constant.items()]
@@ -324,7 +335,8 @@ def _films(groups: Sequence[RunGroup], summaries: Sequence[RunSummary]) -> list[
     for group in groups:
         label = f"{group.label}: " if len(groups) > 1 else ""
         for run in group.runs:
-            if film := clips[_key(run)]:
+            film = clips[_key(run)]
+            if film is not None:
                 urls = data_url("video/mp4", film.mp4), data_url("image/jpeg", film.jpeg)
                 films.append((f"{label}{_seed(run, group)}, {film.caption}", *urls))
     return films

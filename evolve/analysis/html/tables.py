@@ -44,10 +44,10 @@ class RunSummary:
     Attributes:
         run: The run file.
         film: A film of its champion, or None.
-        why_no_film: The reason why a film was not made; empty if there is a film, or if another run is filmed instead.
-        equal: Whether the parts of the run that were repeated on this machine are equal; None if there are none.
-        verification: The parts that were compared, the first difference, or the reason why nothing can be compared;
-            empty if no verification was requested.
+        why_no_film: The reason for a missing film; empty if there is a film, or if another run is filmed instead.
+        equal: Whether the parts of the run that were repeated on this machine are equal; None if no part was repeated.
+        verification: The result in words: the compared parts, and the first difference. If nothing can be compared, the
+            reason. Empty if no verification was requested.
     """
 
     run: StoredRun
@@ -61,9 +61,9 @@ def conclude(groups: Sequence[RunGroup], summaries: Sequence[RunSummary], connec
     """Return the conclusion of a report: a line for each environment, and a sentence on the repetition.
 
     Args:
-        groups: The groups that are compared, each with one run of a seed (`deduplicate_seeds`).
+        groups: The groups to compare. Each has one run of a seed (`deduplicate_seeds`).
         summaries: The summaries of all runs of the page.
-        connections: The remaining connections of each group's best champion, "31 of 32 acting connections left".
+        connections: For each group, the connections of its best champion: "31 of 32 acting connections left".
     """
     left = {group.label: remaining for group, remaining in zip(groups, connections, strict=True)}
     lines = []
@@ -72,7 +72,9 @@ def conclude(groups: Sequence[RunGroup], summaries: Sequence[RunSummary], connec
         result = _compared_result(compared) if len(compared) > 1 else _single_result(group, left[group.label])
         lines.append(sanitize(result, _MAX_LINE))
     repeats = _repetition_sentence(summaries)
-    return [" ".join([lines[0], *repeats])] if len(lines) == 1 else [*lines, *repeats]
+    if len(lines) == 1:
+        return [" ".join([lines[0], *repeats])]
+    return [*lines, *repeats]
 
 
 def _single_result(group: RunGroup, connections: str) -> str:
@@ -125,7 +127,7 @@ def _compared_result(groups: Sequence[RunGroup]) -> str:
 
 
 def _repetition_sentence(summaries: Sequence[RunSummary]) -> list[str]:
-    """Return a list of one sentence: whether the champions repeat their episodes here. Empty if no run was checked."""
+    """Return a list with a sentence on whether champions repeat their episodes here; empty if no run was checked."""
     equal = [summary.equal for summary in summaries if summary.equal is not None]
     if not equal:
         return []
@@ -155,8 +157,8 @@ def _number_columns(*names: str) -> tuple[TableColumn, ...]:
 def differing_settings(groups: Sequence[RunGroup]) -> ReportTable | None:
     """Return a table of the settings in which groups differ; None if they do not differ.
 
-    A row is an experiment or, if there are more settings than experiments, a setting. Options that only one network or
-    strategy has are left out.
+    A row is an experiment. If there are more settings than experiments, a row is a setting. Options that only one
+    network or strategy has are left out.
     """
     first, *others = groups
     differing = [comparison.group_differences(first.config, other.config) for other in others]
@@ -164,7 +166,8 @@ def differing_settings(groups: Sequence[RunGroup]) -> ReportTable | None:
     if not of_first:
         return None
     settings = [of_first, *(of_first | {key: value for key, _, value in found} for found in differing)]
-    # Compared with the first group of each kind: an option that only one kind has is implied by the name of the kind.
+    # The names of a network and a strategy, a kind, imply the options that only this kind has. So each group is
+    # compared with the first group of each kind.
     configs = [group.config for group in groups]
     kinds = {(config.network.name, config.strategy.name): config for config in reversed(configs)}.values()
     pairs = [comparison.group_differences(kind, config) for kind in kinds for config in configs]
@@ -182,7 +185,7 @@ def differing_settings(groups: Sequence[RunGroup]) -> ReportTable | None:
 
 
 def manifest_values(names: Sequence[str], runs: Sequence[StoredRun]) -> dict[str, dict[str, str]]:
-    """Return the entries of the manifests: for each entry its values, for each value the names of its runs.
+    """Return the values of each entry of the manifests, and the names of the runs with each value.
 
     The keys of nested tables are dotted.
     """
@@ -200,7 +203,7 @@ def names_by(pairs: Iterable[tuple[Key, str]]) -> dict[Key, str]:
 
 
 def _flat(manifest: Mapping[str, object]) -> dict[str, str]:
-    """Return the values of a manifest as texts, sanitized because any program may have written the file."""
+    """Return the values of a manifest as texts. They are sanitized, as any program may have written the file."""
     return {sanitize(key): words(value, " " if key == "command" else ", ") for key, value in flatten(manifest).items()}
 
 
@@ -214,10 +217,14 @@ def experiments_table(groups: Sequence[RunGroup]) -> ReportTable:
         seeds = ", ".join(str(run.header.seed) for run in group.runs)
         hidden = config.network.table().get("hidden")
         network = f"{config.network.name}, hidden {words(hidden)}" if hidden else config.network.name
-        names = (group.label, config.env.id, network, config.strategy.name, *[start] * has_starts)
+        names = [group.label, config.env.id, network, config.strategy.name]
+        if has_starts:
+            names.append(start)
         rows.append((*map(sanitize, names), f"{config.population:,}", f"{config.episodes:,}", seeds))
     title = "seeds" if any(len(group.runs) > 1 for group in groups) else "seed"
-    texts = (("experiment", ""), ("environment", ""), ("network", ""), ("strategy", ""), *[("start", "")] * has_starts)
+    texts = [("experiment", ""), ("environment", ""), ("network", ""), ("strategy", "")]
+    if has_starts:
+        texts.append(("start", ""))
     columns = (*texts, *_number_columns("candidates (P)", "episodes each (E)", title))
     first = 1 if len(rows) == 1 else 0  # the name of the only experiment would repeat the other columns
     return ReportTable("Experiments", columns[first:], tuple(row[first:] for row in rows))
@@ -229,7 +236,9 @@ def training_table(names: Sequence[str], runs: Sequence[StoredRun]) -> ReportTab
     for name, run in zip(names, runs, strict=True):
         # The runs of a group may differ in their number of generations.
         wanted = config_of(run).generations
-        state = ("complete" if run.num_generations == wanted else "stopped early") if run.complete else "not complete"
+        state = "not complete"
+        if run.complete:
+            state = "complete" if run.num_generations == wanted else "stopped early"
         done = f"{run.num_generations:,} of {wanted:,}, {state}"
         ranks = f"{_ranks(run)} on {words(run.header.manifest.get('host', 'unknown'))}"
         rows.append((name, done, number(run.best_fitness), f"{run.steps:,}", duration(run.seconds), ranks))
@@ -239,24 +248,19 @@ def training_table(names: Sequence[str], runs: Sequence[StoredRun]) -> ReportTab
 
 
 def _ranks(run: StoredRun) -> str:
-    """Return the number of ranks in a run's generations: "4", or "3 to 4" if it changed."""
+    """Return the number of ranks of a run in words: "4", or "3 to 4" if it changed."""
     numbers = sorted({np.count_nonzero(~np.isnan(record.busy_seconds)) for record in run.records})
     return f"{numbers[0]} to {numbers[-1]}" if len(numbers) > 1 else str(numbers[0])
 
 
 def champion_table(names: Sequence[str], runs: Sequence[StoredRun], connections: Sequence[str]) -> ReportTable:
-    """Return a table of the champion of each run: its held-out return, and its remaining connections.
-
-    Args:
-        names: The names of the runs.
-        runs: The runs.
-        connections: The remaining connections of the champion of each run, in words.
-    """
+    """Return a table of the champion of each run: its held-out return, and its remaining connections in words."""
     rows = []
     for name, run, remaining in zip(names, runs, connections, strict=True):
         champion = champion_of(run)
         found = evaluation_of(run) if champion.generation is None else None
-        rows.append((name, champion.title, "not evaluated" if found is None else _mean(found), remaining))
+        score = "not evaluated" if found is None else _mean(found)
+        rows.append((name, champion.title, score, remaining))
     mean = "its mean held-out return, 95 % interval"
     columns = (("run", "run"), ("champion", ""), (mean, "number"), ("left after pruning", ""))
     return ReportTable("Champions", columns, tuple(rows))
@@ -265,7 +269,8 @@ def champion_table(names: Sequence[str], runs: Sequence[StoredRun], connections:
 def _mean(found: Evaluation) -> str:
     if np.isnan(found.mean):
         return "no episode has a return"
-    return number(found.mean) + (f" ({between(found.interval)})" if found.interval else "")
+    spread = f" ({between(found.interval)})" if found.interval else ""
+    return f"{number(found.mean)}{spread}"
 
 
 def comparison_table(ranking: Ranking) -> ReportTable:

@@ -1,8 +1,7 @@
 """Films of episodes: frames of an environment under a strip of text, with the network at work beside them.
 
 `film_episodes` plays an episode again, and a camera adds a picture of each step to the film. `picture` paints the
-pictures, `encoders` writes them as MP4 or GIF. Only this package imports PyAV and Pillow, which come with the
-extra `video`.
+pictures, and `encoders` writes them as MP4 or GIF. Only this package imports PyAV and Pillow (extra `video`).
 """
 
 import math
@@ -55,7 +54,7 @@ class Film:
         self._with_network = with_network
         self._painter: Painter | None = None
         self.frames_per_picture = encoder.frames_per_picture
-        """The number of the environment's frames for each picture; above 1 if the format shows fewer per second."""
+        """The number of the environment's frames for each picture of the film."""
         self.last: Any = None
         """The last picture; None if the film has no picture yet."""
 
@@ -65,7 +64,7 @@ class Film:
         self._encoder.write(self.last, 1)
 
     def card(self, frame: UInt8, title: str, below: str, network: DrawnNetwork | None) -> None:
-        """Add a title card; the network, if any, is shown from now on. frame: [H, W, 3], a frame, for its size."""
+        """Add a title card of the size of a frame [H, W, 3]. The next pictures show the network, if there is one."""
         self.last = self._painter_for(frame).card(title, below, network)
         self.hold(_TITLE)
 
@@ -87,7 +86,7 @@ def open_film(path: Path, fps: float, width: int | None = None, with_network: bo
     Args:
         path: Its name ends with one of `FORMATS`.
         fps: Frames per second.
-        width: The largest width, in pixels; 640 for a GIF by default.
+        width: The largest width, in pixels. A GIF has 640 by default.
         with_network: Whether the film has room for a network beside the frames.
 
     Raises:
@@ -102,7 +101,7 @@ def open_film(path: Path, fps: float, width: int | None = None, with_network: bo
         try:
             yield film
         except BaseException:
-            # The film is given up, and the first error is the one to report.
+            # The film is given up. Report the first error.
             with suppress(Exception):
                 encoder.close()
             raise
@@ -112,9 +111,9 @@ def open_film(path: Path, fps: float, width: int | None = None, with_network: bo
 
 
 def drawable(experiment: Experiment, mode: Mode = "rgb_array") -> tuple[Experiment, str]:
-    """Return an experiment with an environment that can be drawn, and a remark if that environment is a substitute.
+    """Return an experiment whose environment can be drawn, and a remark if this environment is a substitute.
 
-    If EnvPool cannot draw an environment, Gymnasium's environment of the same name is shown. It plays other episodes
+    If EnvPool cannot draw an environment, Gymnasium's environment of the same name replaces it. It plays other episodes
     from the same seeds. The remark is empty if the experiment is returned unchanged.
 
     Args:
@@ -143,10 +142,10 @@ class Subject:
 
     Attributes:
         run: The run.
-        experiment: The experiment of the run, or the one shown in its place.
+        experiment: The experiment of the run, or its substitute, see `drawable`.
         chosen: The episode.
-        episode_title: The text that names the episode in the strip and on the title card: "held-out episode 0".
-        changes: Changes of its environment or network since the run, for titles: ", env.kwargs.gravity=12.0".
+        episode_title: The name of the episode in the strip and on the title card, such as "held-out episode 0".
+        changes: The changed settings of the environment or network, for titles, such as ", env.kwargs.gravity=12.0".
     """
 
     run: Stored
@@ -156,7 +155,7 @@ class Subject:
     changes: str = ""
 
     def network(self) -> DrawnNetwork | None:
-        """Return the network to show at work; None if it does not report its activity, or has no room in a film."""
+        """Return the network to show; None if it does not report its activity, or has no room in a film."""
         genome = self.chosen.genome
         drawn = network_of(Champion(genome.weights[0], genome.mask[0], None), self.experiment)
         return drawn if self.observer().has_activity and fits(drawn) else None
@@ -185,10 +184,10 @@ class Camera:
         recorder: The engine, which draws frames and keeps observations.
         subject: The episode.
         network: Its network, if it is shown.
-        every: k: only every k-th step is filmed.
+        every: k, if only every k-th step is filmed.
         cut_after: The seconds of film after which the episode is cut.
         check: Called at each step; may raise an error to give up the film.
-        title: The text of the title card: the title, and a line about the result.
+        title: The title on the title card, and the line about the result below the title.
     """
 
     film: Film
@@ -215,9 +214,11 @@ class Camera:
             self._skipped = None  # the picture of the cut is the last one
             return
         activity = None if self._observer is None else self._observer.see(newest)
-        self._skipped = (step, return_so_far, activity) if step % (self.every * self.film.frames_per_picture) else None
-        if self._skipped is None:
+        if step % (self.every * self.film.frames_per_picture) == 0:
+            self._skipped = None
             self._shoot(step, return_so_far, activity)
+        else:
+            self._skipped = step, return_so_far, activity
 
     def _shoot(self, step: int, return_so_far: float, activity: Activity | None) -> None:
         frame = self.recorder.frame(0)
@@ -238,7 +239,7 @@ class Camera:
 def film_in_memory(
     subjects: Sequence[Subject], condense_to: float
 ) -> tuple[bytes, bytes, tuple[int, int], list[EpisodeResults]]:
-    """Film episodes as `film_episodes` does; return the film as MP4, a still as JPEG, its size, and the results."""
+    """Film episodes; return the film as MP4, a still as JPEG, its size, and the results of `film_episodes`."""
     with tempfile.TemporaryDirectory() as directory:
         path = Path(directory) / "film.mp4"
         results = film_episodes(subjects, path, PAGE_WIDTH, condense_to)
@@ -261,7 +262,7 @@ def film_episodes(
         subjects: The episodes, all in one environment.
         path: The file of the film.
         width: Its largest width, in pixels.
-        condense_to: The seconds of film into which a longer episode is condensed, by showing only every k-th step.
+        condense_to: The longest film of an episode, in seconds. Of a longer episode, only every k-th step is shown.
         cut_after: The seconds of film after which an episode is cut.
         check: Called at each step; may raise an error to give up the film.
 

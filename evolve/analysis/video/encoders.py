@@ -44,7 +44,7 @@ class Mp4:
         self._stream.pix_fmt = "yuv420p"
         self._stream.thread_count = 1  # with several threads x264 may encode equal pictures to different bytes
         self._frame = av.VideoFrame.from_image
-        # Without this, PyAV makes a reformatter whose worker threads never end: a process that forks later could hang.
+        # PyAV's own reformatter has worker threads that never end, so a process that forks later could hang.
         self._reformatter = av.video.reformatter.VideoReformatter()
         self._written = 0  # pictures
 
@@ -65,10 +65,10 @@ class Mp4:
 
 
 class Gif:
-    """A GIF in an endless loop; about 12 frames per second with 63 colours each keep it small.
+    """A GIF in an endless loop. It has about 12 frames per second and 63 colours per frame, so it is small.
 
-    A picture is written when the next different one comes, or at the end: its duration is unknown before. Pillow's own
-    writer would keep all pictures in memory until the end. Pictures and fps are as in `Mp4`.
+    The duration of a picture is known when the next different picture comes. Then the encoder writes the picture.
+    Pillow's own writer would keep all pictures in memory until the end. Pictures and fps are as in `Mp4`.
     """
 
     def __init__(self, path: Path, fps: float) -> None:
@@ -84,7 +84,7 @@ class Gif:
         self._file = path.open("wb")
 
     def write(self, picture: Any, times: int) -> None:
-        """Show a picture as long as `times` pictures; only the part that differs from the last one is written."""
+        """Show a picture as long as `times` pictures. Only the part that differs from the last picture is written."""
         if self._newest is None:
             head, _ = self._gif.getheader(self._quantize(picture), info={"loop": 0})
             self._file.write(b"".join(head))
@@ -119,12 +119,12 @@ class Gif:
         return _with_exact_backgrounds(picture, picture.quantize(palette=palette, **undithered))
 
     def _far(self, picture: Any, quantized: Any) -> Bool:
-        """Return [height, width]: whether the colour of each pixel is far from its colour in the quantized picture."""
+        """Return whether the colour of each pixel is far from its colour in the quantized picture, [height, width]."""
         differences: UInt8 = np.asarray(self._chops.difference(picture, quantized.convert("RGB")))
         return differences.max(axis=-1) > _FAR
 
     def _unchanged(self, change: Any) -> Any:
-        """Return a mask of the unchanged pixels; they become transparent, and long runs of one value compress well."""
+        """Return a mask of the unchanged pixels. They become transparent, and long runs of one value compress well."""
         red, green, blue = change.split()
         largest = self._chops.lighter(self._chops.lighter(red, green), blue)
         return largest.point([255] + [0] * 255)  # a table: 255 for no change, 0 for any change
@@ -150,10 +150,9 @@ class Gif:
 def _with_exact_backgrounds(picture: Any, quantized: Any) -> Any:
     """Return a quantized picture that shows the most frequent colours of the picture exactly.
 
-    If two of them share an entry of the palette, only the more frequent one is exact.
-
-    Pillow searches a given palette in steps of four levels, so white may become almost white, differently in each
-    picture. Moving bodies would leave shadows behind.
+    If two of these colours share an entry of the palette, only the more frequent one is exact. Pillow searches a
+    palette in steps of four levels, so white may become almost white in some pictures. Moving bodies would leave
+    shadows behind.
     """
     pixels = np.asarray(picture.convert("RGBX")).view(np.uint32)[..., 0]
     palette = quantized.getpalette()
@@ -171,7 +170,7 @@ def _with_exact_backgrounds(picture: Any, quantized: Any) -> Any:
 def _frequent(pixels: UInt8) -> list[int]:
     """Return red, green and blue of at most `RARE_COLOURS` frequent colours of pixels [n, 3], far from each other.
 
-    So parts of one colour keep it exactly, and the many colours of their smoothed edges do not use up the palette.
+    Parts of one colour keep their colour exactly. The colours of smoothed edges do not use up the palette.
     """
     # One number for each colour: `np.unique` is many times slower for rows.
     codes, counts = np.unique(pixels.astype(np.int64) @ (65536, 256, 1), return_counts=True)
@@ -188,7 +187,7 @@ FORMATS: dict[str, type[Mp4 | Gif]] = {".mp4": Mp4, ".gif": Gif}
 
 
 def check_film(path: Path) -> None:
-    """Raise InputError if no film can be made at `path`: because of its name, its directory, or missing libraries."""
+    """Raise InputError if a film cannot have this path, or if a library is missing."""
     if path.suffix == ".mp4":
         check_library()
     elif path.suffix == ".gif":
@@ -203,7 +202,7 @@ def check_library() -> None:
 
 
 def still(path: Path) -> tuple[bytes, tuple[int, int]]:
-    """Return the picture of an MP4 film after `_STILL_TIME` seconds, or its last one, as JPEG; and (width, height)."""
+    """Return a picture of an MP4 film as JPEG, and its width and height. A short film has its last picture."""
     with open(path, "rb") as file, library("av").open(file) as film:
         (stream,) = film.streams.video
         frames = itertools.islice(film.decode(stream), math.ceil(_STILL_TIME * stream.average_rate) + 1)

@@ -1,5 +1,6 @@
 """The pictures of a film: a frame of the environment, the network beside it, and a strip of text above."""
 
+import math
 from bisect import bisect_left
 from contextlib import suppress
 from dataclasses import dataclass
@@ -37,21 +38,20 @@ _MOST_CONNECTIONS = 300
 _MOST_NEURONS = 300  # of a layer
 _FEW = 60  # up to this number, connections are drawn with wide lines
 # Light is relative to the strongest recent activity, which fades by these factors per picture. An observation may stay
-# constant for long, so its strongest activity fades more slowly.
+# constant for a long time, so its strongest activity fades more slowly.
 _FADING = 0.97
 _FADING_OBSERVATION = 0.995
 _FULL_LIGHT = 0.02  # weaker activity never gets the full light, even if no recent activity was stronger
 _FAINTEST = 0.04  # the share of the strongest activity below which a connection stays dark
 _NARROWEST = 320  # pixels: narrower frames are enlarged
-_RESERVED = (("step", "0000"), ("return", "-000.00"))  # a name, and a text with the width that its value may take
+_RESERVED = (("step", "0000"), ("return", "-000.00"))  # a name, and a text as wide as the room for its value
 _PANEL_WIDTH = (0.5, 0.75)  # the least and the greatest width of the network panel, as a share of the frame's width
 
 
 def font(size: int, *texts: str) -> Any:
-    """Return a font for some texts; size: its height in pixels.
+    """Return a font of a height in pixels for some texts.
 
-    Pillow's built-in font lacks letters outside ASCII. Texts with such letters get matplotlib's font, if matplotlib is
-    installed.
+    Pillow's built-in font has only ASCII. Texts with other letters get matplotlib's font, if matplotlib is installed.
     """
     return _font(size, all(text.isascii() for text in texts))
 
@@ -66,7 +66,7 @@ def _font(size: int, is_ascii: bool) -> Any:
 
 
 def fits(drawn: DrawnNetwork) -> bool:
-    """Return whether a network has connections, and layers small enough to be readable beside a film."""
+    """Return whether a network has connections, and its layers are small enough to be readable beside a film."""
     return bool(len(drawn.shown)) and max(map(len, places_of(drawn.shown))) <= _MOST_NEURONS
 
 
@@ -107,14 +107,18 @@ class NetworkPanel:
         self._pitch = (self._bottom - self._top) / (max(map(len, places)) + 1)
         # A minus sign is drawn as a hyphen, so it needs no other font.
         shown = [name.replace("−", "-") for name in (*drawn.inputs, *drawn.outputs)]
-        self._name_font = font(min(self._text_size, max(_SMALLEST_TEXT, int(self._pitch))), *shown)
+        name_size = min(self._text_size, max(_SMALLEST_TEXT, int(self._pitch)))
+        self._name_font = font(name_size, *shown)
         self._named = []
         margins = []
         for row, names in ((places[0], drawn.inputs), (places[-1], drawn.outputs)):
             has_room = (self._bottom - self._top) / (len(row) + 1) >= _SMALLEST_TEXT - 0.7
             longest = max(self._name_font.getlength(names[neuron]) for neuron in row)
             self._named.append(has_room and longest < _WIDEST_NAME * width)
-            margins.append(longest + 1.9 * self._text_size if self._named[-1] else 1.4 * self._text_size)
+            if self._named[-1]:
+                margins.append(longest + 1.9 * self._text_size)
+            else:
+                margins.append(1.4 * self._text_size)
         self._left, self._right = margins[0], width - margins[1]
         self._last_layer = len(places) - 1
 
@@ -130,7 +134,9 @@ class NetworkPanel:
         gap = 1.1 * self._text_size
         ends = ((places[0], drawn.inputs, -gap, "rm"), (places[-1], drawn.outputs, gap, "lm"))
         for named, (row, names, offset, anchor) in zip(self._named, ends, strict=True):
-            for neuron, place in row.items() if named else ():
+            if not named:
+                continue
+            for neuron, place in row.items():
                 x, y = self._at(np.array(place)) / _SCALE
                 # Pillow's built-in font has no minus sign.
                 texts.append(((x + offset, y), names[neuron].replace("−", "-"), _TEXT, self._name_font, anchor))
@@ -156,7 +162,9 @@ class NetworkPanel:
         draw = library("PIL.ImageDraw").Draw(page)
         signals = self._signals(activity)
         self._update_strongest(signals, activity)
-        shares = np.minimum(np.abs(signals) / self._strongest_signal, 1) if self._strongest_signal > 0 else 0 * signals
+        shares = np.zeros_like(signals)
+        if self._strongest_signal > 0:
+            shares = np.minimum(np.abs(signals) / self._strongest_signal, 1)
         for n in np.argsort(shares).tolist():
             share = float(shares[n])
             if share > _FAINTEST:
@@ -171,7 +179,7 @@ class NetworkPanel:
         return picture
 
     def _signals(self, activity: Activity) -> Float32:
-        """Return [n]: the signal on each drawn connection."""
+        """Return the signal on each drawn connection, [n]."""
         shown = self._shown
         ends = zip(shown.source.tolist(), shown.tail.tolist(), strict=True)
         passed = np.array([activity.nodes[layer][neuron] for layer, neuron in ends], np.float32)
@@ -179,7 +187,8 @@ class NetworkPanel:
 
     def _update_strongest(self, signals: Float32, activity: Activity) -> None:
         """Update the strongest recent signal, and the strongest recent activity of each observation and each layer."""
-        self._strongest_signal = max(_FADING * self._strongest_signal, float(np.quantile(np.abs(signals), 0.97)))
+        strong = float(np.quantile(np.abs(signals), 0.97))
+        self._strongest_signal = max(_FADING * self._strongest_signal, strong)
         for layer, (nodes, strongest) in enumerate(zip(activity.nodes, self._strongest_nodes, strict=True)):
             now = np.abs(np.nan_to_num(nodes))
             fading = _FADING if layer else _FADING_OBSERVATION
@@ -189,7 +198,9 @@ class NetworkPanel:
     def _draw_neurons(self, draw: Any, activity: Activity) -> None:
         for layer, neuron, (x, y) in self._neurons:
             value = float(np.nan_to_num(activity.nodes[layer][neuron]))
-            share = min(abs(value) / float(self._strongest_nodes[layer][0 if layer else neuron]), 1.0)
+            # Each observation has its own strongest activity. The neurons of another layer share one.
+            strongest = self._strongest_nodes[layer][neuron if layer == 0 else 0]
+            share = min(abs(value) / float(strongest), 1.0)
             light = _mixed(_NIGHT, POSITIVE if value > 0 else NEGATIVE, share**0.8)
             ring = _mixed(_QUIET, light, share)
             r = self._radius
@@ -202,7 +213,7 @@ def _mixed(dark: tuple[int, ...], light: tuple[int, ...], share: float) -> tuple
 
 @dataclass(frozen=True)
 class Label:
-    """The text of the strip: the environment, the episode ("generation 10"), the step, and the return so far."""
+    """The content of the strip of text. `episode` is a title, such as "generation 10"."""
 
     environment: str
     episode: str
@@ -222,11 +233,11 @@ class Painter:
     def __init__(self, frame: UInt8, max_width: int | None, with_network: bool = False) -> None:
         height, width = frame.shape[:2]
         panel = min(max(height / width, _PANEL_WIDTH[0]), _PANEL_WIDTH[1]) if with_network else 0.0
-        scale = max(1.0, -(-_NARROWEST // width))
+        scale = float(max(1, math.ceil(_NARROWEST / width)))
         if max_width is not None and width * (1 + panel) * scale > max_width:
             scale = max_width / (width * (1 + panel))
         self._frame_size = round(width * scale), round(height * scale)
-        # H.264 requires even sizes, so the film may have a column more than the frame, and the strip a line more.
+        # H.264 requires even sizes, so the film may have one more column, and the strip one more line.
         whole = round(self._frame_size[0] * (1 + panel))
         whole += whole % 2
         self._text_size = max(12, min(20, whole // 38))
@@ -269,12 +280,14 @@ class Painter:
             letters.getlength(name) + gap + max(letters.getlength(value) for value in (values[name], widest))
             for name, widest in _RESERVED
         ]
-        begin = x = margin if self._rows == 2 else width - 2 * margin - sum(places)
+        # In two rows, the values are below the names. In one row, they are at the right end.
+        begin = margin if self._rows == 2 else width - 2 * margin - sum(places)
+        x = begin
         for (name, value), place in zip(values.items(), places, strict=True):
             draw.text((x, last), name, _FAINT, letters, "lm")
             draw.text((x + letters.getlength(name) + gap, last), value, _INK, letters, "lm")
             x += place + margin
-        room = (begin if self._rows == 1 else width) - 3 * margin
+        room = (width if self._rows == 2 else begin) - 3 * margin
         # The name of the environment may take half of the room, or all that the episode's text leaves.
         name_room = max(room / 2, room - letters.getlength(label.episode))
         name = shortened(label.environment.rpartition(":")[2], letters, name_room)
@@ -283,8 +296,10 @@ class Painter:
         draw.text((2 * margin + letters.getlength(name), first), episode, _FAINT, letters, "lm")
 
     def card(self, title: str, below: str, network: DrawnNetwork | None) -> Any:
-        """Return a title card with a line below the title, and show a network, or none, from now on."""
-        self._panel = NetworkPanel(network, self._panel_size) if network is not None and self._panel_size else None
+        """Return a title card with a line below the title. The next pictures show this network."""
+        self._panel = None
+        if network is not None and self._panel_size:
+            self._panel = NetworkPanel(network, self._panel_size)
         page = library("PIL.Image").new("RGB", self.size, _PAPER)
         draw = library("PIL.ImageDraw").Draw(page)
         width, height = self.size
@@ -295,10 +310,12 @@ class Painter:
         return page
 
 
-@lru_cache(maxsize=8)  # the texts of a film hardly change, and to measure a long one takes milliseconds
+@lru_cache(maxsize=8)  # the texts of a film hardly change, and measuring a long text takes milliseconds
 def shortened(text: str, letters: Any, room: float) -> str:
     """Return a text, cut to fit into `room` pixels."""
     if letters.getlength(text) <= room:
         return text
-    cut = 1 + bisect_left(range(1, len(text)), True, key=lambda cut: letters.getlength(f"{text[:-cut]}…") <= room)
-    return f"{text[:-cut]}…"
+    # Find the smallest number of letters to cut by bisection.
+    cuts = range(1, len(text))
+    place = bisect_left(cuts, True, key=lambda cut: letters.getlength(f"{text[:-cut]}…") <= room)
+    return f"{text[: -(1 + place)]}…"
