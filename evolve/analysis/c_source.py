@@ -1,11 +1,10 @@
-"""A policy as one C file without dependencies, with outputs equal to the engine's to the bit.
+"""A policy as one C file without dependencies. Its outputs equal the outputs of the engine to the bit.
 
-The file contains the headers of the network's kernel, compiled for one lane, and the network's arrays. So it equals the
-engine by construction, for every network with a kernel. Traces, cells and plastic weights are updated in C, too.
-`policy.c` is the template of the file.
+The file contains the engine's own code: the headers of the network's kernel, compiled for one lane. It also contains
+the network's arrays. Traces, cells and plastic weights are updated in C, too. `policy.c` is the template of the file.
 
-To find the arrays, `RecordedArrays` stand in for the arrays of a back end with one slot. Every array gets a number in
-place of an address, and the structure that a network gives its kernel refers to arrays by these numbers.
+`RecordedArrays` find the arrays: they stand in for the arrays of a back end with one slot. Every array gets a number in
+place of an address. A network gives its kernel a structure, which refers to arrays by these numbers.
 """
 
 import ctypes
@@ -34,7 +33,7 @@ _FOLDERS = [Path(__file__).parents[1] / package / "kernels" for package in ("num
 _TYPES = {np.dtype(np.float32): "float", np.dtype(np.int64): "int64_t"}
 
 _TEMPLATE = Path(__file__).with_name("policy.c")
-# The engine's own library has one copy of each kernel for every instruction set; a policy needs one.
+# The engine's library has a copy of each kernel for every instruction set. A policy needs one copy.
 _ONE_COPY = """
 #undef DISPATCH
 #define DISPATCH static inline
@@ -133,15 +132,17 @@ def c_source(experiment: Experiment, genome: Genomes, normalizer: Float32 | None
         raise InputError("network", "a network with a C kernel", experiment.config.network.name, cure)
     seeds = np.zeros(1, np.int64)  # plastic-mlp draws its first weights from the environment seed: take seed 0
     batch.load(np.zeros(1, np.intp), genome.weights, genome.mask, seeds)
-    # Constants are the arrays that the kernel only reads, and the start values of the other arrays if these are not all
-    # zero. The normalizer is a constant, too.
+    # Constants are the arrays that the kernel only reads, and start values that are not all zero. The normalizer is a
+    # constant, too.
     constants = [array for array in arrays.made if array.constant or array.start.any()]
     state = [array for array in arrays.made if not array.constant]
     definitions = [*map(_definition, arrays.made), _structure(arrays)]
     if normalizer is not None:
         names = "subtracted", "multiplied"
         definitions += [_array(name, row, "static const") for name, row in zip(names, normalizer, strict=True)]
-    num_bytes = sum(array.start.nbytes for array in constants) + (0 if normalizer is None else normalizer.nbytes)
+    num_bytes = sum(array.start.nbytes for array in constants)
+    if normalizer is not None:
+        num_bytes += normalizer.nbytes
     return Template(_TEMPLATE.read_text(encoding="utf-8")).substitute(
         # One line, because C joins lines that end with a backslash before it looks for the end of a comment.
         title=sanitize(title).replace("*/", "* /"),
@@ -161,8 +162,10 @@ def c_source(experiment: Experiment, genome: Genomes, normalizer: Float32 | None
 
 
 def describe_spaces(experiment: Experiment) -> list[str]:
-    """Return lines: the indices of each part of a Dict or Tuple observation, the formula of each part of the action."""
-    spaces, scale, lines, first = experiment.spaces, experiment.config.env.action_scale, [], 0
+    """Return lines with the indices of parts of a Dict or Tuple observation, and formulas for parts of the action."""
+    spaces, scale = experiment.spaces, experiment.config.env.action_scale
+    lines = []
+    first = 0
     if kind_of(spaces.observation) in ("Dict", "Tuple"):
         for name, space in _parts("observation", spaces.observation):
             size, _ = observation_encoder(space)
@@ -199,17 +202,20 @@ def _describe_choice(space: Any) -> str:
     if kind_of(space) == "MultiBinary":
         return "has a 1 for each output above 0"
     if kind_of(space) == "Discrete":
-        return f"is {f'{space.start} + ' if space.start else ''}the index of the largest output"
+        added = f"{space.start} + " if space.start else ""
+        return f"is {added}the index of the largest output"
     start = space.start.ravel().tolist()
     added = f", plus {start}" if any(start) else ""
     return f"has the index of the largest output of each group, of {space.nvec.ravel().tolist()} outputs{added}"
 
 
 def _describe_box(name: str, space: Any, scale: float, first: int) -> list[str]:
-    """Return lines with the action of a Box: one for all of its numbers if they are alike, else one for each."""
+    """Return lines about the action of a Box: one line for all numbers if they are alike, otherwise one for each."""
     columns = [column.tolist() for column in stretch(space, scale)]
     rows = list(zip(*columns, strict=True))
-    places = [(first, len(rows))] if len(set(rows)) == 1 else [(first + k, 1) for k in range(len(rows))]
+    places = [(first + k, 1) for k in range(len(rows))]
+    if len(set(rows)) == 1:
+        places = [(first, len(rows))]
     lines = []
     for place, size in places:
         centre, half, floor, ceiling = rows[place - first]
@@ -227,7 +233,8 @@ def _inlined(header: str, seen: set[str]) -> str:
     if header in seen:
         return ""
     seen.add(header)
-    path = next(path for folder in _FOLDERS if (path := folder / header).exists())
+    paths = [folder / header for folder in _FOLDERS]
+    path = next(path for path in paths if path.exists())
     lines = []
     for line in without_cuda(path.read_text()).splitlines():
         included = re.fullmatch(r'#include "(.+)"', line)
@@ -283,7 +290,7 @@ def _structure(arrays: RecordedArrays) -> str:
     """Return the C definition of a kernel's structure."""
     structure = arrays.structure
     assert structure is not None
-    # All fields in order, as C++ had no names in initializers before 2020.
+    # All fields are in order, because C++ had no names in initializers before 2020.
     lines = [f"    {_field(getattr(structure, name), kind)}, /* {name} */" for name, kind, *_ in structure._fields_]
     return f"static const {arrays.kernel_name} net = {{\n" + "\n".join(lines) + "\n};"
 
@@ -307,7 +314,7 @@ def _array(name: str, values: NDArray[Any], kind: str) -> str:
 
 
 def _number(value: Any) -> str:
-    """Return a number in C: integers in decimal, float32 in hexadecimal, which is exact."""
+    """Return a number in C. A float32 is hexadecimal, and thus exact."""
     if isinstance(value, np.integer):
         return str(value)
     if np.isnan(value):

@@ -1,4 +1,4 @@
-"""The parts of this installation that work, and the missing ones: MPI, kernels, cores, engines, a GPU, and extras.
+"""Finds out which parts of this installation work: MPI, kernels, cores, engines, a GPU, and extras.
 
 A part that may crash or hang, such as a launcher or a driver, is tried in a process of its own with a time limit.
 """
@@ -41,9 +41,9 @@ EXTRAS: Mapping[str, tuple[str, tuple[str, ...]]] = {
     "completion": ("Tab completion", ("shtab",)),
     "video": ("films", ("av", "PIL", "pygame")),
 }
-"""The purpose of each extra for users, and the modules that show whether it is installed.
+"""The purpose of each extra, and the modules that show whether it is installed.
 
-The extras of MPI and of the GPU are missing here: these parts have findings of their own.
+MPI and the GPU are missing here, because they have findings of their own.
 """
 SECONDS = 120.0
 """The time limit of a process; it includes the compilation of kernels for a GPU."""
@@ -60,7 +60,7 @@ _CUDA13 = 580
 """The first driver for CUDA 13."""
 
 _ABSENT = "a GPU", "a driver that finds a GPU"
-"""The values of `InputError.expected` that mean that no GPU is there. With other values, a part is broken."""
+"""The values of `InputError.expected` if there is no GPU. With other values, a part is broken."""
 
 State = Literal["works", "missing", "broken"]
 
@@ -72,7 +72,8 @@ class Finding:
     Attributes:
         part: The name of the part.
         state: "broken" if it is installed but does not work.
-        text: Its versions, if it works; its failure, if it is broken; otherwise its purpose and how to get it.
+        text: The versions of a working part, the failure of a broken part, or the purpose of a missing part and the
+            command that installs it.
     """
 
     part: str
@@ -85,7 +86,7 @@ def run_probe(
 ) -> tuple[Any, str]:
     """Run a process to its end. Return the JSON value that it printed after `_MARK`, or None and the reason.
 
-    The process is killed after some seconds, or once `stopping` is set.
+    The process is killed after a number of seconds, or when `stopping` is set.
     """
     path = os.pathsep.join(filter(None, [str(SOURCE), environment.get("PYTHONPATH", "")]))
     deadline = time.monotonic() + seconds
@@ -130,7 +131,7 @@ def examine(transport: Transport, check: Callable[[], object] = lambda: None) ->
 
     Args:
         transport: The transport of this process.
-        check: Called often meanwhile; may raise an error, which also ends the processes.
+        check: Called often while the probes run. If it raises an error, the probes end, too.
     """
     stopping = threading.Event()
     software = machine_manifest(transport)
@@ -147,7 +148,7 @@ def examine(transport: Transport, check: Callable[[], object] = lambda: None) ->
 
 
 def _kernels() -> Finding:
-    """Return the state of the native kernels, which have to compute the bits of the array operations."""
+    """Return the state of the native kernels. They must compute the same bits as the array operations."""
     x = np.linspace(-9, 9, 1000, dtype=np.float32)
     try:
         if not native.available():
@@ -228,7 +229,9 @@ def _gpu(stopping: threading.Event) -> list[Finding]:
 
 def try_gpu() -> dict[str, Any]:
     """Open a GPU; return the version of NVRTC, and the facts about the GPU or the error. It may crash this process."""
-    found: dict[str, Any] = {"NVRTC": cupy_device.available() and ".".join(map(str, cupy_device.nvrtc_version()))}
+    found: dict[str, Any] = {"NVRTC": False}
+    if cupy_device.available():
+        found["NVRTC"] = ".".join(map(str, cupy_device.nvrtc_version()))
     try:
         device = cupy_device.open_device()
         return found | {"name": device.name} | device.facts()
@@ -237,7 +240,7 @@ def try_gpu() -> dict[str, Any]:
 
 
 def driver_version() -> int | None:
-    """Return the major version of NVIDIA's driver, 580 or more for CUDA 13; None if the system has no driver."""
+    """Return the major version of NVIDIA's driver; None if the system has no driver."""
     with suppress(OSError):
         if found := re.search(r" (\d{3,})\.\d", DRIVER.read_text(errors="replace")):
             return int(found[1])
@@ -251,8 +254,9 @@ def _cuda(version: int) -> str:
 def _extras() -> list[Finding]:
     """Return the installed extras, and the missing extras with the command that installs them."""
     missing = {name: purpose for name, (purpose, modules) in EXTRAS.items() if not is_installed(*modules)}
+    installed = [name for name in EXTRAS if name not in missing]
     found = []
-    if installed := [name for name in EXTRAS if name not in missing]:
+    if installed:
         found.append(Finding("extras", "works", ", ".join(installed)))
     if missing:
         named = ", ".join(f"{name} ({purpose})" for name, purpose in missing.items())

@@ -43,13 +43,15 @@ def on_terminal(stream: TextIO | None = None) -> bool:
 
 def width() -> int | None:
     """Return the width of the terminal in characters; None without a terminal, or if its width is unknown."""
-    return (shutil.get_terminal_size((0, 0)).columns or None) if on_terminal() else None
+    if not on_terminal():
+        return None
+    return shutil.get_terminal_size((0, 0)).columns or None
 
 
 def work_shares(record: Record) -> tuple[float, float]:
     """Return the share of the working time that was spent in environments, and the mean number of idle workers.
 
-    Rank 0 counts only if there are no workers. Workers without any work do not count, as lost workers look the same.
+    Rank 0 counts only if there are no workers. Workers without work do not count, because lost workers look the same.
     """
     busy = record.busy_seconds[1:] if len(record.busy_seconds) > 1 else record.busy_seconds
     active = np.isfinite(busy) & (busy > 0)
@@ -62,7 +64,9 @@ def work_shares(record: Record) -> tuple[float, float]:
 def heading(path: Path, number: int, runs: int) -> str:
     """Return the line above the output of one of several runs; empty for a single run.
 
-    number: from 1 on. The line has the name of the directory, which names the experiment in a sweep.
+    The line has the name of the directory, which names the experiment in a sweep.
+
+    number: The number of the run, from 1 on.
     """
     return f"run {number} of {runs}: {path.parent.resolve().name}/{path.name}\n" if runs > 1 else ""
 
@@ -79,14 +83,14 @@ class RunsClock:
         self._current = 0
 
     def start(self, number: int) -> None:
-        """Begin a run; the runs before it have ended. number: from 0 on."""
+        """Begin a run, of a number from 0 on. The runs before it have ended."""
         self._current = number
 
     def remaining(self, share: float, eta: float) -> str:
         """Return the remaining time of all runs as a text; "" for a single run.
 
         Args:
-            share: The completed share of the current run, in (0, 1].
+            share: The completed share of the current run; above 0.
             eta: The remaining seconds of the current run.
         """
         if len(self._episodes) < 2:
@@ -167,7 +171,7 @@ class ProgressReporter:
                 self._print_line()
 
     def update(self, purpose: Purpose, done: int, episodes: int, idle: int) -> None:
-        """Show the current evaluation, its progress, and the number of idle workers; may be called often."""
+        """Show the progress of the current evaluation and the number of idle workers. It may be called often."""
         if self.display is None or time.monotonic() - self._refreshed_at < MIN_REFRESH:
             return
         self._refreshed_at = time.monotonic()
@@ -268,11 +272,11 @@ class ReportProgress:
             print(f"evolve.report: run {self._done + 1} of {self._runs}: {self._name}", file=sys.stderr, flush=True)
 
     def update(self, purpose: Purpose, done: int, episodes: int, idle: int) -> None:
-        """Show the kind of the repeated episodes, and their progress; may be called often."""
+        """Show the kind and the progress of the repeated episodes. It may be called often."""
         if self.display is None or (time.monotonic() - self._refreshed_at < MIN_REFRESH and done < episodes):
             return
         self._refreshed_at = time.monotonic()
         what = "held-out episodes" if purpose is Purpose.HELD_OUT else "champions' episodes"
         now = f"{self._name}: {what} {done / episodes:.0%}"
-        # Each evaluation of a run fills the first half of the run's share of the bar. A film shows no progress.
+        # Each evaluation of a run fills the first half of the run's part of the bar. Films show no progress.
         self.display.update(self._bar, completed=self._done + 0.5 * done / episodes, now=now)

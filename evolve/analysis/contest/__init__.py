@@ -1,13 +1,15 @@
 """The contest of machines: it times the same work on each machine, and digests prove that the work was the same.
 
-This module defines the work: six experiments on exact tasks, called legs, which are the same on all machines with the
-same version. A pass plays each leg once. Only evolve's own code does arithmetic in legs, so equal digests prove equal
-work. `legs.toml` has the legs, which stress different parts of a machine; `golden.json` has the digests of short runs.
-A change to the legs or to this module changes the work: raise `VERSION`, and write `golden.json` again with
-`benchmarks/contest.py --golden`.
+This module defines the work: six experiments on exact tasks, called legs. The legs stress different parts of a machine,
+and are the same on all machines. A pass plays each leg once. Only evolve's own code does arithmetic in legs, so equal
+digests prove equal work.
 
-`session` plays and times the work on the ranks of this job; only `evolve.cli.contest` starts processes. `results` has
-the records of a contest and their file, and `ranking` compares files of several machines.
+`legs.toml` has the legs, and `golden.json` has the digests of short runs. A change to the legs or to this module
+changes
+the work: raise `VERSION`, and write `golden.json` again with `benchmarks/contest.py --golden`.
+
+`session` plays and times the work on the ranks of this job. Only `evolve.cli.contest` starts processes. `results` has
+the file of a contest, and `ranking` compares the files of several machines.
 """
 
 import hashlib
@@ -25,7 +27,7 @@ from evolve.training import Experiment, prepare
 VERSION = 2
 
 LEGS: Mapping[str, Mapping[str, Any]] = tomllib.loads(Path(__file__).with_name("legs.toml").read_text(encoding="utf-8"))
-"""The settings of each leg, in the size "small"; the settings of "walker" are of the size "large"."""
+"""The settings of each leg in the size "small". The leg "walker" has the settings of the size "large"."""
 
 WALKER = "walker"
 LEGS_OF_VERSION = {1: tuple(leg for leg in LEGS if leg != WALKER), VERSION: tuple(LEGS)}
@@ -35,8 +37,8 @@ LEGS_OF_VERSION = {1: tuple(leg for leg in LEGS if leg != WALKER), VERSION: tupl
 _KNOWN = {"population": 24, "episodes": 2, "generations": 3}
 _KNOWN_SLOTS = 48
 _KNOWN_STEPS = 100  # the step limit of an episode, unless the leg has its own
-# Defaults that have changed since the legs were defined; the legs keep the earlier defaults. `definition` leaves out
-# this table, so that the files of earlier contests can still be compared.
+# The legs keep these defaults, which have changed since the legs were defined. `definition` leaves out this table, so
+# files of earlier contests can still be compared.
 _EARLIER_DEFAULTS: Mapping[str, Mapping[str, Any]] = {
     "openai-es": {"sigma": 0.1, "learning_rate": 0.05},
     "prune": {"survivors": 1, "weight_noise": 0.0},
@@ -53,7 +55,7 @@ class ContestSize:
         name: The name of the size.
         candidates: The factor by which the number of candidates of a leg differs from "small".
         generations: The factor by which the number of generations of a leg differs from "small".
-        walker: The numbers of candidates and of generations of the leg "walker", which has no factors.
+        walker: The numbers of candidates and generations of the leg "walker". The factors do not apply to it.
         seed: The seed of the timed runs.
         known_seed: The seed of the short runs with known digests.
         least_seconds: The shortest duration of a timed repeat, which consists of one or more passes.
@@ -111,7 +113,7 @@ def _experiment(table: Mapping[str, Any], changes: Mapping[str, Any], compute: M
 def definition() -> str:
     """Return 64 hexadecimal digits that identify the settings of all legs and sizes.
 
-    Settings that `legs.toml` leaves out are not covered. If their defaults change the work, the known digests change.
+    They do not cover defaults. A default that changes the work changes the known digests.
     """
     sizes = [(s.name, s.candidates, s.generations, s.walker, s.seed, s.known_seed) for s in SIZES.values()]
     text = json.dumps([LEGS, _KNOWN, _KNOWN_STEPS, sizes], sort_keys=True)
@@ -120,10 +122,10 @@ def definition() -> str:
 
 @cache
 def golden() -> Mapping[str, Any]:
-    """Return the contents of `golden.json`.
+    """Return the contents of `golden.json`: by size and leg, the digest and the tags of the short run.
 
-    They are the version, the definition of the work and, by size and leg, the digest and the tags of its short run. The
-    tags, short digests of candidates, find the first candidate that differs.
+    Tags are short digests of candidates. They find the first candidate that differs. The file also has the version and
+    the `definition` of the work.
     """
     return json.loads(GOLDEN.read_text(encoding="utf-8"))
 

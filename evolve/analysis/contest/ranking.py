@@ -1,6 +1,7 @@
-"""Contests of several machines, compared by time and cost, as numbers and as a figure; and the benchmark of 2020.
+"""The ranking of machines by their contest files: times and costs, as numbers and as a figure.
 
-A leg is a part of the contest: one task with one network and one strategy.
+`benchmark_2020` compares a machine with published times. A leg is a part of the contest: one task with one network and
+one strategy.
 """
 
 import itertools
@@ -23,12 +24,12 @@ STEPS = 228_539_753
 _PUBLISHED = "3,491 s (24 cores), 6,666 s (64 vCPUs)"
 
 _MARKERS = "os^Dv<"
-# Heights in inches: of the upper panels, of a bar, of the titles and axes around the bars, and of the figure's title.
+# Heights in inches of the upper panels, a bar, the axes around the bars, and the title of the figure.
 _LINES_HEIGHT, _ROW_HEIGHT, _AXES_HEIGHT, _TITLE_HEIGHT = 3.1, 0.42, 0.9, 0.5
 _NAME_CHARACTERS = 26  # in a line of a machine's name beside its bar; the legend has room for twice as many
-# The box behind a number, which hides the lines that would cross the number.
+# The box behind a number hides the lines that would cross the number.
 _BEHIND = {"facecolor": PAPER, "edgecolor": "none", "pad": 1.5}
-_ROOM = 1.25  # the width of a panel of bars, in lengths of the longest bar, so that numbers fit beside the bars
+_ROOM = 1.25  # the width of a panel in lengths of the longest bar; numbers stand beside the bars
 
 
 @dataclass(frozen=True)
@@ -39,11 +40,11 @@ class RankedRow:
         machine: The unique name of its machine.
         measured: The measurement.
         verdict: The verdict on its file, by `ContestFile.assess`.
-        speedup: The time of one worker of the same machine, divided by its own time; None if one worker was not timed.
+        speedup: The time of one worker of the machine, divided by the time of this row; None if that time is missing.
         price: The price of an hour of its machine, if it was given.
         ratio: The geometric mean of the times of its repeats, divided by the geometric mean of the reference. The
             reference is the fastest row of the first machine.
-        interval: The 95 % interval of the ratio; None for the reference itself, and with one repeat.
+        interval: The 95 % interval of the ratio; None for the reference, and for a single repeat.
     """
 
     machine: str
@@ -76,8 +77,7 @@ class ContestRanking:
 def rank(paths: Sequence[Path]) -> ContestRanking:
     """Compare the contests in files. The rows keep the order of the files.
 
-    Raises:
-        InputError: A file cannot be read, was edited, or differs from the first in its version, size or work.
+    Raises InputError if `results.read` does, or if a file has another version, size or work than the first one.
     """
     files = [results.read(path) for path in paths]
     first = files[0]
@@ -109,21 +109,22 @@ def ranked(name: str, file: results.ContestFile, reference: results.ContestRow) 
 
 
 def _distinct(names: Sequence[str]) -> list[str]:
-    """Return names, all different; a name that occurs more than once gets a number."""
+    """Return distinct names. A name that occurs more than once gets a number."""
     found: list[str] = []
     for name in names:
+        if names.count(name) == 1:
+            found.append(name)
+            continue
         numbered = (f"{name} #{number}" for number in itertools.count(1))
-        is_repeated = names.count(name) > 1
-        found.append(next(each for each in numbered if each not in (*names, *found)) if is_repeated else name)
+        found.append(next(each for each in numbered if each not in (*names, *found)))
     return found
 
 
 def benchmark_2020(file: results.ContestFile, row: results.ContestRow) -> str:
-    """Return a text: the time that the workers of a row take for the benchmark of 2020, and the published times.
+    """Return in words the time that the workers of a row take for the benchmark of 2020, and the published times.
 
-    The time follows from the seconds per environment step. The first generation is not timed; its steps are assumed to
-    be as fast as the others. The text is empty if the leg of the walker was not played or not timed, or was played with
-    another population.
+    The time follows from the seconds per environment step. Steps of the first generation, which is not timed, count as
+    fast as the others. The text is empty if the leg of the walker was not timed, or had another population.
     """
     leg = row.legs.get(contest.WALKER)
     large = contest.LEGS[contest.WALKER]  # in the size "large"
@@ -141,7 +142,7 @@ def benchmark_2020(file: results.ContestFile, row: results.ContestRow) -> str:
 
 @style.styled
 def draw(ranking: ContestRanking) -> Any:
-    """Return the figure of a ranking: time and speed-up by workers, ratios with their intervals, and costs."""
+    """Return the figure of a ranking: time and speed-up over workers, above ratios of times and costs."""
     best = [min(ranking.of(machine), key=lambda row: row.measured.seconds) for machine in ranking.machines]
     # Costs in several currencies have no common axis.
     priced = len({row.price.currency for row in best if row.price is not None}) == 1
@@ -205,7 +206,7 @@ def _draw_bars(panels: Sequence[Any], best: Sequence[RankedRow]) -> None:
     names = [
         textwrap.fill(f"{sanitize(row.machine)}, {sanitize(row.measured.title)}", _NAME_CHARACTERS) for row in best
     ]
-    ratio, *more = panels
+    ratio = panels[0]
     ratio.set(title="Shortest time, relative to the first", xlabel="ratio, with its 95 % interval")
     ends = [max(row.ratio, row.interval[1] if row.interval else 0.0) for row in best]
     _bars(ratio, [row.ratio for row in best], [f"{row.ratio:.3f}" for row in best], ends, names)
@@ -213,7 +214,8 @@ def _draw_bars(panels: Sequence[Any], best: Sequence[RankedRow]) -> None:
         if row.interval is not None:
             ratio.plot(row.interval, (y, y), color=INK, lw=1.4, marker="|", ms=7)
     ratio.axvline(1, color=FAINT, lw=1, ls=":")
-    for cost in more:
+    if len(panels) > 1:
+        cost = panels[1]
         cost.set(title="Cost of one pass", xlabel="price of an hour × time")
         priced = [(row.price, row.measured.seconds) for row in best]
         costs = [0.0 if price is None else price.of(seconds) for price, seconds in priced]
@@ -227,7 +229,7 @@ def _bars(
 ) -> None:
     """Draw a bar for each value, with its name to the left and its text to the right.
 
-    ends: the right end of each bar and its interval, on the axis of the values.
+    ends: The right ends of the bars and their intervals, on the axis of the values.
     """
     places = range(len(values))
     panel.barh(places, values, 0.55, color=[COLOURS[n % len(COLOURS)] for n in places], alpha=0.85)

@@ -1,6 +1,6 @@
 """The results of a contest and their file: signed JSON, so that an edited file is noticed.
 
-A contest plays six experiments, its *legs*. A *repeat* plays all legs one or more times, and is timed.
+A contest plays six experiments, its *legs*. A *repeat* plays all legs one or more times, and times them.
 """
 
 import hashlib
@@ -61,10 +61,10 @@ class LegDigest(StoredPart):
     """The result of a leg.
 
     digest: identifies every bit of the leg.
-    marks: the first digits of the digests after some of its generations, the last one included.
+    marks: the first digits of the digests after some of the generations, and after the last one.
     every: the number of generations from one mark to the next.
     steps: environment steps.
-    timed_steps: the steps after the first generation, which is not timed; None in files of version 1.
+    timed_steps: the steps without the first generation, which is not timed; None in files of version 1.
     episodes: the number of episodes.
     """
 
@@ -103,11 +103,11 @@ class ContestRow(StoredPart):
     """The result of one number of workers, or of a GPU.
 
     workers: the number of processes that played.
-    hosts: the number of ranks on each host, in the order of their first ranks; hosts are not named.
+    hosts: the number of ranks on each host, in the order of their first ranks.
     mpi: the MPI library between the ranks.
     backend: the back end of the networks.
     device: the GPU, or "".
-    known: the digests of the short runs, to be compared with `golden.json`; empty if these runs were left out.
+    known: the digests of the short runs, which `golden.json` has, too; empty if these runs were left out.
     legs: the results of the legs, which are timed.
     repeats: all repeats.
     """
@@ -175,7 +175,7 @@ class ContestFile(StoredPart):
     size: the name of the contest's size.
     name: the name of the machine.
     date: the time of the end, in UTC.
-    verdict: `VALIDATED` or `UNVERIFIED`; a reader does not trust it, and assesses the rows again.
+    verdict: `VALIDATED` or `UNVERIFIED`. A reader of the file assesses the rows again.
     line: the result in one line.
     price: the price of an hour of the machine, if it was given.
     load_before: the load averages over 1, 5 and 15 minutes before the contest.
@@ -222,14 +222,16 @@ def leg_difference(ours: Mapping[str, LegDigest], theirs: Mapping[str, LegDigest
     for leg, one in ours.items():
         other = theirs[leg]
         if one.digest != other.digest:
-            place = next((n for n, (a, b) in enumerate(zip(one.marks, other.marks, strict=False)) if a != b), None)
+            pairs = zip(one.marks, other.marks, strict=False)
+            place = next((n for n, (mark, other_mark) in enumerate(pairs) if mark != other_mark), None)
             if place is None:
                 return f"{leg}, after its last mark"
             first, last = place * one.every, (place + 1) * one.every - 1
             if first == last:
                 return f"{leg}, generation {first}"
-            is_last = place + 1 == len(one.marks)  # the last mark covers all remaining generations
-            return f"{leg}, generation {first} or later" if is_last else f"{leg}, generations {first} to {last}"
+            if place + 1 == len(one.marks):  # the last mark covers all remaining generations
+                return f"{leg}, generation {first} or later"
+            return f"{leg}, generations {first} to {last}"
     return ""
 
 
@@ -244,11 +246,12 @@ def read_price(text: str) -> Price:
 
 def signature(contents: dict[str, Any]) -> str:
     """Return 64 hexadecimal digits that identify the contents of a file, which must not include a signature."""
-    return hashlib.sha256(json.dumps(contents, sort_keys=True, separators=(",", ":")).encode()).hexdigest()
+    text = json.dumps(contents, sort_keys=True, separators=(",", ":"))
+    return hashlib.sha256(text.encode()).hexdigest()
 
 
 def check_new(path: Path) -> None:
-    """Raise InputError unless a new file can be written at `path`: existing files are never replaced."""
+    """Raise InputError unless a new file can be written at `path`. Existing files are never replaced."""
     if path.exists():
         raise InputError.plainly(str(path), f"{path} already exists. Choose another name with -o.")
     disk.check_writable(path, (".json",))
@@ -259,7 +262,7 @@ def write(found: ContestFile, path: Path) -> Path:
 
     Raises InputError if the file cannot be written.
     """
-    # Another contest may have written its result there meanwhile; a long contest does not end without one for that.
+    # Another contest may have taken the name meanwhile. A long contest must not lose its result for that.
     numbered = (path.with_stem(f"{path.stem}-{number}") for number in itertools.count(2))
     path = next(free for free in itertools.chain([path], numbered) if not free.exists())
     contents = found.model_dump(mode="json")
@@ -269,12 +272,10 @@ def write(found: ContestFile, path: Path) -> Path:
 
 
 def read(path: Path) -> ContestFile:
-    """Return the contents of a file.
+    """Return the contents of a file of this version or an earlier one.
 
-    Files of earlier versions can be read, since this version plays all of their legs.
-
-    Raises:
-        InputError: The file cannot be read, is no contest file, was edited, or is of an unknown version or other work.
+    Raises InputError if the file cannot be read, is no contest file, or was edited. Raises it also for an unknown
+    version, and for other work.
     """
     contents = _contents(path)
     version = contents.get("contest")
@@ -313,8 +314,8 @@ def _contents(path: Path) -> dict[str, Any]:
 def _check(found: ContestFile, path: Path) -> None:
     """Raise InputError for contents that no contest writes."""
     legs = set(contest.LEGS_OF_VERSION[found.contest])
-    are_whole = [set(row.legs) == legs and row.workers >= 1 and min(row.times, default=0) > 0 for row in found.rows]
-    if not (found.size in contest.SIZES and found.rows and all(are_whole)):
+    are_whole = all(set(row.legs) == legs and row.workers >= 1 and min(row.times, default=0) > 0 for row in found.rows)
+    if found.size not in contest.SIZES or not found.rows or not are_whole:
         raise InputError(str(path), "a whole contest", "parts of one")
     price = found.price
     if price is not None and not (price.currency.isprintable() and 0 <= price.hour < _LARGEST_PRICE):

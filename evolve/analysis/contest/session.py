@@ -1,11 +1,12 @@
-"""Play the contest on the ranks of this job, for one row of its table.
+"""Plays the contest on the ranks of this job, for one row of its table.
 
-First the short run of each leg is compared with its known digest in golden.json. Then repeats of the runs for the score
-are timed until their times agree, or `most_repeats` are done. A repeat consists of one or more passes, and a pass plays
-all legs once.
+First the short run of each leg is compared with its known digest in golden.json. Then the runs for the score are
+repeated and timed, until the times agree or `most_repeats` are done. A repeat consists of one or more passes, and a
+pass plays all legs once.
 """
 
 import hashlib
+import math
 import time
 from collections import Counter
 from collections.abc import Callable, Mapping
@@ -27,25 +28,25 @@ from evolve.training.manifest import LoadMeter, load_averages
 
 TAG = 8
 """Hexadecimal digits of a candidate's tag in a generation: half of them identify its genome, half its episodes."""
-_MOST_MARKS = 32  # the largest number of marks that a file has of a leg
+_MOST_MARKS = 32  # of a leg in a file
 _MARK_DIGITS = 16  # hexadecimal digits of a mark in a file
 
 Say = Callable[[str], None]
 
 
 class DifferentWorkError(RunError):
-    """The results on this machine, or of this build, are wrong; the message names the first difference."""
+    """The results of this machine or this build are wrong. The message names the first difference."""
 
 
 @dataclass(frozen=True)
 class PlayedLeg:
-    """The result of playing a leg. The first generation is not timed, since ranks initialize in it.
+    """The result of playing a leg. The first generation is not timed, because ranks initialize in it.
 
     Attributes:
         work: The digest and the amount of work, as in the file.
-        tags: [G] of TAG digits for each candidate; empty unless they were asked for.
+        tags: [G], TAG digits for each candidate; empty unless they were asked for.
         seconds: The wall time of all timed generations.
-        busy_seconds: The busy time of the ranks that play episodes, in the timed generations, summed over ranks.
+        busy_seconds: The busy time in the timed generations, summed over the ranks that play episodes.
     """
 
     work: results.LegDigest
@@ -88,8 +89,9 @@ def play(experiment: Experiment, coordinator: Coordinator, seed: int, tagged: bo
             tags.append(_tags(record))
     seconds = time.perf_counter() - begin
     # The file has a mark after every `every` generations and at the end.
-    every, last = -(-len(marks) // _MOST_MARKS), len(marks) - 1
-    kept = tuple(marks[end][:_MARK_DIGITS] for end in [*range(every - 1, last, every), last])
+    every, last = math.ceil(len(marks) / _MOST_MARKS), len(marks) - 1
+    marked = [*range(every - 1, last, every), last]
+    kept = tuple(marks[generation][:_MARK_DIGITS] for generation in marked)
     work = results.LegDigest(
         digest=marks[-1], marks=kept, every=every, steps=steps, timed_steps=timed_steps, episodes=episodes
     )
@@ -120,7 +122,7 @@ def play_known(size: ContestSize, coordinator: Coordinator, backend: str) -> dic
 
 
 def difference(size: str, played: Mapping[str, PlayedLeg]) -> str:
-    """Return the first difference from the known runs, in words; "" if they are equal."""
+    """Return the first difference from the known runs in words; "" without a difference."""
     for leg, expected in contest.golden()["sizes"][size].items():
         if played[leg].work.digest != expected["digest"]:
             return f"{leg}, {_where(expected['tags'], played[leg].tags)}"
@@ -194,7 +196,7 @@ def measure(
 def _repeat(
     coordinator: Coordinator, size: ContestSize, backend: str, expected: Mapping[str, results.LegDigest]
 ) -> tuple[results.Repeat, dict[str, results.LegDigest]]:
-    """Play passes for at least `size.least_seconds`; return the repeat and the digests of the legs.
+    """Play passes for at least `size.least_seconds`; return the repeat, and the digests of the legs by name.
 
     expected: The digests of an earlier repeat; empty in the first repeat.
     """
