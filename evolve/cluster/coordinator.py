@@ -1,4 +1,4 @@
-"""The coordinator is rank 0. It gives work to the other ranks, receives results, and goes on without lost workers."""
+"""The coordinator is rank 0. It gives work to the workers, receives their results, and goes on without lost workers."""
 
 import itertools
 import json
@@ -72,7 +72,7 @@ class Coordinator:
         return bool(self._workers) or isinstance(self._own_rollout, ThreadedRollout)
 
     def set_up(self, spec: RolloutSpec) -> None:
-        """Tell all workers to make the rollout of an experiment, if they lack it. Do not wait for them."""
+        """Tell all workers to make the rollout of an experiment, unless they have it. Do not wait for them."""
         if spec == self._spec:
             return
         self._spec = spec
@@ -87,7 +87,7 @@ class Coordinator:
         """Update the shared state of all workers. They apply an update before they handle any later message.
 
         Args:
-            updates: Pairs of an update and the rank of the worker that has it already; 0 if no worker has it.
+            updates: Pairs of an update and the rank of a worker that does not need it; 0 if all need it.
             version: The version of the shared state afterwards.
         """
         for content, skip in updates:
@@ -97,8 +97,8 @@ class Coordinator:
     def ask(self, questions: Sequence[Buffer]) -> list[tuple[int, Buffer] | None]:
         """Let workers answer questions by `SharedState.answer`, in any order.
 
-        Returns for each question the rank that answered it and the answer; None for an unanswered question. Raises
-        Stopped as `evaluate` does, and RunError if a worker failed.
+        Returns for each question the rank of a worker and its answer; None for an unanswered question. Raises Stopped
+        as `evaluate` does, and RunError if a worker failed.
         """
         inquiry = Inquiry(next(_SERIALS), questions, 0.0 if self._spec is None else self._spec.max_episode_seconds)
         self._run(inquiry)
@@ -113,13 +113,14 @@ class Coordinator:
     ) -> PopulationResults:
         """Play a batch of N episodes; return the results of its C genomes.
 
-        The coordinator goes on without workers that no longer answer and, if MPI survives the death of a rank, without
+        The coordinator goes on without workers that hang. If MPI survives the death of a rank, it also goes on without
         workers that die. If no worker is left, this process plays the rest.
 
         Args:
             spec: The experiment to which the batch belongs.
             batch: The episodes.
-            meanwhile: Called once, as soon as workers or other threads have work; never if this thread plays alone.
+            meanwhile: Called once, as soon as workers or other threads have work. Not called if this thread plays
+                alone.
             collector: Collects the results. Batches with the same genomes may share it; by default a new one.
 
         Raises:
@@ -143,13 +144,13 @@ class Coordinator:
         return evaluation.finish()
 
     def take_seconds(self) -> tuple[Float64, Float64]:
-        """Return [R] each: the seconds that every rank was at work, and in environments, since the last call."""
+        """Return two arrays [R]: the seconds of each rank at work, and in environments, since the last call."""
         busy, environments = self._seconds
         self._seconds = np.zeros_like(self._seconds)
         return busy, environments
 
     def _run(self, job: Job, meanwhile: Callable[[], None] | None = None) -> Int64:
-        """Let the workers do a job; return the items [n] that they left unfinished, because no worker is left."""
+        """Let the workers do a job; return the items [n] that are left because all workers are lost."""
         workers = self._workers
         if not workers:
             return np.arange(len(job))
@@ -181,7 +182,7 @@ class Coordinator:
         return queue.pending.items
 
     def _check_losses(self, job: Job, queue: WorkQueue) -> None:
-        """Give the items of lost workers to other ranks. An item that ends several workers counts as failed."""
+        """Give the items of lost workers to other ranks. An item that loses several workers counts as failed."""
         # All lost workers are removed before any item is handed out, so that no item goes to another lost worker.
         losses = self._workers.remove_lost(queue.busy, job.patience)
         for loss in losses:
@@ -206,8 +207,8 @@ class Coordinator:
         rollout.clear()
         rollout.environment_seconds = 0.0
         begin = time.perf_counter()
-        # Exact tasks cannot fail, so all episodes are submitted at once. Other environments may fail and stop the run,
-        # so at most as many episodes as there are slots are submitted in advance.
+        # Exact tasks cannot fail, so all episodes are submitted at once. Other environments may fail and stop the run.
+        # Submit at most one episode per slot in advance.
         at_once = len(items) if rollout.whole_episodes else spec.slots
         submitted = 0
         done = 0
@@ -251,7 +252,7 @@ def idle_sleep(seconds: float) -> float:
 def dismiss(transport: Transport, answer: bytes = b"", patience: float = 5.0) -> bool:
     """Make `serve` return `answer` at every worker; return whether all workers that are not lost confirmed in time.
 
-    After that, unsent messages get the same time again. If some of them cannot be sent, the result is False, too.
+    After that, unsent messages get the same time again. If one cannot be sent, the result is False, too.
 
     patience: The seconds to wait. Each rank adds 0.05 s, because many ranks on few cores take turns.
     """
@@ -278,7 +279,7 @@ def all_have_left(transport: Transport) -> bool:
 
 
 def await_ends(transport: Transport, ranks: Set[int], patience: float) -> None:
-    """Receive messages until the scripts of all `ranks` that do not hang have ended, for at most `patience` seconds."""
+    """Receive messages for at most `patience` seconds, until the scripts of all `ranks` that answer have ended."""
     deadline = time.monotonic() + patience
     while ranks - transport.gone - transport.leaving and time.monotonic() < deadline:
         if not _receive_farewell(transport):
@@ -287,7 +288,7 @@ def await_ends(transport: Transport, ranks: Set[int], patience: float) -> None:
 
 
 def _receive_farewell(transport: Transport) -> bool:
-    """Receive a message, and note a farewell; other messages are dropped. Return whether there was a message."""
+    """Receive a message; drop it unless it is a farewell. Return whether there was a message."""
     received = transport.probe()
     if received is None:
         return False

@@ -21,8 +21,7 @@ class Cores(NamedTuple):
 
     Attributes:
         bound: The numbers of the cores in the affinity of the process; empty if unknown.
-        most: The number of cores that the process may keep busy: all of its cores, or the rounded quota of its control
-            groups if that is less.
+        most: The number of cores that the process may keep busy. A quota of its control groups may limit it.
     """
 
     bound: Sequence[int]
@@ -33,14 +32,12 @@ def usable_cores() -> Cores:
     """Return the cores that this process may use, by its affinity and the quota of its control groups."""
     bound = sorted(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else []  # only Linux has it
     cores = len(bound) or os.cpu_count() or 1
-    return Cores(bound, max(1, round(min(cores, quota_of(_groups(), _ROOT)))))
+    most = min(cores, quota_of(_groups(), _ROOT))
+    return Cores(bound, max(1, round(most)))
 
 
 def usable_memory() -> float:
-    """Return the bytes of memory that this process may use; infinity if unknown.
-
-    They are the memory of the machine, or the limit of the control groups of the process if that is less.
-    """
+    """Return the bytes of memory that the machine and its control groups let this process use; infinity if unknown."""
     try:
         machine = float(os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"))
     except (AttributeError, ValueError, OSError):
@@ -52,9 +49,9 @@ def quota_of(groups: str, root: Path) -> float:
     """Return the number of cores that the control groups of a process let it keep busy; infinity without a limit.
 
     Args:
-        groups: The text of its file /proc/self/cgroup: a line for each hierarchy of control groups, version 1 or 2.
-        root: The directory of all control groups. In a container it is the container's own group, although the line
-            names a longer path.
+        groups: The text of /proc/self/cgroup. It has a line for each hierarchy of control groups, version 1 or 2.
+        root: The directory of all control groups. In a container it is the container's own group, although the lines
+            name longer paths.
     """
     found = _limits(groups, root, "cpu", ("cpu.cfs_quota_us", "cpu.cfs_period_us"), "cpu.max")
     return min((limit / period for limit, period in found if limit > 0), default=math.inf)
@@ -95,22 +92,19 @@ def number_of_cores() -> int:
 
 
 def share_of_cores() -> int:
-    """Return the number of cores on which this process plays: the share that `set_share` has set, or else all cores.
-
-    Rank 0, which plays only if all workers are lost, has the largest share of a worker.
-    """
+    """Return the number of cores on which this process plays: the share of `set_share`, or all without a share."""
     return _share[0] if _share else number_of_cores()
 
 
 def set_share(cores: int | None) -> None:
-    """Set the result of `share_of_cores`, once all ranks know each other. With None, it is the number of all cores."""
+    """Set the result of `share_of_cores`. With None, it is the number of all cores."""
     _share[:] = [] if cores is None else [cores]
 
 
 def shares(hosts: Sequence[str], cores: Mapping[int, Cores]) -> dict[int, int]:
-    """Return the number of cores of each worker. The workers of a host that may use the same core share it equally.
+    """Return the number of cores of each worker. Workers of a host that may use the same core share it equally.
 
-    A rank that MPI has bound to cores of its own thus keeps all of them. The coordinator, rank 0, needs no core.
+    So a rank that MPI has bound to cores of its own keeps all of them. The coordinator, rank 0, needs no core.
 
     Args:
         hosts: The host of each rank.

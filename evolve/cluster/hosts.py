@@ -1,4 +1,4 @@
-"""The processes and hosts of a job: how many workers this machine starts, and which hosts of a hostfile take part."""
+"""Decides how many workers this machine starts, and which hosts of a hostfile take part in a job."""
 
 import os
 import re
@@ -28,7 +28,7 @@ _LAUNCHERS = (
     ("PALS_SIZE", "PALS_RANKID"),  # HPE Cray
 )
 _FEW_STEPS = 100_000
-"""The steps of a quick environment that one process plays in the second or two that MPI takes to start."""
+"""One process plays this number of steps of a quick environment while MPI starts, in a second or two."""
 _MAX_WORKERS, _MAX_PER_CORE = 256, 16
 """A machine may start `_MAX_WORKERS` workers, or `_MAX_PER_CORE` for each core if that is more."""
 _LINE = re.compile(
@@ -37,7 +37,7 @@ _LINE = re.compile(
 SSH_OPTIONS = ("-o", "BatchMode=yes", "-o", "ConnectTimeout=8")
 """ssh asks for no password, and does not wait minutes for a lost host."""
 PATIENCE = 30.0
-"""Seconds that a host has to connect and to run a command; the shell of a busy host may be slow."""
+"""Seconds that a host may take to connect and to run a command; a busy host may be slow."""
 _MISSING = 1  # exit code of `test -x` for a file that is missing or cannot be executed
 _CHECK_INTERVAL = 30.0  # seconds between two checks of the hosts that are left out
 _ANSWERS_NEEDED = 2  # consecutive answers after which a host is taken back
@@ -60,14 +60,12 @@ def launched() -> Launched:
 
 
 def started_by() -> str | None:
-    """Return the command that started this process as a rank, such as "srun -n 4"; None without a launcher.
-
-    The batch script of SLURM is a step of one task, and counts as no launcher.
-    """
+    """Return the command that started this process as a rank, such as "srun -n 4"; None without a launcher."""
     for size, _ in _LAUNCHERS:
         ranks = os.environ.get(size, "")
-        if ranks.isdigit() and not (size.startswith("SLURM") and int(ranks) == 1):
-            return f"{'srun' if size.startswith('SLURM') else 'mpirun'} -n {ranks}"
+        by_slurm = size.startswith("SLURM")
+        if ranks.isdigit() and not (by_slurm and int(ranks) == 1):  # SLURM's batch script is a step of one task
+            return f"{'srun' if by_slurm else 'mpirun'} -n {ranks}"
     return None
 
 
@@ -85,6 +83,18 @@ class Work:
     quick_steps: int | None = None
     threads: int = 1
 
+    def reason_for_one_process(self) -> str:
+        """Return a remark if one process finishes the work before MPI would have started; else an empty text."""
+        if self.quick_steps is None or self.quick_steps > _FEW_STEPS:
+            return ""
+        return f"{self.quick_steps:,} quick steps at most take no longer than MPI takes to start"
+
+    def reason_for_fewer(self, workers: int) -> str:
+        """Return a remark if there are fewer episodes at a time than workers; else an empty text."""
+        if self.episodes_at_once is None or self.episodes_at_once >= workers:
+            return ""
+        return f"there are only {pluralize(self.episodes_at_once, 'episode')} at a time"
+
 
 @dataclass(frozen=True)
 class WorkerCount:
@@ -94,7 +104,7 @@ class WorkerCount:
         workers: The number of workers.
         cores: The number of cores that this machine may use.
         remark: The reason why more workers are not used, or would not help.
-        threads: The number of threads of each worker; 1 if it is unknown, because the user chose several workers.
+        threads: The number of threads of each worker; 1 if the user chose several workers.
     """
 
     workers: int
@@ -111,7 +121,7 @@ class WorkerCount:
             processes = f"one process{threads} {on}, without MPI"
         else:
             processes = f"{self.workers} workers {on}, and a coordinator that mostly sleeps"
-        return f"{processes}{f': {self.remark}' if self.remark else ''}"
+        return f"{processes}: {self.remark}" if self.remark else processes
 
 
 def count_workers_to_start(asked: int | str, work: Callable[[], Work], argument: str, caller: str) -> WorkerCount:
@@ -120,8 +130,8 @@ def count_workers_to_start(asked: int | str, work: Callable[[], Work], argument:
     Args:
         asked: The number of workers, or "auto".
         work: Returns the amount of work; may raise InputError.
-        argument: The name of the number in errors: "workers".
-        caller: The kind of process that starts them, for errors: "a script".
+        argument: The name of `asked` in errors, such as "workers".
+        caller: The kind of this process in errors, such as "a script".
 
     Raises:
         InputError: A launcher has started this process, or the number is too large.
@@ -146,25 +156,28 @@ def check_not_too_many(argument: str, processes: int) -> None:
 def count_workers(asked: int | str, work: Work) -> WorkerCount:
     """Return the number of workers to start. asked: the number, or "auto"."""
     cores = number_of_cores()
-    fitting = max(1, cores // work.threads)  # the number of workers whose threads have a core each
-    if work.threads > 1 and (asked == 1 or (asked == "auto" and fitting == 1)):
-        return WorkerCount(1, cores, threads=work.threads)
-    is_short = work.quick_steps is not None and work.quick_steps <= _FEW_STEPS
-    no_gain = f"{work.quick_steps:,} quick steps at most take no longer than MPI takes to start" if is_short else ""
     if asked == "auto":
-        most = min(fitting, work.episodes_at_once or fitting)
-        remark = f"there are only {pluralize(most, 'episode')} at a time" if most < fitting else ""
-        if is_short:
-            most, remark = 1, no_gain
-        return WorkerCount(most, cores, remark, work.threads)
+        return _suitable_workers(work, cores)
     workers = int(asked)
+    if workers == 1 and work.threads > 1:
+        return WorkerCount(1, cores, threads=work.threads)
     if workers == 1:
         return WorkerCount(1, cores, "MPI is useful only with two or more workers")
-    if is_short:
-        return WorkerCount(workers, cores, no_gain)
-    if work.episodes_at_once is not None and workers > work.episodes_at_once:
-        return WorkerCount(workers, cores, f"there are only {pluralize(work.episodes_at_once, 'episode')} at a time")
-    return WorkerCount(workers, cores, "more workers than cores are no faster" if workers > cores else "")
+    remark = work.reason_for_one_process() or work.reason_for_fewer(workers)
+    if not remark and workers > cores:
+        remark = "more workers than cores are no faster"
+    return WorkerCount(workers, cores, remark)
+
+
+def _suitable_workers(work: Work, cores: int) -> WorkerCount:
+    most = max(1, cores // work.threads)  # each of their threads has a core
+    if most == 1 and work.threads > 1:
+        return WorkerCount(1, cores, threads=work.threads)
+    if remark := work.reason_for_one_process():
+        return WorkerCount(1, cores, remark, work.threads)
+    if work.episodes_at_once is None:
+        return WorkerCount(most, cores, threads=work.threads)
+    return WorkerCount(min(most, work.episodes_at_once), cores, work.reason_for_fewer(most), work.threads)
 
 
 @dataclass(frozen=True)
@@ -247,16 +260,16 @@ class HostCheck:
         for host, process in list(self._asked.items()):
             if process.poll() is None and not late:
                 continue
-            said = _end(process).strip().splitlines()  # the negative exit code of a killed process counts as no answer
+            said = _end(process).strip().splitlines()
             if process.returncode == _MISSING:
                 self._complaints[host] = f"has no {sys.executable}"
-            elif process.returncode:
+            elif process.returncode:  # negative if ssh was killed
                 self._complaints[host] = "does not answer" + (f" ({said[-1]})" if said else "")
             del self._asked[host]
         return not self._asked
 
     def complaints(self) -> dict[Host, str]:
-        """Wait for the answers; return the complaint about each host, "" if it can run ranks."""
+        """Wait for the answers; return the complaint about each host. It is "" if the host can run ranks."""
         while not self.finished():
             time.sleep(0.05)
         return self._complaints
@@ -269,7 +282,7 @@ class HostCheck:
 
 
 def _end(process: subprocess.Popen[bytes]) -> str:
-    """Kill ssh and its children unless it has ended; return its messages."""
+    """Kill ssh and its children, unless ssh has ended; return its messages."""
     if process.poll() is None:
         with suppress(OSError):  # it has ended just now
             os.killpg(process.pid, signal.SIGKILL)
@@ -316,7 +329,7 @@ class AvailableHosts:
         return [host for host in self._hosts if host not in self._left_out]
 
     def can_take_back(self) -> bool:
-        """Return whether to stop the run, to take hosts back. It is called often, and checks at intervals."""
+        """Return whether to stop the run, so that hosts can be taken back. Called often; checks at intervals."""
         now = time.monotonic()
         # The check runs while the ranks work, so this method never waits for it.
         if self._check is not None:
@@ -325,7 +338,7 @@ class AvailableHosts:
             for host, complaint in self._check.complaints().items():
                 self._answers[host] = 0 if complaint else self._answers[host] + 1
             self._check = None
-        # Stopping a run costs time. So a host is taken back only if it answers steadily and the run has made progress.
+        # Stopping a run costs time, so a host must answer steadily, and the run must have made progress.
         back = [host.name for host, answers in self._answers.items() if answers >= _ANSWERS_NEEDED]
         if back and now - self._chosen_at > _LEAST_RUN:
             self._say(f"{', '.join(back)} answers again: the run is stopped, and resumed with it")

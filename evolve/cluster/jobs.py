@@ -1,7 +1,7 @@
 """The two jobs that rank 0 gives to its workers: to evaluate a batch of episodes, and to answer questions.
 
-A job knows which message hands some of its items out, and what to do with the results. The items themselves are
-handed out by a `WorkQueue`.
+A job consists of items. It makes the messages that hand items out, and takes the results. A `WorkQueue` decides which
+worker gets which items.
 """
 
 import itertools
@@ -22,16 +22,16 @@ from evolve.rollouts.results import PopulationResults, ResultsCollector
 from evolve.shapes import Int64
 
 Progress = Callable[[Purpose, int, int, int], None]
-"""Called with the purpose of a batch, the numbers of its finished and of all its episodes, and of idle workers."""
+"""Called with the purpose of a batch, the number of its finished and of all its episodes, and of idle workers."""
 
-_MAX_DESCRIBED = 3  # failed episodes of an evaluation
+_MAX_DESCRIBED = 3  # failed episodes of an evaluation that are described
 _LONGEST_ANSWER = 600.0  # seconds until a worker that does not answer a question is abandoned
 _LOG = logging.getLogger("evolve")
 
 
 @dataclass(eq=False)
 class Evaluation:
-    """The evaluation of a batch of N episodes; its items are their indices in the batch.
+    """The evaluation of a batch of N episodes. Items are the indices of episodes in the batch.
 
     Attributes:
         spec: The experiment to which the batch belongs.
@@ -57,11 +57,11 @@ class Evaluation:
     """Whether items may take unequal times."""
 
     def __post_init__(self) -> None:
-        # A second more, because a worker that hangs prints its traceback first.
+        # A worker that hangs prints its traceback first, so it has a second more.
         self.patience = patience(self.spec.max_episode_seconds) + 1.0
         """Seconds that a worker may be silent while it has items of this job."""
         self.seconds = np.zeros((2, len(self.hosts)))
-        """[2, R]: the seconds that every rank was at work, and in environments."""
+        """[2, R]: the seconds of each rank at work, and in environments."""
         # [C, most episodes]: the index of each (genome, episode) in the batch.
         most = int(self.batch.episodes.max(initial=0)) + 1
         self._indices: Int64 = np.zeros((len(self.batch.genomes), most), np.int64)
@@ -73,14 +73,11 @@ class Evaluation:
         return len(self.batch)
 
     def message(self, items: Int64) -> Chunk:
-        """Return the message that hands some episodes [n] out, with the genomes that these need."""
+        """Return the message that hands out some episodes [n], with their genomes."""
         return Chunk(self.serial, self.batch.take(items))
 
     def take(self, message: JobMessage, worker: int, queue: WorkQueue) -> None:
-        """Collect results unless they came before, and tell the queue that their episodes are finished.
-
-        A message about a failed episode is reported; the result of the episode follows.
-        """
+        """Collect new results, and tell the queue that their episodes are finished; or report a failed episode."""
         match message:
             case FailedEpisode(_, failure):
                 self.report(failure, worker)
@@ -112,16 +109,12 @@ class Evaluation:
         # A worker may be lost between this report and its results. Another worker then reports the episode again.
         if index not in self._described and len(self._described) < _MAX_DESCRIBED:
             self._described.add(index)
-            # In training the candidate's fitness is NaN, the worst. The mean of held-out returns leaves the episode
-            # out, and a validation with such an episode ends no run.
+            # In training the candidate's fitness is NaN, the worst. Means of held-out returns leave the episode out.
             counts = "counts as the worst" if self.batch.purpose == Purpose.EPISODE else "has no return"
             _LOG.warning("%s failed and %s, %s: %s", which, counts, where, exception_line(message))
 
     def fail(self, items: Int64, loss: Loss, idle: int) -> None:
-        """Count episodes [n] as failed: several workers were lost while they played them, the last one by `loss`.
-
-        idle: The number of idle workers.
-        """
+        """Count episodes [n] as failed, because they hang or kill workers. loss: the last loss. idle: idle workers."""
         why = "a worker died whenever it played this episode"
         if loss.fate == Fate.HANG:
             limit = f"{self.spec.max_episode_seconds:g} s (env.max_episode_seconds)"
@@ -134,10 +127,7 @@ class Evaluation:
             self._advance(len(items), idle)
 
     def announce_takeover(self, queue: WorkQueue, loss: Loss) -> None:
-        """Warn that rank 0 plays the rest, because the last worker was lost by `loss`.
-
-        Raises RunError if that worker hangs, as rank 0 could hang too.
-        """
+        """Warn that rank 0 plays the rest after the loss of the last worker. Raises RunError if that worker hangs."""
         if loss.fate == Fate.HANG:
             left = pluralize(queue.unfinished, "episode")
             raise RunError(f"every remaining worker hangs, with {left} to play; rank 0 could hang on them, too")
@@ -146,7 +136,7 @@ class Evaluation:
         _LOG.warning("no worker is left: rank 0 evaluates the rest by itself%s", last)
 
     def finish(self) -> PopulationResults:
-        """Return all results so far, after a warning that counts the failed episodes that were not described."""
+        """Return all results so far. Warn of failed episodes that were not described."""
         results = self.collector.collect()
         failed = int(np.count_nonzero(np.isnan(results.returns[self.batch.rows, self.batch.episodes])))
         if failed > len(self._described):
@@ -154,13 +144,13 @@ class Evaluation:
         return results
 
     def name_some(self, items: Int64) -> str:
-        """Return the names of the first few of some episodes [n], by their indices in the batch."""
+        """Return the names of the first few of some episodes [n]."""
         rows, episodes = self.batch.rows[items], self.batch.episodes[items]
         some = zip(rows[:_MAX_DESCRIBED].tolist(), episodes[:_MAX_DESCRIBED].tolist(), strict=True)
         return "; ".join(self._name(row, episode)[0] for row, episode in some) + " …" * (len(items) > _MAX_DESCRIBED)
 
     def _name(self, genome: int, episode: int) -> tuple[str, tuple[int, int, int, int]]:
-        """Return an episode in words, and as (purpose, generation, candidate, episode)."""
+        """Return the name of an episode, and its key (purpose, generation, candidate, episode)."""
         purpose = Purpose(self.batch.purpose)
         generation = int(self.batch.keys[genome, 0])
         candidate = int(self.batch.candidates[genome])
@@ -176,8 +166,8 @@ class Inquiry:
     Args:
         serial: The number of the job.
         questions: The questions; each is an item.
-        max_episode_seconds: The seconds for which a worker may play an episode of an abandoned evaluation before it
-            answers.
+        max_episode_seconds: The limit of an episode. A worker may finish an episode of an abandoned evaluation before
+            it answers.
     """
 
     item = "question"
@@ -205,7 +195,7 @@ class Inquiry:
             self.answers[message.number] = worker, message.content
 
     def fail(self, items: Int64, loss: Loss, idle: int) -> None:
-        """Do nothing: questions that end workers stay without an answer."""
+        """Do nothing: a question that kills or hangs workers has no answer."""
 
     def announce_takeover(self, queue: WorkQueue, loss: Loss) -> None:
         """Warn that no worker answers the rest."""

@@ -1,9 +1,11 @@
-"""The messages between ranks: frozen records of arrays, numbers and texts, and their encoding without pickling.
+"""The messages between ranks, and their encoding as bytes without pickle.
 
-A message travels as one buffer, its frame. A leaf is a field that is not a record itself; a nested record contributes
-its own leaves. A frame begins with int64 words: the kind of the message, the number of words, and for each leaf its
-type code, its number of dimensions and its shape. The bytes of the leaves follow, each leaf aligned to eight bytes.
-Both ends know the fields of a kind, so a frame does not name them.
+A message is a record (a frozen dataclass), and travels as one buffer, its frame. The fields of a record are arrays,
+numbers, texts, or other records. A leaf is a field that is no record: of the message, or of a record in it.
+
+A frame begins with int64 words: the kind of the message, the number of words, and then for each leaf its type code,
+its number of dimensions, and its shape. The bytes of the leaves follow, each leaf aligned to eight bytes. Both ends
+know the fields of a kind, so a frame does not name them.
 """
 
 import math
@@ -49,7 +51,7 @@ class Chunk:
 
 @dataclass(frozen=True)
 class Update:
-    """To a worker: an update of the shared state, which later chunks and questions need."""
+    """To a worker: update the shared state. Later chunks and questions need the update."""
 
     content: NDArray[np.uint8]
 
@@ -92,12 +94,12 @@ class FailedEpisode:
 
 @dataclass(frozen=True)
 class Heartbeat:
-    """To the coordinator: a worker has made its environments, or is alive although it has no results to send yet."""
+    """To the coordinator: a worker has made its environments, or works on although it has no results yet."""
 
 
 @dataclass(frozen=True)
 class WorkerError:
-    """To the coordinator: a worker cannot go on. The report holds its rank, its host, and a message or a traceback."""
+    """To the coordinator: a worker cannot go on. The report has its rank, its host, and a message or a traceback."""
 
     report: str
 
@@ -111,21 +113,21 @@ class StopRequest:
 
 @dataclass(frozen=True)
 class Kill:
-    """To a worker: kill the process `pid` on your host, a rank that hangs."""
+    """To a worker: kill the process `pid` on its host, a rank that hangs."""
 
     pid: int
 
 
 @dataclass(frozen=True)
 class Dismiss:
-    """To a worker: drop all work, and leave with this answer. From a worker: a confirmation that it leaves."""
+    """To a worker: drop all work, and return this answer. From a worker: it leaves."""
 
     answer: NDArray[np.uint8]
 
 
 @dataclass(frozen=True)
 class Ended:
-    """Between the ranks of a script: the sender's script has ended, so the sender will not answer."""
+    """Between the ranks of a script: the sender's script has ended. The sender will not answer."""
 
 
 ToWorker = Setup | Chunk | Update | Question | Kill | Dismiss | Ended
@@ -172,7 +174,7 @@ def _without_lazy_genomes(record: Any) -> Any:
 
 
 def _as_bytes(leaf: Any) -> tuple[int, tuple[int, ...], int, Any]:
-    """Return the type code of a leaf, its shape, its size in bytes, and a buffer with these bytes."""
+    """Return the type code of a leaf, its shape, its size in bytes, and a buffer with its bytes."""
     if isinstance(leaf, str):
         text = leaf.encode("utf-8", "backslashreplace")
         return _TEXT, (len(text),), len(text), text
@@ -216,7 +218,9 @@ def _leaves(kind: Any, record: Any) -> Iterator[Any]:
 
 @cache
 def _records(kind: Any) -> dict[str, Any]:
-    """Return the fields of a kind of record by name: the kind of a field that is a record itself, None for a leaf."""
-    # A `GenomeSource` is a protocol; the receiver builds `Genomes`.
-    parts = {name: Genomes if hint is GenomeSource else hint for name, hint in get_type_hints(kind).items()}
+    """Return the kind of the record in each field of a record, by the name of the field; None for a leaf."""
+    parts = get_type_hints(kind)
+    for name, part in parts.items():
+        if part is GenomeSource:  # a protocol; the receiver builds `Genomes`
+            parts[name] = Genomes
     return {name: part if is_dataclass(part) else None for name, part in parts.items()}

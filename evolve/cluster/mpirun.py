@@ -1,4 +1,4 @@
-"""The MPI launcher of this machine, and the supervision of the ranks that it starts."""
+"""Finds mpirun on this machine, and supervises the ranks that mpirun starts."""
 
 import ctypes
 import math
@@ -27,7 +27,7 @@ _PASSED = (
     "MPI4PY_LIBMPI",
 )  # fmt: skip
 _PASSED_GROUPS = ("EVOLVE_", "OMP_", "OPENBLAS_", "MKL_")
-"""Environment variables, and prefixes of their names, that Open MPI has to pass to ranks on other hosts."""
+"""Open MPI must pass these variables, and variables with these prefixes, to ranks on other hosts."""
 MPI_PROBE = """
 import json, sys
 import mpi4py
@@ -36,8 +36,8 @@ found = [MPI.COMM_WORLD.size, MPI.Get_library_version(), mpi4py.__version__]
 if MPI.COMM_WORLD.rank == 0:
     print(sys.argv[1] + json.dumps(found), flush=True)
 """
-"""A Python program that tests whether ranks find each other. Rank 0 prints the program's argument and, on the same line
-as JSON, the number of ranks and the versions of the MPI library and of mpi4py."""
+"""A Python program that tests whether ranks find each other. Rank 0 prints one line: the program's argument and a JSON
+list. The list has the number of ranks, and the versions of the MPI library and of mpi4py."""
 
 _LIBC = ctypes.CDLL(None) if sys.platform.startswith("linux") else None
 EXIT_CODE = "EVOLVE_EXIT_CODE"
@@ -53,13 +53,13 @@ COMMAND = "EVOLVE_COMMAND"
 _WORKERS = "EVOLVE_WORKERS"
 """The variable that tells ranks the number of workers that a supervisor has started."""
 SESSION_FOLDER = "PRTE_MCA_prte_local_tmpdir_base"
-"""The variable with the directory in which Open MPI's launcher makes a folder named by its process number. A killed
-launcher leaves its folder behind. A later launcher of the same number, which is common in containers, then ends at once
-with code 213."""
+"""The variable with the directory for the folder of Open MPI's launcher. The folder is named by the launcher's process
+number. A killed launcher leaves its folder behind, and a later launcher of the same number would end with code 213. In
+containers numbers recur often, so each launcher gets its own directory."""
 STOPPING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1)
 """The signals that ask a command to stop. SIGHUP: its terminal is closed. SIGUSR1: SLURM's warning."""
 CHECK_EVERY = 1.0
-"""Seconds between two checks of the exit code of rank 0, of the limits of time, and whether to ask ranks to stop."""
+"""Seconds between two checks of the launcher and of the exit code of rank 0."""
 ONE_SIGNAL = 0.25
 """Signals of one number within these seconds count as one: `timeout` signals its child, then the child's group."""
 _INTEL = "Intel MPI"
@@ -79,11 +79,9 @@ class Launcher:
 
     Attributes:
         path: The path of the executable.
-        is_open_mpi: Whether it belongs to Open MPI; else to MPICH, or to a library with the same options, such as
-            Intel MPI.
-        tolerant: Whether it can continue a job that has lost ranks.
-        version: The name and the version of its library, such as "Open MPI 5.0.11". For an unknown library it is the
-            first line of the launcher's answer.
+        is_open_mpi: Whether the launcher belongs to Open MPI. Other launchers take the options of MPICH.
+        tolerant: Whether the launcher can continue a job that has lost ranks.
+        version: The name and the version of the library, such as "Open MPI 5.0.11", see `_library_version`.
     """
 
     path: str
@@ -112,8 +110,7 @@ class Launcher:
             ).stdout
         except (OSError, subprocess.SubprocessError) as error:
             raise InputError("mpirun", f"a version from {found} --version", one_line(error)) from None
-        names = ((name, re.search(pattern, said, re.M)) for name, pattern in _VERSIONS.items())
-        version = next((f"{name} {match[1]}" for name, match in names if match), said.partition("\n")[0])
+        version = _library_version(said)
         if version.startswith(_INTEL):  # a signal would end the shell script, and leave the launcher running
             found = shutil.which("mpiexec.hydra", path=path) or found
         return cls(found, "Open MPI" in said, "(Open MPI) 5" in said, version)
@@ -125,7 +122,7 @@ class Launcher:
 
         Args:
             ranks: The number of ranks; 0 for the size of the allocation.
-            hosts: The hosts of the ranks; empty for this machine, or for its allocation.
+            hosts: The hosts of the ranks; if empty, this machine or the allocation of its batch job.
             folder: A directory for the hostfile.
         """
         words = [self.path, *self.more_ranks_than_cores()]
@@ -147,8 +144,8 @@ class Launcher:
     def environment(self, ssh: Sequence[str], folder: Path) -> dict[str, str]:
         """Return the environment variables of the launcher. They let root start ranks, which Open MPI refuses.
 
-        ssh: The words of the command that reaches other hosts; empty to let the launcher reach the hosts of its
-            allocation in its own way.
+        ssh: The words of the command that reaches other hosts. If they are empty, the launcher reaches hosts in its own
+            way.
         """
         environment = mpirun_environment()
         if not ssh:
@@ -163,12 +160,12 @@ class Launcher:
 
     def more_ranks_than_cores(self) -> list[str]:
         """Return the options that allow more ranks than cores, and leave the placement to the system."""
-        # Open MPI refuses more ranks than cores by default. Like Intel MPI it binds the ranks of two jobs to the same
-        # cores.
+        # By default, Open MPI refuses more ranks than cores. Open MPI and Intel MPI bind the ranks of two jobs to the
+        # same cores.
         if self.is_open_mpi:
             return ["--oversubscribe", "--bind-to", "none"]
-        binds = self.version.startswith(_INTEL) and not any(name.startswith("I_MPI_PIN") for name in os.environ)
-        return ["-genv", "I_MPI_PIN", "0"] if binds else []
+        user_pins = any(name.startswith("I_MPI_PIN") for name in os.environ)
+        return ["-genv", "I_MPI_PIN", "0"] if self.version.startswith(_INTEL) and not user_pins else []
 
 
 @dataclass(frozen=True)
@@ -217,7 +214,7 @@ def check_start(argument: str) -> None:
 
 
 def mpirun_words(ranks: int) -> list[str]:
-    """Return the words of an mpirun command that starts ranks on this machine, even more than it has cores.
+    """Return the words of an mpirun command that starts ranks on this machine. There may be more ranks than cores.
 
     Raises InputError if there is no mpirun.
     """
@@ -234,8 +231,16 @@ def mpirun_environment() -> dict[str, str]:
     return os.environ | (dict.fromkeys(_ROOT, "1") if os.geteuid() == 0 else {})
 
 
+def _library_version(said: str) -> str:
+    """Return the library in what a launcher said about its version; the first line if no pattern matches."""
+    for name, pattern in _VERSIONS.items():
+        if found := re.search(pattern, said, re.M):
+            return f"{name} {found[1]}"
+    return said.partition("\n")[0]
+
+
 def find_launchers() -> Iterator[str]:
-    """Yield paths of launchers: of the library that MPI4PY_LIBMPI sets, then beside this Python, then in the PATH."""
+    """Yield paths of launchers: beside the library in MPI4PY_LIBMPI, then beside this Python, then in the PATH."""
     library = os.environ.get("MPI4PY_LIBMPI")
     places = [Path(library).resolve().parent.parent / "bin"] if library else []
     for path in [*places, Path(sys.executable).parent]:
@@ -252,9 +257,9 @@ class Outcome:
 
     Attributes:
         code: The exit code.
-        is_from_rank_0: Whether rank 0 has handed the code over. If not, rank 0 died or runs on another host. The code
-            is then the launcher's, except that 0 becomes 1 if rank 0 died.
-        start_again: Whether rank 0 asks to be started again, because a host or another rank was lost.
+        is_from_rank_0: Whether rank 0 has handed the code over. If not, rank 0 died or runs on another host, and the
+            code is the launcher's. A dead rank 0 turns the launcher's 0 into 1.
+        start_again: Whether rank 0 asks for another start, because a host or another rank was lost.
     """
 
     code: int
@@ -317,10 +322,12 @@ class Supervisor:
             _end_orphans()
             if exit_code_file.exists() and (said := exit_code_file.read_text().split()):
                 return Outcome(int(said[0]), is_from_rank_0=True, start_again=len(said) > 1)
-            # Rank 0 wrote no exit code. If it has begun and there is no file, it runs on another host, or the file was
-            # removed, so it may have succeeded. Otherwise it died, and the launcher's 0 is no success.
-            may_have_succeeded = self._begun and not exit_code_file.exists()
-            return Outcome(128 - code if code < 0 else code or int(not may_have_succeeded))
+            if code < 0:  # a signal ended the launcher
+                return Outcome(128 - code)
+            # Rank 0 wrote no exit code. Without a file, rank 0 runs on another host, or the file was removed: rank 0
+            # may have succeeded. Otherwise rank 0 died, and the launcher's 0 is no success.
+            has_died = exit_code_file.exists() or not self._begun
+            return Outcome(1 if has_died and code == 0 else code)
 
     def _wait(
         self, process: subprocess.Popen[bytes], should_stop: Callable[[], bool], end_seconds: float, begin: float
@@ -333,7 +340,7 @@ class Supervisor:
             now = time.monotonic()
             if ended is None and self._exit_code_file.exists() and self._exit_code_file.read_text().strip():
                 ended = now
-            # The launcher can wait forever for a lost host, at the end or at the start.
+            # At the start and at the end, the launcher can wait forever for a lost host.
             if ended is not None and now - ended > end_seconds:
                 process.kill()
             elif not self._has_begun() and now - started > begin:
@@ -349,7 +356,7 @@ class Supervisor:
                 process.send_signal(signal.SIGUSR1)
 
     def _has_begun(self) -> bool:
-        """Return whether rank 0 has begun. A system that cleans its temporary directory may remove the file later."""
+        """Return whether rank 0 has begun. The system may clean its temporary directory later, and remove the file."""
         self._begun = self._begun or self._exit_code_file.exists()
         return self._begun
 
@@ -427,7 +434,7 @@ def limit_seconds(variable: str, default: float) -> float:
 
 
 def _end_with_parent(parent: int) -> None:
-    """Let Linux end this process, a new child, when its parent dies, even by SIGKILL."""
+    """Let Linux end this new child process when the parent dies, even by SIGKILL."""
     _prctl(_PR_SET_PDEATHSIG, signal.SIGTERM)
     if os.getppid() != parent:  # the parent has ended already
         os._exit(1)
@@ -458,16 +465,13 @@ def children(pid: int) -> list[int]:
 
 
 def _descendants(pid: int) -> list[int]:
-    """Return the children of a process, their children, and so on (Linux)."""
+    """Return all descendants of a process (Linux)."""
     return [found for child in children(pid) for found in (child, *_descendants(child))]
 
 
 def kill_launcher(process: subprocess.Popen[str] | subprocess.Popen[bytes]) -> None:
-    """Kill a launcher, which leads a process group, and its ranks.
-
-    All descendants are killed, because Open MPI's launcher starts each rank in a process group of its own, and MPICH's
-    launcher starts ranks through another process.
-    """
+    """Kill a launcher, which leads a process group, and its ranks."""
+    # Open MPI starts each rank in its own process group, and MPICH starts ranks through another process.
     ranks = _descendants(process.pid)
     with suppress(OSError):  # it has ended just now
         os.killpg(process.pid, signal.SIGKILL)
@@ -478,7 +482,7 @@ def kill_launcher(process: subprocess.Popen[str] | subprocess.Popen[bytes]) -> N
 
 
 def supervised_workers() -> int | None:
-    """Return the number of workers that `supervise` has started; None if it has not started this process."""
+    """Return the number of workers of the job that `supervise` has started; None without `supervise`."""
     workers = os.environ.get(_WORKERS, "")
     return int(workers) if workers.isdecimal() else None
 
@@ -499,17 +503,18 @@ def say_begun() -> None:
 def hand_over(code: int, start_again: bool = False) -> int:
     """Hand an exit code to the supervising process, if any; return the exit code that this process must use.
 
-    It is 0 if the code was handed over, because the launcher would report any other code as a failure.
+    After a code was handed over, this process must use 0: the launcher would report any other code as a failure.
 
     start_again: Whether the supervising process should start the command again.
     """
     exit_code_file = os.environ.get(EXIT_CODE)
     if exit_code_file is None:
         return code
+    text = f"{code} again" if start_again else str(code)
     try:
         # The file is opened without truncation, so that its room on the disk stays reserved.
         with open(os.open(exit_code_file, os.O_WRONLY | os.O_CREAT, 0o600), "w") as file:
-            file.write((f"{code} again" if start_again else str(code)).ljust(_CODE_CHARACTERS))
+            file.write(text.ljust(_CODE_CHARACTERS))
     except OSError:  # the supervisor is on another host
         return code
     return 0

@@ -1,6 +1,6 @@
-"""Python scripts that work on several ranks, started by a launcher or by the script itself.
+"""Lets a Python script use several ranks.
 
-If a launcher started the script on every rank, all ranks call the same functions (`Collective`): rank 0 does the work,
+If a launcher started the script on every rank, all ranks call the same functions (`Collective`). Rank 0 does the work,
 and every rank returns the answer of rank 0.
 
 Otherwise a script may start ranks with mpirun (`StartedRanks`). A socket connects the script with rank 0. If the script
@@ -49,10 +49,10 @@ _SEARCH_PATH = "EVOLVE_SCRIPT_PATH"
 """The variable with the script's `sys.path` (JSON), so that the ranks find the modules that the script finds."""
 _PROGRAM = f"import json, os, sys; sys.path[:] = json.loads(os.environ[{_SEARCH_PATH!r}]); "
 _LENGTH = struct.Struct("!Q")
-_MAX_SOCKET_PARENT = 84  # bytes; systems limit the path of a socket, here PARENT/evolve-xxxxxxxx/s, to 104 or 108
+_MAX_SOCKET_PARENT = 84  # bytes of PARENT in PARENT/evolve-xxxxxxxx/s: the path of a socket has at most 104 or 108
 _STOP_SECONDS, _STOP_SECONDS_PER_RANK = 10.0, 0.1
-"""The time that ranks have to stop by themselves: twice the time that `dismiss` waits for workers in an episode, as its
-last messages get that time again."""
+"""The seconds that ranks have to stop by themselves. `dismiss` needs up to half of them for workers in an episode, and
+the other half for its last messages."""
 _TERMINATE_SECONDS = 3.0  # the time that mpirun has to end the ranks
 _THREAD = threading.local()  # `leads`: whether this thread does the work of rank 0, for which the other ranks wait
 _RUNNING: "weakref.WeakSet[StartedRanks]" = weakref.WeakSet()  # closed when the script exits
@@ -62,9 +62,8 @@ _RUNNING: "weakref.WeakSet[StartedRanks]" = weakref.WeakSet()  # closed when the
 def all_ranks() -> Transport:
     """Return the transport of this process: MPI's ranks if a launcher started several, else this process alone.
 
-    An exception that ends the script on one of several ranks ends all ranks, because the others would wait forever. If
-    a script ends without an exception, its rank tells the ranks that may wait for it: rank 0 goes on without another
-    rank, and other ranks stop waiting for rank 0. When rank 0 ends, it ends the ranks that hang.
+    An exception that ends the script on one of several ranks ends all ranks, because the others would wait forever. For
+    an end without an exception see `announce_end`.
     """
     transport = connect()
     if transport.size > 1:
@@ -74,26 +73,32 @@ def all_ranks() -> Transport:
 
 
 def announce_end(transport: Transport) -> None:
-    """Send a message to the ranks that may wait for this rank: its script has ended."""
+    """Tell the ranks that may wait for this rank that its script has ended. Rank 0 then ends ranks that hang.
+
+    Rank 0 goes on without a rank that has ended. Other ranks stop waiting for rank 0.
+    """
     frame = messages.encode(messages.Ended())
     others = set(range(1, transport.size)) if transport.rank == 0 else {0}
     for rank in others:
         transport.send(rank, frame)
-    # Most ranks end together, and receive these messages: some versions of MPI warn of messages that no rank received.
+    # Most ranks end together. Receive their messages, because some versions of MPI warn of messages left over.
     await_ends(transport, others, patience=1.0)
     transport.flush(patience=1.0)
     if transport.rank == 0 and not all_have_left(transport):
         try:
             sys.stdout.flush()
         finally:
-            # MPI_Finalize would wait forever for a rank that hangs. No exception ended this script (see `end_all`).
+            # MPI_Finalize would wait forever for a rank that hangs. The code is 0, as no exception ended this script.
             transport.abort(0)
 
 
 def end_all(transport: Transport, report: Callable[..., object], *raised: Any) -> None:
     """Report an exception that ends this rank. End the other ranks, too, unless they raise it and end by themselves.
 
-    report: the former `sys.excepthook`. raised: its arguments, a type, an exception and a traceback.
+    Args:
+        transport: To the other ranks.
+        report: The former `sys.excepthook`.
+        raised: The arguments of `report`: a type, an exception, a traceback.
     """
     try:
         report(*raised)
@@ -107,7 +112,7 @@ def end_all(transport: Transport, report: Callable[..., object], *raised: Any) -
 class Collective:
     """The ranks of a script that calls the same functions on each of them.
 
-    A callback runs on rank 0 alone, while the other ranks wait for it. So its own calls work on rank 0 alone, too.
+    A callback runs on rank 0 alone, while the other ranks wait for rank 0. So calls of the callback use rank 0 alone.
 
     Args:
         make_rollout: Makes a rollout from an experiment's TOML text.
@@ -135,10 +140,7 @@ class Collective:
         return self.stop_reason()
 
     def call(self, work: Callable[[Coordinator], bytes]) -> bytes:
-        """Do `work` on rank 0; return its answer, or raise its error, on every rank.
-
-        This is the last call: it closes the environments.
-        """
+        """Do `work` on rank 0. Every rank returns its answer or raises its error. The environments are closed."""
         with closing(self):
             if not self.leads:
                 return self.follow(self.close)
@@ -158,7 +160,7 @@ class Collective:
         self._rollouts.close()
 
     def follow(self, before_leaving: Callable[[], None] = lambda: None) -> bytes:
-        """Serve rank 0 until it releases this rank; return its answer, or raise its error.
+        """Serve rank 0 until rank 0 releases this rank; return rank 0's answer or raise rank 0's error.
 
         before_leaving: As for `serve`.
         """
@@ -237,7 +239,7 @@ class StartedRanks:
 
     Args:
         workers: The number of workers; rank 0 is started in addition.
-        function: The function, `module:name`, which each rank calls.
+        function: The function that each rank calls, as `module:name`.
 
     Raises:
         InputError: mpi4py, mpirun or a directory for temporary files is missing.
@@ -286,7 +288,7 @@ class StartedRanks:
         raise RunError(f"the ranks did not begin within {limit:g} s: mpirun is killed. {cure}")
 
     def unexpected_end(self, *cure: str | Setting) -> RunError:
-        """Return the error for an end without a message, after the ranks have ended or had the time to stop.
+        """Wait until the ranks have ended or had time to stop; return the error of this end without an answer.
 
         cure: A sentence at the end of the error.
         """
@@ -312,7 +314,7 @@ class StartedRanks:
             self._process.wait(seconds)
 
     def _end(self) -> None:
-        """Let mpirun kill the ranks that have not stopped; if mpirun hangs, kill mpirun and the ranks."""
+        """Let mpirun kill the ranks that have not stopped. If mpirun hangs, kill mpirun and the ranks."""
         try:
             self._process.terminate()  # does nothing if mpirun has ended
             self._wait(_TERMINATE_SECONDS)
@@ -324,6 +326,6 @@ class StartedRanks:
 
 @atexit.register
 def _close_all() -> None:
-    """End all ranks when the script exits, also if it has not closed an unfinished iteration."""
+    """End all ranks when the script exits, even if an iteration is unfinished."""
     for ranks in list(_RUNNING):
         ranks.close()

@@ -1,7 +1,7 @@
-"""The start of a job: ask the launcher about the ranks, wait for all of them, and tell rank 0 the host of each.
+"""Connects the ranks at the start of a job. If a rank is missing, one of the others names it, and all end.
 
-All ranks come together within a limit, or each rank ends and the missing ones are named. The limits belong to a job and
-not to an experiment, so environment variables set them.
+The ranks wait for each other within a limit, and tell rank 0 their hosts. The limits belong to a job and not to an
+experiment, so environment variables set them.
 """
 
 import ctypes
@@ -95,7 +95,7 @@ class LaunchedRank:
 
 
 def launched_ranks(library: ctypes.CDLL) -> list[LaunchedRank]:
-    """Return all ranks, as the launcher's daemon on this host knows them; no ranks if it cannot be asked.
+    """Return all ranks, as the launcher's daemon on this host knows them; an empty list if it cannot be asked.
 
     library: The library of MPI, which includes PMIx's functions.
     """
@@ -106,7 +106,7 @@ def launched_ranks(library: ctypes.CDLL) -> list[LaunchedRank]:
     about = _Info(b"pmix.nspace", 0, _STRING, ctypes.cast(text, ctypes.c_void_p), b"")
     query = _Query((ctypes.c_char_p * 2)(b"pmix.qry.ptable", None), ctypes.pointer(about), 1)
     found, count = ctypes.POINTER(_Info)(), ctypes.c_size_t()
-    # The memory that PMIx allocates for the answer is never freed: it is asked only a few times.
+    # The memory of PMIx's answers is never freed: there are only a few.
     failed = library.PMIx_Query_info(ctypes.byref(query), ctypes.c_size_t(1), ctypes.byref(found), ctypes.byref(count))
     if failed or not count.value or found[0].type & 0xFFFF != _DATA_ARRAY:
         return []
@@ -166,8 +166,8 @@ class StartWatch:
     def lost(self, transport: Transport, ask: bool = False) -> set[int]:
         """Return the ranks that are lost, as MPI and the launcher know them; no rank unless MPI survives deaths.
 
-        The launcher is asked every second, or at once (`ask`), because MPI never reports ranks that died before this
-        rank had started.
+        MPI never reports ranks that died before this rank started. The launcher knows them. It is asked every second,
+        or at once (`ask`).
         """
         transport.find_lost()
         if transport.tolerant and (ask or time.monotonic() - self._asked > CHECK_EVERY):
@@ -191,17 +191,21 @@ class StartWatch:
     def _turn(self, ranks: Sequence[LaunchedRank]) -> float:
         """Return the seconds that this rank waits for the message of another rank, see `_TURN_SECONDS`.
 
-        ranks: as the launcher knows them; empty if it does not answer or, after MPI_Init, is not asked.
+        ranks: as the launcher knows them; empty if it was not asked or does not answer.
         """
         if not ranks:
             if self._rank == 0:
                 return 0.0
             return (2 + min(self._rank, _LAST_TURN) / _LAST_TURN) * _TURN_SECONDS
-        # Ranks on the launcher's host know the state of all ranks. On each host, the first living rank goes first.
-        knows_all = all(rank.has_come is not None for rank in ranks)
+        turn = 0 if self._rank == 0 else 1
+        # Only ranks on the launcher's host know the state of all ranks.
+        if any(rank.has_come is None for rank in ranks):
+            turn = 2
+        # On each host, the first living rank goes first.
         here = [rank.rank for rank in ranks if rank.host == self._host and rank.has_come and not rank.has_ended]
-        first = self._rank == min(here, default=0)
-        return ((not knows_all) + (not knows_all or self._rank > 0) + (not first)) * _TURN_SECONDS
+        if self._rank != min(here, default=0):
+            turn += 1
+        return turn * _TURN_SECONDS
 
     def _end(self, ranks: Sequence[LaunchedRank]) -> None:
         if self._over.is_set():
@@ -214,7 +218,7 @@ class StartWatch:
         os._exit(1)
 
     def _reason(self, ranks: Sequence[LaunchedRank]) -> str:
-        """Return in words which ranks have ended or, if none has, which have not come."""
+        """Return in words the ranks that have ended; if no rank has, the ranks that have not come."""
         hosts = {rank.rank: rank.host for rank in ranks}
         ended = [rank.rank for rank in ranks if rank.has_ended]
         if ended:
@@ -227,18 +231,15 @@ class StartWatch:
 
 def _listed(ranks: Sequence[int], hosts: dict[int, str]) -> str:
     named = [f"rank {rank} on {hosts[rank]}" if rank in hosts else f"rank {rank}" for rank in ranks[:_NAMED]]
-    return ", ".join(named) + (f" and {len(ranks) - _NAMED} more" if len(ranks) > _NAMED else "")
+    more = f" and {len(ranks) - _NAMED} more" if len(ranks) > _NAMED else ""
+    return ", ".join(named) + more
 
 
 def introduce(transport: Transport, watch: StartWatch) -> None:
-    """Introduce the ranks: each tells rank 0 its host, process, cores and arguments, and learns its share of the cores.
+    """Introduce the ranks to rank 0. Each learns its share of the cores; on another host, also how to watch rank 0.
 
-    Ranks on other hosts also learn the endpoint at which to watch rank 0.
-
-    Rank 0 receives the introductions one by one, because a collective operation of MPI waits for dead ranks. Ranks that
-    die meanwhile are left out if MPI survives that.
-
-    Raises RunError if rank 0 is lost.
+    Rank 0 receives the introductions one by one, because a collective operation of MPI waits for dead ranks. If MPI
+    survives deaths, ranks that die meanwhile are left out. Raises RunError if rank 0 is lost.
     """
     if transport.rank:
         _introduce_to_rank_0(transport, watch)
@@ -293,7 +294,7 @@ def _receive_introductions(transport: Transport, watch: StartWatch) -> None:
 
 
 def _watched(hosts: list[str]) -> set[int]:
-    """Return the ranks on other hosts that get a connection: all if they are few, else the first ones of each host."""
+    """Return the ranks on other hosts that get a connection: the first ones of each host, or all if they are few."""
     ranks_of = defaultdict(list)
     for rank, host in enumerate(hosts):
         if host not in (hosts[0], _UNKNOWN):
@@ -303,7 +304,7 @@ def _watched(hosts: list[str]) -> set[int]:
 
 
 def check_arguments(transport: Transport) -> None:
-    """Raise InputError at rank 0 if another rank has other arguments, which have no effect, such as its own seed."""
+    """Raise InputError at rank 0 if another rank has other arguments, such as its own seed: they have no effect."""
     for rank, words in transport.arguments.items():
         if words != sys.argv[1:]:
             cure = "Give one command all seeds (-s 1 2 3), or start a job for each seed."
@@ -316,18 +317,19 @@ def _packed(contents: dict[str, Any]) -> Buffer:
 
 
 def connect() -> Transport:
-    """Join the ranks that this process was launched with.
+    """Join the ranks that this process was launched with. If not all come together in time, this process ends.
 
-    Raises InputError if a launcher started several processes but mpi4py is missing or MPI does not connect them, or if
-    a limit is invalid, and RunError if rank 0 is lost. If not all ranks come together in time, this process ends.
+    Raises:
+        InputError: mpi4py is missing, MPI does not connect the launched processes, or a limit is invalid.
+        RunError: Rank 0 is lost.
     """
     size, rank = launched()
     if size == 1:
         return Transport()
-    silence_seconds()  # a wrong limit is refused here by all ranks: if only rank 0 refused it, the others would wait
+    silence_seconds()  # here all ranks refuse a wrong limit; if only rank 0 did, the others would wait
     try:
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # mpi4py's own guess at the cause of an error that is raised below
+            warnings.simplefilter("ignore")  # mpi4py guesses at the cause of an error that is raised below
             MPI = uninitialized_mpi()
     except (ImportError, RuntimeError) as error:
         # The MPI of a cluster may have another file name or ABI than those that mpi4py's wheels look for.

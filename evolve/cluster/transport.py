@@ -1,7 +1,7 @@
-"""The transport between ranks: send a buffer, probe for one, sleep in between. The only module that imports mpi4py.
+"""Sends buffers of bytes between ranks by MPI, and receives them. No other module imports mpi4py.
 
-A blocking MPI receive spins a whole core, so a rank that waits probes and sleeps for a short time. Without a launcher
-there is one rank, and mpi4py is never imported.
+A blocking MPI receive keeps a whole core busy, so a waiting rank probes for messages and sleeps in between. Without a
+launcher there is one rank, and mpi4py is never imported.
 """
 
 import atexit
@@ -28,23 +28,22 @@ Buffer = NDArray[np.uint8]
 
 _TAG = 1
 _ASK_EVERY = 0.2  # seconds between questions to MPI for ranks that died
-# `send` asks MPI which messages have left if more than these wait. It asks no earlier, because the question may yield a
-# shared core.
+# If more messages than these are unsent, `send` asks MPI which have left. The question may yield a shared core.
 _MOST_UNSENT = 256
 SHORTEST_SLEEP, LONGEST_SLEEP = 2e-3, 5e-2
-"""Bounds of the seconds that a waiting rank sleeps between two looks for messages."""
-# The shortest sleep is this time for each other rank, and at most `SHORTEST_SLEEP`. With few ranks, rank 0 often has
-# nothing to do until one worker answers, and a long sleep would delay that.
+"""Bounds of the seconds that a waiting rank sleeps between two probes."""
+# The shortest sleep is this time for each other rank, and at most `SHORTEST_SLEEP`. With few ranks, rank 0 often waits
+# for one worker, and a long sleep would delay its answer.
 _SHORTEST_PER_RANK = 1.5e-4  # seconds
 SHARE_ASLEEP = 0.03
-"""A rank that has waited for t seconds sleeps for this share of t, so a message is late by at most this share."""
+"""After t seconds without a message, a rank sleeps for this share of t. So a message is late by at most this share."""
 
 PATIENCE, LONG_PATIENCE = 10, 60
-"""Seconds until a launcher that was asked to end the job is killed; the long ones if it probably ends by itself."""
+"""Seconds that a launcher has to end the job before it is killed; the long ones if it probably ends by itself."""
 _MPIRUN = ("prterun", "mpirun", "orterun")
 _FINALIZING = threading.Lock()
 _NO_FABRIC = {"OMPI_MCA_btl": "^ofi", "OMPI_MCA_mtl": "^ofi"}
-# A shell script: kill the process $1 and its children after $2 seconds, unless it ends or its number is used again.
+# A shell script: kill the process $1 and its children after $2 seconds, unless the process has ended.
 _END_LAUNCHER = f"""
 for _ in $(seq "$2"); do
     sleep 1
@@ -81,11 +80,11 @@ class Transport:
         self.silent: set[str] = set()
         """The hosts that no longer answer; known at rank 0."""
         self.hosts = [self.host] * self.size
-        """The host of each rank, "?" for a rank that was lost before its introduction. Known at rank 0, after that."""
+        """The host of each rank, "?" for a rank that was lost early. Known at rank 0 after the introductions."""
         self.pids = [os.getpid()] * self.size
-        """The process number of each rank on its host; known at rank 0, as the hosts are."""
+        """The process number of each rank on its host; known as `hosts` is."""
         self.arguments: dict[int, list[str]] = {}
-        """The command-line arguments of the other ranks; known at rank 0, as the hosts are."""
+        """The command-line arguments of the other ranks; known as `hosts` is."""
         self.host_watch: HostWatch | None = None
         """Notices silent hosts, at rank 0, if there are other hosts."""
         self.coordinator_watch: CoordinatorWatch | None = None
@@ -123,9 +122,9 @@ class Transport:
             self._drop_sent()
 
     def probe(self) -> tuple[int, Buffer] | None:
-        """Receive the next message, if one has arrived; return (source rank, buffer), or None.
+        """Return the next message as (source rank, buffer); None if no message has arrived.
 
-        Rank 0 hears all other ranks, and these hear only rank 0.
+        Rank 0 receives from all other ranks, and these only from rank 0.
         """
         if self._comm is None:
             return None
@@ -151,10 +150,10 @@ class Transport:
         return status.Get_source(), buffer
 
     def find_lost(self) -> None:
-        """Add to `gone` the ranks on silent hosts and, if MPI survives the death of ranks, the ranks that died.
+        """Add lost ranks to `gone`, if some time has passed since the last call.
 
-        A worker on another host adds rank 0 if rank 0 has ended, or if its host is silent. The function does nothing if
-        little time has passed since the last call.
+        They are the ranks on silent hosts and, if MPI survives the death of ranks, the ranks that died. Workers on
+        other hosts only notice the loss of rank 0.
         """
         now = time.monotonic()
         if self.size == 1 or now - self._asked < _ASK_EVERY:
@@ -177,11 +176,12 @@ class Transport:
         failed = self._comm.Get_failed()
         size = failed.Get_size()
         if size == 0:
-            return []  # the predefined empty group, which is not freed
+            return []  # the group is MPI's predefined empty group, and must not be freed
         group = self._comm.Get_group()
         try:
             self._comm.Ack_failed(size)
-            return [int(rank) for rank in failed.Translate_ranks(list(range(size)), group)]
+            ranks = failed.Translate_ranks(list(range(size)), group)
+            return [int(rank) for rank in ranks]
         finally:
             failed.Free()
             group.Free()
@@ -197,7 +197,7 @@ class Transport:
         self.mark_dead([rank])
 
     def mark_dead(self, ranks: Iterable[int]) -> None:
-        """Treat ranks as dead, even if MPI does not know that they are."""
+        """Treat ranks as dead, even if MPI does not know it."""
         self.gone.update(ranks)
         # Requests to a lost rank never complete, and would hold back all later ones.
         self._undeliverable += [sent for sent in self._unsent if sent[0] in self.gone]
@@ -206,10 +206,10 @@ class Transport:
     def backoff(self, least: float = 0.0) -> None:
         """Sleep for a moment. The sleep grows with the time since the last message or other work of this rank.
 
-        least: The shortest sleep in seconds, for a rank whose answers nobody waits for.
+        least: The shortest sleep in seconds.
         """
-        # If this rank did other work since the last sleep, messages may come soon, so it sleeps for short times again.
-        # More time than a sleep takes was other work.
+        # Much time since the last sleep means that this rank did other work. Then messages may come soon, so sleeps are
+        # short again.
         now = time.monotonic()
         if now - self._woke > LONGEST_SLEEP:
             self._quiet_since = now
@@ -228,7 +228,7 @@ class Transport:
 
     def leave(self, exit_code: int) -> None:
         """End this process without MPI_Finalize if MPI lets ranks die; otherwise do nothing."""
-        # Python calls MPI_Finalize at exit, which would wait for ranks that have died, forever.
+        # Python calls MPI_Finalize at exit. That would wait forever for ranks that have died.
         if self.tolerant:
             sys.stdout.flush()
             sys.stderr.flush()
@@ -239,7 +239,7 @@ class Transport:
         if self._comm is not None:
             kill_launcher_later(waits=bool(self.silent) or 0 in self.gone)
             self._comm.Abort(exit_code)
-            # MPICH only asks its launcher to kill this process, and the launcher's host may be the one that was lost.
+            # MPICH only asks its launcher to kill this process, but the launcher's host may be lost.
             os._exit(exit_code)
 
     def _drop_sent(self) -> None:
@@ -252,7 +252,7 @@ class Transport:
         except MPI.Exception:
             if not self.tolerant:
                 raise
-            self._asked = 0.0  # the receiver died: `find_lost` notices that, and drops the message
+            self._asked = 0.0  # the receiver died: `find_lost` asks which, and drops the message
 
 
 def uninitialized_mpi() -> Any:
@@ -266,7 +266,7 @@ def uninitialized_mpi() -> Any:
 
 
 def skip_fabric_search() -> None:
-    """Keep Open MPI from the search for a network fabric, which takes a second, if all ranks are on this machine."""
+    """If all ranks are on this machine, tell Open MPI not to search for a network fabric, which takes a second."""
     size = os.environ.get("OMPI_COMM_WORLD_SIZE")
     chosen = any(name in os.environ for name in (*_NO_FABRIC, "OMPI_MCA_pml"))  # by the user
     if size is not None and size == os.environ.get("OMPI_COMM_WORLD_LOCAL_SIZE") and not chosen:
@@ -295,12 +295,12 @@ def finalize() -> None:
 
 
 def kill_launcher_later(waits: bool = True) -> None:
-    """Start a process that kills the launcher of this process, and its ranks here, if they still exist after a while.
+    """Start a process that kills the launcher and its ranks here if the launcher does not end in time.
 
-    Do nothing if no launcher is the parent of this process, as on other hosts, or in MPICH.
+    Do nothing if the parent of this process is no launcher, as on other hosts, or in MPICH.
 
-    waits: Whether the launcher is known to wait for a lost host. Otherwise it gets more time, because Open MPI's
-        launcher nearly always ends by itself.
+    waits: Whether the launcher is known to wait for a lost host. Otherwise it gets more time, because it nearly always
+        ends by itself.
     """
     patience = PATIENCE if waits else LONG_PATIENCE
     parent = os.getppid()

@@ -1,12 +1,11 @@
-"""Watchdogs: of an environment's code, which may hang, and of other hosts, which may be lost.
+"""Watchdogs notice environments that hang (`Watchdog`), and hosts that are lost (`HostWatch`, `CoordinatorWatch`).
 
-If an environment hangs in Python, an alarm interrupts it with `EpisodeTimeout`, and only that episode fails. If it
-hangs in C, Python cannot interrupt it, so a traceback to stderr shows where it hangs. A single process then ends; a
-worker is abandoned by the coordinator.
+If an environment hangs in Python, an alarm interrupts it with `EpisodeTimeout`, and only that episode fails. Python
+cannot interrupt an environment that hangs in C, so a traceback on stderr shows where it hangs. A single process then
+ends; the coordinator abandons a worker.
 
-Hosts are watched over TCP connections with keepalive, over which their operating systems check one another, even if
-processes are busy. A rank sends a greeting at the beginning and nothing later. The system answers even if the process
-computes, hangs or is suspended. So a connection without answers means that a host, or the network to it, is lost. MPI
+Ranks on other hosts have a TCP connection with keepalive to rank 0. The operating systems check these connections, even
+if a process computes, hangs or is suspended. So if a system does not answer, a host or the network to it is lost. MPI
 would notice that only after minutes, and only if it had a message to send.
 """
 
@@ -46,11 +45,10 @@ _ENDED = (errno.ECONNRESET, errno.EPIPE)
 class Watchdog:
     """Raises EpisodeTimeout in code that does not call `pat` for `limit` + max(1, `limit` / 10) seconds.
 
-    If native code runs for so long that the exception cannot be raised within `patience(limit)` seconds, the watchdog
-    prints a traceback. It works in the main thread only, and does nothing in other threads. Between the first `pat` and
-    `disarm` it uses the process's SIGALRM and interval timer; `disarm` restores the handler and the rest of the timer.
-    As a context manager it pats at the beginning and disarms at the end. While SIGTSTP suspends the process (Ctrl-Z,
-    SLURM), no time counts.
+    Native code delays the exception. After `patience(limit)` seconds, the watchdog prints a traceback instead. Outside
+    the main thread it does nothing. Between the first `pat` and `disarm` it uses the process's SIGALRM and interval
+    timer; `disarm` restores the handler and the rest of the timer. As a context manager it pats at the beginning and
+    disarms at the end. The time for which SIGTSTP suspends the process (Ctrl-Z, SLURM) does not count.
 
     Args:
         limit: In seconds.
@@ -83,7 +81,7 @@ class Watchdog:
                 _explain(now - self._patted)
         self._patted = now
         self._warned = False
-        if now - self._armed > 5 * self._every:  # more rarely than the alarm, because each time starts a thread
+        if now - self._armed > 5 * self._every:  # more rarely than the alarm, because `_arm` starts a thread
             self._arm(now)
 
     def disarm(self) -> None:
@@ -101,12 +99,12 @@ class Watchdog:
             passed = time.monotonic() - self._begun
             signal.setitimer(signal.ITIMER_REAL, max(left - passed, 1e-3), interval)
         self._patted = self._armed = -math.inf
-        if _WATCHING:  # a process has one timer of tracebacks, which this watchdog took from the one around it
+        if _WATCHING:  # a process has only one timer of tracebacks: give it back to the outer watchdog
             _WATCHING[-1]._arm(time.monotonic())
 
     @contextmanager
     def paused(self) -> Iterator[None]:
-        """Interrupt nothing meanwhile: the code that runs is the project's own, and may take long."""
+        """Interrupt nothing meanwhile: evolve's own code runs, and may take long."""
         self._paused = True
         try:
             yield
@@ -141,7 +139,7 @@ class Watchdog:
     def _suspend(self, _number: int, _frame: FrameType | None) -> None:
         """Stop this process until SIGCONT, then begin to count anew, or alarm and traceback would come at once."""
         faulthandler.cancel_dump_traceback_later()
-        signal.setitimer(signal.ITIMER_REAL, 0)  # it would go on counting; it may have rung once already
+        signal.setitimer(signal.ITIMER_REAL, 0)  # the timer counts on in a stopped process
         os.kill(os.getpid(), signal.SIGSTOP)
         self._set_alarm()
         self._warned = False
@@ -158,7 +156,7 @@ class Watchdog:
             faulthandler.dump_traceback_later(patience(self._limit), exit=self._fatal, file=descriptor)
 
     def _interrupt(self, _number: int, _frame: FrameType | None) -> None:
-        """Interrupt at the second alarm, because the first may come late to a process that was suspended."""
+        """Interrupt at the second alarm: the first one may only mean that the process was suspended."""
         if self._paused:
             self._arm(time.monotonic())
             return
@@ -166,7 +164,7 @@ class Watchdog:
             raise Interrupted
         if self._warned:
             self._warned = False
-            self._set_alarm()  # the next environment has its own time
+            self._set_alarm()  # for the next environment
             self._arm(time.monotonic())
             raise EpisodeTimeout(f"no answer for {self._limit:g} s (env.max_episode_seconds)")
         self._warned = True
@@ -189,20 +187,20 @@ def _explain(seconds: float) -> None:
 
 
 def patience(limit: float) -> float:
-    """Return the seconds after which a silent process counts as hanging in C; limit: seconds an episode may take."""
+    """Return the seconds after which a silent process counts as hanging in C. limit: the seconds of an episode."""
     return 1.5 * limit + 5.0
 
 
 def kill(pid: int) -> None:
-    """Kill the process `pid`, a rank on this host, if it has the command line of this process; else do nothing."""
-    # If the rank has ended, its number may belong to another process by now. Ranks have the same command line.
+    """Kill a rank on this host by its process number."""
+    # If the rank has ended, its number may belong to another process. All ranks have the same command line.
     with suppress(OSError):
         if Path(f"/proc/{pid}/cmdline").read_bytes() == Path("/proc/self/cmdline").read_bytes():
             os.kill(pid, signal.SIGKILL)
 
 
 def _stderr() -> int | None:
-    """Return the file descriptor of stderr; None if stderr has none, as in some notebooks."""
+    """Return the file descriptor of stderr; None without one, as in some notebooks."""
     for stream in (sys.stderr, sys.__stderr__):
         with suppress(AttributeError, OSError, ValueError):
             return stream.fileno()  # type: ignore[union-attr]
@@ -216,8 +214,8 @@ class Endpoint:
     Attributes:
         addresses: The addresses of rank 0's host, the likeliest first.
         port: The port.
-        token: A secret, by which a rank proves that it belongs to this job.
-        seconds: For how long a host may be silent.
+        token: A secret of the ranks of this job.
+        seconds: The time for which a host may be silent.
     """
 
     addresses: tuple[str, ...]
@@ -227,7 +225,7 @@ class Endpoint:
 
 
 class HostWatch:
-    """Watches other hosts, at rank 0, over connections from their ranks. seconds: for how long a host may be silent."""
+    """At rank 0: watches the hosts of ranks that connect to it. seconds: the time for which a host may be silent."""
 
     def __init__(self, seconds: float) -> None:
         self._listener = socket.create_server(("", 0), backlog=1024)
@@ -270,7 +268,7 @@ class HostWatch:
             connection.close()
 
     def _has_failed(self, rank: int) -> bool:
-        """Return whether a rank's host is silent. Drop the rank's connection if it has ended, for whatever reason."""
+        """Return whether a rank's host is silent. Drop the rank's connection if it has ended."""
         error = end_error(self.connections[rank])
         if error is None:
             return False
@@ -279,7 +277,7 @@ class HostWatch:
 
 
 class CoordinatorWatch:
-    """Watches the host of rank 0, at a rank on another host; watches nothing if no address of rank 0 answers."""
+    """At a rank on another host: watches the host of rank 0, if one of its addresses answers."""
 
     def __init__(self, endpoint: Endpoint, rank: int) -> None:
         self._connection = _connect(endpoint)
@@ -294,7 +292,7 @@ class CoordinatorWatch:
 
 
 def own_addresses() -> list[str]:
-    """Return the IPv4 addresses of this host, the one of its name first, without the loopback addresses."""
+    """Return the IPv4 addresses of this host without loopback addresses. The address of the host's name comes first."""
     found = []
     with suppress(OSError):
         found = [str(info[4][0]) for info in socket.getaddrinfo(socket.gethostname(), None, socket.AF_INET)]
@@ -309,10 +307,15 @@ def own_addresses() -> list[str]:
 def _keep_alive(connection: socket.socket, seconds: float) -> None:
     """Let the operating system end a connection if the other end does not answer for a number of seconds."""
     every = min(max(1, round(seconds / (2 * _PROBES))), _LONGEST_PAUSE)
-    connection.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
     idle = min(max(1, round(seconds) - _PROBES * every), _LONGEST_PAUSE)
-    probing = {"TCP_KEEPIDLE": idle, "TCP_KEEPINTVL": every, "TCP_KEEPCNT": _PROBES}
-    for option, value in (probing | {"TCP_USER_TIMEOUT": round(1000 * seconds)}).items():
+    options = {
+        "TCP_KEEPIDLE": idle,
+        "TCP_KEEPINTVL": every,
+        "TCP_KEEPCNT": _PROBES,
+        "TCP_USER_TIMEOUT": round(1000 * seconds),
+    }
+    connection.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+    for option, value in options.items():
         if hasattr(socket, option):
             connection.setsockopt(socket.IPPROTO_TCP, getattr(socket, option), value)
 
@@ -347,7 +350,7 @@ def _connect(endpoint: Endpoint) -> socket.socket | None:
 
 
 def end_error(connection: socket.socket) -> int | None:
-    """Return the error number with which a connection ended, ECONNRESET if it was closed; None if it has not ended."""
+    """Return the error number of the end of a connection; ECONNRESET if it was closed, None if it has not ended."""
     try:
         return errno.ECONNRESET if connection.recv(1) == b"" else None
     except BlockingIOError:

@@ -1,4 +1,4 @@
-"""A worker rank: it plays chunks of episodes, updates its shared state, answers questions, and reports to rank 0."""
+"""A worker is a rank that plays episodes for rank 0. It also keeps a shared state, and answers questions about it."""
 
 import hashlib
 import json
@@ -48,7 +48,7 @@ MakeRollout = Callable[[str], AnyRollout]
 
 
 class KeptRollouts:
-    """Makes rollouts, keeps the two that were used last, and closes the others; only the newest is in use.
+    """Makes rollouts, keeps the last two, and closes older ones. Only the newest is in use.
 
     make_rollout: Makes a rollout from an experiment's TOML text.
     """
@@ -75,8 +75,9 @@ class KeptRollouts:
 def loaded_versions(experiment: str) -> dict[str, str]:
     """Return the versions of the loaded packages that play the episodes of an experiment (TOML text).
 
-    The result also has fingerprints: of the source of evolve, of the module of the environment, and of the module of a
-    network or strategy of another package. The loaded modules in the same folders have fingerprints, too.
+    The result also has fingerprints of source code. One is for evolve. The others are for the module of the
+    environment, for the module of a network or strategy of another package, and for the loaded modules in the same
+    folders.
     """
     table = tomllib.loads(experiment)
     modules = [table["env"]["id"].rpartition(":")[0]]
@@ -104,13 +105,13 @@ def packages_used_by(module: str) -> set[str]:
 
 
 def _contents(item: object) -> dict[str, Any]:
-    """Return the contents of a module, without its own code, which may import more or fail; empty for other objects."""
-    # `isinstance` would ask the object, which may be a proxy.
+    """Return the contents of a module; an empty dictionary for other objects."""
+    # `isinstance` would ask the object, which may be a proxy. The module's own `__getattribute__` might import or fail.
     return object.__getattribute__(item, "__dict__") if issubclass(type(item), ModuleType) else {}
 
 
 def _package_of(item: object) -> str:
-    """Return the package of a module, a class or a function; empty for other objects, and if the package is unknown."""
+    """Return the package of a module, a class or a function; "" if unknown, or for other objects."""
     name: object = _contents(item).get("__name__")
     if issubclass(type(item), type | FunctionType | BuiltinFunctionType):
         with suppress(Exception):  # a metaclass may define the attribute
@@ -124,16 +125,20 @@ def _fingerprint(content: bytes) -> str:
 
 @cache
 def _source_fingerprint() -> dict[str, str]:
-    """Return a fingerprint of the source that plays episodes; empty if evolve has no files here, as in an archive.
+    """Return a fingerprint of the source that plays episodes: two clones of one version may have different source.
 
-    Two clones of one version may have different source.
+    The result is empty if evolve has no files here, as in an archive.
     """
-    folders, endings = [SOURCE / "evolve" / part for part in _PLAYING_PARTS], ("py", "h", "c", "cu")
-    files = [path for folder in folders for ending in endings for path in sorted(folder.rglob(f"*.{ending}"))]
-    return {"the source of evolve": _fingerprint(b"".join(path.read_bytes() for path in files))} if files else {}
+    files: list[Path] = []
+    for part in _PLAYING_PARTS:
+        for ending in ("py", "h", "c", "cu"):
+            files += sorted((SOURCE / "evolve" / part).rglob(f"*.{ending}"))
+    if not files:
+        return {}
+    return {"the source of evolve": _fingerprint(b"".join(path.read_bytes() for path in files))}
 
 
-@cache  # this process keeps the code that it has loaded, even if a file changes later
+@cache  # a file may change later, but not the code that this process has loaded
 def _module_fingerprints(module: str) -> dict[str, str]:
     """Return fingerprints of a loaded module and of the loaded modules in the same folder, if they are Python files."""
     loaded = [(name, vars(each).get("__file__")) for name, each in [*sys.modules.items()] if type(each) is ModuleType]
@@ -141,15 +146,17 @@ def _module_fingerprints(module: str) -> dict[str, str]:
     if module not in files:
         return {}
     folder = files[module].parent
-    installed = folder.name.endswith("-packages")  # then the other modules of the folder may be anything
-    files = {name: file for name, file in files.items() if name == module or (file.parent == folder and not installed)}
+    if folder.name.endswith("-packages"):  # the other modules of the folder have nothing to do with this one
+        used = [module]
+    else:
+        used = [name for name, file in files.items() if file.parent == folder]
     with suppress(OSError):
-        return {f"the module {name}": _fingerprint(file.read_bytes()) for name, file in files.items()}
+        return {f"the module {name}": _fingerprint(files[name].read_bytes()) for name in used}
     return {}
 
 
 def check_versions(versions: dict[str, str], experiment: str) -> None:
-    """Raise RunError if code that both ranks have loaded is another version on rank 0, because returns may differ.
+    """Raise RunError if this rank and rank 0 have loaded different versions of some code: returns may differ.
 
     Args:
         versions: The versions that rank 0 has loaded, see `loaded_versions`.
@@ -168,9 +175,9 @@ def error_report(transport: Transport) -> str:
 
 
 class SharedState(Protocol):
-    """A copy of the coordinator's state at every worker, such as a strategy's: it can generate genomes.
+    """A state, such as a strategy's, of which the coordinator and every worker have a copy. It can generate genomes.
 
-    The coordinator sends updates and questions, whose bytes only the two copies understand.
+    The coordinator sends updates and questions. Only the copies understand their bytes.
     """
 
     def update(self, content: Buffer) -> None:
@@ -187,7 +194,7 @@ class SharedState(Protocol):
 
 
 class Worker:
-    """The work of a worker rank: its rollout, its unsent results, and its watchdog."""
+    """Does the work that messages of rank 0 ask for, and sends the results."""
 
     def __init__(self, transport: Transport, make_rollout: MakeRollout, shared: SharedState) -> None:
         self._transport = transport
@@ -255,7 +262,7 @@ class Worker:
             self._rollout.submit(batch)
 
     def tick(self) -> None:
-        """Let the rollout play for a tick, and send results if enough have come, or have waited for long."""
+        """Let the rollout play for a tick, and send results if they are many, or have waited for long."""
         assert self._rollout is not None
         begin = time.perf_counter()
         results = self._rollout.tick()
@@ -269,16 +276,19 @@ class Worker:
             self._finished.append(results)
             self._num_finished += len(results)
         if self._finished:
-            # Send results when half of the work in hand is done: rank 0 answers by the next chunk, which should arrive
-            # before the other half is done. More and smaller messages would only cost rank 0 time.
+            # Send results when half of the work is done: rank 0 answers by the next chunk, which then arrives before
+            # the other half is done. More and smaller messages would only cost rank 0 time.
             pending, since = self._rollout.pending, now - self._reported
             half = self._num_finished >= pending
             if not pending or (half and since > SHORTEST_HELD) or since > LONGEST_HELD:
                 self._send_results()
 
     def keep_alive(self) -> None:
-        """Reset the watchdog, and send the coordinator a heartbeat if one is due; disarm the watchdog without work."""
-        self.disarm() if self.idle else self._go_on()
+        """Reset the watchdog, and send a heartbeat if one is due. Without work, disarm the watchdog instead."""
+        if self.idle:
+            self.disarm()
+        else:
+            self._go_on()
 
     def _go_on(self) -> None:
         self._watchdog.pat()
@@ -290,10 +300,7 @@ class Worker:
         self._watchdog.disarm()
 
     def _begin(self, serial: int) -> None:
-        """Begin a job: drop the episodes and the results of the last one.
-
-        The seconds of work for it stay, so that the next results report all the time that this worker was busy.
-        """
+        """Begin a job: drop the episodes and the results of the last one, but keep its busy seconds."""
         assert self._rollout is not None
         self._serial = serial
         self._finished, self._num_finished = [], 0
@@ -342,16 +349,16 @@ def serve(
 ) -> bytes:
     """Work until the coordinator dismisses this worker; return the answer in that message, see `cluster.dismiss`.
 
-    Raises RunError if rank 0 was lost, or has ended its script. Any other failure is reported, see `error_report`; then
-    the worker only waits for another setup, or to be dismissed.
+    Raises RunError if rank 0 was lost, or has ended its script. The worker reports any other failure (`error_report`).
+    Then it waits for another setup or for its dismissal.
 
     Args:
         transport: To the coordinator.
         make_rollout: Makes a rollout from the experiment's TOML text.
-        signalled: Returns the signal that this process received, or None; it is passed on once.
+        signalled: Returns the signal that this process received, or None. The worker passes one signal on.
         shared: The state that the coordinator updates.
-        before_leaving: Called before this worker confirms that it leaves, to close its environments. If their `close`
-            hangs, the coordinator does not wait long for the worker.
+        before_leaving: Closes the environments. Called before this worker confirms that it leaves, because `close` may
+            hang, and the coordinator waits only for a short time.
     """
     worker = Worker(transport, make_rollout, shared)
     try:

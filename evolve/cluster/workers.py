@@ -1,7 +1,7 @@
-"""The workers as rank 0 sees them: `Workers` knows which are left, and a `WorkQueue` which items of a job each has.
+"""Rank 0 shares the items of a job among workers (`WorkQueue`), and notices lost workers (`Workers`).
 
 An item is an episode of a batch, or a question. The queue knows only its number. The items of a lost worker go to other
-workers. An item that ends several workers is found, and counts as failed.
+workers. An item that kills or hangs several workers counts as failed.
 """
 
 import time
@@ -24,8 +24,8 @@ _LONGEST_SETUP = 600.0  # seconds until a worker has made its environments
 _SILENCE_EVERY = 0.1  # seconds between two counts of the silence of all workers
 _LONGEST_PASSED = 0.5  # the most seconds that count between two checks, as rank 0 may have been suspended itself
 
-# A chunk has no more episodes than a worker has slots, or than make it worth a message. It has more only if it takes no
-# longer than `_LONG_SECONDS`, has at most `_MOST_EPISODES`, and is at most one of `_SHARES` parts of a fair share.
+# A chunk has as many episodes as a worker has slots, or as are worth a message. It may have more while it takes at most
+# `_LONG_SECONDS`, has at most `_MOST_EPISODES`, and is at most 1 / `_SHARES` of the episodes per worker.
 _MOST_EPISODES = 8192
 _LONG_SECONDS, _SHARES = 1.0, 8
 _CHUNK_COST = 3e-4
@@ -48,8 +48,8 @@ Send = Callable[[int, Int64], None]
 def shrinking_sizes(episodes: int, workers: int, largest: int, least: int) -> Iterator[int]:
     """Yield the sizes of the chunks in which episodes are handed out.
 
-    Factoring (Hummel, Schonberg and Flynn, 1992): in each round every worker gets an equal share of half of the
-    episodes that are left.
+    This is factoring (Hummel, Schonberg and Flynn, 1992): in each round the workers share half of the remaining
+    episodes equally.
 
     Args:
         episodes: The number of episodes.
@@ -58,8 +58,9 @@ def shrinking_sizes(episodes: int, workers: int, largest: int, least: int) -> It
         least: The size of the smallest chunk that is worth a message while more episodes are left.
     """
     while episodes:
-        fair = -(-episodes // workers)
-        size = max(1, min(largest, max(fair // 2, min(least, fair))))
+        fair = -(-episodes // workers)  # rounded up
+        size = max(fair // 2, min(least, fair))
+        size = max(1, min(size, largest))
         for _ in range(workers):
             if episodes:
                 yield min(size, episodes)
@@ -67,14 +68,14 @@ def shrinking_sizes(episodes: int, workers: int, largest: int, least: int) -> It
 
 
 def suitable_sizes(episodes: int, workers: int, spec: RolloutSpec, episode_seconds: float) -> Iterator[int]:
-    """Yield the sizes of the chunks of a batch: large, as each chunk costs a message and an answer, but balanced.
+    """Yield the sizes of the chunks of a batch: large, because each chunk costs messages, but balanced.
 
     Args:
         episodes: The number of episodes.
         workers: The number of workers.
         spec: The rollout of each worker.
-        episode_seconds: The worker time per episode in the last batch, shorter than an episode if several are played
-            side by side; 0 if there was no batch.
+        episode_seconds: The time of a worker in the last batch, per episode; 0 if there was no batch. It is shorter
+            than an episode if a worker plays several side by side.
     """
     least = spec.least_chunk
     if not episode_seconds:
@@ -131,8 +132,8 @@ class WorkQueue:
         workers: The ranks of the workers.
         chunk_sizes: Yields the sizes of chunks.
         send: Sends items to a worker.
-        uneven: Whether items may take unequal times. An item queued behind a long one would end late, so the last few
-            then go to idle workers only.
+        uneven: Whether items may take unequal times. Then only idle workers get the last few items, because an item
+            behind a long one would end late.
     """
 
     def __init__(
@@ -161,17 +162,17 @@ class WorkQueue:
 
     @property
     def ahead(self) -> int:
-        """The number of items that each worker has in advance; 0 for the last few, for suspects, or if not `uneven`."""
+        """The number of items that each worker has in advance; 0 if they are few, suspects, or not `uneven`."""
         return self._most_in_hand() if self._uneven else 0
 
     def _most_in_hand(self) -> int:
         """Return the number of items that a worker may have when it gets another chunk."""
-        # A suspect goes to an idle worker, and alone. Else a worker may have one chunk ahead of the one it works on.
+        # A suspect goes to an idle worker, alone. Otherwise a worker may have a chunk in hand when it gets the next.
         last_few = self._uneven and len(self.pending) <= len(self._in_hand)
         return 0 if self.pending.suspects or last_few else self._next_size
 
     def hand_out(self) -> None:
-        """Send every worker that may have them a chunk, and a second one ahead; the sizes of chunks begin anew."""
+        """Send each worker a chunk, and a second one ahead, if it may have them. The sizes of chunks begin anew."""
         self._sizes = self._chunk_sizes(len(self.pending), len(self._in_hand))
         self._next_size = next(self._sizes, 0)
         for worker in (*self._in_hand, *self._in_hand):
@@ -180,7 +181,7 @@ class WorkQueue:
     def finish(self, worker: int, items: Int64) -> bool:
         """Record that a worker finished items, and send it more.
 
-        Returns False if one of the items was finished before; then none of them counts, as a result counts only once.
+        Returns False if one of the items was finished before. Then none of them counts: a result counts only once.
         """
         new = not self._done[items].any()
         if new:
@@ -198,9 +199,9 @@ class WorkQueue:
     def remove(self, worker: int, fate: Fate) -> tuple[int, Int64]:
         """Remove a lost worker; its items are pending again until the next `hand_out`.
 
-        Every item in the worker's hand gets the strikes of the worker's fate. If one of them then has two strikes, each
-        is handed out alone. If an item was alone, a hang or the fourth strike proves that this item ends workers. It
-        counts as failed.
+        Each item of the worker gets the strikes of the worker's fate. With two strikes an item is a suspect, and so are
+        the worker's other items: they are handed out alone from now on. If a suspect hangs a worker, or has four
+        strikes, it counts as failed.
 
         Items that are pending again are handed out first. If no worker is left, rank 0 plays all items, and these last.
 
@@ -303,12 +304,11 @@ class Workers:
     def remove_lost(self, busy: Collection[int], patience: float) -> list[Loss]:
         """Remove the workers that died, ended or hang; return how each was lost.
 
-        A busy worker that is silent for too long hangs. It is abandoned. It is killed if MPI survives its death, and
-        rank 0 or another worker is on its host.
+        A busy worker that is silent for too long counts as hanging, see `_abandon`.
 
         Args:
-            busy: The workers that have work, so that their silence counts.
-            patience: Seconds that a busy worker may be silent; more while it makes its environments.
+            busy: The workers that have work. The silence of other workers does not count.
+            patience: Seconds that a busy worker may be silent; a worker that makes its environments has more.
 
         Raises:
             HostLost: Hosts are silent, and this MPI or this host cannot go on.
@@ -346,7 +346,7 @@ class Workers:
         return Loss(worker, Fate.DEATH, "was lost")
 
     def _abandon(self, worker: int) -> Loss:
-        """Give up a worker that hangs. If MPI survives its death, rank 0 or a worker on its host kills it."""
+        """Give up a worker that hangs. A rank on its host kills it, unless its death would end this job."""
         transport = self._transport
         transport.abandon(worker)
         if transport.tolerant:
@@ -360,7 +360,7 @@ class Workers:
 
 
 def note_farewell(transport: Transport, worker: int, message: Message) -> None:
-    """Note that a worker has confirmed its dismissal or has ended its script, if its message says so."""
+    """Note it if a message confirms the dismissal of a worker, or says that the worker's script has ended."""
     if isinstance(message, Dismiss | Ended):
         transport.leaving.discard(worker)
     if isinstance(message, Ended):
@@ -368,9 +368,10 @@ def note_farewell(transport: Transport, worker: int, message: Message) -> None:
 
 
 def check_silence(transport: Transport) -> None:
-    """Raise HostLost if hosts are silent and MPI cannot go on, or this host may be the one that is cut off."""
+    """Raise HostLost if hosts are silent and this job cannot go on without them."""
     if not transport.silent:
         return
-    elsewhere = {host for rank, host in enumerate(transport.hosts) if rank not in transport.gone} - {transport.host}
-    if not (transport.tolerant and elsewhere):
+    answering = {host for rank, host in enumerate(transport.hosts) if rank not in transport.gone}
+    # If no other host answers, this host may be the one that is cut off.
+    if not transport.tolerant or answering <= {transport.host}:
         raise HostLost(f"the silence of {', '.join(sorted(transport.silent))}, for {silence_seconds():g} s ({SILENCE})")
