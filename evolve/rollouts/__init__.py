@@ -1,7 +1,7 @@
-"""Rollouts: networks × environments × keyed episodes → results. No MPI, no files.
+"""Rollouts let networks play episodes in environments, and return the results. No MPI, no files.
 
-An `EpisodeBatch` lists which genomes play which episodes, a `Rollout` plays them in B slots side by side, and
-`EpisodeResults` hold the results by key. `PopulationResults` hold them as a table of candidates × episodes.
+An `EpisodeBatch` lists which genomes play which episodes. A `Rollout` plays them in B slots side by side, and returns
+`EpisodeResults` in any order. `PopulationResults` hold them as a table of candidates × episodes.
 """
 
 from evolve.rollouts.device_play import AnyRollout, RolloutInHalves

@@ -1,9 +1,9 @@
-"""Playing on a device (a GPU): a rollout in two halves, and a kernel that plays whole episodes of exact tasks.
+"""Plays episodes on a device (a GPU), in two halves of slots, so that device and host work at the same time.
 
-A `RolloutInHalves` has two halves of slots, so that device and host work at the same time: the device computes for one
-half while the host steps the environments of the other half. If a `DeviceRollout` plays whole episodes on the device,
-the host instead returns results and prepares the next episodes. Rigid bodies have one `DeviceRollout` with all slots.
-`DevicePlay` calls the kernel of rollouts/play.cu.
+In a `RolloutInHalves` the device computes for one half of the slots, while the host steps the environments of the other
+half. For exact tasks the halves are `DeviceRollout`s: the device plays whole episodes, while the host returns results
+and prepares the next episodes. Rigid bodies have one `DeviceRollout` with all slots. `DevicePlay` calls the kernel of
+rollouts/play.cu.
 """
 
 import ctypes
@@ -62,8 +62,8 @@ class RolloutInHalves:
         """Queue episodes. A half that is not in the middle of a tick begins some of them at once."""
         self._queue.append(batch)
         free = [half for half in self.halves if not half.begun]
-        for left, half in zip(range(len(free), 0, -1), free, strict=True):
-            half.fill(most=-(-len(self._queue) // left))
+        for i, half in enumerate(free):
+            half.fill(most=-(-len(self._queue) // (len(free) - i)))  # an equal share, rounded up
 
     def tick(self) -> EpisodeResults | None:
         """Advance one half while the device works for the other half; return the results of ended episodes, or None."""
@@ -76,7 +76,8 @@ class RolloutInHalves:
         results = one.finish() if one.begun else None
         # Episodes may have been submitted while both halves were in the middle of a tick. Spread them evenly.
         if len(self._queue) or not one.running:
-            one.fill(most=max(1, -(-(len(self._queue) + other.running - one.running) // 2)))
+            missing = len(self._queue) + other.running - one.running
+            one.fill(most=max(1, -(-missing // 2)))
         if one.running:
             one.begin()
         return results
@@ -96,12 +97,12 @@ class RolloutInHalves:
             half.close()
 
     def call_on_fault(self, callback: Callable[[], None]) -> None:
-        """Call a function whenever an environment failed or was interrupted."""
+        """Set a function to be called at every failure or interruption of an environment."""
         for half in self.halves:
             half.call_on_fault(callback)
 
     def make_genomes_within(self, context: Callable[[], AbstractContextManager[object]]) -> None:
-        """Generate genomes within a context, such as one that measures this time apart from the episodes."""
+        """Set a function that returns a context manager. It is entered while genomes are generated."""
         self._queue.generating = context
 
 
@@ -130,15 +131,15 @@ MOST_TOGETHER = 12
 def tiles_together(task: AnyTask, slots: int) -> int:
     """Return the number of tiles in a block.
 
-    The code of a rigid-body world is several times as large as the cache of instructions of a multiprocessor. The tiles
-    of a block make each step together, so that they share the instructions that one of them has fetched.
+    The code of a rigid-body world is several times as large as the instruction cache of a multiprocessor. The tiles of
+    a block make each step together, so they share fetched instructions.
     """
     shared = max(1, -(-slots // (WIDTH * device().multiprocessors)))
     return min(MOST_TOGETHER, shared) if task.has_world else 1
 
 
 def in_whole_blocks(task: AnyTask, slots: int) -> int:
-    """Return a number of slots, rounded up so that all blocks are full if a block has several tiles."""
+    """Return a number of slots, rounded up to whole blocks if a block has several tiles."""
     tiles = tiles_together(task, slots)
     return slots if tiles == 1 else slots + -slots % (WIDTH * tiles)
 
@@ -162,8 +163,8 @@ class DevicePlay:
         self.task, self.batch, self.feed_size = task, batch, feed_size
         self._step = batch.kernel
         self._kernel = f"play_{self._step.name}_on_{task.kernel}"
-        # One thread steps a rigid-body world, which takes nearly all of the time. Other threads of the slot would wait
-        # and occupy registers.
+        # A rigid-body world takes nearly all of the time, and one thread steps it. Other threads of the slot would only
+        # wait and occupy registers.
         self._parts = 1 if task.has_world else self._step.parts
         assert self._step.arrays.tiles % tiles_together(task, self._step.arrays.slots) == 0, "see in_whole_blocks"
         self.arrays = DeviceArrays(feed_size)
@@ -171,7 +172,7 @@ class DevicePlay:
         self._fed: Feed | None = None
         self._tiles = self._together = 0  # the number of the feed's tiles, and the number of tiles in a block
         self._counts = self.arrays.allocate(24)  # episodes begun, episodes over, and steps made
-        # Until `finish`, a download may write to `_new_counts` at any time, so properties read `_counts_now`.
+        # Until `finish`, a download may write to `_new_counts`, so properties read `_counts_now`.
         self._new_counts: Int64 = self.arrays.device.host_array((3,), np.int64)
         self._counts_now = self._new_counts.copy()
         self._steps_before = 0  # steps made before the call that was begun last
@@ -191,7 +192,9 @@ class DevicePlay:
             columns=self._memory.columns,
             num_parameters=parameters,
             traces=0 if batch.kept_traces is None else batch.kept_traces.address,
-            **{name: self._counts.address + 8 * i for i, name in enumerate(("begun", "over", "made"))},
+            begun=self._counts.address,
+            over=self._counts.address + 8,
+            made=self._counts.address + 16,
             **self._slot_arrays(2 * O),
             **self._memory.addresses,
             **self._results.addresses,
@@ -199,7 +202,7 @@ class DevicePlay:
         self._step.arrays.wait()
 
     def _slot_arrays(self, normalizer_size: int) -> dict[str, int]:
-        """Allocate the slots' arrays that belong neither to the network nor to the task; return their addresses."""
+        """Allocate arrays of the slots that belong neither to the network nor to the task; return their addresses."""
         sizes = {"episodes": 8, "ending": 8, "beginning": 8, "over_lanes": 8, "returns": 8, "prints": 16}
         sizes |= {"slot_normalizers": 4 * normalizer_size, "moments": 8 * normalizer_size}
         return {name: self._step.arrays.allocate(size * self.slots).address for name, size in sizes.items()}
@@ -216,7 +219,7 @@ class DevicePlay:
 
     @property
     def running(self) -> int:
-        """The number of episodes that have begun and that `take` would not return yet."""
+        """The number of episodes that have begun, but that `take` would not return yet."""
         return self._size - self.waiting - self.finished
 
     @property
@@ -232,8 +235,8 @@ class DevicePlay:
         """Copy the episodes of a feed to the device. The caller must check `ready`."""
         self._fed = fed = feed.contiguous()
         self._tiles = min(self._step.arrays.tiles, -(-self._size // WIDTH))
-        # A small feed has blocks of fewer tiles, so that it occupies all multiprocessors. Blocks are full, and may thus
-        # have a few more tiles than the feed, but not more than were allocated.
+        # A small feed has blocks of fewer tiles, to occupy all multiprocessors. All blocks are full. So there may be a
+        # few more tiles than the feed has, but not more than were allocated.
         most = tiles_together(self.task, WIDTH * self._tiles)
         allocated = self._step.arrays.tiles
         self._together = max(n for n in range(1, most + 1) if self._tiles + -self._tiles % n <= allocated)
@@ -260,7 +263,7 @@ class DevicePlay:
             self.arrays.queue.download(self._counts.address, self._new_counts)
 
     def finish(self) -> int:
-        """Wait for the end of the call that `begin` began; return the steps that it made, summed over all episodes."""
+        """Wait for the end of the call that `begin` began; return the number of its steps, summed over all episodes."""
         self.arrays.wait()
         self._counts_now[:] = self._new_counts
         return int(self._counts_now[2]) - self._steps_before
@@ -294,7 +297,7 @@ class DeviceRollout(ExactRollout):
         self.begun = True
 
     def finish(self) -> EpisodeResults | None:
-        """Wait for the end of the call that `begin` began; return the results of ended episodes, None if none ended."""
+        """Wait for the end of the call that `begin` began; return the results of ended episodes, or None."""
         waited_from = time.perf_counter()
         made = self.play.finish()
         self.begun = False
@@ -310,9 +313,14 @@ class DeviceRollout(ExactRollout):
 
 
 class _FeedMemory:
-    """Device arrays with the inputs of the episodes of a feed, at most `arrays.slots` episodes.
+    """Device arrays with the inputs of the episodes of a feed. A feed has at most `arrays.slots` episodes.
 
-    normalized: O if observations are normalized, else 0. parameters: the number of the task's parameters.
+    Args:
+        arrays: Allocates the arrays.
+        batch: The network's slots.
+        num_weights: W, of a genome.
+        normalized: O if observations are normalized, else 0.
+        parameters: The number of the task's parameters.
 
     Attributes:
         addresses: The addresses of the arrays, by field of `_Structure`.
@@ -349,7 +357,11 @@ class _FeedMemory:
 class _Results:
     """Device arrays with the results of a feed's episodes.
 
-    max_hashes: the largest number of step hashes of an episode. normalized: O if observations are normalized, else 0.
+    Args:
+        arrays: Allocates the arrays.
+        max_hashes: The largest number of step hashes of an episode.
+        normalized: O if observations are normalized, else 0.
+        num_traces: T.
     """
 
     def __init__(self, arrays: DeviceArrays, max_hashes: int, normalized: int, num_traces: int) -> None:
@@ -374,15 +386,17 @@ class _Results:
         returns, lengths, prints, moments = (self._begin_download(name, n) for name in names)
         traced = self._begin_download("traces", n if traces else 0)
         self._arrays.wait()
-        # Step hashes would be nearly all bytes of the download, and most of them are not wanted.
+        # Most step hashes are not wanted, and all of them would be nearly all bytes of the download.
         wanted = may_be_best(feed.keys, returns, best_of)
         hashes = self._hashes(np.where(wanted, np.minimum(lengths, self.max_hashes), 0))
         kept = np.zeros(traced.shape if traces else (n, 0), np.int64)
         if traces:
             # A few episodes at a time: the arrays in between are larger than the result.
             few = max(1, LARGEST_COPY // traced.shape[1])
-            for part in (slice(start, start + few) for start in range(0, n, few)):
-                kept[part] = quantize_traces(np.where(feed.mask[feed.genomes[part]], traced[part], np.float32(0)))
+            for start in range(0, n, few):
+                part = slice(start, start + few)
+                mask = feed.mask[feed.genomes[part]]
+                kept[part] = quantize_traces(np.where(mask, traced[part], np.float32(0)))
         return Played(feed.keys, returns, lengths, prints, wanted, hashes, moments, kept)
 
     def _begin_download(self, name: str, n: int) -> NDArray[Any]:

@@ -1,8 +1,10 @@
 """Batches of episodes, which the coordinator sends to workers, and the results that the workers return.
 
 Batches and results are frozen records, and travel in messages between ranks. Each result names its genome and episode,
-so results may arrive in any order. To add a quantity of each episode, declare a field of `EpisodeResults`: messages and
-the collector need no further code, and the run file includes the quantity if the store has a column of its name.
+so results may arrive in any order.
+
+To add a quantity of each episode, declare a field of `EpisodeResults`. Messages and the collector need no further code.
+The run file includes the quantity if the store has a column of the same name.
 """
 
 from collections.abc import Mapping, Sequence
@@ -23,14 +25,14 @@ Traces = Literal["each", "mean", "none"]
 class RolloutSpec:
     """The settings of the rollout that plays a batch.
 
-    experiment: The TOML text from which any rank makes the rollout, its network and its environments.
+    experiment: The TOML text of the experiment. Any rank can make the rollout from it.
     slots: B, the number of episodes that run side by side.
     num_traces: T, the number of traces of an episode.
     max_episode_seconds: The limit of an episode's wall time.
     on_failure: "stop" if a failed episode ends the evaluation, "worst" if the evaluation goes on.
     chunk_seconds: The least wall time of a chunk of episodes; shorter chunks are not worth a message.
-    least_chunk: The least number of episodes of a chunk. It is above 1 if a kernel steps several
-        slots in the time of one.
+    least_chunk: The least number of episodes of a chunk. It is above 1 if a kernel steps several slots in the time of
+        one.
     num_metrics: M, the number of metrics of an episode.
     """
 
@@ -48,21 +50,21 @@ class RolloutSpec:
 class EpisodeBatch:
     """N episodes to be played, each by one of C genomes.
 
-    The seed of an episode's environment follows from (seed, purpose, generation, candidate, episode).
+    The seed, the purpose, the generation, the candidate and the episode determine the seed of the environment.
 
     genomes: C genomes, in memory or generated when they are played.
-    genome_ids: [C], the number of each genome in the results: 0 … C - 1. A part of a batch (`take`) keeps the numbers
-        of the whole batch. A worker that receives no genomes generates them from these numbers.
+    genome_ids: [C], the number of each genome in the results, from 0 to C - 1. A part of a batch (`take`) keeps the
+        numbers of the whole batch. A worker that receives no genomes generates them from these numbers.
     candidates: [C], the number by which warnings and errors name each genome.
-    keys: [C, 2], the generation and the candidate in the seeds of each genome's episodes. Genomes with equal keys play
+    keys: [C, 2], the generation and the candidate that determine the seeds of each genome. Genomes with equal keys play
         the same episodes (common random numbers).
     normalizers: [C, 2, O]. O = 0 if observations are not normalized.
     rows: [N], the index of the genome that plays each episode.
     episodes: [N], the number of each episode among the episodes of its genome.
-    traces: The traces to return: "each" for sums over each genome's episodes, "mean" for the sum over all, or "none".
+    traces: The traces to return: "each" (sums over each genome's episodes), "mean" (the sum over all) or "none".
     describe: Whether the rank that plays episode 0 of a genome also describes the genome.
-    best_of: 0 if the step hashes of all genomes are wanted. If only the hashes of the genome with the best mean return
-        are wanted, the number of episodes of each genome. A rollout may leave out the other hashes.
+    best_of: 0 if the step hashes of all genomes are wanted. If only the genome with the best mean return needs hashes,
+        the number of episodes of each genome. A rollout may leave out the other hashes.
     """
 
     seed: int
@@ -94,7 +96,7 @@ class EpisodeBatch:
         candidates: NDArray[Any] | None = None,
         traces: Traces = "each",
     ) -> "EpisodeBatch":
-        """Return a batch in which all genomes, or those in `rows`, play the same range of episodes, genome by genome.
+        """Return a batch in which genomes play the same range of episodes, genome by genome.
 
         Args:
             seed: The seed of the experiment.
@@ -102,9 +104,9 @@ class EpisodeBatch:
             genomes: C genomes.
             keys: [C, 2], see `EpisodeBatch`.
             episodes: The numbers of the episodes that each genome plays.
-            normalizer: [2, O] for all genomes, or [C, 2, O]; None if observations are not normalized.
-            rows: The indices of the genomes that play, in this order; by default all.
-            candidates: [C], see `EpisodeBatch`; by default 0 … C - 1.
+            normalizer: [C, 2, O], or [2, O] for all genomes; None if observations are not normalized.
+            rows: The indices of the genomes that play, in this order. By default all play.
+            candidates: [C], see `EpisodeBatch`. By default the indices of the genomes.
             traces: See `EpisodeBatch`.
         """
         C = len(genomes)
@@ -129,7 +131,8 @@ class EpisodeBatch:
         """Return the batch of the episodes at indices [k], with only the genomes that play them."""
         places = _as_slice(indices)
         needed, rows = _distinct(self.rows[places].astype(np.int64))
-        if len(needed) == len(self.genomes) and isinstance(places, slice) and places == slice(0, len(self)):
+        takes_all = isinstance(places, slice) and places == slice(0, len(self))
+        if takes_all and len(needed) == len(self.genomes):
             return self
         genomes = _as_slice(needed)
         return replace(
@@ -151,7 +154,7 @@ class EpisodeBatch:
 
 
 def _as_slice(indices: Int64) -> Int64 | slice:
-    """Return consecutive indices [k] as a slice, which gives a fast view; return other indices unchanged."""
+    """Return consecutive indices [k] as a slice, because slices give fast views; return other indices unchanged."""
     k = len(indices)
     if k and indices[-1] - indices[0] == k - 1 and (k == 1 or (np.diff(indices) == 1).all()):
         return slice(int(indices[0]), int(indices[-1]) + 1)
@@ -162,16 +165,14 @@ def _distinct(numbers: Int64) -> tuple[Int64, Int64]:
     """Return the distinct values of numbers [n], ascending, and for each number the index [n] of its value."""
     if (numbers[1:] < numbers[:-1]).any():
         return np.unique(numbers, return_inverse=True)
-    # In ascending order, as in most chunks, equal numbers are adjacent: no sort is needed.
+    # Most chunks are in ascending order. Then equal numbers are adjacent, and no sort is needed.
     first = np.ones(len(numbers), np.bool_)
     np.not_equal(numbers[1:], numbers[:-1], out=first[1:])
     return numbers[first], np.cumsum(first) - 1
 
 
 def generation_keys(generation: int, population: int, common: bool | Literal["pairs"] = False) -> Int64:
-    """Return the keys [P, 2] of the candidates of a generation, see `EpisodeBatch`.
-
-    The key of a candidate does not depend on P.
+    """Return the keys [P, 2] of the candidates of a generation, see `EpisodeBatch`. No key depends on P.
 
     common: False: each candidate plays its own episodes. True: all play the episodes of candidate 0. "pairs":
         candidates 2i and 2i + 1 play the episodes of candidate 2i.
@@ -185,7 +186,7 @@ def generation_keys(generation: int, population: int, common: bool | Literal["pa
 
 
 def quantity(symbols: str, dtype: DTypeLike) -> Any:
-    """Declare a field of `EpisodeResults` by its shape, in the letters of that class, and its type."""
+    """Declare a field of `EpisodeResults` by its shape, in letters such as "N 2 O", and by its type."""
     return field(metadata={"symbols": symbols, "dtype": np.dtype(dtype)})
 
 
@@ -193,21 +194,21 @@ def quantity(symbols: str, dtype: DTypeLike) -> Any:
 class EpisodeResults:
     """The results of N episodes, in any order.
 
-    genomes, episodes: The genome id and the episode number, which identify an episode of a batch.
+    genomes, episodes: The genome id and the episode number. They identify an episode of a batch.
     returns: The sum of the rewards; NaN if the episode failed.
     lengths: The number of environment steps.
     fingerprints: 64 bits each for the observations and the network outputs of an episode.
     moments: Sums and sums of squares of the O observations. O = 0 if observations are not normalized.
-    episode_seconds: Wall time in the environment. All episodes that a tick steps share its time equally. If kernels
-        play whole episodes, the time includes the network, and episodes share it in proportion to their steps.
+    episode_seconds: Wall time in the environment. The episodes of a tick share its time equally. If kernels play whole
+        episodes, the time includes the network, and episodes share the time in proportion to their steps.
     encoded_metrics: Types and bits of the M metrics of the experiment (`environments.decode_metrics`).
     hashed: Whether an episode has step hashes.
-    step_hashes: One byte of each fingerprint after each step. The hashes are concatenated over the episodes that have
-        them, L = Σ min(length, MAX_HASHED_STEPS).
-    traced, traces: Row i of the traces, in units of 2⁻²⁰, belongs to the genome traced[i]. A genome may have several
-        rows, which are added; the order does not matter, because they are integers.
-    described, digests, connections, genome_fingerprints: D genomes and their descriptions (`GenomeDescriptions`). A
-        genome may occur more than once.
+    step_hashes: One byte of each fingerprint after each step, concatenated over the episodes that have hashes. L is the
+        sum of min(length, MAX_HASHED_STEPS) over these episodes.
+    traced, traces: Row i of the traces, in units of 2⁻²⁰, belongs to the genome traced[i]. The rows of a genome are
+        added. They are integers, so the order does not matter.
+    described: D genomes, some perhaps more than once.
+    digests, connections, genome_fingerprints: The descriptions of these D genomes, see `GenomeDescriptions`.
     """
 
     genomes: Int32 = quantity("N", np.int32)
@@ -254,9 +255,9 @@ def join(parts: Sequence[EpisodeResults]) -> EpisodeResults:
 
 @dataclass(frozen=True)
 class EpisodeFailure:
-    """An episode that could not be played to its end: genome id, number, environment seed, failed step and error.
+    """An episode that failed: genome id, number, environment seed, step, and error message.
 
-    The result of the episode has a return of NaN, and `step` as length. Step 0 is the reset of the environment. If the
+    The result of the episode has a return of NaN, and `step` as length. Step 0 is the reset of the environment. If all
     ranks that played the episode were lost, seed and step are unknown: the seed is -1, and the length 0.
     """
 

@@ -1,13 +1,12 @@
-"""Rollouts of exact tasks, in one thread or in several: kernels play whole episodes, many in one call.
+"""Plays episodes of exact tasks in one thread or in several. One call of a kernel plays many whole episodes.
 
-`ExactRollout` gives episodes to a `Play`, many at a time: a *feed*. The `Play` plays them in its slots: `NativePlay`
-(`native_play`) on the host, or `DevicePlay` (`device_play`) on a GPU.
+`ExactRollout` gives a *feed*, many episodes at a time, to a `Play`. The `Play` is a `NativePlay` on the host, or a
+`DevicePlay` on a GPU, and plays them in its slots.
 
 `ThreadedRollout` has several threads, which share the waiting episodes. Each thread plays a *part*, a rollout with
-slots of its own. It takes episodes, generates and describes their genomes, plays them, and takes the next. When no
-episodes wait, an idle thread gets half of the rigid-body worlds that run in another thread. Kernels do not need
-Python's global lock, so threads play on several cores. Each episode has its key, and no result depends on the thread
-that plays it.
+slots of its own: it takes episodes, generates their genomes, and plays them. When no episodes wait, an idle thread gets
+half of the rigid-body worlds that run in another thread. Kernels do not need Python's global lock, so threads play on
+several cores. No result depends on the thread that plays an episode.
 """
 
 import math
@@ -24,31 +23,32 @@ import numpy as np
 from evolve.rollouts.episodes import EpisodeBatch, EpisodeFailure, EpisodeResults, join
 from evolve.rollouts.native_play import BITS_OF_EPISODES, Feed, NativePlay, Play
 from evolve.rollouts.queue import EpisodeQueue, EpisodesToBegin
+from evolve.rollouts.results import genomes_of_traces
 from evolve.shapes import Int64
 
 CALL_SECONDS = 0.004
 """The intended duration of a call of `Play.run`: short, because a worker probes for messages only between calls."""
 _RESULTS_SECONDS = 0.1
-"""The time for which results may be held back: returning a few results costs as much as playing their episodes."""
+"""The time for which results may be held back. To return a few results costs as much time as to play the episodes."""
 LEAST_STEPS = 16
-"""The smallest limit of the steps of a call, since a call has a cost of its own."""
+"""The smallest limit of the steps of a call, since each call costs time."""
 _FEEDS_PER_THREAD = 2
 """With more feeds than threads, all threads end at about the same time, although some episodes are longer."""
 _MIN_FEED_SECONDS, _MAX_FEED_SECONDS = 0.0005, 0.004
-"""The time that a thread should need for a feed. A shorter feed costs more time than another thread saves. A longer one
+"""The time that a thread should need for a feed. A shorter feed is not worth the work of another thread. A longer feed
 saves no more time, so a thread takes a large fair share in several feeds."""
 LEAST_GIVEN = 4
 """The smallest number of running episodes that a thread gives to another thread, and that it keeps."""
 POLL_SECONDS = 0.002
 """The interval at which a thread without episodes checks whether another thread can still give some."""
 _STACK_BYTES = 2**23
-"""The stack of a thread. The kernels of rigid bodies need 400 kB; a script may have set less."""
+"""The stack of a thread. Rigid-body kernels need 400 kB; a script may have set less."""
 _TICK_SECONDS = 0.004
 """The longest duration of a tick without results: short, because a worker probes for messages only between ticks."""
 
 
 class _WholeEpisodes:
-    """The part of the interface of `Rollout` that is the same for all rollouts in which kernels play whole episodes."""
+    """The methods of `Rollout` that are the same in all rollouts of exact tasks."""
 
     whole_episodes = True
     """Whether a tick plays many steps, and an episode cannot fail."""
@@ -85,7 +85,7 @@ class ExactRollout(_WholeEpisodes):
         """The limit of steps of the next call of `Play.run`; each tick adapts it to `CALL_SECONDS`."""
         self.longest_call = 0.0
         """The seconds of the longest call of `Play.run`. On a device the first call may include compilation."""
-        # Since results were last returned: environment steps, summed over all episodes, and the time that they took.
+        # The steps of all episodes, and the seconds that they took, since results were last returned.
         self._steps_played = 0
         self._seconds_played = 0.0
 
@@ -96,7 +96,7 @@ class ExactRollout(_WholeEpisodes):
 
     @property
     def running(self) -> int:
-        """The number of episodes that were taken from the queue, and whose results were not returned yet.
+        """The number of episodes that have left the queue, but have not returned their results.
 
         They include episodes that `play` does not count as running: held, waiting and finished ones.
         """
@@ -117,7 +117,7 @@ class ExactRollout(_WholeEpisodes):
         return self.take_results()
 
     def fill(self, most: int = sys.maxsize) -> None:
-        """Give the next episodes of the queue, at most `most`, to `play`, if it is ready."""
+        """If `play` is ready, give it at most `most` of the next episodes of the queue."""
         room = self.most_running - self.play.running
         if not self.play.ready or room <= 0:
             return
@@ -149,7 +149,7 @@ class ExactRollout(_WholeEpisodes):
     def _count(self, made: int, busy: int, seconds: float, waited: float) -> None:
         """Count the steps that a call of `Play.run` has made in `busy` slots; limit the steps of the next call.
 
-        seconds: The duration of the call. waited: The part of it in which this process did nothing else.
+        seconds: The duration of the call. waited: The seconds of the call in which this process did nothing else.
         """
         seconds = max(seconds, 1e-6)
         self.longest_call = max(self.longest_call, seconds)
@@ -158,8 +158,8 @@ class ExactRollout(_WholeEpisodes):
         self.environment_seconds += waited
         if not made:
             return
-        # Set the limit to the steps that take `CALL_SECONDS` at the speed of this call, but at most double it. Episodes
-        # may have ended long before the limit of this call, so its speed follows from the steps that were made.
+        # The next call should take `CALL_SECONDS` at the speed of this one. Episodes may have ended long before the
+        # limit of this call, so the speed follows from the steps that were made.
         fitting = int(made / busy * CALL_SECONDS / seconds)
         self.steps = max(LEAST_STEPS, min(2 * self.steps, fitting))
 
@@ -170,17 +170,12 @@ class ExactRollout(_WholeEpisodes):
 
     @property
     def can_give(self) -> bool:
-        """Whether running episodes can go on in another rollout, and whether that saves time.
-
-        A kernel steps a few worlds in less time than many. For other tasks it steps whole tiles in any case.
-        """
+        """Whether running episodes can go on in another rollout, and whether that saves time."""
+        # A kernel steps a few rigid-body worlds in less time than many, but always whole tiles of other tasks.
         return self.play.task.has_world and self.play.batch.can_give
 
     def give(self, other: "ExactRollout") -> None:
-        """Give half of the running episodes to another rollout of the same task and network, which has no episodes.
-
-        For both, `can_give` must be True.
-        """
+        """Give half of the running episodes to an empty rollout of the same task and network. Both must be able to."""
         assert isinstance(self.play, NativePlay)
         assert isinstance(other.play, NativePlay)
         self.play.give(other.play, self.play.running // 2)
@@ -197,13 +192,13 @@ class ExactRollout(_WholeEpisodes):
         """Do nothing: there are no environments."""
 
     def make_genomes_within(self, context: Callable[[], AbstractContextManager[object]]) -> None:
-        """Generate genomes within a context, such as one that measures this time apart from the episodes."""
+        """Set a function that returns a context manager. It is entered while genomes are generated."""
         self._queue.generating = context
 
     def _feed(self, episodes: EpisodesToBegin) -> None:
         """Give episodes to `play`."""
         seeds = episodes.seeds
-        if self.play.batch.seeded:  # an episode then has its own initial columns
+        if self.play.batch.seeded:  # then each episode has its own initial columns
             genomes, numbers = episodes.genome_of_each(), np.arange(len(seeds), dtype=np.int32)
         else:
             genomes, numbers = episodes.genomes, episodes.numbers.astype(np.int32)
@@ -221,8 +216,7 @@ class ExactRollout(_WholeEpisodes):
         self._steps_played, self._seconds_played = 0, 0.0
         played = self.play.take(self._best_of)
         genomes = (played.keys >> BITS_OF_EPISODES).astype(np.int32)
-        # For the "mean" all traces count for genome 0, so that the collector sums them in one row.
-        traced = {"each": genomes, "mean": np.zeros_like(genomes), "none": genomes[:0]}[self._traces]
+        traced = genomes_of_traces(genomes, self._traces)
         return EpisodeResults(
             genomes=genomes,
             episodes=played.keys.astype(np.int32),  # the lower half
@@ -262,7 +256,7 @@ class ThreadedRollout(_WholeEpisodes):
         try:
             for _ in range(threads):
                 # A daemon thread does not keep the process alive. No thread refers to this object, so its finalizer can
-                # run while the threads live, and end them.
+                # run and end the threads.
                 Thread(target=self._shared.play, name="evolve-rollout", daemon=True).start()
         finally:
             stack_size(earlier)
@@ -288,7 +282,7 @@ class ThreadedRollout(_WholeEpisodes):
         self._start()
 
     def tick(self) -> EpisodeResults | None:
-        """Wait for some milliseconds, or until there are results; return the results of finished episodes, if any."""
+        """Return the results of finished episodes, or None if there are none after some milliseconds."""
         self._start()
         found: list[EpisodeResults | None] = []
         try:
@@ -321,19 +315,20 @@ class ThreadedRollout(_WholeEpisodes):
         self._stop()
 
     def make_genomes_within(self, context: Callable[[], AbstractContextManager[object]]) -> None:
-        """Do nothing: this thread goes on, and can send heartbeats, while other threads generate genomes."""
+        """Do nothing: other threads generate genomes, and this thread goes on."""
 
     def _start(self) -> None:
         """Let idle parts play, one for each feed that the waiting episodes fill."""
         if not len(self._queue):
             return
         idle = [part for part in self._parts if part not in self._playing]
-        for part in idle[: -(-len(self._queue) // self._shared.feed_size())]:
+        feeds = -(-len(self._queue) // self._shared.feed_size())  # rounded up
+        for part in idle[:feeds]:
             self._playing.add(part)
             self._shared.to_play.put(part)
 
     def _receive(self, wait: bool, seconds: float | None = _TICK_SECONDS) -> EpisodeResults | None:
-        """Return results of a part; None if its thread found no more episodes. Raises Empty, or a thread's error."""
+        """Return results of a part; None if the part has no episodes left. Raises Empty, or the error of a thread."""
         part, results, error = self._shared.played.get(wait, seconds)
         if results is None:
             self._playing.discard(part)
@@ -347,13 +342,13 @@ class ThreadsState:
     """The state that the threads and their rollout share: queues of parts to play, and of their results.
 
     Attributes:
-        to_play: Parts for idle threads; None ends a thread.
-        played: (part, results, error). Without results, the part has no episodes left, or has failed with the error.
+        to_play: Parts for idle threads. None ends a thread.
+        played: Triples (part, results, error). A part without results has no episodes left, or has failed.
         pausing: Set while no thread may begin a call of a kernel.
-        fair_share: The pending episodes after the last `submit`, divided by the number of threads.
+        fair_share: The pending episodes per thread after the last `submit`.
         episode_seconds: The mean duration of the last episodes.
         empty: Parts without episodes, each with an event. The thread of the part waits for the event. Another thread
-            sets it after it has given running episodes to the part.
+            gives running episodes to the part, and then sets the event.
     """
 
     def __init__(self, queue: EpisodeQueue, threads: int, least_feed: int) -> None:
@@ -364,7 +359,7 @@ class ThreadsState:
         self.episode_seconds = math.inf
         self.empty: list[tuple[ExactRollout, Event]] = []
         self._empty_lock = Lock()
-        # The running episodes of each part after its newest call of `play_on`; during a call also the waiting ones.
+        # The running episodes of each part after its last call of `play_on`; during a call also the waiting ones.
         self._running: dict[ExactRollout, int] = {}
         self._began: dict[ExactRollout, float] = {}  # the time at which a part's call began; inf between calls
         self._queue = queue
@@ -410,7 +405,7 @@ class ThreadsState:
     def _give(self, part: ExactRollout) -> None:
         """Give half of a part's running episodes to an empty part.
 
-        Give none if they are too few, if episodes wait in the queue, or if another part has more than twice as many.
+        Give none if episodes wait in the queue, or if the running ones are too few, in all or beside another part's.
         """
         running = self._running[part]
         largest = max(tuple(self._running.values()))
@@ -448,11 +443,11 @@ class ThreadsState:
         return True
 
     def most_running_of(self, part: ExactRollout) -> int:
-        """Return the limit of episodes that run at a time in a part while others wait.
-
-        It is below the number of slots if other parts would be idle without it.
-        """
-        return sys.maxsize if self.fair_share >= part.play.slots else max(self.fair_share, self._least_feed)
+        """Return the limit of episodes that run at a time in a part while others wait."""
+        if self.fair_share >= part.play.slots:
+            return sys.maxsize
+        # Other parts would be idle if this part filled its slots.
+        return max(self.fair_share, self._least_feed)
 
     def hangs(self, limit: float) -> bool:
         """Return whether a call of a kernel, which should take milliseconds, takes more than `limit` seconds."""
@@ -461,5 +456,6 @@ class ThreadsState:
     def feed_size(self) -> int:
         """Return the largest number of episodes of the next feed."""
         seconds = max(self.episode_seconds, 1e-9)
-        short, long = int(_MIN_FEED_SECONDS / seconds), int(_MAX_FEED_SECONDS / seconds)
-        return max(len(self._queue) // self._num_feeds, self._least_feed, short, min(self.fair_share, long))
+        shortest, longest = int(_MIN_FEED_SECONDS / seconds), int(_MAX_FEED_SECONDS / seconds)
+        fair = min(self.fair_share, longest)
+        return max(len(self._queue) // self._num_feeds, self._least_feed, shortest, fair)

@@ -1,11 +1,12 @@
-"""Inference: in each tick the networks of B slots normalize observations, compute outputs, and take fingerprints.
+"""Inference: in each tick the networks of B slots compute outputs from observations.
 
-On a device, one launch of a kernel per tick does all three.
+A tick also normalizes observations, and takes fingerprints of observations and outputs. On a device, one launch of a
+kernel does all three.
 
-With normalization, a network sees (observation − mean) / deviation, clipped to ±5. Mean and deviation are computed from
-all earlier generations, as in Mania, Guy and Recht (2018, ARS V2) and Salimans et al. (2017). Here every rank uses the
-same numbers: rank 0 adds up the moments of the episodes of a generation in the order of their keys, and the next
-generation is evaluated with the sums. Nothing depends on which rank evaluated an episode, or when.
+With normalization, a network sees (observation − mean) / deviation, clipped to ±5. Mean and deviation come from all
+earlier generations (ARS V2, Mania et al., 2018; Salimans et al., 2017). Here every rank uses the same numbers. Rank 0
+adds up the moments of the episodes of a generation, in the order of their keys, for the next generation. So nothing
+depends on the rank that evaluated an episode, or on the time.
 """
 
 import ctypes
@@ -26,7 +27,7 @@ from evolve.numerics.hashing import MAX_HASHED_STEPS, FingerprintsStructure, Ste
 from evolve.numerics.native import ADDRESS, INT64
 from evolve.shapes import Bool, Float32, Float64, Int32, Int64, Slots, UInt8, UInt64, read_only, stored_array
 
-_LEAST_DEVIATION = 1e-2  # so that a number that hardly changes is magnified at most 100 times
+_LEAST_DEVIATION = 1e-2  # an observation that hardly changes is magnified at most 100 times
 CLIP = np.float32(5)  # normalized observations are clipped to ± this
 
 
@@ -34,8 +35,8 @@ CLIP = np.float32(5)  # normalized observations are clipped to ± this
 class Moments:
     """The number of all observations so far, and their sums and sums of squares, [2, O].
 
-    origin: The normalizer [2, O] from which `of_normalizer` computed the moments, otherwise None. It is kept because
-        computing it from the moments could change its last bit.
+    origin: The normalizer [2, O] from which `of_normalizer` computed the moments, otherwise None. It is kept, because a
+        normalizer computed from the moments could differ in the last bit.
     """
 
     count: int
@@ -56,7 +57,7 @@ class Moments:
     def merged(self, lengths: Int32, moments: Float64) -> "Moments":
         """Return the sum of these moments and the moments of a generation, without the NaN of failed episodes.
 
-        lengths: [P, E]; moments: [P, E, 2, O], sums and sums of squares.
+        lengths: [P, E]. moments: [P, E, 2, O], sums and sums of squares.
         """
         flat = np.where(np.isfinite(moments), moments, 0.0).reshape(lengths.size, -1)
         total = ordered_sum(np.ascontiguousarray(flat.T)).reshape(self.sums.shape)
@@ -96,14 +97,14 @@ class NormalizationStructure(ctypes.Structure):
 
 
 class ObservationNormalizer:
-    """Normalizes the observations of B slots and adds up their moments; every back end gives the same bits.
+    """Normalizes the observations of B slots, and adds up their moments. Every back end gives the same bits.
 
     Args:
-        observations: [B, O], C-contiguous, the array that `normalize` reads.
-        backend: The back end; if it is "native", a kernel does the work.
+        observations: [B, O]. `normalize` reads this C-contiguous array.
+        backend: The back end. For "native" a kernel does the work.
 
     Attributes:
-        normalized: [B, O], C-contiguous, the array to which it writes.
+        normalized: [B, O]. `normalize` writes to this C-contiguous array.
     """
 
     def __init__(self, observations: Float32, backend: native.Backend) -> None:
@@ -130,7 +131,7 @@ class ObservationNormalizer:
             array[targets] = array[sources]
 
     def normalize(self, n: int) -> Float32:
-        """Return [n, O]: the observations of the first n slots, normalized; valid until the next call."""
+        """Return [n, O]: the normalized observations of the first n slots, valid until the next call."""
         if self._native:
             self._kernel(self._address, n)
             return self.normalized[:n]
@@ -139,30 +140,29 @@ class ObservationNormalizer:
         moments = self._moments[:n]
         wide = x.astype(np.float64)
         moments[:, 0] += wide
-        moments[:, 1] += wide * wide  # exact, as the product of two numbers of 24 bits has at most 48
+        moments[:, 1] += wide * wide  # exact: the square of a number of 24 bits has at most 48
         with np.errstate(over="ignore"):
             normalized = (x - normalizers[:, 0]) * normalizers[:, 1]
         return np.minimum(np.maximum(normalized, -CLIP), CLIP, out=self.normalized[:n])
 
     def moments(self, slots: Slots) -> Float64:
-        """Return [k, 2, O]: the sums, and the sums of squares, of the observations of slots' episodes."""
+        """Return [k, 2, O]: sums and sums of squares of the observations in slots [k]."""
         return self._moments[slots]
 
 
 @dataclass(eq=False)
 class Inference(ABC):
-    """The networks of B slots, and the fingerprints of their episodes; with normalization also the moments."""
+    """The networks of B slots. It also has the fingerprints of their episodes and, with normalization, the moments."""
 
     observations: Float32
-    """[B, O]. The caller writes the observations of the slots here before it begins a step, and leaves them unchanged
-    until the step is finished."""
+    """[B, O]. The caller writes observations here before a step begins, and leaves them unchanged until it ends."""
     _batch: Batch
     _hashes: "StepHashes | _DeviceHashes"
     _normalizer: "ObservationNormalizer | _DeviceNormalizer | None"  # None without normalization
     _n = 0  # the number of slots of the last step
 
     def load(self, slots: Slots, weights: Float32, mask: Bool, seeds: Int64, normalizers: Float32) -> None:
-        """Begin episodes: genomes [k, W], environment seeds [k], normalizers [k, 2, O] (O = 0 without them)."""
+        """Begin episodes in slots [k], with genomes [k, W], seeds [k], and normalizers [k, 2, O], where O may be 0."""
         # Later episodes of the same genome load the same arrays, so a network of another package must not change them.
         self._batch.load(slots, read_only(weights), read_only(mask), seeds)
         self._hashes.begin(slots)
@@ -175,7 +175,7 @@ class Inference(ABC):
 
     @abstractmethod
     def finish(self) -> Float32:
-        """Return [n, A]: the outputs of the step that was begun; valid until the next step begins."""
+        """Return [n, A]: the outputs of the step that was begun, valid until the next step begins."""
 
     def move(self, sources: Slots, targets: Slots) -> None:
         """Copy the complete state of slots to other slots."""
@@ -188,16 +188,16 @@ class Inference(ABC):
         return self._hashes.of(slots, lengths)
 
     def moments(self, slots: Slots) -> Float64:
-        """Return [k, 2, O]: the moments of the observations of slots' episodes; O = 0 without normalization."""
+        """Return [k, 2, O]: the moments of the observations in slots [k]; O = 0 without normalization."""
         return np.zeros((len(slots), 2, 0)) if self._normalizer is None else self._normalizer.moments(slots)
 
     def traces(self, slots: Slots) -> Float32:
-        """Return [k, T]: the traces that the slots' episodes leave for the strategy."""
+        """Return [k, T]: the traces that the episodes of slots [k] leave for the strategy."""
         return self._batch.traces(slots)
 
 
 class _AddedBatch:
-    """A batch of a network of another package: an error, or actions of another shape, names the method that failed."""
+    """A batch of a network of another package. Its errors, and actions of a wrong shape, become `InputError`s."""
 
     def __init__(self, batch: Batch, action_size: int) -> None:
         self._batch = batch
@@ -267,7 +267,7 @@ def make_inference(
 ) -> Inference:
     """Return the inference of B = `slots` slots by a back end.
 
-    A network without a device step, such as one from another package, runs on the host. check: see `DeviceInference`.
+    A network without a device step runs on the host, such as one of another package. check: see `DeviceInference`.
     """
     batch = network.batch(slots, backend)
     if backend == "cupy":
@@ -286,7 +286,7 @@ def device_step(batch: Batch) -> DeviceStep | None:
 
 
 class UnexpectedCopyError(Exception):
-    """A tick of a rollout has copied other bytes between host and device than its observations and its actions."""
+    """A tick of a rollout has copied more or fewer bytes between host and device than observations and actions."""
 
 
 class DeviceInference(Inference):

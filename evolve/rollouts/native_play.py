@@ -1,4 +1,4 @@
-"""How kernels play whole episodes of an exact task: the interface, and the slots on the host.
+"""Lets kernels play whole episodes of an exact task. This module has the interface, and plays on the host.
 
 A `Play` receives episodes in feeds, plays them in its slots, and returns their results. `NativePlay` plays on the host
 with rollouts/kernels/play.h, and `DevicePlay` (`device_play`) on a GPU.
@@ -24,14 +24,17 @@ BITS_OF_EPISODES = 32
 
 @dataclass(frozen=True)
 class Feed:
-    """n episodes for the slots of a `Play`, which begin when slots are free, with C genomes.
+    """n episodes of C genomes for the slots of a `Play`. An episode begins when a slot is free.
 
-    columns: the contents of a slot when an episode begins, [C, rows] for each column in `SlotArrays.held`; None for
-    zeros.
-    genomes: [n], the number of each episode's genome. seeds: [n], the seeds of the environments. keys: [n], which
-    identify the episodes in the results. normalizers: [n, 2, O], O = 0 if observations are not normalized. mask:
-    [C, T], the connections with traces to be returned; T = 0 for no traces. parameters: [n, D], the parameters of the
-    task in each episode.
+    Attributes:
+        columns: The contents of a slot when an episode begins: [C, rows] for each column in `SlotArrays.held`, or None
+            for zeros.
+        genomes: [n], the number of each episode's genome.
+        seeds: [n], the seeds of the environments.
+        keys: [n], the keys of the episodes in the results.
+        normalizers: [n, 2, O]; O = 0 if observations are not normalized.
+        mask: [C, T], the connections with traces to be returned; T = 0 for no traces.
+        parameters: [n, D], the parameters of the task in each episode.
     """
 
     columns: tuple[Float32 | None, ...]
@@ -44,13 +47,13 @@ class Feed:
 
     def contiguous(self) -> "Feed":
         """Return the same feed in contiguous arrays, as kernels need them."""
-        columns, *others = vars(self).values()
-        rows = tuple(None if values is None else np.ascontiguousarray(values, np.float32) for values in columns)
-        return Feed(rows, *map(np.ascontiguousarray, others))
+        columns = [None if values is None else np.ascontiguousarray(values, np.float32) for values in self.columns]
+        others = {name: np.ascontiguousarray(getattr(self, name)) for name in _FED}
+        return Feed(tuple(columns), **others)
 
 
 class Played(NamedTuple):
-    """The results of N episodes that have ended; `keys` are the keys of the feed, the rest as in `EpisodeResults`."""
+    """The results of N episodes that have ended: their keys in the feed, and quantities of `EpisodeResults`."""
 
     keys: Int64
     returns: Float64
@@ -67,7 +70,7 @@ class Play(Protocol):
 
     task: AnyTask
     batch: SlotArrays
-    """The networks of the slots, which compute the initial contents of a slot from a genome."""
+    """The networks of the slots. They compute the initial contents of a slot from a genome."""
     feed_size: int
     """The largest number of episodes in a feed."""
     slots: int
@@ -83,7 +86,7 @@ class Play(Protocol):
 
     @property
     def running(self) -> int:
-        """The number of episodes that have begun and that `take` would not return yet."""
+        """The number of episodes that have begun, but that `take` would not return yet."""
 
     @property
     def finished(self) -> int:
@@ -112,10 +115,12 @@ class InitialColumns(ctypes.Structure):
 
 
 class _Structure(ctypes.Structure):
-    """The C structure `play` of kernels/play.h. The caller keeps its arrays alive.
+    """The C structure `play` of kernels/play.h, which has the shapes. The caller keeps its arrays alive.
 
-    room: the largest number of step hashes of an episode. prints: fingerprints. over: the number of finished episodes.
-    hashed: the number of their step hashes.
+    room: The largest number of step hashes of an episode.
+    prints: The fingerprints of the slots.
+    over: The number of finished episodes.
+    hashed: The number of their step hashes.
     """
 
     _fields_ = (
@@ -140,11 +145,11 @@ _BY_TILE = ("prints", "slot_normalizers", "moments")  # [tiles, rows, lanes]
 
 
 class NativePlay:
-    """Slots on the host, which one native function steps together: a tile, or several tiles if the task needs them.
+    """Slots on the host. One native function steps all of them together.
 
     Args:
         task: The task.
-        slots: The number of slots. One call of the task's kernel steps all of them.
+        slots: The number of slots: those of a tile, or of several tiles if the task needs them.
         batch: The networks of the slots, with native kernels.
         feed_size: The largest number of episodes in a feed.
         normalize: Whether networks see normalized observations.
@@ -246,7 +251,7 @@ class NativePlay:
             elif name in _BY_SLOT:
                 other._buffers[name][targets] = array[sources]
         other._set(num_traces=self._structure.num_traces)
-        # Last, so that an error before leaves every episode in one place.
+        # Last, so that an error before this line leaves every episode in one place.
         other._buffers["live"][targets] = True
         self._buffers["live"][sources] = False
 
@@ -290,7 +295,7 @@ class NativePlay:
 def may_be_best(keys: Int64, returns: Float64, best_of: int) -> Bool:
     """Return [N]: whether the genome of an episode may have the best mean return of the whole population.
 
-    Of genomes with equal means the first counts as best, as in `strategies.ranking`.
+    The first of several genomes with equal means counts as best, as in `strategies.ranking`.
 
     Args:
         keys: [N], genome · 2³² + episode.
@@ -302,7 +307,7 @@ def may_be_best(keys: Int64, returns: Float64, best_of: int) -> Bool:
         return needed
     order = np.argsort(keys)
     genomes = keys[order] >> BITS_OF_EPISODES
-    # Only a genome with all of its episodes here has a known mean. In this order these episodes are adjacent.
+    # Only a genome with all of its episodes here has a known mean. Sorted by key, its episodes are adjacent.
     whole = np.flatnonzero(genomes[best_of - 1 :] == genomes[: max(len(keys) - best_of + 1, 0)])
     if len(whole):
         places = order[whole[:, None] + np.arange(best_of)]

@@ -1,4 +1,4 @@
-"""The queue of episodes that wait for a free slot, with a window over the genomes that play them."""
+"""The queue of episodes that wait for a free slot. It generates their genomes, a window of genomes at a time."""
 
 from collections import deque
 from collections.abc import Callable
@@ -16,9 +16,9 @@ from evolve.rollouts.results import join_descriptions
 from evolve.shapes import Bool, Float32, Int32, Int64
 
 WINDOW_BYTES = 2**24
-"""The size of a window in bytes; a larger genome fills a window alone."""
+"""The size of a window in bytes. A larger genome has a window of its own."""
 LARGEST_WINDOW = 2**28
-"""The largest size in bytes to which a window grows for a feed of a device."""
+"""The size in bytes to which a window may grow for a feed of a device."""
 
 
 @dataclass(frozen=True)
@@ -47,7 +47,7 @@ class EpisodesToBegin:
         return len(self.seeds)
 
     def genome_of_each(self) -> Genomes:
-        """Return the genome of each episode, k genomes; views if each episode has its own."""
+        """Return the genome of each episode, k genomes. They are views if each episode has its own genome."""
         k = len(self)
         if len(self.genomes) == k and (k == 1 or np.array_equal(self.numbers, np.arange(k))):
             return self.genomes
@@ -65,7 +65,7 @@ class EpisodeQueue:
         """Returns a context manager; genomes are generated within it."""
         self._waiting: _WaitingBatches = _WaitingBatches() if shared_with is None else shared_with._waiting
         self._feed = 1  # episodes, see `fill_feeds`
-        # With several threads, another thread will most often play the next genomes: do not generate them.
+        # With several threads, another thread will probably play the next genomes, so do not generate them ahead.
         self._ahead = shared_with is None
         if shared_with is not None:
             shared_with._ahead = False
@@ -76,7 +76,7 @@ class EpisodeQueue:
         return self._waiting.episodes
 
     def fill_feeds(self, episodes: int) -> None:
-        """Generate the genomes of a device's feed together, and no further genomes: the device waits meanwhile."""
+        """Generate all genomes of a device's feed together, but no others, because the device waits meanwhile."""
         self._feed, self._ahead = episodes, False
 
     def append(self, batch: EpisodeBatch) -> None:
@@ -90,10 +90,7 @@ class EpisodeQueue:
             self._waiting.episodes += len(batch)
 
     def take(self, limit: int) -> EpisodesToBegin | None:
-        """Return at most `limit` of the next episodes, all of one batch, with genomes in one window.
-
-        None if no episode waits.
-        """
+        """Return at most `limit` of the next episodes, of one batch and one window; None if no episode waits."""
         with self._waiting.lock:
             if not self._waiting.batches:
                 return None
@@ -101,7 +98,7 @@ class EpisodeQueue:
             batch = waiting.batch
             if self._window is None or self._window.waiting is not waiting:
                 self._window = GenomeWindow(waiting, self._ahead, self._waiting.lock, self._feed)
-            # Episodes with genomes in one window begin together, so that few genomes are in memory at a time.
+            # Only episodes with genomes in one window begin together, so few genomes are in memory at a time.
             count = self._window.reach(batch.rows[waiting.begun : waiting.begun + limit])
             part = slice(waiting.begun, waiting.begun + count)
             waiting.begun = part.stop
@@ -143,14 +140,13 @@ class EpisodeQueue:
 
 
 class GenomeWindow:
-    """Sliding window over C genomes; one contiguous run is materialized. Most batches take genomes in order.
+    """Sliding window over C genomes. One contiguous run is in memory, because most batches take genomes in order.
 
     Args:
         waiting: The batch of the genomes.
-        ahead: Whether to fill the window with the genomes that follow those that are taken.
+        ahead: Whether to fill the window with later genomes than those that are taken.
         lock: Protects the batch from other threads.
-        feed: The number of episodes in a device's feed; the window has room for their genomes, up to `LARGEST_WINDOW`
-            bytes.
+        feed: The number of episodes in a device's feed. The window has room for their genomes, up to `LARGEST_WINDOW`.
     """
 
     def __init__(self, waiting: "WaitingBatch", ahead: bool, lock: Lock, feed: int = 1) -> None:
@@ -166,14 +162,15 @@ class GenomeWindow:
         self._described: list[tuple[Int64, GenomeDescriptions]] = []
 
     def reach(self, rows: Int32) -> int:
-        """Return the number of leading rows of `rows` [n] whose genomes one window can hold, at least 1.
+        """Return the number of leading rows of `rows` [n] that have their genomes in one window, at least 1.
 
-        The window is the one in memory if that has the genome of the first row, and otherwise a new one. For a device,
-        a larger window may replace the one in memory.
+        The window in memory counts if it has the genome of the first row; otherwise a new one. For a device, a larger
+        window may replace the one in memory.
         """
         if len(rows) == 1:
             return 1
-        first, stop = int(rows[0]), self._first + (0 if self._held is None else len(self._held))
+        first = int(rows[0])
+        stop = self._first + (0 if self._held is None else len(self._held))
         if not self._first <= first < stop:
             stop = first + self._at_once
         elif self._feed > 1:
@@ -193,7 +190,7 @@ class GenomeWindow:
             stop = max(last + 1, first + self._at_once) if self._ahead else last + 1
             self._held = self._generate(slice(first, min(stop, len(self._source))), generating)
             self._first = first
-        if last + 1 - first > len(rows):  # the rows skip genomes of the run
+        if last + 1 - first > len(rows):  # some genomes of the run are not among the rows
             return self._held.take(rows - self._first), np.arange(len(rows))
         return self._held.take(slice(first - self._first, last + 1 - self._first)), rows - first
 
@@ -211,16 +208,18 @@ class GenomeWindow:
                 places = np.flatnonzero(self.waiting.to_describe[run])
                 self.waiting.to_describe[run] = False
             if len(places):
-                whole = len(places) == len(made)
-                self._described.append((run.start + places, describe(made if whole else made.take(places))))
+                wanted = made if len(places) == len(made) else made.take(places)
+                self._described.append((run.start + places, describe(wanted)))
         return made
 
 
 @dataclass
 class WaitingBatch:
-    """A batch, the seeds of its environments [N], and the number of its episodes that have begun.
+    """A batch whose episodes have not all begun.
 
+    seeds: [N], the seeds of the environments.
     to_describe: [C], whether a genome is to be described when it is generated.
+    begun: The number of episodes that have begun.
     """
 
     batch: EpisodeBatch

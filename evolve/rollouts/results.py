@@ -1,4 +1,4 @@
-"""The results of many episodes, which arrive in any order and are collected in tables of candidates × episodes."""
+"""Collects the results of episodes, which arrive in any order, in tables of candidates × episodes."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -17,13 +17,14 @@ from evolve.shapes import Bool, Float32, Float64, Int32, Int64, UInt8, UInt64
 
 
 def metrics_of(quantities: Mapping[str, NDArray[Any]], names: Sequence[str]) -> dict[str, NDArray[Any]]:
-    """Return the metrics of episodes by name, in arrays of shape […], see `decode_metrics`.
+    """Return the metrics of episodes by name, in arrays of shape […].
 
-    Some metrics are means of observations. They are NaN in an episode without steps, or with a return of NaN.
+    Environments report some metrics (`decode_metrics`). The others are means of observations (`observation_index`).
+    They are NaN in an episode without steps, or with a return of NaN.
 
     Args:
         quantities: Arrays […, …] of the quantities that `EpisodeResults` declares, by name.
-        names: The names of all metrics: of reported metrics, and of means of observations (`observation_index`).
+        names: The names of the metrics.
     """
     lengths, sums = quantities["lengths"], quantities["moments"][..., 0, :]
     has_mean = (lengths > 0) & ~np.isnan(quantities["returns"])
@@ -48,7 +49,7 @@ def quantize_traces(traces: Float32) -> Int64:
 
 
 def sum_traces(results: EpisodeResults) -> EpisodeResults:
-    """Return results in which each genome has one row of traces, the sum of its rows, in ascending order of genomes."""
+    """Return results with one row of traces per genome, the sum of its rows, in ascending order of genomes."""
     if (results.traced[1:] > results.traced[:-1]).all():  # ascending, without repetitions
         return results
     order = np.argsort(results.traced, kind="stable")  # makes the rows of one genome adjacent
@@ -57,6 +58,16 @@ def sum_traces(results: EpisodeResults) -> EpisodeResults:
     if len(genomes) < len(order):
         traces = np.add.reduceat(traces, starts, axis=0)
     return replace(results, traced=genomes, traces=traces)
+
+
+def genomes_of_traces(genomes: Int32, traces: str) -> Int32:
+    """Return the genome to which each episode's row of traces belongs. genomes: [N], of the episodes.
+
+    traces: As in `EpisodeBatch`. For "mean" all rows belong to genome 0, so that the collector sums them.
+    """
+    if traces == "each":
+        return genomes
+    return np.zeros_like(genomes) if traces == "mean" else genomes[:0]
 
 
 def no_descriptions(n: int) -> GenomeDescriptions:
@@ -71,20 +82,21 @@ def join_descriptions(parts: Sequence[tuple[Int32, GenomeDescriptions]]) -> tupl
     """Return the genomes [D] and the descriptions of all parts, concatenated."""
     if not parts:
         return _NOTHING_DESCRIBED
-    genomes = [described for described, _ in parts]
-    columns = zip(*(vars(descriptions).values() for _, descriptions in parts), strict=True)
-    return np.concatenate(genomes), GenomeDescriptions(*map(np.concatenate, columns))
+    genomes = np.concatenate([described for described, _ in parts])
+    descriptions = [vars(found) for _, found in parts]
+    names = descriptions[0].keys()
+    return genomes, GenomeDescriptions(**{name: np.concatenate([d[name] for d in descriptions]) for name in names})
 
 
 _NO_PART = -1  # the worker left out the step hashes of an episode
 
 
 class StepHashes:
-    """The step hashes of P × E episodes, kept in the parts that workers sent. shape: P, E."""
+    """The step hashes of P × E episodes, in the parts that workers sent. shape: P, E."""
 
     def __init__(self, shape: tuple[int, int]) -> None:
         self._parts: list[UInt8] = []
-        # For each episode, the number of its part, and the row of the part at which its step hashes begin.
+        # The number of each episode's part, and the row of the part at which the hashes of the episode begin.
         self._part = np.zeros(shape, np.int32)
         self._begin = np.zeros(shape, np.int64)
 
@@ -115,7 +127,7 @@ class ResultsCollector:
         population: P, the number of candidates.
         episodes: E, the largest number of episodes of a candidate.
         num_traces: T.
-        traces: The traces to keep: "each" for one row per candidate, "mean" for the sum over all, or "none".
+        traces: The traces to keep: "each" (a row per candidate), "mean" (the sum over all) or "none".
     """
 
     def __init__(self, population: int, episodes: int, num_traces: int, traces: str = "each") -> None:
@@ -185,9 +197,9 @@ class PopulationResults:
     Attributes:
         quantities: An array [P, E, …] for each quantity that `EpisodeResults` declares, by its name.
         played: [P, E], whether an episode was played.
-        traces: [P, T], the means over each candidate's episodes. If workers returned only the sum over all candidates,
-            [1, T], the mean over all episodes. The traces of a failed episode are 0.
-        trace_sums: The sums before the division that gives `traces`, in units of `TRACE_UNIT`.
+        traces: [P, T], the means over each candidate's episodes. The shape is [1, T] if workers returned only the sum
+            over all candidates: the mean over all episodes. The traces of a failed episode are 0.
+        trace_sums: The sums from which `traces` are computed, in units of `TRACE_UNIT`.
         hashes: The step hashes of the episodes.
         described: [P], whether a rank that played the candidate sent the description of its genome.
         received: The descriptions of P genomes; empty ones for genomes that no rank described.
@@ -203,7 +215,7 @@ class PopulationResults:
 
     @property
     def returns(self) -> Float64:
-        """[P, E], the returns; NaN for an episode that failed, or was not played."""
+        """[P, E], the returns. NaN for an episode that failed or was not played."""
         return self.quantities["returns"]
 
     @property
@@ -230,7 +242,7 @@ class PopulationResults:
 
     @property
     def num_candidates(self) -> int:
-        """The number of candidates that played, fewer than P if a growing population has not reached P."""
+        """The number of candidates that played. A growing population may not have reached P."""
         return int(np.count_nonzero(self.played.any(axis=1)))
 
     @property
@@ -267,8 +279,7 @@ class PopulationResults:
 
     def step_hashes(self, candidate: int) -> list[UInt8]:
         """Return the step hashes of each of a candidate's E episodes, see `StepHashes.of`; [0, 2] if not played."""
-        hashes = []
-        for episode, length in enumerate(self.lengths[candidate].tolist()):
-            played = self.played[candidate, episode]
-            hashes.append(self.hashes.of(candidate, episode, length) if played else np.zeros((0, 2), np.uint8))
+        hashes = [np.zeros((0, 2), np.uint8)] * self.played.shape[1]
+        for episode in np.flatnonzero(self.played[candidate]).tolist():
+            hashes[episode] = self.hashes.of(candidate, episode, int(self.lengths[candidate, episode]))
         return hashes

@@ -1,4 +1,4 @@
-"""A rollout plays episodes side by side in B slots, and a failure detector finds the episodes that fail."""
+"""A `Rollout` plays episodes side by side in B slots, and a `FailureDetector` finds the episodes that fail."""
 
 import math
 import sys
@@ -14,7 +14,7 @@ from evolve.numerics import Backend, restore_ieee
 from evolve.rollouts.episodes import EpisodeBatch, EpisodeFailure, EpisodeResults
 from evolve.rollouts.inference import make_inference
 from evolve.rollouts.queue import EpisodeQueue
-from evolve.rollouts.results import quantize_traces
+from evolve.rollouts.results import genomes_of_traces, quantize_traces
 from evolve.shapes import Bool, Float32, Float64, Int64, Slots
 
 _FIRST = np.zeros(1, np.intp)  # slot 0
@@ -23,10 +23,12 @@ _SHORT = 64  # up to this length, Python adds numbers faster than NumPy checks t
 
 
 class FailureDetector:
-    """Adds episodes with invalid numbers, or over the time limit, to `engine.faults`, beside the faults of the engine.
+    """Finds episodes with invalid numbers, or over the time limit, and adds them to `engine.faults`.
 
-    observations: [B, O], the observations of the slots. max_episode_seconds: the seconds of `clock` that an episode may
-        take.
+    Args:
+        engine: Runs the environments.
+        observations: [B, O], the observations of the slots.
+        max_episode_seconds: The time limit of an episode, by `clock`.
     """
 
     def __init__(self, engine: Engine, observations: Float32, max_episode_seconds: float) -> None:
@@ -34,10 +36,10 @@ class FailureDetector:
         self._observations = observations
         self._max_episode_seconds = max_episode_seconds
         self.clock = 0.0
-        """The seconds that count for the time limit of episodes; generating genomes and most of a long pause do not."""
+        """The seconds that count for the time limit, without the generation of genomes and most of a long pause."""
         self._last_advance = time.perf_counter()
         self._begun = np.zeros(len(observations))
-        # The earliest time on `clock` at which a running episode may exceed its time limit.
+        # The earliest time on `clock` at which an episode may exceed its time limit.
         self._deadline = math.inf
 
     def begin(self, slots: Slots) -> None:
@@ -52,8 +54,8 @@ class FailureDetector:
 
     def advance(self, now: float) -> None:
         """Advance the clock of episodes to `now`, in seconds of `time.perf_counter`."""
-        # The clock advances by at most a tenth of the limit at once. So one long pause, such as a suspension of the
-        # process or one episode that hung, does not end all episodes.
+        # At most a tenth of the limit at once, so that one long pause does not end all episodes. The process may have
+        # been suspended, or one episode may have hung.
         self.clock += min(now - self._last_advance, self._max_episode_seconds / 10)
         self._last_advance = now
 
@@ -68,7 +70,7 @@ class FailureDetector:
                 self._check_observation(slot)
 
     def after_step(self, live: Slots, span: int, rewards: Float64) -> None:
-        """Check the observations of live slots [k], their rewards [k], and the time. span: the last slot plus 1."""
+        """Check the observations and rewards [k] of live slots [k], and the time. span: the last slot plus 1."""
         if not (np.isfinite(self._observations[:span]).all() and (np.abs(rewards) <= _LARGEST_REWARD).all()):
             for slot, reward in zip(live.tolist(), rewards.tolist(), strict=True):
                 if not abs(reward) <= _LARGEST_REWARD:  # or NaN
@@ -113,18 +115,18 @@ class Rollout:
         network: The kind of network.
         slots: B.
         backend: The back end of the network; all back ends give the same bits.
-        max_episode_seconds: The seconds that an episode may take, by the clock of a `FailureDetector`.
+        max_episode_seconds: The time limit of an episode, see `FailureDetector`.
         normalize: Whether networks see normalized observations.
         check: Whether a tick raises UnexpectedCopyError, see `DeviceInference`.
-        queue: The queue of episodes, if several rollouts share one; by default a new one.
-        max_steps: The number of steps after which an episode ends; by default only its environment ends it.
+        queue: The queue of episodes, which rollouts may share. By default the rollout has its own.
+        max_steps: The number of steps after which an episode ends. By default only its environment ends it.
 
     Raises:
         DeviceMemoryError: A device has too little memory for B slots.
     """
 
     whole_episodes = False
-    """Whether a tick plays many steps, and an episode cannot fail: in the rollouts of `exact_rollout`, and not here."""
+    """Whether a tick plays many steps, and an episode cannot fail."""
 
     def __init__(
         self,
@@ -174,7 +176,7 @@ class Rollout:
         return len(self._live)
 
     def submit(self, batch: EpisodeBatch) -> None:
-        """Queue episodes, and begin as many as there are free slots, if they are enough for `engine.refill`."""
+        """Queue episodes, and begin some, see `fill`."""
         self._queue.append(batch)
         self.fill()
 
@@ -198,12 +200,12 @@ class Rollout:
         self.engine.on_fault = callback
 
     def make_genomes_within(self, context: Callable[[], AbstractContextManager[object]]) -> None:
-        """Set a function that returns a context manager, which is entered while genomes are generated."""
+        """Set a function that returns a context manager. It is entered while genomes are generated."""
         self._queue.generating = context
 
-    def newest(self, slot: int) -> tuple[int, float]:
-        """Return the steps and the return so far of a slot's newest episode."""
-        return int(self._lengths[slot]), float(self._returns[slot])
+    def newest(self) -> tuple[int, float]:
+        """Return the steps and the return so far of the newest episode in slot 0."""
+        return int(self._lengths[0]), float(self._returns[0])
 
     def tick(self) -> EpisodeResults | None:
         """Advance every live slot by one step; return the results of the episodes that ended, if any did."""
@@ -228,7 +230,7 @@ class Rollout:
         return results
 
     def _advance(self, outputs: Float32) -> Bool | None:
-        """Step the environments; return [k], whether each live episode ended, or None if no episode ended."""
+        """Step the environments; return [k], whether a live episode ended, or None if none did."""
         rows = self._rows
         rewards, ended, seconds = self._step_environments(outputs[rows])
         self._seconds[rows] += seconds / len(self._live)
@@ -244,7 +246,7 @@ class Rollout:
         return ended if ended.any() else None
 
     def _advance_one(self, outputs: Float32) -> Bool | None:
-        """Do the same as `_advance` if slot 0 is the only live slot. Numbers are faster than arrays of one element."""
+        """Do the same as `_advance` for slot 0 alone. Numbers are faster than arrays of one element."""
         rewards, ended, seconds = self._step_environments(outputs)
         self._seconds[0] += seconds
         self._lengths[0] += 1
@@ -259,7 +261,7 @@ class Rollout:
         return ended if ended.item() else None
 
     def _step_environments(self, outputs: Float32) -> tuple[Float64, Bool, float]:
-        """Step live environments by outputs [k, A]; return rewards [k], whether episodes ended [k], and the seconds."""
+        """Step live environments by outputs [k, A]; return rewards [k], whether each episode ended [k], and seconds."""
         begin = time.perf_counter()
         rewards, ended = self.engine.step(self._live, outputs, self._observations)
         now = time.perf_counter()
@@ -273,9 +275,9 @@ class Rollout:
             self._metrics[slots] = self.engine.metrics(slots)
 
     def _fail(self, rewards: Float64, ended: Bool, outputs: Float32) -> None:
-        """Record the episodes that failed, and end them: write NaN into rewards [k], and True into `ended` [k].
+        """Record the episodes that failed. Write NaN into their rewards [k], and True into `ended` [k].
 
-        outputs: [k, A], the outputs of the networks; the message of a failure says if they are not finite.
+        outputs: [k, A], the outputs of the networks. The message names outputs that are not finite.
         """
         for slot, fault in self.engine.faults.items():
             # A fault in a free slot belongs to no episode.
@@ -301,8 +303,6 @@ class Rollout:
         genomes = self._genomes[slots]
         lengths = self._lengths[slots]
         fingerprints, step_hashes = self.inference.hashes(slots, lengths)
-        # Row i of the traces belongs to genome traced[i]. If the mean of all genomes is wanted, all rows belong to 0.
-        traced = genomes if self._traces == "each" else np.zeros(len(slots) if self._traces == "mean" else 0, np.int32)
         return EpisodeResults(
             genomes=genomes,
             episodes=self._episodes[slots],
@@ -314,21 +314,23 @@ class Rollout:
             encoded_metrics=self._metrics[slots],
             hashed=np.ones(len(slots), np.bool_),
             step_hashes=step_hashes,
-            traced=traced,
+            traced=genomes_of_traces(genomes, self._traces),
             traces=self._quantized_traces(slots),
             **self._queue.take_descriptions(),
         )
 
     def _quantized_traces(self, slots: Slots) -> Int64:
         """Return [k, T], zero for a pruned connection; [0, 0] if no traces are wanted."""
-        if self._traces == "none" or not self._num_traces:
-            return np.zeros((len(slots) if self._traces != "none" else 0, 0), np.int64)
+        if self._traces == "none":
+            return np.zeros((0, 0), np.int64)
+        if not self._num_traces:
+            return np.zeros((len(slots), 0), np.int64)
         return quantize_traces(np.where(self._masks[slots], self.inference.traces(slots), np.float32(0)))
 
     def fill(self, most: int = sys.maxsize) -> None:
-        """Begin at most `most` queued episodes if enough slots are free or no episode runs.
+        """Begin at most `most` queued episodes if enough slots are free, or if no episode runs.
 
-        Otherwise close gaps if at most half of the slots up to the last live one are live.
+        Otherwise close the gaps between live slots if they are at least half of the slots up to the last live one.
         """
         # Some engines reset many environments in one call, so episodes wait until `engine.refill` slots are free.
         free = len(self._free) - len(self._live)
@@ -341,7 +343,7 @@ class Rollout:
     def _begin(self, slots: Slots) -> None:
         """Begin queued episodes in free slots [k]."""
         restore_ieee()
-        # Loading may generate genomes, which takes long and does not count for running episodes.
+        # Loading may generate genomes. That takes long, and does not count for running episodes.
         self.detector.advance(time.perf_counter())
         done = 0
         while done < len(slots):
@@ -358,11 +360,11 @@ class Rollout:
         self.environment_seconds += seconds
         self._seconds[slots] = seconds / len(slots)
         self.detector.after_reset(slots)
-        # The next tick ends episodes after a failed reset. It adds one step, so their length becomes 0.
+        # The next tick ends episodes after a failed reset. The tick adds one step, so their length becomes 0.
         self._lengths[list(self.engine.faults)] = -1
 
     def _load(self, slots: Slots) -> int:
-        """Put queued episodes, all of one batch, into the first of these slots; return their number."""
+        """Put queued episodes of one batch into the first of these slots; return their number."""
         episodes = self._queue.take(len(slots))
         assert episodes is not None  # `fill` begins at most as many as are queued
         at = slots[: len(episodes)]
@@ -380,8 +382,8 @@ class Rollout:
 
     def _compact(self) -> None:
         """Move the last live slots into the first free ones, until the live slots are the first n."""
-        # Networks compute all slots up to the last live one, so gaps cost time. Metrics are read when an episode ends,
-        # and need no move.
+        # Networks compute all slots up to the last live one, so gaps cost time. Metrics do not move: they are read when
+        # an episode ends.
         n = len(self._live)
         targets = np.flatnonzero(self._free[:n])
         sources = self._live[n - len(targets) :]
@@ -395,7 +397,7 @@ class Rollout:
         self._update_live()
 
     def _update_live(self) -> None:
-        """Update the live slots, in ascending order, the span of slots that they cover, and the index of live rows."""
+        """Find the live slots again, in ascending order, and the number of slots up to the last one."""
         self._live: Slots = np.flatnonzero(~self._free)
         n = len(self._live)
         self._span = int(self._live[-1]) + 1 if n else 0
@@ -403,9 +405,9 @@ class Rollout:
 
 
 def _fault_of_outputs(outputs: Float32) -> str:
-    """Return the beginning of the message of a failed episode if outputs [A] of its network are not finite.
+    """Return the beginning of the message of a failed episode: outputs [A] of its network that are not finite.
 
-    Most environments answer a NaN with a NaN or an exception, and are not to blame.
+    Most environments answer a NaN by a NaN or an exception, and are not to blame.
     """
     invalid = np.flatnonzero(~np.isfinite(outputs))
     if not len(invalid):

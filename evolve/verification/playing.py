@@ -283,7 +283,7 @@ def _play(
         def show_step(has_failed: bool) -> None:
             if each_step is not None and not has_failed:
                 watchdog.disarm()
-                each_step(*rollout.newest(0))
+                each_step(*rollout.newest())
 
         show_step(bool(engine.faults))  # the observation of reset
         while True:
