@@ -1,22 +1,21 @@
-"""Writing and reading run files, `DIR/seed-S.h5`. Only this package imports h5py.
+"""The store writes and reads run files, `DIR/seed-S.h5`. Only this package imports h5py.
 
-**The guarantee.** At every instant the path holds a complete and closed HDF5 file that plain h5py opens. A kill, a
-crash of the machine or a full disk changes nothing in that. A flush copies the file to `.seed-S.h5.partial.h5` in the
-same directory, appends the new generations, syncs the copy, and renames it into place. Renaming is atomic (POSIX). A
-reader keeps the file that it opened. A flush that fails leaves the old file. Once `RunFile.flush` has returned, a
-generation is on disk, and never lost again. (SWMR, HDF5's own mode for such writers, leaves a file that plain h5py
-refuses.)
+**The guarantee.** At every instant the path holds a complete and closed HDF5 file that plain h5py opens, even after a
+kill, a crash of the machine, or a full disk. A flush copies the file to `.seed-S.h5.partial.h5` in the same directory,
+appends the new generations, and syncs the copy. Then it renames the copy, which is atomic (POSIX). A reader keeps the
+file that it opened. A flush that fails leaves the old file. Once `RunFile.flush` has returned, the generations are on
+disk, and never lost again. (HDF5's own mode for such writers, SWMR, leaves files that plain h5py refuses.)
 
-**The interval.** After a flush of t seconds, the next one waits for 200 t, so flushes cost half a percent of a run. The
-wait is at most two seconds, but at least 20 t. So flushes of a large file cost up to 5 %. A kill loses at most the work
-of one interval. A run that stops in an orderly way flushes first. A Python script that sees each generation may end at
-any time, so no flush waits then (`flush_every_generation`).
+**The interval.** After a flush of t seconds, the next flush waits for 200 t, so flushes cost half a percent of a run.
+The wait is at most two seconds, but at least 20 t, so flushes of a large file cost up to 5 %. A kill loses at most the
+work of one interval. A run that stops in an orderly way flushes first. A Python script that sees each generation may
+end at any time, so no flush waits then (`flush_every_generation`).
 
-**One writer.** A writer holds a lock (`flock`) on `.seed-S.h5.lock` while it lives, so a second run on the same file is
-refused. The kernel releases the lock however the process ends. On a file system without locks nothing is refused.
+**One writer.** A writer holds a lock (`flock`) on `.seed-S.h5.lock`, so a second run on the same file is refused. The
+kernel releases the lock when the process ends in any way. On a file system without locks nothing is refused.
 
 **Nothing is executed.** The reader takes only the arrays and texts that the schema names, and first checks their types,
-shapes and stored sizes. It reads no pickles, objects, links or compressed data, and needs no more memory than the size
+shapes and stored sizes. It reads no pickles, objects, links or compressed data. It needs no more memory than the size
 of the file.
 """
 

@@ -1,7 +1,7 @@
-"""A champion file `NAME.champion`: the final champion of a run, and everything needed to play and verify it.
+"""Writes and reads champion files `NAME.champion`: the final champion of a run, ready to be played and verified.
 
-Like a run file it is HDF5. It holds the configuration and the manifest, the genome, the normalizer of the observations,
-the held-out returns, and the digest of the run. The files in the zoo have 10 to 26 kB.
+A champion file is HDF5, as a run file is. It has the configuration, the manifest, the genome, the normalizer of
+observations, the held-out returns, and the digest of the run. The files in the zoo have 10 to 26 kB.
 """
 
 import io
@@ -31,7 +31,7 @@ class StoredChampion:
         path: The file.
         header: The header of the run file.
         held_out: The champion's genome, and its returns on held-out episodes.
-        normalizer: [2, O], the normalizer of its observations; None if they are not normalized.
+        normalizer: [2, O], the champion's normalizer; None if observations are not normalized.
         digest: The digest of the run's last generation, 64 hexadecimal characters.
         num_generations: The number of generations of the run.
         steps: The environment steps of all generations.

@@ -1,4 +1,4 @@
-"""Writes that survive a crash, and the lock that keeps a second process from writing a run file."""
+"""Writes files that survive a crash, and locks a run file against a second writer."""
 
 import contextlib
 import errno
@@ -21,7 +21,7 @@ _NO_SYNC = (errno.EINVAL, errno.EBADF, errno.ENOSYS, errno.EOPNOTSUPP)  # of fil
 
 
 class DeferredErrorFile(io.FileIO):
-    """A file that hides write errors from HDF5, which may crash on an error, and keeps the first one as `error`."""
+    """A file that keeps its first write error as `error`, and hides it from HDF5, which may crash on an error."""
 
     error: OSError | None = None
 
@@ -45,7 +45,7 @@ class DeferredErrorFile(io.FileIO):
 
 
 def sync(path: Path) -> None:
-    """Write the entries of a directory to the disk; do nothing if its file system cannot, as some shared folders."""
+    """Write the entries of a directory to the disk. Some file systems of shared folders cannot; then do nothing."""
     descriptor = os.open(path, os.O_RDONLY)
     try:
         os.fsync(descriptor)
@@ -58,16 +58,16 @@ def sync(path: Path) -> None:
 
 @contextmanager
 def atomic_write(path: Path, is_locked: bool = False) -> Iterator[Path]:
-    """Yield the path of a partial file, which replaces `path` when the block ends without an error.
+    """Yield the path of a partial file. It replaces `path` when the block ends without an error.
 
-    No process ever sees half a file: if the block fails, the partial file is removed and `path` stays as it was. The
-    partial file lies beside the file that it replaces, and has the suffix of this file, because libraries choose the
-    format by the suffix. If `path` is a symbolic link, it stays one, and its target is replaced. The permissions of the
-    file stay, too, but its owner may always write it.
+    No process ever sees half a file: if the block fails, the partial file is removed, and `path` stays as it was. The
+    partial file lies beside `path` and has its suffix, because libraries choose the format by the suffix. If `path` is
+    a symbolic link, it stays one, and its target is replaced. The permissions stay, too, but the owner may always
+    write.
 
-    is_locked: whether this process holds the `Lock` of the file. The partial file then has the same name in every
-    process, and replaces that of a process that was killed. Otherwise its name has the number of the process, because
-    two commands may write one output at a time.
+    is_locked: Whether this process holds the `Lock` of the file. Then the partial file has the same name in every
+        process, and replaces the partial file of a killed process. Otherwise the name has the number of the process,
+        because two commands may write one output at a time.
     """
     _check_protected(path)
     path = without_links(path)
@@ -76,7 +76,7 @@ def atomic_write(path: Path, is_locked: bool = False) -> Iterator[Path]:
         yield partial
         # A new file has no permissions to keep, and some shared folders refuse to set them.
         with contextlib.suppress(OSError):
-            # The file stays writable for this process, even if its owner had made it read-only.
+            # The owner may always write, even a file that was read-only.
             partial.chmod(stat.S_IMODE(path.stat().st_mode) | stat.S_IWUSR)
         partial.replace(path)
     finally:
@@ -86,7 +86,7 @@ def atomic_write(path: Path, is_locked: bool = False) -> Iterator[Path]:
 @contextmanager
 def uninterrupted() -> Iterator[None]:
     """Delay the KeyboardInterrupt of Ctrl-C until the block has ended."""
-    # Only the main thread gets it. Another handler than Python's own need not raise anything, and stays.
+    # Only the main thread gets KeyboardInterrupt. Another handler than Python's own stays.
     is_main = threading.current_thread() is threading.main_thread()
     if not is_main or signal.getsignal(signal.SIGINT) is not signal.default_int_handler:
         yield
@@ -133,7 +133,7 @@ def explain_write_errors(path: Path) -> Iterator[None]:
 
 
 def write_output(path: Path, content: bytes) -> None:
-    """Write a file completely or not at all; an existing file is replaced. Raises InputError if that fails."""
+    """Write or replace a file, completely or not at all. Raises InputError if that fails."""
     with explain_write_errors(path), atomic_write(path) as partial, open(partial, "wb") as output:
         output.write(content)
         output.flush()
@@ -141,9 +141,9 @@ def write_output(path: Path, content: bytes) -> None:
 
 
 def check_writable(path: Path, suffixes: Sequence[str] = ()) -> None:
-    """Raise InputError unless a file can be written at `path`; an existing file stays as it is.
+    """Raise InputError unless a file can be written at `path`. An existing file stays as it is.
 
-    suffixes: if not empty, the name must end with one of them.
+    suffixes: The suffixes of which the name must have one; empty for any name.
     """
     if suffixes and path.suffix not in suffixes:
         raise _unwritable(path, f"the name has to end with {' or '.join(suffixes)}")
@@ -170,7 +170,7 @@ def _why(path: Path, error: OSError) -> str:
 
 
 def check_unlocked(path: Path) -> None:
-    """Raise InputError if a process is writing a run file; it may be this process. Nothing is written."""
+    """Raise InputError if this process or another one is writing a run file. Nothing is written."""
     with contextlib.suppress(OSError):  # without a lock file no process is writing
         descriptor = os.open(_lock_of(path), os.O_RDWR)
         try:
@@ -180,14 +180,14 @@ def check_unlocked(path: Path) -> None:
 
 
 def _lock_of(path: Path) -> Path:
-    path = without_links(path)  # a file has one lock, even if several links name it
+    path = without_links(path)  # several links to a file share one lock
     return path.with_name(f".{path.name}.lock")
 
 
 def _lock(path: Path, descriptor: int) -> bool:
-    """Lock the lock file of a run file, open as `descriptor`; return False if its file system has no locks.
+    """Lock the open lock file of a run file; return False if its file system has no locks.
 
-    Raises InputError if the lock is held, by another process or in this one.
+    Raises InputError if this process or another one holds the lock.
     """
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -201,7 +201,7 @@ def _lock(path: Path, descriptor: int) -> bool:
 
 
 def _locked_error(path: Path, descriptor: int) -> InputError:
-    """Return the error of a run file whose lock is held. descriptor: its open lock file."""
+    """Return the error for a run file that is locked. descriptor: the open lock file."""
     holder = os.pread(descriptor, 400, 0).decode(errors="replace") or "another process"
     cure = "Wait for it to end, or choose another "
     if holder == f"process {os.getpid()} on {socket.gethostname()}":
@@ -216,7 +216,7 @@ _HELD: set[int] = set()
 
 
 def _close_in_fork() -> None:
-    """Close the locks of the parent in a process that an environment forks, which may outlive the parent."""
+    """Close the locks of the parent in a forked process: it may outlive the parent."""
     while _HELD:
         os.close(_HELD.pop())
 
@@ -225,7 +225,7 @@ os.register_at_fork(after_in_child=_close_in_fork)
 
 
 class Lock:
-    """The lock of a run file: held from construction until `release`, or until the process ends in any way.
+    """The lock of a run file. It is held from construction until `release`, or until the process ends in any way.
 
     Raises InputError if it is held already, and OSError if the directory cannot be written or the file is protected.
     """
@@ -233,7 +233,7 @@ class Lock:
     def __init__(self, path: Path) -> None:
         _check_protected(path)
         self._path = _lock_of(path)
-        while not self._take(path):  # its last owner removed the lock file after this process had opened it
+        while not self._take(path):  # the last owner removed the lock file after this process had opened it
             os.close(self._descriptor)
         os.ftruncate(self._descriptor, 0)
         with contextlib.suppress(OSError):  # on a full disk the lock holds without the name of its owner
@@ -245,7 +245,7 @@ class Lock:
         self._descriptor = os.open(self._path, os.O_RDWR | os.O_CREAT, 0o666)  # less the umask
         with on_error(lambda: os.close(self._descriptor)):
             self.is_effective = _lock(path, self._descriptor)
-            """Whether the lock is effective; some file systems have no locks."""
+            """Whether the lock is effective. Some file systems have no locks."""
         return self._is_in_place()
 
     def _is_in_place(self) -> bool:

@@ -1,4 +1,4 @@
-"""Read run files, which may come from strangers: everything is checked before memory is taken."""
+"""Reads run files. They may come from strangers, so everything is checked before memory is taken."""
 
 import errno
 import fnmatch
@@ -32,7 +32,7 @@ _PLAIN_LAYOUTS = (h5d.CONTIGUOUS, h5d.COMPACT, h5d.CHUNKED)
 
 
 class _ReplacedError(InputError):
-    """A flush on another host has replaced the file during the reading, and its file system keeps no replaced files."""
+    """A flush on another host replaced the file during the reading, and the file system does not keep the old one."""
 
 
 class Reader:
@@ -42,13 +42,13 @@ class Reader:
     """
 
     def __init__(self, file: h5py.File) -> None:
-        # A flush may have put another file at the path meanwhile, so the size is the open file's and not the path's.
+        # Not the size of the file at the path, because a flush may have replaced that file.
         self._file, self._bytes_left = file, file.id.get_filesize()
         # Opened once: opening the group of a small dataset takes as long as reading the dataset.
         self._groups: dict[str, Any] = {"": file}
 
     def run(self, path: Path) -> StoredRun:
-        """Return the whole run. path: where the file is, for messages."""
+        """Return the whole run. path: the path of the file, for messages."""
         self._check_schema(path)
         header = self.header()
         columns: dict[str, Any] = self.columns(schema.COLUMNS) if self._has_item("generation") else {}
@@ -57,10 +57,8 @@ class Reader:
             columns["champion_step_hashes"] = self._step_hashes(columns)
         metrics = self.metrics("generation", "G P E", columns["returns"].shape if columns else (0, 0, 0))
         # The file has a column [G, ...] for each field; a record has row g of each column.
-        records = tuple(
-            Record(**dict(zip(columns, row, strict=True)), metrics={name: whole[g] for name, whole in metrics.items()})
-            for g, row in enumerate(zip(*columns.values(), strict=True))
-        )
+        generations = range(len(columns["returns"]) if columns else 0)
+        records = tuple(Record(**_row(columns, g), metrics=_row(metrics, g)) for g in generations)
         checkpoint = self._checkpoint(len(records))
         held_out = self.held_out() if self._has_item("evaluation") else None
         if held_out is not None:
@@ -103,10 +101,11 @@ class Reader:
         if len(names) > schema.MOST_ENTRIES:
             raise ValueError(f"{group}/metrics: {len(names)} entries")
         columns = {name: self._array(f"{group}/metrics/{name}") for name in names}
+        sizes = dict(zip(symbols.split(), shape, strict=True))
         for name, column in columns.items():
             if column.dtype not in schema.METRIC_TYPES:
                 raise ValueError(f"{group}/metrics/{name}: {column.dtype}, which no metric has")
-            check_shape(column, name, symbols, column.dtype, **dict(zip(symbols.split(), shape, strict=True)))
+            check_shape(column, name, symbols, column.dtype, **sizes)
         return columns
 
     def has(self, name: str) -> bool:
@@ -121,10 +120,12 @@ class Reader:
         return bool(self._number(self._file, "complete", "b"))
 
     def _step_hashes(self, columns: Mapping[str, NDArray[Any]]) -> list[NDArray[Any]]:
-        """Return the step hashes of each champion; the file has the hashes of all champions end to end."""
+        """Return the step hashes of each champion. The file has the hashes of all champions end to end."""
         hashes = self.columns({"step_hashes": schema.STEP_HASHES})["step_hashes"]
-        champions = [row[c] for row, c in zip(columns["lengths"], columns["champion_candidate"], strict=True)]
-        parts = [int(np.minimum(row, MAX_HASHED_STEPS).sum(dtype=np.int64)) for row in champions]
+        parts = []
+        for lengths, champion in zip(columns["lengths"], columns["champion_candidate"], strict=True):
+            hashed_steps = np.minimum(lengths[champion], MAX_HASHED_STEPS)
+            parts.append(int(hashed_steps.sum(dtype=np.int64)))
         if sum(parts) != len(hashes):
             raise ValueError(f"{schema.STEP_HASHES.path}: {len(hashes)} steps, not {sum(parts)}")
         return np.split(hashes, np.cumsum(parts)[:-1])
@@ -174,14 +175,14 @@ class Reader:
 
     def _has_item(self, path: str) -> bool:
         """Return whether the file has an item, or a link to elsewhere, at a path. Raises errors as `_item` does."""
-        # h5py's `in` follows links, and to open another file, such as a pipe, may take forever.
+        # h5py's `in` would follow links, and opening another file, such as a pipe, may take forever.
         folder, _, name = path.rpartition("/")
         if folder and not self._has_item(folder):
             return False
         return bool(self._group(folder).id.links.exists(name.encode()))
 
     def _item(self, path: str, kind: type[Any]) -> Any:
-        """Return a group or dataset. Raises KeyError if it is missing, or its path has a soft or an external link."""
+        """Return a group or dataset. Raises KeyError if it is missing, or if its path has a soft or external link."""
         folder, _, name = path.rpartition("/")
         group, encoded = self._group(folder), name.encode()
         links = group.id.links
@@ -203,7 +204,7 @@ class Reader:
         return item[()] if item.shape else np.asarray(item[()])
 
     def _dataset(self, path: str) -> h5py.Dataset:
-        """Return a dataset of numbers. Raises ValueError if it is stored in another way than evolve stores arrays."""
+        """Return a dataset of numbers. Raises ValueError if evolve would not have stored it in this way."""
         item = self._item(path, h5py.Dataset)
         dtype = item.dtype
         if item.shape is None or dtype.kind not in "biufS" or dtype.subdtype:
@@ -248,6 +249,11 @@ class Reader:
         return item.attrs[name]
 
 
+def _row(columns: Mapping[str, Any], g: int) -> dict[str, Any]:
+    """Return row g of each column, by name."""
+    return {name: column[g] for name, column in columns.items()}
+
+
 def _check(columns: Mapping[str, NDArray[Any]]) -> None:
     """Raise ValueError if the columns of a run contradict one another."""
     candidates = columns["champion_candidate"]
@@ -274,7 +280,7 @@ def check_held_out(held_out: HeldOut, num_weights: int) -> None:
 
 
 def unwritable_directory(path: Path, error: BaseException | None) -> InputError:
-    """Return the error for a directory that cannot be written, or is a file or a link to nothing."""
+    """Return the error for a directory that cannot be written. It may be a file or a link to nothing."""
     why: object = getattr(error, "strerror", None) or error
     if isinstance(error, FileExistsError):
         why = "it is a link to nothing" if path.is_symlink() and not path.exists() else "it is a file"
@@ -299,7 +305,7 @@ def exists(path: Path) -> bool:
 
 
 def why_missing(path: Path) -> str:
-    """Return why the system finds nothing at a path: "no such file", "Permission denied"; "" if it does."""
+    """Return the reason if the system finds nothing at a path, such as "no such file"; otherwise ""."""
     try:
         path.stat()
     except (FileNotFoundError, NotADirectoryError):
@@ -312,7 +318,7 @@ def why_missing(path: Path) -> str:
 def is_empty(path: Path) -> bool:
     """Return whether a file is an undamaged run file without a complete generation."""
     try:
-        # `read_progress` spares a long run from being read as a whole.
+        # `read_progress` does not read the generations of a long run.
         return read_progress(path)[0] == 0 and read(path).num_generations == 0
     except InputError:
         return False
@@ -328,7 +334,7 @@ def check_free(path: Path, exclusive: bool = True) -> None:
 
 
 def already_exists(path: Path) -> InputError:
-    """Return the error for a new run at the path of an existing file; if the file is unreadable, the error says so."""
+    """Return the error for a new run at the path of an existing file, which may also be unreadable."""
     try:
         read(path)
     except InputError as error:
@@ -339,9 +345,9 @@ def already_exists(path: Path) -> InputError:
 
 
 def run_files(paths: Sequence[Path]) -> list[Path]:
-    """Return the run files that paths name; a directory stands for all run files in or below it.
+    """Return the run files that paths name. A directory stands for all run files in or below it, in order.
 
-    The files of a directory are ordered by subdirectory and seed. Raises InputError for a directory without run files.
+    Raises InputError for a directory without run files.
     """
     found: list[Path] = []
     for path in paths:
@@ -351,11 +357,11 @@ def run_files(paths: Sequence[Path]) -> list[Path]:
 
 
 def one_run_file(path: Path) -> Path:
-    """Return `path`; if it is a directory, the only run file in or below it. Raises InputError for several or none."""
+    """Return `path`, or the only run file in or below a directory. Raises InputError for several files or none."""
     inside = run_files_in(path) or [path]
     if len(inside) > 1:
-        shown = ", ".join(map(str, inside[:_MAX_NAMES])) + (", …" if len(inside) > _MAX_NAMES else "")
-        cure = f"Name one of them: {shown}."
+        shown = [str(file) for file in inside[:_MAX_NAMES]] + ["…"] * (len(inside) > _MAX_NAMES)
+        cure = f"Name one of them: {', '.join(shown)}."
         raise InputError(str(path), "one run file, or a directory that holds one", f"{len(inside)} of them", cure)
     return inside[0]
 
@@ -364,7 +370,7 @@ def run_files_in(path: Path) -> list[Path] | None:
     """Return the run files in or below a directory; None for another path. Raises InputError if there are none."""
     if not os.path.isdir(path):  # Path.is_dir would raise an error in a directory that cannot be searched
         return None
-    # Not rglob, which raises an error in Python 3.11 if `stat` fails, as for a link to too long a name.
+    # In Python 3.11 `rglob` raises an error if `stat` fails, as for a link to too long a name.
     names = (Path(folder, name) for folder, _, files in os.walk(path) for name in fnmatch.filter(files, "seed-*.h5"))
     found = sorted(filter(os.path.isfile, names), key=_by_numbers)
     if not found:
@@ -375,7 +381,7 @@ def run_files_in(path: Path) -> list[Path] | None:
 
 def _by_numbers(path: Path) -> tuple[list[list[str | float]], str]:
     """Return a sort key that compares numbers in names as numbers: population=8 comes before population=16."""
-    # Texts and numbers take turns, so that like is compared with like.
+    # Texts and numbers take turns, so texts are only compared with texts, and numbers with numbers.
     parts = [re.split(r"(\d+(?:\.\d+)?)", part) for part in path.parts]
     return [[float(word) if n % 2 else word for n, word in enumerate(part)] for part in parts], str(path)
 
@@ -390,7 +396,7 @@ def read(path: Path) -> StoredRun:
 
 
 def read_progress(path: Path) -> tuple[int, bool]:
-    """Return the number of generations in a run file, and whether the run is complete, without reading the generations.
+    """Return the number of generations in a run file, and whether the run is complete. Does not read generations.
 
     Raises InputError if the file cannot be read.
     """
@@ -431,7 +437,7 @@ def _opened(argument: str, source: Path | io.BytesIO, kind: str) -> Iterator[Rea
             yield Reader(file)
     except PermissionError:
         raise InputError(argument, f"a readable {kind}", "a file that this user must not read") from None
-    except BlockingIOError:  # HDF5's own lock, as evolve keeps no file open to write it
+    except BlockingIOError:  # HDF5's own lock; evolve keeps no file open for writing
         got = "a file that another program has open to change it"
         raise InputError(argument, f"a readable {kind}", got, "Close it there.") from None
     except (OSError, RuntimeError) as error:

@@ -1,6 +1,6 @@
-"""The columns of a run file. A field of a record declares the column in which it is stored.
+"""Declares the columns of a run file. A field of a record declares the column in which it is stored.
 
-Shape, unit and meaning of a column go into the file as attributes of its dataset, and into docs/run-file.md.
+The shape, the unit and the meaning of a column are attributes of its dataset in the file, and in docs/run-file.md.
 """
 
 import hashlib
@@ -19,7 +19,7 @@ from evolve.shapes import Bool, Float32, Float64, Int32, Int64, UInt8, UInt64
 SCHEMA = 3
 """The version of the layout of run files."""
 MOST_ENTRIES = 1000
-"""The largest number of arrays in a checkpoint, and of metrics; `env.metrics` takes no more names."""
+"""The largest number of arrays in a checkpoint, and of metrics."""
 LARGEST_CHUNK = 64_000_000
 """The largest chunk of an array that a reader accepts, in bytes."""
 
@@ -41,7 +41,7 @@ LETTERS = {
 
 @dataclass(frozen=True)
 class Column:
-    """An array in the file: its place, its type, and its meaning.
+    """The place, the type and the meaning of an array in the file.
 
     Attributes:
         path: The path of the dataset.
@@ -99,9 +99,9 @@ def path_of(directory: Path, seed: int) -> Path:
 # A column has two lines: path, shape and type, then meaning and unit.
 @dataclass(frozen=True)
 class Record:
-    """One generation. The first axis of its columns in the file is G, the generations, except for the step hashes.
+    """One generation. In the file, the first axis of its columns is G, the generations, except for the step hashes.
 
-    A field with the name of one of `rollouts.episodes.EPISODE_QUANTITIES` holds that quantity of every episode.
+    A field that has the name of one of `rollouts.episodes.EPISODE_QUANTITIES` has this quantity of every episode.
     """
 
     returns: Float64 = column("generation/returns", "G P E", np.float64,
@@ -163,7 +163,7 @@ class Record:
 
 COLUMNS = columns_of(Record)
 STEP_HASHES = COLUMNS.pop("champion_step_hashes")
-"""The only column of a record without an axis for generations: the champions' lengths tell where each one begins."""
+"""The only column without an axis for generations: the episode lengths of the champions tell where each begins."""
 
 
 POPULATION = {
@@ -177,7 +177,7 @@ POPULATION = {
 
 @dataclass(frozen=True, eq=False)
 class HeldOut:
-    """The evaluation of the final champion on N held-out episodes. returns, seeds: [N]; weights, mask: [W]."""
+    """The evaluation of the final champion on N held-out episodes. The returns and seeds are [N], the genome is [W]."""
 
     returns: Float64 = column("evaluation/returns", "N", np.float64,
         "returns of the final champion on held-out episodes; only once it was evaluated; NaN for a failed episode",
@@ -208,7 +208,7 @@ VALIDATIONS = {
 
 @dataclass(frozen=True, eq=False)
 class Start:
-    """The genome with which a run began, and the normalizer of observations with which it was evolved."""
+    """The genome with which a run began, and the normalizer with which this genome was evolved."""
 
     weights: Float32 = column("start/weights", "W", np.float32,
         "weights of the genome with which the run began; only with start_from")
@@ -253,12 +253,12 @@ class Header:
 
     Attributes:
         config: The configuration as TOML.
-        manifest: The versions and machines that produced the run, by name; see `training.manifest`.
+        manifest: The versions and machines that produced the run, see `training.manifest`.
         seed: The seed.
         env: The id of the environment.
         start: The genome with which the run began; None if it began with random genomes.
-        spaces: The spaces of observations and actions, by `environments.Spaces.to_json`; None in files of earlier
-            versions. A policy needs them to work without its environment.
+        spaces: The spaces of observations and actions (`environments.Spaces.to_json`). With them a policy needs no
+            environment. None in files of earlier versions.
     """
 
     config: str
@@ -283,11 +283,11 @@ class StoredRun:
         path: The file.
         header: The parts that stay the same.
         complete: Whether the run has ended.
-        records: One for each complete generation.
+        records: The complete generations.
         checkpoint: The state after the last generation.
-        held_out: The evaluation of the final champion, if it was evaluated.
-        has_population: Whether the file holds every genome, which `store.population` reads.
-        validations: The champion's returns on the validation episodes, [N], by the number of complete generations.
+        held_out: The evaluation of the final champion; None if there was none.
+        has_population: Whether the file has all genomes, see `store.population`.
+        validations: The champion's returns [N] on validation episodes, by the number of complete generations.
     """
 
     path: Path
@@ -303,6 +303,11 @@ class StoredRun:
     def num_generations(self) -> int:
         """The number of complete generations."""
         return len(self.records)
+
+    @property
+    def last(self) -> Record | None:
+        """The record of the last generation."""
+        return self.records[-1] if self.records else None
 
     @property
     def steps(self) -> int:
@@ -331,7 +336,7 @@ Checkpoint = Mapping[str, NDArray[Any]]
 
 @dataclass(eq=False)
 class RunLog:
-    """The log of a run that goes on: its newest generation, and the state after it. `RunFile` also writes them.
+    """The log of a running run: its newest generation, and the state after it. A `RunFile` also writes them.
 
     path: The path of the run, for errors.
     """
@@ -347,15 +352,13 @@ class RunLog:
     """The record that was appended last."""
     held_out: HeldOut | None = None
     validations: dict[int, Float64] = field(default_factory=dict)
-    """The champion's returns on the validation episodes, [N], by the number of complete generations."""
+    """The champion's returns [N] on validation episodes, by the number of complete generations."""
     complete: bool = False
 
     def append(
         self, record: Record, checkpoint: Checkpoint, genomes: GenomeSource | None = None, flush: bool = True
     ) -> None:
-        """Add a generation and the state of the strategy after `tell`.
-
-        The generation has a champion of its own, so the held-out evaluation of an earlier one is dropped.
+        """Add a generation and the state of the strategy after `tell`. Drop the evaluation of the earlier champion.
 
         Args:
             record: The generation.

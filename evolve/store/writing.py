@@ -1,4 +1,4 @@
-"""Write a run file: each flush replaces the file by a copy with the new generations appended."""
+"""Writes a run file. Each flush replaces the file by a copy with the new generations appended."""
 
 import atexit
 import math
@@ -22,15 +22,15 @@ from evolve.store.disk import DeferredErrorFile, Lock, atomic_write, sync, unint
 from evolve.store.reading import check_free, read, unwritable_directory
 from evolve.store.schema import LARGEST_CHUNK, Checkpoint, Column, Header, HeldOut, Record, RunLog, metric_column
 
-# The interval between two flushes is a multiple of the duration of the last flush: 200, so that flushes take 0.5 % of a
-# run, but at most two seconds, because a kill loses the work of the interval. It is at least 20 durations (5 %).
+# The interval between two flushes is 200 times the duration of the last flush, so flushes take 0.5 % of a run. But a
+# kill loses the work of the interval, so the interval is at most two seconds. It is at least 20 durations (5 %).
 _LEAST_MULTIPLE, _USUAL_MULTIPLE = 20.0, 200.0
 _LONGEST_WAIT = 2.0  # seconds
 MAX_BUFFERED = 2**26
 """Bytes of genomes, or of the strategy states from which genomes are computed, that may wait for a flush."""
 _CHUNK = 2048  # bytes of each chunk of a checkpoint array
-_MOST_CHUNKS = 64  # a larger checkpoint array has larger chunks instead, as long as a reader accepts them
-_LONGEST_PART = 2**18  # bytes; a generation that is larger is divided into parts, one chunk each
+_MOST_CHUNKS = 64  # a larger checkpoint array has larger chunks instead, if a reader accepts them
+_LONGEST_PART = 2**18  # bytes; a larger generation is divided into parts, one chunk each
 
 # Python stops daemon threads at exit. A thread that is stopped inside HDF5 keeps HDF5's lock, and the exit hangs.
 # So the exit waits for a running write, and no other thread may begin one.
@@ -40,19 +40,19 @@ atexit.register(_WRITING.acquire, timeout=60)
 
 @dataclass(eq=False)
 class RunFile(RunLog):
-    """A run file being written, by this process alone until it is closed."""
+    """A run file that this process alone writes, until it is closed."""
 
     lock: Lock = field(kw_only=True)
     on_disk: int = 0
-    """The number of generations in the file; the others wait for a flush."""
+    """The number of generations in the file. Later ones wait for a flush."""
     replaces: bool = False
-    """Whether the path still holds the file of an earlier run, which the first flushed generation replaces."""
+    """Whether the path still has the file of an earlier run. The first flushed generation replaces it."""
     flush_every_generation: bool = False
-    """Whether each generation is flushed as soon as it is appended, however long the flush takes."""
+    """Whether each generation is flushed when it is appended, however long the flush takes."""
     has_population: bool = False
-    """Whether the file held the genomes of all candidates when it was reopened."""
+    """Whether the file had the genomes of all candidates when it was reopened."""
     best: tuple[float, int] = (np.nan, 0)
-    """The best fitness of all generations, and the first generation that reached it; NaN if no fitness is a number."""
+    """The best fitness of all generations, and the first generation with it. NaN if no fitness is a number."""
     flush_cost: float = 0.0
     """Seconds that the last flush took."""
     flushed_at: float = -np.inf
@@ -71,9 +71,7 @@ class RunFile(RunLog):
     def append(
         self, record: Record, checkpoint: Checkpoint, genomes: GenomeSource | None = None, flush: bool = True
     ) -> None:
-        """Add a generation as `RunLog.append` does, and flush if a flush is due.
-
-        flush: Whether to flush now if a flush is due. `flush_every_generation` flushes in any case.
+        """Add a generation as `RunLog.append` does. `flush_every_generation` flushes in any case.
 
         Raises InputError for arrays that a reader would refuse, and RunError as `flush` does.
         """
@@ -94,7 +92,7 @@ class RunFile(RunLog):
 
     def _check_selection(self, record: Record) -> None:
         """Raise InputError if the columns of a strategy have other shapes than declared, or than in the last record."""
-        # Strategies of other packages may give any shape. A file with another one could not be read.
+        # Strategies of other packages may give any shape, but a reader would refuse the file.
         for name in ("measures", "front", "archive"):
             values, symbols = getattr(record, name), schema.COLUMNS[name].symbols.split()[1:]
             shape = np.shape(values)  # () if it is None
@@ -124,11 +122,11 @@ class RunFile(RunLog):
             self.best = record.champion_fitness, generation
 
     def flush(self) -> None:
-        """Write everything that is not in the file yet. Raises RunError if that fails.
+        """Write everything that is not in the file yet.
 
-        The path then holds the old file or, if only the last step failed, the new one.
+        Raises RunError if that fails. The path then has the old file or, if only the last step failed, the new one.
         """
-        # An exiting interpreter cannot write. So a flush at exit, when nothing is left to write, must return here.
+        # An exiting interpreter cannot write, so a flush at exit with nothing left to write must return here.
         content = self.num_generations, self.complete, self.header, self.held_out, len(self.validations)
         if content == self._flushed or (self.replaces and not self.num_generations):
             return
@@ -148,7 +146,7 @@ class RunFile(RunLog):
         self.flush_cost = self.flushed_at - begin
 
     def forget_validations(self) -> None:
-        """Drop all validations; the next flush removes them from the file."""
+        """Drop all validations. The next flush removes them from the file."""
         self.validations = {}
         self._num_validations = 0
 
@@ -174,8 +172,8 @@ class RunFile(RunLog):
         sync(self._target.parent)  # without it, a crash of the machine could undo the rename
 
     def _beginning(self) -> bytes:
-        """Return the bytes of a file that holds the header only."""
-        # HDF5 refuses two open files of one name. Other threads may create other runs, so the name has the path.
+        """Return the bytes of a file that has only the header."""
+        # HDF5 refuses two open files of one name. Other threads may create other runs, so the name includes the path.
         with h5py.File(f"{self.path}, in memory", "w", driver="core", backing_store=False) as file:
             file.attrs.update(self.header.attributes(), schema=schema.SCHEMA, complete=False)
             file.create_group("checkpoint").attrs["num_generations"] = 0
@@ -186,7 +184,7 @@ class RunFile(RunLog):
     def _append_to(self, partial: Path) -> None:
         with DeferredErrorFile(partial, "r+") as disk:  # HDF5 may crash on a write error
             with h5py.File(disk, "r+") as file:
-                # The file has more generations if the last flush was interrupted after it had renamed the file.
+                # The file has more generations if the last flush was interrupted after the renaming.
                 stored = file.get("checkpoint", file).attrs.get("num_generations", -1)  # -1: not a run file
                 if not self.on_disk <= stored <= self.num_generations:
                     length = pluralize(self.on_disk, "generation")
@@ -198,8 +196,8 @@ class RunFile(RunLog):
 
     def _write(self, file: h5py.File) -> None:
         """Bring a copy of the file up to date: append rows, and replace the checkpoint and the evaluation."""
-        # HDF5 does not reuse the bytes of a replaced text, so a text is written only if it has changed, as in a resumed
-        # run. Files of earlier versions lack "spaces" (of observations and actions).
+        # HDF5 does not reuse the bytes of a replaced text. So a text is written only if it has changed, as in a resumed
+        # run, or is missing, as "spaces" in files of earlier versions.
         for name, text in self.header.attributes().items():
             if name in ("config", "manifest", "spaces") and file.attrs.get(name) != text:
                 file.attrs[name] = text
@@ -209,7 +207,7 @@ class RunFile(RunLog):
             _append_rows(file, schema.STEP_HASHES, self._num_hashes, hashes)
         for name, column in schema.COLUMNS.items():
             rows = [getattr(record, name) for record in self._pending]
-            if rows and rows[0] is not None:  # None: this run does not store the column
+            if rows and rows[0] is not None:  # None if this run does not store the column
                 _append_rows(file, column, self.on_disk, np.array(rows, column.dtype))
         for name in self._pending[0].metrics if self._pending else ():
             values = np.stack([record.metrics[name] for record in self._pending])
@@ -229,7 +227,7 @@ class RunFile(RunLog):
             write_held_out(file, self.held_out)
 
     def _write_validations(self, file: h5py.File) -> None:
-        """Append the new validations; remove forgotten ones."""
+        """Append new validations; remove forgotten ones."""
         if not self._num_validations and "validation" in file:
             del file["validation"]
         new = list(self.validations.items())[self._num_validations :]
@@ -256,8 +254,8 @@ class RunFile(RunLog):
 def create(path: Path, header: Header) -> RunFile:
     """Return a new, empty run file that is already on disk.
 
-    A run file without a generation, which no process is writing, is replaced. Raises InputError if any other file is
-    there, or the directory cannot be written.
+    It may replace a run file without a generation, unless a process is writing that file. Raises InputError if another
+    file is there, or if the directory cannot be written.
     """
     check_free(path)
     try:
@@ -266,7 +264,7 @@ def create(path: Path, header: Header) -> RunFile:
     except (OSError, ValueError) as error:
         raise unwritable_directory(path.parent, error) from None
     with on_error(file.close):
-        # Again, since another process may have created the file before this one took the lock.
+        # Check again, because another process may have created the file before this process took the lock.
         check_free(path, file.lock.is_effective)
         try:
             file.flush()
@@ -276,7 +274,7 @@ def create(path: Path, header: Header) -> RunFile:
 
 
 def replace(path: Path, header: Header) -> RunFile:
-    """Return a new run file that replaces the one at `path` as soon as its first generation is flushed.
+    """Return a new run file. It replaces the file at `path` when its first generation is flushed.
 
     Raises InputError if another process is writing the old file, or the directory cannot be written.
     """
@@ -296,7 +294,7 @@ def reopen(path: Path) -> RunFile:
     with on_error(lock.release):
         run = read(path)
     file = RunFile(path, run.header, run.num_generations, run.steps, run.checkpoint, lock=lock, complete=run.complete,
-                   last=run.records[-1] if run.records else None, on_disk=run.num_generations, held_out=run.held_out,
+                   last=run.last, on_disk=run.num_generations, held_out=run.held_out,
                    has_population=run.has_population, validations=dict(run.validations), _exists=True,
                    _num_hashes=sum(len(record.champion_step_hashes) for record in run.records),
                    _num_validations=len(run.validations))  # fmt: skip
@@ -308,10 +306,10 @@ def reopen(path: Path) -> RunFile:
 def chunk_shape(shape: tuple[int, ...], itemsize: int, size: int) -> tuple[int, ...]:
     """Return the shape of the chunks of an array [G, …].
 
-    A chunk holds several generations, about `size` bytes. If a single generation is larger than `size`, a chunk holds
-    one generation. If the generation also exceeds `_LONGEST_PART` bytes, it is divided into parts, one chunk each. A
-    part is less than twice as long as the larger of `size` and `_LONGEST_PART`. Parts are few, because HDF5 takes about
-    15 µs to add a chunk. They are equally long, because HDF5 stores the last chunk in full, too.
+    A chunk has several generations, about `size` bytes, or one larger generation. A generation of more than
+    `_LONGEST_PART` bytes is divided into parts, one chunk each. A part is less than twice as long as the larger of
+    `size` and `_LONGEST_PART`. Parts are few, because HDF5 takes about 15 µs to add a chunk. They are equally long,
+    because HDF5 stores the last chunk in full, too.
     """
     row = max(1, math.prod(shape[1:]) * itemsize)
     if row <= size:
@@ -326,14 +324,14 @@ def chunk_shape(shape: tuple[int, ...], itemsize: int, size: int) -> tuple[int, 
 
 
 def _append_rows(file: h5py.File, column: Column, before: int, rows: NDArray[Any]) -> None:
-    """Write rows [n, …] behind the first `before` rows; pad shorter rows by zeros, or by NaN if they are floats."""
+    """Write rows [n, …] behind the first `before` rows. Pad shorter rows by zeros, or by NaN if they are floats."""
     try:
         stored = h5py.h5d.open(file.id, column.path.encode())
     except KeyError:
         _create_column(file, column, rows)
         return
-    # The values of a metric may need a wider type from now on. A copy made by another program may be stored as one
-    # block, which cannot grow.
+    # New values of a metric may need a wider type. A copy made by another program may be stored as one block, which
+    # cannot grow.
     wider = np.result_type(stored.dtype, rows.dtype)
     if stored.dtype != wider or not _can_grow(stored):
         widened = h5py.Dataset(stored)[()].astype(wider)
@@ -341,7 +339,7 @@ def _append_rows(file: h5py.File, column: Column, before: int, rows: NDArray[Any
         stored = _create_column(file, column, widened).id
     old = stored.shape
     _write_rows(stored, before, rows, (before + len(rows), *map(max, old[1:], rows.shape[1:])))
-    # A resumed run may have another number of ranks, or of validation episodes, so these rows may differ in length.
+    # A resumed run may have another number of ranks or of validation episodes, so rows may differ in length.
     if stored.dtype.kind == "f" and rows.ndim == 2 and rows.shape[1] != old[1]:
         padded = h5py.Dataset(stored)
         padded[before:, rows.shape[1] :] = np.nan
@@ -354,7 +352,7 @@ def _can_grow(stored: h5py.h5d.DatasetID) -> bool:
 
 def _write_rows(stored: h5py.h5d.DatasetID, before: int, rows: NDArray[Any], shape: tuple[int, ...]) -> None:
     """Give a dataset a shape, and write rows [n, …] behind its first `before` rows."""
-    # HDF5's own functions: for a few rows, h5py's datasets take more than twice as long.
+    # For a few rows, h5py's datasets would take more than twice as long as HDF5's own functions.
     stored.set_extent(shape)
     if rows.size:
         place = stored.get_space()
@@ -365,8 +363,8 @@ def _write_rows(stored: h5py.h5d.DatasetID, before: int, rows: NDArray[Any], sha
 def write_held_out(file: h5py.File, held_out: HeldOut) -> None:
     """Write a held-out evaluation."""
     write_columns(file, schema.HELD_OUT, vars(held_out))
-    metrics = {name: metric_column("evaluation", "N", name, held_out.metrics[name].dtype) for name in held_out.metrics}
-    write_columns(file, metrics, held_out.metrics)
+    columns = {name: metric_column("evaluation", "N", name, values.dtype) for name, values in held_out.metrics.items()}
+    write_columns(file, columns, held_out.metrics)
 
 
 def write_start(file: h5py.File, header: Header) -> None:
@@ -376,7 +374,7 @@ def write_start(file: h5py.File, header: Header) -> None:
 
 
 def write_columns(file: h5py.File, columns: Mapping[str, Column], arrays: Mapping[str, NDArray[Any] | None]) -> None:
-    """Write arrays, by name, into columns that do not grow. None is not written."""
+    """Write arrays into columns that do not grow, by name. None is not written."""
     for name, column in columns.items():
         if (array := arrays[name]) is not None:
             file[column.path] = array
@@ -384,7 +382,7 @@ def write_columns(file: h5py.File, columns: Mapping[str, Column], arrays: Mappin
 
 
 def _replace_array(group: h5py.Group, name: str, array: NDArray[Any]) -> None:
-    """Write an array under a name, which may be taken by another array."""
+    """Write an array under a name, in place of an array with this name."""
     # A removed dataset leaves a hole in the file, so the old dataset is reused if possible.
     if name in group:
         old = h5py.h5d.open(group.id, name.encode())
@@ -393,7 +391,8 @@ def _replace_array(group: h5py.Group, name: str, array: NDArray[Any]) -> None:
             return
         del group[name]
     if array.size and array.ndim:
-        _create_dataset(group, name, array, min(max(_CHUNK, array.nbytes // _MOST_CHUNKS), LARGEST_CHUNK // 2))
+        chunk = max(_CHUNK, array.nbytes // _MOST_CHUNKS)
+        _create_dataset(group, name, array, min(chunk, LARGEST_CHUNK // 2))
     else:
         group[name] = array
 

@@ -1,7 +1,7 @@
-"""Training: the experiment, the loop ask → evaluate → tell → record, and the run files that make it resumable.
+"""Training evolves an experiment by the loop ask → evaluate → tell → record, and can resume it from a run file.
 
-`prepare` completes a configuration and refuses bad input. `iterate` evolves it generation by generation and writes to a
-`RunLog`, usually a run file. Nothing here prints or handles signals.
+`prepare` completes a configuration and refuses bad input. `iterate` evolves it generation by generation, and writes to
+a `RunLog`, usually a run file. Nothing here prints or handles signals.
 """
 
 from typing import TYPE_CHECKING

@@ -1,4 +1,4 @@
-"""The experiment: a complete, checked configuration, and the network, strategy and episodes that it describes."""
+"""Makes an `Experiment` of a configuration: checks and completes it, and makes the network that it describes."""
 
 import logging
 from contextlib import closing
@@ -22,10 +22,10 @@ from evolve.strategies.acting import GENOME_MEASURES
 from evolve.training.fitness import check_fitness, importing
 
 _LOG = logging.getLogger("evolve")
-_CACHE_BYTES = 2**24  # the assumed share of each process in the cache that all cores use
+_CACHE_BYTES = 2**24  # the assumed share of a process in the cache of all cores
 _SLOTS_IF_HANGING = 8  # if an environment hangs while its speed is measured
-_FEED_NUMBERS = 2**28  # numbers in the default slots of a device; the host may hold each in four bytes or more
-_LARGE_SLOT = 2**16  # numbers; a step of a larger network takes as long as about 16 environment steps
+_FEED_NUMBERS = 2**28  # numbers in the default slots of a device; on the host each may take four bytes or more
+_LARGE_SLOT = 2**16  # numbers in the slot of a large network; its step takes about as long as 16 environment steps
 
 
 @dataclass(frozen=True)
@@ -37,12 +37,12 @@ class Experiment:
         network: The network.
         action_size: A, the number of network outputs.
         spaces: The spaces of observations and actions of the environment.
-        chosen_backend: The back end that a trial has chosen for compute.backend = "auto". None: no trial was made, so
-            "auto" means native if the kernels were built, else numpy.
+        chosen_backend: The back end that a trial has chosen for compute.backend = "auto". Without a trial it is None,
+            and "auto" means native if the kernels were built, otherwise numpy.
         start: The genome with which the search begins; None for random genomes.
-        device_slots: The number of slots on a device that plays whole episodes: one for each episode of a generation,
-            or as many as fit. None: `config.compute.slots` applies, because the user gave it, or because the
-            environment or the network is on the host.
+        device_slots: The number of slots on a device that plays whole episodes. It is one for each episode of a
+            generation, or as many as fit. None if `config.compute.slots` applies: the user gave it, or the environment
+            or the network is on the host.
     """
 
     config: Config
@@ -80,7 +80,7 @@ class Experiment:
 
     @property
     def _least_chunk(self) -> int:
-        """The smallest number of episodes of a chunk: a kernel steps this many slots in about the time of one."""
+        """The smallest number of episodes of a chunk. A kernel steps these slots in about the time of one."""
         if self.backend != "native":
             return 1
         slots = self.config.compute.slots or 1
@@ -109,7 +109,8 @@ class Experiment:
         return strategies.guarded(table, made, self.network, P)
 
 
-def config_of(stored: "store.Stored | store.RunFile") -> Config:  # quoted, or each worker would import h5py
+# The annotation is a text, because the names would make each worker import h5py.
+def config_of(stored: "store.Stored | store.RunFile") -> Config:
     """Return the configuration in a run file or a champion file. Raises InputError as `load_config` does."""
     return load_config(stored.header.config, str(stored.path))
 
@@ -117,8 +118,8 @@ def config_of(stored: "store.Stored | store.RunFile") -> Config:  # quoted, or e
 def load_config(text: str, source: str = "the experiment") -> Config:
     """Return the configuration from a run file or a message. Raises an InputError that names the source.
 
-    Settings that did not exist when the file was written have their defaults. If the network or the strategy is not
-    installed, the configuration can be read, but `prepare` refuses it.
+    Settings that are missing in an old file have their defaults. A configuration can be read even if its network or
+    strategy is not installed, but `prepare` refuses it.
     """
     try:
         table = read_table(text, source)
@@ -131,7 +132,7 @@ def load_config(text: str, source: str = "the experiment") -> Config:
 
 
 def unknown_settings(source: str, error: InputError) -> InputError:
-    """Return the error for a file with settings that this version refuses. error: the refusal of the first setting."""
+    """Return the error for a file with settings that this version refuses. error: the first refusal."""
     expected = f"settings that version {__version__} of evolve knows"
     cure = "If a newer version wrote the file, use that version."
     return InputError(source, expected, f"unknown settings ({str(error).removesuffix('.')})", cure)
@@ -164,7 +165,7 @@ def _prepare(config: Config, engine: environments.Engine) -> Experiment:
     if slots is None:
         try:
             slots = _suggested_slots(config, network, engine.suggested_slots())
-        except EpisodeTimeout:  # ignored here: training will hang in an episode, too, and report it
+        except EpisodeTimeout:  # training will hang, too, and report it
             slots, hangs = _SLOTS_IF_HANGING, True
     complete = complete.model_copy(update={"compute": config.compute.model_copy(update={"slots": slots})})
     _check_size(complete, network)
@@ -178,14 +179,14 @@ def _prepare(config: Config, engine: environments.Engine) -> Experiment:
         environments.check(engine)
         environments.check_metrics(engine)
         if environments.max_episode_steps(config.env) is None and environments.seems_endless(engine):
-            # The environment may be slow, rather than endless.
+            # The environment may only be slow, so this is no error.
             trial = "an episode of random actions did not end in a short trial"
             lasts = f"an episode without an end lasts for env.max_episode_seconds, {config.env.max_episode_seconds:g} s"
             limit = "unless env.max_episode_steps limits it"
             _warn(f"{engine.id} declares no limit of steps, and {trial}: {lasts}, {limit}")
     device_slots = None
     if config.compute.slots is None and config.env.engine == "exact":
-        # The host may hold the traces of each episode, or the initial contents of its slot.
+        # For each slot, the host may hold traces or initial contents.
         most = max(slots, _FEED_NUMBERS // network.slot_size)
         device_slots = min(MOST_SLOTS, config.population * config.episodes, most)
     return Experiment(complete, network, engine.action_size, engine.spaces, device_slots=device_slots)
@@ -241,11 +242,9 @@ def _check_randomized(config: Config) -> None:
 
 
 def _suggested_slots(config: Config, network: Network, most: int) -> int:
-    """Return the number of slots that is probably fastest. most: the fastest number for the environment alone.
-
-    Native kernels read the whole network of each slot in each step, so large networks should fit into a cache. The
-    exact engine works on one tile of slots at a time, and needs no limit.
-    """
+    """Return the number of slots that is probably fastest. most: the fastest number for the environment alone."""
+    # Native kernels read the whole network of each slot in each step, so large networks should fit into a cache. The
+    # exact engine works on one tile of slots at a time, and needs no limit.
     may_use_device = config.compute.backend == "auto" and has_device()  # a device needs many slots
     is_native = backend(config.compute.backend) == "native" and not may_use_device
     if network.slot_size < _LARGE_SLOT or config.env.engine == "exact" or not is_native:
@@ -264,14 +263,14 @@ def _check_size(config: Config, network: Network) -> None:
         (validation, "early_stop.episodes"),
     )
     available = usable_memory()
-    # With whole episodes each thread holds only the networks that its kernel steps together. `plays_whole_episodes`
-    # makes a tile of networks, so it is asked only if they fit.
+    # If kernels play whole episodes, each thread holds only the networks that a call steps together.
+    # `plays_whole_episodes` makes a tile of networks, so the tile must fit.
     tile_fits = backend(config.compute.backend) == "native" and 4 * native.lanes() * network.slot_size < available
     if tile_fits and plays_whole_episodes(config):
         slots = min(slots, num_threads(config) * environments.slots_per_call(environments.exact_task(config.env)))
     episode_bytes = 32 * num_episodes + 4 * slots * network.slot_size
-    # This high estimate needs no strategy, and most experiments fit by it. A strategy that computes genomes lazily
-    # needs less memory.
+    # Most experiments fit by this high estimate, which needs no strategy. A strategy that computes genomes lazily needs
+    # less memory.
     needed = 40 * P * W + episode_bytes
     if needed > available:
         needed = strategies.bytes_per_weight(config.strategy, network, P) * W + episode_bytes
@@ -342,7 +341,7 @@ def _check_growth(experiment: Experiment, strategy: strategies.Strategy[Any]) ->
 
 
 def _check_step_limits(experiment: Experiment, strategy: strategies.Strategy[Any]) -> None:
-    """Raise InputError for a step limit of training episodes that has no effect or contradicts another setting."""
+    """Raise InputError if a step limit of training episodes has no effect, or contradicts another setting."""
     config = experiment.config
     early, usual = config.early_max_episode_steps, environments.max_episode_steps(config.env)
     if early is None and config.early_generations != Config.model_fields["early_generations"].default:
@@ -362,7 +361,7 @@ def _check_step_limits(experiment: Experiment, strategy: strategies.Strategy[Any
 
 
 def _check_scores_in_early_episodes(experiment: Experiment, strategy: strategies.Strategy[Any]) -> None:
-    """Raise InputError if a strategy compares the returns of early, shorter episodes with returns of later episodes."""
+    """Raise InputError if a strategy compares returns of early, shorter episodes with returns of later ones."""
     config = experiment.config
     options = config.strategy.table()
     if strategy.compares_generations:
@@ -389,7 +388,7 @@ def _check_lengths_of_starts(early: int, all_starts: int, pruning_every: int) ->
 
 
 def plays_whole_episodes(config: Config) -> bool:
-    """Return whether native kernels play whole episodes: the task is exact, and the network has its state in arrays."""
+    """Return whether native kernels play whole episodes: of exact tasks, by networks with their state in arrays."""
     if config.env.engine != "exact" or backend(config.compute.backend) != "native":
         return False
     _, network = exact_parts(config)
@@ -405,7 +404,7 @@ def exact_parts(config: Config) -> tuple[environments.AnyTask, Network]:
 def num_threads(config: Config) -> int:
     """Return the number of threads in which this process plays the episodes of a configuration."""
     asked = config.compute.threads
-    if config.env.engine == "envpool":  # its threads spin while they wait, so by default there is one
+    if config.env.engine == "envpool":  # its waiting threads spin, so by default there is one
         return 1 if asked == "auto" else asked
     if asked == 1 or not plays_whole_episodes(config):
         return 1
@@ -414,7 +413,7 @@ def num_threads(config: Config) -> int:
 
 @dataclass(frozen=True)
 class PlannedRun:
-    """A run to begin or to resume: its experiment, its seed, and the path of its file."""
+    """A run to begin or to resume, with the path of its file."""
 
     experiment: Experiment
     seed: int

@@ -1,9 +1,8 @@
-"""Fitness, and the episodes of a generation: their step limit, races, and populations that grow.
+"""Evaluates a generation: which candidates play how many episodes, and the fitness that their returns give.
 
-A candidate's fitness is a function of the returns of its episodes, by default their mean, less the cost of its
-connections. Mean and quantiles use exactly rounded operations in a fixed order, so they have the same bits on every
-machine. A function of the user is imported and called by rank 0 alone. The function may compute anything, so nothing is
-promised about its bits on another machine.
+A candidate's fitness is a function of the returns of its episodes, less the cost of its connections. By default it is
+the mean. Mean and quantiles use exactly rounded operations in a fixed order, so they have the same bits on every
+machine. Rank 0 alone imports and calls a function of the user. Such a function may have other bits on another machine.
 
 The step limit of episodes may depend on the generation, and on the episode lengths of the previous one. A race drops
 the worst candidates after a few episodes, so that the others can play more. A population that grows adds candidates
@@ -59,18 +58,19 @@ def fitness_function(setting: str) -> FitnessFunction:
 
 
 def check_fitness(config: Config, num_weights: int) -> None:
-    """Raise InputError if the fitness function cannot be imported, or, without metrics, a trial refuses it."""
+    """Raise InputError if the fitness function cannot be imported, or if a trial of it fails."""
     function = fitness_function(config.fitness)
-    if isinstance(function, _UserFunction) and not config.env.metrics:  # the types of metrics are unknown yet
+    if isinstance(function, _UserFunction) and not config.env.metrics:  # the types of metrics are not known yet
         function.try_out(min(config.episodes, 1000), num_weights)
 
 
 def quantile_of_returns(returns: Float64, quantile: float) -> Float64:
     """Return the quantile [n] of each row of returns [n, E] by linear interpolation; NaN if a return is NaN.
 
-    The definition: sort the E returns to r[0] ≤ … ≤ r[E - 1]. Compute position = quantile · (E - 1), then
-    k = ⌊position⌋. The result is r[k] + (position - k) · (r[k + 1] - r[k]), in float64 with each operation rounded on
-    its own. A position without a fraction gives r[k] itself. -0.0 counts as 0.0.
+    The definition: sort the E returns to r[0] ≤ … ≤ r[E - 1]. Compute position = quantile · (E - 1), and k =
+        ⌊position⌋.
+    The result is r[k] + (position - k) · (r[k + 1] - r[k]) in float64, each operation rounded. A position without a
+    fraction gives r[k] itself. -0.0 counts as 0.0.
     """
     position = quantile * (returns.shape[1] - 1)
     below = math.floor(position)
@@ -85,20 +85,23 @@ def quantile_of_returns(returns: Float64, quantile: float) -> Float64:
 
 
 def mean_metrics(metrics: Metrics, returns: Float64) -> dict[str, Float64]:
-    """Return the means [P] of metrics [P, E] over each candidate's episodes that have a return; NaN if it has none.
+    """Return the means [P] of metrics [P, E] over each candidate's episodes with a return; NaN without such episodes.
 
-    returns: [P, E], NaN for an episode that failed or was not played, which has no metrics.
+    returns: [P, E]. NaN for an episode that failed or was not played: it has no metrics.
     """
     played = ~np.isnan(returns)
     counts = np.count_nonzero(played, axis=1)
-    sums = {name: ordered_sum(np.where(played, values.astype(np.float64), 0.0)) for name, values in metrics.items()}
-    return {name: np.where(counts > 0, total / np.maximum(counts, 1), np.nan) for name, total in sums.items()}
+    means = {}
+    for name, values in metrics.items():
+        total = ordered_sum(np.where(played, values.astype(np.float64), 0.0))
+        means[name] = np.where(counts > 0, total / np.maximum(counts, 1), np.nan)
+    return means
 
 
 class _UserFunction:
-    """A function `module:function` of the user, which gets read-only arrays; its result is checked.
+    """A function `module:function` of the user. Its arrays are read-only, and its result is checked.
 
-    Candidates with a failed episode are not passed to the function, and their fitness is NaN.
+    The function does not get candidates with a failed episode. Their fitness is NaN.
     """
 
     def __init__(self, setting: str) -> None:
@@ -129,9 +132,9 @@ class _UserFunction:
         return fitness
 
     def try_out(self, episodes: int, connections: int) -> None:
-        """Raise InputError if the function, called with two made-up candidates, raises TypeError or returns no numbers.
+        """Call the function with two made-up candidates. Raise InputError for a TypeError, or if it returns no numbers.
 
-        Any other error may be due to their returns, so it is ignored here.
+        The function may raise other errors because of the made-up returns. They are ignored.
         """
         returns = np.arange(2.0 * episodes).reshape(2, episodes)
         try:
@@ -148,7 +151,7 @@ class _UserFunction:
         """Return the result [n] of the function as float64. Raises InputError unless it is n numbers."""
         try:
             values = np.asarray(result)
-        except FAILURES:  # such as for nested lists of different lengths, or for an array of another library
+        except FAILURES:  # such as for nested lists of different lengths
             values = np.asarray(None)
         if values.shape != (n,) or values.dtype.kind not in "fiu":
             expected = f"{self._setting} to return an array [{n}] of numbers, one for each candidate"
@@ -159,9 +162,9 @@ class _UserFunction:
 
 @contextmanager
 def importing(name: str) -> Iterator[None]:
-    """Mark this context as the import of the environment or function `module:name`, which must not begin runs.
+    """Mark this context as the import of an environment or function `module:name`, which must not begin runs.
 
-    Within the context `check_not_importing` refuses them.
+    Within the context `check_not_importing` raises InputError.
     """
     outer = getattr(_IMPORTING, "name", None)  # a module may import another one that an experiment names
     _IMPORTING.name = name
@@ -174,8 +177,8 @@ def importing(name: str) -> Iterator[None]:
 def check_not_importing() -> None:
     """Raise InputError if this thread is importing a module that an experiment names.
 
-    It is called before a run begins, and before workers are started. The module is usually the script itself. Every
-    process that plays its episodes would begin the run, or start the workers, again.
+    Call it before a run begins or workers are started. The module is usually the script itself, so every process that
+    plays its episodes would begin the run again, or start workers again.
     """
     if name := getattr(_IMPORTING, "name", None):
         expected = "a module that begins no run and starts no workers when it is imported"
@@ -204,7 +207,7 @@ def import_function(setting: str) -> Callable[..., Any]:
     return found
 
 
-# By `getattr`, because the text `np.mean` is forbidden in this module: its sum depends on the processor.
+# By `getattr`, because a test forbids the text `np.mean` here: its bits depend on the processor.
 _STATISTICS = (min, *(getattr(np, name) for name in ("min", "mean", "median")))
 """Functions of one array that a user may pass by mistake: the setting `fitness` has their names instead."""
 _EXAMPLES: dict[str, tuple[str, str, str | tuple[str, ...]]] = {
@@ -212,7 +215,7 @@ _EXAMPLES: dict[str, tuple[str, str, str | tuple[str, ...]]] = {
     "env.wrappers": ("class", "tasks.py", ("tasks:Wrapper",)),
     "fitness": ("function", "scores.py", "scores:function"),
 }
-"""The texts of an error, by setting: the expected kind of object, and a file and a value as an example."""
+"""The texts of an error, by setting: the expected kind of object, an example of a file, and an example of a value."""
 
 
 def setting_of(found: Callable[..., Any], key: str = "fitness") -> str:
@@ -223,8 +226,7 @@ def setting_of(found: Callable[..., Any], key: str = "fitness") -> str:
         key: The setting, for the error: "env", "env.wrappers" or "fitness".
 
     Raises:
-        InputError: No other process can import it from the top level of a module; or it is a function of one array,
-            such as `min`.
+        InputError: No other process can import it. Or it is a function of one array, such as `min`.
     """
     if key == "fitness" and found in _STATISTICS:
         expected = "a function of returns, metrics and connections, or the name of a statistic"
@@ -248,15 +250,15 @@ def setting_of(found: Callable[..., Any], key: str = "fitness") -> str:
 def step_limit(config: Config, generation: int, previous: Int32 | None) -> int | None:
     """Return the step limit of the episodes of a generation; None if only the environment limits them.
 
-    previous: [P, E], the lengths of the episodes of the previous generation, 0 if not played; None in generation 0.
+    previous: [P, E], the episode lengths of the previous generation; 0 if not played. None in generation 0.
     """
     limits = []
     if config.early_max_episode_steps is not None and generation < config.early_generations:
         limits.append(config.early_max_episode_steps)
-    # `episode_cap` times the mean length of the episodes of the previous generation, rounded up.
     if config.episode_cap is not None and previous is not None and previous.any():
         played = previous[previous > 0]
-        limits.append(max(1, math.ceil(config.episode_cap * (int(played.sum(dtype=np.int64)) / len(played)))))
+        mean_length = int(played.sum(dtype=np.int64)) / len(played)
+        limits.append(max(1, math.ceil(config.episode_cap * mean_length)))
     if not limits:
         return None
     usual = environments.max_episode_steps(config.env) or 2**31 - 1
@@ -274,18 +276,18 @@ def with_step_limit(experiment: "Experiment", generation: int, previous: Record 
 
 
 def with_recorded_limit(experiment: "Experiment", records: Sequence[Record], generation: int) -> "Experiment":
-    """Return an experiment with the step limit of a generation. records: of its run, at least all before it."""
+    """Return an experiment with the step limit of a generation. records: of the run, at least all earlier ones."""
     return with_step_limit(experiment, generation, records[generation - 1] if generation else None)
 
 
 def recorded_limit(experiment: "Experiment", records: Sequence[Record], generation: int) -> int | None:
-    """Return the `step_limit` of a generation. records: of its run, at least all before it."""
+    """Return the `step_limit` of a generation. records: of the run, at least all earlier ones."""
     return step_limit(experiment.config, generation, records[generation - 1].lengths if generation else None)
 
 
 @dataclass(frozen=True)
 class Scores:
-    """The data from which the fitness of P candidates is computed. During a race, later rounds have no data yet.
+    """The data from which the fitness of P candidates is computed. During a race, data of later rounds is missing.
 
     Attributes:
         function: The fitness function of the experiment.
@@ -314,13 +316,13 @@ class Scores:
         return values - self.costs[candidates]
 
     def fitness(self, played: Bool) -> Float64:
-        """Return the fitness [P], computed from the played episodes; NaN if there are none, or one has a return of NaN.
+        """Return the fitness [P] by the played episodes; NaN if a candidate has not played, or has a return of NaN.
 
-        A candidate that left the race has at most the lowest fitness of the candidates that stayed longer, because a
-        good result over few episodes is luck.
+        A candidate that left the race has at most the lowest fitness of the candidates that stayed longer: a good
+        result in few episodes is luck.
 
         Args:
-            played: [P, E]; each candidate has played its first episodes.
+            played: [P, E]. Each candidate has played its first episodes.
         """
         counts = np.count_nonzero(played, axis=1)
         if counts.min() == counts.max() > 0:
@@ -338,14 +340,14 @@ class Scores:
 
 @dataclass(frozen=True)
 class Round:
-    """Some candidates [n] play a range of their episodes: those that remain in a race, or that join a population."""
+    """Candidates [n] that play a range of their episodes. They remain in a race, or join a population that grows."""
 
     candidates: NDArray[Any]
     episodes: range
 
 
 def first_round(options: RacingOptions, population: int, episodes: int) -> Round:
-    """Return the round in which all P candidates play. Without a race it is the only round, of all E episodes."""
+    """Return the round in which all P candidates play. Without a race it is the only round, with all E episodes."""
     return Round(np.arange(population), range(round_limits(options, episodes)[0]))
 
 
@@ -354,7 +356,7 @@ def next_round(last: Round, options: RacingOptions, scores: Scores) -> Round | N
 
     Args:
         last: The round that was played last.
-        options: The numbers of episodes after which candidates leave, and the share that stays.
+        options: The settings of the race.
         scores: The scores of all P candidates so far.
     """
     played = last.episodes.stop
@@ -370,7 +372,7 @@ def next_round(last: Round, options: RacingOptions, scores: Scores) -> Round | N
 def ranks_by_mean(config: Config) -> bool:
     """Return whether fitness is the mean return over all episodes.
 
-    A worker can then compute the fitness of the candidates that it plays, and sends step hashes of its best one alone.
+    A worker then knows the fitness of its candidates, and sends only the step hashes of its best one.
     """
     return config.fitness == "mean" and not config.connection_cost and not config.racing.rounds
 
@@ -399,8 +401,8 @@ def evaluate_population(
         generation: The number of the generation, a part of the episodes' keys.
         genomes: The P candidates.
         normalizer: [2, O], None if observations are not normalized.
-        traces: The traces that workers send: of "each" candidate, their "mean", or "none".
-        meanwhile: Called once while workers or other threads play the first round; never if this thread plays alone.
+        traces: The traces that workers send, see `EpisodeBatch`.
+        meanwhile: See `Coordinator.evaluate`. Called in the first round.
 
     Raises the errors of `Coordinator.evaluate`, and in a race the errors of the fitness function.
     """

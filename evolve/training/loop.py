@@ -1,4 +1,4 @@
-"""The loop: ask → evaluate → tell → record; and the evaluation of champions on held-out and validation episodes."""
+"""The loop of training (ask → evaluate → tell → record), and the evaluation of champions on separate episodes."""
 
 import time
 from collections.abc import Generator, Mapping
@@ -40,8 +40,8 @@ def iterate(experiment: Experiment, coordinator: Coordinator, log: RunLog) -> Ge
     complete generation is lost.
 
     Raises:
-        Stopped, EpisodeError: As `Coordinator.evaluate` does.
-        RunError: As `Coordinator.evaluate` does, and if the log cannot be written, or ranks have different genomes.
+        Stopped, EpisodeError: See `Coordinator.evaluate`.
+        RunError: See `Coordinator.evaluate`. Or the log cannot be written, or ranks have different genomes.
         InputError: The checkpoint is damaged, or a fitness function or a strategy returns something invalid.
     """
     shared = SharedStrategy(experiment, coordinator, *restore(experiment, log), log.header.seed)
@@ -64,8 +64,8 @@ def iterate(experiment: Experiment, coordinator: Coordinator, log: RunLog) -> Ge
 class _Run:
     """The state of a run between two generations.
 
-    champion_normalizer: the normalizer with which the champion was evaluated. None if several generations evaluate it;
-    the champion then gets the present normalizer.
+    champion_normalizer: The normalizer with which the champion was evaluated. If several generations evaluate it, it is
+        None, and the champion gets the present normalizer.
     """
 
     experiment: Experiment
@@ -76,7 +76,7 @@ class _Run:
     champion_normalizer: Float32 | None
 
     def next_generation(self, begin: float) -> Record:
-        """Evolve one generation and append it to the log. begin: the time at which it began."""
+        """Evolve one generation, and append it to the log. begin: the time at which the generation began."""
         restore_ieee()
         config = self.experiment.config
         generation = self.log.num_generations
@@ -93,7 +93,7 @@ class _Run:
         measures = strategy.measures(genomes, mean_metrics(metrics, results.returns)) if strategy.measured else None
         # A population that grows may have enough steps before all P candidates have played.
         self.shared.tell(genomes, fitness[: results.num_candidates], results, measures)
-        checkpoint = dict(strategy.to_arrays(self.shared.state))  # a copy, as a state may itself be this dictionary
+        checkpoint = dict(strategy.to_arrays(self.shared.state))  # a copy, because a state may be such a dictionary
         if normalizer is not None:
             learning = config.normalizer_generations
             if learning is None or generation < learning:
@@ -110,7 +110,7 @@ class _Run:
             previous, genomes, described, results, fitness, metrics, normalizer, seconds, selection
         )
         stored_genomes = genomes if config.output.genomes == "all" else None
-        # If workers or threads play, the log is flushed in the next generation, while they play (`meanwhile`).
+        # If workers or threads play, the log is flushed while they play the next generation.
         self.log.append(record, checkpoint, stored_genomes, flush=not self.coordinator.plays_elsewhere)
         return record
 
@@ -123,9 +123,9 @@ class _Run:
             return False
         player, seed = self._champion(), self.log.header.seed
         returns = validation_returns(self.experiment, self.coordinator, player, seed, generations, stop.episodes)
-        # A resumed run repeats the validation with which it begins, so the log may have these returns already.
+        # A resumed run begins with a validation that the log may have already.
         self.log.validations.setdefault(generations, returns)
-        # The mean is NaN if an episode failed. Such a validation ends no run.
+        # If an episode failed, the mean is NaN, and the run goes on.
         return bool(ordered_sum(returns) / len(returns) >= stop.mean_return)
 
     def finish(self) -> None:
@@ -160,13 +160,13 @@ def generation_record(
     Args:
         previous: The digest of the previous generation.
         genomes: The P candidates.
-        described: The descriptions of the P genomes, from the ranks that played them if they were played.
+        described: The descriptions of the P genomes, if possible from the ranks that played them.
         results: The results of the candidates.
         fitness: [P].
         metrics: The metrics of the episodes by name, [P, E] each.
         normalizer: [2, O], None if observations are not normalized.
         seconds: The seconds of the generation, and of each rank [R] at work and in environments.
-        selection: The columns of a strategy that selects by more than fitness: its measures and `Strategy.outcome`.
+        selection: Further columns of the strategy: its measures and `Strategy.outcome`.
 
     Raises:
         RunError: The best genome on this rank is not the genome that was played.
@@ -199,7 +199,7 @@ def generation_record(
 
 
 def held_out(experiment: Experiment, coordinator: Coordinator, player: Player, seed: int, episodes: int) -> HeldOut:
-    """Evaluate a champion on N held-out episodes. A larger N adds episodes; the first ones stay the same.
+    """Evaluate a champion on N held-out episodes. A larger N adds episodes, and keeps the first ones.
 
     Args:
         experiment: The experiment of the champion.
@@ -229,7 +229,7 @@ def evaluate_champion(
         which: The genome; by default the final champion.
 
     Raises:
-        InputError: N episodes do not fit into this process's memory, there is no such genome, or the file is damaged.
+        InputError: N episodes do not fit into memory. Or there is no such genome, or the file is damaged.
     """
     needed, available = _EPISODE_BYTES * episodes, usable_memory()
     if needed > available:

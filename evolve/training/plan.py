@@ -1,13 +1,8 @@
-"""Runs before they begin: their arguments, their files, their size, and a preview of what they would do.
-
-Nothing here writes.
-"""
+"""Plans runs: makes them of arguments, and tells their size and their effect on files. Nothing here writes."""
 
 import os
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import reduce
-from operator import add
 from pathlib import Path
 from typing import Any, Literal
 
@@ -48,12 +43,12 @@ _Output = str | Path | Mapping[str, Any] | None
 """Their argument `output`: a directory, or a table of settings."""
 _EXPERIMENT = "a TOML file, a table, a Config or a run file"
 _SECTIONS = {*NAMED_SECTIONS, "compute", "output", "racing", "early_stop"}
-"""The settings that an empty table leaves as they are. Any other setting becomes an empty table."""
+"""An empty table leaves these settings as they are. Any other setting becomes an empty table."""
 
 
 @dataclass(frozen=True)
 class RunSize:
-    """Upper limits of the work of a run; an early stop and racing can make it less.
+    """Upper limits of the work of a run. An early stop and racing can make the work less.
 
     Attributes:
         episodes: The number of episodes, with validation and held-out episodes.
@@ -64,8 +59,8 @@ class RunSize:
     steps: int | None
 
     def __add__(self, other: "RunSize") -> "RunSize":
-        known = self.steps is not None and other.steps is not None
-        return RunSize(self.episodes + other.episodes, (self.steps or 0) + (other.steps or 0) if known else None)
+        steps = None if self.steps is None or other.steps is None else self.steps + other.steps
+        return RunSize(self.episodes + other.episodes, steps)
 
 
 @dataclass(frozen=True)
@@ -74,7 +69,7 @@ class RunPreview:
 
     Attributes:
         run: The run.
-        action: Whether its file is created, resumed or replaced, or kept because nothing is left to do.
+        action: The effect on the file of the run. "begin" creates the file. "keep" means that nothing is left to do.
         stored: The existing run file; None if the file is created.
     """
 
@@ -87,8 +82,10 @@ class RunPreview:
         """The upper limits of the remaining work."""
         if self.action == "keep":
             return RunSize(0, 0)
-        done = self.stored.num_generations if self.stored is not None and self.action == "resume" else 0
-        return size_of(self.run.experiment.config, done)
+        completed = 0
+        if self.action == "resume" and self.stored is not None:
+            completed = self.stored.num_generations
+        return size_of(self.run.experiment.config, completed)
 
 
 def preview(run: PlannedRun, resume: bool = False, overwrite: bool = False) -> RunPreview:
@@ -120,7 +117,7 @@ def preview(run: PlannedRun, resume: bool = False, overwrite: bool = False) -> R
 def plan_runs(
     experiments: Sequence[Experiment], file: Path | None = None, resume: bool = False, source: Source | None = None
 ) -> list[PlannedRun]:
-    """Return the runs of experiments, one for each seed, with the genomes with which they begin.
+    """Return the runs of experiments, one for each seed, with their first genomes.
 
     Args:
         experiments: The experiments.
@@ -129,7 +126,7 @@ def plan_runs(
         source: The source of the first genome, if it is in memory.
 
     Raises:
-        InputError: A genome cannot be read, or does not fit. Or the current directory, which a path needs, was removed.
+        InputError: A genome cannot be read, or does not fit. Or a path is relative to a removed directory.
     """
     runs = []
     for experiment in experiments:
@@ -174,16 +171,17 @@ def size_of(config: Config, completed: int = 0) -> RunSize:
 def work_of(configs: Sequence[Config]) -> Work:
     """Return upper limits of the work of experiments, as if no run file existed yet."""
     at_once = max(config.population * config.episodes for config in configs)
-    sizes = (size_of(config) for config in configs for _ in config.seeds)
+    sizes = [size_of(config) for config in configs for _ in config.seeds]
+    steps = sum(sizes, start=RunSize(0, 0)).steps
     # The first condition spares exact tasks the import of Gymnasium.
     quick = all(config.env.engine == "exact" or environments.is_quick(config.env) for config in configs)
-    return Work(at_once, reduce(add, sizes).steps if quick else None, min(map(num_threads, configs)))
+    return Work(at_once, steps if quick else None, min(map(num_threads, configs)))
 
 
 def threads_for(
     files: Iterable[Path], changes: Mapping[str, Any] | None = None, threads: int | str | None = None
 ) -> int:
-    """Return the number of threads in which one process plays the episodes of files, the smallest among them.
+    """Return the smallest number of threads in which one process plays the episodes of a file.
 
     Args:
         files: Run files and champion files, or directories with one run file.
@@ -193,10 +191,12 @@ def threads_for(
     Raises:
         InputError: A file cannot be read, or the number of threads is too large.
     """
-    stored = (store.read_any(store.one_run_file(path)) for path in files)
-    configs = (config_of(each).with_env_changes(changes or {}) for each in stored)
-    here = {"compute": parse(ComputeOptions, {"threads": threads or "auto"}, "compute")}  # not as the files were made
-    return min(num_threads(each.model_copy(update=here)) for each in configs)
+    compute = parse(ComputeOptions, {"threads": threads or "auto"}, "compute")
+    numbers = []
+    for path in files:
+        config = config_of(store.read_any(store.one_run_file(path))).with_env_changes(changes or {})
+        numbers.append(num_threads(config.model_copy(update={"compute": compute})))
+    return min(numbers)
 
 
 def plan_from_arguments(
@@ -237,7 +237,7 @@ def sweep_from_arguments(
     own = {section: table[section] for section in ("network", "strategy")} if isinstance(experiment, Config) else {}
     if isinstance(experiment, Config):
         grid = {key: _for_complete_table(table, key, values) for key, values in grid.items()}
-        # The directory of an existing run is for this run alone. Without a grid, however, the sweep has the same runs.
+        # The directory of existing runs is for these runs alone, unless there is no grid: then the sweep has the same.
         if grid and any(experiment.directory().glob("seed-*.h5")):
             table["output"].pop("directory", None)
     _override_all(table, output, settings, complete=isinstance(experiment, Config))
@@ -248,16 +248,16 @@ def sweep_from_arguments(
     for key, values in grid.items():
         if key in ("seed", "seeds"):
             raise InputError("grid", "settings of the experiment", key, f"Seeds are an argument: seeds={values!r}.")
-        varied = plain(list(values) if isinstance(values, range) else values)
+        swept, varied = key, plain(list(values) if isinstance(values, range) else values)
         if isinstance(varied, list):
             varied = [_file_of_start(value) if key == "start_from" else plain_setting(key, value) for value in varied]
-        swept = swept_key(key, varied) if isinstance(varied, list) else key
-        if swept != key:
-            if swept in grid:
-                raise InputError("grid", f"either {key} or {swept}", "both")
-        elif (inner := next((other for other in grid if other.startswith(f"{key}.")), None)) is not None:
-            cure = f"Put {inner.removeprefix(f'{key}.')} into the tables of {key}."
-            raise InputError("grid", f"either {key} or {inner}", "both", cure)
+            swept = swept_key(key, varied)
+        if swept != key and swept in grid:
+            raise InputError("grid", f"either {key} or {swept}", "both")
+        inner = [other for other in grid if other.startswith(f"{key}.")]
+        if swept == key and inner:
+            cure = f"Put {inner[0].removeprefix(f'{key}.')} into the tables of {key}."
+            raise InputError("grid", f"either {key} or {inner[0]}", "both", cure)
         set_key(table, f"sweep.{swept}", varied)
     _check_not_swept(table, settings)
     title = Path(experiment).stem if isinstance(experiment, str | Path) else "sweep"
@@ -268,9 +268,9 @@ def sweep_from_arguments(
 def _for_complete_table(table: dict[str, Any], key: str, values: Any) -> Any:
     """Return the values of a swept key, and prepare a table that has all settings for them.
 
-    A network or strategy that the sweep names begins with its own defaults. So the options of its section are dropped
-    from the table. But if a value is a table without a name, the options stay. Each name among the values then becomes
-    a table, which replaces the whole section.
+    A network or strategy that the sweep names begins with its own defaults, so the table loses the options of its
+    section. If a value is a table without a name, however, the options stay, and each name among the values becomes a
+    table, which replaces the section.
     """
     if isinstance(values, list | tuple) and any(lacks_name(key, value) for value in values):
         return [{NAMED_SECTIONS[key]: each} if isinstance(each, str) else each for each in values]
@@ -279,13 +279,13 @@ def _for_complete_table(table: dict[str, Any], key: str, values: Any) -> Any:
 
 
 def _with_own(config: Config, point: Mapping[str, Any], table: Mapping[str, Any], own: Mapping[str, Table]) -> Config:
-    """Return an experiment of a sweep whose network and strategy keep their options if the sweep names them again.
+    """Return an experiment of a sweep. If the sweep names its own network or strategy, their options are kept.
 
     Args:
-        config: The experiment, in which a named network or strategy has default options.
+        config: The experiment. In it, a network or strategy that the sweep names has default options.
         point: The values of the sweep.
         table: The settings that all experiments share.
-        own: The sections network and strategy of the configuration to which the sweep was applied.
+        own: The sections network and strategy of the configuration that is swept.
     """
     for section, options in own.items():
         if point.get(f"{section}.name") == options["name"]:
@@ -298,17 +298,20 @@ def _with_own(config: Config, point: Mapping[str, Any], table: Mapping[str, Any]
 
 
 def _check_not_swept(table: dict[str, Any], settings: Mapping[str, Any]) -> None:
-    """Raise InputError for a setting that has no effect, because the table's own sweep sets it in all experiments."""
+    """Raise InputError for a setting that the table's own sweep sets in all experiments: it has no effect."""
     named = {section: f"{section}.{name}" for section, name in NAMED_SECTIONS.items()}
     swept: set[str] = set()
     for point in combinations(table.get("sweep", {})):
         for key, value in point.items():
-            whole = named.get(key, key) if isinstance(value, str) else key
-            swept |= {f"{key}.{part}" for part in value} if lacks_name(key, value) else {whole}
+            if lacks_name(key, value):
+                swept |= {f"{key}.{part}" for part in value}
+            else:
+                swept.add(named.get(key, key) if isinstance(value, str) else key)
     # If a sweep varies a whole section by names and by tables, the setting has an effect on the named ones.
     replaced = tuple(f"{key}." for key in swept if named.get(key) not in swept)
     for key, value in settings.items():
-        for given in [f"{key}.{part}" for part in value] if isinstance(value, Mapping) else [named.get(key, key)]:
+        keys = [f"{key}.{part}" for part in value] if isinstance(value, Mapping) else [named.get(key, key)]
+        for given in keys:
             if given in swept or given.startswith(replaced):
                 raise InputError.plainly(given, f"{given} is given twice: as a setting, and in the sweep.")
 
@@ -316,8 +319,8 @@ def _check_not_swept(table: dict[str, Any], settings: Mapping[str, Any]) -> None
 def _override_all(table: dict[str, Any], output: _Output, settings: Mapping[str, Any], complete: bool) -> None:
     """Set settings, and the directory or the table of the output. Raises InputError.
 
-    complete: Whether the table has all settings, including defaults. A network or strategy of another name then begins
-    with its own defaults.
+    complete: Whether the table has all settings, including defaults. Then a network or strategy of another name begins
+        with its own defaults.
     """
     for key, value in settings.items():
         if complete:
@@ -334,7 +337,7 @@ def _override_all(table: dict[str, Any], output: _Output, settings: Mapping[str,
 
 
 def _drop_options(table: dict[str, Any], key: str, name: Any) -> None:
-    """Drop the options of a network or a strategy, unless it has the given name."""
+    """Drop the options of the network or the strategy in a table, unless its name is `name`."""
     key = key.removesuffix(".name")
     section = table.get(key)
     if key in ("network", "strategy") and isinstance(section, dict) and name != section.get("name"):
@@ -342,7 +345,7 @@ def _drop_options(table: dict[str, Any], key: str, name: Any) -> None:
 
 
 def _take_source(table: dict[str, Any]) -> Source | None:
-    """Replace `start_from` in a table by a setting of plain values; return the start itself if it is in memory."""
+    """Make `start_from` in a table a setting of plain values; return the start itself if it is in memory."""
     given = table.get("start_from")
     if given is None:
         return None
@@ -353,10 +356,9 @@ def _take_source(table: dict[str, Any]) -> Source | None:
 def _start_setting(given: Any) -> tuple[Table, Source | None]:
     """Return the setting `start_from` for an argument of `evolve.train`, and the start itself if it is in memory.
 
-    given: Names a file (a path, a table, a run, or a champion file), or is in memory (the start of a run, a policy, a
-        genome, or a vector of weights).
+    given: A path, a table, a run, or a champion file; or in memory the start of a run, a policy, a genome, or weights.
     """
-    # The classes `Run`, `ChampionFile` and `Policy` belong to a package above this one, which cannot be imported here.
+    # `Run`, `ChampionFile` and `Policy` belong to a higher package, so this module cannot import them.
     given = getattr(given, "_stored", given)
     if isinstance(given, str | Path):
         return {"file": str(given)}, None
@@ -381,7 +383,7 @@ def _start_setting(given: Any) -> tuple[Table, Source | None]:
 
 
 def _file_of_start(given: Any) -> str | Table | None:
-    """Return a value of `start_from` in a sweep: a path, a table with the path, or None. Raises InputError."""
+    """Return a value of `start_from` in a sweep: a path, a table with a path, or None. Raises InputError."""
     if given is None:  # random genomes
         return None
     setting, _ = _start_setting(given)
@@ -396,7 +398,7 @@ def _start_in_memory() -> InputError:
 
 
 def _table(experiment: Any) -> dict[str, Any]:
-    """Return an experiment as a new table. Raises InputError for a run or champion file, and if it is no experiment."""
+    """Return an experiment as a new table. Raises InputError if it is none, such as a run or champion file."""
     if experiment is None:
         return {}
     if isinstance(experiment, Config):
@@ -435,9 +437,9 @@ def _seed(seed: Any) -> int:
 
 
 def _override(table: dict[str, Any], key: str, value: Any) -> None:
-    """Set a setting; a text sets the name of an env, network or strategy.
+    """Set a setting. A text sets the name of an env, network or strategy. A table is merged into the setting's table.
 
-    A table is merged into the table that the setting has, key by key. See `_SECTIONS` for an empty one.
+    For an empty table see `_SECTIONS`.
     """
     if key == "start_from":  # any object; `_take_source` replaces it
         table[key] = value
@@ -459,7 +461,7 @@ def plain_setting(key: str, value: Any) -> Any:
         return setting_of(value, key)
     if isinstance(value, Options | Choice):  # a section of a configuration
         return value.table() if isinstance(value, Choice) else value.model_dump(mode="json")
-    if str(key).startswith("env."):  # the keys of a table may be numbers, which are refused later
+    if str(key).startswith("env."):  # a key may be a number, which is refused later
         part = key.removeprefix("env.")
         value = _named_classes({part: value})[part]
     elif key == "env" and isinstance(value, Mapping):
@@ -483,7 +485,7 @@ def _named_classes(env: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _named_wrapper(wrapper: Any) -> Any:
-    """Return a wrapper with a name in place of its class; Gymnasium's are named without their module, as in TOML."""
+    """Return a wrapper with a name in place of its class. As in TOML, the names of Gymnasium's have no module."""
     if isinstance(wrapper, Mapping) and isinstance(wrapper.get("name"), type):
         return {**wrapper, "name": _named_wrapper(wrapper["name"])}
     if not isinstance(wrapper, type):

@@ -1,4 +1,4 @@
-"""Create, check and reopen the run files of planned runs, and restore the state of a run from its checkpoint."""
+"""Creates, checks and reopens the run files of planned runs, and restores the state of a run from its checkpoint."""
 
 import logging
 import shlex
@@ -47,7 +47,8 @@ def restore(experiment: Experiment, run: RunState) -> tuple[Strategy[Any], Any]:
     strategy = experiment.strategy(run.header.seed)
     if not run.num_generations:
         return strategy, strategy.start()
-    section, arrays = experiment.config.strategy, {n: a for n, a in run.checkpoint.items() if n not in OBSERVED}
+    section = experiment.config.strategy
+    arrays = {name: array for name, array in run.checkpoint.items() if name not in OBSERVED}
     # A strategy of another package may raise anything, for example if a version that it needs is not installed.
     with STRATEGIES.as_input_error(section, "from_arrays") if is_added(section) else nullcontext():
         try:
@@ -79,8 +80,8 @@ def restore_moments(experiment: Experiment, run: RunState) -> Moments:
 def champion_normalizer(experiment: Experiment, run: RunState) -> Float32 | None:
     """Return the normalizer [2, O] of the champion's generation from the checkpoint of a run.
 
-    None if observations are not normalized, if the strategy may evaluate its champion again, and for files of earlier
-    versions. Raises InputError if the array is damaged.
+    The checkpoint of an earlier version has none. Another checkpoint has none if observations are not normalized, or if
+    the strategy may evaluate its champion again. Raises InputError if the array is damaged.
     """
     normalizer = run.checkpoint.get(CHAMPION_NORMALIZER)
     if normalizer is not None:
@@ -92,14 +93,14 @@ def champion_normalizer(experiment: Experiment, run: RunState) -> Float32 | None
 
 
 SpotCheck = Callable[[StoredRun, Experiment], str | None]
-"""Plays an episode of the newest champion again; returns its difference from the log, None if there is none.
+"""Plays an episode of the newest champion again; returns its difference from the log or None. May raise Stopped.
 
-`evolve.verification.spot_check` is such a function, with its argument `stop_reason` bound. It may raise Stopped.
+`evolve.verification.spot_check` is such a function.
 """
 
 
 def experiment_table(path: Path) -> Table:
-    """Return the experiment of a run file as a table for resuming. Of the section `compute` only `check` is kept.
+    """Return the experiment of a run file as a table for resuming, without the settings of this machine.
 
     Raises InputError if the file is not a run file.
     """
@@ -132,19 +133,22 @@ def replay_line(path: Path, error: EpisodeError) -> str:
 
 
 def after_failure(file: RunFile, error: EpisodeError) -> tuple[str | Setting, ...]:
-    """Return the parts of a message after a failed episode: play it alone, or let such episodes count as the worst."""
-    # If the new run has no generation yet, the path still holds the file of the run that it replaces.
+    """Return the cures for a failed episode: play it alone, or let such episodes count as the worst."""
+    # Before its first generation, a new run has not replaced the file at its path.
     alone = "" if file.replaces else f"\nPlay it alone: {replay_line(file.path, error)}"
     return f"{alone}\nLet such episodes count as the worst: ", Setting("env.on_failure", "worst"), " (in a new run)"
 
 
 def check_same_run(config: Config, stored: Config, path: Path) -> None:
     """Raise InputError if the seeds, the directory, or the name of the network or strategy differ from a run file."""
-    our_seeds, their_seeds = (list(each.seeds) if len(each.seeds) > 1 else each.seeds[0] for each in (config, stored))
-    _require_equal("seeds", our_seeds, their_seeds, path)
-    ours, theirs = (str(Path(each.output.directory or ".")) for each in (config, stored))
-    _require_equal("output.directory", ours, theirs, path)
+    _require_equal("seeds", _one_or_list(config.seeds), _one_or_list(stored.seeds), path)
+    ours, theirs = Path(config.output.directory or "."), Path(stored.output.directory or ".")
+    _require_equal("output.directory", str(ours), str(theirs), path)
     check_same_names({"network": config.network.table(), "strategy": config.strategy.table()}, stored, path)
+
+
+def _one_or_list(seeds: Sequence[int]) -> int | list[int]:
+    return list(seeds) if len(seeds) > 1 else seeds[0]
 
 
 def check_same_names(table: Table, stored: Config, path: Path) -> None:
@@ -161,21 +165,20 @@ def _require_equal(key: str, ours: object, theirs: object, path: Path, *cure: st
 def check_and_create_runs(
     runs: Sequence[PlannedRun], resume: bool, transport: Transport, spot_check: SpotCheck, overwrite: bool = False
 ) -> list[PlannedRun]:
-    """Check the existing files of all runs, then create the files of new runs, before anything is computed.
+    """Check the existing files of all runs; then create the files of new runs.
 
     Args:
         runs: The planned runs.
         resume: Whether to resume runs if their files exist.
         transport: The ranks that a new file's manifest describes.
         spot_check: Plays a logged episode of a resumed run.
-        overwrite: Whether to replace runs if their files exist, each by `replace_run` when it begins.
+        overwrite: Whether to replace runs if their files exist. `replace_run` does that when the run begins.
 
     Returns:
         The new runs.
 
     Raises:
-        InputError: A file contradicts its run, exists already, or cannot be written. Or settings of a new run have no
-            effect or contradict one another.
+        InputError: A file contradicts its run, exists already or cannot be written, or a new run has invalid settings.
         Stopped: `spot_check` was stopped.
     """
     new = []
@@ -185,11 +188,11 @@ def check_and_create_runs(
         elif overwrite and reading.exists(run.path) and not reading.is_empty(run.path):
             with closing(store.reopen(run.path)) as file:
                 _check_not_being_written(file)
-        else:  # no file is there, or one that may be created anew because it has no generation
+        else:  # there is no file, or it has no generation and may be replaced at once
             new.append(run)
     for run in runs if overwrite else new:
         validate_new_run(run.experiment)
-    # Check all paths first, so that no file is created if another file cannot be.
+    # Check all paths before the first file is created.
     for run in new:
         reading.check_free(run.path)
     for run in new:
@@ -205,7 +208,7 @@ def _header(run: PlannedRun, transport: Transport) -> Header:
 
 
 def _check_not_being_written(file: RunFile) -> None:
-    """Raise InputError for an unfinished run file without a lock, because another process may be writing it."""
+    """Raise InputError for an unfinished run file without a lock: another process may be writing it."""
     if not (file.lock.is_effective or file.complete):
         message = f"{file.path} is not complete, and may be being written: its file system has no locks."
         cure = "Remove it yourself, or choose another "
@@ -213,7 +216,7 @@ def _check_not_being_written(file: RunFile) -> None:
 
 
 def replace_run(run: PlannedRun, transport: Transport) -> RunFile:
-    """Return the file of a run that begins anew: its first generation replaces the existing file.
+    """Return the file of a run that begins anew. Its first generation replaces the existing file.
 
     Raises InputError if the existing file is being written, or is no longer a run file.
     """
@@ -227,20 +230,22 @@ def replace_run(run: PlannedRun, transport: Transport) -> RunFile:
 def open_run(run: PlannedRun, transport: Transport) -> RunFile:
     """Reopen the checked file of a run, with the present configuration.
 
-    If generations or held-out episodes are left, the run is no longer complete. Its manifest then tells that this
-    process goes on with the run or, if no generation is complete, begins it. If the environment of evaluation has
-    changed, the held-out evaluation and the validations are dropped. The file was not locked after the check, so
-    InputError is raised if it belongs to another experiment now.
+    If generations or held-out episodes are left, the run is no longer complete, and its manifest describes this
+    process. If the environment of evaluation has changed, the held-out evaluation and the validations are dropped.
+
+    Raises:
+        InputError: The file belongs to another experiment now.
     """
     file = store.reopen(run.path)
     with on_error(file.close):
         config = run.experiment.config
-        check_configuration(run, file)
+        check_configuration(run, file)  # again, because the file was not locked since the first check
         about = file.header.manifest
         if is_unfinished(file, config):
             file.complete = False
             now = make_manifest(run.experiment, transport)
-            # The files of all seeds are created at once, so another process may have created the file of a later seed.
+            # Without a generation, another process may have created the file, because the files of all seeds are
+            # created at once.
             about = resumed_manifest(about, now, file.num_generations) if file.num_generations else now
         if not config_of(file).evaluates_like(config):
             file.held_out = None
@@ -282,9 +287,9 @@ def _check_continuation(run: PlannedRun, spot_check: SpotCheck) -> None:
 
 
 def check_configuration(run: PlannedRun, file: RunFile | StoredRun) -> None:
-    """Raise InputError unless a file has the seed and experiment of a run, and at most its number of generations.
+    """Raise InputError unless a file has the seed and the experiment of a run, and at most its number of generations.
 
-    Its stored metrics, its checkpoint and the sizes of its environment must fit, too.
+    The stored metrics, the checkpoint, and the sizes of the environment must fit, too.
     """
     config = run.experiment.config
     path = run.path
@@ -301,9 +306,9 @@ def check_configuration(run: PlannedRun, file: RunFile | StoredRun) -> None:
         least = f"at least {file.num_generations}, the generations already complete in {path}"
         raise InputError("generations", least, config.generations)
     fitness_function(config.fitness)  # raises InputError for a function that cannot be imported
-    last = file.last if isinstance(file, RunFile) else file.records[-1] if file.records else None
-    if last is not None and set(last.metrics) != set(config.env.metrics):
-        raise InputError(str(path), "the metrics that its configuration names (env.metrics)", list(last.metrics), *anew)
+    if file.last is not None and set(file.last.metrics) != set(config.env.metrics):
+        expected = "the metrics that its configuration names (env.metrics)"
+        raise InputError(str(path), expected, list(file.last.metrics), *anew)
     if file.num_generations and (changed := changed_sizes(file, run.experiment)):
         expected, got = changed
         cure = "The environment has changed since the run. Restore it. "
@@ -314,7 +319,7 @@ def check_configuration(run: PlannedRun, file: RunFile | StoredRun) -> None:
 def changed_sizes(run: RunFile | Stored, experiment: Experiment) -> tuple[str, str] | None:
     """Return the numbers of observations and actions of a file, and of its environment on this machine, in words.
 
-    None if they are equal, or if the file's spaces are damaged or, as in files of earlier versions, missing.
+    None if they are equal, or if the spaces in the file are damaged or missing.
     """
     env = config_of(run).env
     try:
@@ -343,7 +348,7 @@ def _warn_of_other_code(file: RunFile) -> None:
 
 
 def _check_episode(run: PlannedRun, file: RunFile, spot_check: SpotCheck) -> None:
-    """Raise InputError if a logged episode cannot be repeated: the log would then mix two tasks. May raise Stopped."""
+    """Raise InputError if a logged episode cannot be repeated: the log would mix two tasks. May raise Stopped."""
     try:
         difference = spot_check(store.read(run.path), run.experiment)
     except Stopped as why:

@@ -1,6 +1,6 @@
-"""Make the rollout of an experiment, which plays its episodes, on the host or on a device; measure which is faster.
+"""Makes the rollout that plays the episodes of an experiment, on the host or on a device.
 
-With `backend = "auto"` a short trial decides: both back ends play initial genomes.
+With `backend = "auto"` a short trial decides which is faster: both back ends play initial genomes.
 """
 
 import math
@@ -37,15 +37,15 @@ from evolve.strategies import initial_genomes
 from evolve.training.experiment import Experiment, exact_parts, load_config, num_threads
 
 _FEED = 4
-"""Episodes of each slot in a feed of a device. If there were one, most slots would wait for the longest episode."""
+"""Episodes of each slot in a feed of a device. With only one, most slots would wait for the longest episode."""
 FEED_BYTES = 2**26
 """The memory of the largest feed on the host. A feed holds the episodes that one call of a kernel plays."""
 _FEW_WORLDS = 4
-"""The smallest number of rigid-body worlds in a feed. A thread steps four worlds in half of the time of sixteen."""
+"""The smallest number of rigid-body worlds in a feed. Four worlds take half of the time of sixteen."""
 _CROWD_BYTES = 2**22
-"""The memory of the networks that a thread steps in turn with their worlds. It fits into a second-level cache."""
+"""The memory of the networks that a thread steps in turn with their worlds. They fit into a second-level cache."""
 LEAST_GAIN = 1.3
-"""A GPU is used from this multiple of the host's speed on."""
+"""A GPU is used if it has at least this multiple of the host's speed."""
 TRIAL_SECONDS = 0.5
 """Seconds of each trial."""
 WARM_UP = 4
@@ -59,9 +59,9 @@ def make_rollout(text: str) -> AnyRollout:
 
 
 def rollout_of(config: Config) -> AnyRollout:
-    """Return the rollout of a configuration, with fewer slots if its slots do not fit into the device of this rank.
+    """Return the rollout of a configuration. If its slots do not fit into the device of this rank, it has fewer.
 
-    Raises InputError if it cannot be made here.
+    Raises InputError if the rollout cannot be made here.
     """
     slots = config.compute.slots or 1
     chosen = backend(config.compute.backend)
@@ -71,19 +71,19 @@ def rollout_of(config: Config) -> AnyRollout:
                 return RolloutInHalves(partial(_half, config, -(-slots // 2)))
             return _exact_rollout(config, slots, chosen) or _rollout(config, slots)
         except DeviceMemoryError:
-            if slots <= WIDTH:  # a device plays no less than one tile
+            if slots <= WIDTH:  # one tile, the least that a device plays
                 expected = f"slots that fit into {device().free_memory():,} bytes of {device().name}"
                 raise InputError("compute.slots", expected, f"{slots:,}") from None
-        # Rank 0 has checked the slots, see `fitted`, but its device may have more free memory than this rank's. The
-        # number of slots cannot change results.
+        # Rank 0 has checked the slots (`fitted`), but its device may have more free memory. The number of slots cannot
+        # change results.
         slots = max(WIDTH, slots * 3 // 4)
 
 
 def _halves(config: Config, slots: int) -> int:
     """Return the number of rollouts, 1 or 2, that share the slots of a device.
 
-    While the device plays one half, the host works on the other. Rigid bodies share one rollout: the host has little to
-    do beside them, and they are fastest in large blocks of slots (`in_whole_blocks`).
+    While the device plays one half, the host works on the other. Rigid bodies share one rollout, because the host has
+    little work, and because large blocks of slots are fastest (`in_whole_blocks`).
     """
     has_world = config.env.engine == "exact" and environments.exact_task(config.env).has_world
     return 1 if slots == 1 or has_world else 2
@@ -92,12 +92,12 @@ def _halves(config: Config, slots: int) -> int:
 def fitted(experiment: Experiment) -> Experiment:
     """Return an experiment with no more slots than fit into the memory of the device, estimated from a few slots.
 
-    The number of slots is reduced if it is a default. If the user has set it, it stays.
+    Only a default number of slots is reduced, but not the number of the user.
 
     Raises:
         InputError: The slots that the user asked for do not fit, or not even a few slots fit.
     """
-    # A rank keeps the rollouts of training and of evaluation on its device at the same time, if they differ.
+    # If the rollouts of training and of evaluation differ, a rank keeps both on its device.
     free = device().free_memory() // (1 if _plays_alike(experiment) else 2)
     fitting, wanted = _slots_that_fit(experiment, free), experiment.device_slots
     least = (experiment.config.compute.slots or 1) if wanted is None else min(wanted, WIDTH)
@@ -118,9 +118,9 @@ def _plays_alike(experiment: Experiment) -> bool:
 
 
 def _slots_that_fit(experiment: Experiment, free: int) -> float:
-    """Return the number of slots, of both halves together, that fit into `free` bytes; infinity if all do.
+    """Return the number of slots of both halves that fit into `free` bytes; infinity if all do.
 
-    The bytes grow linearly with the tiles, and those of one and two tiles are measured.
+    The bytes grow linearly with the tiles. The bytes of one and of two tiles are measured.
     """
     try:
         one, two = (_needed(experiment, WIDTH * tiles) for tiles in (1, 2))
@@ -129,9 +129,10 @@ def _slots_that_fit(experiment: Experiment, free: int) -> float:
     if one == two:  # the network runs on the host
         return math.inf
     if experiment.config.env.engine == "exact":
-        free -= 2 * MOST_STAGING  # the staging of large copies, which one or two tiles do not need
+        free -= 2 * MOST_STAGING  # for the staging of large copies, which one or two tiles do not need
     halves = _halves(experiment.config, 2)
-    tiles = (free // halves - (2 * one - two)) // (two - one)  # of each half
+    fixed, per_tile = 2 * one - two, two - one
+    tiles = (free // halves - fixed) // per_tile  # of each half
     slots = fitting = max(0, halves * WIDTH * tiles)
     if experiment.config.env.engine == "exact":
         task = environments.exact_task(experiment.config.env)
@@ -186,7 +187,7 @@ def _exact_rollout(config: Config, slots: int, chosen: Backend) -> ExactRollout 
     if not isinstance(network.batch(lanes, chosen), SlotArrays):
         return None
     normalize = config.normalize_observations
-    # A feed takes about this number of bytes for each episode. Each thread has a feed, so large feeds are limited.
+    # The approximate bytes of an episode in a feed. Each thread has a feed, so large feeds are limited.
     episode_bytes = 5 * network.num_weights + 8 * network.num_traces + 2 * min(task.step_limit, MAX_HASHED_STEPS)
     feed_size = max(crowd, min(slots, FEED_BYTES // episode_bytes))
 
@@ -197,7 +198,7 @@ def _exact_rollout(config: Config, slots: int, chosen: Backend) -> ExactRollout 
         return ExactRollout(play, config.env.max_episode_seconds, queue)
 
     threads = num_threads(config)
-    # A kernel steps `lanes` slots in the time of one slot. A few worlds take less time than many, so feeds are smaller.
+    # A kernel steps `lanes` slots in the time of one. But a few worlds take less time than many, so feeds are smaller.
     least_feed = _FEW_WORLDS if task.has_world else lanes
     return part() if threads == 1 else ThreadedRollout(part, threads, least_feed)
 
@@ -234,12 +235,12 @@ class BackendTrial:
 
 
 def choose_backend(experiment: Experiment) -> tuple[Experiment, BackendTrial | None]:
-    """Return an experiment with the back end that "auto" means on this machine, and the result of the trial.
+    """Return an experiment with the back end that "auto" means on this machine, and the trial that has chosen it.
 
-    The trial is None if another back end is asked for, or no GPU can be used.
+    Without a trial it is None: another back end is asked for, or no GPU can be used.
 
     Raises:
-        InputError: A GPU is asked for, but has too little memory, or the rollout cannot be made here.
+        InputError: A GPU is asked for, but has too little memory. Or the rollout cannot be made here.
     """
     compute = experiment.config.compute
     if compute.backend == "cupy":
@@ -258,7 +259,7 @@ def choose_backend(experiment: Experiment) -> tuple[Experiment, BackendTrial | N
 
 
 def host_fallback(experiment: Experiment) -> str:
-    """Return a sentence if the network has no step for the requested device and runs on the host, otherwise ""."""
+    """Return a sentence if the network cannot run on the requested device; otherwise ""."""
     if experiment.backend != "cupy" or device_step(experiment.network.batch(1, "cupy")) is not None:
         return ""
     name = experiment.config.network.name
@@ -269,7 +270,7 @@ def host_fallback(experiment: Experiment) -> str:
 
 @dataclass(frozen=True)
 class RolloutSpeed:
-    """How fast a rollout is: the seconds per environment step (`step`), and those of them in the environment."""
+    """The speed of a rollout: seconds per environment step (`step`), and the part of them in the environment."""
 
     step: float
     environment: float
@@ -282,9 +283,7 @@ class RolloutSpeed:
 
 @environments.keeping_directory()
 def rollout_speed(experiment: Experiment, backend: str, seconds: float) -> RolloutSpeed:
-    """Return the speed at which initial networks play on a back end in this process.
-
-    All slots are busy, or as many as a generation can fill.
+    """Return the speed at which initial networks play on a back end in this process, in as many slots as in training.
 
     Raises:
         InputError: The rollout cannot be made here, for example because the slots do not fit into memory.
@@ -307,8 +306,7 @@ def rollout_speed(experiment: Experiment, backend: str, seconds: float) -> Rollo
                 rollout.environment_seconds = 0.0
             if rollout.pending < len(batch) / 2:
                 rollout.submit(batch)
-            # Of two halves, the next tick advances the first. Rollouts of whole episodes play many steps in a tick,
-            # which are counted when the episodes have ended.
+            # The next tick advances only the first of two halves. Whole episodes are counted when they have ended.
             ticking = rollout.halves[0] if isinstance(rollout, RolloutInHalves) else rollout
             steps += ticking.running if isinstance(ticking, Rollout) else 0
             results = rollout.tick()

@@ -1,8 +1,8 @@
-"""A strategy with its state on every rank, so that each rank computes the genomes that it plays.
+"""Copies a strategy and its state to every rank, so that each rank computes the genomes that it plays.
 
 Rank 0 sends the state once. From then on each rank tells its copy the same results, a few numbers for each candidate.
-Sums over all candidates are computed in parts: each worker sums some columns, and receives the sums of the others. So
-the messages grow with P + W, and no rank ever holds P × W numbers.
+Each worker computes a part of the sums over all candidates, and receives the other parts. So the messages grow with P +
+W, and no rank ever holds P × W numbers.
 
 Such a strategy must be portable, with the same arithmetic on every rank, and must not need the traces of each
 candidate. For other strategies rank 0 computes the candidates and sends them.
@@ -28,14 +28,14 @@ from evolve.strategies import AskedGenomes, Results, Strategy, runs_on_every_ran
 from evolve.training.experiment import Experiment, load_config, num_threads
 
 MAX_EACH_TRACES = 2**20
-"""The largest P × T for which workers send the traces of each candidate even if the strategy does not need them."""
+"""The largest P × T for which workers send the traces of each candidate to the log, even if no strategy needs them."""
 MIN_SHARED_NUMBERS = 2**18
 """The smallest P × W that is divided among workers or threads. One thread sums fewer numbers in less than 3 ms."""
 CACHED_COLUMNS = 2**14
 """The largest number of columns that are summed together, so that they stay in a cache."""
 MIN_PART_NUMBERS = 2**19
 """The smallest number of columns × candidates that is worth a message to a worker."""
-_PARTS_PER_WORKER = 4  # so that no worker waits long for another
+_PARTS_PER_WORKER = 4  # the parts are small, so that no worker waits long for another
 _TOKENS = itertools.count()  # each number identifies a `SharedStrategy` in versions of the state
 _START = "start/weights", "start/mask"
 """The names of the arrays of a given first genome. They are sent with the arrays of the state."""
@@ -43,10 +43,11 @@ _START = "start/weights", "start/mask"
 
 @dataclass(frozen=True)
 class StateHeader:
-    """To a worker: the head of a state of a strategy before a generation. Each array follows in a `StateArray`.
+    """To a worker: the head of a strategy's state before a generation. Each array follows in a `StateArray`.
 
-    Before generation 0 only a given first genome follows, because each rank can compute the first state. arrays: the
-    number of messages that follow.
+    Before generation 0 only a given first genome follows, because each rank can compute the first state.
+
+    arrays: The number of arrays that follow.
     """
 
     experiment: str
@@ -61,7 +62,7 @@ class StateHeader:
 class StateArray:
     """To a worker: an array of the state, by its name in a checkpoint.
 
-    arrays: [1, …], the array with an axis more, because an array without an axis would arrive as a number of Python.
+    arrays: [1, …], the array with an additional axis. An array without axes would arrive as a Python number.
     """
 
     name: str
@@ -80,8 +81,9 @@ class ColumnSums:
 class TellResults:
     """To a worker: the results of a generation.
 
-    fitness: [P], or fewer if the population grows. mean_traces: [T], or [0] if not needed. measures: [P, D]; D = 0 if
-    not needed.
+    fitness: [P], or fewer if the population grows.
+    mean_traces: [T]; [0] if the strategy does not need them.
+    measures: [P, D]; D = 0 if the strategy does not need them.
     """
 
     fitness: Float64
@@ -91,7 +93,7 @@ class TellResults:
 
 @dataclass(frozen=True)
 class SumRequest:
-    """To a worker: sum the columns start … stop - 1 over all candidates, by their fitness, as in `TellResults`."""
+    """To a worker: sum columns `start` to `stop` - 1 over all candidates by their fitness, as in `TellResults`."""
 
     fitness: Float64
     start: int
@@ -132,9 +134,9 @@ class SharedStrategy:
         """The traces that workers send. The traces of each candidate also give the log their fingerprints."""
 
     def ask(self, generation: int) -> GenomeSource:
-        """Return the candidates of a generation. If workers can compute them, the workers receive the state first.
+        """Return the candidates of a generation. If workers can compute them, they first receive the state.
 
-        Workers that have received the state of an earlier generation and its results have the present state already.
+        Workers with the state and the results of the previous generation have the present state already.
         """
         if not self._on_every_rank:
             return self.strategy.ask(self.state, generation)
@@ -146,11 +148,12 @@ class SharedStrategy:
             arrays = dict(self.strategy.to_arrays(self.state)) if generation else {}
             if self._experiment.start is not None:
                 genome = self._experiment.start.genome
-                arrays |= dict(zip(_START, (genome.weights, genome.mask), strict=True))
+                weights, mask = _START
+                arrays |= {weights: genome.weights, mask: genome.mask}
             header = StateHeader(self._experiment.config.to_toml(), *sizes, self._seed, generation, len(arrays))
             records = [header, *(StateArray(name, array[None]) for name, array in arrays.items())]
-            # Each update names the worker that does not need it. Here it is 0, so all workers receive the state.
-            self._coordinator.update(((frame_of(record, _KINDS), 0) for record in records), version)
+            all_workers = 0
+            self._coordinator.update([(frame_of(record, _KINDS), all_workers) for record in records], version)
         P, W = self._experiment.config.population, self._experiment.network.num_weights
         return AskedGenomes(self.strategy, self.state, generation, P, W)
 
@@ -180,7 +183,7 @@ class SharedStrategy:
     ) -> Float64 | None:
         """Return the sums [W] or [W, k] over all candidates, None if the strategy needs no sums.
 
-        Workers with the state compute parts of the sums, and receive the other parts and the results.
+        Workers with the state compute parts of the sums. Then they receive the other parts, and the results.
         """
         W, version = asked.num_weights, (self._token, asked.generation)
         workers_have_state = self._coordinator.workers and self._coordinator.shared_version == version
@@ -192,11 +195,15 @@ class SharedStrategy:
                 every_column = slice(0, W)
                 parts = [(0, every_column, _sum_columns(asked, fitness, every_column, self._threads))]
         if workers_have_state:
-            traces = np.zeros(0) if mean_traces is None else mean_traces
-            results = TellResults(fitness, traces, np.zeros((len(fitness), 0)) if measures is None else measures)
+            no_traces, no_measures = np.zeros(0), np.zeros((len(fitness), 0))
+            results = TellResults(
+                fitness,
+                no_traces if mean_traces is None else mean_traces,
+                no_measures if measures is None else measures,
+            )
             # Each part of the sums goes to all workers but the one that computed it. Then all workers get the results.
-            records = [*((ColumnSums(columns.start, sums), worker) for worker, columns, sums in parts), (results, 0)]
-            updates = ((frame_of(record, _KINDS), worker) for record, worker in records)
+            updates = [(frame_of(ColumnSums(columns.start, sums), _KINDS), worker) for worker, columns, sums in parts]
+            updates.append((frame_of(results, _KINDS), 0))
             self._coordinator.update(updates, (self._token, asked.generation + 1))
         return np.concatenate([sums for _, _, sums in parts]) if parts else None
 
@@ -204,7 +211,8 @@ class SharedStrategy:
         """Return (rank, columns, sums) in ascending order of columns. If no worker is left, rank 0 sums the rest."""
         W = asked.num_weights
         # There are at most _PARTS_PER_WORKER parts for each worker. Only the last may be below MIN_PART_NUMBERS.
-        size = max(-(-MIN_PART_NUMBERS // len(fitness)), -(-W // (_PARTS_PER_WORKER * len(self._coordinator.workers))))
+        most_parts = _PARTS_PER_WORKER * len(self._coordinator.workers)
+        size = max(-(-MIN_PART_NUMBERS // len(fitness)), -(-W // most_parts))  # both rounded up
         requested = [slice(start, min(start + size, W)) for start in range(0, W, size)]
         requests = [frame_of(SumRequest(fitness, columns.start, columns.stop), _KINDS) for columns in requested]
         parts = []
@@ -226,8 +234,8 @@ class StrategyReplica:
 
     def reset(self) -> None:
         """Drop the state, because this worker missed updates."""
-        self._header: StateHeader | None = None  # of a state that is arriving
-        self._arrays: dict[str, NDArray[Any]] = {}  # of that state, so far
+        self._header: StateHeader | None = None  # of a state that has not arrived completely
+        self._arrays: dict[str, NDArray[Any]] = {}  # of that state
         self._threads = 1
         self._sums: Float64 = np.zeros(0)  # of the present generation: [W, …], or [0] if the strategy needs no sums
         self._asked: AskedGenomes[Any] | None = None  # the candidates of the present generation, with the state
@@ -261,7 +269,7 @@ class StrategyReplica:
         return self._asked
 
     def _start(self, header: StateHeader) -> None:
-        """Make the strategy and its state, since all arrays have arrived."""
+        """Make the strategy and its state of the arrays that have arrived."""
         config = load_config(header.experiment)
         self._threads = num_threads(config)
         network = networks.make(config.network, header.observation_size, header.action_size)
@@ -271,8 +279,8 @@ class StrategyReplica:
         strategy = strategies.guarded(config.strategy, strategy, network, config.population)
         state = strategy.from_arrays(self._arrays) if header.generation else strategy.start()
         self._asked = AskedGenomes(strategy, state, header.generation, config.population, network.num_weights)
-        has_sums = strategy.sum_shape is not None
-        self._sums = np.zeros((network.num_weights if has_sums else 0, *(strategy.sum_shape or ())))
+        shape = strategy.sum_shape
+        self._sums = np.zeros(0) if shape is None else np.zeros((network.num_weights, *shape))
 
     def _tell(self, results: TellResults) -> None:
         asked = self.genomes()
@@ -287,7 +295,7 @@ class StrategyReplica:
 def _sum_columns(asked: AskedGenomes[Any], fitness: Float64, columns: slice, threads: int) -> Float64:
     """Return the sums [n] or [n, k] of n columns over all candidates as float64, computed block by block.
 
-    threads: The largest number of threads that compute blocks. The sum of a column does not depend on its block.
+    The sum of a column does not depend on its block. threads: The largest number of threads that compute blocks.
     """
     n = columns.stop - columns.start
     if n * len(fitness) < MIN_SHARED_NUMBERS:
@@ -295,7 +303,7 @@ def _sum_columns(asked: AskedGenomes[Any], fitness: Float64, columns: slice, thr
     size = min(CACHED_COLUMNS, -(-n // threads))
     parts = [slice(start, min(start + size, columns.stop)) for start in range(columns.start, columns.stop, size)]
     sums = partial(asked.strategy.sums, asked.state, asked.generation, fitness)
-    # The type counts, because a strategy of another package may return other numbers, and messages hold float64.
+    # Messages hold float64, but a strategy of another package may return other numbers.
     if threads == 1:
         return np.concatenate([sums(part) for part in parts], dtype=np.float64)
     with ThreadPoolExecutor(threads) as pool:

@@ -1,9 +1,10 @@
-"""Experiments and genomes from run files and champion files, for this process or as the start of a new run.
+"""Reads experiments and genomes of run files and champion files, for this process or as the start of a new run.
 
-`reload` and `reload_policy` return the experiment of a file, and `final_champion` a genome with the normalizer of its
-observations. `with_start` gives a new run its first genome, from a file or from the caller. The configuration of the
-new run records the digest of this genome (`start_from.digest`), and its run file holds the genome itself. So the new
-run can be resumed and verified even if the source of the genome has changed or is missing.
+`reload` and `reload_policy` return the experiment of a file. `final_champion` returns a genome with the normalizer of
+its observations. `with_start` gives a new run its first genome, from a file or from the caller.
+
+The configuration of the new run records the digest of this genome (`start_from.digest`), and its run file holds the
+genome itself. So the new run can be resumed and verified even if the source of the genome has changed or is missing.
 """
 
 import os
@@ -25,7 +26,7 @@ from evolve.training.experiment import Experiment, PlannedRun, config_of, prepar
 from evolve.training.resume import RunState, champion_normalizer, changed_sizes, restore, restore_moments
 
 Source = Stored | Start | Genomes
-"""A start in memory that a caller gives: the content of a file, the start of another run, or a genome (P = 1)."""
+"""A start in memory: the content of a file, the start of another run, or a genome (P = 1)."""
 
 
 def reload(
@@ -40,9 +41,9 @@ def reload(
 
     Args:
         run: The file.
-        env: Settings to change in the environment, such as {"kwargs": {"gravity": 12.0}}; see `EnvOptions.changed`.
-        network: Settings to change in the network, such as {"plasticity": 0.0}; its connections must stay the same.
-        engine: Another engine, so that the engine of the file need not be installed.
+        env: Changed settings of the environment (`EnvOptions.changed`), such as {"kwargs": {"gravity": 12.0}}.
+        network: Changed settings of the network, such as {"plasticity": 0.0}. Its connections must stay the same.
+        engine: Another engine than the file's, which then need not be installed.
         threads: The number of threads, as `compute.threads`.
         trains: Whether training episodes of a champion file are played, and not only held-out and validation episodes.
 
@@ -55,10 +56,10 @@ def reload(
     if is_same:
         engine = changes.pop("engine", engine)
     if engine is not None:
-        # Engine and changes are applied together: the changes may drop arguments that the engine does not take.
+        # Apply engine and changes together, because the changes may drop arguments that the engine does not take.
         config = config.with_env_changes({**(changes if is_same else {}), "engine": engine})
         if isinstance(run, StoredChampion) and not trains:
-            # The other engine need not take the settings of the training's environment.
+            # The other engine may not take the settings of the training environment.
             played = config.in_evaluation().env
             config = config.with_env(played if engine == "exact" else environments.without_defaults(played))
     compute = parse(ComputeOptions, {"check": config.compute.check, "threads": plain(threads)}, "compute")
@@ -113,9 +114,10 @@ def _recorded_start(run: Stored, config: Config) -> Start | None:
 
     config: the configuration of the file. Raises InputError if it has another digest of this genome.
     """
-    start, recorded = run.header.start, config.start_from
-    digest = None if recorded is None else recorded.digest or ""
-    if digest != (None if start is None else start.digest):
+    start = run.header.start
+    recorded = None if config.start_from is None else (config.start_from.digest or "")
+    found = None if start is None else start.digest
+    if recorded != found:
         raise InputError(str(run.path), "the start that its configuration records", "another one, or none")
     return start
 
@@ -131,8 +133,8 @@ def _fits(run: Stored, experiment: Experiment) -> bool:
         return True
     first = run.records[0]
     shape = (experiment.config.population, experiment.config.episodes)
-    metrics = set(first.metrics) == set(experiment.config.env.metrics)
-    return first.returns.shape == shape and len(first.champion_weights) == W and metrics
+    same_metrics = set(first.metrics) == set(experiment.config.env.metrics)
+    return first.returns.shape == shape and len(first.champion_weights) == W and same_metrics
 
 
 def _with_environment(experiment: Experiment, changes: Mapping[str, Any]) -> Experiment:
@@ -160,12 +162,12 @@ def _with_network(experiment: Experiment, settings: Mapping[str, Any]) -> Experi
 
 @dataclass(frozen=True)
 class GenomeChoice:
-    """The choice of one of the genomes of a run, by at most one attribute; by default the final champion.
+    """The choice of a genome of a run by one of the attributes. Without any, it is the final champion.
 
     Attributes:
-        generation: Choose the best candidate of this generation.
-        connections: Choose the best genome in the strategy's state with at most this number of acting connections.
-        cell: Choose the elite of this cell of the archive.
+        generation: The best candidate of this generation.
+        connections: The best genome in the strategy's state with at most this number of acting connections.
+        cell: The elite of this cell of the archive.
     """
 
     generation: int | None = None
@@ -175,7 +177,7 @@ class GenomeChoice:
     @property
     def is_champion(self) -> bool:
         """Whether it is the final champion."""
-        return all(value is None for value in vars(self).values())  # `==` of a cell that is an array has no truth value
+        return self.generation is None and self.connections is None and self.cell is None
 
     @property
     def title(self) -> str:
@@ -196,7 +198,7 @@ def final_champion(
         experiment: The experiment of the run.
         run: A run with a complete generation, or a champion file.
         which: The genome; by default the final champion.
-        where: The section of the settings that make the choice, for errors: "start_from.".
+        where: The beginning of the names of settings in errors, such as "start_from.".
 
     Raises:
         InputError: There is no such genome, or the file is damaged.
@@ -214,11 +216,12 @@ def final_champion(
             genome, generation = strategy.select(state, which.connections, which.cell), run.num_generations
         except InputError as error:
             raise InputError(f"{where}{error.argument}", error.expected, error.got, *error.cure) from None
-        if which.cell is not None:  # an elite is never evaluated again: its normalizer is the one of its own generation
+        if which.cell is not None:  # an elite is never evaluated again, and keeps the normalizer of its generation
             generation, _ = strategy.origin(state, which.cell)
         return genome, normalizer_of(experiment, run, generation)
-    O = experiment.network.observation_size if experiment.config.normalize_observations else None
-    if (None if run.normalizer is None else run.normalizer.shape[1]) != O:
+    size = experiment.network.observation_size if experiment.config.normalize_observations else None
+    stored_size = None if run.normalizer is None else run.normalizer.shape[1]
+    if stored_size != size:
         raise InputError(str(run.path), "a normalizer that fits its configuration", "another normalizer, or none")
     return run.held_out.champion, run.normalizer
 
@@ -236,9 +239,9 @@ def newest_champion(experiment: Experiment, run: RunState) -> tuple[Genomes, Flo
 
 
 def check_which(run: Stored, which: GenomeChoice, where: str = "") -> None:
-    """Raise InputError for a choice by several attributes, and for a choice that a file cannot have.
+    """Raise InputError for a choice by several attributes, and for a genome that a file lacks.
 
-    where: The section of the settings that make the choice, for errors: "start_from.".
+    where: The beginning of the names of settings in errors, such as "start_from.".
     """
     given = {f"{where}{name}": value for name, value in vars(which).items() if value is not None}
     if len(given) > 1:
@@ -249,7 +252,7 @@ def check_which(run: Stored, which: GenomeChoice, where: str = "") -> None:
 
 
 def require_run_file(run: Stored, argument: str, value: Any) -> None:
-    """Raise InputError for a given argument that needs a run file, if `run` is a champion file. None: not given."""
+    """Raise InputError for an argument that needs a run file, if `run` is a champion file. Do nothing for None."""
     if value is not None and not isinstance(run, StoredRun):
         raise InputError(argument, f"none with {run.path}, which has the final champion alone", value)
 
@@ -277,11 +280,11 @@ def normalizer_of(experiment: Experiment, run: StoredRun, generation: int) -> Fl
 
 
 def with_start(run: PlannedRun, resume: bool = False, source: Source | None = None) -> PlannedRun:
-    """Return a run with the first genome that its setting `start_from` names; unchanged without that setting.
+    """Return a run with the first genome that `start_from` names. Without that setting the run is unchanged.
 
     Args:
         run: The run.
-        resume: Whether the run is resumed if its file exists. The genome is then read from this file.
+        resume: Whether the run is resumed if its file exists. Then the file has the genome.
         source: The source of the genome, if the caller has it in memory.
 
     Raises:
@@ -308,12 +311,14 @@ def _start_in_file(run: PlannedRun, wanted: StartFromOptions) -> tuple[StartFrom
     stored = store.read(run.path)
     config = config_of(stored)
     recorded, start = config.start_from, _recorded_start(stored, config)
-    # A setting without a digest names a file, which may have changed since. So only settings are compared.
-    return (recorded, start) if recorded is not None and start is not None and wanted.is_same(recorded) else None
+    if recorded is None or start is None:
+        return None
+    # A setting without a digest names a file that may have changed since, so only settings are compared.
+    return (recorded, start) if wanted.is_same(recorded) else None
 
 
 def _load(wanted: StartFromOptions, source: Source | None, experiment: Experiment, seed: int) -> Start:
-    """Return the start that a setting names. seed: of the run; in a directory, the file of this seed is the source."""
+    """Return the start that a setting names. seed: the seed of the run, which selects a file in a directory."""
     if source is None:
         if wanted.file is None:
             got = "a digest alone" if wanted.digest else "none"
@@ -331,7 +336,7 @@ def _load(wanted: StartFromOptions, source: Source | None, experiment: Experimen
             start = Start(source.weights[0], source.mask[0], np.zeros(1, np.int64))
         case Start():
             start = source
-            if start.normalizer is not None:  # without one it is the start of any run, as a vector is
+            if start.normalizer is not None:  # a start without a normalizer fits any run, as a vector does
                 _check_normalization(True, experiment, "the given start")
         case _:
             start = _start_of(source, GenomeChoice(wanted.generation, wanted.connections, wanted.cell), experiment)
@@ -347,7 +352,7 @@ def _load(wanted: StartFromOptions, source: Source | None, experiment: Experimen
 def _run_of_seed(directory: Path, seed: int) -> Path:
     """Return the run file of a seed in a directory. Raises InputError if there is none."""
     path = store.path_of(directory, seed)
-    if not os.path.exists(path) and os.access(directory, os.X_OK):  # without access, reading the file reports why
+    if not os.path.exists(path) and os.access(directory, os.X_OK):  # without access, reading the file fails later
         expected = f"a directory with a run of the same seed, {path.name}"
         cure = "To begin every seed with one genome, name its run file or its champion file."
         raise InputError("start_from", expected, str(directory), cure)
@@ -372,8 +377,9 @@ def num_observations(experiment: Experiment, stored: Stored, which: GenomeChoice
         strategy, state = restore(experiment, stored)
         if which.cell is not None:
             generation, _ = strategy.origin(state, which.cell)
-        elif which.is_champion and champion_normalizer(experiment, stored) is not None:  # else the newest: all count
+        elif which.is_champion and champion_normalizer(experiment, stored) is not None:
             generation = strategy.champion_generation(state)
+        # Without a generation, all generations count.
         steps = sum(int(earlier.steps) for earlier in stored.records[:generation][:until_frozen])
     elif stored.num_observations is not None:
         return stored.num_observations
@@ -385,9 +391,9 @@ def num_observations(experiment: Experiment, stored: Stored, which: GenomeChoice
 
 
 def _experiment_of(stored: Stored, experiment: Experiment) -> Experiment:
-    """Return the experiment of a file. Raises InputError if its champions do not fit the network of `experiment`.
+    """Return the experiment of a file, without its environment, which may be missing here.
 
-    The environment of the file is not made, because it may be missing here.
+    Raises InputError if the champions of the file do not fit the network of `experiment`.
     """
     config = config_of(stored)
     _check_normalization(config.normalize_observations, experiment, str(stored.path))
@@ -404,14 +410,14 @@ def _experiment_of(stored: Stored, experiment: Experiment) -> Experiment:
 
 
 def _check_size(weights: Float32, experiment: Experiment, source: str) -> None:
-    """Raise InputError if weights [W] do not fit the network of an experiment. source: their origin, in words."""
+    """Raise InputError if weights [W] do not fit the network of an experiment. source: the origin of the weights."""
     if len(weights) != experiment.network.num_weights:
         expected = f"a genome of {experiment.network.num_weights:,} weights for {_described(experiment)}"
         raise InputError("start_from", expected, f"{len(weights):,} weights of {source}")
 
 
 def _check_normalization(normalized: bool, experiment: Experiment, source: str) -> None:
-    """Raise InputError if only one of an experiment and its start has normalized observations. source: in words."""
+    """Raise InputError if only one of an experiment and its start normalizes observations. source: of the start."""
     setting = experiment.config.normalize_observations
     if normalized != setting:
         expected = f"{str(normalized).lower()} as in {source}, because the genome evolved with such observations"
