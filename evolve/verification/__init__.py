@@ -1,10 +1,12 @@
-"""Verification: compare two runs, or a run and its repetition here; find the first difference and its cause.
+"""Verification compares two runs, or a run and its repetition here, and finds the first difference and its cause.
 
-The log of a run is compared with the log of another run (`compare`), or with a repetition on this machine: of its
+The log of a run is compared with the log of another run (`compare`), or with a repetition on this machine: of the
 champions' episodes (`reevaluate`), or of the whole run (`rerun`). At the first difference the episode is played again
-here. Its step hashes name the step, and whether the observations or the actions differ first: the cause is the
-environment, or the network. A champion file has no log; it is compared by its held-out episodes and the digest of its
-run. Both kinds of files can be compared with the published digests (`compare_with_published`).
+here. Its step hashes tell the step, and whether observations or actions differ first. Accordingly, the cause is the
+environment or the network.
+
+A champion file has no log, so the held-out episodes and the digest of its run are compared. Both kinds of files can be
+compared with the published digests (`compare_with_published`).
 """
 
 from dataclasses import replace
@@ -18,6 +20,6 @@ from evolve.verification.verdict import ENGINE, Verdict
 
 
 def name_engines(verdict: Verdict, run: Stored, experiment: Experiment) -> Verdict:
-    """Return a verdict that names the engine of the file and the engine that has played here, if they differ."""
+    """Return a verdict that names the engine of the file and the engine used here, if they differ."""
     in_file, here = config_of(run).env.engine, experiment.config.env.engine
     return verdict if in_file == here else replace(verdict, configuration=((ENGINE, in_file, here),))

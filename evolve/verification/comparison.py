@@ -1,9 +1,11 @@
-"""Compare files: two run files (`compare`), or a file with the published result of its experiment and seed.
+"""Compares two run files (`compare`), or a file with the published result of its experiment and seed.
 
-`published.json` is the data behind docs/results.md: the settings of every experiment, and for each seed the number of
-generations and the digest of the last one. `experiments/results.py` writes it. It is a part of the package, so an
-installed package needs no clone of the repository. `compare_with_published` plays nothing and trusts the run file;
-`reevaluate` and `rerun` test whether the run file tells the truth.
+`published.json` is the data behind docs/results.md. It has the settings of every experiment and, for each seed, the
+number of generations and the digest of the last one. `experiments/results.py` writes it. It is a part of the package,
+so an installed package needs no clone of the repository.
+
+`compare_with_published` plays nothing and trusts the run file. `reevaluate` and `rerun` test whether the run file tells
+the truth.
 """
 
 import json
@@ -20,7 +22,7 @@ from evolve.strategies import is_added
 from evolve.training import config_of, is_portable, reload
 from evolve.training.resume import CHAMPION_NORMALIZER
 from evolve.verification import logs, playing
-from evolve.verification.logs import FirstDifference, explain
+from evolve.verification.logs import EpisodeLog, FirstDifference, explain
 from evolve.verification.verdict import ENGINE, Cause, Side, Verdict, manifest_texts
 
 _WHICH = "; `evolve verify --full` of each file tells which one"
@@ -30,12 +32,12 @@ PUBLISHED = Path(__file__).with_name("published.json")
 def compare(a: StoredRun, b: StoredRun, play: bool = True) -> Verdict:
     """Return whether two runs are equal in all contents and, if not, the first difference and its cause.
 
-    Times, ranks and manifests may differ, and one file may hold more held-out or validation episodes, or genomes, than
-    the other. The engines may differ, too, if they have played the same episodes.
+    Times, ranks and manifests may differ. One file may have more held-out or validation episodes, or more genomes. The
+    engines may differ, too, if they have played the same episodes.
 
-    play: whether the first different episode may be played here.
+    play: Whether the first different episode may be played here.
     """
-    # The verdict for runs of different length. A difference that is found below replaces some of its fields.
+    # The verdict for runs of different length. A difference that is found below replaces some fields.
     equal = pluralize(min(a.num_generations, b.num_generations), "generation")
     unequal = Verdict(
         False,
@@ -44,10 +46,10 @@ def compare(a: StoredRun, b: StoredRun, play: bool = True) -> Verdict:
         configuration=_configuration(a, b),
         manifests=manifest_texts(a.header.manifest, b.header.manifest),
     )
-    pairs = enumerate(zip(a.records, b.records, strict=False))
-    first = next((found for g, pair in pairs if (found := logs.first_difference(g, *pair))), None)
-    if first is not None:
-        return _explain_difference(a, b, first, unequal, play)
+    for generation, (ours, theirs) in enumerate(zip(a.records, b.records, strict=False)):
+        first = logs.first_difference(generation, ours, theirs)
+        if first is not None:
+            return _explain_difference(a, b, first, unequal, play)
     keys = _different_settings(unequal)
     if keys:
         summary = f"equal in every generation, but with different settings: {keys}"
@@ -55,16 +57,23 @@ def compare(a: StoredRun, b: StoredRun, play: bool = True) -> Verdict:
     if a.num_generations != b.num_generations:
         return unequal
     # The generations determine all other contents, so a difference here means that a log was changed.
-    part = _different_part(a, b)
-    found = None if part else logs.digest_difference(a) or logs.digest_difference(b)
-    changed = f"the {part} differ, though every generation is equal" if part else found and found.summary
-    if changed:
+    changed = _changed_part(a, b)
+    if changed is not None:
         return replace(unequal, summary=changed, cause="log", why=explain("log", None)[1] + _WHICH, what="log")
     digest = a.digest if a.records else "none"
     summary = f"{pluralize(a.num_generations, 'generation')}, digest {digest}"
     if a.held_out is not None and b.held_out is not None and (why := _why_evaluated_otherwise(a, b)):
         summary += f"; held-out episodes were not compared, because {why}"
     return replace(unequal, equal=True, summary=summary)
+
+
+def _changed_part(a: StoredRun, b: StoredRun) -> str | None:
+    """Return the sign that a log was changed, in words, for two runs with equal generations; None if there is none."""
+    part = _different_part(a, b)
+    if part is not None:
+        return f"the {part} differ, though every generation is equal"
+    found = logs.digest_difference(a) or logs.digest_difference(b)
+    return None if found is None else found.summary
 
 
 def _why_evaluated_otherwise(a: StoredRun, b: StoredRun) -> str:
@@ -78,16 +87,17 @@ def _why_evaluated_otherwise(a: StoredRun, b: StoredRun) -> str:
 
 def _different_part(a: StoredRun, b: StoredRun) -> str | None:
     """Return the first part that differs in two runs with equal generations, in words; None if there is none."""
-    starts = {run.header.start and run.header.start.digest for run in (a, b)}
-    if len(starts) > 1:
+    start, other_start = (None if run.header.start is None else run.header.start.digest for run in (a, b))
+    if start != other_start:
         return "genomes with which the runs began"
     if not _same_states(a, b):
         return "checkpoints"
     are_comparable = not _why_evaluated_otherwise(a, b)
-    for generations in sorted(a.validations.keys() & b.validations.keys()) if are_comparable else ():
-        validated = [logs.validation_returns(run, generations) for run in (a, b)]
-        n = min(map(len, validated))
-        if not np.array_equal(validated[0][:n], validated[1][:n], equal_nan=True):
+    validations = sorted(a.validations.keys() & b.validations.keys()) if are_comparable else []
+    for generations in validations:
+        ours, theirs = (logs.validation_returns(run, generations) for run in (a, b))
+        n = min(len(ours), len(theirs))
+        if not np.array_equal(ours[:n], theirs[:n], equal_nan=True):
             return f"validation returns after {pluralize(generations, 'generation')}"
     if a.held_out is not None and b.held_out is not None:
         # Both runs played the first n held-out episodes; n = 0 if the two evaluations are not comparable.
@@ -97,8 +107,9 @@ def _different_part(a: StoredRun, b: StoredRun) -> str | None:
             if not np.array_equal(ours, theirs, equal_nan=name == "returns"):
                 return f"{name} of the held-out evaluation"
         failed = np.isnan(a.held_out.returns[:n])
-        ours, theirs = ({k: m[:n] for k, m in held_out.metrics.items()} for held_out in (a.held_out, b.held_out))
-        if not logs.same_metrics(ours, theirs, failed).all():
+        metrics = {name: values[:n] for name, values in a.held_out.metrics.items()}
+        other_metrics = {name: values[:n] for name, values in b.held_out.metrics.items()}
+        if not logs.same_metrics(metrics, other_metrics, failed).all():
             return "metrics of the held-out evaluation"
     return None
 
@@ -112,7 +123,7 @@ def _same_states(a: StoredRun, b: StoredRun) -> bool:
         return False
     try:
         experiment = reload(a)
-    except (EvolveError, ImportError):  # without the package of the strategy only generations can be compared
+    except (EvolveError, ImportError):  # without the package of the strategy, only generations can be compared
         return True
     return playing.same_states(experiment, a, b)
 
@@ -121,24 +132,30 @@ def _explain_difference(a: StoredRun, b: StoredRun, first: FirstDifference, uneq
     """Return the verdict with the first difference, its step and its cause. play: see `compare`."""
     step, what, sides = None, first.what, unequal.sides
     if (key := first.key) is not None:
-        runs = (a, b)
-        logged = [logs.log_of_record(run.records[key[0]], key[1]).episode_log(key[2]) for run in runs]
-        played = [_play(run, key) if play else None for run in runs]
-        # A log without step hashes gets the hashes of the episode that was played here, if it is the same episode.
-        known = [
-            found.log if log.step_hashes is None and found is not None and found.log.has_steps_of(log) else log
-            for log, found in zip(logged, played, strict=True)
-        ]
-        step, what = logs.first_different_step(*known)
-        named = zip((str(a.path), str(b.path)), logged, played, strict=True)
-        sides = tuple(playing.side(*each, step) for each in named)
+        generation, candidate, episode = key
+        log, other_log = (logs.log_of_record(run.records[generation], candidate).episode_log(episode) for run in (a, b))
+        played, other_played = (_play(run, key) if play else None for run in (a, b))
+        step, what = logs.first_different_step(_with_hashes(log, played), _with_hashes(other_log, other_played))
+        sides = (
+            playing.side(str(a.path), log, played, step),
+            playing.side(str(b.path), other_log, other_played, step),
+        )
     cause, why = explain(logs.refine(what, first.generation, unequal.manifests), step)
     why += _WHICH if cause == "log" else ""
     keys = _different_settings(unequal)
-    if keys:
-        cause, why = ("random stream", "the seeds differ") if keys == "seed" else ("configuration", f"{keys}; {why}")
+    if keys == "seed":
+        cause, why = "random stream", "the seeds differ"
+    elif keys:
+        cause, why = "configuration", f"{keys}; {why}"
     found = replace(unequal, generation=first.generation, candidate=first.candidate, episode=first.episode, step=step)
     return replace(found, summary=first.summary, cause=cause, why=why, what=what, sides=sides)
+
+
+def _with_hashes(log: EpisodeLog, played: playing.PlayedEpisode | None) -> EpisodeLog:
+    """Return a log with step hashes, if it lacks them and the same episode was played here."""
+    if log.step_hashes is None and played is not None and played.log.has_steps_of(log):
+        return played.log
+    return log
 
 
 def _configuration(a: StoredRun, b: StoredRun) -> tuple[tuple[str, object, object], ...]:
@@ -147,7 +164,7 @@ def _configuration(a: StoredRun, b: StoredRun) -> tuple[tuple[str, object, objec
 
 
 def _different_settings(verdict: Verdict) -> str:
-    """Return the names of the different settings, without the engine, because two engines can play equal episodes."""
+    """Return the names of the different settings, without the engine: two engines can play equal episodes."""
     return ", ".join(key for key, _, _ in verdict.configuration if key != ENGINE)
 
 
@@ -180,7 +197,7 @@ class PublishedSeed:
     digest: str
 
     def differences(self, config: Config) -> list[tuple[str, object, object]]:
-        """Return (key, published, other) for each setting that defines the experiment, except the engine."""
+        """Return triples (key, published, other) of the different settings, without the engine."""
         return [difference for difference in differences(self.config, config) if difference[0] != ENGINE]
 
 
@@ -202,8 +219,8 @@ def read_published(path: Path = PUBLISHED) -> list[PublishedSeed]:
 def compare_with_published(run: Stored, published: Sequence[PublishedSeed]) -> Verdict:
     """Return whether a file has the digest that is published for its experiment and seed.
 
-    The engine may be another one, since two engines can play the same episodes. A run that was continued is compared
-    at the generation with which the published run ended.
+    The engine may be another one, because two engines can play the same episodes. A longer run is compared at the
+    generation with which the published run ended.
 
     Args:
         run: A run file with a complete generation, or a champion file.
@@ -248,7 +265,7 @@ def _compare_with_seed(run: Stored, config: Config, published: PublishedSeed) ->
 
 
 def _explain_digest(run: Stored, config: Config, published: PublishedSeed) -> tuple[Cause, str]:
-    """Return the likeliest cause of a different digest, and the reason to assume it, from settings and versions."""
+    """Return the likeliest cause of a different digest, and the reason to assume this cause."""
     ours, theirs = config.env.engine, published.config.env.engine
     cause: Cause = "environment"
     if ours != theirs:
@@ -275,7 +292,7 @@ def _origin(run: Stored) -> str:
 def _not_published(
     run: Stored, config: Config, published: Sequence[PublishedSeed], same: Sequence[PublishedSeed]
 ) -> InputError:
-    """Return the error for a file without a published result. same: the results of its experiment, for other seeds."""
+    """Return the error for a file without a published result. same: the results of its experiment for other seeds."""
     cure = "To compare it with another run, name two files: python -m evolve.verify A.h5 B.h5."
     if same:
         seeds = ", ".join(str(each.seed) for each in same)

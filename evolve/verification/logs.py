@@ -1,4 +1,4 @@
-"""Compare the logs of candidates and generations, and find the cause of the first difference."""
+"""Compares the logs of candidates and generations, and finds the cause of the first difference."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -22,15 +22,15 @@ from evolve.training.resume import CHAMPION_NORMALIZER
 from evolve.verification.verdict import Cause
 
 _MIN_AGREEING_STEPS = 8
-"""If at least this many steps follow a difference, and all their hashes agree, a log was changed.
+"""If this number of steps or more follow a difference, and all their hashes agree, a log was changed.
 
-A step has hashes of 2 bytes, so different episodes agree with a probability of 256**-16.
+A step has hashes of 2 bytes, so different episodes agree by chance with a probability of 256**-16.
 """
 _OTHER_COLUMNS = (
     "champion_candidate", "champion_weights", "champion_mask", "champion_fitness", "champion_step_hashes",
     "connections", "fitness", "steps", "normalizer", "measures", "front", "archive",
 )  # fmt: skip
-"""The columns that follow from genomes and episodes: if only these differ, a record was changed."""
+"""Genomes and episodes determine these columns. If nothing else differs, a record was changed."""
 _ALGEBRA = ("packages.numpy", "blas", "cpu", "cpu features")
 """The entries of a manifest that decide the bits of a library's linear algebra."""
 
@@ -43,7 +43,7 @@ class EpisodeLog:
         return_: The return.
         length: The number of steps.
         fingerprint: [2], of observations and actions.
-        step_hashes: [min(length, MAX_HASHED_STEPS), 2]; None if the log does not keep them.
+        step_hashes: [min(length, MAX_HASHED_STEPS), 2]; None if the log has no hashes.
         metrics: The metrics by name.
     """
 
@@ -63,9 +63,9 @@ class EpisodeLog:
         return bool((self.fingerprint == other.fingerprint).all())
 
     def matches_fingerprint(self) -> bool:
-        """Return whether the hashes of the last step are the top bytes of the fingerprint; True if they were not kept.
+        """Return whether the hashes of the last step are the top bytes of the fingerprint; True without these hashes.
 
-        A log keeps the hashes of the first `MAX_HASHED_STEPS` steps only, and most logs keep none.
+        A log has hashes of the first `MAX_HASHED_STEPS` steps at most, and most logs have none.
         """
         if self.step_hashes is None or self.length > MAX_HASHED_STEPS or not len(self.step_hashes):
             return True
@@ -80,7 +80,7 @@ class CandidateLog:
         returns, lengths: [E].
         fingerprints: [E, 2], of observations and actions.
         trace_fingerprint: 64 bits.
-        step_hashes: The step hashes of each episode, as in `EpisodeLog`; None if the log does not keep them.
+        step_hashes: The step hashes of each episode, as in `EpisodeLog`; None if the log has no hashes.
         metrics: [E] each, by name.
     """
 
@@ -103,22 +103,23 @@ LogOrRecord = TypeVar("LogOrRecord", CandidateLog, Record)
 
 
 def different_episodes(ours: LogOrRecord, theirs: LogOrRecord) -> Bool:
-    """Return [E], or [P, E] for whole generations: whether each episode differs in any bit."""
+    """Return [E], or [P, E] for whole generations: whether an episode differs in any bit."""
     same = equal_numbers(ours.returns, theirs.returns)
     same &= (ours.lengths == theirs.lengths) & (ours.fingerprints == theirs.fingerprints).all(axis=-1)
     return ~(same & same_metrics(ours.metrics, theirs.metrics, np.isnan(ours.returns)))
 
 
 def equal_numbers(ours: NDArray[Any], theirs: NDArray[Any]) -> Bool:
-    """Return for each place whether two arrays have equal numbers there; NaN equals NaN."""
+    """Return for each place whether two arrays have equal numbers there. NaN equals NaN."""
     return (ours == theirs) | (np.isnan(ours) & np.isnan(theirs))
 
 
 def same_metrics(ours: Mapping[str, NDArray[Any]], theirs: Mapping[str, NDArray[Any]], failed: Bool) -> Bool:
-    """Return whether the metrics that both logs have are equal in each episode, in the shape of `failed`.
+    """Return for each episode whether the metrics of both logs are equal. A metric that one log lacks counts as equal.
 
-    failed: [E] or [P, E], whether each episode failed. Failed episodes have no metrics, so they count as equal. The
-    types of metrics may differ, because a column of a file has the widest type of all generations.
+    The types of metrics may differ, because a column of a file has the widest type of all generations.
+
+    failed: [E] or [P, E], whether an episode failed. Failed episodes have no metrics, and count as equal.
     """
     same = np.ones(failed.shape, np.bool_)
     for name in ours.keys() & theirs.keys():
@@ -127,7 +128,7 @@ def same_metrics(ours: Mapping[str, NDArray[Any]], theirs: Mapping[str, NDArray[
 
 
 def log_of_record(record: Record, candidate: int, episodes: int | None = None) -> CandidateLog:
-    """Return a candidate's log from a record. episodes: the number of its first episodes to keep; by default all E."""
+    """Return a candidate's log from a record. episodes: the number of first episodes in the log; by default all E."""
     lengths = record.lengths[candidate]
     step_hashes = None
     if candidate == record.champion_candidate:
@@ -155,7 +156,7 @@ def first_different_step(ours: EpisodeLog, theirs: EpisodeLog) -> tuple[int | No
 
     - "observations" or "actions": they differ in this step. "end": one episode ends before this step.
     - "late": the episodes differ after the last step that has a hash.
-    - "last action" or "somewhere": the step is not known, because no step hashes were kept.
+    - "last action" or "somewhere": the step is not known, because a log has no step hashes.
     - "return" or "metrics": only these differ.
     - "log": step hashes contradict their fingerprint, or one another.
     """
@@ -177,12 +178,15 @@ def _locate_step(a: UInt8, b: UInt8) -> tuple[int | None, str]:
         step, which = (int(number) for number in different[0])
         # Episodes that differ once do not become equal again. If all later hashes agree, a log was changed.
         later = a[step + 1 : common] == b[step + 1 : common]
-        forged = len(later) >= _MIN_AGREEING_STEPS and later.all()
-        return (None, "log") if forged else (step, ("observations", "actions")[which])
+        if len(later) >= _MIN_AGREEING_STEPS and later.all():
+            return None, "log"
+        return step, ("observations", "actions")[which]
     # All common steps are equal: one episode is longer, or both continue after their last hashed step.
     if common == MAX_HASHED_STEPS:
         return common, "late"
-    return (None, "log") if len(a) == len(b) else (common, "end")
+    if len(a) == len(b):
+        return None, "log"
+    return common, "end"
 
 
 def inconsistency(record: Record) -> str | None:
@@ -197,15 +201,16 @@ def inconsistency(record: Record) -> str | None:
     if record.connections[best] != np.count_nonzero(record.champion_mask):
         return "the champion's number of connections differs from its mask"
     log = log_of_record(record, int(best))
-    if not all(log.episode_log(episode).matches_fingerprint() for episode in range(len(log.lengths))):
+    episodes = [log.episode_log(episode) for episode in range(len(log.lengths))]
+    if not all(episode.matches_fingerprint() for episode in episodes):
         return "the champion's step hashes contradict its fingerprints"
     return None
 
 
 def same_checkpoints(ours: Mapping[str, NDArray[Any]], theirs: Mapping[str, NDArray[Any]]) -> bool:
-    """Return whether two checkpoints are equal; NaN equals NaN.
+    """Return whether two checkpoints are equal. NaN equals NaN.
 
-    An earlier version of evolve may have stored `theirs`, without the normalizer of the champion's generation.
+    An earlier version of evolve stored no normalizer of the champion's generation, so `theirs` may lack it.
     """
     names = set(ours) if CHAMPION_NORMALIZER in theirs else set(ours) - {CHAMPION_NORMALIZER}
     return names == set(theirs) and all(
@@ -214,9 +219,9 @@ def same_checkpoints(ours: Mapping[str, NDArray[Any]], theirs: Mapping[str, NDAr
 
 
 def validation_returns(run: StoredRun, generations: int) -> Float64:
-    """Return the champion's returns [N] on the validation episodes after a number of generations, N = 0 for none."""
+    """Return the champion's returns [N] on the validation episodes after a number of generations; N = 0 for none."""
     returns = run.validations.get(generations, np.zeros(0))
-    # A resumed run may have validated with another number of episodes. NaN then fills the shorter rows.
+    # A resumed run may have validated with another number of episodes, so NaN fills the shorter rows.
     played = np.flatnonzero(~np.isnan(returns))
     return returns[: played[-1] + 1] if len(played) else returns
 
@@ -225,9 +230,9 @@ def validation_returns(run: StoredRun, generations: int) -> Float64:
 class FirstDifference:
     """The first difference of two logs, or of a log and its repetition.
 
-    what: The kind of difference, a key of `_REASONS`, or "episode".
+    what: The kind of difference: "episode", or a key of `_REASONS`.
     summary: The difference in words.
-    generation, candidate, episode: Its place, as far as it is known.
+    generation, candidate, episode: The place of the difference, as far as it is known.
     returns: The returns of the different episode in the two logs, if they are known.
     """
 
@@ -240,19 +245,19 @@ class FirstDifference:
 
     @property
     def key(self) -> tuple[int, int, int] | None:
-        """The generation, candidate and episode of the different episode; None if another kind of part differs."""
+        """The generation, candidate and episode of a different episode; None if something else differs."""
         if self.what != "episode" or self.generation is None or self.candidate is None or self.episode is None:
             return None
         return self.generation, self.candidate, self.episode
 
 
 def _conflict(generation: int, text: str) -> FirstDifference:
-    """Return the difference of a log that was changed, or written by another version. text: the difference in words."""
+    """Return the difference of a log that was changed, or written by another version. text: in words."""
     return FirstDifference("log", f"generation {generation}: {text}", generation)
 
 
 def digest_difference(run: StoredRun) -> FirstDifference | None:
-    """Return the first contradiction between stored genomes and their digest or fingerprints; None if there is none."""
+    """Return the first contradiction between stored genomes and their digest or fingerprints, or None."""
     if not run.has_population:
         return None
     previous = DIGEST_START
@@ -274,7 +279,7 @@ def first_difference(generation: int, ours: Record, theirs: Record) -> FirstDiff
     found = _first_difference(generation, ours, theirs)
     if found is None or ours.digest != theirs.digest or found.what not in ("genome", "episode"):
         return found
-    # A digest covers genomes, returns, lengths and metrics, but no observations: two engines may differ in these alone.
+    # A digest covers genomes, returns, lengths and metrics. Two engines may differ in observations alone.
     others = different_episodes(replace(ours, fingerprints=theirs.fingerprints), theirs)
     if found.what == "episode" and not others.any():
         return found
@@ -296,7 +301,7 @@ def _first_difference(generation: int, ours: Record, theirs: Record) -> FirstDif
             candidate = int(np.argmax(which))
             summary = f"generation {generation}: candidate {candidate}: its {text}, though its episodes are equal"
             return FirstDifference(what, summary, generation, candidate)
-    # The episodes are equal, so one of the two records was changed, or written by another version.
+    # The episodes are equal, so one of the records was changed, or written by another version.
     for name in _OTHER_COLUMNS:
         if not same_optional(getattr(ours, name), getattr(theirs, name)):
             return _conflict(generation, f"{name.replace('_', ' ')}: not equal, though every episode is")
@@ -310,7 +315,12 @@ def _episode_difference(
 ) -> FirstDifference:
     """Return the first different episode.
 
-    different: [P, E], whether each episode differs. has_other_genomes: whether any genome of the generation differs.
+    Args:
+        generation: The generation.
+        ours: Its record in one log.
+        theirs: Its record in the other log.
+        different: [P, E], whether an episode differs.
+        has_other_genomes: Whether a genome of the generation differs.
     """
     places = np.argwhere(different)
     champions = [place for place in places if place[0] in (ours.champion_candidate, theirs.champion_candidate)]
@@ -324,7 +334,7 @@ def _episode_difference(
 
 
 def describe_difference(candidate: int, episode: int, ours: EpisodeLog, theirs: EpisodeLog) -> str:
-    """Return the difference of an episode in two logs, in words: return and length, or metrics."""
+    """Return the difference of an episode in two logs in words, by return and length, or by metrics."""
     a, b = ours.summary, theirs.summary
     if a == b and ours.has_steps_of(theirs):
         names = sorted(ours.metrics.keys() & theirs.metrics)
@@ -337,7 +347,7 @@ def describe_difference(candidate: int, episode: int, ours: EpisodeLog, theirs: 
 
 
 def fitness_difference(run: StoredRun, experiment: Experiment, generations: Sequence[int]) -> FirstDifference | None:
-    """Return the first stored fitness that does not follow from the returns in the log; None if there is none.
+    """Return the first stored fitness that does not follow from the logged returns; None if there is none.
 
     Raises InputError if the fitness is a function that cannot be imported here.
     """
@@ -358,13 +368,13 @@ def fitness_difference(run: StoredRun, experiment: Experiment, generations: Sequ
 def selection_difference(run: StoredRun, experiment: Experiment) -> FirstDifference | None:
     """Return the first measure, front or archive that contradicts the log; None if there is none.
 
-    The strategy selects again, by the logged fitness and measures. Measures that need genomes are computed again only
-    for the best candidate of each generation, because the log has its genome.
+    The strategy selects again, by the logged fitness and measures. Measures that need genomes are computed again for
+    the best candidate of each generation, because the log has no other genomes.
     """
     strategy = experiment.strategy(run.header.seed)
     if not strategy.measured:
         return None
-    # The log lacks the genomes, but selection looks at their size alone.
+    # The log lacks the genomes, but selection needs only their size.
     shape = experiment.config.population, experiment.network.num_weights
     genomes = Genomes(np.broadcast_to(np.float32(0), shape), np.broadcast_to(np.True_, shape))
     state = strategy.start()
@@ -383,7 +393,7 @@ def selection_difference(run: StoredRun, experiment: Experiment) -> FirstDiffere
 def _wrong_measure(record: Record, strategy: strategies.Strategy[Any], means: Mapping[str, Float64]) -> str | None:
     """Return the contradiction between the measures of a record and its log, in words; None if there is none.
 
-    means: the metrics of each candidate, averaged over its episodes.
+    means: The mean metrics of each candidate.
     """
     names, measures = strategy.measured, record.measures
     if measures is None or measures.shape[1] != len(names):
@@ -400,14 +410,14 @@ def _wrong_measure(record: Record, strategy: strategies.Strategy[Any], means: Ma
 
 
 def same_optional(ours: NDArray[Any] | None, theirs: NDArray[Any] | None) -> bool:
-    """Return whether two optional arrays are equal; NaN equals NaN."""
+    """Return whether two optional arrays are equal. NaN equals NaN."""
     if ours is None or theirs is None:
         return ours is theirs
     return np.array_equal(ours, theirs, equal_nan=True)
 
 
 def _played(config: Config, record: Record, scores: Scores) -> Bool:
-    """Return [P, E]: whether each episode was played. The race is repeated, since a failed `reset` leaves no trace."""
+    """Return [P, E]: whether an episode was played. A failed `reset` leaves no trace, so the race is repeated."""
     played: Bool = np.zeros(record.returns.shape, np.bool_)
     if config.least_population is not None:
         played[seen(record).any(axis=1)] = True
@@ -427,7 +437,7 @@ def seen(record: Record) -> Bool:
 def num_champion_episodes(config: Config, record: Record) -> int:
     """Return the number of episodes that the champion played.
 
-    A champion may have left the race and played fewer than E, if its fitness equals that of a candidate that stayed.
+    The champion may have left the race early, if it has the same fitness as a candidate that stayed.
     """
     last_seen = max(np.flatnonzero(seen(record)[record.champion_candidate]), default=0)
     # A candidate plays whole rounds.
@@ -468,26 +478,28 @@ _REASONS: dict[Cause, dict[str, str]] = {
         "fitness": "the fitness follows from the returns, so the log was changed afterwards",
     },
 }
-"""For each cause, the kinds of differences that it explains, each with the reason to assume this cause."""
+"""The kinds of differences that each cause explains, and the reason to assume this cause."""
 
 
 def explain(what: str, step: int | None, seed: int = 0) -> tuple[Cause, str]:
     """Return the cause of a kind of difference, and the reason to assume that cause."""
     if what == "observations" and step == 0:
         what = "reset"
-    return next((cause, kinds[what].format(step=step, seed=seed)) for cause, kinds in _REASONS.items() if what in kinds)
+    cause = next(cause for cause, kinds in _REASONS.items() if what in kinds)
+    return cause, _REASONS[cause][what].format(step=step, seed=seed)
 
 
 def refine(what: str, generation: int | None, manifests: tuple[dict[str, str], ...]) -> str:
-    """Return the kind of a difference; "function" or "algebra" instead if the manifests of both sides explain it.
+    """Return the kind of a difference; "function" or "algebra" if the manifests of both sides explain it.
 
-    "function": the fitness is a function of the user. That explains a different log, and different genomes after
-    generation 0. "algebra": the strategy uses linear algebra that is not portable, on different machines. That explains
+    "function": The fitness is a function of the user. That explains a different log, and different genomes after
+    generation 0. "algebra": Two machines ran a strategy with linear algebra that is not portable. That explains
     different genomes after generation 0.
     """
+    is_later_genome = what == "genome" and bool(generation)
     if any(USER_FUNCTION in side.get("strategy", "") for side in manifests):
-        return "function" if what == "log" or (what == "genome" and generation) else what
+        return "function" if is_later_genome or what == "log" else what
     one, other = manifests
-    portable = one.get("strategy", PORTABLE) == other.get("strategy", PORTABLE) == PORTABLE
-    alike = all(one.get(key) == other.get(key) for key in _ALGEBRA)
-    return what if what != "genome" or not generation or portable or alike else "algebra"
+    is_portable = one.get("strategy", PORTABLE) == other.get("strategy", PORTABLE) == PORTABLE
+    are_alike = all(one.get(key) == other.get(key) for key in _ALGEBRA)
+    return "algebra" if is_later_genome and not is_portable and not are_alike else what

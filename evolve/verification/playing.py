@@ -1,4 +1,4 @@
-"""Choose episodes of a run, and play an episode again in this process."""
+"""Chooses episodes of a run, and plays an episode again in this process."""
 
 import logging
 import math
@@ -27,7 +27,7 @@ from evolve.verification import logs
 from evolve.verification.verdict import Side
 
 _LOG = logging.getLogger("evolve")
-_WEIGHTS_AT_ONCE = 2**22  # limits the candidates in memory while fingerprints are computed
+_WEIGHTS_AT_ONCE = 2**22  # in memory while fingerprints are computed
 HERE = "this machine"
 """The name of this process's side in a verdict."""
 
@@ -39,7 +39,7 @@ class Episode:
     Attributes:
         genome: The genome, P = 1.
         purpose, generation, candidate, episode: The key.
-        logged: The return in the log; NaN if the episode failed, None if it is unknown.
+        logged: The return in the log; NaN if the episode failed, None if the return is unknown.
         champion: Whether the candidate is the best of its generation. False if the generation is not evaluated yet.
         which: The choice of the genome, for held-out and validation episodes.
     """
@@ -59,7 +59,8 @@ class Episode:
         if self.purpose is not Purpose.EPISODE:
             return f"{self.purpose.title} episode {self.episode}"
         candidate = "" if self.champion else f", candidate {self.candidate}"
-        return f"generation {self.generation}{candidate}{f', episode {self.episode}' if self.episode else ''}"
+        episode = f", episode {self.episode}" if self.episode else ""
+        return f"generation {self.generation}{candidate}{episode}"
 
 
 def choose_episode(
@@ -74,12 +75,12 @@ def choose_episode(
     """Return an episode of a run.
 
     Args:
-        run: The run file, or a champion file; the episodes of a champion file are held-out or validation episodes.
+        run: The run file or champion file. A champion file has only held-out and validation episodes.
         experiment: The experiment of the run.
-        generation: A complete generation, or the next one; by default the last complete one.
-        candidate: The candidate that plays; by default the champion, in the next generation candidate 0.
+        generation: A complete generation, or the next one. By default the last complete one.
+        candidate: The candidate that plays. By default the champion; in the next generation candidate 0.
         episode: The number of the episode.
-        purpose: EPISODE, or an episode of the final champion: HELD_OUT or VALIDATION.
+        purpose: EPISODE. For an episode of the final champion HELD_OUT or VALIDATION.
         which: A genome in place of the final champion. The elite of a cell plays an episode by which it took the cell.
             Other genomes play a held-out episode, or a validation episode if `purpose` says so.
 
@@ -89,7 +90,8 @@ def choose_episode(
     require_run_file(run, "generation", generation)
     require_run_file(run, "candidate", candidate)
     is_elite = purpose is Purpose.EPISODE and which.cell is not None
-    if purpose is Purpose.EPISODE and not is_elite and (isinstance(run, StoredChampion) or not which.is_champion):
+    plays_no_training = isinstance(run, StoredChampion) or not which.is_champion
+    if purpose is Purpose.EPISODE and not is_elite and plays_no_training:
         purpose = Purpose.HELD_OUT
     most = experiment.config.episodes if purpose is Purpose.EPISODE else 2**31  # other purposes have no last episode
     if not 0 <= episode < most:
@@ -121,12 +123,9 @@ def choose_episode(
 
 
 def _logged_return(config: Config, record: store.Record, candidate: int, episode: int) -> float | None:
-    """Return the return in the log; None if the log shows no such episode.
-
-    The candidate did not play it, or a candidate that is not the champion failed in its `reset`.
-    """
+    """Return the return in the log; None if the log does not show that the episode was played."""
     played = bool(logs.seen(record)[candidate, episode])
-    # The log shows nothing of an episode that failed in `reset`, but the number of the champion's episodes is known.
+    # The log shows no episode that failed in `reset`, but the number of the champion's episodes is known.
     if candidate == record.champion_candidate:
         played = played or episode < logs.num_champion_episodes(config, record)
     return float(record.returns[candidate, episode]) if played else None
@@ -135,7 +134,7 @@ def _logged_return(config: Config, record: store.Record, candidate: int, episode
 def same_states(experiment: Experiment, ours: RunState, theirs: RunState) -> bool:
     """Return whether the checkpoints of two runs with equal generations are equal.
 
-    The state of a strategy of another package may hold a pickle or a clock, whose bytes differ between processes. Such
+    The state of a strategy of another package may have a pickle or a clock. Their bytes differ between processes. Such
     states are equal if they give the same next candidates and the same champion.
 
     Raises InputError if that strategy cannot read a checkpoint.
@@ -171,7 +170,7 @@ def initial_fingerprints(run: StoredRun, experiment: Experiment) -> UInt64:
     """Return [P]: the fingerprints of the candidates of generation 0, computed from the seed of a run."""
     strategy = experiment.strategy(run.header.seed)
     state, candidates = strategy.start(), np.arange(experiment.config.population)
-    # A strategy that is not portable computes all candidates in one call, as rank 0 of the run did.
+    # Rank 0 of the run computed all candidates in one call, so a strategy that is not portable must do the same.
     at_once = max(1, _WEIGHTS_AT_ONCE // experiment.network.num_weights) if strategy.portable else len(candidates)
     parts = np.split(candidates, range(at_once, len(candidates), at_once))
     return np.concatenate([strategy.ask(state, 0, part).fingerprints() for part in parts])
@@ -216,7 +215,9 @@ def champion_episodes(run: StoredRun, experiment: Experiment, generations: str, 
         raise InputError("--generations", "a run that has champions", f"{run.path}, without a complete generation")
     numbers = []
     for part in generations.split(","):
-        number = last if part == "last" else int(part) if re.fullmatch("[0-9]{1,9}", part) else last + 1
+        number = last
+        if part != "last":
+            number = int(part) if re.fullmatch("[0-9]{1,9}", part) else last + 1  # which is refused
         if number > last:
             expected = f"a list of complete generations, like 0,{last} or 0,last (0 to {last})"
             raise InputError("--generations", expected, generations)
@@ -226,16 +227,17 @@ def champion_episodes(run: StoredRun, experiment: Experiment, generations: str, 
 
 def environment_of(experiment: Experiment, chosen: Episode) -> EnvOptions:
     """Return the environment settings of an episode. They may differ between training and evaluation."""
-    return (experiment if chosen.purpose is Purpose.EPISODE else experiment.in_evaluation()).config.env
+    played = experiment if chosen.purpose is Purpose.EPISODE else experiment.in_evaluation()
+    return played.config.env
 
 
 EachStep = Callable[[int, float], None]
-"""Called with the step and the return so far: after reset with (0, 0.0), and after each step that did not fail."""
+"""Called with the step and the return so far: with (0, 0.0) after reset, and after each step that did not fail."""
 
 
 @environments.keeping_directory()
 def make_engine(experiment: Experiment, chosen: Episode, mode: Mode | None = None) -> Engine:
-    """Return an engine with one slot for an episode. mode: makes it draw. Raises InputError if it cannot be made."""
+    """Return an engine with one slot for an episode. mode: how it draws. Raises InputError if it cannot be made."""
     options = environment_of(experiment, chosen)
     shown = options if mode is None else environments.drawable_options(options, mode)
     return environments.make(shown, slots=1, compiled=experiment.config.compute.backend != "numpy")
@@ -251,8 +253,8 @@ def play(
         experiment: The experiment of the run.
         chosen: The episode.
         engine: The engine; the caller closes it.
-        each_step: Called with each step. `env.max_episode_seconds` then limits each step in place of the episode,
-            because the function may take long, for example to draw.
+        each_step: Called with each step. It may take long, for example to draw. So `env.max_episode_seconds` then
+            limits each step, and not the episode.
 
     Raises:
         EpisodeError: The episode fails here, and the log does not say that it failed in the run.
@@ -267,7 +269,7 @@ def play(
 def _play(
     run: Stored, experiment: Experiment, chosen: Episode, engine: Engine, each_step: EachStep | None = None
 ) -> tuple[EpisodeResults, list[EpisodeFailure]]:
-    """Play an episode as `play` does; return its results, and its failure if it fails."""
+    """Play an episode as `play` does; return its results, and a list with its failure if it fails."""
     config = experiment.config
     seconds = config.env.max_episode_seconds if each_step is None else math.inf
     backend = host_backend(config.compute.backend)
@@ -337,25 +339,23 @@ class PlayedEpisode:
 
 
 def side(name: str, log: logs.EpisodeLog, played: PlayedEpisode | None, step: int | None) -> Side:
-    """Return one side of a verdict: return and length from a log, observation and action of a step as played here.
+    """Return one side of a verdict: the return and the length in a log, and the observation and the action of a step.
 
-    A log holds no observations and actions. They are shown if the episode that was played here equals the log up to
-    this step.
+    A log has no observations and actions. They are shown if the episode that was played here equals the log up to this
+    step.
     """
     observation = action = None
     if played is not None and step is not None:
         different, _ = logs.first_different_step(log, played.log)
         if played.log.has_steps_of(log) or (different is not None and different > step):
-            vectors = played.recording.observations, played.recording.outputs
-            observation, action = (tuple(rows[step].tolist()) if step < len(rows) else None for rows in vectors)
+            observations, outputs = played.recording.observations, played.recording.outputs
+            observation = tuple(observations[step].tolist()) if step < len(observations) else None
+            action = tuple(outputs[step].tolist()) if step < len(outputs) else None
     return Side(name, log.return_, log.length, observation, action)
 
 
 def play_recorded(run: StoredRun, experiment: Experiment, key: tuple[int, int, int], genome: Genomes) -> PlayedEpisode:
-    """Play the episode (generation, candidate, episode) of a run with a genome (P = 1), alone in this process.
-
-    The episode may fail.
-    """
+    """Play an episode (generation, candidate, episode) of a run with a genome (P = 1). The episode may fail."""
     chosen = Episode(genome, Purpose.EPISODE, *key, logged=None)
     recorder = Recorder(make_engine(experiment, chosen), 1, observations=True)
     try:

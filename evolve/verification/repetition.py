@@ -1,7 +1,8 @@
-"""Repeat a run on this machine: the episodes of its champions (`reevaluate`), or the whole run (`rerun`).
+"""Repeats a run on this machine, and compares it with its file.
 
-Both stop at the first difference. A champion file has no log: its held-out episodes are played again, or its run is
-repeated and compared by its last digest. `spot_check` repeats a single episode, before a resumed run goes on.
+`reevaluate` plays the episodes of champions again, and `rerun` repeats the whole run. Both stop at the first
+difference. A champion file has no log, so `reevaluate` plays its held-out episodes, and `rerun` compares the last
+digest. `spot_check` repeats a single episode, before a resumed run goes on.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -35,7 +36,7 @@ _CONTRADICTIONS = {
     "weights": "the champion's genome contradicts its fingerprint",
     "traces": "the champion's traces contradict its episodes",
 }
-"""The summaries of differences in genomes or traces, by their kind, if all episodes are equal."""
+"""The summaries of differences in genomes or traces, by kind, if all episodes are equal."""
 
 
 @dataclass(frozen=True)
@@ -44,7 +45,7 @@ class _Repetition:
 
     Attributes:
         run: The file.
-        experiment: Its experiment, with episodes that may fail: a failure here is a difference.
+        experiment: The experiment. Its episodes may fail: a failure here is a difference.
         coordinator: Distributes the episodes.
         local_manifest: The manifest of this process.
     """
@@ -65,7 +66,7 @@ class _Repetition:
         return manifest_texts(self.run.header.manifest, self.local_manifest)
 
     def _held_out_difference(self, stored: HeldOut, repeated: HeldOut) -> FirstDifference | None:
-        """Return the difference between the held-out episodes in the file and here; None if they are equal."""
+        """Return the difference of the held-out episodes in the file and here; None if they are equal."""
         different = ~logs.equal_numbers(repeated.returns, stored.returns)
         episodes = pluralize(len(stored.returns), "held-out episode")
         if different.any():
@@ -81,10 +82,7 @@ class _Repetition:
         return None
 
     def _verdict(self, found: FirstDifference | None, equal: str = "") -> Verdict:
-        """Return the verdict on a file with a difference from its repetition, or without one.
-
-        equal: The verdict in one sentence if there is no difference.
-        """
+        """Return the verdict on a file. found: the difference from its repetition. equal: the sentence without one."""
         if found is None:
             return Verdict(True, equal)
         place = found.generation, found.candidate, found.episode
@@ -112,12 +110,12 @@ class RunRepetition(_Repetition):
     run: StoredRun
 
     def reevaluate(self, generations: Sequence[int] | None = None) -> Verdict:
-        """Play again the episodes on which champions were selected, and compare them with the log.
+        """Play the episodes by which champions were selected again, and compare them with the log.
 
-        The final champion plays the held-out episodes again, and its validation episodes if it was validated. The
-        fitness of all candidates is computed again from the logged returns, unless it is a function that cannot be
-        imported here. A front or an archive is selected again by the logged fitness and measures. If the file keeps all
-        genomes, their digests are computed again.
+        The final champion plays its held-out episodes again, and its validation episodes if there are any. The fitness
+        of all candidates is computed again from the logged returns, unless it is a function that cannot be imported
+        here. A front or an archive is selected again by the logged fitness and measures. If the file has all genomes,
+        their digests are computed again.
 
         generations: The generations whose champions play; by default all.
         """
@@ -162,10 +160,9 @@ class RunRepetition(_Repetition):
         return self._verdict(self._later_difference(), equal)
 
     def _batches(self, numbers: Sequence[int]) -> Iterator[Sequence[int]]:
-        """Yield generations in batches of at most `_GENERATIONS_AT_ONCE`, which one call of the coordinator can play.
+        """Yield generations in batches of at most `_GENERATIONS_AT_ONCE`. One call of the coordinator plays a batch.
 
-        All episodes of a call have the same step limit, and all genomes play the same number of episodes. So a batch
-        ends where the limit or the number changes.
+        All genomes of a call have the same step limit and number of episodes. So a batch ends where either changes.
         """
 
         def kind(generation: int) -> tuple[int | None, int]:
@@ -181,7 +178,7 @@ class RunRepetition(_Repetition):
         return logs.num_champion_episodes(self.experiment.config, self.run.records[generation])
 
     def _first_champion_difference(self, numbers: Sequence[int]) -> Verdict | None:
-        """Return the first difference between the champions' logs and their episodes here; None if they are equal."""
+        """Return the first difference of the champions' logs and their episodes here; None if they are equal."""
         genomes, results = self._evaluate(numbers)
         fingerprints = genomes.fingerprints()
         traces = results.trace_fingerprints()
@@ -202,7 +199,7 @@ class RunRepetition(_Repetition):
         # The key of candidate c is the last one of a population of c + 1 candidates.
         keys = [generation_keys(g, c + 1, common)[-1:] for g, c in zip(numbers, candidates, strict=True)]
         genomes = concatenate(*(record.champion for record in records))
-        # Each champion gets the normalizer of its own generation. Without normalization all normalizers are None.
+        # Each champion has the normalizer of its own generation. Without normalization all normalizers are None.
         stored = [training.normalizer_of(experiment, run, generation) for generation in numbers]
         normalizers = np.stack([n for n in stored if n is not None]) if config.normalize_observations else None
         seed, episodes = run.header.seed, range(self._num_played(numbers[0]))
@@ -213,7 +210,7 @@ class RunRepetition(_Repetition):
         return genomes, self.coordinator.evaluate(spec, batch)
 
     def _genome_difference(self, generation: int, fingerprint: int) -> str | None:
-        """Return the kind of difference (see `explain`) in the genomes of a generation; None if there is no difference.
+        """Return the kind of difference (`explain`) in the genomes of a generation; None if there is no difference.
 
         fingerprint: The fingerprint of the stored champion, computed here.
         """
@@ -229,7 +226,7 @@ class RunRepetition(_Repetition):
         return None if same is None or same.all() else "log"
 
     def _champion_difference(self, generation: int, log: CandidateLog, kind: str | None) -> Verdict | None:
-        """Return the difference between a champion's log in the file and its log here; None if they are equal.
+        """Return the difference of a champion's log in the file and its log here; None if they are equal.
 
         log: The log on this machine. kind: The kind of difference in the genomes, or None.
         """
@@ -241,7 +238,7 @@ class RunRepetition(_Repetition):
         if different:
             return self.diagnose((generation, candidate, different[0]), log, kind)
         # The episodes are equal, but other parts of the log may differ. A fingerprint of 0 is unknown. In a race, a
-        # failed champion may have played more episodes than the log shows; its traces are a mean over all of them.
+        # failed champion may have played more episodes than the log shows, and its traces are the mean over all.
         comparable = len(log.returns) == self.experiment.config.episodes or not np.isnan(record.champion_fitness)
         if stored.trace_fingerprint and comparable and log.trace_fingerprint != stored.trace_fingerprint:
             kind = kind or "traces"
@@ -251,13 +248,13 @@ class RunRepetition(_Repetition):
         if kind is None and error is None:
             return None
         kind = kind or "log"
-        # The genomes of a generation may be wrong although the champion's genome is not.
+        # Other genomes of the generation may be wrong, but not the champion's.
         found = None if error is None and kind in ("init", "log") else candidate
         summary = f"generation {generation}: {error or _CONTRADICTIONS[kind]}"
         return self._verdict(FirstDifference(kind, summary, generation, found))
 
     def _validation_difference(self, run: RunState) -> FirstDifference | None:
-        """Repeat the validation after the complete generations of `run`, if the file has one; return the difference."""
+        """Repeat the validation after the generations of `run`, if the file has one; return the difference or None."""
         stored = logs.validation_returns(self.run, run.num_generations)
         if not len(stored):
             return None
@@ -273,7 +270,7 @@ class RunRepetition(_Repetition):
     def _later_difference(self) -> FirstDifference | None:
         """Return the first difference in the digests and in the held-out episodes; None if there is none.
 
-        Digests are only checked if the file has all genomes. If a complete run lacks its held-out episodes, that is a
+        Digests can be checked only if the file has all genomes. Missing held-out episodes of a complete run are a
         difference, too.
         """
         if (difference := logs.digest_difference(self.run)) is not None:
@@ -320,8 +317,8 @@ class RunRepetition(_Repetition):
         Args:
             key: (generation, candidate, episode).
             log: The log of the candidate on this machine.
-            known_kind: The kind of difference if the genome is known to be wrong, else None.
-            genome: The genome of the candidate (P = 1); by default the genome in the file, if the file determines it.
+            known_kind: The kind of difference if the genome is known to be wrong, otherwise None.
+            genome: The genome of the candidate (P = 1). By default the file may determine it, see `genome_of`.
         """
         run, experiment, (generation, candidate, episode) = self.run, self.experiment, key
         stored = logs.log_of_record(run.records[generation], candidate).episode_log(episode)
@@ -331,7 +328,7 @@ class RunRepetition(_Repetition):
         cause, why = explain(known_kind or kind, step, run.header.seed)
         if known_kind is not None and step is not None:
             why += f"; {explain(kind, step)[1]}"
-        # The log holds no observations and actions, so play the episode once more to show them.
+        # The log has no observations and actions, so play the episode once more to show them.
         genome = genome or playing.genome_of(run, experiment, generation, candidate)
         played = None if step is None or genome is None else playing.play_recorded(run, experiment, key, genome)
         sides = playing.side(str(run.path), stored, None, step), playing.side(HERE, here, played, step)
@@ -354,7 +351,7 @@ class ChampionRepetition(_Repetition):
         return self._verdict(difference, f"the champion of {generations}, {episodes} again")
 
     def rerun(self, on_generation: Callable[[Record], None]) -> Verdict:
-        """Run the experiment again; compare the digest, the steps, the champion, its normalizer and held-out episodes.
+        """Run the experiment again. Compare the digest, the steps, the champion with its normalizer, and its returns.
 
         on_generation: Called with each generation.
         """
@@ -384,20 +381,19 @@ class _LongerError(Exception):
 
 
 def spot_check(run: StoredRun, experiment: training.Experiment, stop_reason: Callable[[], str | None]) -> str | None:
-    """Play the first episode of the best candidate of the last generation.
+    """Play the first episode of the best candidate of the last generation. Return its difference from the log, or None.
 
-    Return its difference from the log in words, None if it is equal. If the episode failed in the log, a failure here
-    counts as equal, unless the episode first takes more steps than in the log. If the user forces environments to be
-    reused, no episode is played, because it cannot be repeated alone.
+    If the episode failed in the log, a failure here counts as equal, unless the episode first takes more steps than in
+    the log. If the user forces environments to be reused, an episode cannot be repeated alone, so none is played.
 
     Args:
         run: The run file.
         experiment: The experiment of the run.
-        stop_reason: A function that returns a reason to stop, or None; called in every step.
+        stop_reason: Called in every step. Returns a reason to stop, or None.
 
     Raises:
         Stopped: `stop_reason` has returned a reason.
-        InputError: The environment cannot be made; or a fitness function of the user cannot be imported, or no longer
+        InputError: The environment cannot be made. Or a fitness function of the user cannot be imported, or no longer
             gives the logged fitness.
     """
     generations = [run.num_generations - 1] if names_function(experiment.config.fitness) else []

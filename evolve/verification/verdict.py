@@ -1,4 +1,4 @@
-"""The verdict about two runs: whether they are equal, and if not, the first difference. As text, JSON and HTML."""
+"""A `Verdict` says whether two runs are equal, or what their first difference is. As text, JSON and HTML."""
 
 import html
 import math
@@ -16,19 +16,19 @@ _MAX_VALUE = 48  # characters of a value in the table of manifests
 _MIN_WIDTH = 20  # the narrowest lines, in characters; a narrower terminal breaks lines itself
 
 ENGINE = "env.engine"
-"""The only setting of `differences` in which equal runs may differ, because two engines can play the same episodes."""
+"""The only setting in which equal runs may differ, because two engines can play the same episodes."""
 
 
 def _side_by_side(names: list[str], manifests: tuple[dict[str, str], ...], width: int | None) -> list[str]:
-    """Return lines with the different entries of two manifests side by side; a line that says so if there are none.
+    """Return lines with the different entries of two manifests side by side, or a line that says that none differ.
 
     Return no lines unless there are two manifests. width: the longest line, in characters.
     """
     if len(manifests) != 2 or not any(manifests):
         return []
     one, other = manifests
-    keys = [key for key in (one | other) if one.get(key) != other.get(key)]
-    keys = [key for key in keys if key != "command"]  # different commands may describe the same run
+    # Different commands may describe the same run.
+    keys = [key for key in one | other if key != "command" and one.get(key) != other.get(key)]
     if not keys:
         return ["manifests are the same: versions, machine and ranks"]
     # Imported here, because the import takes a tenth of a second and most verdicts show no table.
@@ -41,7 +41,7 @@ def _side_by_side(names: list[str], manifests: tuple[dict[str, str], ...], width
 
 
 def _fitted(line: str, width: int | None) -> str:
-    """Return a line, broken between words if it has more than `width` characters; its other lines are indented."""
+    """Return a line. If it has more than `width` characters, break it between words, and indent the other lines."""
     if width is None or len(line) <= width:
         return line
     indent = " " * (len(line) - len(line.lstrip()) + 2)
@@ -49,20 +49,20 @@ def _fitted(line: str, width: int | None) -> str:
 
 
 def _short(text: str) -> str:
-    """Return a text without control characters, and shortened, because a manifest may come from an untrusted file."""
+    """Return a short text without control characters, because a manifest may come from an untrusted file."""
     text = sanitize(text)
     return text if len(text) <= _MAX_VALUE else f"{text[: _MAX_VALUE - 1]}…"
 
 
 def html_table(title: str, rows: Mapping[str, str | None]) -> str:
-    """Return names and texts as an HTML table for a notebook, without the rows that have no text."""
+    """Return names and texts as an HTML table for a notebook. Rows without a text are left out."""
     return html_rows(title, (), [(name, text) for name, text in rows.items() if text])
 
 
 def html_rows(title: str, columns: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
     """Return rows of texts as an HTML table for a notebook, light or dark.
 
-    columns: the headings of the columns; if there are none, the first cell of each row is the heading of the row.
+    columns: The headings of the columns. Without them, the first cell of each row is the heading of the row.
     """
     style = "text-align:left;padding:1px 16px 1px 0;vertical-align:top"
 
@@ -87,7 +87,7 @@ _Numbers = tuple[float | None, ...]
 
 @dataclass(frozen=True)
 class Side:
-    """One of the two runs: its name, and its values at the first difference; None if unknown.
+    """One of the two runs, and its values at the first difference. None for unknown values.
 
     Attributes:
         name: The name.
@@ -107,7 +107,7 @@ class Side:
 
 @dataclass(frozen=True)
 class Verdict:
-    """Whether two runs are equal and, if not, the place, the cause and the kind of the first difference.
+    """Whether two runs are equal. If they are not, the place, the cause and the kind of the first difference.
 
     Attributes:
         equal: Whether they are equal.
@@ -115,13 +115,13 @@ class Verdict:
         cause: The part that caused the difference.
         why: The reason to assume that cause.
         generation: The generation that differs first.
-        candidate: The candidate in it.
-        episode: The episode of that candidate.
-        step: The step of that episode; the observation of reset is step 0.
-        what: The kind of difference, such as genome, observations, actions, end, return, traces or log.
+        candidate: The candidate in this generation.
+        episode: The episode of this candidate.
+        step: The step of this episode. Step 0 is the observation of reset.
+        what: The kind of difference, such as "genome" or "actions", see `logs.explain`.
         sides: The two runs; empty if a run and its repetition are equal.
-        configuration: (key, one value, other value) of the seed and of each setting in `differences`, if they differ.
-            Equal runs may differ in `ENGINE` only.
+        configuration: Triples (key, one value, other value) of the different settings, and of different seeds. Equal
+            runs may differ in `ENGINE` only.
         manifests: The known manifests of the two runs, see `manifest_texts`.
     """
 
@@ -140,7 +140,7 @@ class Verdict:
 
     @classmethod
     def from_json(cls, table: Mapping[str, Any]) -> "Verdict":
-        """Return the verdict of a table that `to_json` returned. Numbers that were not finite are None."""
+        """Return the verdict of a table of `to_json`. Numbers that were not finite are None."""
         return TypeAdapter(cls).validate_python(table)
 
     def __repr__(self) -> str:
@@ -150,11 +150,11 @@ class Verdict:
         return self.to_text()
 
     def to_json(self) -> dict[str, Any]:
-        """Return the verdict as a table for JSON; numbers that are not finite become None."""
+        """Return the verdict as a table for JSON. Numbers that are not finite become None."""
         return _for_json(asdict(self))
 
     def to_text(self, width: int | None = None) -> str:
-        """Return the verdict as lines of text. width: the longest line that is wanted, in characters, at least 20."""
+        """Return the verdict as lines of text. width: The characters of the longest line, at least 20."""
         width = None if width is None else max(width, _MIN_WIDTH)
         table = _side_by_side([side.name for side in self.sides], self.manifests, width)
         lines = [f"equal: {self.summary}", *self._engines()] if self.equal else self._describe_difference()
@@ -165,7 +165,9 @@ class Verdict:
         lines = [f"different: {self.summary}"]
         if self.cause:
             lines.append(f"{self.cause}: {self.why}")
-        lines += [line for side in self.sides if side.step_observation is not None for line in _step_values(side)]
+        for side in self.sides:
+            if side.step_observation is not None:
+                lines += _step_values(side)
         if len(self.sides) == 2:
             one, other = self.sides
             lines += _different_positions("observations", one.step_observation, other.step_observation)
@@ -194,7 +196,7 @@ class Verdict:
 
 
 def _for_json(value: Any) -> Any:
-    """Return a value as JSON holds it: lists in place of tuples, None for a number that is not finite."""
+    """Return a value for JSON: lists in place of tuples, and None in place of numbers that are not finite."""
     if isinstance(value, Mapping):
         return {key: _for_json(part) for key, part in value.items()}
     if isinstance(value, tuple | list):
@@ -206,25 +208,31 @@ def _for_json(value: Any) -> Any:
 
 def _different_positions(name: str, a: _Numbers | None, b: _Numbers | None) -> list[str]:
     """Return a line with the first 12 positions at which two vectors differ; empty if there are none or unknown."""
-    # Like the hashes that found the step, `repr` tells -0.0 from 0.0, and NaN equals NaN.
-    places = [n for n, (x, y) in enumerate(zip(a or (), b or (), strict=False)) if repr(x) != repr(y)]
-    if a is None or not places:
+    if a is None or b is None:
         return []
-    return [f"  {name} differ at {', '.join(map(str, places[:12]))}{', …' * (len(places) > 12)} of 0 to {len(a) - 1}"]
+    # Like the hashes that found the step, `repr` tells -0.0 from 0.0, and NaN equals NaN.
+    places = [n for n, (x, y) in enumerate(zip(a, b, strict=False)) if repr(x) != repr(y)]
+    if not places:
+        return []
+    shown = ", ".join(map(str, places[:12])) + (", …" if len(places) > 12 else "")
+    return [f"  {name} differ at {shown} of 0 to {len(a) - 1}"]
 
 
 def _step_values(side: Side) -> list[str]:
     """Return the observation and the action of a run at the first different step, as lines."""
-    observation, action = (
-        " ".join("not finite" if value is None else f"{value:.9g}" for value in values or ()) or "not known"
-        for values in (side.step_observation, side.step_action)
-    )
+    observation, action = _numbers(side.step_observation), _numbers(side.step_action)
     return [f"  {side.name}", f"    observation  {observation}", f"    action       {action}"]
+
+
+def _numbers(values: _Numbers | None) -> str:
+    words = ["not finite" if value is None else f"{value:.9g}" for value in values or ()]
+    return " ".join(words) or "not known"
 
 
 def manifest_texts(*manifests: Mapping[str, Any]) -> tuple[dict[str, str], ...]:
     """Return manifests with dotted keys in place of nested tables, and with texts as values."""
-    return tuple(
-        {key: " ".join(map(str, value)) if isinstance(value, list) else str(value) for key, value in table.items()}
-        for table in map(flatten, manifests)
-    )
+    return tuple({key: _as_text(value) for key, value in flatten(table).items()} for table in manifests)
+
+
+def _as_text(value: Any) -> str:
+    return " ".join(map(str, value)) if isinstance(value, list) else str(value)
