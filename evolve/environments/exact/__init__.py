@@ -1,7 +1,7 @@
-"""Exact tasks: the project's own environments in IEEE arithmetic, whose episodes have the same bits on every processor.
+"""Exact tasks: the project's own environments, whose episodes have the same bits on every processor.
 
-`TASKS` is the registry. Each module here defines tasks by array operations. For each task, a header in
-`environments/kernels/` has the same operations in C; its name is the task's `kernel`. The classical tasks follow
+`TASKS` is the registry. Each module here defines tasks by array operations in IEEE arithmetic. For each task, a header
+in `environments/kernels/` has the same operations in C; its name is the task's `kernel`. The classical tasks follow
 Gymnasium's formulas, but not its bits, which depend on libm.
 """
 
@@ -34,7 +34,7 @@ TASKS = ImportedOnDemand[type[AnyTask]](
 
 
 def exact_task(options: EnvOptions) -> AnyTask:
-    """Return the exact task that options name. Raises InputError if it does not exist or the options do not fit."""
+    """Return the exact task that options name. Raises InputError for an unknown task, or options that do not fit it."""
     kind = TASKS.get(options.id)
     gymnasium = Setting("env.engine", "gymnasium")
     if kind is None:
@@ -48,7 +48,7 @@ def exact_task(options: EnvOptions) -> AnyTask:
         if name not in kind.randomizable:
             expected = f"a setting of {options.id} that can be drawn for each episode"
             known = f": {', '.join(kind.randomizable)}" if kind.randomizable else ", and it has none"
-            # If a task has a world, Gymnasium plays the same episodes. Its engine can draw any constructor argument.
+            # Gymnasium plays the same episodes of a task with a world, and its engine can draw any argument.
             instead = ("Or use ", gymnasium, ".") if kind.has_world else ()
             raise InputError(f"env.randomize.{name}", expected + known, name, *instead)
         for value in extremes(distribution):
@@ -57,17 +57,17 @@ def exact_task(options: EnvOptions) -> AnyTask:
 
 
 def without_defaults(options: EnvOptions) -> EnvOptions:
-    """Return options without the settings that Gymnasium's task lacks, provided that they have their defaults.
+    """Return options without the settings that Gymnasium's task lacks, if these settings have their defaults.
 
-    An engine that does not take such a setting then plays the same episodes.
+    Gymnasium can then play the same episodes.
     """
     kind = TASKS.get(options.id)
     if kind is None or not kind.own_settings:
         return options
     default = kind.settings().model_dump(include=set(kind.own_settings))
     kwargs = {name: value for name, value in options.kwargs.items() if default.get(name) != value}
-    # A distribution whose only value is the default is left out as well.
-    randomize = {name: drawn for name, drawn in options.randomize.items() if {default.get(name)} != {*extremes(drawn)}}
+    # A distribution whose only value is the default is left out, too.
+    randomize = {name: drawn for name, drawn in options.randomize.items() if {*extremes(drawn)} != {default.get(name)}}
     return options.model_copy(update={"kwargs": kwargs, "randomize": randomize})
 
 

@@ -1,8 +1,8 @@
 """BipedalWalker: a robot with two legs walks over rough ground; with `hardcore`, over stumps, stairs and pits.
 
-Gymnasium's BipedalWalker-v3 (Oleg Klimov, MIT licence) with Box2D's physics (Erin Catto, zlib licence): the same
-seed gives the same ground, and an episode has Gymnasium's observations, rewards and end, to the bit. The physics is in
-`environments/physics/`.
+The task is Gymnasium's BipedalWalker-v3 (Oleg Klimov, MIT licence), with Box2D's physics (Erin Catto, zlib licence; see
+`environments/physics/`). The same seed gives the same ground. An episode has the bits of Gymnasium's observations and
+rewards, and the same end.
 
 In Gymnasium gravity, friction and the strengths of the legs are constants. Here they are settings, which may differ
 between episodes. The strengths may also change within an episode. No observation shows these settings. With strength s
@@ -34,7 +34,7 @@ START = 400 / SCALE / 4
 START_PAD = 20
 """The number of vertices of flat ground at the beginning."""
 GRASS = 10
-"""Between obstacles are GRASS // 2 to GRASS - 1 vertices of grass. The goal is at vertex VERTICES - GRASS."""
+"""Between two obstacles are GRASS // 2 to GRASS - 1 vertices of grass. The goal is at vertex VERTICES - GRASS."""
 CLOUDS, NUMBERS_PER_CLOUD = 10, 11
 """The number of clouds, and the number of random numbers that Gymnasium draws for each cloud."""
 
@@ -77,8 +77,8 @@ def draw_terrain(generator: Pcg64, hardcore: bool, obstacles: float = 1.0) -> Te
         hardcore: Whether there are obstacles.
         obstacles: The height and depth of the obstacles, as a share of Gymnasium's.
     """
-    # This is Gymnasium's state machine, with its order of random numbers: `counter` counts the vertices until the next
-    # kind of ground begins. `original` is the height of the ground before the present pit or stairs.
+    # This is Gymnasium's state machine, with the same order of random numbers. `counter` is the number of vertices
+    # before the next kind of ground. `original` is the height of the ground before the present pit or stairs.
     terrain = Terrain()
     step_height, depth = STEP * obstacles, 4 * STEP * obstacles
     grass, stump, stairs, pit = range(4)
@@ -125,7 +125,7 @@ def draw_terrain(generator: Pcg64, hardcore: bool, obstacles: float = 1.0) -> Te
 
 
 def skip_clouds(generator: Pcg64) -> None:
-    """Skip the random numbers that Gymnasium draws for the clouds of an episode, before the numbers of the physics."""
+    """Skip the random numbers that Gymnasium draws for clouds. The numbers for the physics follow."""
     for _ in range(CLOUDS * NUMBERS_PER_CLOUD):
         generator.word()
 
@@ -156,11 +156,11 @@ class BipedalWalkerOptions(Options):
 
 
 def _model(hardcore: bool, action_share: float) -> Any:
-    """Return the walker as a record of `frames.MODEL`; its bodies are the hull, and thigh and shin of each leg.
+    """Return the walker as a record of `frames.MODEL`. Its bodies are the hull, and the thigh and shin of each leg.
 
-    The model also has the settings `hardcore` and `action_share`, which the kernel reads from it.
+    The kernel also reads the settings `hardcore` and `action_share` from the model.
     """
-    # Gravity and friction are not here, because each episode may have its own: `begin` sets them.
+    # Gravity and friction are set by `begin`, because they may differ between episodes.
     model = np.zeros((), frames.MODEL)
     model["num_bodies"], model["num_joints"], model["num_edges"] = 5, 4, VERTICES - 1
     model["body_order"], model["joint_order"] = (4, 3, 0, 1, 2), (3, 2, 0, 1)
@@ -243,7 +243,7 @@ class BipedalWalker(ExactTask[BipedalWalkerOptions]):
         return np.frombuffer(self.model.tobytes() + self.rays.tobytes(), np.uint8)
 
     def begin(self, draws: Draws) -> Any:
-        """Return the states, records of `frames.WORLD` [k], after a first step, which Gymnasium does not count."""
+        """Return the states, records of `frames.WORLD` [k], after a first step: Gymnasium's `reset` makes one, too."""
         states = self.blank_worlds(draws.seeds)
         seeded = zip(states, draws.seeds.tolist(), strict=True)
         pushes = [_draw_episode(state, seed, self.options.hardcore) for state, seed in seeded]
@@ -261,8 +261,8 @@ class BipedalWalker(ExactTask[BipedalWalkerOptions]):
     def observe(self, states: Any) -> Float64:
         """Return Gymnasium's observations [24, k].
 
-        4 of the hull (angle and velocities), 5 of each leg (angle and speed of hip and knee, and whether the foot
-        touches the ground), and 10 lidar distances.
+        These are 4 numbers of the hull (angle and velocities), 5 of each leg (angles and speeds of hip and knee, and
+        whether the foot touches the ground), and 10 lidar distances.
         """
         # 600 × 400 pixels is Gymnasium's window, and 50 its steps per second.
         bodies, reference = states["body"], self.model["hinge"]["reference"]
@@ -309,10 +309,11 @@ class BipedalWalker(ExactTask[BipedalWalkerOptions]):
         """Return the strengths of hips and knees after `steps` [k] steps: [k, 4], hip and knee of each leg."""
         changes_at = _parameter(states, "changes_at")
         has_changed = (changes_at > 0) & (steps >= changes_at)
-        now = [
-            np.where(has_changed, _parameter(states, f"leg_{n}_later"), _parameter(states, f"leg_{n}")) for n in (1, 2)
-        ]
-        return np.repeat(np.stack(now, axis=1).astype(np.float32), 2, axis=1)
+        strengths = []
+        for leg in ("leg_1", "leg_2"):
+            first, later = _parameter(states, leg), _parameter(states, f"{leg}_later")
+            strengths.append(np.where(has_changed, later, first))
+        return np.repeat(np.stack(strengths, axis=1).astype(np.float32), 2, axis=1)
 
     def actions(self, outputs: Float32) -> Any:
         """Return the actions [k, 4] of outputs [k, 4], in [-1, 1]; 0 for NaN."""

@@ -1,9 +1,8 @@
 """Gymnasium's classic control in exact arithmetic: Acrobot, CartPole, MountainCar, Pendulum.
 
-Settings have the names of Gymnasium's arguments and attributes. `parameters` turns them into the constants of the
-equations. A state ends with these constants, because each episode may draw its own settings. Other constants combine
-Gymnasium's masses, lengths and time steps. The states of Acrobot and Pendulum include sines and cosines, because both
-the observation and the next step use them.
+Settings have the names of Gymnasium's arguments and attributes. `parameters` turns them into constants of the
+equations. A state ends with these constants, because each episode may draw its own settings. The states of Acrobot and
+Pendulum also have sines and cosines, because the observation and the next step need them.
 """
 
 import math
@@ -21,7 +20,7 @@ _MAX_POLE_ANGLE = 12 * 2 * math.pi / 360  # 12°
 
 
 class Acrobot(ExactTask[NoOptions]):
-    """States: θ1, sin θ1, cos θ1, θ2, sin θ2, cos θ2, ω1, ω2. θ are the angles of the links, ω their angular speeds."""
+    """States: θ1, sin θ1, cos θ1, θ2, sin θ2, cos θ2, ω1, ω2, with the angles θ and angular speeds ω of the links."""
 
     kernel = "acrobot"
     observation_size = 6
@@ -39,7 +38,7 @@ class Acrobot(ExactTask[NoOptions]):
         return states[[2, 1, 5, 4, 6, 7]]
 
     def step(self, states: Float64, outputs: Float32, draws: Draws) -> Moved:
-        """Apply the torque -1, 0 or 1 to the joint between the links, for one fourth-order Runge-Kutta step."""
+        """Apply a torque of -1, 0 or 1 to the joint between the links, in one Runge-Kutta step of fourth order."""
         torque = (largest(outputs) - 1).astype(np.float64)
         start = states[[0, 3, 6, 7]]
         stages = [_derivatives(states, torque)]
@@ -47,13 +46,13 @@ class Acrobot(ExactTask[NoOptions]):
             stages.append(_derivatives(_state(start + seconds * stages[-1]), torque))
         mean_slope = ((stages[0] + 2.0 * stages[1]) + 2.0 * stages[2]) + stages[3]
         angle1, angle2, w1, w2 = start + (0.2 / 6.0) * mean_slope
-        # Gymnasium wraps an angle in a loop. Here there are always two rounds, so that all episodes do the same work.
+        # Gymnasium wraps an angle in a loop. Two rounds are always enough, and give all episodes the same work.
         angle1, angle2 = (_wrap_once(_wrap_once(angle)) for angle in (angle1, angle2))
         w1, w2 = clipped(w1, -4 * math.pi, 4 * math.pi), clipped(w2, -9 * math.pi, 9 * math.pi)
         moved = _state(np.stack([angle1, angle2, w1, w2]))
         _, sine1, cosine1, _, sine2, cosine2, _, _ = moved
-        # The tip is higher above the fixed joint than the length of a link.
-        over = -cosine1 - (cosine1 * cosine2 - sine1 * sine2) > 1.0
+        height_of_tip = -cosine1 - (cosine1 * cosine2 - sine1 * sine2)  # above the fixed joint
+        over = height_of_tip > 1.0
         return Moved(moved, np.where(over, 0.0, -1.0), over)
 
 
@@ -64,7 +63,7 @@ def _state(motion: Float64) -> Float64:
 
 
 def _derivatives(states: Float64, torque: Float64) -> Float64:
-    """Return the time derivatives [4, k] of angles and speeds. d1, d2, phi1 and phi2 are Sutton and Barto's names."""
+    """Return the time derivatives [4, k] of angles and speeds. Sutton and Barto use the names d1, d2, phi1 and phi2."""
     _, sine1, cosine1, _, sine2, cosine2, w1, w2 = states
     d1, d2 = 2.25 + (1.25 + cosine2), 1.25 + 0.5 * cosine2
     phi2 = 4.9 * (sine1 * cosine2 + cosine1 * sine2)
@@ -75,7 +74,7 @@ def _derivatives(states: Float64, torque: Float64) -> Float64:
 
 
 def _wrap_once(angle: Float64) -> Float64:
-    """Return an angle moved by one turn towards [-π, π] if it is outside."""
+    """Return an angle; if it is outside [-π, π], move it by one turn towards this range."""
     raised = np.where(angle < -math.pi, angle + 2 * math.pi, angle)
     return np.where(angle > math.pi, angle - 2 * math.pi, raised)
 
@@ -129,7 +128,7 @@ class CartPole(ExactTask[CartPoleOptions]):
         inertia = length * (4.0 / 3.0 - masspole * (cosine * cosine) / total_mass)
         angular = (gravity * sine - cosine * force_per_mass) / inertia
         linear = force_per_mass - moment * angular * cosine / total_mass
-        # Explicit Euler: positions move with the speeds of the step before.
+        # Explicit Euler: positions change by the speeds of the step before.
         x, v, angle, w = moved = np.stack([x + 0.02 * v, v + 0.02 * linear, angle + 0.02 * w, w + 0.02 * angular])
         over = (x < -2.4) | (x > 2.4) | (angle < -_MAX_POLE_ANGLE) | (angle > _MAX_POLE_ANGLE)
         return Moved(np.concatenate([moved, states[4:]]), np.ones(len(outputs)), over)
@@ -245,7 +244,7 @@ class Pendulum(ExactTask[PendulumOptions]):
     fps = 30.0
 
     def parameters(self, options: Any) -> tuple[Any, ...]:
-        """Return two angular accelerations: by gravity if the rod is level, and by a torque of 1."""
+        """Return two angular accelerations: by gravity when the rod is level, and by a torque of 1."""
         return 3.0 * options.g / (2.0 * options.l), 3.0 / (options.m * (options.l * options.l))
 
     def begin(self, draws: Draws) -> Float64:

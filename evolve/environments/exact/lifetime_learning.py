@@ -1,7 +1,7 @@
 """Tasks of lifetime learning: each episode draws hidden answers, which the network has to find out and to remember.
 
-The outcome of an answer is shown in a separate step, which ignores the outputs of the network. So no observation can
-replace memory: a network that does not change in an episode can only guess.
+A separate step shows the outcome of an answer, and ignores the outputs of the network. So no observation can replace
+memory: a network that does not change in an episode can only guess.
 """
 
 from typing import Any
@@ -13,7 +13,7 @@ from evolve.config import Options
 from evolve.environments.exact.task import DRAWS_TO_BEGIN, Draws, ExactTask, Moved, OptionsT, largest
 from evolve.shapes import Bool, Float32, Float64
 
-_FIRST_CUE = DRAWS_TO_BEGIN - 1  # the number of the draw for the first cue; draws 0, 1, … decide the right answers
+_FIRST_CUE = DRAWS_TO_BEGIN - 1  # the random number that chooses the first cue; numbers 0, 1, … are for the answers
 _TURN_THRESHOLD = np.float32(1.0) / np.float32(3.0)  # in the T-maze, outputs beyond ±1/3 turn left or right
 MOST_SWITCHES = 20
 """The largest number of switches. The T-maze needs 1 + 2 · switches of the `DRAWS_TO_BEGIN` numbers of an episode."""
@@ -29,12 +29,13 @@ class BanditOptions(Options):
 
 
 class Bandit(ExactTask[BanditOptions]):
-    """Each arm gives 1 with a probability that is drawn for the episode (Wang et al., 2016; Duan et al., 2016).
+    """A bandit: each arm pays 1 with a probability that is drawn for the episode.
 
     In each of `pulls` trials the network pulls the arm of its largest output. In a second step it sees the pulled arm
-    and the result: 1 or -1. The probabilities are uniform on (0, 1). The return is the number of pulls that gave 1.
+    and the result: 1 if the arm paid, else -1. The probabilities are uniform on (0, 1). The return is the number of
+    pulls that paid. The task is from Wang et al. (2016) and Duan et al. (2016).
 
-    States: the probability of each arm, the pulled arm (-1 before the pull), and the 0 or 1 that the arm gave.
+    States: the probability of each arm, the pulled arm (-1 before the pull), and the payment of the arm, 0 or 1.
     """
 
     kernel = "bandit"
@@ -68,18 +69,19 @@ class Bandit(ExactTask[BanditOptions]):
 
     def observe(self, states: Float64) -> Float64:
         """Return [arms + 3, k]: flags of a pulling and a showing step, the pulled arm (one-hot), its result (±1)."""
-        *_, pulled, given = states
+        *_, pulled, paid = states
         arms = np.arange(self.options.arms)[:, None] == pulled
-        return np.concatenate([[pulled < 0, pulled >= 0], arms, [np.where(pulled < 0, 0.0, 2.0 * given - 1.0)]])
+        result = np.where(pulled < 0, 0.0, 2.0 * paid - 1.0)
+        return np.concatenate([[pulled < 0, pulled >= 0], arms, [result]])
 
     def step(self, states: Float64, outputs: Float32, draws: Draws) -> Moved:
         """Pull an arm, or begin the next trial."""
-        *chances, pulled, given = states
+        *probabilities, pulled, paid = states
         arm = largest(outputs)
         pulling = pulled < 0
-        hit = np.where(draws.in_step() < states[arm, np.arange(len(arm))], 1.0, 0.0)
-        after = [*chances, np.where(pulling, arm, -1.0), np.where(pulling, hit, given)]
-        return Moved(np.stack(after), np.where(pulling, hit, 0.0), draws.steps + 1 >= self.limit)
+        payment = np.where(draws.in_step() < states[arm, np.arange(len(arm))], 1.0, 0.0)
+        after = [*probabilities, np.where(pulling, arm, -1.0), np.where(pulling, payment, paid)]
+        return Moved(np.stack(after), np.where(pulling, payment, 0.0), draws.steps + 1 >= self.limit)
 
 
 class _OneOutputTask(ExactTask[OptionsT]):
@@ -106,13 +108,13 @@ class CuesOptions(Options):
 class Cues(_OneOutputTask[CuesOptions]):
     """The network has to find out the right answer to each cue, and to remember it.
 
-    Each of `cues` cues has a right answer, left or right, drawn for the episode. Each cue is shown `presentations`
-    times. The cues come in random order. A presentation takes two steps. First the network sees the cue and answers.
+    Each of `cues` cues has a right answer, left or right, drawn for the episode. An episode shows each cue
+    `presentations` times, in random order. A presentation takes two steps. First the network sees the cue and answers.
     Then it sees the cue again, with its answer (±1) and the success of the answer (±1). The return is the share of
     right answers. A network that cannot learn gets 0.5; the best network gets 1 - 1 / (2 · presentations).
 
-    States: the right answer to each cue; the number of presentations left of each cue; the shown cue, the answer (0
-    before the network answers), and the success.
+    States: the right answer to each cue; the remaining presentations of each cue; the shown cue, the answer (0 before
+    the network answers), and the success.
     """
 
     kernel = "cues"
@@ -163,15 +165,17 @@ class Cues(_OneOutputTask[CuesOptions]):
         return Moved(np.where(asked, answered, after), reward, over)
 
     def _show(self, states: Float64, u: Float64) -> Float64:
-        """Show a cue: choose one of the presentations that are left. u: [k], uniform on (0, 1)."""
+        """Show a cue: choose one of the remaining presentations. u: [k], uniform on (0, 1)."""
         C = self.options.cues
         shown = states.copy()
-        left = shown[C : 2 * C]
-        # Number the presentations that are left: those of cue 0, then those of cue 1, and so on. u chooses a number.
-        # All presentations of earlier cues come before it, so counting these cues gives the chosen cue. The counts are
-        # whole numbers, so the order of their sum does not matter.
-        drawn = np.count_nonzero(np.add.accumulate(left[:-1]) <= u * left.sum(axis=0), axis=0)
-        left[drawn, np.arange(len(u))] -= 1
+        remaining = shown[C : 2 * C]
+        # Lay the remaining presentations end to end: first the presentations of cue 0, then of cue 1, and so on. u
+        # chooses a place. The cues that end at or before this place are the cues before the chosen one, so their number
+        # is the chosen cue. The sums are of whole numbers, so their order does not matter.
+        ends = np.add.accumulate(remaining[:-1])
+        place = u * remaining.sum(axis=0)
+        drawn = np.count_nonzero(ends <= place, axis=0)
+        remaining[drawn, np.arange(len(u))] -= 1
         shown[2 * C :] = drawn, np.zeros(len(u)), np.zeros(len(u))
         return shown
 
@@ -186,15 +190,15 @@ class TrialOptions(Options):
 
     @model_validator(mode="after")
     def _check_trials(self) -> "TrialOptions":
-        # Each switch is drawn from five trials. If the parts of an episode were shorter, two switches could change
-        # places, and a switch could fall outside the episode.
+        # Each switch is drawn from five trials. In a shorter episode two switches could change places, or a switch
+        # could be outside the episode.
         least = 5 * (self.switches + 1)
         if self.trials < least:
             raise ValueError(f"at least {least} trials with switches={self.switches}")
         return self
 
     def switch_trials(self, draws: Draws) -> Float64:
-        """Return [switches, k]: the trials at which the better answer changes."""
+        """Return [switches, k]: the trials at which the best answer changes."""
         span = self.trials // (self.switches + 1)
         rows = [span * (i + 1) + np.floor(draws.number(1 + i) * 5.0) - 2 for i in range(self.switches)]
         return np.array(rows).reshape(self.switches, len(draws.seeds))
@@ -203,10 +207,10 @@ class TrialOptions(Options):
 class Reversal(_OneOutputTask[TrialOptions]):
     """Two arms; the better arm changes at unknown times in an episode.
 
-    In each of `trials` trials the network chooses an arm. The better arm gives 1, the other 0.2. In a second step the
-    network sees the chosen arm (±1), and 1 if this arm was the better one, else -1. The better arm is drawn at the
+    In each of `trials` trials the network chooses an arm. The better arm pays 1, the other arm 0.2. In a second step
+    the network sees the chosen arm (±1), and 1 if this arm is the better one, else -1. The better arm is drawn at the
     beginning, and changes `switches` times. The changes divide the episode into equal parts, give or take two trials.
-    The return is the mean over trials: 0.6 for a network that cannot learn.
+    The return is the mean payment of a trial: 0.6 for a network that cannot learn.
 
     States: the better arm, the chosen arm (0 before the choice), and the trials at which the better arm changes.
     """
@@ -233,24 +237,25 @@ class Reversal(_OneOutputTask[TrialOptions]):
 
     def observe(self, states: Float64) -> Float64:
         """Return [4, k]: flags of a choosing and a showing step, the chosen arm (±1), and 1 if it is the better arm."""
-        good, arm = states[:2]
-        return np.stack([arm == 0, arm != 0, arm, arm * good])
+        better, arm = states[:2]
+        return np.stack([arm == 0, arm != 0, arm, arm * better])
 
     def step(self, states: Float64, outputs: Float32, draws: Draws) -> Moved:
         """Take the choice, or begin the next trial."""
-        good, arm = states[:2]
+        better, arm = states[:2]
         chosen = self.actions(outputs)[:, 0]
         choosing = arm == 0
-        reward = np.where(choosing, np.where(chosen == good, 1.0, 0.2) / self.options.trials, 0.0)
-        switched = good
+        payment = np.where(chosen == better, 1.0, 0.2)
+        reward = np.where(choosing, payment / self.options.trials, 0.0)
+        switched = better
         for trial in states[2:]:
             switched = np.where(trial == (draws.steps + 1) // 2, -switched, switched)
-        after = [np.where(choosing, good, switched), np.where(choosing, chosen, 0.0)]
+        after = [np.where(choosing, better, switched), np.where(choosing, chosen, 0.0)]
         return Moved(np.concatenate([after, states[2:]]), reward, draws.steps + 1 >= self.limit)
 
 
 class TMazeOptions(TrialOptions):
-    """The settings of the T-maze. A trial is a walk to an end or to a crash."""
+    """The settings of the T-maze. A trial is a walk up to an end or a crash."""
 
     turns: int = Field(1, ge=1, le=4)
     """The number of junctions on the way to an end; the maze has 2^turns ends."""
@@ -262,17 +267,19 @@ class TMaze(_OneOutputTask[TMazeOptions]):
     """Corridors and turns lead to one of several ends; the best end changes at unknown times in an episode.
 
     The network walks from home through `turns` corridors to one of 2^turns ends. Each corridor has `corridor` steps,
-    and leads to a junction. If output 0 is within ±1/3, the network goes straight on. Below, it turns left; above, it
-    turns right. The best end gives 1, the others 0.2. To turn in a corridor, or to go straight on at a junction, is a
-    crash, which costs 0.4. After an end or a crash the network is home again for the next of `trials` trials. At home
-    and at an end the output is ignored. The best end is drawn at the beginning, and changes `switches` times as in
-    `Reversal`, each time to another end. The network sees three flags, for a junction, an end and home, and the reward
-    of the last step. The return is the mean over trials.
+    and leads to a junction. An output above 1/3 turns right, an output below -1/3 turns left, any other goes straight
+    on. The best end gives 1, the others 0.2. A turn in a corridor is a crash, and so is going straight on at a
+    junction; a crash costs 0.4. After an end or a crash the next of `trials` trials begins at home. The output is
+    ignored at home and at an end.
+
+    The best end is drawn at the beginning. It changes `switches` times, as in `Reversal`, each time to another end. The
+    network sees three flags, for a junction, an end and home, and the reward of the last step. The return is the mean
+    reward of a trial.
 
     The double T-maze of Soltoggio et al. (2008) has two turns. Rewards as in Coleman and Blair (AHNI, 2012).
 
-    States: the best end, the position (the number of steps from home), the turns (a binary number in which right is 1),
-    the trial, the reward, and the trials at which the best end changes.
+    States: the best end, the position (in steps from home), the turns (a binary number in which right is 1), the trial,
+    the reward, and the trials at which the best end changes.
     """
 
     kernel = "t_maze"
@@ -292,7 +299,7 @@ class TMaze(_OneOutputTask[TMazeOptions]):
 
     @property
     def _end(self) -> int:
-        """The position of every end."""
+        """The position of all ends."""
         return self.options.turns * (self.options.corridor + 1) + 1
 
     def begin(self, draws: Draws) -> Float64:
@@ -343,12 +350,13 @@ class TMaze(_OneOutputTask[TMazeOptions]):
         return (position > 0) & (position % (self.options.corridor + 1) == 0)
 
     def _switched(self, best_end: Float64, trial: Float64, switches: Float64, draws: Draws) -> Float64:
-        """Return [k]: the best end in a trial [k], which may be the trial of a switch. switches: [n, k]."""
+        """Return [k]: the best end after the switches of a trial [k]. switches: [n, k], the trials of all switches."""
         num_others = float((1 << self.options.turns) - 1)
         for number, when in enumerate(switches):
-            # The next best end is 1 … num_others places further; end 0 follows the last end. Earlier draws decided the
-            # first best end and the trials of the switches.
-            drawn = best_end + 1.0 + np.floor(draws.number(1 + len(switches) + number) * num_others)
+            # The next best end is 1 … num_others places further; end 0 follows the last end. Random numbers before
+            # these decide the first best end and the trials of the switches.
+            places = 1.0 + np.floor(draws.number(1 + len(switches) + number) * num_others)
+            drawn = best_end + places
             drawn = np.where(drawn > num_others, drawn - (num_others + 1), drawn)
             best_end = np.where(when == trial, drawn, best_end)
         return best_end

@@ -1,12 +1,12 @@
 """LunarLander: a lander with a main engine and two side engines has to land on its legs, between two flags.
 
-The task is Gymnasium's LunarLander-v3, discrete and continuous (Oleg Klimov, MIT licence). Its physics is Box2D's (Erin
-Catto, zlib licence), see `environments/physics/`. The same seed gives the same moon, first push and dispersion of the
-engines. Each episode has Gymnasium's observations, rewards and end, to the bit.
+The task is Gymnasium's LunarLander-v3, discrete and continuous (Oleg Klimov, MIT licence), with Box2D's physics (Erin
+Catto, zlib licence; see `environments/physics/`). The same seed gives the same moon, first push and dispersion of the
+engines. An episode has the bits of Gymnasium's observations and rewards, and the same end.
 
-Only with wind may an episode differ. The wind is the tanh of a sum of two sines. Gymnasium calls libm for these
-functions; this module computes them itself, and the last of 53 bits may differ. The physics rounds the wind to 24 bits,
-which hides the difference in all but, by estimate, one of ten million steps.
+Only wind may change an episode. The wind is the tanh of a sum of two sines. Gymnasium calls libm for these functions.
+This module computes them itself, so the last of 53 bits may differ. The physics rounds the wind to 24 bits. By
+estimate, a difference is then left in one of ten million steps.
 
 With discrete actions, the largest of four outputs fires no engine, the left engine, the main engine or the right
 engine. With continuous actions, output 0 above 0 fires the main engine, at 50 % to 100 % of its power. Output 1 beyond
@@ -14,9 +14,9 @@ engine. With continuous actions, output 0 above 0 fires the main engine, at 50 %
 
     -100 |position| - 100 |velocity| - 100 |angle| + 10 for each leg on the ground
 
-less 0.3 for the main engine and 0.03 for a side engine at full power. Position and velocity are scaled, and relative to
-the pad between the flags, as the network observes them. If the hull touches the ground, or the lander leaves the moon
-to the left or right, the last reward is -100. If the lander comes to rest, the last reward is 100.
+minus a cost: 0.3 for the main engine and 0.03 for a side engine, at full power. Position and velocity are scaled as in
+the observation, and relative to the pad between the flags. The last reward is -100 if the hull touches the ground, or
+the lander leaves the moon to the left or right. It is 100 if the lander comes to rest.
 """
 
 import math
@@ -47,7 +47,7 @@ MOON_FRICTION, BOTTOM_FRICTION = 0.1, 0.2
 INITIAL_RANDOM = 1000.0  # the largest force of the first push in x and in y, in newtons
 MAIN_ENGINE_POWER, SIDE_ENGINE_POWER = 13.0, 0.6  # the impulse in a step at full power, by meter of the engine's offset
 FPS = 50  # steps per second
-# ln 2 in two parts, so that small multiples of the first part are exact (Cody and Waite).
+# ln 2 in two parts. Small multiples of the first part are exact (Cody and Waite).
 _LN2_HIGH, _LN2_LOW = float.fromhex("0x1.62e42feep-1"), float.fromhex("0x1.a39ef35793c76p-33")
 
 
@@ -88,19 +88,19 @@ def _shaping(s: Float64) -> Float64:
 
 
 def _gust(step: Any) -> Float64:
-    """Return the wind [k] in (-1, 1) at steps [k] of its pattern. Each episode draws the first step."""
+    """Return the wind [k] in (-1, 1) at steps [k] of its pattern."""
     t = step.astype(np.float64)
     return _tanh(sincos(0.02 * t)[0] + sincos(math.pi * 0.01 * t)[0])
 
 
 def _tanh(x: Float64) -> Float64:
     """Return tanh(x) = e / (e + 2) in float64, within 3 ulp, for |x| < 20, where e = exp(2 |x|) - 1."""
-    # 2 |x| = n ln 2 + r for an integer n. Adding and subtracting ROUND rounds to an integer.
+    # 2 |x| = n ln 2 + r, with an integer n. Adding ROUND and subtracting it again rounds to an integer.
     twice = 2.0 * np.abs(x)
     n = (twice * (1.0 / 0.69314718055994530942) + ROUND) - ROUND
     r = (twice - n * _LN2_HIGH) - n * _LN2_LOW
-    # The series gives p in exp(r) = 1 + p r. |r| is at most ln 2 / 2, so all further terms are below the last bit.
-    # `power` is 2**n, made of its exponent bits. Then e = 2**n exp(r) - 1.
+    # exp(r) = 1 + p r, and a series gives p. |r| is at most ln 2 / 2, so all further terms are below the last bit.
+    # Then e = 2**n exp(r) - 1. `power` is 2**n, made of its exponent bits.
     p = np.ones_like(r)
     for i in range(14, 1, -1):
         p = 1.0 + p * r / i
@@ -138,20 +138,19 @@ class LunarLander(ExactTask[LunarLanderOptions]):
     def model(self) -> Any:
         """The bodies and joints, a record of `frames.MODEL`."""
         model = np.zeros((), frames.MODEL)
-        # The first edge is the bottom of the picture; the others are the moon. Box2D's island solver begins at the body
-        # that was created last, which gives `body_order` and `joint_order`. Gravity is a parameter of each episode.
+        # The first edge is the bottom of the picture; the others are the moon.
         model["num_bodies"], model["num_joints"], model["num_edges"], model["base"] = 3, 2, CHUNKS, 1
+        # Box2D's island solver begins at the body that was created last.
         model["body_order"][:3], model["joint_order"][:2] = (2, 0, 1), (1, 0)
         # The kernel reads the options of the task in `flag` and `option`.
         model["flag"] = self.options.continuous + 2 * self.options.enable_wind
         model["option"][0] = self.action_share
         model["x"][: CHUNKS + 2] = 0, WIDTH, *(WIDTH / (CHUNKS - 1) * i for i in range(CHUNKS))
         corners = np.array([(a / SCALE, b / SCALE) for a, b in LANDER_POLY], np.float32)
-        hull_friction, leg_friction = (
-            [polygons.mixed_friction(ground, own) for ground in (MOON_FRICTION, BOTTOM_FRICTION)] for own in (0.1, 0.2)
-        )
-        # The densities (5 and 1), frictions, angles (radians) and speed of the legs are Gymnasium's.
-        lander = polygons.hull(corners, 5.0, hull_friction)
+        grounds = MOON_FRICTION, BOTTOM_FRICTION
+        # The densities (5 and 1), frictions (0.1 and 0.2), angles (radians) and speed of the legs are Gymnasium's.
+        lander = polygons.hull(corners, 5.0, [polygons.mixed_friction(ground, 0.1) for ground in grounds])
+        leg_friction = [polygons.mixed_friction(ground, 0.2) for ground in grounds]
         lander["p"] = WIDTH / 2, HEIGHT
         model["hull"][0] = lander
         for number, side in enumerate((-1, 1)):
@@ -170,7 +169,7 @@ class LunarLander(ExactTask[LunarLanderOptions]):
         return np.frombuffer(self.model.tobytes(), np.uint8)
 
     def begin(self, draws: Draws) -> Any:
-        """Return the states, records of `frames.WORLD` [k], after the uncounted step of Gymnasium's `reset`."""
+        """Return the states, records of `frames.WORLD` [k], after a first step: Gymnasium's `reset` makes one, too."""
         states = self.blank_worlds(draws.seeds)
         reset_bodies(states, self.model)
         states["gravity"] = states["parameter"][:, 0]
@@ -182,11 +181,11 @@ class LunarLander(ExactTask[LunarLanderOptions]):
         return states
 
     def _draw_episode(self, state: Any, seed: int) -> None:
-        """Draw the moon, the first push and the beginning of the wind's pattern into a record of `frames.WORLD`."""
+        """Draw the moon, the first push, and the first step of the wind's pattern, into a record of `frames.WORLD`."""
         generator = Pcg64.seeded(seed)
         height = [generator.uniform(0, HEIGHT / 2) for _ in range(CHUNKS + 1)]
         height[CHUNKS // 2 - 2 : CHUNKS // 2 + 3] = [HEIGHT / 4] * 5  # the flat pad
-        # As in Gymnasium, 0.33 is not 1/3, and the vertex before the first is the last.
+        # As in Gymnasium, the factor is 0.33 instead of 1/3, and the last vertex comes before the first.
         smooth = [0.33 * (height[i - 1] + height[i] + height[i + 1]) for i in range(CHUNKS)]
         state["height"][: CHUNKS + 2] = 0, 0, *smooth  # two vertices of the bottom, then the moon
         state["body"]["force"][0] = [generator.uniform(-INITIAL_RANDOM, INITIAL_RANDOM) for _ in range(2)]
@@ -237,9 +236,8 @@ class LunarLander(ExactTask[LunarLanderOptions]):
     def _apply_forces(self, states: Any, engines: _Engines) -> None:
         """Apply the forces of the wind and the impulses of the engines, before the physics makes a step.
 
-        An engine acts at the offset (ox, oy). The terms have Gymnasium's numbers, and Gymnasium's order, because
-        another order may give other bits. As in Gymnasium, the height of the side engines is 17 in the term for x, and
-        14 in the term for y.
+        An engine acts at the offset (ox, oy). The numbers and the order of the terms are Gymnasium's, because another
+        order may give other bits. So the height of the side engines is 17 in the term for x, but 14 in the term for y.
         """
         lander = states["body"][:, 0]
         if self.options.enable_wind:

@@ -1,12 +1,12 @@
-"""`ExactTask`, the base class of exact tasks, whose episodes are defined by operations on arrays.
+"""`ExactTask`, the base class of exact tasks: operations on arrays define their episodes.
 
 States are arrays [S, k] of float64, one column for each of k episodes. IEEE 754 defines every operation and its
 rounding. The kernels do the same operations in the same order, so they give the same bits.
 
-Random numbers come from `Draws`. Tasks that repeat Gymnasium's episodes take them from `Pcg64`, NumPy's generator as
-Gymnasium uses it. Each episode has one, with the seed of its environment. `Pcg64` gives the bits of NumPy's generator,
-but converts them to numbers in Python. In NumPy's C code, a compiler may fuse a multiplication and an addition, and
-then numbers depend on the processor.
+Random numbers come from `Draws`. Tasks that repeat Gymnasium's episodes use `Pcg64` instead: the generator of
+Gymnasium, one for each episode, with the seed of its environment. `Pcg64` gives the bits of NumPy's generator, but
+converts them to numbers in Python. In NumPy's C code, a compiler may fuse a multiplication and an addition, and then
+numbers depend on the processor.
 """
 
 from dataclasses import dataclass, field
@@ -22,7 +22,7 @@ from evolve.numerics.streams import draws
 from evolve.shapes import Bool, Float32, Float64, Int64, UInt8
 
 DRAWS_TO_BEGIN = 64
-"""The random numbers 0 to 63 of an episode are for its beginning; the numbers of its steps follow."""
+"""Random numbers 0 to 63 of an episode are for its beginning; the numbers of its steps follow."""
 # The multiplier of PCG64, and masks of its words, half words and state.
 _MULTIPLIER = 0x2360ED051FC65DA44385DF649FCCF645
 _WORD = 2**64 - 1
@@ -46,18 +46,19 @@ class Moved(NamedTuple):
 class Draws:
     """The random numbers of k episodes, uniform on (0, 1), see `evolve.numerics.streams.draws`.
 
-    seeds: [k], of the environments. steps: [k], the number of steps of each episode so far.
+    seeds: [k], the seeds of the environments.
+    steps: [k], the number of steps of each episode so far.
     """
 
     seeds: Int64
     steps: Int64
 
     def number(self, number: int) -> Float64:
-        """Return [k]: random number `number` (below DRAWS_TO_BEGIN) for the beginning of an episode."""
+        """Return [k]: a random number of each episode for its beginning. number: its index, below DRAWS_TO_BEGIN."""
         return draws(self.seeds, np.full_like(self.seeds, number))
 
     def between(self, number: int, low: float, high: float) -> Float64:
-        """Return [k]: the value of `number(number)`, scaled to the range from `low` to `high`."""
+        """Return [k]: the random number `self.number(number)`, scaled to the range from `low` to `high`."""
         return low + (high - low) * self.number(number)
 
     def in_step(self) -> Float64:
@@ -87,17 +88,17 @@ class ExactTask(Generic[OptionsT]):
     """The name of the kernel: `environments/kernels/NAME.h`, with functions `NAME_…`."""
     settings: ClassVar[type[Options]] = NoOptions
     kernel_settings: ClassVar[tuple[str, ...]] = ()
-    """The settings that the kernel needs, in the order in which it reads them."""
+    """The settings that the kernel reads, in its order."""
     discrete: ClassVar[bool] = True
     """Whether an action is a whole number, the index of the largest output."""
     action_bound: ClassVar[float | None] = 1.0
-    """The largest action, if actions are bounded numbers; None if an action is only -1, 0 or 1."""
+    """The largest action, if actions are bounded numbers; None if actions are only -1, 0 or 1."""
     fps: ClassVar[float] = 50.0
     """Steps per second, for films."""
     randomizable: ClassVar[tuple[str, ...]] = ()
-    """The settings that may differ between episodes. They affect equations through `parameters` only."""
+    """The settings that may differ between episodes. They reach the equations only through `parameters`."""
     own_settings: ClassVar[tuple[str, ...]] = ()
-    """The settings of a task with a world that Gymnasium's environment of this name does not take."""
+    """In a task with a world: the settings that Gymnasium's environment of this name does not take."""
     has_world: ClassVar[bool] = False
     """Whether states are worlds of rigid bodies, records of `frames.WORLD` [k], instead of numbers [S, k]."""
 
@@ -113,7 +114,7 @@ class ExactTask(Generic[OptionsT]):
 
     @property
     def state_size(self) -> int:
-        """S, the size of a state. In a task with a world it is the number of parameters, which the world holds."""
+        """S, the size of a state; in a task with a world, the number of parameters in the world."""
         raise NotImplementedError
 
     @property
@@ -128,13 +129,15 @@ class ExactTask(Generic[OptionsT]):
 
     @property
     def action_share(self) -> float:
-        """The share of the range of bounded actions that is used: `env.action_scale`, at most 1."""
+        """The used share of the range of bounded actions: `env.action_scale`, at most 1."""
         return min(self.action_scale, 1.0)
 
     @property
     def largest_action(self) -> float:
         """The largest action of this experiment, if actions are bounded numbers; 0 for other actions."""
-        return 0.0 if self.discrete or self.action_bound is None else self.action_bound * self.action_share
+        if self.discrete or self.action_bound is None:
+            return 0.0
+        return self.action_bound * self.action_share
 
     @property
     def step_limit(self) -> int:
@@ -144,7 +147,7 @@ class ExactTask(Generic[OptionsT]):
     def parameters(self, options: Any) -> tuple[Any, ...]:
         """Return the parameters: constants of the equations, computed from the randomizable settings.
 
-        Parameters are the last rows of a state or, in a task with a world, its WORLD.parameter. By default they are the
+        A state ends with the parameters; a world holds them in its field `parameter`. By default the parameters are the
         randomizable settings themselves.
 
         options: The settings, as numbers or as arrays [k] for k episodes.
@@ -152,7 +155,7 @@ class ExactTask(Generic[OptionsT]):
         return tuple(getattr(options, name) for name in self.randomizable)
 
     def parameters_of(self, seeds: Int64) -> Float64:
-        """Return [D, k]: the parameters of k episodes, by the seeds [k] of their environments."""
+        """Return [D, k]: the D parameters of k episodes. seeds: [k], the seeds of their environments."""
         options: Any = self.options
         if self.randomize:
             drawn = {name: np.array(values, np.float64) for name, values in draw(self.randomize, seeds).items()}
@@ -161,7 +164,7 @@ class ExactTask(Generic[OptionsT]):
         return np.array([np.broadcast_to(row, seeds.shape) for row in rows], np.float64).reshape(len(rows), len(seeds))
 
     def kernel_constants(self) -> UInt8:
-        """Return the bytes that the kernel reads: settings and largest action, or the model of a task with a world."""
+        """Return the constants of the kernel as bytes: settings and largest action, or the model of a world."""
         settings = (float(getattr(self.options, name)) for name in self.kernel_settings)
         return np.array([*settings, self.largest_action]).view(np.uint8)
 
@@ -170,7 +173,7 @@ class ExactTask(Generic[OptionsT]):
         return np.zeros(slots, WORLD) if self.has_world else np.zeros((self.state_size, slots))
 
     def blank_worlds(self, seeds: Int64) -> Any:
-        """Return worlds [k] with the parameters of their episodes, by the seeds [k] of the environments."""
+        """Return worlds [k] with the parameters of their episodes. seeds: [k], the seeds of the environments."""
         worlds = self.blank(len(seeds))
         worlds["parameter"][:, : self.state_size] = self.parameters_of(seeds).T
         return worlds
@@ -196,12 +199,13 @@ AnyTask = ExactTask[Any]
 
 
 def largest(outputs: Float32) -> Int64:
-    """Return [k]: the index of the largest output of each row [k, A], the first of equal ones.
+    """Return [k]: the index of the largest output in each row of outputs [k, A]; of equal outputs the first.
 
     If output 0 is NaN, the index is 0. Any other NaN counts as -inf.
     """
     missing = np.isnan(outputs)
-    return np.where(missing[:, 0], 0, np.where(missing, np.float32(-np.inf), outputs).argmax(axis=1))
+    best = np.where(missing, np.float32(-np.inf), outputs).argmax(axis=1)
+    return np.where(missing[:, 0], 0, best)
 
 
 def bounded(outputs: Float32 | Float64) -> Float64:
@@ -221,8 +225,8 @@ class Pcg64:
     Attributes:
         state: 128 bits.
         increment: 128 bits, odd; it selects the stream.
-        has_half: Whether `half` comes next, because only the lower half of its word was used.
-        half: The upper half of the last word that was divided.
+        has_half: Whether the next 32 bits are `half`.
+        half: The upper half of a word whose lower half was used.
     """
 
     state: int
@@ -263,7 +267,7 @@ class Pcg64:
         return low + (high - low) * self.random()
 
     def integer(self, low: int, high: int) -> int:
-        """Return a whole number of low … high - 1 (Lemire, 2019). If there is only one, nothing is drawn."""
+        """Return a whole number from low to high - 1 (Lemire, 2019). If there is only one, nothing is drawn."""
         count = high - low
         if count == 1:
             return low
@@ -274,7 +278,7 @@ class Pcg64:
         return low + (product >> 32)
 
     def _half_word(self) -> int:
-        """Return 32 bits: the lower half of a new word, and in the next call its upper half."""
+        """Return 32 bits: the lower half of a new word; in the next call, its upper half."""
         if self.has_half:
             self.has_half = False
             return self.half
