@@ -3,7 +3,7 @@
 `make` returns an `Engine`, which plays episodes of one environment side by side. `ENGINES` lists the kinds of engines.
 `register_task` turns a function into an environment.
 
-Gymnasium is imported with the first name that needs it, because a policy and an exact task work without it.
+Policies and exact tasks work without Gymnasium, so Gymnasium is imported when a name that needs it is first used.
 """
 
 from contextlib import closing
@@ -63,7 +63,7 @@ __getattr__ = import_on_demand(
 
 
 def chunk_seconds(options: EnvOptions) -> float:
-    """Return the minimum seconds of work in a chunk. EnvPool needs longer chunks, because new pools are expensive."""
+    """Return the minimum duration of a chunk. EnvPool needs longer chunks, because new pools are expensive."""
     return 0.2 if options.engine == "envpool" else 0.01
 
 
@@ -81,7 +81,7 @@ def max_episode_steps(options: EnvOptions) -> int | None:
 
 
 def check_randomized(options: EnvOptions) -> None:
-    """Raise InputError unless an environment takes each randomized argument, also at its bounds."""
+    """Raise InputError unless an environment takes all randomized arguments, also at their bounds."""
     with closing(make(options, slots=1)) as engine:
         if not isinstance(engine, ExactEngine | EnvPoolEngine):
             from evolve.environments.gymnasium_making import check_bounds  # noqa: PLC0415 - needs Gymnasium
@@ -95,9 +95,9 @@ def make(options: EnvOptions, slots: int, compiled: bool = True, threads: int = 
     Args:
         options: The environment.
         slots: B.
-        compiled: Whether native kernels step an exact task; if not, array operations do, with the same bits. If the
-            kernels were not built, Gymnasium plays the tasks that have rigid bodies, provided that Box2D is installed
-            and Gymnasium has the settings.
+        compiled: Whether native kernels step an exact task; if not, array operations do, with the same bits. A task
+            with rigid bodies is an exception: without kernels, Gymnasium plays it if Box2D is installed and Gymnasium
+            has the settings.
         threads: The number of threads in which EnvPool steps its environments.
 
     Raises:
@@ -114,4 +114,5 @@ def make(options: EnvOptions, slots: int, compiled: bool = True, threads: int = 
             return ExactEngine(options, slots, compiled)
     from evolve.environments.gymnasium_engine import GymnasiumEngine, GymnasiumFallback  # noqa: PLC0415 - see above
 
-    return (GymnasiumFallback if options.engine == "exact" else GymnasiumEngine)(options, slots)
+    kind = GymnasiumFallback if options.engine == "exact" else GymnasiumEngine
+    return kind(options, slots)

@@ -2,10 +2,9 @@
 
 Before a run, `check` plays one episode in two environments to test whether the same seed gives the same episode.
 
-Metrics are numbers that an environment reports in the `info` of the last step of an episode, named by `env.metrics`.
-The
-environment chooses the type: bool, int64 or float64. The worker encodes each number as its type and its 64 bits. Rank 0
-decodes one column for each metric, in the widest type that occurs.
+Metrics are numbers that an environment reports in the `info` of the last step of an episode; `env.metrics` names them.
+The environment chooses the type: bool, int64 or float64. The worker encodes each number as its type and its 64 bits.
+Rank 0 decodes one column for each metric, in the widest type that occurs.
 """
 
 import math
@@ -27,8 +26,8 @@ from evolve.numerics.streams import Purpose, Stream
 from evolve.shapes import Bool, Float32, Float64, Int64, Slots, UInt8
 
 Transition = Mapping[str, Any]
-"""The answer of an environment, by name. After a reset it has an observation. After a step it also has reward,
-terminated and truncated; an exact task gives no truncated."""
+"""The answer of an environment, by name: an observation and, after a step, also reward, terminated and truncated.
+An exact task gives no truncated."""
 
 Mode = Literal["rgb_array", "human"]
 """How an environment draws: as frames, or in a window."""
@@ -38,12 +37,14 @@ FPS = 50.0
 
 
 _EXTRAS = {"box2d": "box2d", "pygame": "video", "mujoco": "mujoco"}  # by a word in Gymnasium's error message
-_SEED, _COMPARED_STEPS = 20, 40  # the seed of trial episodes and their outputs; the most steps that `check` compares
+_SEED = 20  # of trial episodes and their outputs
+_COMPARED_STEPS = 40  # the most steps that `check` compares
 # `check_metrics` and `seems_endless` give up if an episode takes more than this number of steps or seconds.
 _MOST_STEPS, _EPISODE_SECONDS = 4096, 1.0
-_MORE_SECONDS, _MORE_EPISODES = 0.05, 100  # processor time and episodes of `check`, at most, after the pair
+# After the pair of episodes, `check` plays at most this number of episodes, for at most this processor time.
+_MORE_EPISODES, _MORE_SECONDS = 100, 0.05
 PAIR_SECONDS = 0.2
-"""The approximate seconds for which `check` compares the steps of two episodes; it always compares the first step."""
+"""The approximate time for which `check` compares the steps of two episodes; it always compares the first step."""
 
 OWN_GENERATOR = "an environment whose steps draw from a generator of their own"
 REPEATABLE = (
@@ -62,7 +63,7 @@ _KINDS = {"b": _BOOL, "i": _INT, "u": _INT, "f": _FLOAT}
 
 @contextmanager
 def keeping_directory() -> Iterator[None]:
-    """Go back to the current directory afterwards: an environment may change it, and relative paths would move."""
+    """Go back to the present directory afterwards, because an environment may change it."""
     try:
         here = os.getcwd()
     except FileNotFoundError:  # it was removed
@@ -82,24 +83,24 @@ class Engine(Protocol):
     """B slots of one environment."""
 
     id: str
-    """The environment in full: with the version that an unversioned id stands for."""
+    """The id of the environment, with its version."""
 
     observation_size: int
     """O, after flattening."""
 
     action_size: int
-    """A, the network outputs that make one action."""
+    """A, the number of network outputs that make one action."""
 
     spaces: Spaces
     """The spaces of the environment, with which a `Codec` encodes and decodes without the engine."""
 
     faults: dict[int, str]
-    """The error message of each slot with a failed episode; the rollout that handles a fault removes it. `step`
-    ends such an episode with a reward of NaN."""
+    """The error message of each slot with a failed episode. `step` ends such an episode with a reward of NaN. The
+    rollout that handles a fault removes it from here."""
 
     on_fault: Callable[[], None]
-    """Called after each fault in `reset` or `step`. Several episodes may hang one after another in the same call; a
-    worker uses this call to show that it is alive."""
+    """Called after each fault in `reset` or `step`. Several episodes may hang one after another in one `step`, so a
+    worker uses `on_fault` to show that it is alive."""
 
     reuses: bool
     """Whether an environment may run a second episode."""
@@ -111,14 +112,14 @@ class Engine(Protocol):
     """The number of steps per second that look natural in a film."""
 
     def suggested_slots(self) -> int:
-        """Return the number of slots that probably runs this environment fastest; it cannot change a result."""
+        """Return the number of slots with which the environment probably runs fastest. It cannot change a result."""
 
     def reset(self, slots: Slots, seeds: Int64, observations: Float32) -> None:
         """Begin episodes.
 
         Args:
-            slots: [k], the slots in which they run.
-            seeds: [k], of their environments.
+            slots: [k], the slots in which the episodes run.
+            seeds: [k], the seeds of their environments.
             observations: [B, O]; the first observations are written into rows `slots`.
         """
 
@@ -127,7 +128,7 @@ class Engine(Protocol):
 
         Args:
             slots: [k], the slots of these episodes.
-            outputs: [k, A], of their networks.
+            outputs: [k, A], the outputs of their networks.
             observations: [B, O]; the next observations are written into rows `slots`.
 
         Returns:
@@ -135,12 +136,12 @@ class Engine(Protocol):
         """
 
     metric_names: tuple[str, ...]
-    """The names of the M metrics, `env.metrics`."""
+    """The names of the M metrics (`env.metrics`)."""
 
     def metrics(self, slots: Slots) -> Int64:
-        """Return the types and bits [k, 2, M] of the metrics of slots [k] that the latest call of `step` advanced.
+        """Return the types and bits [k, 2, M] of the metrics of slots [k]. The latest `step` must have advanced them.
 
-        An episode without a metric becomes a fault (see `encode_metrics`); an episode with a fault has zeros.
+        A missing metric becomes a fault, see `encode_metrics`. An episode with a fault has zeros.
         """
 
     def trial(self, seed: int, outputs: Float32, used: bool) -> Generator[Transition, None, None]:
@@ -149,7 +150,8 @@ class Engine(Protocol):
         Args:
             seed: The seed of the environment.
             outputs: [L, A], the outputs of the network in each step.
-            used: Whether the environment begins another episode before this one, if the engine reuses environments.
+            used: Whether the environment begins another episode before this one. Ignored unless the engine reuses
+                environments.
 
         Yields:
             The transition of the reset, and of each step.
@@ -177,10 +179,10 @@ def as_frame(env_id: str, render: Callable[[], Any], cure: str = "") -> UInt8:
     Args:
         env_id: The environment, for the error.
         render: The function that renders it.
-        cure: The cure if rendering raises; by default how to install a missing library.
+        cure: The cure if rendering raises an exception; by default how to install a missing library.
 
     Raises:
-        InputError: Rendering raises, or returns no frame.
+        InputError: Rendering raises an exception, or returns no frame.
     """
     expected = "an environment that draws frames ([H, W, 3] of 8 bits)"
     try:
@@ -201,16 +203,17 @@ def extra_cure(error: BaseException) -> str:
 
 
 def check(engine: Engine) -> None:
-    """Raise InputError if the first steps of two episodes of one seed differ, or break the environment's contract.
+    """Raise InputError if two episodes of one seed differ, or if the environment breaks its contract.
 
-    The message names the array, the step and both values. The contract is Gymnasium's interface or, for a task that is
-    a function, `register_task`. If the episodes are quick, some more are played, of other seeds.
+    Only the first steps are compared. The message names the array, the step and both values. The contract is
+    Gymnasium's interface or, for a task that is a function, the contract of `register_task`. If the episodes are quick,
+    some episodes of other seeds are played, too.
     """
     begin, cpu = time.perf_counter(), time.process_time()
     outputs = _random_outputs(_COMPARED_STEPS, engine)
     for used in (False, True) if engine.reuses else (False,):
         try:
-            # Close both episodes here, where a watchdog interrupts an environment that hangs while it closes.
+            # Close both episodes here: a watchdog guards this code, so an environment may hang while it closes.
             with (
                 closing(engine.trial(_SEED, outputs, False)) as one,
                 closing(engine.trial(_SEED, outputs, used)) as two,
@@ -225,7 +228,7 @@ def check(engine: Engine) -> None:
             expected = "an environment that repeats an episode to the bit after reset(seed=…)"
             raise InputError("env.id", expected, f"{engine.id}, where {which}: {found}", *REPEATABLE)
     for seed in range(_SEED + 1, _SEED + _MORE_EPISODES):
-        # Environments of Gymnasium itself, which may be reused, keep the contract.
+        # Only Gymnasium's own environments may be reused, and they keep the contract.
         if engine.reuses or time.process_time() - cpu > _MORE_SECONDS or time.perf_counter() - begin > PAIR_SECONDS:
             break
         try:
@@ -233,7 +236,7 @@ def check(engine: Engine) -> None:
         except InputError as error:
             if error.expected == OWN_GENERATOR:
                 raise
-            return  # an episode of the run may fail in the same way, and `env.on_failure` decides what follows
+            return  # an episode of the run may fail in the same way, and then `env.on_failure` decides
         except FAILURES:  # as above
             return
 
@@ -241,24 +244,25 @@ def check(engine: Engine) -> None:
 def check_metrics(engine: Engine) -> None:
     """Raise InputError if the metrics of an episode are missing, or if two episodes of one seed differ in a metric.
 
-    The episode of random outputs is short, as a rule. If it fails or does not end in time, nothing is checked.
+    The episodes have random outputs. If one of them fails or does not end in time, nothing is checked.
     """
     if not engine.metric_names:
         return
-    found = [_metrics_of_an_episode(engine) for _ in range(2)]
-    if found[0] is not None and found[1] is not None and (found[0] != found[1]).any():
-        name = engine.metric_names[int((found[0] != found[1]).any(axis=0).argmax())]
+    one, two = (_metrics_of_an_episode(engine) for _ in range(2))
+    if one is not None and two is not None and (one != two).any():
+        first_different = int((one != two).any(axis=0).argmax())
+        name = engine.metric_names[first_different]
         expected = "metrics that are equal in two episodes of one seed"
         raise InputError("env.metrics", expected, f"{name}, which differs (a time, for example)")
 
 
 def seems_endless(engine: Engine) -> bool:
-    """Return whether an episode of random outputs does not end within `_MOST_STEPS` steps and `_EPISODE_SECONDS`."""
+    """Return whether an episode with random outputs is still running after `_MOST_STEPS` or `_EPISODE_SECONDS`."""
     return _ends_in_time(engine) is False
 
 
 def _metrics_of_an_episode(engine: Engine) -> Int64 | None:
-    """Return the metrics [2, M] of an episode in slot 0; None if it fails, or does not end in time.
+    """Return the metrics [2, M] of an episode in slot 0; None if the episode fails, or does not end in time.
 
     Raises InputError if a metric is missing.
     """
@@ -271,7 +275,7 @@ def _metrics_of_an_episode(engine: Engine) -> Int64 | None:
 
 
 def _ends_in_time(engine: Engine) -> bool | None:
-    """Play an episode of random outputs in slot 0; return whether it ends in time, None if it fails."""
+    """Play an episode with random outputs in slot 0. Return whether the episode ends in time; None if it fails."""
     slot = np.zeros(1, np.intp)
     observations = np.zeros((1, engine.observation_size), np.float32)
     engine.reset(slot, np.array([_SEED]), observations)
@@ -288,13 +292,14 @@ def _ends_in_time(engine: Engine) -> bool | None:
 
 
 def _random_outputs(steps: int, engine: Engine) -> Float32:
-    """Return random outputs of a network in [-1, 1], [steps, A]; always the same ones."""
-    return (2 * Stream(_SEED, Purpose.CHECK).uniform(steps, engine.action_size) - 1).astype(np.float32)
+    """Return network outputs [steps, A], random in [-1, 1], but the same in every call."""
+    uniform = Stream(_SEED, Purpose.CHECK).uniform(steps, engine.action_size)
+    return (2 * uniform - 1).astype(np.float32)
 
 
 def _first_difference(one: Iterator[Transition], other: Iterator[Transition]) -> str | None:
-    """Return the first difference of two episodes in words; None if they end, or `PAIR_SECONDS` pass, without one."""
-    begin = math.inf  # set after the reset: making and resetting environments may take long, and does not count
+    """Return the first difference of two episodes in words; None if there is none within `PAIR_SECONDS`."""
+    begin = math.inf  # set after the reset, because making and resetting environments may take long
     nothing: Transition = {}
     for step, (a, b) in enumerate(zip_longest(one, other, fillvalue=nothing)):
         if found := _difference("", a, b):
@@ -307,7 +312,7 @@ def _first_difference(one: Iterator[Transition], other: Iterator[Transition]) ->
 
 
 def _difference(name: str, a: Any, b: Any) -> str | None:
-    """Return the name of the first part with different bits in two nested structures of arrays, with both values."""
+    """Return the first part with different bits in two nested structures of arrays: its name and both values."""
     if isinstance(a, Mapping) and isinstance(b, Mapping):
         parts = ((f"{name}[{key!r}]" if name else str(key), a.get(key), b.get(key)) for key in {**a, **b})
     elif isinstance(a, tuple | list) and isinstance(b, tuple | list):
@@ -318,19 +323,21 @@ def _difference(name: str, a: Any, b: Any) -> str | None:
 
 
 def _unequal(name: str, a: Any, b: Any) -> str | None:
-    """Return the name of the first element with different bits in two arrays, with both values."""
+    """Return the first element with different bits in two arrays: its name and both values."""
     if a.shape != b.shape or a.dtype != b.dtype:
         return f"{name} ({a.dtype}{list(a.shape)} against {b.dtype}{list(b.shape)})"
     if a.dtype == object or a.tobytes() == b.tobytes():
         return None
     x, y = a.reshape(-1), b.reshape(-1)
     at = next(i for i in range(x.size) if x[i].tobytes() != y[i].tobytes())
-    place = f"{name}[{', '.join(map(str, np.unravel_index(at, a.shape)))}]" if a.shape else name
-    return f"{place} ({sanitize(x[at].item())} against {sanitize(y[at].item())})"
+    if a.shape:
+        index = ", ".join(map(str, np.unravel_index(at, a.shape)))
+        name = f"{name}[{index}]"
+    return f"{name} ({sanitize(x[at].item())} against {sanitize(y[at].item())})"
 
 
 def encode_metrics(info: Any, names: Sequence[str]) -> Int64:
-    """Return the types and the bits of metrics, [2, M].
+    """Return the types and the bits [2, M] of the metrics of an episode.
 
     Args:
         info: The `info` of the last step of an episode.
@@ -368,9 +375,10 @@ def decode_metrics(encoded: Int64, names: Sequence[str]) -> dict[str, NDArray[An
     """Return the metrics by name, in arrays of shape […], from their types and bits […, 2, M].
 
     The type of an array is the widest type in it: bool, int64 or float64; float64 if no episode has metrics. An episode
-    that failed or was not played has none: it has False, 0 or NaN.
+    that failed or was not played gets False, 0 or NaN.
     """
-    return {name: _column(encoded[..., 0, m], np.ascontiguousarray(encoded[..., 1, m])) for m, name in enumerate(names)}
+    kinds, bits = encoded[..., 0, :], encoded[..., 1, :]
+    return {name: _column(kinds[..., m], np.ascontiguousarray(bits[..., m])) for m, name in enumerate(names)}
 
 
 def _column(kinds: Int64, bits: Int64) -> NDArray[Any]:

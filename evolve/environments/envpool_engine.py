@@ -1,9 +1,10 @@
 """The EnvPool engine: environments in C++, many in one pool.
 
 EnvPool fixes the seeds when a pool is made, so each batch of episodes gets a new pool. The engine steps only the
-environments in which an episode is running, and selects them by `env_id`. It drops a pool in the first step after the
-end of the pool's last episode. EnvPool's environments are not Gymnasium's, even if they have the same name, so the
-engine is part of an experiment's configuration.
+environments with a running episode. After a pool's last episode has ended, the next step drops the pool.
+
+EnvPool's environments play other episodes than Gymnasium's environments of the same names. So an experiment names the
+engine in its configuration.
 """
 
 import importlib
@@ -24,7 +25,7 @@ _NO_LIMIT = 2**31 - 1  # the number of steps that EnvPool declares if there is n
 
 
 class EnvPoolEngine:
-    """B slots of an EnvPool environment. The environment of a slot belongs to a pool; see `Engine` for the attributes.
+    """B slots of an EnvPool environment. See `Engine` for the attributes.
 
     Raises:
         InputError: EnvPool is missing or cannot make the environment (see `make_pool`), or the spaces of the
@@ -54,23 +55,23 @@ class EnvPoolEngine:
         self._infos: list[tuple[Slots, Any]] = []  # of the latest step: the slots of each pool, and the pool's info
         self._pools: dict[int, Any] = {}
         self._num_pools = 0  # pools made so far; the number of the newest pool
-        # The environment of each slot: the number of its pool, and its id in that pool.
+        # The environment in each slot: the number of its pool, and its id in that pool.
         self._pool_of = np.zeros(slots, np.int64)
         self._ids = np.zeros(slots, np.int32)
-        # Steps are counted here, too, because not every environment of EnvPool keeps its limit (CliffWalking).
+        # Count steps here, too, because some environments of EnvPool exceed their limit (CliffWalking).
         self._elapsed = np.zeros(slots, np.int64)
         self._limit = np.inf if options.max_episode_steps is None else options.max_episode_steps
-        # The slots of the last step, grouped by pool. A group is a pool, the rows of its slots among all slots of the
-        # step, and the ids of its environments. The next step uses the groups again if it has the same slots.
+        # The slots of the last step, and their groups, one for each pool: the pool, the rows of its slots in the arrays
+        # of the step, and the ids of their environments. A next step with the same slots uses the groups again.
         self._grouped: Slots = np.zeros(0, np.intp)
         self._groups: list[tuple[Any, Slots, Int32]] = []
 
     def suggested_slots(self) -> int:
-        """Return 2048. The overhead of a call does not depend on the number of slots, so more slots are faster."""
+        """Return 2048: the overhead of a call does not depend on the number of slots, so many slots are faster."""
         return 2048
 
     def reset(self, slots: Slots, seeds: Int64, observations: Float32) -> None:
-        """Begin the episodes of seeds [k] in slots [k], in one new pool; write their rows of observations [B, O]."""
+        """Begin the episodes of seeds [k] in slots [k], in a new pool; write their rows of observations [B, O]."""
         pool = self.make_pool(seeds.tolist())
         self._num_pools += 1
         self._pools[self._num_pools] = pool
@@ -89,7 +90,7 @@ class EnvPoolEngine:
         ended = np.empty(len(slots), np.bool_)
         # All pools begin to work before the engine waits for the first one.
         for pool, rows, ids in self._groups:
-            # EnvPool also expects the environment of each player. Each environment has one.
+            # EnvPool also expects the environment of each player, and here each environment has one player.
             pool.send({"action": actions[rows], "env_id": ids, "players": {"env_id": ids}})
         row_of = np.empty(len(self._ids), np.intp)
         self._infos = []
@@ -131,7 +132,7 @@ class EnvPoolEngine:
                 break
 
     def _group(self, slots: Slots) -> None:
-        """Divide slots by pool, and drop the pools to which no slot belongs: their episodes have ended."""
+        """Group slots by pool, and drop the pools without slots, whose episodes have ended."""
         ids, pool_of = self._ids[slots], self._pool_of[slots]
         self._grouped, self._groups = slots, []
         for number, pool in list(self._pools.items()):
@@ -146,7 +147,7 @@ class EnvPoolEngine:
         return np.asarray(self._decode(outputs), self._action_dtype)
 
     def frame(self, slot: int) -> UInt8:
-        """Return a picture of a slot's environment, [H, W, 3]; also when its episode has just ended."""
+        """Return a picture of a slot's environment, [H, W, 3], also when its episode has just ended."""
         pool = self._pools[int(self._pool_of[slot])]
         return as_frame(self.id, lambda: pool.render(env_ids=[self._ids[slot]])[0])
 
@@ -174,8 +175,8 @@ class EnvPoolEngine:
         """Return a new pool with one environment per seed.
 
         Raises:
-            InputError: EnvPool has no such environment, lacks a library, or takes no such arguments, wrappers or
-                randomized arguments.
+            InputError: EnvPool does not know the environment, or cannot make it with these options. Or a library is
+                missing.
         """
         options = self._options
         if options.wrappers:
@@ -190,7 +191,7 @@ class EnvPoolEngine:
             cure = f"{suggestion} Or use ".lstrip(), _GYMNASIUM, "."
             raise InputError("env.id", "an environment that EnvPool has", options.id, *cure)
         limit = {} if options.max_episode_steps is None else {"max_episode_steps": options.max_episode_steps}
-        # The batch size is set, too, so that env.kwargs cannot: a smaller one would end the process in `step`.
+        # Set the batch size, too: a smaller one, set by env.kwargs, would end the process in `step`.
         n = len(seeds)
         count = {"num_envs": n, "batch_size": n, "num_threads": min(self._threads, n), "seed": seeds}
         try:
@@ -214,10 +215,10 @@ def envpool_limit(env_id: str) -> int | None:
 
 
 def can_draw(env_id: str) -> bool:
-    """Return whether EnvPool can draw an environment. It would crash the process if it had to draw a MuJoCo one."""
+    """Return whether EnvPool can draw an environment. Drawing one of MuJoCo's would crash the process."""
     _import()
     specs = importlib.import_module("envpool.registration").registry.specs
-    # The first part of a specification is the path of the module, which contains the family.
+    # A specification begins with the path of the module, and the path contains the family.
     return env_id in specs and any(family in str(specs[env_id][0]) for family in _DRAWABLE_FAMILIES)
 
 
@@ -226,5 +227,5 @@ def _import() -> Any:
 
 
 def _item(batch: Any, index: int) -> Any:
-    """Return the observation of one environment from a batch, an array or a (nested) dictionary of arrays."""
+    """Return the observation of one environment in a batch: an array, or a (nested) dictionary of arrays."""
     return {key: _item(part, index) for key, part in batch.items()} if isinstance(batch, dict) else batch[index]

@@ -1,7 +1,7 @@
-"""The exact engine: B slots of an exact task, stepped by native kernels or by array operations, with the same bits.
+"""The exact engine: native kernels or array operations step B slots of an exact task, with the same bits.
 
-A native kernel steps a tile, `native.lanes` slots, side by side in SIMD registers. The kernel of a task with rigid
-bodies steps a crowd: the worlds of several tiles. It sorts them, so that similar worlds are side by side.
+One call of a native kernel steps a tile: `native.lanes` slots, side by side in SIMD registers. If the task has rigid
+bodies, a call steps a crowd: the worlds of several tiles, sorted so that similar worlds are side by side.
 """
 
 import ctypes
@@ -38,7 +38,7 @@ def largest_crowd(task: AnyTask) -> int:
 
 
 def is_left_to_gymnasium(task: AnyTask) -> bool:
-    """Return whether Gymnasium plays a task with rigid bodies, because the kernels were not built and Box2D is here."""
+    """Return whether Gymnasium plays a task with rigid bodies, because Box2D is installed and the kernels are not."""
     return task.has_world and task.fits_gymnasium and not native.available() and find_spec("Box2D") is not None
 
 
@@ -54,7 +54,7 @@ class TaskStructure(ctypes.Structure):
 
 
 def task_on_device(task: AnyTask, arrays: DeviceArrays) -> TaskStructure:
-    """Return the structure of a task, with new arrays on a device for the slots of `arrays`."""
+    """Return the structure of a task; its arrays are allocated on a device, for the slots of `arrays`."""
     O, A, S = task.observation_size, task.action_size, task.state_size
     slots = WIDTH * arrays.tiles
     # Bytes per slot, in the order of the fields of `TaskStructure`.
@@ -67,17 +67,16 @@ def task_on_device(task: AnyTask, arrays: DeviceArrays) -> TaskStructure:
 
 
 class CompiledSlots:
-    """B slots of a task, stepped by native kernels, some in each call. The state of a slot is S numbers, or a world.
+    """B slots of a task, stepped by native kernels. The state of a slot is S numbers, or a world.
 
     Args:
         task: The task.
         slots: B.
-        per_call: The number of slots that a call of the kernel steps: a multiple of `slots_per_call`, by default
-            `slots_per_call` itself.
+        per_call: The number of slots that a call of the kernel steps, a multiple of the default, `slots_per_call`.
 
     Attributes:
         address: The address of the structure that the kernels receive.
-        active: [B rounded up to whole calls], whether a step has to advance each slot.
+        active: [B rounded up to whole calls], whether the next step advances each slot.
         worlds: [B rounded up to whole calls], the states of a task with rigid bodies; None for other tasks.
     """
 
@@ -108,7 +107,7 @@ class CompiledSlots:
 
     @property
     def addresses(self) -> dict[str, int]:
-        """The addresses of the task's functions and of its structure (`at`), for the rollout kernel that calls them."""
+        """The addresses of the task's functions and of its structure (`at`), for the rollout kernel."""
         step, begin = (native.function_address(function) for function in (self._step, self._begin))
         return {"step": step, "begin": begin, "at": self.address}
 
@@ -129,8 +128,8 @@ class CompiledSlots:
         self._outputs[tile, :, lane] = outputs
         self.active[:] = False
         self.active[slots] = True
-        # A call of the kernel advances the step counts and states of all its slots, but only the active worlds. So
-        # restore the counts and states of its other slots afterwards.
+        # A call of the kernel advances the step counts and states of all its slots; of worlds it advances only the
+        # active ones. So restore the counts and states of the inactive slots afterwards.
         num_stepped = np.bincount(slots // self._slots_per_call)  # by call
         saved = None
         if (num_stepped[num_stepped > 0] != self._slots_per_call).any():
@@ -145,9 +144,9 @@ class CompiledSlots:
         return self._rewards[slots], self._ended[slots]
 
     def move(self, sources: Slots, targets: Slots, other: "CompiledSlots | None" = None) -> None:
-        """Continue the episodes of slots `sources` in slots `targets` of `other`, by default of these slots themselves.
+        """Continue the episodes of slots `sources` in slots `targets`.
 
-        other: slots of the same task.
+        other: The object with the slots `targets`, of the same task; by default this object.
         """
         to = self if other is None else other
         (tile, lane), (to_tile, to_lane) = np.divmod(sources, self._lanes), np.divmod(targets, self._lanes)
@@ -165,7 +164,7 @@ class CompiledSlots:
         return self._states[slot // self._lanes, :, slot % self._lanes].copy()
 
     def episode(self, slot: int) -> tuple[int, int]:
-        """Return the seed of a slot's episode, and the number of its steps so far."""
+        """Return the seed of a slot's episode, and the number of steps so far."""
         return int(self._seeds[slot]), int(self._steps[slot])
 
     def _observe(self, slots: Slots, observations: Float32) -> None:
@@ -174,7 +173,7 @@ class CompiledSlots:
 
 
 class _ArraySlots:
-    """B slots of a task, stepped by the array operations that define it, with the methods of `CompiledSlots`.
+    """B slots of a task, stepped by its array operations. The methods are those of `CompiledSlots`.
 
     states: [S, B], or worlds [B].
     """
@@ -266,7 +265,7 @@ class ExactEngine:
         return np.zeros((len(slots), 2, 0), np.int64)
 
     def trial(self, seed: int, outputs: Float32, used: bool) -> Generator[Transition, None, None]:
-        """Play one episode in a new slot. If `used`, another episode (of seed + 1) begins in the slot first."""
+        """Play one episode in a new slot. If `used`, an episode of seed + 1 begins in the slot first."""
         slots = self._new_slots(1)
         observations = np.zeros((1, self.observation_size), np.float32)
         slot_0 = np.zeros(1, np.intp)
@@ -293,7 +292,7 @@ class ExactEngine:
         from evolve.environments.rendering import picture  # noqa: PLC0415 - only drawing needs Gymnasium
 
         seed, step = self.slots.episode(slot)
-        # Gymnasium draws some settings, such as the length of a pole, so the task needs the values of this episode.
+        # Pictures show some settings, such as the length of a pole, so the task needs the values of this episode.
         return picture(self.id, exact_task(fixed(self._options, seed)), self.slots.state(slot), seed, step)
 
     def move(self, sources: Slots, targets: Slots) -> None:

@@ -1,6 +1,6 @@
-"""Tasks that a user writes as one generator function, see `register_task`.
+"""`register_task` turns a generator function of a user into an environment.
 
-One such task, which sleeps, serves to measure scheduling.
+The module also has such a task: it sleeps, and serves to measure scheduling.
 """
 
 import inspect
@@ -20,7 +20,7 @@ Episode = Callable[..., Generator[Any, Float32, float | tuple[float, dict[str, A
 
 
 class FunctionEnv(gymnasium.Env[Float32, Float32]):
-    """A Gymnasium environment that calls a function for each episode. Only the last step has a reward.
+    """A Gymnasium environment that plays each episode by a call of a function. Only the last step has a reward.
 
     `reset` and `step` raise InputError if the function breaks the contract of `register_task`.
 
@@ -29,10 +29,13 @@ class FunctionEnv(gymnasium.Env[Float32, Float32]):
         observation_size: O.
         action_size: A.
         name: The name of the environment, for errors.
-        **kwargs: The keyword arguments of the function. Raises TypeError if the function does not take them.
+        **kwargs: The keyword arguments of the function.
+
+    Raises:
+        TypeError: The function does not take these keyword arguments.
     """
 
-    # The parameters are positional only, so that a function may have keyword arguments of the same names.
+    # The other parameters are positional only, because the function may have keyword arguments of the same names.
     def __init__(self, episode: Episode, observation_size: int, action_size: int, name: str, /, **kwargs: Any) -> None:
         function = f"{getattr(episode, '__module__', '')}.{getattr(episode, '__qualname__', type(episode).__name__)}"
         self._title = f"{function} ({name})"
@@ -43,7 +46,7 @@ class FunctionEnv(gymnasium.Env[Float32, Float32]):
         self._size = observation_size
 
     def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Float32, Any]:
-        """Begin an episode: call the function, up to its first yield."""
+        """Begin an episode: call the function, and run it up to its first yield."""
         super().reset(seed=seed)
         self._running = self._episode(self.np_random)
         if not isinstance(self._running, Generator):
@@ -60,13 +63,15 @@ class FunctionEnv(gymnasium.Env[Float32, Float32]):
         try:
             self._last_observation = self._observation(self._running.send(action))
         except StopIteration as end:
-            with_metrics = isinstance(end.value, tuple) and len(end.value) == 2 and isinstance(end.value[1], Mapping)
-            score, info = end.value if with_metrics else (end.value, {})
+            score: Any = end.value
+            info: Any = {}
+            if isinstance(score, tuple) and len(score) == 2 and isinstance(score[1], Mapping):
+                score, info = score
             return self._last_observation, self._return(score), True, False, info
         return self._last_observation, 0.0, False, False, {}
 
     def _observation(self, yielded: Any) -> Float32:
-        """Return a yielded value as an observation [O]. Raises InputError unless it is O numbers."""
+        """Return a yielded value as an observation [O]. Raises InputError unless the value is O numbers."""
         expected = f"each yield to give {pluralize(self._size, 'number')}, as registered (observation_size)"
         try:
             numbers = np.asarray(yielded, np.float32)
@@ -78,7 +83,7 @@ class FunctionEnv(gymnasium.Env[Float32, Float32]):
         return numbers.reshape(self._size)
 
     def _return(self, returned: Any) -> float:
-        """Return the value that the function returned as a float. Raises InputError unless it is a number."""
+        """Return the return of an episode as a float. Raises InputError unless it is a number."""
         try:
             return float(returned)
         except (TypeError, ValueError, OverflowError):
@@ -101,20 +106,20 @@ def register_task(name: str, episode: Episode, observation_size: int, action_siz
         register_task("Xor-v0", xor, observation_size=2, action_size=1)
 
     Args:
-        name: The name of the environment, with a version: "Xor-v0". An experiment names it together with the module
-            that calls `register_task`: "xor:Xor-v0".
-        episode: A generator function. Its argument is a `numpy.random.Generator`. The function may use no other source
-            of chance, because an episode must be repeatable from its seed. By keyword it gets the arguments that an
-            experiment sets or randomizes (`env.kwargs`, `env.randomize`). It yields an observation, O numbers, and
-            receives an action, [A] float32 in [-1, 1]. At the end it returns the return of the episode, one number;
-            higher is better. To have metrics, it returns (return, metrics), with a dictionary of numbers; an experiment
-            takes the metrics that `env.metrics` names.
+        name: The name of the environment, with a version: "Xor-v0". In `env.id`, it follows the name of the module that
+            calls `register_task`: "xor:Xor-v0".
+        episode: A generator function. Its argument is a `numpy.random.Generator`. It may draw random numbers from no
+            other source, because a seed must repeat its episode. By keyword it gets the arguments that an experiment
+            sets or randomizes (`env.kwargs`, `env.randomize`). Each `yield` gives an observation, O numbers, and
+            receives an action, [A] float32 in [-1, 1]. At the end the function returns the return of the episode, one
+            number; higher is better. With metrics, it returns (return, metrics). `metrics` is a dictionary of numbers,
+            from which `env.metrics` selects.
         observation_size: O, the length of an observation.
         action_size: A, the length of an action.
 
     Raises:
-        InputError: An argument is wrong, or the name belongs to another environment. If the function yields or returns
-            wrong values, the error is raised when an experiment is prepared or an episode is played.
+        InputError: An argument is wrong, or the name belongs to another environment. A wrong value that the function
+            yields or returns is reported later, when an experiment is prepared or an episode is played.
     """
     if not callable(episode):
         raise InputError("episode", "a generator function", repr(episode))
@@ -137,7 +142,7 @@ def register_task(name: str, episode: Episode, observation_size: int, action_siz
 
 
 def _sleep(random: np.random.Generator, seconds: float = 0.03) -> Generator[list[float], Float32, float]:
-    """Sleep in the only step, for 50 to 150 % of `seconds`, and return the duration."""
+    """Play an episode of one step, which sleeps for 50 to 150 % of `seconds`. Return the duration."""
     duration = seconds * float(random.uniform(0.5, 1.5))
     yield [0.0]
     time.sleep(duration)

@@ -25,19 +25,19 @@ from evolve.shapes import Bool, Float32, Float64, Int64, Slots, UInt8
 
 _Env = gymnasium.Env[Any, Any]
 _NO_STEP = object()
-_MEASURING_SECONDS = 0.005  # for which `_step_seconds` steps an environment, unless its episode ends
+_MEASURING_SECONDS = 0.005  # the duration of `_step_seconds`, unless the episode ends earlier
 _TICK_SECONDS = 600e-6
-"""The time that a tick (one step of all slots) should exceed: 15 times its overhead of 40 µs."""
+"""The desired minimum duration of a tick (one step of all slots): 15 times the overhead of a tick, 40 µs."""
 LONG_SECONDS = 60.0
-"""The seconds without the end of an episode after which a process warns that no limit of steps is declared."""
+"""If no episode ends for this time, a process warns that the environment declares no limit of steps."""
 _LOG = logging.getLogger("evolve")
 
 
 class GymnasiumEngine:
     """B slots of a Gymnasium environment.
 
-    A slot holds the environment object of one episode after another. Each episode gets a new object, unless
-    `options.reuse` permits that one object plays several episodes of equal randomized arguments.
+    Each episode gets a new environment object, unless `options.reuse` permits that one object plays several episodes
+    with equal randomized arguments.
 
     Raises InputError if the environment cannot be made or its spaces are not supported.
     """
@@ -51,7 +51,7 @@ class GymnasiumEngine:
         self._make = gymnasium_making.maker(options)
         self._randomize = options.randomize
         self._envs: list[_Env | None] = [None] * slots
-        self._step: list[Any] = [_no_environment] * slots  # step methods inside the wrappers of `_without_counters`
+        self._step: list[Any] = [_no_environment] * slots  # the `step` methods, without the wrappers that count steps
         self._elapsed = [0] * slots
         self._limits = [math.inf] * slots  # they may depend on randomized arguments
         self._infos: list[Any] = [None] * slots  # of the latest steps
@@ -60,7 +60,7 @@ class GymnasiumEngine:
         self._drawn: list[Table] = [{}] * slots
         """The randomized arguments of the environment in each slot."""
         self._spare: list[tuple[Table, _Env]] = []
-        """Environments that no slot needs at present, if a later episode may reuse them; the oldest first."""
+        """Environments that no slot needs now, but that a later episode may reuse; the oldest first."""
         first = gymnasium_making.make_or_explain(options, self._make)
         self._place(0, first, example_arguments(self._randomize))
         self._warns = self._limits[0] == math.inf  # whether the warning of `LONG_SECONDS` is due
@@ -69,7 +69,7 @@ class GymnasiumEngine:
             self._examine(first, options)
 
     def _examine(self, first: _Env, options: EnvOptions) -> None:
-        """Set the attributes that do not depend on the slot. Raises InputError for unsupported spaces."""
+        """Set the attributes that all slots share. Raises InputError for unsupported spaces."""
         try:
             self.spaces = spaces.Spaces(first.observation_space, first.action_space)
         except FAILURES as error:  # the spaces are missing, or are properties that raise
@@ -85,11 +85,10 @@ class GymnasiumEngine:
         self.id = options.id if ":" in options.id or first.spec is None else first.spec.id
 
     def suggested_slots(self) -> int:
-        """Return a power of two from 8 to 64: the smallest one that makes a tick long compared with its overhead.
+        """Return a power of two from 8 to 64: the smallest one with which a tick is long compared with its overhead.
 
-        More environments would compete for the cache of the processor.
-
-        Call it before any episode begins: it steps the environment of slot 0. Raises EpisodeTimeout if that hangs.
+        More environments would compete for the cache of the processor. The method steps the environment of slot 0, so
+        call it before any episode begins. Raises EpisodeTimeout if that environment hangs.
         """
         try:
             seconds = _step_seconds(self._envs[0], self._actions)
@@ -177,8 +176,8 @@ class GymnasiumEngine:
     def trial(self, seed: int, outputs: Float32, used: bool) -> Generator[Transition, None, None]:
         """Play one episode in a new object; see `Engine.trial`.
 
-        Raises InputError if the environment breaks Gymnasium's interface, or if a step draws from a generator that the
-        episodes of a process share: its results then depend on the other episodes.
+        Raises InputError if the environment breaks Gymnasium's interface. Also raises InputError if a step draws from
+        `np.random` or `random`: all episodes of a process share these generators, so episodes would affect each other.
         """
         actions = self.decode(outputs)
         with gymnasium_making.closing_silently(self._make(draw_tables(self._randomize, np.array([seed]))[0])) as env:
@@ -188,12 +187,12 @@ class GymnasiumEngine:
             try:
                 begun = env.reset(seed=seed)
             except TypeError as error:
-                # If `reset` calls another function by a keyword that it does not take, that is an ordinary error.
+                # The TypeError may also come from a call inside `reset`. It is then an ordinary error.
                 if not re.search(r"reset\(\) got an unexpected keyword argument '(seed|options)'", str(error)):
                     raise
                 self._refuse(f"reset must take seed and options, as reset(self, *, seed=None, options=None) ({error})")
             self._refuse(reset_fault(self.spaces.observation, begun))
-            # Copies, because the objects of a class may share the array that they return, and each change it.
+            # Copy, because environments may return an array that they share, and change it in the next step.
             yield {"observation": copy.deepcopy(begun[0])}
             generators = _global_generators()
             for action in actions:
@@ -212,13 +211,13 @@ class GymnasiumEngine:
         return separate(self._actions, self._decode(outputs))
 
     def frame(self, slot: int) -> UInt8:
-        """Return a picture of a slot's environment, [H, W, 3]; also when its episode has just ended."""
+        """Return a picture of a slot's environment, [H, W, 3], also when its episode has just ended."""
         env = self._envs[slot]
         cure = gymnasium_making.MUJOCO_CURE if gymnasium_making.renders_by_mujoco(env) else ""
         return as_frame(self.id, lambda: env and env.render(), cure)
 
     def move(self, sources: Slots, targets: Slots) -> None:
-        """Continue the episodes of slots `sources` in slots `targets`; the slots swap their environment objects."""
+        """Continue the episodes of slots `sources` in slots `targets`, by swapping their environment objects."""
         for source, target in zip(sources.tolist(), targets.tolist(), strict=True):
             for objects in (self._envs, self._step, self._drawn, self._limits):
                 objects[source], objects[target] = objects[target], objects[source]
@@ -233,12 +232,12 @@ class GymnasiumEngine:
         self._spare.clear()
 
     def _refuse(self, fault: str | None) -> None:
-        """Raise InputError for a fault against Gymnasium's interface, in words; do nothing for None."""
+        """Raise InputError if there is a fault, a sentence on how the environment breaks Gymnasium's interface."""
         if fault:
             raise InputError("env.id", "an environment that keeps Gymnasium's interface", f"{self.id}: {fault}")
 
     def _note_fault(self, slot: int, error: BaseException) -> None:
-        """Record the error of an environment, unless its slot has a fault already; drop the object; call `on_fault`."""
+        """Record the error of an environment, and drop the environment. A slot keeps the message of its first error."""
         self.faults.setdefault(slot, describe(error))
         self._drop(slot)
         self.on_fault()
@@ -259,14 +258,15 @@ class GymnasiumEngine:
 
     def _exchange(self, slot: int, drawn: Table) -> None:
         """Put an environment with these randomized arguments into a slot; keep the previous one if it can be reused."""
-        found = next((place for place, (arguments, _) in enumerate(self._spare) if arguments == drawn), None)
-        spare = None if found is None else self._spare.pop(found)[1]
+        fitting = [place for place, (arguments, _) in enumerate(self._spare) if arguments == drawn]
+        spare = self._spare.pop(fitting[0])[1] if fitting else None
         previous = self._envs[slot]
         if previous is not None and self.reuses and may_repeat(self._randomize):
             self._spare.append((self._drawn[slot], previous))
             self._envs[slot] = None
         if len(self._spare) > len(self._envs):
-            gymnasium_making.close_silently(self._spare.pop(0)[1])
+            _, oldest = self._spare.pop(0)
+            gymnasium_making.close_silently(oldest)
         self._drop(slot)
         self._place(slot, self._make(drawn) if spare is None else spare, drawn)
 
@@ -287,9 +287,9 @@ def _frames_per_second(env: _Env) -> float:
 
 
 class GymnasiumFallback(GymnasiumEngine):
-    """B slots of a rigid-body task, played by Gymnasium's environment of the same name if the kernels were not built.
+    """B slots of an exact task with rigid bodies, played by Gymnasium if the native kernels were not built.
 
-    Its episodes have the same bits. Array operations would take a hundred times as long.
+    Gymnasium's episodes have the same bits. Array operations would take a hundred times as long.
 
     Raises:
         InputError: Box2D is not installed, or the options do not fit the task.
@@ -297,17 +297,17 @@ class GymnasiumFallback(GymnasiumEngine):
 
     def __init__(self, options: EnvOptions, slots: int) -> None:
         task = exact_task(options)
-        # The kernels ignore `env.reuse`, and an object of Box2D plays other bits in its second episode.
+        # Never reuse an object, because an object of Box2D plays its second episode with other bits.
         super().__init__(options.model_copy(update={"engine": "gymnasium", "reuse": False}), slots)
         self.spaces = spaces.task_spaces(task)
-        # The task defines the action of a NaN output, on which Gymnasium's environment would fail.
+        # Gymnasium's environment fails on a NaN. The task defines an action for it.
         self._decode = task.actions
 
     def frame(self, slot: int) -> UInt8:
-        """Return a picture of a slot's environment, [H, W, 3]; also when its episode has just ended."""
+        """Return a picture of a slot's environment, [H, W, 3], also when its episode has just ended."""
 
         def render() -> Any:
-            # The environment draws only here. Otherwise each step of a lander would add particles to its world.
+            # Set the render mode only here. With a render mode, each step of a lander would add particles to its world.
             env: Any = self._envs[slot]
             env.unwrapped.render_mode = "rgb_array"
             try:
@@ -319,10 +319,10 @@ class GymnasiumFallback(GymnasiumEngine):
 
 
 def _global_generators() -> tuple[Any, ...]:
-    """Return the states of the generators of random numbers that all code of a process shares."""
+    """Return the states of the generators of `np.random` and `random`, which all code of a process shares."""
     numpys: Any = np.random.get_state(legacy=False)["state"]  # noqa: NPY002 - an environment may use it
     python = sys.modules.get("random")
-    # The state has other entries if the user has chosen another kind of generator by `np.random.set_bit_generator`.
+    # The entries depend on the kind of generator, which `np.random.set_bit_generator` may have changed.
     values = tuple(each.tobytes() if isinstance(each, np.ndarray) else each for each in numpys.values())
     return *values, python and python.getstate()
 
@@ -332,7 +332,7 @@ def _no_environment(_: Any) -> Any:
 
 
 def _step_seconds(env: Any, actions: gymnasium.Space[Any]) -> float:
-    """Return the seconds of the fastest of several steps."""
+    """Return the duration of the fastest of several steps."""
     env.reset(seed=0)
     actions.seed(0)
     action = actions.sample()
@@ -348,7 +348,7 @@ def _step_seconds(env: Any, actions: gymnasium.Space[Any]) -> float:
 
 
 def _without_counters(env: _Env) -> tuple[_Env, float]:
-    """Return the environment inside its step counters, and their limit: the engine counts steps faster."""
+    """Return an environment without the wrappers that count steps, and their limit. The engine counts faster itself."""
     limit = math.inf
     while type(env) in (TimeLimit, OrderEnforcing) and env.spec is not None:
         if isinstance(env, TimeLimit):
@@ -374,7 +374,7 @@ def step_fault(space: Space, result: Any) -> str | None:
     if not _is_number(reward):
         return f"the reward of step must be one number, not {_in_words(reward)}"
     for name, value in zip(("terminated", "truncated"), ends, strict=True):
-        # A text such as "no" would count as true, and end every episode after its first step; so would {"a": False}.
+        # Texts such as "no", and {"a": False}, would count as true, and end every episode after its first step.
         if value is None or isinstance(value, str | bytes | Mapping) or any(length != 1 for length in _shape(value)):
             return f"{name} of step must be one bool, not {_in_words(value)}"
     return _observation_fault(space, observation, "step")

@@ -1,4 +1,4 @@
-"""Make environment objects of Gymnasium, and look up their properties in its registry.
+"""Make environment objects of Gymnasium, and look up environments in Gymnasium's registry.
 
 `make_or_explain` turns an error of Gymnasium into a message that names the setting and the cure.
 """
@@ -30,8 +30,8 @@ _GYMNASIUM = "gymnasium."
 _QUICK = ("gymnasium.envs.classic_control", "gymnasium.envs.toy_text")
 """Families whose steps take microseconds."""
 _RESET_RESTORES_ALL = (*_QUICK, "gymnasium.envs.mujoco")
-"""Families whose reset restores every bit. Box2D's does not: after an episode a world orders its contacts differently,
-so that a BipedalWalker walks another trajectory from the same seed."""
+"""Families whose reset restores every bit. Box2D is not among them: an episode changes the order of contacts in a
+world, so that a BipedalWalker then walks another trajectory from the same seed."""
 # Wrappers that keep no state from earlier episodes.
 _STATELESS_WRAPPERS = {"TimeLimit", "OrderEnforcing", "PassiveEnvChecker"}
 MUJOCO_CURE = "Without a display MuJoCo needs EGL or OSMesa: apt-get install libegl1 libegl-mesa0, or libosmesa6."
@@ -52,16 +52,16 @@ _PACKAGES = {
     r"Meta-World/": ("metaworld", "metaworld"),
     r"FlappyBird-": ("flappy-bird-gymnasium", "flappy_bird_gymnasium"),
 }  # fmt: skip
-"""The package, as pip names it, and its module, for the names of environments that other packages register."""
+"""By patterns of the names of environments: the package that registers them, as pip names it, and its module."""
 _LOG = logging.getLogger("evolve")
 _warned: set[str] = set()  # the texts of MuJoCo's warnings that this process has passed on
 _ONE_AGENT = "An environment has one agent here, so PettingZoo's environments are not supported."
 
 
 def maker(options: EnvOptions) -> Callable[..., _Env]:
-    """Return a function that makes the environment with its wrappers, from a table of randomized arguments.
+    """Return a function that makes the environment with its wrappers.
 
-    The default of the table is an example of the arguments.
+    The function takes a table of randomized arguments. By default it takes the table of `example_arguments`.
     """
     example = example_arguments(options.randomize)
     wrappers = [(_wrapper_class(w.name, options.id), _wrapper_kwargs(w.name, w.kwargs)) for w in options.wrappers]
@@ -95,7 +95,7 @@ def maker(options: EnvOptions) -> Callable[..., _Env]:
 
 @contextmanager
 def _each_warning_of_mujoco_once() -> Iterator[None]:
-    """Log a warning of MuJoCo only if it is new; MuJoCo would print it for each object, and append it to a file."""
+    """Log a warning of MuJoCo only once. MuJoCo would print it for each object, and append it to a file."""
     mujoco: Any = sys.modules.get("mujoco")
     if mujoco is None or mujoco.get_mju_user_warning() is not None:  # the user has another place for warnings
         yield
@@ -114,7 +114,7 @@ def _warn_once(text: str) -> None:
 
 
 def _class_or_function(env_id: str) -> Callable[..., Any] | None:
-    """Return the object of `_named_object`. Raises InputError for the generator function of a task."""
+    """Return the result of `_named_object`. Raises InputError for the generator function of a task."""
     found = _named_object(env_id)
     if inspect.isgeneratorfunction(found):
         module, _, name = env_id.rpartition(":")
@@ -126,7 +126,7 @@ def _class_or_function(env_id: str) -> Callable[..., Any] | None:
 
 
 def _named_object(env_id: str) -> Callable[..., Any] | None:
-    """Return the class or function that the id `module:Name` names; None if Gymnasium has to find the environment."""
+    """Return the class or function that the id `module:Name` names; None if the id names a registered environment."""
     module, _, name = env_id.rpartition(":")
     if not module or not name.isidentifier():
         return None
@@ -150,7 +150,8 @@ def _attribute(module: str, name: str) -> Any:
 def _wrapper_class(name: str, env_id: str) -> type[gymnasium.Wrapper[Any, Any, Any, Any]]:
     module, _, attribute = name.partition(":")
     own = env_id.rpartition(":")[0] or _package_of(env_id)[1]
-    if not any(module == known or module.startswith(f"{known}.") for known in ("gymnasium.wrappers", own) if known):
+    allowed = ["gymnasium.wrappers", own] if own else ["gymnasium.wrappers"]
+    if not any(module == known or module.startswith(f"{known}.") for known in allowed):
         expected = "a wrapper of gymnasium.wrappers, or of the module that env.id names"
         full = Setting("env.id", f"{module}:{env_id.rpartition(':')[2]}")
         cure = f"Put the wrapper into {own}, or import {own} in {module} and write " if own else "Write "
@@ -164,20 +165,31 @@ def _wrapper_class(name: str, env_id: str) -> type[gymnasium.Wrapper[Any, Any, A
         expected = "a wrapper `module:Class` that can be imported"
         # The error may also come from the code of the module, which is then not in `sys.modules`.
         is_missing = isinstance(error, AttributeError) and module in sys.modules
-        held = vars(sys.modules[module]).items() if is_missing else ()
-        wrappers = (known for known, value in held if isinstance(value, type) and issubclass(value, gymnasium.Wrapper))
-        advice: tuple[str | Setting, ...] = (nearest(attribute, wrappers),)
-        if module == "gymnasium.wrappers":
-            places = [place for place in (own, f"{own}.wrappers") if _attribute(place, attribute) is not None]
-            if places or not advice[0]:
-                whole = Setting("env.wrappers", (f"{places[0] if places else 'module'}:{attribute}",))
-                advice = "If it is not Gymnasium's, name its module, too: ", whole, "."
+        advice = _wrapper_cure(module, attribute, own, is_missing)
         raise InputError("env.wrappers", expected, f"{name} ({one_line(error)})", *advice) from error
     return found
 
 
+def _wrapper_cure(module: str, attribute: str, own: str, is_missing: bool) -> tuple[str | Setting, ...]:
+    """Return the cure for a wrapper that could not be imported: similar names, or the module in which it may be.
+
+    own: the module of the environment, or "". is_missing: whether the module was imported, but lacks the attribute.
+    """
+    similar = ""
+    if is_missing:
+        held = vars(sys.modules[module]).items()
+        wrappers = [known for known, value in held if isinstance(value, type) and issubclass(value, gymnasium.Wrapper)]
+        similar = nearest(attribute, wrappers)
+    if module == "gymnasium.wrappers":
+        places = [place for place in (own, f"{own}.wrappers") if _attribute(place, attribute) is not None]
+        if places or not similar:
+            whole = Setting("env.wrappers", (f"{places[0] if places else 'module'}:{attribute}",))
+            return "If it is not Gymnasium's, name its module, too: ", whole, "."
+    return (similar,)
+
+
 def _wrapper_kwargs(name: str, kwargs: Table) -> Table:
-    """Return the arguments of a wrapper. TOML has lists only, but several of Gymnasium's wrappers insist on tuples."""
+    """Return the arguments of a wrapper. TOML has no tuples, but several of Gymnasium's wrappers insist on tuples."""
     if not name.startswith("gymnasium.wrappers"):
         return kwargs
     return {key: tuple(value) if isinstance(value, list) else value for key, value in kwargs.items()}
@@ -200,7 +212,7 @@ def is_quick(options: EnvOptions) -> bool:
 
 
 def registered_limit(env_id: str) -> int | None:
-    """Return the registered limit of steps of an episode; None if there is no limit or the environment has no entry."""
+    """Return the registered limit of steps of an episode; None without a limit, or for an unregistered environment."""
     module, _, name = env_id.rpartition(":")
     try:
         if module:
@@ -212,17 +224,17 @@ def registered_limit(env_id: str) -> int | None:
 
 
 def _registered(name: str) -> EnvSpec | None:
-    """Return the specification that Gymnasium makes by a name: the newest version if the name has none."""
+    """Return the registered environment of a name; if the name has no version, the newest one."""
     module = _package_of(name)[1]
     if module and name not in gymnasium.registry:
-        with suppress(*FAILURES):  # `gymnasium.make` will not find the environment
+        with suppress(*FAILURES):  # `gymnasium.make` reports the missing environment later
             importlib.import_module(module)
     versions = [spec for spec in gymnasium.registry.values() if name in (spec.id, spec.id.rpartition("-v")[0])]
     return max(versions, key=lambda spec: spec.version or 0, default=None)
 
 
 def _package_of(name: str) -> tuple[str, str]:
-    """Return the package that registers environments with such a name, and its module; "" if unknown."""
+    """Return the package that registers environments with such a name, and its module; two empty texts if unknown."""
     return next((found for names, found in _PACKAGES.items() if re.match(names, name)), ("", ""))
 
 
@@ -244,10 +256,10 @@ def make_or_explain(options: EnvOptions, make: Callable[[], _Env]) -> _Env:
 
     Args:
         options: The environment.
-        make: The function that makes it.
+        make: The function that makes the environment.
 
     Raises:
-        InputError: It cannot be made. The message names what is missing, and the cure.
+        InputError: `make` fails. The message names what is missing, and the cure.
     """
     argument = "env.id"
     try:
@@ -264,46 +276,56 @@ def make_or_explain(options: EnvOptions, make: Callable[[], _Env]) -> _Env:
     except InputError:
         raise
     except FAILURES as error:  # a constructor or an imported module may raise anything
-        if _is_path(options.id):
-            raise InputError(argument, "a module, and the name of an environment", options.id, *_PATH_CURE) from None
-        # Gymnasium adds all arguments to the message of the constructor.
-        said = _said(error).partition(" was raised from the environment creator")[0]
-        lacks_argument = "missing" in said and "argument" in said
-        module, colon, name = options.id.rpartition(":")
-        # A module that fails while it is imported is no fault of the arguments.
-        if (options.kwargs or options.randomize) and (not module or module in sys.modules):
-            expected = f"arguments that {options.id} takes"
-            unknown = re.search(r"unexpected keyword argument '(\w+)'", said)
-            named = unknown[1] if unknown else said
-            randomized = (name for name in options.randomize if re.search(rf"\b{re.escape(name)}\b", named))
-            if name := next(randomized, ""):
-                key, given = f"env.randomize.{name}", options.randomize[name]
-            elif options.kwargs or lacks_argument:
-                key, given = "env.kwargs", options.kwargs
-            else:
-                key, given = "env.randomize", options.randomize
-            limit = "The limit of steps is env.max_episode_steps." if "max_episode_steps" in options.kwargs else ""
-            raise InputError(key, expected, f"{given} ({said})", limit) from error
-        if "Malformed environment ID" in said or (colon and not (module and name)):
-            similar = nearest(options.id.strip(" :"), gymnasium.registry)
-            # The module may register a malformed name, too.
-            got = repr(options.id) + (f" ({said})" if module and name else "")
-            raise InputError(argument, "the name of an environment, or module:Name", got, similar) from None
-        advice = "Its arguments are env.kwargs." if lacks_argument else ""
-        if hasattr(_named_object(options.id), "possible_agents"):
-            advice = _ONE_AGENT
-        raise InputError(argument, "an environment that can be made", f"{options.id} ({said})", advice) from error
+        raise _failed_making(options, error) from error
+
+
+def _failed_making(options: EnvOptions, error: BaseException) -> InputError:
+    """Return the error for an environment whose module or constructor raised an exception."""
+    argument = "env.id"
+    if _is_path(options.id):
+        return InputError(argument, "a module, and the name of an environment", options.id, *_PATH_CURE)
+    # Gymnasium adds all arguments to the message of the constructor.
+    said = _said(error).partition(" was raised from the environment creator")[0]
+    lacks_argument = "missing" in said and "argument" in said
+    module, colon, name = options.id.rpartition(":")
+    # A module that fails while it is imported is no fault of the arguments.
+    if (options.kwargs or options.randomize) and (not module or module in sys.modules):
+        return _refused_arguments(options, said, lacks_argument)
+    if "Malformed environment ID" in said or (colon and not (module and name)):
+        similar = nearest(options.id.strip(" :"), gymnasium.registry)
+        # The module may register a malformed name, too.
+        got = repr(options.id) + (f" ({said})" if module and name else "")
+        return InputError(argument, "the name of an environment, or module:Name", got, similar)
+    advice = "Its arguments are env.kwargs." if lacks_argument else ""
+    if hasattr(_named_object(options.id), "possible_agents"):
+        advice = _ONE_AGENT
+    return InputError(argument, "an environment that can be made", f"{options.id} ({said})", advice)
+
+
+def _refused_arguments(options: EnvOptions, said: str, lacks_argument: bool) -> InputError:
+    """Return the error for an environment that takes no such arguments. said: the message of the constructor."""
+    unknown = re.search(r"unexpected keyword argument '(\w+)'", said)
+    text = unknown[1] if unknown else said
+    named = [name for name in options.randomize if re.search(rf"\b{re.escape(name)}\b", text)]
+    if named:
+        key, given = f"env.randomize.{named[0]}", options.randomize[named[0]]
+    elif options.kwargs or lacks_argument:
+        key, given = "env.kwargs", options.kwargs
+    else:
+        key, given = "env.randomize", options.randomize
+    limit = "The limit of steps is env.max_episode_steps." if "max_episode_steps" in options.kwargs else ""
+    return InputError(key, f"arguments that {options.id} takes", f"{given} ({said})", limit)
 
 
 def _said(error: BaseException) -> str:
-    """Return an exception as one line. If it has no message, as of an `assert`, add the place where it was raised."""
+    """Return an exception as one line. If it has no message, like a bare `assert`, add the place that raised it."""
     said = one_line(error)
     frames = traceback.extract_tb(error.__traceback__)
     return said if ": " in said or not frames else f"{said} in {frames[-1].filename}, line {frames[-1].lineno}"
 
 
 def close_silently(env: _Env) -> None:
-    """Close an environment. An error does not matter, because the environment is not used any more."""
+    """Close an environment and ignore errors: the environment is no longer needed."""
     try:
         env.close()
     except KeyboardInterrupt:
@@ -314,7 +336,7 @@ def close_silently(env: _Env) -> None:
 
 @contextmanager
 def closing_silently(env: _Env) -> Iterator[_Env]:
-    """Call `close_silently` at the end of the context."""
+    """Close an environment silently at the end of the context."""
     try:
         yield env
     finally:
@@ -324,7 +346,7 @@ def closing_silently(env: _Env) -> Iterator[_Env]:
 def check_bounds(options: EnvOptions) -> None:
     """Raise InputError unless an environment can be made and stepped at the bounds of each randomized argument.
 
-    The bounds must not change the size of its observations or the space of its actions.
+    Nor may a bound change the size of the observations, or the space of the actions.
     """
     make = maker(options)
     with closing_silently(make_or_explain(options, make)) as env:
@@ -363,9 +385,9 @@ def _of_pettingzoo(env_id: str) -> bool:
 
 
 def _import_cure(env_id: str, said: str) -> tuple[str | Setting, ...]:
-    """Return the cure for a missing module: the module of an environment, or a module that it imports.
+    """Return the cure for a missing module: the module that an id names, or another one, which that module imports.
 
-    said: Gymnasium's error message, which lacks the name of the module that imports.
+    said: Gymnasium's error message. It does not name the importing module.
     """
     module = env_id.rpartition(":")[0]
     if _is_path(env_id):
@@ -379,14 +401,14 @@ def _import_cure(env_id: str, said: str) -> tuple[str | Setting, ...]:
 
 
 def _unregistered(env_id: str, error: Exception) -> InputError:
-    """Return the error for an environment that is not registered, or that makes another one that is not registered."""
+    """Return the error for an environment that is not registered, or whose constructor makes an unregistered one."""
     if _named_object(env_id) is not None or _registered(env_id.rpartition(":")[2]) is not None:
         return InputError("env.id", "an environment that can be made", f"{env_id} ({one_line(error)})")
     return InputError("env.id", "a registered environment", env_id, *_unknown_cure(env_id))
 
 
 def _unknown_cure(env_id: str) -> tuple[str | Setting, ...]:
-    """Return the cure for an environment that is not registered: similar names, or the module that registers it."""
+    """Return the cure for an unregistered environment: similar names, or the module that registers the environment."""
     if env_id in TASKS:
         return "The exact engine has it: ", Setting("env.engine", "exact"), "."
     if _of_pettingzoo(env_id):
@@ -409,7 +431,7 @@ def _unknown_cure(env_id: str) -> tuple[str | Setting, ...]:
 
 
 def _module_cure(module: str, name: str) -> str:
-    """Return why a module has no environment of a name, and similar names."""
+    """Return a sentence on why a module has no environment of a name, with similar names."""
     try:
         held = vars(importlib.import_module(module))  # Gymnasium has imported it
     except FAILURES as error:  # the module itself asked for an unknown environment
@@ -423,7 +445,7 @@ def _module_cure(module: str, name: str) -> str:
 
 
 def _makes_env(value: Any, module: str) -> bool:
-    """Return whether an object of a module is the class of an environment, or a function of the module itself."""
+    """Return whether an object in a module is an environment's class, or a function that the module defines."""
     if isinstance(value, type):
         return issubclass(value, gymnasium.Env)
     return inspect.isfunction(value) and value.__module__ == module
@@ -433,7 +455,7 @@ def may_reuse(env: _Env, options: EnvOptions) -> bool:
     """Return whether an environment object may run another episode, see `EnvOptions.reuse`."""
     if isinstance(options.reuse, bool):
         return options.reuse
-    # A wrapper may also come from the registration or from an entry point, and may keep state. So check every layer.
+    # Check every layer: a registration or an entry point may add a wrapper that keeps state.
     while isinstance(env, gymnasium.Wrapper):
         if type(env).__name__ not in _STATELESS_WRAPPERS or not type(env).__module__.startswith("gymnasium.wrappers."):
             return False

@@ -1,8 +1,8 @@
-"""Domain randomization: the arguments of an environment that `env.randomize` draws for each episode.
+"""Domain randomization: `env.randomize` draws arguments of an environment for each episode.
 
-The value of the argument NAME is computed from the first number of a random stream. The key of the stream consists of
-the seed of the episode's environment and the purpose "env.randomize.NAME". So any rank can draw the values of any
-episode, and the value of an argument does not depend on the other arguments.
+The value of the argument NAME is computed from the first number of a random stream. The stream depends only on the seed
+of the episode's environment and on the purpose "env.randomize.NAME". So any rank can draw the values of any episode,
+and the value of an argument does not depend on the other arguments.
 """
 
 from collections.abc import Mapping
@@ -17,7 +17,7 @@ from evolve.shapes import Float64, Int64
 
 
 def draw(randomize: Mapping[str, Any], seeds: Int64) -> dict[str, list[Any]]:
-    """Return the values of each randomized argument in k episodes, by name. seeds: [k], of their environments."""
+    """Return, by name, the k values of each randomized argument. seeds: [k], the seeds of the environments."""
     drawn = {}
     for name, distribution in randomize.items():
         streams = Streams(seeds, f"env.randomize.{name}", 0, np.zeros_like(seeds))
@@ -26,25 +26,26 @@ def draw(randomize: Mapping[str, Any], seeds: Int64) -> dict[str, list[Any]]:
 
 
 def draw_tables(randomize: Mapping[str, Any], seeds: Int64) -> list[Table]:
-    """Return a table of the randomized arguments for each of k episodes. seeds: [k], of their environments."""
+    """Return k tables of randomized arguments, one for each episode. seeds: [k], the seeds of the environments."""
     drawn = draw(randomize, seeds) if randomize else {}
     return [{name: values[row] for name, values in drawn.items()} for row in range(len(seeds))]
 
 
 def example_arguments(randomize: Mapping[str, Any]) -> Table:
-    """Return one value of each randomized argument, for an environment that is made only to inspect it."""
+    """Return one value of each randomized argument, for an environment that is only inspected."""
     return draw_tables(randomize, np.zeros(1, np.int64))[0]
 
 
 def fixed(options: EnvOptions, seed: int) -> EnvOptions:
-    """Return the options of the environment with a seed: its drawn values are set, and nothing is randomized."""
+    """Return options without randomization: each argument has the value that a seed draws."""
     kwargs = options.kwargs | draw_tables(options.randomize, np.array([seed]))[0]
     return options.model_copy(update={"kwargs": kwargs, "randomize": {}})
 
 
 def may_repeat(randomize: Mapping[str, Any]) -> bool:
-    """Return whether two episodes may draw the same arguments, because no argument has a continuous distribution."""
-    return all(kind in ("choice", "integers") for distribution in randomize.values() for kind in distribution)
+    """Return whether two episodes may draw the same arguments: no argument has a continuous distribution."""
+    kinds = {kind for distribution in randomize.values() for kind in distribution}
+    return kinds <= {"choice", "integers"}
 
 
 def extremes(distribution: Mapping[str, Any]) -> list[Any]:
@@ -54,7 +55,7 @@ def extremes(distribution: Mapping[str, Any]) -> list[Any]:
 
 
 def _values_at(distribution: Mapping[str, Any], u: Float64) -> list[Any]:
-    """Return the values [k] that a distribution assigns to numbers u [k], uniform on (0, 1)."""
+    """Return k values of a distribution, from k uniform numbers u on (0, 1)."""
     ((kind, parameters),) = distribution.items()
     if kind == "choice":
         return [parameters[place] for place in (u * len(parameters)).astype(np.int64).tolist()]
@@ -67,5 +68,5 @@ def _values_at(distribution: Mapping[str, Any], u: Float64) -> list[Any]:
     else:
         log_low, log_high = log(np.array(parameters))
         values = exp_float64(log_low + (log_high - log_low) * u)
-    # Rounding must not carry a value past its bounds.
+    # Clip, because rounding may carry a value past its bounds.
     return np.clip(values, low, high).tolist()

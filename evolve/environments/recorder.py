@@ -1,4 +1,4 @@
-"""Record the episodes that an engine plays, and replay recorded episodes without networks, to time environments."""
+"""Record the episodes that an engine plays. To time environments, `replay` plays recorded episodes without networks."""
 
 import math
 import time
@@ -17,8 +17,8 @@ from evolve.environments.randomization import draw_tables
 from evolve.environments.spaces import action_decoder, separate
 from evolve.shapes import Bool, Float32, Float64, Int64, Slots
 
-# The slots in which an exact task is replayed. Steps of rigid bodies take long, and in the end only the last episodes
-# run, so few slots are better for them.
+# The slots in which an exact task is replayed. Rigid bodies get few slots: their steps take long, and at the end most
+# of many slots would be empty.
 _SLOTS, _RIGID_BODY_SLOTS = 1024, 64
 
 
@@ -28,10 +28,10 @@ class Recording:
 
     Attributes:
         seed: The seed of its environment.
-        outputs: [A] of each step, the outputs of the network.
+        outputs: The outputs [A] of the network in each step.
         rewards: The reward of each step.
-        observations: [O] of each step, the input of the network; then the last observation, which no network read.
-            Empty if the recorder does not record observations.
+        observations: The observation [O] before each step, and the observation after the last step. Empty if the
+            recorder does not record observations.
     """
 
     seed: int
@@ -45,8 +45,8 @@ class Recorder:
 
     Args:
         engine: The engine that plays the episodes.
-        slots: B, of that engine.
-        observations: Whether to record observations, too, which takes more memory.
+        slots: The number of slots of that engine, B.
+        observations: Whether to record observations, too. They take more memory.
 
     Attributes:
         running: [B], the newest episode of each slot.
@@ -60,7 +60,7 @@ class Recorder:
         self.finished: list[Recording] = []
 
     def __getattr__(self, name: str) -> Any:
-        return getattr(self._engine, name)  # every other attribute of an engine
+        return getattr(self._engine, name)
 
     @property
     def engine(self) -> Engine:
@@ -77,7 +77,7 @@ class Recorder:
         self._engine.on_fault = callback
 
     def reset(self, slots: Slots, seeds: Int64, observations: Float32) -> None:
-        """Begin episodes, and a recording of each."""
+        """Begin episodes, and a recording for each."""
         for slot, seed in zip(slots.tolist(), seeds.tolist(), strict=True):
             self.running[slot] = Recording(seed)
         self._engine.reset(slots, seeds, observations)
@@ -110,12 +110,12 @@ def replay(
 ) -> tuple[int, float]:
     """Play recorded episodes; return (environment steps, seconds by a clock).
 
-    The exact engine steps episodes side by side, and begins the next episode in a slot that is free. Gymnasium plays
-    episodes one after another. EnvPool plays all episodes side by side in one pool with one thread. The pool restarts
-    each episode that has ended, until it has made as many steps as were recorded. The time of the exact engine includes
-    the decoding of actions; for the other engines, actions are decoded before the clock starts.
+    The exact engine steps episodes side by side; a free slot begins the next episode. Gymnasium plays episodes one
+    after another. EnvPool plays all episodes side by side in a pool with one thread. The pool restarts episodes that
+    have ended, until it has made as many steps as were recorded. The time of the exact engine includes the decoding of
+    actions; for the other engines, actions are decoded before the clock starts.
     """
-    if not episodes:  # a bench with more processes than candidates leaves some without an episode
+    if not episodes:  # in a bench with more processes than candidates
         return 0, math.inf
     play = {"envpool": _replay_pool, "exact": _replay_exact, "gymnasium": _replay_gymnasium}[options.engine]
     return play(options, episodes, clock)
@@ -125,9 +125,11 @@ def _replay_pool(options: EnvOptions, episodes: list[Recording], clock: Callable
     engine = EnvPoolEngine(options, len(episodes))
     pool = engine.make_pool([episode.seed for episode in episodes])
     total = sum(len(episode.outputs) for episode in episodes)
-    ticks = -(-total // len(episodes))
-    outputs = (np.stack([episode.outputs[t % len(episode.outputs)] for episode in episodes]) for t in range(ticks))
-    actions = [engine.decode(rows) for rows in outputs]
+    ticks = -(-total // len(episodes))  # rounded up
+    actions = []
+    for tick in range(ticks):
+        outputs = np.stack([episode.outputs[tick % len(episode.outputs)] for episode in episodes])
+        actions.append(engine.decode(outputs))
     pool.reset()
     begin = clock()
     for row in actions:

@@ -1,4 +1,4 @@
-"""Drawing episodes: the environments that can be drawn, with or without a display, and pictures of exact tasks."""
+"""Draw environments, with or without a display, and draw exact tasks through Gymnasium's environments."""
 
 import os
 import re
@@ -39,7 +39,8 @@ from evolve.environments.spaces import (
 from evolve.errors import InputError, Setting, exception_line
 from evolve.shapes import UInt8
 
-_LONGEST_KEY, _LONGEST_NAME = 12, 18  # the most characters of a Dict's key in a name, and of a name beside a drawing
+_LONGEST_NAME = 18  # characters of a name beside a drawing
+_LONGEST_KEY = 12  # characters that such a name takes from the key of a Dict
 _AS_FRAMES: tuple[str | Setting, ...] = "Draw it as frames: ", Setting("mode", "rgb_array"), "."
 _LEGS = ("hip angle", "hip speed", "knee angle", "knee speed", "foot contact")
 _WALKER = (
@@ -81,28 +82,28 @@ GYMNASIUM_INDICES = {
     "MountainCarContinuous-v0": [0, 1],
     "Pendulum-v1": [0, 3],
 }
-"""The indices of the numbers in the state [S] of an exact task that are the state of Gymnasium's environment."""
+"""By task: the places in its state [S] of the numbers that are the state of Gymnasium's environment."""
 _WORLDS = ("BipedalWalker-v3", "BipedalWalkerHardcore-v3", "LunarLander-v3", "LunarLanderContinuous-v3")
 _WIDTH = 20.0  # meters that Gymnasium's pictures of a walker show
 _MUJOCO_BACKENDS = {"egl": "EGL", "osmesa": "OSMesa"}  # values of MUJOCO_GL without a display, and their libraries
 
 
 def has_display() -> bool:
-    """Return whether a window can be shown: on a screen, or by the driver that SDL_VIDEODRIVER names."""
+    """Return whether a window can be shown, on a screen or by the driver that SDL_VIDEODRIVER names."""
     return _has_screen() or bool(os.environ.get("SDL_VIDEODRIVER"))
 
 
 def _has_screen() -> bool:
-    """Return whether the environment variables name a screen; outside Linux there always is one."""
+    """Return whether there is a screen. On Linux, environment variables name the screen."""
     if not sys.platform.startswith("linux"):
         return True
     return bool(os.environ.get("DISPLAY") or os.environ.get("WAYLAND_DISPLAY"))
 
 
 def draw_without_display() -> None:
-    """Set environment variables so that pygame and MuJoCo draw without a display, if there is no display.
+    """Let pygame and MuJoCo draw without a display if there is none, by environment variables.
 
-    Variables that the user has set stay. Call this before anything is drawn: MuJoCo reads its variable on import.
+    Variables that the user has set stay. Call this function early: MuJoCo reads its variable when it is imported.
     """
     if _has_screen():
         return
@@ -113,7 +114,7 @@ def draw_without_display() -> None:
 
 
 def drawable_options(options: EnvOptions, mode: Mode) -> EnvOptions:
-    """Return options with which the environment can be drawn. Raises InputError if it cannot be drawn in this mode."""
+    """Return options with which the environment draws in a mode. Raises InputError if it cannot."""
     if options.engine == "exact":
         if mode == "human" or not has_picture(options.id):
             cure = _AS_FRAMES if has_picture(options.id) else ()
@@ -137,17 +138,17 @@ def _expected(mode: Mode) -> str:
 
 @keeping_directory()
 def declares_frames(options: EnvOptions) -> bool:
-    """Return whether an environment of Gymnasium declares that it can be drawn as frames. It is made, but not drawn."""
+    """Return whether an environment of Gymnasium declares that it can be drawn as frames."""
     with closing_silently(make_or_explain(options, maker(options))) as env:
         return "rgb_array" in ((env.unwrapped.metadata or {}).get("render_modes") or [])
 
 
 @keeping_directory()
 def check_drawable(options: EnvOptions) -> bool:
-    """Return whether an environment declares that it can be drawn as frames.
+    """Return whether an environment can be drawn as frames.
 
-    If it does, a frame is drawn, which raises InputError if a library is missing or the environment fails. EnvPool's
-    environments are not tried.
+    If the environment declares that it can, a frame is drawn as a trial, except with EnvPool. The trial raises
+    InputError if a library is missing or the environment fails.
     """
     if options.engine == "envpool":
         return can_draw(options.id)
@@ -173,7 +174,7 @@ def _with(options: EnvOptions, kwargs: dict[str, str]) -> EnvOptions:
 
 
 def _camera(env: Any) -> dict[str, str]:
-    """Return the argument with which MuJoCo's camera follows a robot; {} if there is no such camera or no need."""
+    """Return the argument that makes MuJoCo's camera follow a robot; {} if no camera can, or one already does."""
     inner = env.unwrapped
     if not type(inner).__module__.startswith("gymnasium.envs.mujoco"):
         return {}
@@ -183,7 +184,7 @@ def _camera(env: Any) -> dict[str, str]:
 
 
 def _check_mode(env: Any, options: EnvOptions, mode: Mode) -> None:
-    """Raise InputError if an environment lacks a render mode, or needs a display and there is none."""
+    """Raise InputError if an environment lacks a render mode, or lacks a display that it needs."""
     modes = (env.unwrapped.metadata or {}).get("render_modes") or []
     # Gymnasium can show frames in a window of its own, so "rgb_array" is enough for both modes.
     if not {mode, "rgb_array"} & set(modes):
@@ -194,13 +195,13 @@ def _check_mode(env: Any, options: EnvOptions, mode: Mode) -> None:
 
 
 def names(env: str, observations: int, actions: int, spaces: Spaces | None = None) -> tuple[list[str], list[str]]:
-    """Return names of the observations and actions of an environment: "observation 0", "action 0" … if unknown.
+    """Return names of the observations and actions of an environment; if unknown, "observation 0", "action 0" ….
 
     Args:
         env: The id of the environment.
         observations: O, the number of observations.
         actions: A, the number of actions.
-        spaces: The spaces of the environment; the keys of a Dict are names.
+        spaces: The spaces of the environment. The names of unknown environments are the keys of a Dict.
     """
     family = re.sub(r"-v\d+$", "", env.rpartition(":")[2].rpartition("/")[2])
     known_observations, known_actions = KNOWN_LABELS.get(family, ((), ()))
@@ -211,12 +212,12 @@ def names(env: str, observations: int, actions: int, spaces: Spaces | None = Non
 
 
 def _named(known: tuple[str, ...], what: str, number: int) -> list[str]:
-    """Return the known names if their number is right, otherwise numbered names."""
+    """Return the known names if there are exactly `number`, otherwise numbered names."""
     return list(known) if len(known) == number else [f"{what} {n}" for n in range(number)]
 
 
 def _keys(space: Space, coder: Callable[[Space], tuple[int, Any]]) -> tuple[str, ...]:
-    """Return a name for each number of a Dict, such as "goal 0", "goal 1", "speed"; empty for another space.
+    """Return a name for each number of a Dict, such as "goal 0", "goal 1", "speed"; () for any other space.
 
     coder: `observation_encoder` or `action_decoder`, which returns the size of a member first.
     """
@@ -225,8 +226,8 @@ def _keys(space: Space, coder: Callable[[Space], tuple[int, Any]]) -> tuple[str,
     found: list[str] = []
     for key, member in members_of(space):
         size = coder(member)[0]
-        inner = _keys(member, coder) or (tuple(map(str, range(size))) if size > 1 else ("",))
-        for name in inner:
+        numbers = [str(n) for n in range(size)] if size > 1 else [""]
+        for name in _keys(member, coder) or numbers:
             whole = f"{str(key)[:_LONGEST_KEY]} {name}".strip()
             found.append(whole if len(whole) <= _LONGEST_NAME else name)
     return tuple(found)
@@ -243,9 +244,9 @@ def _place_bodies(env: Any, task: AnyTask, world: Any, seed: int, step: int) -> 
 
 
 def _place_surroundings(env: Any, task: BipedalWalker, world: Any, seed: int, step: int) -> None:
-    """Draw the ground, the view and the lidar of a walker as they are in the state of a world."""
+    """Set the ground, the view and the lidar of a walker to the state of a world."""
     obstacles = float(world["parameter"][task.randomizable.index("obstacles")])
-    # The environment's own ground has obstacles of size 1. All parameters are 0 in a world without an episode.
+    # Gymnasium's own ground has obstacles of size 1. In a world without an episode, the size is 0.
     if obstacles and obstacles != getattr(env, "obstacles", 1.0):
         _place_ground(env, draw_terrain(Pcg64.seeded(seed), env.hardcore, obstacles))
         env.obstacles = obstacles
@@ -254,17 +255,17 @@ def _place_surroundings(env: Any, task: BipedalWalker, world: Any, seed: int, st
     for ray, (forward, down) in zip(env.lidar, task.rays, strict=True):
         ray.p1, ray.p2 = (x, y), (x + forward, y - down)
         env.world.RayCast(ray, ray.p1, ray.p2)
-    # Gymnasium draws the lidar in 20 of every 100 frames that it counts. Set its count as if each step had been drawn.
+    # Gymnasium draws the lidar in 20 of every 100 frames. Set the count of frames as if each step had been drawn.
     env.lidar_render = step
 
 
 def _place_ground(env: Any, terrain: Terrain) -> None:
-    """Replace the ground of an environment by one with the same number of obstacles, of other sizes and heights."""
+    """Change the heights and the obstacles of an environment's ground. The number of obstacles stays."""
     # Gymnasium lists the bodies of obstacles and edges in the reverse order.
     edges = [*pairwise(zip(env.terrain_x, terrain.heights, strict=True))]
     for body, corners in zip(reversed(env.terrain), [*terrain.blocks, *edges], strict=True):
         body.fixtures[0].shape.vertices = corners
-        body.transform = (0.0, 0.0), 0.0  # Box2D then also moves the box in which rays find the body
+        body.transform = (0.0, 0.0), 0.0  # Box2D then updates the bounding box, which rays need to find the body
     env.terrain_poly = [
         ([left, right, (right[0], 0), (left[0], 0)], color)
         for (left, right), (_, color) in zip(edges, env.terrain_poly, strict=True)
@@ -277,11 +278,11 @@ def has_picture(env_id: str) -> bool:
 
 
 def picture(env_id: str, task: AnyTask, state: Any, seed: int, step: int) -> UInt8:
-    """Return a picture of a state, [H, W, 3]; it needs no display.
+    """Return a picture of a state, [H, W, 3]. Drawing needs no display.
 
-    Clouds and terrain are the same as in Gymnasium's episode with this seed, but the setting `obstacles` can make
-    obstacles lower, and change the height of the ground behind them. The flames of a lander's engines are not part of a
-    state, so they are not drawn.
+    Clouds and terrain are those of Gymnasium's episode with this seed, except that the setting `obstacles` can change
+    the height of obstacles and of the ground behind them. The flames of a lander's engines are not drawn, because they
+    are not part of a state.
 
     Args:
         env_id: The task.
@@ -310,7 +311,7 @@ def picture(env_id: str, task: AnyTask, state: Any, seed: int, step: int) -> UIn
 
 @lru_cache(maxsize=1)  # all pictures of an episode use one environment
 def _environment(env_id: str, settings: tuple[tuple[str, Any], ...], seed: int) -> Any:
-    """Return Gymnasium's environment of this name, which draws frames, at the beginning of an episode."""
+    """Return Gymnasium's environment of this name, ready to draw frames, at the beginning of an episode."""
     silence_gymnasium()
     kwargs = dict(settings)
     env = make_or_explain(

@@ -1,7 +1,7 @@
-"""Encoders flatten observations for a network, and decoders turn the outputs of a network into actions.
+"""Translate between environments and networks: encoders flatten observations, decoders turn outputs into actions.
 
-Both follow the spaces of Gymnasium. Files hold the spaces of their environment, so a policy works without Gymnasium;
-only `silence_gymnasium` imports it.
+The translation follows the spaces of Gymnasium, such as Box and Discrete. A run file stores the spaces of its
+environment. So a policy works without Gymnasium, and only `silence_gymnasium` imports Gymnasium.
 """
 
 import json
@@ -30,7 +30,7 @@ _LARGEST_SHAPE = 2**31  # the largest number of elements, or of values, of a sto
 
 
 def silence_gymnasium() -> None:
-    """Silence Gymnasium's advice to authors of environments."""
+    """Silence the warnings with which Gymnasium advises authors of environments."""
     import gymnasium  # noqa: PLC0415 - a policy works without Gymnasium
 
     gymnasium.logger.min_level = gymnasium.logger.ERROR
@@ -43,7 +43,7 @@ class StoredSpace(SimpleNamespace):
 
 
 def kind_of(space: Space) -> str:
-    """Return the kind of a space, such as "Box". If encoders do not know the space, return the name of its class."""
+    """Return the kind of a space, such as "Box"; for a space without an encoder, the name of its class."""
     if isinstance(space, StoredSpace):
         return space.kind
     kind: Any = type(space)
@@ -62,7 +62,7 @@ def members_of(space: Space) -> list[tuple[Any, Space]]:
 
 
 def to_json(space: Space) -> dict[str, Any]:
-    """Return a table for JSON that describes a space of a kind that encoders know. An infinite bound is null."""
+    """Return a table for JSON that describes a space; `_KINDS` lists the possible kinds. An infinite bound is null."""
     kind = kind_of(space)
     if kind == "Discrete":
         return {"type": kind, "n": int(space.n), "start": int(space.start)}
@@ -114,7 +114,6 @@ def from_json(table: Any) -> StoredSpace:
     if space.dtype.kind not in "biuf":
         raise ValueError(f"a space of {table['dtype']}")
     if kind == "Box":
-        # Equal bounds are stored as one number. Broadcast, they take no memory, however large the shape is.
         space.low = _bounds_from_json(table["low"], shape, -np.inf)
         space.high = _bounds_from_json(table["high"], shape, np.inf)
     elif kind == "MultiDiscrete":
@@ -132,7 +131,10 @@ def _positive(number: Any) -> int:
 def _bounds_from_json(bounds: Any, shape: tuple[int, ...], infinity: float) -> Float64:
     listed = bounds if isinstance(bounds, list) else [bounds]
     numbers = np.array([infinity if bound is None else bound for bound in listed], np.float64)
-    return numbers.reshape(shape) if isinstance(bounds, list) else np.broadcast_to(numbers[0], shape)
+    if isinstance(bounds, list):
+        return numbers.reshape(shape)
+    # A broadcast number takes no memory, however large the shape of a damaged file is.
+    return np.broadcast_to(numbers[0], shape)
 
 
 @dataclass(frozen=True)
@@ -154,7 +156,7 @@ class Spaces:
 
     @classmethod
     def from_json(cls, table: Any) -> "Spaces":
-        """Return the spaces in a table of `to_json`. Raises ValueError, TypeError or KeyError if it is damaged."""
+        """Return the spaces in a table of `to_json`. Raises ValueError, TypeError or KeyError for a damaged table."""
         try:
             action = table["action"]
             return cls(from_json(table["observation"]), None if action is None else from_json(action))
@@ -176,7 +178,7 @@ def task_spaces(task: AnyTask) -> Spaces:
 
 
 class Codec:
-    """Encodes observations and decodes actions as the engine of an environment does, without the environment.
+    """Encodes observations and decodes actions without the environment, in the same way as its engine.
 
     Args:
         options: The environment.
@@ -199,22 +201,22 @@ class Codec:
             self.action_size, self._decode = action_decoder(spaces.action, options.action_scale)
 
     def encode(self, observation: Any, row: Float32) -> None:
-        """Write an observation, flattened, into a row [O]. Raises ValueError if it does not fit the space."""
+        """Flatten an observation into a row [O]. Raises ValueError if the observation does not fit the space."""
         check_observation(self._spaces.observation, observation)
         self._encode(observation, row)
 
     def decode(self, outputs: Float32) -> Any:
-        """Return the actions of network outputs [n, A] as one array [n, …]; of a Dict or Tuple, an array per member."""
+        """Return the n actions of network outputs [n, A]: an array [n, …], or an array per member of Dict or Tuple."""
         return self._decode(outputs)
 
     def decode_one(self, outputs: Float32) -> Any:
-        """Return the action of network outputs [A]; a discrete action is a plain integer."""
+        """Return the action of network outputs [A]; a discrete action is a Python integer."""
         actions = self._decode(outputs[None])
         return actions[0] if self._spaces.action is None else separate(self._spaces.action, actions)[0]
 
 
 def member_of(space: Space, observation: Any, key: Any) -> Any:
-    """Return a member of an observation of a Dict or Tuple. Raises ValueError if it has no such member."""
+    """Return a member of an observation of a Dict or Tuple. Raises ValueError if the member is missing."""
     try:
         return observation[key]
     except (KeyError, IndexError):
@@ -227,9 +229,12 @@ def member_of(space: Space, observation: Any, key: Any) -> Any:
 def observation_encoder(space: Space) -> tuple[int, Encode]:
     """Return (O, encode): encode(observation, row) writes the flattened observation into row [O].
 
-    Box is flattened; uint8 is divided by its largest bound. Discrete and MultiDiscrete become one-hot, MultiBinary
-    becomes 0 and 1. Dict and Tuple become their members end to end, in the order of the space. Raises InputError for
-    other spaces, and for empty spaces.
+    - Box: the numbers; integers of 8 bits (uint8) are divided by their largest bound.
+    - Discrete and MultiDiscrete: one-hot.
+    - MultiBinary: 0 and 1.
+    - Dict and Tuple: the members end to end, in the order of the space.
+
+    Raises InputError for other spaces, and for empty spaces.
     """
     match kind_of(space):
         case "Box" | "MultiBinary":
@@ -273,16 +278,15 @@ def check_observation(space: Space, observation: Any) -> None:
 def action_decoder(space: Space, action_scale: float) -> tuple[int, Decode]:
     """Return (A, decode): decode(outputs [n, A] in [-1, 1]) gives the n actions.
 
-    - Box: [-1, 1] is mapped onto [low, high]. If `action_scale` is below 1, it is mapped onto this share of [low,
-    high],
-      in the middle. If both bounds are infinite, ±`action_scale` replace them. If one bound is infinite, a number at
-      the distance 2 · `action_scale` from the other bound replaces it. If actions are integers or bools, they are
+    - Box: [-1, 1] is mapped onto [low, high]. An `action_scale` below 1 keeps only the middle of this range: 0.5 keeps
+      the half of the range around its centre. If both bounds are infinite, ±`action_scale` replace them. If one bound
+      is infinite, a number at the distance 2 · `action_scale` from the other bound replaces it. Integers and bools are
       rounded, and NaN counts as 0.
-    - Discrete and MultiDiscrete: the index of the largest output, plus the space's `start`. Of equal outputs the first
-      counts.
+    - Discrete and MultiDiscrete: the index of the largest output (of equal outputs the first), plus the space's
+      `start`.
     - MultiBinary: whether the output is positive.
-    - Dict and Tuple: each member reads its own outputs, in the order of the space. Actions are a dictionary or a tuple
-      with n actions in each member, as in Gymnasium's vector environments.
+    - Dict and Tuple: each member has its own outputs, in the order of the space. The actions are a dictionary or a
+      tuple with n actions in each member, as in Gymnasium's vector environments.
 
     Raises InputError for other spaces, and for empty spaces.
     """
@@ -305,7 +309,7 @@ def action_decoder(space: Space, action_scale: float) -> tuple[int, Decode]:
 
 
 def separate(space: Space, actions: Any) -> list[Any]:
-    """Return n decoded actions as a list. Discrete actions are plain integers, with which Gymnasium is fastest."""
+    """Return n decoded actions as a list. Discrete actions are Python integers, with which Gymnasium is fastest."""
     kind = kind_of(space)
     if kind in ("Dict", "Tuple"):
         parts = {key: separate(member, actions[key]) for key, member in members_of(space)}
@@ -315,7 +319,7 @@ def separate(space: Space, actions: Any) -> list[Any]:
 
 
 def _size(space: Space) -> int:
-    """Return the number of numbers in an element of a space. Raises InputError for 0."""
+    """Return how many numbers an observation or action of a space has. Raises InputError for 0."""
     size = int(np.prod(space.shape))
     if size == 0:
         raise InputError("env.id", "observations and actions that hold something", repr(space))
@@ -361,7 +365,7 @@ def _is_known(space: Space) -> bool:
 
 
 def _encode_members(space: Space) -> tuple[int, Encode]:
-    """Return the size and the encoder of a Dict or Tuple. Raises InputError, with the cure, for an unknown member."""
+    """Return the size and the encoder of a Dict or Tuple. Raises InputError for a member without an encoder."""
     unknown = [(key, member) for key, member in members_of(space) if not _is_known(member)]
     known = [key for key, member in members_of(space) if _is_known(member) and isinstance(key, str)]
     if unknown and known and kind_of(space) == "Dict":
@@ -380,7 +384,7 @@ def _encode_members(space: Space) -> tuple[int, Encode]:
 
 
 def _members(space: Space, coder: Callable[[Space], tuple[int, Any]]) -> tuple[int, list[tuple[Any, slice, Any]]]:
-    """Return the size of a Dict or Tuple, and for each member its key, its place among all numbers, and its coder."""
+    """Return the size of a Dict or Tuple, and the key, the place among all numbers, and the coder of each member."""
     parts, begin = [], 0
     for key, member in members_of(space):
         if not isinstance(key, str | int):  # run files hold the keys as JSON
@@ -408,10 +412,10 @@ def stretch(space: Space, scale: float) -> Stretch:
     has_low, has_high = np.isfinite(low), np.isfinite(high)
     floor = np.where(has_low, low, np.where(has_high, high - 2 * scale, -scale))
     ceiling = np.where(has_high, high, np.where(has_low, low + 2 * scale, scale))
-    if space.dtype.kind in "iu":  # a large scale must not exceed the type
+    if space.dtype.kind in "iu":  # a large scale must not exceed the range of the type
         limits = np.iinfo(space.dtype)
         floor, ceiling = np.maximum(floor, float(limits.min)), np.minimum(ceiling, float(limits.max))
-    # Halved before adding, so that the largest finite bounds do not overflow.
+    # Halve before adding, because the sum of the largest finite bounds would overflow.
     centre, half = floor / 2 + ceiling / 2, ceiling / 2 - floor / 2
     half = half * np.where(has_low & has_high, min(scale, 1.0), 1.0)
     if space.dtype.kind in "iu":
